@@ -90,7 +90,7 @@ def existing_row(what: str, find: Callable[[str, str], Row | None], cluster: str
     cluster_selectors.cluster_by_name(cluster)
     found = find(cluster, name)
     if found is None:
-        raise NotFound(f"There is no {what} {name} in {cluster}.{may_lie_on_silent(cluster)}")
+        raise NotFound(f"There is no {what} {name} in {cluster}. {may_lie_on_silent(cluster)}".rstrip())
     return found
 
 

@@ -8,15 +8,10 @@ from django.db.models import Q
 
 from console.deadletter.models import LedgerState, ReplayLedger
 from console.operation.message_events import MessageEvent, MessageTrail
+from console.text import Text
 
 EVENTS_MAX = 50  # one row per plan that touched this message
-WORDS = {
-    LedgerState.SENT: ("replayed to {target}", "ok"),
-    LedgerState.PENDING: ("replay is running", "warn"),
-    LedgerState.SKIPPED: ("replay passed it over: {reason}", "warn"),
-    LedgerState.FAILED: ("replay failed: {reason}", "bad"),
-    LedgerState.UNKNOWN: ("replay without an outcome: {reason}", "warn"),
-}
+TONES = {LedgerState.SENT: "ok", LedgerState.FAILED: "bad", LedgerState.HANDLED: "ok"}  # any other: "warn"
 
 
 def replays_of(cluster: str, trail: MessageTrail) -> Sequence[MessageEvent]:
@@ -31,11 +26,25 @@ def replays_of(cluster: str, trail: MessageTrail) -> Sequence[MessageEvent]:
         MessageEvent(
             row.updated_at_ms,
             row.group,
-            WORDS[LedgerState(row.state)][0].format(
-                target=row.target_topic, reason=row.reason or "no reason"
-            ),
+            _words(row),
             row.plan_id,
-            WORDS[LedgerState(row.state)][1],
+            TONES.get(LedgerState(row.state), "warn"),
         )
         for row in rows[:EVENTS_MAX]
     ]
+
+
+def _words(row: ReplayLedger) -> Text:
+    """Return what a replay made of the letter."""
+    reason = row.reason or Text("no reason")
+    if row.state == LedgerState.SENT:
+        return Text("replayed to %(target)s", target=row.target_topic)
+    if row.state == LedgerState.PENDING:
+        return Text("replay is running")
+    if row.state == LedgerState.HANDLED:
+        return Text("marked as handled, not sent")
+    if row.state == LedgerState.SKIPPED:
+        return Text("replay passed it over: %(reason)s", reason=reason)
+    if row.state == LedgerState.FAILED:
+        return Text("replay failed: %(reason)s", reason=reason)
+    return Text("replay without an outcome: %(reason)s", reason=reason)

@@ -8,6 +8,7 @@ from typing import ClassVar
 from django.db import models
 
 from console.operation.models import Plan
+from console.text.columns import TextColumn
 
 NAME_LENGTH_MAX = 255
 
@@ -49,7 +50,7 @@ class ReplayLedger(models.Model):
     target_queue_id = models.IntegerField(null=True)
     target_from_offset = models.BigIntegerField(null=True)
     target_offset = models.BigIntegerField(null=True, help_text="where the broker stored the copy")
-    reason = models.TextField(blank=True)
+    reason = TextColumn(blank=True)
     updated_at_ms = models.BigIntegerField()
 
     class Meta:
@@ -90,7 +91,7 @@ class DeadLetterSurvey(models.Model):
     causes = models.JSONField(default=list)
     oldest_ms = models.BigIntegerField(null=True)
     retention_ms = models.BigIntegerField(null=True)
-    problem = models.TextField(blank=True)
+    problem = TextColumn(blank=True)
     read_at_ms = models.BigIntegerField()
 
     class Meta:

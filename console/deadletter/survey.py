@@ -21,6 +21,7 @@ from console.deadletter.models import DeadLetterSurvey
 from console.deadletter.retention import retention_ms
 from console.lag import selectors as lag_selectors
 from console.lag.models import TopicRow
+from console.text import Text, text_of
 
 GROUPS_MAX = 20  # per cluster and round: at most 20 × (queues × 5 pulls + 1 configuration) calls a minute
 SAMPLED_MAX = 128  # newest letters per queue: four pulls
@@ -40,7 +41,7 @@ def survey_cluster(cluster: str, *, now_ms: int) -> int:
         try:
             found = _survey(admin, cluster, group)
         except (BrokerUnavailable, MQBrokerError, RemotingTimeout) as trouble:
-            found = {"problem": str(trouble)}
+            found = {"problem": text_of(trouble)}
         found |= {"begin_offset": begin, "end_offset": end, "read_at_ms": now_ms}
         DeadLetterSurvey.objects.update_or_create(cluster=cluster, group=group, defaults=found)
     return len(wanted)
@@ -77,5 +78,5 @@ def _survey(admin: BlockingMQAdmin, cluster: str, group: str) -> dict[str, objec
         "causes": [{"cause": cause, "letters": letters} for cause, letters in causes.most_common(CAUSES_MAX)],
         "oldest_ms": min(oldest, default=None),
         "retention_ms": retention_ms(admin, {place.addr for place in found.queues}),
-        "problem": "",
+        "problem": Text(),
     }

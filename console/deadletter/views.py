@@ -30,7 +30,7 @@ from console.operation import services as operation_services
 from console.operation.errors import OperationError, PlanNotFound, PlanRejected
 from console.operation.models import Plan
 from console.operation.views import job_context
-from console.text import text_of
+from console.text import Text, text_of
 from console.web.streamed import StreamedResponse
 
 BrokerTrouble = (BrokerUnavailable, MQBrokerError, RemotingTimeout)
@@ -73,7 +73,9 @@ def dead_letter_group(request: HttpRequest, cluster: str, group: str) -> HttpRes
     problem = ""
     if request.method == "POST":
         if not may_replay:
-            raise PermissionDenied(f"This needs the right to replay dead letters (REPLAY) of {group}.")
+            raise PermissionDenied(
+                Text("This needs the right to replay dead letters (REPLAY) of %(group)s.", group=group)
+            )
         form = replay = ReplayForm(request.POST)
         if replay.is_valid():
             plan, problem = _made_plan(request, here, group, selectors.KIND, replay.params())
@@ -114,7 +116,7 @@ def allow_reading(request: HttpRequest, cluster: str, group: str) -> HttpRespons
     here = admit(request, cluster, Verb.CONFIGURE, group)
     plan, problem = _made_plan(request, here, group, "dlq_readable", {})
     if plan is None:
-        return _refused(request, here, group, "No plan was made.", problem)
+        return _refused(request, here, group, Text("No plan was made."), problem)
     return redirect("plan", here.name, plan.id)
 
 
@@ -127,7 +129,7 @@ def export(request: HttpRequest, cluster: str, group: str) -> HttpResponseBase:
     try:
         found = exports.letters(here.name, group, form.filter() if form.is_valid() else {"": ""})
     except (PlanRejected, *BrokerTrouble) as problem:
-        return _refused(request, here, group, "Nothing was exported.", str(problem))
+        return _refused(request, here, group, Text("Nothing was exported."), text_of(problem))
     return _download(exports.letter_lines(found, kind), kind, f"dead-letters-{here.name}.{kind}")
 
 
@@ -137,7 +139,7 @@ def ledger_export(request: HttpRequest, cluster: str, group: str) -> HttpRespons
     here = admit(request, cluster, name=group)
     plan = _ledger_plan(request.GET.get("plan", ""), here, group)
     if plan is None:
-        raise Http404(f"{group} has no such replay.")
+        raise Http404(Text("%(group)s has no such replay.", group=group))
     return _download(exports.ledger_lines(plan.id), "csv", f"{plan.id}.csv")
 
 
@@ -147,7 +149,7 @@ def _download(lines: Iterator[str], kind: str, name: str) -> StreamedResponse:
     return answer
 
 
-def _refused(request: HttpRequest, here: Cluster, group: str, title: str, problem: str) -> HttpResponse:
+def _refused(request: HttpRequest, here: Cluster, group: str, title: Text, problem: str) -> HttpResponse:
     context = {"cluster": here, "group": group, "title": title, "problem": problem}
     return render(request, "deadletter/refused.html", context, status=422)
 

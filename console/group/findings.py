@@ -11,19 +11,20 @@ from console.group.pauses import WHOLE_GROUP, GroupPauses
 from console.lag.models import ClientRow, GroupRow
 from console.lag.rows.broadcast import BROADCASTING
 from console.lag.rows.queue_row import QueueRow
-from console.text.figures import duration, percent
+from console.text import Duration, Text
+from console.text.figures import percent
 
 NOT_PAUSED = GroupPauses()
 STANDING = frozenset({"STALLED", "STOPPED"})  # as a paused queue looks from outside
 FINISHING_MS = 300_000  # members handle what they held when the pause began, and commit it, for so long
 CLIENT_WORDS = {
-    "LOST": "lost messages",
-    "STALLED": "stands still",
-    "STOPPED": "stopped consuming",
-    "INVALID": "contradictory",
-    "FALLING_BEHIND": "falls behind",
-    "SKIPPED": "jumped ahead",
-    "REWOUND": "moved back",
+    "LOST": Text("lost messages"),
+    "STALLED": Text("stands still"),
+    "STOPPED": Text("stopped consuming"),
+    "INVALID": Text("contradictory"),
+    "FALLING_BEHIND": Text("falls behind"),
+    "SKIPPED": Text("jumped ahead"),
+    "REWOUND": Text("moved back"),
 }
 NAMED_MAX = 3  # queues or clients that are named; the others are counted
 SLOWER_SHARE = 0.95  # out below this share of in is worth a word
@@ -47,8 +48,8 @@ class Finding:
     queue that stands: the message it stands at and the member that holds it are worth a look."""
 
     status: str
-    title: str
-    text: str
+    title: Text
+    text: Text
     since_ms: int | None = None
     action: str = ""
     head: QueueRow | None = None
@@ -99,50 +100,55 @@ def _broadcast(group: GroupRow) -> Iterable[Finding]:
     for status, found in by_status.items():
         if status not in SEVERITY:
             continue
-        names = ", ".join(one["client_id"] for one in found[:NAMED_MAX])
-        more = f" and {len(found) - NAMED_MAX} more" if len(found) > NAMED_MAX else ""
-        title = f"{names}{more}: {CLIENT_WORDS[status]}"
-        text = f"{found[0]['worst_queue']}: {found[0]['reason']}."
+        names = _names([one["client_id"] for one in found])
+        title = Text("%(names)s: %(state)s", names=names, state=CLIENT_WORDS[status])
+        text = Text("%(queue)s: %(reason)s.", queue=found[0]["worst_queue"], reason=found[0]["reason"])
         yield Finding(status, title, text, min(one["since_ms"] for one in found), "clients")
     if group.partial and group.clients != 0:
-        text = (
+        text = Text(
             "A client that does not tell may be further behind than those that do: figures read “at least”."
         )
-        told = f"{group.clients_told or 0} of {group.clients if group.clients is not None else '?'} clients"
-        yield Finding("UNKNOWN", f"{told} told how far they are", text, group.unknown_since_ms, "clients")
+        title = Text(
+            "%(told)s of %(number)s clients told how far they are",
+            told=group.clients_told or 0,
+            number="?" if group.clients is None else group.clients,
+        )
+        yield Finding("UNKNOWN", title, text, group.unknown_since_ms, "clients")
 
 
 def _popped(group: GroupRow, queues: Sequence[QueueRow]) -> Iterable[Finding]:
     """Members that pop hold what they took and acknowledge none of it: no queue shows that."""
     is_standing = group.consume_mode == "POP" and group.status == "STALLED"
     if is_standing and not any(row.status == "STALLED" for row in queues):
-        text = f"{group.reason}. Look at the clients: after its invisible time a message comes back to the group."
-        yield Finding("STALLED", "Messages are taken and not acknowledged", text, group.since_ms, "clients")
+        advice = Text("Look at the clients: after its invisible time a message comes back to the group.")
+        title = Text("Messages are taken and not acknowledged")
+        yield Finding(
+            "STALLED", title, Text.of_parts([_sentence(group.reason), advice]), group.since_ms, "clients"
+        )
 
 
 def _paused(held: Sequence[QueueRow], pauses: GroupPauses) -> Iterable[Finding]:
     """What is paused and how much waits there; and where offsets move all the same."""
     if not pauses.paused:
         return
-    bound = "At least " if any(row.lag is None for row in held) else ""
     waiting = sum(row.lag or 0 for row in held)
+    text = Text("%(number)s message(s) waiting there until it is resumed.", number=waiting)
+    if any(row.lag is None for row in held):
+        text = Text("At least %(number)s message(s) waiting there until it is resumed.", number=waiting)
     people = ", ".join(sorted({pause.by for pause in pauses.paused if pause.by}))
-    who = f"By {people}." if people else "Not by this console."
-    title = "The whole group is stopped"
+    who = Text("By %(person)s.", person=people) if people else Text("Not by this console.")
+    title = Text("The whole group is stopped")
     if pauses.whole_group is None:
-        more = len(pauses.topics) - NAMED_MAX
-        names = ", ".join(pauses.topics[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
-        title = f"Paused on {names}"
+        title = Text("Paused on %(topic)s", topic=_names(pauses.topics))
     since_ms = min((pause.since_ms for pause in pauses.paused if pause.since_ms), default=None)
-    text = f"{bound}{_plural(waiting, 'message')} waiting there until it is resumed. {who}"
-    yield Finding("STOPPED", title, text, since_ms)
+    yield Finding("STOPPED", title, Text.of_parts([text, who]), since_ms)
     moved = [row for row in held if _moves_though_paused(row, pauses)]
     if moved:
-        text = (
+        text = Text(
             "Their offsets moved since. Members that pull by themselves, or bring their filter with each pull, are "
             "not asked for this permission: consumeEnable = false, in the group's settings, stops all."
         )
-        title = f"{_queue_names(moved)} {'is' if len(moved) == 1 else 'are'} read though paused"
+        title = _are(moved, Text("read though paused"))
         yield Finding("INVALID", title, text, None, "queues")
 
 
@@ -155,36 +161,54 @@ def _moves_though_paused(row: QueueRow, pauses: GroupPauses) -> bool:
     return row.last_commit_ms is not None and row.last_commit_ms > min(began) + FINISHING_MS
 
 
-def _queue_names(rows: Sequence[QueueRow]) -> str:
-    names = [f"{row.broker_name} · {row.queue_id}" for row in rows[:NAMED_MAX]]
-    return ", ".join(names) + (f" and {len(rows) - NAMED_MAX} more" if len(rows) > NAMED_MAX else "")
+def _names(names: Sequence[str]) -> Text:
+    return Text.of_names(names, NAMED_MAX)
 
 
-def _plural(number: int, word: str) -> str:
-    return f"{number:,} {word}{'' if number == 1 else 's'}"
+def _queue_names(rows: Sequence[QueueRow]) -> Text:
+    return _names([f"{row.broker_name} · {row.queue_id}" for row in rows])
+
+
+def _are(rows: Sequence[QueueRow], state: Text) -> Text:
+    """`broker-a · 3 is stalled`, `broker-a · 3 and broker-b · 1 are stalled`."""
+    if len(rows) == 1:
+        return Text("%(queue)s is %(state)s", queue=_queue_names(rows), state=state)
+    return Text("%(queues)s are %(state)s", queues=_queue_names(rows), state=state)
+
+
+def _sentence(reason: str) -> Text:
+    return Text("%(sentence)s.", sentence=reason)
 
 
 QUEUE_WORDS = {
-    # status → (title verb, what it means)
+    # status → (state or verb of the title, what it means)
     "LOST": (
-        "lost messages",
-        "Retention removed messages before the group read them. They cannot be read any more.",
+        Text("lost messages"),
+        Text("Retention removed messages before the group read them. They cannot be read any more."),
     ),
     "STALLED": (
-        "stalled",
-        "Clients are there and messages wait, but the committed offset stands still. Look at the client.",
+        Text("stalled"),
+        Text(
+            "Clients are there and messages wait, but the committed offset stands still. Look at the client."
+        ),
     ),
-    "STOPPED": ("stopped committing", "No commit for longer than the window while messages came in."),
+    "STOPPED": (
+        Text("stopped committing"),
+        Text("No commit for longer than the window while messages came in."),
+    ),
     "REWOUND": (
-        "moved back",
-        "The committed offset went backwards: a reset, here or elsewhere. It is not yet level.",
+        Text("moved back"),
+        Text("The committed offset went backwards: a reset, here or elsewhere. It is not yet level."),
     ),
-    "SKIPPED": ("jumped ahead", "The committed offset jumped over messages that were not handled."),
+    "SKIPPED": (
+        Text("jumped ahead"),
+        Text("The committed offset jumped over messages that were not handled."),
+    ),
     "INVALID": (
-        "contradictory",
-        "The committed offset lies outside of what the queue holds, as after the topic was recreated.",
+        Text("contradictory"),
+        Text("The committed offset lies outside of what the queue holds, as after the topic was recreated."),
     ),
-    "UNKNOWN": ("unknown", "No figure since; nothing is guessed."),
+    "UNKNOWN": (Text("unknown"), Text("No figure since; nothing is guessed.")),
 }
 
 
@@ -193,23 +217,16 @@ def _by_queue_status(queues: Sequence[QueueRow], group: GroupRow) -> Iterable[Fi
         rows = [row for row in queues if row.status == status]
         if not rows:
             continue
-        is_one = len(rows) == 1
-        title = f"{_queue_names(rows)} {'is' if is_one else 'are'} {verb}"
+        title = _are(rows, verb)
         if status in ("LOST", "STOPPED", "REWOUND", "SKIPPED"):
-            title = f"{_queue_names(rows)} {verb}"
+            title = Text("%(queues)s %(did)s", queues=_queue_names(rows), did=verb)
         reasons = sorted({row.reason for row in rows if row.reason})
-        waiting = sum(row.lag or 0 for row in rows)
-        bound = "At least " if any(row.lag is None for row in rows) else ""
-        facts = (
-            [f"{bound}{_plural(waiting, 'message')} waiting there."]
-            if waiting and status in ("STALLED", "STOPPED")
-            else []
-        )
+        facts = [_waiting(rows)] if status in ("STALLED", "STOPPED") else []
         owners = sorted({row.owner for row in rows if row.owner})
         if status == "STALLED" and owners:
-            facts.append(f"Held by {', '.join(owners[:NAMED_MAX])}.")
+            facts.append(Text("Held by %(names)s.", names=", ".join(owners[:NAMED_MAX])))
         since = min((row.since_ms for row in rows if row.since_ms), default=None)
-        text = " ".join([*facts, *(f"{reason}." for reason in reasons[:2]), meaning])
+        text = Text.of_parts([*facts, *map(_sentence, reasons[:2]), meaning])
         standing = [row for row in rows if row.committed_offset is not None and row.lag]
         head = max(standing, key=lambda row: row.time_lag_ms or 0, default=None)
         yield Finding(
@@ -222,31 +239,42 @@ def _by_queue_status(queues: Sequence[QueueRow], group: GroupRow) -> Iterable[Fi
         )
 
 
+def _waiting(rows: Sequence[QueueRow]) -> Text:
+    """Return how many messages wait on queues; an empty text for none."""
+    waiting = sum(row.lag or 0 for row in rows)
+    if not waiting:
+        return Text()
+    if any(row.lag is None for row in rows):
+        return Text("At least %(number)s message(s) waiting there.", number=waiting)
+    return Text("%(number)s message(s) waiting there.", number=waiting)
+
+
 def _resets(queues: Sequence[QueueRow]) -> Iterable[Finding]:
     """Offsets that are targets: somebody set them, and members have not confirmed anything since."""
     told = ("REWOUND", "SKIPPED", "UNKNOWN")  # which say it themselves, or say nothing
     rows = [row for row in queues if row.reset_pending and row.lag and row.status not in told]
     if rows:
-        waiting = sum(row.lag or 0 for row in rows)
-        text = (
-            f"{_plural(waiting, 'message')} waiting there. The offset is where somebody set it, which is no progress: "
-            "members that are online take it with their next pull, others when they return."
+        text = Text(
+            "%(number)s message(s) waiting there. The offset is where somebody set it, which is no progress: "
+            "members that are online take it with their next pull, others when they return.",
+            number=sum(row.lag or 0 for row in rows),
         )
         since = min((row.reset_at_ms for row in rows if row.reset_at_ms), default=None)
-        yield Finding("REWOUND", f"A reset is pending on {_queue_names(rows)}", text, since, "queues")
+        title = Text("A reset is pending on %(queues)s", queues=_queue_names(rows))
+        yield Finding("REWOUND", title, text, since, "queues")
 
 
 def _never_committed(queues: Sequence[QueueRow]) -> Iterable[Finding]:
     """Messages in queues without a committed offset are in no lag."""
     rows = [row for row in queues if row.status == "NEVER_COMMITTED" and _stored(row)]
     if rows:
-        text = (
-            f"At least {_plural(sum(map(_stored, rows)), 'message')} stored there, counted in no lag. Where a client "
-            "begins to read is its own setting (ConsumeFromWhere)."
+        text = Text(
+            "At least %(number)s message(s) stored there, counted in no lag. Where a client begins to read is its own "
+            "setting (ConsumeFromWhere).",
+            number=sum(map(_stored, rows)),
         )
-        yield Finding(
-            "NEVER_COMMITTED", f"No offset is committed on {_queue_names(rows)}", text, None, "queues"
-        )
+        title = Text("No offset is committed on %(queues)s", queues=_queue_names(rows))
+        yield Finding("NEVER_COMMITTED", title, text, None, "queues")
 
 
 def _stored(row: QueueRow) -> int:
@@ -256,18 +284,20 @@ def _stored(row: QueueRow) -> int:
 def _unknown(queues: Sequence[QueueRow], group: GroupRow) -> Iterable[Finding]:
     """The group is unknown though its queues are read: who is connected was not told yet."""
     if group.status == "UNKNOWN" and group.reason and not any(row.status == "UNKNOWN" for row in queues):
-        text = f"{group.reason}. Members are asked about every 30 s."
-        yield Finding("UNKNOWN", "Whether it is well is not known yet", text, group.since_ms or None)
+        text = Text.of_parts([_sentence(group.reason), Text("Members are asked about every 30 s.")])
+        yield Finding("UNKNOWN", Text("Whether it is well is not known yet"), text, group.since_ms or None)
 
 
 def _offline(group: GroupRow) -> Iterable[Finding]:
     if group.clients == 0 and group.status != "NEVER_COMMITTED":
-        bound = "At least " if group.lag_lower_bound else ""
-        waiting = f"{bound}{_plural(group.lag, 'message')} wait. " if group.lag else ""
-        text = (
-            f"{waiting}Nobody reads for this group; what retention removes before it returns is lost to it."
-        )
-        yield Finding("OFFLINE", "No client is online", text, group.offline_since_ms)
+        waiting = Text()
+        if group.lag:
+            waiting = Text("%(number)s {message waits|messages wait}.", number=group.lag)
+            if group.lag_lower_bound:
+                waiting = Text("At least %(number)s {message waits|messages wait}.", number=group.lag)
+        text = Text("Nobody reads for this group; what retention removes before it returns is lost to it.")
+        title = Text("No client is online")
+        yield Finding("OFFLINE", title, Text.of_parts([waiting, text]), group.offline_since_ms)
 
 
 def _pace(group: GroupRow) -> Iterable[Finding]:
@@ -275,27 +305,29 @@ def _pace(group: GroupRow) -> Iterable[Finding]:
         return
     entering, leaving = group.in_rate, group.out_rate
     if entering and leaving is not None and leaving < SLOWER_SHARE * entering:
-        text = (
-            f"{entering:,.0f} messages a second come in, {leaving:,.0f} are handled, so the backlog grows by "
-            f"{entering - leaving:,.0f} a second. More clients help up to the number of queues; a faster "
-            f"listener always does.{_clients_needed(group)}"
+        text = Text(
+            "%(in)s messages a second come in, %(out)s are handled, so the backlog grows by %(growth)s a second. More "
+            "clients help up to the number of queues; a faster listener always does.",
+            **{"in": round(entering), "out": round(leaving), "growth": round(entering - leaving)},
         )
+        title = Text("Out is %(share)s below in", share=percent(1 - leaving / entering))
         yield Finding(
-            "FALLING_BEHIND",
-            f"Out is {percent(1 - leaving / entering)} below in",
-            text,
-            group.since_ms or None,
+            "FALLING_BEHIND", title, Text.of_parts([text, _clients_needed(group)]), group.since_ms or None
         )
     else:
-        text = "The time lag rises from round to round; the slowest queue sets it."
-        yield Finding("FALLING_BEHIND", "The group falls behind", text, group.since_ms or None, "queues")
+        text = Text("The time lag rises from round to round; the slowest queue sets it.")
+        title = Text("The group falls behind")
+        yield Finding("FALLING_BEHIND", title, text, group.since_ms or None, "queues")
 
 
-def _clients_needed(group: GroupRow) -> str:
+def _clients_needed(group: GroupRow) -> Text:
     needed = group.consumers_needed
     if needed is None or group.clients is None or needed <= group.clients:
-        return ""
-    return f" To keep pace and be level within 15 min at their present speed it takes {_plural(needed, 'client')}."
+        return Text()
+    return Text(
+        "To keep pace and be level within 15 min at their present speed it takes %(number)s client(s).",
+        number=needed,
+    )
 
 
 LOSS_SOON_MS = 24 * 3_600_000  # nearer than a day retention is a matter of today
@@ -308,11 +340,13 @@ def _retention(group: GroupRow) -> Iterable[Finding]:
     """Retention catches up with what is not read yet."""
     left = group.time_to_loss_ms
     if left is not None and not group.time_to_loss_lower_bound and left < LOSS_SOON_MS:
-        text = (
-            f"At the present pace the brokers remove messages of {group.time_to_loss_queue} that the group has not "
-            "read yet. A faster group, or longer retention (fileReservedTime), prevents it."
+        text = Text(
+            "At the present pace the brokers remove messages of %(queue)s that the group has not read yet. A faster "
+            "group, or longer retention (fileReservedTime), prevents it.",
+            queue=group.time_to_loss_queue,
         )
-        yield Finding("LOST", f"Unread messages are lost in about {duration(left)}", text, None, "queues")
+        title = Text("Unread messages are lost in about %(time)s", time=Duration(left))
+        yield Finding("LOST", title, text, None, "queues")
 
 
 def _skew(queues: Sequence[QueueRow], group: GroupRow) -> Iterable[Finding]:
@@ -321,21 +355,25 @@ def _skew(queues: Sequence[QueueRow], group: GroupRow) -> Iterable[Finding]:
     count = sum(row.lag is not None and not row.topic.startswith("%RETRY%") for row in queues)
     if group.status != "FALLING_BEHIND" or spread is None or count < 2 or spread >= SKEW_SHARE * count:
         return
-    text = (
-        f"The lag lies on about {spread:.1f} of {count} queues, worst on {group.worst_queue}. More clients do not help "
-        "there: a key that spreads better, or that queue's own listener, does."
+    text = Text(
+        "The lag lies on about %(spread)s of %(number)s queues, worst on %(queue)s. More clients do not help there: a "
+        "key that spreads better, or that queue's own listener, does.",
+        spread=f"{spread:.1f}",
+        number=count,
+        queue=group.worst_queue,
     )
-    yield Finding("FALLING_BEHIND", "The lag is uneven", text, None, "queues")
+    yield Finding("FALLING_BEHIND", Text("The lag is uneven"), text, None, "queues")
 
 
 def _subscriptions(clients: Sequence[ClientRow]) -> Iterable[Finding]:
     if len(subscription_kinds(clients)) > 1:
-        text = (
+        text = Text(
             "RocketMQ keeps the subscription it heard last, so what is delivered changes with heartbeats. "
             "All members of a group must subscribe to the same topics and tags."
         )
         kinds = len(subscription_kinds(clients))
-        yield Finding("FALLING_BEHIND", f"Clients subscribe in {kinds} different ways", text, None, "clients")
+        title = Text("Clients subscribe in %(number)s different ways", number=kinds)
+        yield Finding("FALLING_BEHIND", title, text, None, "clients")
 
 
 def subscription_kinds(clients: Iterable[ClientRow]) -> Counter[str]:
@@ -371,20 +409,29 @@ def _ownership(queues: Sequence[QueueRow], clients: Sequence[ClientRow]) -> Iter
         and (row.topic, row.broker_name) not in popped  # members that pop share all of them
     ]
     if free:
-        text = "No client of the group says that it holds them: their messages wait until the next rebalance."
-        yield Finding("STOPPED", f"{_queue_names(free)} without an owner", text, None, "queues")
+        text = Text(
+            "No client of the group says that it holds them: their messages wait until the next rebalance."
+        )
+        title = Text("%(queues)s without an owner", queues=_queue_names(free))
+        yield Finding("STOPPED", title, text, None, "queues")
     idle = [client for client in clients if not client.queues]
     if idle:
-        text = "There are more clients than queues, or the last rebalance left them out. They only wait."
-        yield Finding("OFFLINE", f"{_plural(len(idle), 'client')} without a queue", text, None, "clients")
+        text = Text(
+            "There are more clients than queues, or the last rebalance left them out. They only wait."
+        )
+        title = Text("%(number)s client(s) without a queue", number=len(idle))
+        yield Finding("OFFLINE", title, text, None, "clients")
 
 
 def _failures(group: GroupRow) -> Iterable[Finding]:
     if group.retry_lag:
-        text = (
+        text = Text(
             "They failed at least once and come again after their delay; they are not part of the lag above."
         )
-        yield Finding("REWOUND", f"{_plural(group.retry_lag, 'message')} in the retry topic", text)
+        yield Finding(
+            "REWOUND", Text("%(number)s message(s) in the retry topic", number=group.retry_lag), text
+        )
     if group.dlq_count:
-        text = "They failed every retry. Look at a sample, then replay them to this group alone."
-        yield Finding("SKIPPED", f"{_plural(group.dlq_count, 'dead letter')}", text, None, "dead-letters")
+        text = Text("They failed every retry. Look at a sample, then replay them to this group alone.")
+        title = Text("%(number)s dead letter(s)", number=group.dlq_count)
+        yield Finding("SKIPPED", title, text, None, "dead-letters")

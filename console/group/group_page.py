@@ -25,13 +25,13 @@ from console.text import Text
 
 MARKS_MAX = 50  # of one chart; more would hide the line
 MARK_MEANINGS = (
-    ("R", "offset change"),
-    ("D", "dead-letter replay"),
-    ("S", "settings"),
-    ("M", "members"),
-    ("B", "broker restarted or silent"),
-    ("L", "messages lost"),
-    ("Q", "topic made anew, or its end lost"),
+    ("R", Text("offset change")),
+    ("D", Text("dead-letter replay")),
+    ("S", Text("settings")),
+    ("M", Text("members")),
+    ("B", Text("broker restarted or silent")),
+    ("L", Text("messages lost")),
+    ("Q", Text("topic made anew, or its end lost")),
 )
 
 
@@ -52,7 +52,7 @@ class ChartMarks:
     is_cut: bool
 
     @property
-    def meanings(self) -> list[tuple[str, str]]:
+    def meanings(self) -> list[tuple[str, Text]]:
         """The legend: the letters that occur."""
         letters = {one.mark for one in self.marks}
         return [(letter, words) for letter, words in MARK_MEANINGS if letter in letters]
@@ -209,7 +209,7 @@ class Difference:
     others: list[Side]
 
 
-NOT_SUBSCRIBED = "not subscribed"
+NOT_SUBSCRIBED = Text("not subscribed")
 
 
 def differences(clients: Sequence[ClientRow]) -> list[Difference]:

@@ -3,6 +3,7 @@
 from django.db import models
 
 from console.lag.models import NAME_LENGTH_MAX
+from console.text.columns import TextColumn
 
 
 class BrokerRefusals(models.Model):
@@ -19,7 +20,7 @@ class BrokerRefusals(models.Model):
     topics = models.JSONField(null=True, default=None)
     groups = models.JSONField(default=dict)
     read_at_ms = models.BigIntegerField(null=True)
-    reason = models.TextField(default="", blank=True)
+    reason = TextColumn(default="", blank=True)
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["cluster", "broker_name"], name="broker_refusals_key")]

@@ -18,7 +18,7 @@ from console.brokers.mqadmin import (
 from console.brokers.queues import ask_each, masters
 from console.cluster import selectors as cluster_selectors
 from console.group.models import BrokerRefusals
-from console.lag.round.broker_reads import describe
+from console.text import Text, text_of
 
 DEADLINE_MS = 5_000
 # A broker that is gone for good leaves the list a day after its last answer, as it leaves the page of brokers.
@@ -31,14 +31,14 @@ def survey_cluster(cluster: str, *, now_ms: int) -> int:
     try:
         addrs = masters(admin)
     except (BrokerUnavailable, RemotingTimeout, MQBrokerError) as error:
-        BrokerRefusals.objects.filter(cluster=cluster).update(reason=describe(error))
+        BrokerRefusals.objects.filter(cluster=cluster).update(reason=text_of(error))
         return 0
     known = {row.broker_name: row for row in BrokerRefusals.objects.filter(cluster=cluster)}
     answers = ask_each(admin, addrs, lambda client, addr: client.group_refusals(addr), DEADLINE_MS)
     for broker_name, answer in answers.items():
         row = known.pop(broker_name, None) or BrokerRefusals(cluster=cluster, broker_name=broker_name)
         if isinstance(answer, Exception):
-            row.reason = describe(answer)
+            row.reason = text_of(answer)
         else:
             _take(row, answer, now_ms)
         row.save()
@@ -46,7 +46,7 @@ def survey_cluster(cluster: str, *, now_ms: int) -> int:
         if row.read_at_ms is None or row.read_at_ms < now_ms - FORGET_MS:
             row.delete()
         else:
-            row.reason = "No name server lists it with a master."
+            row.reason = Text("No name server lists it with a master.")
             row.save()
     return sum(not isinstance(answer, Exception) for answer in answers.values())
 
@@ -70,7 +70,7 @@ def _take(row: BrokerRefusals, answer: GroupRefusals, now_ms: int) -> None:
         }
     )
     row.groups = _seen(row.groups, answer.groups, first_ms)
-    row.read_at_ms, row.reason = now_ms, ""
+    row.read_at_ms, row.reason = now_ms, Text()
 
 
 def _seen(was: Mapping[str, int], names: Iterable[str], first_ms: int) -> dict[str, int]:

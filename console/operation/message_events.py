@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from django.conf import settings
 from django.utils.module_loading import import_string
 
+from console.text import Text
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MessageEvent:
@@ -15,7 +17,7 @@ class MessageEvent:
 
     at_ms: int
     subject: str
-    words: str
+    words: Text
     plan_id: str
     tone: str = "ok"
 

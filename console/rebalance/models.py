@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 from django.db import models
 
 from console.lag.models import NAME_LENGTH_MAX
+from console.text.columns import TextColumn
 
 
 class ServerSideGroup(models.Model):
@@ -31,7 +32,7 @@ class ServerSideGroup(models.Model):
     assignment = models.JSONField(default=dict)
     pushed = models.JSONField(default=dict)
     state = models.CharField(max_length=16, choices=State.choices, default=State.PENDING)
-    reason = models.TextField(default="", blank=True)
+    reason = TextColumn(default="", blank=True)
     applied_at_ms = models.BigIntegerField(null=True)
     created_at_ms = models.BigIntegerField()
     claimed_until_ms = models.BigIntegerField(default=0)

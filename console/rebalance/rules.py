@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from console.brokers.mqadmin import STRATEGIES, MessageQueue, TopicRouteData, assign_server_side
+from console.text import Text
 
 # What a broker computes itself when the console is away; another strategy would make queues jump then.
 SERVER_STRATEGIES = ("AVG", "AVG_BY_CIRCLE")
@@ -35,7 +36,7 @@ class Finding:
     topic: str
     queue: MessageQueue | None
     clients: tuple[str, ...]
-    text: str
+    text: Text
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,8 @@ def compute(
     Raises ValueError for a strategy no broker can fall back to.
     """
     if strategy not in SERVER_STRATEGIES or strategy not in STRATEGIES:
-        raise ValueError(f"strategy {strategy} is none of {', '.join(SERVER_STRATEGIES)}")
+        names = ", ".join(SERVER_STRATEGIES)
+        raise ValueError(Text("strategy %(name)s is none of %(names)s", name=strategy, names=names))
     members = sorted(set(client_ids))
     return assign_server_side(queues, members, strategy) if members and queues else {}
 
@@ -128,18 +130,31 @@ def findings(group: str, queues: Iterable[MessageQueue], clients: Sequence[Clien
     return found + _inconsistent(group, clients)
 
 
+def _name(queue: MessageQueue) -> str:
+    return f"{queue.broker_name} · {queue.queue_id}"
+
+
 def _two_owners(group: str, queue: MessageQueue, ids: list[str]) -> Finding:
-    text = f"{queue.broker_name} · {queue.queue_id} of {queue.topic} is read by {len(ids)} clients: messages come twice"
+    text = Text(
+        "%(queue)s of %(topic)s is read by %(number)s clients: messages come twice",
+        queue=_name(queue),
+        topic=queue.topic,
+        number=len(ids),
+    )
     return Finding(FindingKind.TWO_OWNERS, group, queue.topic, queue, tuple(sorted(ids)), text)
 
 
 def _no_owner(group: str, queue: MessageQueue) -> Finding:
-    text = f"{queue.broker_name} · {queue.queue_id} of {queue.topic} is read by nobody: its messages wait"
+    text = Text(
+        "%(queue)s of %(topic)s is read by nobody: its messages wait", queue=_name(queue), topic=queue.topic
+    )
     return Finding(FindingKind.NO_OWNER, group, queue.topic, queue, (), text)
 
 
 def _idle(group: str, client_id: str) -> Finding:
-    text = f"{client_id} holds no queue: there are more clients than queues, or it was left out"
+    text = Text(
+        "%(client)s holds no queue: there are more clients than queues, or it was left out", client=client_id
+    )
     return Finding(FindingKind.IDLE_CLIENT, group, "", None, (client_id,), text)
 
 
@@ -151,7 +166,12 @@ def _inconsistent(group: str, clients: Sequence[ClientView]) -> list[Finding]:
         return []
     usual = min(counts, key=lambda words: (-counts[words], words))
     others = tuple(sorted(client_id for client_id, words in said.items() if words != usual))
-    text = f"{len(others)} of {len(said)} clients subscribe differently: {', '.join(others[:3])}"
+    text = Text(
+        "%(number)s of %(total)s clients subscribe differently: %(names)s",
+        number=len(others),
+        total=len(said),
+        names=", ".join(others[:3]),
+    )
     return [Finding(FindingKind.INCONSISTENT_SUBSCRIPTION, group, "", None, others, text)]
 
 

@@ -30,6 +30,7 @@ from console.lag.round.view import Silence, silence_text
 from console.rebalance import rules, selectors
 from console.rebalance.models import ServerSideGroup
 from console.rebalance.rules import ASSIGNMENT_CAPABILITY
+from console.text import Text, text_of
 
 logger = logging.getLogger(__name__)
 
@@ -148,13 +149,15 @@ def rebalance(rows: Sequence[ServerSideGroup], admin: BlockingMQAdmin, *, now_ms
     for one in computed:
         row = one.row
         if failed.get(row.pk):
-            _set(row, state=State.PENDING, reason="; ".join(failed[row.pk]))
+            _set(row, state=State.PENDING, reason=Text.of_parts(failed[row.pk]))
             continue
         clients = selectors.client_views(row.cluster, row.group)
         if rules.is_followed(row.topic, one.assignment, clients):
-            _set(row, state=State.APPLIED, reason="", applied_at_ms=row.applied_at_ms or now_ms)
+            _set(row, state=State.APPLIED, reason=Text(), applied_at_ms=row.applied_at_ms or now_ms)
         else:
-            _set(row, state=State.STORED, reason="the clients have not all said yet that they follow")
+            _set(
+                row, state=State.STORED, reason=Text("the clients have not all reported yet that they follow")
+            )
 
 
 def _routed(rows: Sequence[ServerSideGroup], questions: _Questions) -> list[_Division]:
@@ -167,7 +170,7 @@ def _routed(rows: Sequence[ServerSideGroup], questions: _Questions) -> list[_Div
     for row in rows:
         route = routes[row.topic]
         if isinstance(route, Exception):
-            _set(row, state=State.FAILED, reason=str(route))
+            _set(row, state=State.FAILED, reason=text_of(route))
             continue
         names = {
             min(data.broker_addrs.items())[1]: data.broker_name
@@ -202,7 +205,7 @@ def _with_members(divisions: Sequence[_Division], questions: _Questions) -> Iter
                 members |= {client.client_id for client in answer.connection_set} if answer else set()
             one.assignment = rules.compute(one.queues, members, one.row.strategy)
         except (MQClientError, MQBrokerError, RemotingError, OSError, ValueError) as error:
-            _set(one.row, state=State.FAILED, reason=str(error))
+            _set(one.row, state=State.FAILED, reason=text_of(error))
         else:
             yield one
 
@@ -211,7 +214,7 @@ def _compute(one: _Division, now_ms: int) -> bool:
     """Give a changed division a new version; whether there is anything to divide."""
     row = one.row
     if not one.assignment:
-        reason = "no client is connected" if one.queues else "the topic has no readable queue"
+        reason = Text("no client is connected") if one.queues else Text("the topic has no readable queue")
         _set(row, state=State.IDLE, reason=reason)
         return False
     if rules.to_json(one.assignment) != row.assignment:
@@ -227,7 +230,7 @@ async def _ask_members(admin: MQAdmin, *, addr: str, group: str) -> ConsumerConn
     return await admin.consumer_connection(addr, group)
 
 
-def _push(divisions: Sequence[_Division], questions: _Questions) -> dict[int, list[str]]:
+def _push(divisions: Sequence[_Division], questions: _Questions) -> dict[int, list[Text]]:
     """Store assignments where they are not yet; return what went wrong, by the row's key."""
     calls = {}
     for one in divisions:
@@ -237,10 +240,10 @@ def _push(divisions: Sequence[_Division], questions: _Questions) -> dict[int, li
             if row.pushed.get(addr) != row.version:
                 calls[row.pk, addr] = partial(_put, addr=addr, row=row, assignment=one.assignment)
     rows = {one.row.pk: one.row for one in divisions}
-    failed: dict[int, list[str]] = defaultdict(list)
+    failed: dict[int, list[Text]] = defaultdict(list)
     for (key, addr), answer in questions.ask(calls).items():
         if isinstance(answer, Exception):
-            failed[key].append(f"{addr}: {answer}")
+            failed[key].append(Text("%(addr)s: %(why)s", addr=addr, why=text_of(answer)))
         else:
             rows[key].pushed[addr] = rows[key].version
     return failed

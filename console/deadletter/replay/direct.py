@@ -115,18 +115,19 @@ def give(run: JobRun, admin: BlockingMQAdmin) -> None:
             asked["addr"], run.plan.subject, run.plan.params["client_id"], asked["offset_message_id"]
         )
     except MQBrokerError as error:
-        entry.state, entry.reason = LedgerState.FAILED, str(error)[:REASON_LENGTH_MAX]
+        entry.state, entry.reason = LedgerState.FAILED, text_of(error)
         _finish(run, entry, {"consume_result": "", "remark": text_of(error)})
         return
     except (BrokerUnavailable, RemotingTimeout) as error:
         remark = Text("no answer: %(why)s", why=text_of(error))
-        entry.state, entry.reason = LedgerState.UNKNOWN, remark[:REASON_LENGTH_MAX]
+        entry.state, entry.reason = LedgerState.UNKNOWN, remark
         _finish(run, entry, {"consume_result": "", "remark": remark})
         return
     result = str(answer.consume_result)
     entry.state = LedgerState.SENT if result == SUCCESS else LedgerState.FAILED
-    why = f": {answer.remark}" if answer.remark else ""
-    entry.reason = f"{result} in {answer.spent_time_mills} ms{why}"[:REASON_LENGTH_MAX]
+    entry.reason = Text("%(result)s in %(number)s ms", result=result, number=answer.spent_time_mills)
+    if answer.remark:
+        entry.reason = Text("%(what)s: %(why)s", what=entry.reason, why=answer.remark[:REASON_LENGTH_MAX])
     _finish(
         run,
         entry,

@@ -16,6 +16,7 @@ from django.db import connection
 
 from console.brokers.mqadmin import MessageQueue
 from console.deadletter.models import LedgerState, ReplayLedger
+from console.text import Text
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -39,7 +40,7 @@ class LedgerEntry:
     target_queue_id: int | None = None
     target_from_offset: int | None = None
     target_offset: int | None = None
-    reason: str = ""
+    reason: Text = Text()
 
     @property
     def target_queue(self) -> MessageQueue:
@@ -58,18 +59,19 @@ UPDATE = (
     f"UPDATE {TABLE} SET {', '.join(f'{name} = %s' for name in OUTCOME)} "
     f"WHERE {' AND '.join(f'{name} = %s' for name in UNIQUE)}"
 )
+_kept = ReplayLedger._meta.get_field("reason").get_prep_value
 _inserted: Callable[[LedgerEntry], tuple[Any, ...]] = attrgetter(*COLUMNS)
 _updated: Callable[[LedgerEntry], tuple[Any, ...]] = attrgetter(*OUTCOME, *UNIQUE)
 
 
 def insert_entries(entries: Sequence[LedgerEntry]) -> None:
     """Add rows that do not exist yet; raises IntegrityError for a letter that the plan has decided already."""
-    _many(INSERT, [_inserted(entry) for entry in entries])
+    _many(INSERT, entries, _inserted)
 
 
 def write_outcomes(entries: Sequence[LedgerEntry]) -> None:
     """Save state, reason, target offsets and time of rows that exist."""
-    _many(UPDATE, [_updated(entry) for entry in entries])
+    _many(UPDATE, entries, _updated)
 
 
 def pending_entries(plan_id: str) -> list[LedgerEntry]:
@@ -78,7 +80,10 @@ def pending_entries(plan_id: str) -> list[LedgerEntry]:
     return [LedgerEntry(*values) for values in rows.values_list(*COLUMNS)]
 
 
-def _many(statement: str, values: list[tuple[Any, ...]]) -> None:
-    if values:
+def _many(
+    statement: str, entries: Sequence[LedgerEntry], values: Callable[[LedgerEntry], tuple[Any, ...]]
+) -> None:
+    if entries:
+        rows = [tuple(_kept(one) if isinstance(one, Text) else one for one in values(row)) for row in entries]
         with connection.cursor() as cursor:
-            cursor.executemany(statement, values)
+            cursor.executemany(statement, rows)

@@ -76,7 +76,7 @@ def _resolve(replay: Replay, *, resend: bool) -> None:
         _send_lost(replay, lost)
     else:
         for entry in lost:
-            entry.state, entry.reason = LedgerState.FAILED, "not sent: cancelled"
+            entry.state, entry.reason = LedgerState.FAILED, Text("not sent: cancelled")
         replay.note(lost)
 
 
@@ -151,7 +151,7 @@ def _remade(
     for entry in entries:
         record = letters.get(entry.queue_offset)
         if record is None:
-            entry.state, entry.reason = LedgerState.FAILED, "expired before it was sent"
+            entry.state, entry.reason = LedgerState.FAILED, Text("expired before it was sent")
             expired.append(entry)
             continue
         target = replay.targets.of(entry.target_topic)[entry.target_queue]

@@ -56,7 +56,7 @@ NAP_S = 0.02  # longest sleep between two looks at the rate
 DLQ_LOOK_S = 1.0  # how often the growth of the dead-letter topic is looked at, where the policy asks for it
 SPEED_EVERY_S = 2.0
 REASON_LENGTH_MAX = 300
-BURIED = "the broker made a dead letter of it again: members of the group hold queue locks"
+BURIED = Text("the broker made a dead letter of it again: members of the group hold queue locks")
 HANDLED = Text("marked as handled, not sent")
 RENEW_S = 0.25  # between two looks at the lease while another thread works
 Letter = MessageRecord | Unreadable
@@ -231,10 +231,8 @@ class Replay:
             entry = self._entry(queue, letter, at_ms)
             entries.append(entry)
             if isinstance(letter, Unreadable):
-                entry.state, entry.reason = (
-                    LedgerState.FAILED,
-                    f"unreadable: {letter.reason}"[:REASON_LENGTH_MAX],
-                )
+                entry.state = LedgerState.FAILED
+                entry.reason = Text("unreadable: %(why)s", why=letter.reason[:REASON_LENGTH_MAX])
             elif letter.queue_offset in earlier:
                 entry.state = LedgerState.SKIPPED
                 entry.reason = Text("replayed already by %(plan)s", plan=earlier[letter.queue_offset])
@@ -282,16 +280,16 @@ class Replay:
             entry.reason = (
                 Text("no writable queue of %(topic)s", topic=topic)
                 if topic
-                else "the letter does not name its topic"
+                else Text("the letter does not name its topic")
             )
             return None
         try:
             message = replay_copy.copy_of(record, topic, entry.replay_key, self.target, queue)
         except Exception as error:  # noqa: BLE001  whatever a decompressor raises about foreign bytes
             entry.state = LedgerState.FAILED
-            entry.reason = Text("unreadable: body does not decompress: %(why)s", why=text_of(error))[
-                :REASON_LENGTH_MAX
-            ]
+            entry.reason = Text(
+                "unreadable: body does not decompress: %(why)s", why=str(error)[:REASON_LENGTH_MAX]
+            )
             return None
         target = targets[replay_copy.target_queue(list(targets), queue, record.queue_offset)]
         entry.target_topic, entry.target_broker_name = topic, target.queue.broker_name
@@ -395,7 +393,9 @@ class Replay:
                 continue
             elif isinstance(answer, MQBrokerError):
                 entry.state = LedgerState.FAILED
-                entry.reason = f"{copy.target.queue.broker_name}: {answer}"[:REASON_LENGTH_MAX]
+                entry.reason = Text(
+                    "%(broker)s: %(why)s", broker=copy.target.queue.broker_name, why=text_of(answer)
+                )
             elif isinstance(answer, TooLate):
                 raise LeaseLost(self.run.job.id)  # nothing was sent; another run decides what becomes of it
             else:

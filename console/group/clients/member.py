@@ -16,6 +16,7 @@ from console.brokers.mqadmin import (
 )
 from console.brokers.queues import ask_each, masters
 from console.cluster import selectors as cluster_selectors
+from console.text import Text, text_of
 
 STACK_CHARS_MAX = 400_000  # a JVM of 2,000 threads; more is cut
 
@@ -54,13 +55,22 @@ def running_info(admin: BlockingMQAdmin, group: str, client_id: str, *, with_sta
     ]
     if not holders:
         raise MemberSilent(
-            f"No broker has a connection of {client_id} for {group} now: it left, or was never here."
+            Text(
+                "No broker has a connection of %(client)s for %(group)s now: it left, or was never here.",
+                client=client_id,
+                group=group,
+            )
         )
     try:
         info = admin.consumer_running_info(holders[0], group, client_id, jstack=with_stack)
     except (BrokerUnavailable, RemotingTimeout, MQBrokerError) as error:
         raise MemberSilent(
-            f"{client_id} is connected and did not answer through {holders[0]}: {error}"
+            Text(
+                "%(client)s is connected and did not answer through %(broker)s: %(why)s",
+                client=client_id,
+                broker=holders[0],
+                why=text_of(error),
+            )
         ) from error
     stack = info.jstack
     return RunningInfo(

@@ -43,7 +43,7 @@ from console.operation.plan.kinds import Another, Draft, PlanWarning
 from console.operation.plan.params import broker_names, refuse_unknown
 from console.text import Text
 
-MODE = "consume mode"  # ``what`` of a row
+MODE = Text("consume mode")  # ``what`` of a row
 SHARE_MAX = 1_024  # a queue shared among more members is shared among all
 PARAMS = ("brokers", "mode", "pop_share_queues", "topic")
 

@@ -14,6 +14,7 @@ from console.group.pause.forms import PauseForm
 from console.operation.config.change import GROUP
 from console.operation.config.views import form_context, quarantine_context
 from console.operation.plan_request import apply_at_once, plan_or_reason
+from console.text import Text
 
 DEEDS = {"pause": "group_pause", "resume": "group_resume"}  # button → kind of plan
 
@@ -29,7 +30,7 @@ def pause(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
     if request.method == "POST":
         kind = DEEDS.get(request.POST.get("deed", ""))
         if kind is None:
-            raise Http404("There is no such step.")
+            raise Http404(Text("There is no such step."))
         if form.is_valid():
             made = plan_or_reason(request, here, kind, group, form.params(), form)
     if isinstance(made, HttpResponse):

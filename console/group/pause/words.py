@@ -131,7 +131,7 @@ def impact(
             **last,
         },
         {
-            "name": "Arriving",
+            "name": Text("Arriving"),
             "value": None if rate.per_minute is None else round(rate.per_minute),
             "is_lower_bound": rate.is_lower_bound,
             "words": Text("messages a minute, at all brokers"),

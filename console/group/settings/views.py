@@ -22,6 +22,7 @@ from console.operation.config.views import (
     submitted_step,
 )
 from console.operation.plan_request import apply_at_once
+from console.text import Text
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -61,12 +62,14 @@ def delete(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
     if isinstance(made, HttpResponse):
         return made
     row = selectors.group(here.name, group)
-    members = "unknown" if row is None or row.clients is None else f"{row.clients} members online"
+    members = Text("unknown")
+    if row is not None and row.clients is not None:
+        members = Text("%(number)s {member|members} online", number=row.clients)
     context = {
         "cluster": here,
         "group": group,
         "row": row,
-        "used_by": "nobody is online" if row is not None and row.clients == 0 else members,
+        "used_by": Text("nobody is online") if row is not None and row.clients == 0 else members,
         "problem": made,
         "section": "groups",
         **quarantine_context(request, here, GROUP, group),

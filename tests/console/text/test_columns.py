@@ -18,12 +18,7 @@ STAYS = Text("%(number)s queue(s) {stays|stay} as before: %(why)s", number=3, wh
 ENGLISH, CHINESE = "3 queues stay as before: nothing is stored", "3 个队列保持不变：没有存储"
 NO_SENTENCES = {"operation.Plan": {"reason"}, "lag.Episode": {"cause"}}  # typed by a person; a code
 # Columns of sentences that are plain English still: one that is moved to `TextColumn` leaves this list.
-STILL_ENGLISH = {
-    "deadletter.DeadLetterSurvey": {"problem"},
-    "deadletter.ReplayLedger": {"reason"},
-    "group.BrokerRefusals": {"reason"},
-    "rebalance.ServerSideGroup": {"reason"},
-}
+STILL_ENGLISH: dict[str, set[str]] = {}
 
 
 def plan(**values: object) -> Plan:
