@@ -14,8 +14,9 @@ from django.utils.translation import gettext
 
 from console.lag.windows import mark_words
 from console.lag.windows.marks import Mark
-from console.report.columns import CODE_WORDS, EVENT_STATUS, TIMES_FROM_PCT, changed
+from console.report.columns import TIMES_FROM_PCT, changed
 from console.report.jobs import PERIODS_MS
+from console.report.row_codes import CODE_WORDS, EVENT_STATUS
 from console.templatetags import figures
 from console.text import Duration, Moment, Text
 from console.text.figures import MINUS, duration, percent, rate, size
