@@ -30,7 +30,8 @@ def run(*assignments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture()
 def process(tmp_path: Path):  # type: ignore[no-untyped-def]
-    broker = CommandBroker(tmp_path / "store")
+    # Whole files are compared: an index of the usual size has 400 MB, nearly all of it empty.
+    broker = CommandBroker(tmp_path / "store", maxHashSlotNum=1_000, maxIndexNum=4_000)
     yield broker
     broker.stop()
 
@@ -180,7 +181,8 @@ async def test_it_refuses_a_damaged_store_again_and_again_and_leaves_it_as_it_wa
 
 
 def sizes(process: BrokerProcess) -> dict[str, str | int]:
-    return {key: process.settings[key] for key in ("storePathRootDir", "mappedFileSizeCommitLog")}
+    names = ("storePathRootDir", "mappedFileSizeCommitLog", "maxHashSlotNum", "maxIndexNum")
+    return {name: process.settings[name] for name in names}
 
 
 def contents(root: Path) -> dict[str, bytes]:
