@@ -10,11 +10,13 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from django.db.backends.signals import connection_created
 from pytest_django import Settings
 from redis import Redis
 
 import console.celery  # noqa: F401  the current Celery application, as in every process of the product
 from console.web import quota
+from tests.support import migrated
 from tests.support.broker_process import BrokerProcess
 from tests.support.redis_process import RedisProcess
 from tests.support.s3_server import S3Server, environment
@@ -27,6 +29,8 @@ hypothesis.settings.register_profile(
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("any-speed")
+# What migrations are left to run, none, is seen by `migrate` itself.
+connection_created.connect(migrated.fill)
 
 
 # Fixtures that bring a test its databases, and two that ask for `db` when they run.

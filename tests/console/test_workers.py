@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import migrated
 from tests.support.redis_process import RedisProcess
 
 pytestmark = pytest.mark.own_database
@@ -27,6 +28,8 @@ class Workers:
             "SECRET_KEY": "only-for-tests",
         }
         environ |= {"DJANGO_SETTINGS_MODULE": "console.settings", "PYTHONUNBUFFERED": "1"}
+        if not os.environ.get("DATABASE_URL"):
+            migrated.copy_to(data)
         subprocess.run(
             [sys.executable, "manage.py", "prepare", "--migrate"], cwd=ROOT, env=environ, check=True
         )

@@ -23,6 +23,7 @@ import pytest
 from console.process import supervisor
 from console.process.programs import Options, Program
 from console.process.supervisor import Child, Output, Schema, UpError
+from tests.support import migrated
 from tests.support.product import ROOT, Product
 
 PATIENCE_S = 60.0
@@ -85,7 +86,8 @@ def run_up(product: Product) -> "subprocess.CompletedProcess[str]":
 def databases(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data folder that was used before: making the databases is most of a first start."""
     data = tmp_path_factory.mktemp("used") / "var"
-    command = [sys.executable, "manage.py", "prepare", "--migrate"]
+    migrated.copy_to(data)
+    command = [sys.executable, "manage.py", "prepare"]
     environ = {**os.environ, "TIDEMARK_DATA": str(data), "DJANGO_SETTINGS_MODULE": "console.settings"}
     subprocess.run(command, cwd=ROOT, env=environ, check=True, timeout=120)
     Schema(data, os.environ).mark_current()
