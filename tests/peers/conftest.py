@@ -19,16 +19,22 @@ from tests.support.apache_cluster import OLD_RELEASE, ApacheCluster
 from tests.support.broker_process import BrokerProcess
 from tests.support.java_peer import JavaPeer
 
-# Modules that leave the cluster as they found it, and have topics and groups of their own names, share one: three
-# JVMs take 20 s of CPU to start. What others do to settings and routes (drains, kills, quarantines) is not the next
-# one's world.
-SHARING = ("admin", "clients", "messages", "mode", "pause")
+# Modules that share a cluster: three JVMs take 10 to 20 s of CPU to start. Topics and groups have names of their own,
+# settings that change are put back, and each test starts a broker that the one before killed.
+SHARING = {
+    "apache": ("admin", "brokers", "clients", "configuration", "messages", "mode", "pause"),
+    "apache-without-timers": ("console", "coverage", "offsets"),
+}
+# Each call for a broker's figures counts the 1,209,600 slots of its timer wheel: a quarter of a second of CPU. Pop,
+# timed messages and the deletion of a topic need the wheel.
+CHANGES = {"apache-without-timers": {"timerWheelEnable": "false"}}
+CLUSTERS = {f"test_apache_{module}": cluster for cluster, modules in SHARING.items() for module in modules}
 
 
-def cluster_of(item: pytest.Item) -> str:
-    """The tests that share a cluster, by name: those of a module, or of the modules above."""
+def cluster_of(item: pytest.Item | pytest.Module) -> str:
+    """The tests that share a cluster, by name: those of a module, or of several."""
     module = item.nodeid.partition("::")[0].rpartition("/")[2].removesuffix(".py")
-    return "apache" if module.removeprefix("test_apache_") in SHARING else module
+    return CLUSTERS.get(module, module)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -83,13 +89,14 @@ def peer(class_path: str, broker: BrokerProcess) -> Iterator[Callable[..., JavaP
 
 
 @pytest.fixture(scope="module")
-def apache_cluster(tmp_path_factory: pytest.TempPathFactory) -> ApacheCluster:
+def apache_cluster(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> ApacheCluster:
     """Apache RocketMQ 5.3.3, started once for a module or those that share it.
 
     Topics and groups of a test have names of their own.
     """
     if not shared:
-        shared.append(ApacheCluster(tmp_path_factory.mktemp("apache")).__enter__())
+        changes = CHANGES.get(cluster_of(request.node))
+        shared.append(ApacheCluster(tmp_path_factory.mktemp("apache"), changes=changes).__enter__())
     return shared[0]
 
 

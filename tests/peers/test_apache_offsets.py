@@ -110,12 +110,12 @@ def test_it_makes_a_group_stand_like_another(world: ApacheWorld) -> None:
 def test_it_goes_on_where_it_stood_when_one_of_two_brokers_leaves(
     world: ApacheWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world.create_topic("halved")
-    world.create_group("halves")
-    world.fill("halved", 10)
-    wait_for(lambda: world.end("halved") == 40)
-    world.commit("halves", "halved", dict.fromkeys(PLACES, 10))
-    plan = world.plan("offset_change", "halves", {"target": "earliest"})
+    world.create_topic("parted")
+    world.create_group("parters")
+    world.fill("parted", 10)
+    wait_for(lambda: world.end("parted") == 40)
+    world.commit("parters", "parted", dict.fromkeys(PLACES, 10))
+    plan = world.plan("offset_change", "parters", {"target": "earliest"})
     job = operation_services.apply_plan(plan.id, world.actor, plan.confirm_text)
     apply_chunk = offset_apply._apply_chunk
 
@@ -131,7 +131,7 @@ def test_it_goes_on_where_it_stood_when_one_of_two_brokers_leaves(
     assert waiting.state == "RUNNING"
     monkeypatch.setattr(offset_apply, "_apply_chunk", apply_chunk)
     world.cluster.start_brokers()
-    wait_for(lambda: world.routed("halved") == set(world.cluster.addrs), within_s=120)
+    wait_for(lambda: world.routed("parted") == set(world.cluster.addrs), within_s=120)
 
     def is_over() -> bool:
         """As the beat runs it again: a broker that has just started may still take longer than a call waits."""
@@ -142,7 +142,7 @@ def test_it_goes_on_where_it_stood_when_one_of_two_brokers_leaves(
     wait_for(is_over, within_s=120)
     done = operation_selectors.job(job.id)
     assert (done.state, done.error, done.result["verified"]) == ("SUCCEEDED", "", 4)
-    assert world.committed("halves", "halved") == dict.fromkeys(PLACES, 0)
+    assert world.committed("parters", "parted") == dict.fromkeys(PLACES, 0)
 
 
 def test_it_moves_a_group_whose_member_is_ours_and_takes_it_back(world: ApacheWorld) -> None:
