@@ -153,7 +153,7 @@ def afterwards(
     adopted = rounds_in_chunks(history_file)
     dead_rows = sorted(set(logs.filter(host=f"host-{dead}").values_list("state", "uploaded_at_ms")))
     hosts.tend([alive, dead, alive, dead], now_ms + 1, times=5)
-    live = history_file.objects.filter(kind="chunk_hour", state="live")
+    live = live_chunks(history_file)
     return {
         "numbers_once": len(taken) == len(set(taken)),
         "rounds": len(taken),
@@ -170,12 +170,17 @@ def afterwards(
     }
 
 
+def live_chunks(history_file: Any) -> Any:
+    """Files of hours, and late in the evening of a day that is over three hours from now."""
+    return history_file.objects.filter(kind__in=["chunk_hour", "chunk_day"], state="live")
+
+
 def rounds_in_chunks(history_file: Any) -> int:
-    """How many moments the live hour files have of the queues."""
+    """How many moments the live files have of the queues."""
     from console.lag.history.log import location_of
     from spark.lag.history import chunk
 
-    live = history_file.objects.filter(kind="chunk_hour", state="live").order_by("ts_lo_ms")
+    live = live_chunks(history_file).order_by("ts_lo_ms")
     samples = chunk.load_samples([location_of(row) for row in live], 0, 2**60, group="")
     return len(set(samples.t_ms.tolist()))
 
