@@ -18,6 +18,7 @@ import datetime as dt
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Any, Protocol, runtime_checkable
 
 from django.utils.html import escape
@@ -184,6 +185,10 @@ def _rendered(
 ) -> str:
     if not values:
         return words_of(text).replace("%%", "%") if text else ""
+    words = words_of(text)
+    names = _only_places(words)
+    if names is not None and values.keys() >= names:
+        return words % {name: _value_words(values[name], words_of, figure) for name in names}
     number: int | None = None
 
     def put_in(found: re.Match[str]) -> str:
@@ -197,7 +202,14 @@ def _rendered(
         number = next((each for each in counted if isinstance(each, int)), number)
         return _value_words(value, words_of, figure)
 
-    return PLACE.sub(put_in, words_of(text))
+    return PLACE.sub(put_in, words)
+
+
+@lru_cache(4_096)  # of a catalogue; a round makes tens of thousands of texts of a few ids
+def _only_places(words: str) -> frozenset[str] | None:
+    """Return the places of words that have nothing else to fill in: no plural and no percent sign."""
+    names = [found[1] for found in PLACE.finditer(words)]
+    return None if None in names or words.count("%") != len(names) else frozenset(names)
 
 
 def _value_words(value: Value, words_of: Callable[[str], str], figure: Callable[[Figure], str]) -> str:
