@@ -28,11 +28,11 @@ from console.operation.errors import OperationError, PlanAlreadyApplied, PlanDri
 from console.report.rules import ReportRejected
 from console.report.services import ReportAlreadyRunning
 from console.web.disk_room import why_away
+from console.web.problem import CONTENT_TYPE, problem_body
 
 logger = logging.getLogger(__name__)
 
 CLUSTER_ERROR_STATUS = 422  # understood, asked the name server, refused
-CONTENT_TYPE = "application/problem+json"
 
 # Exception → (status, code, title), most particular first. Operation errors bring their own status and code.
 TABLE: list[tuple[type[Exception], int, str, str]] = [
@@ -91,17 +91,10 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response | N
         return None
     status, code, title, extra = found
     request: Request | None = context.get("request")
-    body = {
-        "type": f"/api/problems/{code}",
-        "title": title,
-        "status": status,
-        "code": code,
-        "detail": _detail(error) or title,
-        "instance": request.path if request is not None else "",
-        **extra,
-    }
+    path = request.path if request is not None else ""
+    body = problem_body(status, code, title, _detail(error) or title, path)
     set_rollback()
-    return Response(body, status=status, headers=_headers(error), content_type=CONTENT_TYPE)
+    return Response(body | extra, status=status, headers=_headers(error), content_type=CONTENT_TYPE)
 
 
 def _classify(error: Exception) -> tuple[int, str, str, dict[str, Any]] | None:

@@ -11,10 +11,11 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from api.rest.permissions import EVERYTHING, HasVerb
-from api.rest.problems import CONTENT_TYPE, ProblemSerializer
+from api.rest.problems import ProblemSerializer
 from api.rest.throttling import ScopeThrottle
 from console.cluster import selectors as cluster_selectors
 from console.lag.last_seen import may_lie_on_silent
+from console.web.problem import CONTENT_TYPE
 
 Row = TypeVar("Row")
 

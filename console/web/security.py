@@ -11,6 +11,8 @@ from django.core.exceptions import TooManyFieldsSent
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.views import defaults
 
+from console.web.problem import CONTENT_TYPE, problem_body
+
 CONTENT_SECURITY_POLICY = "; ".join(
     [
         "default-src 'none'",
@@ -83,12 +85,6 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def _problem(request: HttpRequest, reason: str) -> HttpResponse:
-    body = {
-        "type": "/api/problems/malformed",
-        "title": "The request is not valid",
-        "status": 400,
-        "code": "malformed",
-        "detail": reason,
-        "instance": request.path[:NAME_LENGTH_MAX],
-    }
-    return JsonResponse(body, status=400, content_type="application/problem+json")
+    path = request.path[:NAME_LENGTH_MAX]
+    body = problem_body(400, "malformed", "The request is not valid", reason, path)
+    return JsonResponse(body, status=400, content_type=CONTENT_TYPE)

@@ -13,6 +13,7 @@ from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 
 from console.web.disk_room import no_room, why_away
+from console.web.problem import CONTENT_TYPE, problem_body
 from console.web.security import API_PREFIX
 
 logger = logging.getLogger(__name__)
@@ -32,7 +33,7 @@ def server_error(request: HttpRequest) -> HttpResponse:
     if request.path.startswith(API_PREFIX):
         answer = HttpResponse(
             _problem(request, status, why_away(error) if isinstance(error, AWAY) else ""),
-            content_type="application/problem+json",
+            content_type=CONTENT_TYPE,
             status=status,
         )
     else:
@@ -49,12 +50,4 @@ def _problem(request: HttpRequest, status: HTTPStatus, reason: str) -> bytes:
     code = "database_unavailable" if reason else "internal_error"
     title = "The console's database does not answer" if reason else "Internal error"
     detail = f"{reason}. Nothing was changed; try again in {RETRY_AFTER_S} s." if reason else title
-    body = {
-        "type": f"/api/problems/{code}",
-        "title": title,
-        "status": int(status),
-        "code": code,
-        "detail": detail,
-        "instance": request.path,
-    }
-    return json.dumps(body).encode()
+    return json.dumps(problem_body(status, code, title, detail, request.path)).encode()
