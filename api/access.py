@@ -68,7 +68,7 @@ class Tokens(Resource):
         responses={201: NewTokenSerializer},
     )
     def post(self, request: Request) -> Response:
-        """Make a token for oneself. It never allows more than its owner may."""
+        """Create a token for the caller. It never allows more than its owner may."""
         if request.auth is not None and not is_admin(request):
             raise PermissionDenied("A token makes another token only with the scope ADMIN: sign in instead.")
         wanted = TokenRequestSerializer(data=request.data)
@@ -90,7 +90,7 @@ class TokenDetail(Resource):
 
     @extend_schema(operation_id="tokens_revoke", tags=["tokens"], responses={204: None})
     def delete(self, request: Request, prefix: str) -> Response:
-        """Stop a token: one's own, or as an administrator anybody's."""
+        """Revoke a token of the caller; an administrator may revoke any."""
         if request.auth is not None and not is_admin(request):
             raise PermissionDenied("A token revokes tokens only with the scope ADMIN: sign in instead.")
         mine = {token.prefix for token in selectors.tokens_of(_person(request))}
@@ -105,7 +105,7 @@ class TokenDetail(Resource):
 
 
 class Audit(Resource):
-    """Who did what, newest first. One cluster: VIEW on all of it; without a cluster: VIEW on every one."""
+    """Audit events, newest first. One cluster: VIEW on all of it; without a cluster: VIEW on every one."""
 
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
 
@@ -147,12 +147,12 @@ class Audit(Resource):
 
 
 def is_admin(request: Request) -> bool:
-    """Whether the caller holds ADMIN everywhere, with a token that says so too."""
+    """Return whether the caller, and the token if any, holds ADMIN on every cluster."""
     return rules.may(request.user, "ADMIN", EVERYTHING, EVERYTHING)
 
 
 def _person(request: Request) -> Any:
-    """The user, also behind a token."""
+    """Return the user, also of a token."""
     return getattr(request.user, "owner", request.user)
 
 

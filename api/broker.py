@@ -1,4 +1,4 @@
-"""Brokers as the last round and survey saw them, their configuration side by side, and the name servers."""
+"""Brokers as of the last round and survey, their configuration side by side, and the name servers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from console.cluster import selectors as cluster_selectors
 
 
 class OwnShareSerializer(serializers.Serializer[Any]):
-    """What of a broker belongs to the topics and groups that the caller has the right to VIEW."""
+    """The part of a broker's traffic for topics and groups that the caller has the right to VIEW."""
 
     topics = serializers.IntegerField()
     queues = serializers.IntegerField(help_text="of those topics")
@@ -38,12 +38,8 @@ class OwnShareSerializer(serializers.Serializer[Any]):
     time_lag_lower_bound = serializers.BooleanField()
 
 
-WHOLE_TRAFFIC = (
-    "in_rate",
-    "out_rate",
-    "queues",
-    "held_back",
-)  # of a broker: not told to who may see some names only
+# Of a broker: hidden from a caller who may VIEW some names only.
+WHOLE_TRAFFIC = ("in_rate", "out_rate", "queues", "held_back")
 
 
 class BrokerSerializer(serializers.Serializer[Any]):
@@ -78,15 +74,15 @@ class BrokerSerializer(serializers.Serializer[Any]):
     clock_offset_ms = serializers.IntegerField(
         source="row.clock_offset_ms",
         allow_null=True,
-        help_text="its clock minus ours; 0: within a second; null: no message told it yet",
+        help_text="its clock minus ours; 0: within a second; null: no message showed it yet",
     )
     capabilities = serializers.ListField(source="row.capabilities", child=serializers.CharField())
     read_at_ms = serializers.IntegerField(source="row.read_at_ms")
     own = OwnShareSerializer(allow_null=True)
 
     def to_representation(self, view: BrokerView) -> dict[str, Any]:
-        told = super().to_representation(view)
-        return told if view.own is None else {**told, **dict.fromkeys(told.keys() & set(WHOLE_TRAFFIC))}
+        found = super().to_representation(view)
+        return found if view.own is None else {**found, **dict.fromkeys(found.keys() & set(WHOLE_TRAFFIC))}
 
     def get_page_cache(self, view: BrokerView) -> str:
         return view.page_cache[0]
@@ -113,7 +109,7 @@ class DelayLevelSerializer(serializers.Serializer[Any]):
     delay_ms = serializers.IntegerField(allow_null=True, help_text="by the broker's configuration")
     waiting = serializers.IntegerField()
     late_ms = serializers.IntegerField(
-        allow_null=True, help_text="even its newest message was due so long ago: nobody delivers it"
+        allow_null=True, help_text="even its newest message was due so long ago: it is not being delivered"
     )
 
 
@@ -142,8 +138,8 @@ class HeldBackSerializer(serializers.Serializer[Any]):
 
 
 class BrokerDetailSerializer(BrokerSerializer):
-    """``replicas`` and ``producers`` null: this release does not tell, or no survey was done yet. Producers are those
-    of groups that the caller may VIEW. ``held_back`` null: the caller may VIEW some names only.
+    """``replicas`` and ``producers`` null: this release does not report them, or no survey was done yet. Producers are
+    those of groups that the caller may VIEW. ``held_back`` null: the caller may VIEW some names only.
     """
 
     held_back = HeldBackSerializer(allow_null=True)
@@ -159,7 +155,7 @@ class BrokerDetailSerializer(BrokerSerializer):
 
 
 class RuntimeFigureSerializer(serializers.Serializer[Any]):
-    """``text`` empty: unknown, ``says`` tells why; ``raw`` is what the broker wrote."""
+    """``text`` empty: unknown, ``says`` is the reason; ``raw`` is the broker's own value."""
 
     key = serializers.CharField()
     label = serializers.CharField()  # type: ignore[assignment]
@@ -203,7 +199,7 @@ class ConfigDifferencesSerializer(serializers.Serializer[Any]):
 
 
 class NameServerSerializer(serializers.ModelSerializer[NameServerRow]):
-    """``answered`` false: silent ``since_ms``, because ``reason``; the rest is what it told last."""
+    """``answered`` false: silent ``since_ms``, because ``reason``; the rest is as of its last answer."""
 
     brokers = serializers.DictField(child=serializers.DictField(child=serializers.CharField()))
     unwritable = serializers.ListField(child=serializers.CharField())
@@ -257,7 +253,7 @@ class BrokerRuntime(Resource):
 
     @extend_schema(operation_id="broker_runtime", tags=["brokers"], responses=RuntimeSerializer)
     def get(self, request: Request, cluster: str, broker: str) -> Response:
-        """What the broker tells of itself (28), grouped and explained."""
+        """Return the broker's runtime figures (28), grouped and explained."""
         view = existing(cluster, broker)
         groups = runtime.figures(view.figures) if view.figures else []
         return Response(RuntimeSerializer({"read_at_ms": view.figures_at_ms, "groups": groups}).data)
@@ -268,7 +264,7 @@ class BrokerConfig(Resource):
 
     @extend_schema(operation_id="broker_config", tags=["brokers"], responses=ConfigSerializer)
     def get(self, request: Request, cluster: str, broker: str) -> Response:
-        """Its configuration (26) as the last survey read it."""
+        """Return its configuration (26) as the last survey read it."""
         survey = existing(cluster, broker).survey
         found = {
             "config": None if survey is None else survey.config,
@@ -285,7 +281,7 @@ class BrokerConfigDifferences(Resource):
         operation_id="broker_config_differences", tags=["brokers"], responses=ConfigDifferencesSerializer
     )
     def get(self, request: Request, cluster: str) -> Response:
-        """Keys that the brokers do not have alike; addresses and folders, which are each broker's own, left out."""
+        """List keys with different values on brokers, without addresses and folders, which always differ."""
         cluster_selectors.cluster_by_name(cluster)
         table = selectors.config_table(cluster, only_differences=True)
         names = [one.broker_name for one in table.brokers]
@@ -328,7 +324,7 @@ class RouteDifferences(Resource):
         responses=pagination.page_of("RouteDifference", RouteDifferenceSerializer(many=True)),
     )
     def get(self, request: Request, cluster: str) -> Response:
-        """Topics about which the name servers do not agree, oldest disagreement first."""
+        """List topics about which the name servers do not agree, oldest disagreement first."""
         cluster_selectors.cluster_by_name(cluster)
         page = selectors.route_differences(
             cluster, query=pagination.text(request, "query"), **pagination.page_arguments(request)
@@ -337,7 +333,7 @@ class RouteDifferences(Resource):
 
 
 def existing(cluster: str, broker: str, scope: NameScope = EVERYTHING) -> BrokerView:
-    """One broker; raises NotFound."""
+    """Return a broker; raises NotFound."""
     return existing_row("broker", partial(selectors.broker, scope=scope), cluster, broker)
 
 

@@ -31,7 +31,7 @@ from console.operation.rules import RATE_PER_S_MAX
 
 
 class CauseSerializer(serializers.Serializer[Any]):
-    cause = serializers.CharField(allow_blank=True, help_text="empty: the letters do not say")
+    cause = serializers.CharField(allow_blank=True, help_text="empty: not in the letters")
     letters = serializers.IntegerField()
 
 
@@ -112,7 +112,7 @@ class DeadLetterSerializer(serializers.Serializer[Any]):
     original_topic = serializers.CharField(allow_blank=True)
     origin_message_id = serializers.CharField(allow_blank=True)
     replayed_by = serializers.CharField(allow_blank=True, help_text="plan that sent it last")
-    cause = serializers.CharField(allow_blank=True, help_text="empty: its properties do not say")
+    cause = serializers.CharField(allow_blank=True, help_text="empty: not in its properties")
 
 
 class DeadLetterSampleSerializer(serializers.Serializer[Any]):
@@ -187,7 +187,7 @@ class DeadLetters(Resource):
 
 
 class Ledger(Resource):
-    """What became of each dead letter of a replay, newest first."""
+    """The outcome of each dead letter of a replay, newest first."""
 
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
 

@@ -1,4 +1,4 @@
-"""Episodes: when a group's topic was late, stood still, was offline or lost messages, as the collector kept them."""
+"""Episodes, kept by the collector: a group's topic was late, stood still, was offline or lost messages."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OPEN = "OPEN"
 class MarkSerializer(serializers.Serializer[Any]):
     """Something that happened in an episode or up to ten minutes before it; what does not apply is empty, 0 or null.
 
-    ``kind``: REWIND, SKIPPED (``cause``: by which change of ours; empty: by none), LOST, RECREATED, HEAD_REGRESSION,
+    ``kind``: REWIND, SKIPPED (``cause``: the change by this console; empty: none), LOST, RECREATED, HEAD_REGRESSION,
     MEMBERS, BROKER_RESTART, SILENT (a broker did not answer from ``at_ms`` to ``to_ms``, null: it still does not;
     ``cause`` is why).
     """
@@ -54,7 +54,7 @@ class EpisodeSerializer(serializers.ModelSerializer[Episode]):
     """``id`` is the same for ever. Of one that is not OVER ``end_ms`` is until when it is known to have held.
 
     ``state``: ONGOING, UNKNOWN (its broker is silent), ENDING (well for less than six intervals), OVER. ``bad_ms`` is
-    the time it is known to have held, ``unknown_ms`` the time of which nobody knows.
+    the time it is known to have held, ``unknown_ms`` the unknown time.
     """
 
     duration_ms = serializers.IntegerField()

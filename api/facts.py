@@ -67,7 +67,7 @@ class GroupFactsSerializer(serializers.Serializer[Any]):
 
 
 class Facts(Resource):
-    """What alert rules are about, group by group in the order of names; RocketMQ's own groups are left out."""
+    """Input of alert rules, group by group in the order of names; RocketMQ's own groups are left out."""
 
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
     filters_names = True

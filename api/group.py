@@ -1,4 +1,4 @@
-"""Consumer groups as the last round saw them: list, one, queues, clients."""
+"""Consumer groups as of the last round: list, one, queues, clients."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class GroupSerializer(serializers.ModelSerializer[GroupRow]):
 
 
 class ClientQueueSerializer(serializers.Serializer[Any]):
-    """A queue as one client of a broadcasting group has consumed it; null where it did not tell."""
+    """A queue as one client of a broadcasting group has consumed it; null where it did not report it."""
 
     topic = serializers.CharField()
     broker_name = serializers.CharField()
@@ -122,8 +122,8 @@ class GroupQueues(Resource):
         existing(cluster, group)
         rows = selectors.group_queues(cluster, group, topic=pagination.text(request, "topic") or None)
         since_ms = _stale_since_ms(cluster)
-        told = [lag_selectors.made_stale(row, since_ms) for row in rows]
-        return Response(GroupQueueSerializer(told, many=True).data)
+        shown = [lag_selectors.made_stale(row, since_ms) for row in rows]
+        return Response(GroupQueueSerializer(shown, many=True).data)
 
 
 class GroupClients(Resource):
@@ -137,7 +137,7 @@ class GroupClients(Resource):
 
 
 class RunningInfoSerializer(serializers.Serializer[Any]):
-    """What a member says of itself, asked now. ``stack`` null: not asked for, or the client does not tell."""
+    """A member's own report, read now. ``stack`` null: not requested, or the client does not report it."""
 
     properties = serializers.ListField(child=serializers.ListField(child=serializers.CharField()))
     queues = serializers.ListField(
@@ -149,7 +149,7 @@ class RunningInfoSerializer(serializers.Serializer[Any]):
 
 
 class ClientRunningInfo(Resource):
-    """Ask one member through its broker; a client that hangs takes up to 10 s."""
+    """Read one member's report through its broker; a client that hangs takes up to 10 s."""
 
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
     name_kwarg = "group"
@@ -159,7 +159,7 @@ class ClientRunningInfo(Resource):
     @extend_schema(
         operation_id="group_client_running_info",
         tags=["groups"],
-        parameters=[OpenApiParameter("stack", bool, description="its threads too; Java clients tell them")],
+        parameters=[OpenApiParameter("stack", bool, description="its threads too; Java clients report them")],
         responses=RunningInfoSerializer,
     )
     def get(self, request: Request, cluster: str, group: str, client: str) -> Response:
@@ -213,7 +213,7 @@ class GroupFlow(Resource):
 
 
 def existing(cluster: str, group: str) -> GroupRow:
-    """The group's row; raises NotFound."""
+    """Return the group's row; raises NotFound."""
     return existing_row("group", selectors.group, cluster, group)
 
 

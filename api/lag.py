@@ -41,7 +41,7 @@ class WhoSerializer(serializers.Serializer[Any]):
 
 
 class MembersSerializer(serializers.Serializer[Any]):
-    """Who came and went between two sweeps, about 30 s apart; what did not happen is not there."""
+    """Clients that joined or left between two sweeps, about 30 s apart; empty changes are absent."""
 
     joined = WhoSerializer(required=False)
     left = WhoSerializer(required=False)
@@ -49,9 +49,9 @@ class MembersSerializer(serializers.Serializer[Any]):
 
 
 class LagEventSerializer(serializers.ModelSerializer[LagEvent]):
-    """Something that happened between two rounds, with the change of ours that explains it in ``cause``.
+    """Something that happened between two rounds, with the change by this console that explains it in ``cause``.
 
-    MEMBERS: ``from_offset`` and ``to_offset`` are the numbers of clients before and after, ``members`` says who.
+    MEMBERS: ``from_offset`` and ``to_offset`` are the numbers of clients before and after, ``members`` names them.
     BROKER_RESTART: ``broker_name`` runs in another process than when it answered last.
     """
 
@@ -63,7 +63,7 @@ class LagEventSerializer(serializers.ModelSerializer[LagEvent]):
 
 
 class HistoryGapSerializer(serializers.ModelSerializer[HistoryGap]):
-    """Time nobody looked (``broker_name`` empty) or a broker was silent; ``to_ms`` null: it still is."""
+    """Time without rounds (``broker_name`` empty) or with a silent broker; ``to_ms`` null: it goes on."""
 
     class Meta:
         model = HistoryGap
@@ -106,7 +106,7 @@ class BurnSerializer(serializers.Serializer[Any]):
 
     long_ms = serializers.IntegerField()
     short_ms = serializers.IntegerField()
-    factor = serializers.FloatField(help_text="both above it: wake somebody")
+    factor = serializers.FloatField(help_text="both above it: page someone")
     long_burn = serializers.FloatField(allow_null=True)
     short_burn = serializers.FloatField(allow_null=True)
 
@@ -139,7 +139,7 @@ class LatencySerializer(serializers.Serializer[Any]):
 
 
 class ThroughputSerializer(serializers.Serializer[Any]):
-    """Messages per step of whole minutes; null where nobody looked."""
+    """Messages per step of whole minutes; null where nothing was collected."""
 
     interval_ms = serializers.IntegerField()
     step_ms = serializers.IntegerField()
@@ -192,7 +192,7 @@ class ByClientSerializer(serializers.Serializer[Any]):
     slo_ms = serializers.IntegerField()
     step_ms = serializers.IntegerField()
     times = serializers.ListField(child=serializers.IntegerField(), help_text="begin of each step")
-    swept_ms = serializers.IntegerField(allow_null=True, help_text="when members were asked last")
+    swept_ms = serializers.IntegerField(allow_null=True, help_text="when members were read last")
     changes = serializers.IntegerField(help_text="times inside the window at which owners changed")
     clients = OwnerFiguresSerializer(many=True)
     hosts = OwnerFiguresSerializer(many=True)
@@ -213,7 +213,7 @@ POINTS = OpenApiParameter("points", int, description=f"4 to {POINTS_MAX}, defaul
 
 
 class Window(NamedTuple):
-    """What part of a group's past is asked for."""
+    """The requested part of a group's past."""
 
     from_ms: int
     to_ms: int
@@ -228,7 +228,7 @@ class GroupPast(Resource):
     throttle_scope = "search"
 
     def window(self, request: Request, span_ms_max: int = SPAN_MS_MAX) -> Window:
-        """Return the asked window, or raise with the field's name."""
+        """Return the requested window, or raise with the field's name."""
         to_ms = pagination.integer(request, "to_ms", round(timezone.now().timestamp() * 1000), high=2**53)
         assert to_ms is not None
         from_ms = pagination.integer(request, "from_ms", max(0, to_ms - HOUR_MS), high=2**53)

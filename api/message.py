@@ -1,4 +1,4 @@
-"""Messages of a topic: pages with cursors, by id, by key; streams (search, tail, export). These calls ask brokers."""
+"""Messages of a topic: pages with cursors, by id, by key; streams (search, tail, export). These calls read brokers."""
 
 from __future__ import annotations
 
@@ -88,14 +88,14 @@ class MessagePageSerializer(serializers.Serializer[Any]):
 
 
 class NdjsonRenderer(renderers.JSONRenderer):
-    """Lets a caller ask for a stream by its media type; refusals are JSON all the same."""
+    """Accept the media type of a stream; refusals are JSON all the same."""
 
     media_type = NDJSON
     format = "ndjson"
 
 
 class FileRenderer(renderers.JSONRenderer):
-    """The same for files."""
+    """Accept the media types of files."""
 
     media_type = "*/*"
     format = "file"
@@ -118,7 +118,7 @@ SEARCH_PARAMETERS = [
 
 
 def query_of(request: Request, topic: str) -> Query:
-    """The search a request names; raises ValidationError."""
+    """Return the search of a request; raises ValidationError."""
     try:
         return Query(
             topic,
@@ -155,7 +155,7 @@ def _queues(request: Request) -> frozenset[tuple[str, int]]:
 
 
 class _Reads(Resource):
-    """What every view of messages has in common."""
+    """Base of all views of messages."""
 
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
     name_kwarg = "topic"
@@ -236,7 +236,7 @@ class MessageStream(_Reads):
 
 
 class MessageTail(_Reads):
-    """What arrives from now on as NDJSON, as the stream of a search; what is more than a reader can take is
+    """New messages as NDJSON, like the stream of a search; what is more than a reader can take is
     skipped and counted."""
 
     renderer_classes = (NdjsonRenderer, renderers.JSONRenderer)

@@ -1,4 +1,4 @@
-"""How queues look in REST: a field for each of the last round's, so that a figure is added in one place."""
+"""Queues in REST: a field for each column of the last round, so that a figure is added in one place."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ FIELDS: dict[type, type[serializers.Field[Any, Any, Any, Any]]] = {
 
 
 class _RowSerializer(serializers.Serializer[Any]):
-    """Fields of `row` but `named`, which the address already says."""
+    """Fields of `row` but `named`, which are in the address."""
 
     row: ClassVar[type[QueueRow] | type[TopicQueueRow]]
     named: ClassVar[str]
 
     def get_fields(self) -> dict[str, Any]:
-        """Null is unknown, where the row says that a field may be."""
+        """Return the fields; those that the row allows to be null are unknown then."""
         kinds = kinds_of(self.row)
         return {
             one.name: FIELDS[kinds[one.name]](

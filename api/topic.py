@@ -1,4 +1,4 @@
-"""Topics as the last round saw them: list, one, queues, groups."""
+"""Topics as of the last round: list, one, queues, groups."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class TopicProducerSerializer(serializers.Serializer[Any]):
 
 
 class TopicProducersSerializer(serializers.Serializer[Any]):
-    """RocketMQ does not say who sends to which topic: connected producers, and whom the newest messages name."""
+    """Connected producers, and those that the newest messages name: RocketMQ records no senders by topic."""
 
     senders = TopicProducerSerializer(many=True)
     others = serializers.DictField(
@@ -81,7 +81,7 @@ class ConfigKeySerializer(serializers.Serializer[Any]):
     differs = serializers.BooleanField()
 
     def to_representation(self, instance: Any) -> dict[str, Any]:
-        """The values without the mark of each cell."""
+        """Return the values without the mark of each cell."""
         values = [value for value, _ in instance.cells]
         return {"key": instance.key, "values": values, "differs": instance.differs}
 
@@ -93,7 +93,7 @@ class ConfigTableSerializer(serializers.Serializer[Any]):
     rows = ConfigKeySerializer(many=True)
     silent = serializers.DictField(child=serializers.CharField(), help_text="broker → why it did not answer")
     without = serializers.ListField(child=serializers.CharField(), help_text="brokers that do not have it")
-    problem = serializers.CharField(help_text="why no broker could be asked; empty when some were")
+    problem = serializers.CharField(help_text="why no broker could be read; empty when some were")
     read_at_ms = serializers.IntegerField()
 
 
@@ -178,7 +178,7 @@ class TopicGroups(Resource):
 
 
 class TopicProducers(Resource):
-    """Asks the topic's brokers."""
+    """Producers of the topic, read from its brokers."""
 
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
     name_kwarg = "topic"
@@ -192,7 +192,7 @@ class TopicProducers(Resource):
 
 
 class TopicConfigs(Resource):
-    """Asks every broker."""
+    """The topic's configuration, read from every broker."""
 
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
     name_kwarg = "topic"
@@ -220,7 +220,7 @@ class TopicQuarantine(Resource):
 
 
 class GroupSettings(Resource):
-    """The group's configuration on every broker; asks them."""
+    """The group's configuration, read from every broker."""
 
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
     name_kwarg = "group"
@@ -232,7 +232,7 @@ class GroupSettings(Resource):
 
 
 def existing(cluster: str, topic: str) -> TopicRow:
-    """The topic's row; raises NotFound."""
+    """Return the topic's row; raises NotFound."""
     return existing_row("topic", selectors.topic, cluster, topic)
 
 

@@ -46,7 +46,7 @@ RESOURCES = (
 
 
 class Nothing(Resource):
-    """Every other address under /api/v1: a problem document instead of a page."""
+    """Answer every other address under /api/v1 with a problem document instead of a page."""
 
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW", "POST": "VIEW", "DELETE": "VIEW"}
     schema = None  # type: ignore[assignment]
@@ -63,7 +63,7 @@ class Docs(SpectacularSwaggerSplitView):
     permission_classes = (IsAuthenticated,)
 
     def handle_exception(self, exc: Exception) -> Any:
-        """A person who has not signed in is sent there and comes back."""
+        """Redirect a person who has not signed in to the sign-in page and back."""
         if isinstance(exc, NotAuthenticated):
             return redirect_to_login(self.request.get_full_path())
         return super().handle_exception(exc)

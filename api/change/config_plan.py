@@ -46,7 +46,7 @@ class BrokersSerializer(NothingSerializer):
 
 
 class TopicParamsSerializer(BrokersSerializer):
-    """What is not named stays as it is; of a new topic it gets RocketMQ's default."""
+    """Omitted fields stay as they are; a new topic gets RocketMQ's defaults."""
 
     read_queues = serializers.IntegerField(required=False, min_value=1, max_value=QUEUES_MAX)
     write_queues = serializers.IntegerField(required=False, min_value=1, max_value=QUEUES_MAX)
@@ -56,7 +56,7 @@ class TopicParamsSerializer(BrokersSerializer):
 
 
 class GroupParamsSerializer(BrokersSerializer):
-    """What is not named stays as it is; of a new group it gets RocketMQ's default."""
+    """Omitted fields stay as they are; a new group gets RocketMQ's defaults."""
 
     retry_max_times = serializers.IntegerField(required=False, min_value=-1, max_value=RETRY_TIMES_MAX)
     retry_queues = serializers.IntegerField(required=False, min_value=1, max_value=RETRY_QUEUES_MAX)
@@ -122,7 +122,7 @@ class BrokerDrainParamsSerializer(serializers.Serializer[Any]):
 def _request(
     kind: str, params: type[serializers.Serializer[Any]], what: str
 ) -> type[serializers.Serializer[Any]]:
-    """The request body of one kind: {kind, subject, params}."""
+    """Return the serializer of the request body of one kind: {kind, subject, params}."""
     name = "".join(word.capitalize() for word in kind.split("_")) + "PlanRequestSerializer"
     fields = {
         "kind": serializers.ChoiceField(choices=[kind]),

@@ -1,4 +1,4 @@
-"""What a group may not read now, as the brokers said last. Pausing and resuming are config-plans."""
+"""Topics that a group may not read, as of the brokers' last answers. Pausing and resuming are config-plans."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from console.group import pauses
 
 
 class PauseSerializer(serializers.Serializer[Any]):
-    """``topic`` "" is the whole group (consumeEnable false). ``since_ms`` null: since before this console looked first;
+    """``topic`` "" is the whole group (consumeEnable false). ``since_ms`` null: since before the first read;
     ``by`` "": not by this console."""
 
     topic = serializers.CharField(allow_blank=True)
@@ -30,7 +30,7 @@ class PauseSerializer(serializers.Serializer[Any]):
 
 
 class UnknownPauseSerializer(serializers.Serializer[Any]):
-    """A broker that does not say now whether the group may read; ``read_at_ms`` null: it never did."""
+    """A broker that does not answer now whether the group may read; ``read_at_ms`` null: it never did."""
 
     broker_name = serializers.CharField()
     reason = serializers.CharField(allow_blank=True)
@@ -46,7 +46,7 @@ class GroupPausesSerializer(serializers.Serializer[Any]):
 
 
 class GroupPausesResource(Resource):
-    """Topics a group may not read, by the brokers' last word (asked twice a minute)."""
+    """Topics a group may not read, as of the brokers' last answers (read twice a minute)."""
 
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
     name_kwarg = "group"

@@ -1,4 +1,4 @@
-"""Sending a message: ``POST send-plans`` previews one (201) and sends nothing; applying is that of every plan."""
+"""Send a message: ``POST send-plans`` previews it (201) and sends nothing; apply it as every plan."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class AbsentSerializer(serializers.Serializer[Any]):
 
 
 class CoverageSerializer(serializers.Serializer[Any]):
-    """What belongs to a plan, and what of it the plan reaches."""
+    """The full scope of a plan, and the part of it that the plan reaches."""
 
     unit = serializers.ChoiceField(choices=["queues", "brokers"])
     covered = serializers.IntegerField()
@@ -110,11 +110,11 @@ class PlanSerializer(serializers.ModelSerializer[Plan]):
 
     @extend_schema_field(CoverageSerializer(allow_null=True))
     def get_coverage(self, plan: Plan) -> Any:
-        """Null of kinds that can miss nothing."""
+        """Return the coverage; null of kinds that always reach everything."""
         return plan.before.get("coverage")
 
     def get_job(self, plan: Plan) -> str | None:
-        """Id of the job that applied it."""
+        """Return the id of the job that applied it."""
         job = getattr(plan, "job", None)
         return None if job is None else str(job.pk)
 
@@ -152,7 +152,7 @@ class RateRequestSerializer(serializers.Serializer[Any]):
 
 
 class MakesPlan(Resource):
-    """Base of what previews a change: 201 with the plan. A subclass names kind and verb."""
+    """Base of views that preview a change: 201 with the plan. A subclass names kind and verb."""
 
     kind: ClassVar[str]
     asks_brokers = True
@@ -265,7 +265,7 @@ class PlanDetail(Resource):
 
 
 class PlanApply(Resource):
-    """Start the job, after looking at the brokers once more: 409 plan_drifted when the state moved."""
+    """Start the job, after reading the brokers again: 409 plan_drifted when the state moved."""
 
     verbs: ClassVar[dict[str, str]] = {"POST": "VIEW"}
     asks_brokers = True
@@ -293,7 +293,7 @@ class PlanApply(Resource):
 
 
 class PlanUndo(Resource):
-    """A new plan that puts back what was recorded when this one was applied."""
+    """Make a new plan that restores what was recorded when this one was applied."""
 
     verbs: ClassVar[dict[str, str]] = {"POST": "VIEW"}
     asks_brokers = True
@@ -332,7 +332,7 @@ class PlanDiscard(Resource):
 
 
 class PlanApprove(Resource):
-    """The second person agrees."""
+    """Approve a plan as the second person."""
 
     verbs: ClassVar[dict[str, str]] = {"POST": "VIEW"}
 
@@ -374,7 +374,7 @@ class JobResume(Resource):
 
 
 class JobCancel(Resource):
-    """What is in flight is settled first, so that the final counts are true."""
+    """Cancel a job. Requests in flight are settled first, so the final counts are exact."""
 
     verbs: ClassVar[dict[str, str]] = {"POST": "VIEW"}
 
@@ -387,7 +387,7 @@ class JobCancel(Resource):
 
 
 class JobRate(Resource):
-    """Takes effect within a second."""
+    """Change the rate of a job, within a second."""
 
     verbs: ClassVar[dict[str, str]] = {"POST": "VIEW"}
 
@@ -405,14 +405,14 @@ class JobRate(Resource):
 
 
 def visible_plan(request: Request, plan_id: str) -> Plan:
-    """The plan, if the caller may look at its subject; the services check the verb of the change itself."""
+    """Return the plan, if the caller may VIEW its subject; the services check the verb of the change itself."""
     found = selectors.plan(plan_id)
     require_visible(request.user, found.cluster, found.subject, f"plan {plan_id}")
     return found
 
 
 def visible_job(request: Request, job_id: str) -> Job:
-    """The job, if the caller may look at its subject."""
+    """Return the job, if the caller may VIEW its subject."""
     found = selectors.job(job_id)
     require_visible(request.user, found.cluster, found.subject, f"job {job_id}")
     return found

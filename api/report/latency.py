@@ -25,7 +25,7 @@ class LatencySliceSerializer(serializers.Serializer[Any]):
     messages = serializers.IntegerField()
     within_slo = serializers.IntegerField()
     censored = serializers.IntegerField(help_text="of these only a lower bound is known")
-    histogram = LatencyBucketSerializer(many=True, allow_null=True, help_text="null: nobody looked")
+    histogram = LatencyBucketSerializer(many=True, allow_null=True, help_text="null: nothing was collected")
 
 
 class LatencyHeatSerializer(serializers.Serializer[Any]):
@@ -36,7 +36,7 @@ class LatencyHeatSerializer(serializers.Serializer[Any]):
 
 
 class LatencyHeat(GroupPast):
-    """Of groups that are gone, too: it is made from the history."""
+    """The latency of a group by time, from the history: also of deleted groups."""
 
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
 

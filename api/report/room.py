@@ -20,7 +20,7 @@ def _ages(meaning: str) -> serializers.ListField:
 
 
 class RetentionRoomSerializer(serializers.Serializer[Any]):
-    """Lists of one length, of the queue with the least room at each moment; null where nobody looked."""
+    """Lists of one length, of the queue with the least room at each moment; null where nothing was collected."""
 
     interval_ms = serializers.IntegerField(help_text="between two points; ages are exact to it")
     queues = serializers.IntegerField(
@@ -37,7 +37,7 @@ class RetentionRoomSerializer(serializers.Serializer[Any]):
 
 
 class RetentionRoom(GroupPast):
-    """How far retention is from what a group has not read, over time."""
+    """The distance of retention from the first unread message of a group, over time."""
 
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
 

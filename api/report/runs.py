@@ -1,4 +1,4 @@
-"""Reports: ask for a run (202), follow it, read its rows as JSON pages or one CSV."""
+"""Reports: request a run (202), follow it, read its rows as JSON pages or one CSV."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TIME_MS_MAX = 2**53  # what every JSON reader holds exactly
 
 
 class DeliverySerializer(serializers.Serializer[Any]):
-    """One receiver of a scheduled run; of a webhook only its host is told."""
+    """One receiver of a scheduled run; of a webhook only its host is shown."""
 
     kind = serializers.ChoiceField(choices=["email", "webhook"])
     to = serializers.CharField()
@@ -45,9 +45,9 @@ class DeliverySerializer(serializers.Serializer[Any]):
 
 
 class ReportRunSerializer(serializers.Serializer[Any]):
-    """``state``: QUEUED, RUNNING, SUCCEEDED, FAILED. ``warnings``: what of the window could not be read (hours without
-    history, damaged files). ``deliveries``: who was told; only for those who may CONFIGURE the cluster, for it
-    holds their addresses.
+    """``state``: QUEUED, RUNNING, SUCCEEDED, FAILED. ``warnings``: parts of the window that could not be read (hours
+    without history, damaged files). ``deliveries``: who was notified; only for those who may CONFIGURE the cluster, for
+    it holds their addresses.
     """
 
     id = serializers.CharField()
@@ -55,9 +55,9 @@ class ReportRunSerializer(serializers.Serializer[Any]):
     cluster = serializers.CharField()
     from_ms = serializers.IntegerField()
     to_ms = serializers.IntegerField()
-    zone = serializers.CharField(help_text="of which its days and weeks are")
+    zone = serializers.CharField(help_text="the zone of its days and weeks")
     state = serializers.CharField()
-    step = serializers.CharField(allow_blank=True, help_text="what is being done")
+    step = serializers.CharField(allow_blank=True, help_text="the current step")
     error = serializers.CharField(allow_blank=True)
     warnings = serializers.ListField(child=serializers.CharField())
     row_count = serializers.IntegerField()
@@ -71,7 +71,7 @@ class ReportRunSerializer(serializers.Serializer[Any]):
 
 
 def run_body(request: Request, run: ReportRun) -> dict[str, Any]:
-    """A run as this caller may see it."""
+    """Return a run as this caller may see it."""
     body = run.as_row()
     if rules.may(request.user, Verb.CONFIGURE, run.cluster):
         body["deliveries"] = run.deliveries
@@ -114,14 +114,14 @@ class GapSerializer(serializers.Serializer[Any]):
 
 
 class CsvRenderer(JSONRenderer):
-    """Accepts who asks for CSV. The rows are streamed; what is rendered here is a refusal, and that is JSON."""
+    """Accept requests for CSV. Rows are streamed; only refusals are rendered here, as JSON."""
 
     media_type = "text/csv"
     format = "csv"
 
 
 class Runs(Resource):
-    """Runs of all reports, newest first, for everybody who may see anything of the cluster: they name no group."""
+    """Runs of all reports, newest first, for all who may see anything of the cluster: they name no group."""
 
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
     filters_names = True
@@ -148,7 +148,7 @@ class Runs(Resource):
 
 
 class JobRuns(Resource):
-    """Ask for a run. 409 while the same report of the same cluster is being computed."""
+    """Request a run. 409 while the same report of the same cluster is being computed."""
 
     verbs: ClassVar[dict[str, str]] = {"POST": "REPORT"}
 
@@ -160,16 +160,16 @@ class JobRuns(Resource):
     )
     def post(self, request: Request, cluster: str, job: str) -> Response:
         existing(cluster, job)
-        wanted = RunRequestSerializer(data=request.data or {})
-        wanted.is_valid(raise_exception=True)
+        body = RunRequestSerializer(data=request.data or {})
+        body.is_valid(raise_exception=True)
         now_ms = time.time_ns() // 1_000_000
         default = yesterday_to_now(now_ms, selectors.zone_of(cluster, job))
-        asked = wanted.validated_data
+        given = body.validated_data
         run = services.request_run(
             job=job,
             cluster=cluster,
             window=window(
-                asked.get("from_ms", default.from_ms), asked.get("to_ms", default.to_ms), now_ms=now_ms
+                given.get("from_ms", default.from_ms), given.get("to_ms", default.to_ms), now_ms=now_ms
             ),
             actor=request.user,
             now_ms=now_ms,
@@ -205,9 +205,9 @@ FILTERS = [
 
 
 class Rows(Resource):
-    """What the last runs computed, an hour of a group's topic (or queue) per row.
+    """Rows of the last runs, an hour of a group's topic (or queue) per row.
 
-    Of single queues the first 20,000 rows in the order asked for can be paged to; ``count`` counts all of them.
+    Of single queues the first 20,000 rows in the requested order can be paged to; ``count`` counts all of them.
     """
 
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
@@ -241,8 +241,8 @@ class Rows(Resource):
 
 
 class RowsCsv(Resource):
-    """The same rows by hour, all of them, as CSV; an unknown figure is an empty cell. Of single queues the column
-    ``gap`` says, in a line of its own, which rows are missing because their file is damaged.
+    """The same rows by hour, all of them, as CSV; an unknown figure is an empty cell. Of single queues a line of
+    its own names, in the column ``gap``, rows that are missing because their file is damaged.
 
     Units are in the names: ``_ms``, ``_pct``, ``_rate`` (messages a second); lags and counts are messages. When a
     window began is also there in ISO 8601 (``window_start_utc``), for spreadsheets.

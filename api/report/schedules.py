@@ -55,7 +55,7 @@ class ScheduleSerializer(serializers.Serializer[Any]):
     time_zone = serializers.CharField(help_text="in force: days and weeks are of it")
     emails = serializers.ListField(child=serializers.CharField())
     webhook_host = serializers.CharField(
-        allow_blank=True, help_text="of the webhook only its host is ever told"
+        allow_blank=True, help_text="of the webhook only its host is ever shown"
     )
     last_due_ms = serializers.IntegerField()
     last_outcome = serializers.CharField(allow_blank=True)
@@ -63,7 +63,7 @@ class ScheduleSerializer(serializers.Serializer[Any]):
 
 
 class ScheduleChangeSerializer(serializers.Serializer[Any]):
-    """What is not given stays as it is."""
+    """Omitted fields stay as they are."""
 
     is_on = serializers.BooleanField(required=False)
     cadence = serializers.ChoiceField(choices=ReportSchedule.Cadence.choices, required=False)
@@ -81,7 +81,7 @@ class ScheduleChangeSerializer(serializers.Serializer[Any]):
         child=serializers.CharField(max_length=254), required=False, max_length=delivery.EMAILS_MAX
     )
     webhook_url = serializers.CharField(
-        required=False, allow_blank=True, max_length=500, help_text="written, never told; empty removes it"
+        required=False, allow_blank=True, max_length=500, help_text="write-only; empty removes it"
     )
 
     def validate_zone(self, value: str) -> str:
@@ -116,9 +116,9 @@ class WorstRowSerializer(serializers.Serializer[Any]):
 
 
 class ReportNoticeSerializer(serializers.Serializer[Any]):
-    """What is posted to a schedule's webhook once a run that the schedule asked for is over, also when it failed.
+    """The body posted to a schedule's webhook after each scheduled run, also a failed one.
 
-    At least once: a receiver that gets it twice knows the run by ``run``, which is also the header
+    At least once: a receiver that gets it twice recognizes the run by ``run``, which is also the header
     ``X-Tidemark-Run``. Any answer but 2xx is tried again, four times in all. Rows are those that the person may
     see who set the webhook.
     """
@@ -156,7 +156,7 @@ NOTICE = OpenApiCallback(
 
 
 class Schedules(Resource):
-    """When each report of a cluster is made, and who is told."""
+    """The schedule of each report of a cluster, and who is notified."""
 
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
 
@@ -218,7 +218,7 @@ class SloWithVersionsSerializer(SloSerializer):
 
 
 class GroupSlo(Resource):
-    """What a group promises; POST begins a version, DELETE one with the installation's promise. The past stays."""
+    """The promise of a group; POST begins a version, DELETE one with the installation's promise. The past stays."""
 
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW", "POST": "CONFIGURE", "DELETE": "CONFIGURE"}
     name_kwarg = "group"
@@ -238,14 +238,14 @@ class GroupSlo(Resource):
     )
     def post(self, request: Request, cluster: str, group: str) -> Response:
         cluster_selectors.cluster_by_name(cluster)
-        wanted = SloSerializer(data=request.data)
-        wanted.is_valid(raise_exception=True)
-        asked = wanted.validated_data
+        body = SloSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        promise = body.validated_data
         schedules.set_slo(
             cluster,
             group,
-            asked["slo_ms"],
-            asked["target"],
+            promise["slo_ms"],
+            promise["target"],
             actor=request.user,
             now_ms=_now_ms(),
             remote_addr=remote_addr(request),
@@ -276,7 +276,7 @@ LINE_FILTERS = [
 
 
 class LineSerializer(serializers.Serializer[Any]):
-    """A row: the columns all reports share, then the report's own figures. One that is unknown is not there."""
+    """A row: the columns all reports share, then the report's own figures. Unknown ones are absent."""
 
     run_id = serializers.CharField()
     job = serializers.CharField()
@@ -293,7 +293,7 @@ class LineSerializer(serializers.Serializer[Any]):
 
 
 class Lines(Resource):
-    """What the last runs of the reports other than lag per window computed."""
+    """Rows of the last runs of reports that are not lag per window."""
 
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
     filters_names = True
@@ -331,7 +331,7 @@ def _lines(request: Request, cluster: str, job: str, scope: NameScope) -> QueryS
 
 
 class FileRenderer(BaseRenderer):
-    """Accepts who asks for any file; a refusal is JSON."""
+    """Accept requests for any file; a refusal is JSON."""
 
     media_type = "*/*"
     format = "file"

@@ -1,4 +1,4 @@
-"""Who calls: a bearer token (scripts) or the session of a signed-in browser."""
+"""Authenticate a caller: a bearer token (scripts) or the session of a signed-in browser."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class TokenAuthentication(BaseAuthentication):
 
 
 class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
-    """Describes the bearer token in the OpenAPI document."""
+    """The bearer token in the OpenAPI document."""
 
     target_class = "api.rest.authentication.TokenAuthentication"
     name = "token"

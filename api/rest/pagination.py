@@ -25,7 +25,7 @@ PAGE_PARAMETERS = [
 def integer(
     request: Request, name: str, default: int | None = None, *, low: int = 0, high: int = 2**63 - 1
 ) -> int | None:
-    """An integer query parameter within bounds; raises ValidationError."""
+    """Return an integer query parameter within bounds; raises ValidationError."""
     text = request.query_params.get(name)
     if text is None or text == "":
         return default
@@ -39,7 +39,7 @@ def integer(
 
 
 def boolean(request: Request, name: str, default: bool = False) -> bool:
-    """``true``, ``false``, ``1``, ``0``; raises ValidationError."""
+    """Return a query parameter of ``true``, ``false``, ``1`` or ``0``; raises ValidationError."""
     text = request.query_params.get(name, "").lower()
     if text == "":
         return default
@@ -49,7 +49,7 @@ def boolean(request: Request, name: str, default: bool = False) -> bool:
 
 
 def text(request: Request, name: str, default: str = "", *, most: int = 255) -> str:
-    """A text query parameter; raises ValidationError when it is too long or holds a zero byte."""
+    """Return a text query parameter; raises ValidationError when it is too long or holds a zero byte."""
     value = request.query_params.get(name, default)
     if len(value) > most or "\x00" in value:
         raise ValidationError({name: [f"At most {most} characters, no zero byte."]})
@@ -57,7 +57,7 @@ def text(request: Request, name: str, default: str = "", *, most: int = 255) -> 
 
 
 def choice(request: Request, name: str, choices: Sequence[str], default: str) -> str:
-    """One of some words; raises ValidationError."""
+    """Return a query parameter that is one of some words; raises ValidationError."""
     value = request.query_params.get(name, default)
     if value not in choices:
         raise ValidationError({name: [f"One of: {', '.join(each or '(empty)' for each in choices)}."]})
@@ -65,14 +65,14 @@ def choice(request: Request, name: str, choices: Sequence[str], default: str) ->
 
 
 class PageArguments(TypedDict):
-    """Which page is asked for, as every selector of a list takes it."""
+    """The requested page, as every selector of a list takes it."""
 
     page: int
     per_page: int
 
 
 def page_arguments(request: Request) -> PageArguments:
-    """``page`` and ``per_page`` of a request, as keyword arguments of a selector."""
+    """Return ``page`` and ``per_page`` of a request, as keyword arguments of a selector."""
     page, per_page = (
         integer(request, "page", 1, low=1),
         integer(request, "per_page", PER_PAGE, low=1, high=PER_PAGE_MAX),
@@ -82,7 +82,7 @@ def page_arguments(request: Request) -> PageArguments:
 
 
 def ordering(request: Request, sorts: Sequence[str], default: str) -> tuple[str, bool]:
-    """``ordering=-lag`` → ("lag", True); raises ValidationError for an unknown column."""
+    """Return ``ordering=-lag`` as ("lag", True); raises ValidationError for an unknown column."""
     value = request.query_params.get("ordering", default)
     name = value.removeprefix("-")
     if name not in sorts:
@@ -91,13 +91,13 @@ def ordering(request: Request, sorts: Sequence[str], default: str) -> tuple[str,
 
 
 def ordering_parameter(sorts: Sequence[str], default: str) -> OpenApiParameter:
-    """The parameter's description in the OpenAPI document."""
+    """Return the parameter's description in the OpenAPI document."""
     values = [sign + name for name in sorts for sign in ("", "-")]
     return OpenApiParameter("ordering", str, enum=values, description=f"default {default}")
 
 
 def list_query(request: Request, spec: ListSpec) -> ListQuery:
-    """Search words, order, filters and page of a declared list; raises ValidationError."""
+    """Return search words, order, filters and page of a declared list; raises ValidationError."""
     sort, descending = ordering(request, spec.sorts, spec.default)
     chosen = {each.name: choice(request, each.name, ["", *each.values], "") for each in spec.filters}
     return ListQuery(
@@ -110,7 +110,7 @@ def list_query(request: Request, spec: ListSpec) -> ListQuery:
 
 
 def list_parameters(spec: ListSpec, *, query: str) -> list[OpenApiParameter]:
-    """What `list_query` reads, for the OpenAPI document; ``query`` describes what the search words find."""
+    """Return the parameters of `list_query`, for the OpenAPI document; ``query`` describes the search words."""
     return [
         *PAGE_PARAMETERS,
         OpenApiParameter("query", str, description=query),
@@ -120,7 +120,7 @@ def list_parameters(spec: ListSpec, *, query: str) -> list[OpenApiParameter]:
 
 
 def page_body(request: Request, page: Page[Any], render: Callable[[Any], Any]) -> dict[str, Any]:
-    """The body of one numbered page."""
+    """Return the body of one numbered page."""
     return {
         "count": page.total,
         "page": page.page,
@@ -141,7 +141,7 @@ def _link(request: Request, page: int) -> str:
 def page_of(
     name: str, child: serializers.BaseSerializer[Any], **more: serializers.BaseSerializer[Any]
 ) -> serializers.Serializer[Any]:
-    """The serializer that describes a numbered page of ``child`` (many=True); ``more`` fields of this list only."""
+    """Return the serializer of a numbered page of ``child`` (many=True); ``more`` fields of this list only."""
     return inline_serializer(
         name=f"{name}Page",
         fields={

@@ -1,4 +1,4 @@
-"""How bodies are read. Their size is limited before Django (`console.web.request_limit`)."""
+"""Parse request bodies. Their size is limited before Django (`console.web.request_limit`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rest_framework.parsers import JSONParser
 
 
 class ShallowJSONParser(JSONParser):
-    """JSON that Python can read: lists within lists a thousand deep are the caller's fault, not a failure of ours."""
+    """Parse JSON; lists nested deeper than Python can read are an error of the caller, not of the server."""
 
     def parse(
         self, stream: IO[Any], media_type: str | None = None, parser_context: Mapping[str, Any] | None = None

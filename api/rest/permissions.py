@@ -1,7 +1,7 @@
-"""Who may call what. Deny by default: a view says per method which verb it needs, a method without one is
+"""Permissions of callers. Deny by default: a view names the verb of each method, a method without one is
 refused.
 
-What one may not see does not exist: an invisible cluster, plan or job is 404, a visible one without the verb
+What a caller may not see does not exist: an invisible cluster, plan or job is 404, a visible one without the verb
 is 403.
 """
 
@@ -26,7 +26,7 @@ EVERYTHING = "*"
 
 
 class HasVerb(BasePermission):
-    """Checks ``view.verbs[method]`` on the cluster and name of the address."""
+    """Check ``view.verbs[method]`` on the cluster and name of the address."""
 
     def has_permission(self, request: Request, view: Any) -> bool:
         resource: Resource = view
@@ -63,6 +63,6 @@ def require(principal: Any, verb: str, cluster: str, name: str = EVERYTHING) -> 
 
 
 def require_visible(principal: Any, cluster: str, name: str, words: str) -> None:
-    """Raise NotFound unless the principal may look at that subject; ``words`` name the thing asked for."""
+    """Raise NotFound unless the principal may VIEW that subject; ``words`` name the requested thing."""
     if not rules.may(principal, VIEW, cluster, name):
         raise NotFound(f"There is no {words}.")

@@ -32,7 +32,8 @@ from console.web.problem import CONTENT_TYPE, problem_body
 
 logger = logging.getLogger(__name__)
 
-CLUSTER_ERROR_STATUS = 422  # understood, asked the name server, refused
+# Understood; the name server refused.
+CLUSTER_ERROR_STATUS = 422
 
 # Exception → (status, code, title), most particular first. Operation errors bring their own status and code.
 TABLE: list[tuple[type[Exception], int, str, str]] = [
@@ -66,7 +67,7 @@ TABLE: list[tuple[type[Exception], int, str, str]] = [
 
 
 class ProblemSerializer(serializers.Serializer[Any]):
-    """The body of every answer from 400 on."""
+    """The body of every response from status 400 on."""
 
     type = serializers.CharField(help_text="/api/problems/<code>")
     title = serializers.CharField()
@@ -85,7 +86,7 @@ class ProblemSerializer(serializers.Serializer[Any]):
 
 
 def exception_handler(error: Exception, context: dict[str, Any]) -> Response | None:
-    """DRF's hook: the problem document for what a view raised; None (a 500) for what is a bug."""
+    """Return the problem document for an exception of a view; None (a 500) for a bug. DRF calls this."""
     found = _classify(error)
     if found is None:
         return None
@@ -155,7 +156,7 @@ def _field_errors(details: Any, path: str) -> list[dict[str, str]]:
 
 
 def _at(path: str, index: int, each: Any) -> str:
-    """A list of messages belongs to the field itself; a list of objects to field.0, field.1."""
+    """Return the field of an error: messages belong to the field itself, objects to field.0, field.1."""
     return path if isinstance(each, dict) and set(each) == {"message", "code"} else f"{path}.{index}"
 
 
@@ -185,5 +186,5 @@ def _headers(error: Exception) -> dict[str, str]:
 
 
 def _words(code: str) -> str:
-    """``plan_drifted`` → ``Plan drifted``."""
+    """Return the words of a code: ``Plan drifted`` of ``plan_drifted``."""
     return code.replace("_", " ").capitalize()

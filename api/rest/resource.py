@@ -1,4 +1,4 @@
-"""What every view of the API has in common: who may, how much, how errors look in the OpenAPI document."""
+"""The base of all views of the API: permissions, throttling, errors in the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ READ_PROBLEMS = {
     "429": "Too many requests; see Retry-After.",
 }
 BROKER_PROBLEMS = {
-    "502": "A broker refused; broker_code says how.",
+    "502": "A broker refused; broker_code is its response code.",
     "503": "A broker does not answer.",
     "504": "A broker did not answer in time.",
 }
 CHANGE_PROBLEMS = {
     "409": "The state does not allow it: drifted, expired, applied before, blocked, finished.",
     "415": "Send application/json.",
-    "422": "Understood and refused: code says why.",
+    "422": "Understood and refused; code is the reason.",
 }
 
 
 class ProblemSchema(AutoSchema):
-    """Adds the problem answers to every operation, so that the document tells the whole truth."""
+    """Add the problem responses to every operation of the OpenAPI document."""
 
     def get_operation(self, *args: Any, **kwargs: Any) -> dict[str, Any] | None:
         operation: dict[str, Any] | None = super().get_operation(*args, **kwargs)
@@ -64,9 +64,9 @@ class ProblemSchema(AutoSchema):
 class Resource(APIView):
     """Base of all views. ``verbs``: method → access verb; a method without one is refused.
 
-    ``subject_in_body``: the group or topic stands in the body, so the view asks ``permissions.require``
+    ``subject_in_body``: the group or topic stands in the body, so the view calls ``permissions.require``
     itself. ``name_kwarg``: which part of the address is the topic or group the verb is checked on; without
-    it the whole cluster. ``filters_names``: a list open to everybody who may see anything of the cluster; it
+    it the whole cluster. ``filters_names``: a list open to all who may see anything of the cluster; it
     shows the names of ``permissions.view_scope`` only and counts the rest in ``not_shown``.
     """
 
@@ -82,12 +82,12 @@ class Resource(APIView):
     schema = ProblemSchema()
 
     def subject_name(self) -> str:
-        """The topic or group of the address, or ``*``."""
+        """Return the topic or group of the address, or ``*``."""
         return str(self.kwargs.get(self.name_kwarg, EVERYTHING)) if self.name_kwarg else EVERYTHING
 
 
 def existing_row(what: str, find: Callable[[str, str], Row | None], cluster: str, name: str) -> Row:
-    """The row of a topic, group or broker; raises Http404 without the cluster, NotFound."""
+    """Return the row of a topic, group or broker; raises Http404 without the cluster, NotFound."""
     cluster_selectors.cluster_by_name(cluster)
     found = find(cluster, name)
     if found is None:
@@ -96,7 +96,7 @@ def existing_row(what: str, find: Callable[[str, str], Row | None], cluster: str
 
 
 def idempotency_key(request: Request) -> str:
-    """The caller's key for a change that must happen once, "" without one; raises ValidationError."""
+    """Return the caller's key for a change that must happen once, "" without one; raises ValidationError."""
     key = request.headers.get(IDEMPOTENCY_KEY, "")
     if len(key) > IDEMPOTENCY_KEY_LENGTH_MAX:
         raise ValidationError({IDEMPOTENCY_KEY: [f"At most {IDEMPOTENCY_KEY_LENGTH_MAX} characters."]})
@@ -104,5 +104,5 @@ def idempotency_key(request: Request) -> str:
 
 
 def remote_addr(request: Request) -> str:
-    """The caller's address for the audit."""
+    """Return the caller's address for the audit."""
     return str(request.META.get("REMOTE_ADDR", ""))

@@ -1,4 +1,4 @@
-"""How much one caller may ask, per person or token: reading, searching brokers, changing."""
+"""Rate limits of callers, per person or token: reading, searching brokers, changing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WINDOW_S = 60.0
 
 
 class ScopeThrottle(BaseThrottle):
-    """Counts per caller and scope; the scope is ``view.throttle_scope`` for reads, ``change`` for everything
+    """Count requests per caller and scope; the scope is ``view.throttle_scope`` for reads, ``change`` for everything
     else. One instance serves one request."""
 
     # A minute. A script that polls ten resources a second stays below; a loop without a pause does not.
