@@ -46,7 +46,7 @@ def viewer(rows: Cluster, carol: User, client_of: Clients) -> APIClient:
             config_at_ms=AT,
             filling="FILLING",
             full_in_ms=3_600_000,
-            full_words="so",
+            full_words=Text("so"),
             producers=[
                 {
                     "group": "shop",
