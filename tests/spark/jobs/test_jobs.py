@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
+import subprocess
+import sys
 from collections import Counter
+from collections.abc import Iterator
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
@@ -22,8 +26,10 @@ from pyspark.sql import SparkSession
 from spark.job import HourFiles, JobSpec, StoreFolder
 from spark.jobs import dead_letter, lag_day, lag_hour, lag_week, topic_traffic
 from spark.lag.history import chunk
+from spark.lag.history.files import filesystem_of, write_bytes
 from spark.lag.local_time import HOUR_MS, MINUTE_MS, hour_of_week
 from spark.lag.samples import SeriesKey
+from spark.process.job_server import JOBS
 from spark.sources.store_files import log_files, records
 from tests.brokerd.store.stores import GOLDEN, unpack_golden
 from tests.spark import lag_oracle
@@ -32,6 +38,8 @@ from tests.spark.hours import an_hour
 from tests.spark.lag import judged
 from tests.spark.work_of import rows_of
 from tests.support.lag_reference import SIZES, START_MS, write_history
+from tests.support.s3_server import S3Server
+from tests.support.spark_cluster import SHORT_LIVED, running_master, running_worker
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 HOURS = 2
@@ -435,3 +443,102 @@ def test_it_says_what_is_no_store(spark: SparkSession, tmp_path: Path) -> None:
         topic_traffic.run(spark, store_spec(tmp_path, tmp_path, "topic_traffic"))
     result = topic_traffic.run(spark, store_spec(tmp_path, tmp_path, "topic_traffic", stores=()))
     assert (result.rows, result.warnings) == (0, ())
+
+
+# --- On a standalone cluster whose two workers share no folder: history and rows are on an S3 server -----------
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, s3_server: S3Server) -> Iterator[str]:
+    """A master and two workers of one core each; executors begin in their worker's own folder."""
+    folder = tmp_path / "cluster"
+    folder.mkdir()
+    with (
+        running_master(folder) as master,
+        running_worker(master, folder, "first", cores=1),
+        running_worker(master, folder, "second", cores=1),
+    ):
+        yield master
+
+
+def answers(specs: list[JobSpec], folder: Path) -> list[dict[str, Any] | str]:
+    """What one process answers to specs, in turn: results, or the text of an error, after which it ends."""
+    found: list[dict[str, Any] | str] = []
+    talk = []
+    with (
+        (folder / "talk").open("a") as log,
+        subprocess.Popen(
+            [sys.executable, "-m", "spark.process.job_server", "60"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            env={
+                **os.environ,
+                **SHORT_LIVED,
+                "SPARK_LOCAL_IP": "127.0.0.1",
+                "PYSPARK_PYTHON": sys.executable,
+            },
+        ) as process,
+    ):
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write("".join(one.to_json() + "\n" for one in specs))
+        process.stdin.flush()
+        for line in process.stdout:
+            kind, _, text = line.strip().partition(" ")
+            talk.append(line)
+            if kind in ("RESULT", "ERROR"):
+                found.append(json.loads(text) if kind == "RESULT" else text)
+            if len(found) == len(specs):
+                break
+        process.stdin.close()
+    assert len(found) == len(specs), "".join(talk) + (folder / "talk").read_text()[-3_000:]
+    return found
+
+
+def rows_at(url: str) -> list[dict[str, Any]]:
+    filesystem, folder = filesystem_of(url)
+    paths = sorted(path for path in filesystem.ls(folder, detail=False) if path.endswith(".parquet"))
+    rows = []
+    for path in paths:
+        with filesystem.open(path, "rb") as file:
+            rows += pq.read_table(file).to_pylist()
+    return rows
+
+
+@pytest.mark.timeout(900)
+def test_every_job_runs_without_a_folder_that_all_share(
+    cluster: str, s3_server: S3Server, spark: SparkSession, history: list[str], tmp_path: Path
+) -> None:
+    stored = []
+    for path in history:
+        stored.append(f"{s3_server.url}/history/{Path(path).parent.name}-{Path(path).name}")
+        write_bytes(stored[-1], Path(path).read_bytes())
+    store = unpack_golden("5.3.3", tmp_path / "golden")
+
+    def spec_of(job: str, paths: list[str], output: str, **changes: Any) -> JobSpec:
+        if job in ("dead_letter", "topic_traffic"):
+            return store_spec(store, tmp_path, job, output=output, **changes)
+        if job == "lag_week":
+            monday_ms = START_MS - (START_MS + 3 * DAY_MS) % (7 * DAY_MS)
+            changes |= {"from_ms": monday_ms, "to_ms": monday_ms + 7 * DAY_MS}
+        return spec(job, paths, tmp_path, output=output, **changes)
+
+    # a folder that all do share, and at last the memory of each executor: what it wrote is not where the driver looks
+    shared = spec_of("lag_hour", history, str(tmp_path / "shared"), master=cluster)
+    lost = spec_of("lag_hour", stored, "memory://rows", master=cluster)
+    there = [spec_of(job, stored, f"{s3_server.url}/reports/{job}", master=cluster) for job in JOBS]
+    *results, in_folder, error = answers([*there, shared, lost], tmp_path)
+    for job, result in zip(JOBS, results, strict=True):
+        here = spec_of(job, history, str(tmp_path / "here" / job))
+        alone = import_module(f"spark.jobs.{job}").run(spark, here)
+        assert isinstance(result, dict), (job, result)
+        assert (result["warnings"], alone.warnings) == ([], ()), job
+        rows = rows_at(f"{s3_server.url}/reports/{job}")
+        assert rows == rows_of(tmp_path / "here" / job) != [], job
+        assert result["rows"] == alone.rows == len(rows), job
+    assert isinstance(in_folder, dict)
+    assert rows_of(tmp_path / "shared") == rows_of(tmp_path / "here" / "lag_hour")
+    assert isinstance(error, str)
+    assert "Set REPORTS_URL to storage that the console and every Spark worker share." in error
+    assert s3_server.count("COPY") == 0
