@@ -5,7 +5,15 @@
 
   const plots = new Set();
   let colours = {};
-  const colour = (name) => (colours[name] ??= getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim());
+  // A canvas knows no light-dark(): an element computes which of the two holds.
+  const probe = document.body.appendChild(Object.assign(document.createElement("i"), { hidden: true }));
+  const colour = (name) => {
+    if (!colours[name]) {
+      probe.style.color = `var(--${name})`;
+      colours[name] = getComputedStyle(probe).color;
+    }
+    return colours[name];
+  };
   const repaint = () => { colours = {}; plots.forEach((plot) => plot.paint()); };
 
   const DAY = 86400000, MINUTE = 60000;
@@ -63,7 +71,7 @@
       const g = canvas.getContext("2d");
       g.setTransform(ratio, 0, 0, ratio, 0, 0);
       g.clearRect(0, 0, w, h);
-      g.font = "11px " + (colour("font-ui") || "system-ui");
+      g.font = "11px " + (getComputedStyle(document.body).fontFamily || "system-ui");
       g.lineJoin = "round";
       view.draw(g, w, h, this.at);
       if (this.tip) this.showTip(w);
