@@ -187,9 +187,9 @@ def _all_rounds(
     keys = {day_ms: (cluster, group, topic, interval_ms, marks[day_ms]) for day_ms in days}
     found: dict[int, Rounds] = {}
     for day_ms, key in keys.items():
-        day = _days.get(key) if day_ms + DAY_MS <= to_ms else None
-        if day is not None:
-            found[day_ms] = day
+        kept = _days.get(key) if day_ms + DAY_MS <= to_ms else None
+        if kept is not None:
+            found[day_ms] = kept
     missing = [day_ms for day_ms in days if day_ms not in found]
     for run in _runs(missing):
         end_ms = min(run[-1] + DAY_MS, to_ms)
