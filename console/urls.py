@@ -10,7 +10,7 @@ from django.urls import include, path
 from console.access import urls as access_urls
 from console.access.admin import admin_sign_in
 from console.overview import urls as overview_urls
-from console.text import language, sentences
+from console.text import language
 
 handler400 = "console.web.security.bad_request"
 handler500 = "console.web.unavailable.server_error"
@@ -26,7 +26,6 @@ urlpatterns = [
     path("c/<str:cluster>/", include("console.operation.urls")),
     path("c/<str:cluster>/", include("console.report.urls")),
     path("language", language.choose, name="language"),
-    path("language/said", sentences.say, name="said"),
     path("language/<str:code>.js", language.script_words, name="script-words"),
     path("api/", include("api.urls")),
     path("admin/login/", admin_sign_in),

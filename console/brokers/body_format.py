@@ -16,6 +16,8 @@ from typing import Any
 
 import msgspec
 
+from console.text import Text, text_of
+
 FORMATS = (
     # (value, label): what a reader may ask for.
     ("auto", "Auto"),
@@ -43,7 +45,7 @@ class Rendered:
     text: str
     format: str
     is_cut: bool = False
-    problem: str = ""
+    problem: Text = Text()
 
 
 def render_body(
@@ -55,16 +57,16 @@ def render_body(
     try:
         return _as(wanted, body, limit_bytes, protobuf)
     except ValueError as error:
-        return dataclasses.replace(_hex(body, limit_bytes), problem=str(error))
+        return dataclasses.replace(_hex(body, limit_bytes), problem=text_of(error))
 
 
 def _automatic(body: bytes, limit_bytes: int, protobuf: ProtobufDecoder | None) -> Rendered:
-    problem = ""
+    problem = Text()
     if protobuf is not None:  # whoever uploads a schema for a topic says what its bodies are
         try:
             return _as("protobuf", body, limit_bytes, protobuf)
         except ValueError as error:
-            problem = str(error)
+            problem = text_of(error)
     try:
         shown = _text(body, limit_bytes)
     except ValueError:
@@ -91,7 +93,7 @@ def _as(wanted: str, body: bytes, limit_bytes: int, protobuf: ProtobufDecoder | 
         return Rendered(base64.b64encode(body[:limit_bytes]).decode(), "base64", len(body) > limit_bytes)
     if wanted == "hex":
         return _hex(body, limit_bytes)
-    raise ValueError(f"there is no body format {wanted[:20]!r}")
+    raise ValueError(Text("there is no body format %(name)s", name=repr(wanted[:20])))
 
 
 def _indented(value: Any, format: str, limit_bytes: int) -> Rendered:
@@ -101,11 +103,11 @@ def _indented(value: Any, format: str, limit_bytes: int) -> Rendered:
 
 def _json(body: bytes, limit_bytes: int) -> Rendered:
     if len(body) > STRUCTURED_BYTES_MAX:
-        raise ValueError(f"JSON of {len(body):,} bytes is too long to be indented")
+        raise ValueError(Text("JSON of %(number)s bytes is too long to be indented", number=len(body)))
     try:
         return _indented(json.loads(body), "json", limit_bytes)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"not JSON: {error}") from error
+        raise ValueError(Text("not JSON: %(why)s", why=text_of(error))) from error
 
 
 def _text(body: bytes, limit_bytes: int) -> Rendered:
@@ -113,9 +115,15 @@ def _text(body: bytes, limit_bytes: int) -> Rendered:
     try:
         text = body.decode("utf-8") if whole else _cut_utf8(body[:limit_bytes])
     except UnicodeDecodeError as error:
-        raise ValueError(f"not UTF-8 text: byte {error.start} is {body[error.start]:#04x}") from error
+        raise ValueError(
+            Text(
+                "not UTF-8 text: byte %(place)s is %(value)s",
+                place=error.start,
+                value=f"{body[error.start]:#04x}",
+            )
+        ) from error
     if any(ord(letter) < 32 and letter not in "\t\r\n" for letter in text) or "\x7f" in text:
-        raise ValueError("not text: it has control characters")
+        raise ValueError(Text("not text: it has control characters"))
     return Rendered(text, "text", not whole)
 
 
@@ -134,20 +142,20 @@ def _cut_utf8(piece: bytes) -> str:
 def _msgpack(body: bytes, limit_bytes: int, *, containers_only: bool) -> Rendered:
     """``containers_only``: a single number is MessagePack too, but nobody sends one; half of all bytes are."""
     if len(body) > STRUCTURED_BYTES_MAX:
-        raise ValueError(f"MessagePack of {len(body):,} bytes is too long to be shown")
+        raise ValueError(Text("MessagePack of %(number)s bytes is too long to be shown", number=len(body)))
     try:
         value = msgspec.msgpack.decode(body)
     except (msgspec.MsgspecError, RecursionError, ValueError, TypeError, OverflowError) as error:
-        raise ValueError(f"not MessagePack: {error}") from error
+        raise ValueError(Text("not MessagePack: %(why)s", why=text_of(error))) from error
     if containers_only and (not isinstance(value, dict | list) or not value):
-        raise ValueError("not a MessagePack map or list")
+        raise ValueError(Text("not a MessagePack map or list"))
     return _indented(_plain(value, 0), "msgpack", limit_bytes)
 
 
 def _plain(value: Any, depth: int) -> Any:
     """A MessagePack value as JSON has it: bytes as hex, keys as text."""
     if depth > DEPTH_MAX:
-        raise ValueError(f"MessagePack nested deeper than {DEPTH_MAX}")
+        raise ValueError(Text("MessagePack nested deeper than %(number)s", number=DEPTH_MAX))
     if isinstance(value, dict):
         return {_key(key): _plain(each, depth + 1) for key, each in value.items()}
     if isinstance(value, list | tuple):
@@ -169,9 +177,9 @@ def _key(key: Any) -> str:
 
 def _protobuf(body: bytes, limit_bytes: int, protobuf: ProtobufDecoder | None) -> Rendered:
     if protobuf is None:
-        raise ValueError("no Protobuf schema is stored for this topic")
+        raise ValueError(Text("no Protobuf schema is stored for this topic"))
     if len(body) > STRUCTURED_BYTES_MAX:
-        raise ValueError(f"Protobuf of {len(body):,} bytes is too long to be shown")
+        raise ValueError(Text("Protobuf of %(number)s bytes is too long to be shown", number=len(body)))
     text = protobuf(body)
     return Rendered(text[: limit_bytes * 2], "protobuf", len(text) > limit_bytes * 2)
 

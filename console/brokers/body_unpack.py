@@ -14,6 +14,7 @@ import lz4.frame
 import zstandard
 
 from console.brokers.mqadmin import BodyError, MessageProperty, MessageRecord, SysFlag, decode_batch
+from console.text import Text, text_of
 
 UNPACKED_BYTES_MAX = 8 * 1024 * 1024  # twice RocketMQ's largest message; a bomb is cut there
 UNPACK_DEPTH = 2  # a gzip in a message that the client compressed again; more is a bomb or a joke
@@ -32,16 +33,16 @@ class Unpacked:
 
     body: bytes
     how: tuple[str, ...] = ()
-    problem: str = ""  # why a layer was left as it is
+    problem: Text = Text()  # why a layer was left as it is
 
 
 def _inflate(body: bytes, limit: int, wbits: int) -> bytes:
     inflater = zlib.decompressobj(wbits)
     data = inflater.decompress(body, limit + 1)
     if len(data) > limit:
-        raise DoesNotUnpack(f"is larger than {limit:,} bytes")
+        raise DoesNotUnpack(Text("it is larger than %(number)s bytes", number=limit))
     if not inflater.eof:
-        raise DoesNotUnpack("is cut short")
+        raise DoesNotUnpack(Text("it is cut short"))
     return data
 
 
@@ -57,9 +58,9 @@ def _lz4(body: bytes, limit: int) -> bytes:
     inflater = lz4.frame.LZ4FrameDecompressor()
     data = bytes(inflater.decompress(body, limit + 1))
     if len(data) > limit:
-        raise DoesNotUnpack(f"is larger than {limit:,} bytes")
+        raise DoesNotUnpack(Text("it is larger than %(number)s bytes", number=limit))
     if not inflater.eof:
-        raise DoesNotUnpack("is cut short")
+        raise DoesNotUnpack(Text("it is cut short"))
     return data
 
 
@@ -71,10 +72,10 @@ def _zstd(body: bytes, limit: int) -> bytes:
         pieces.append(inflater.decompress(body[start : start + ZSTD_PIECE_BYTES]))
         size += len(pieces[-1])
         if size > limit:
-            raise DoesNotUnpack(f"is larger than {limit:,} bytes")
+            raise DoesNotUnpack(Text("it is larger than %(number)s bytes", number=limit))
         if inflater.eof:
             return b"".join(pieces)
-    raise DoesNotUnpack("is cut short")
+    raise DoesNotUnpack(Text("it is cut short"))
 
 
 FLAGGED: dict[int, tuple[str, Callable[[bytes, int], bytes]]] = {
@@ -101,11 +102,13 @@ def unpack(body: bytes, sys_flag: int, *, limit_bytes: int = UNPACKED_BYTES_MAX)
         kind = FLAGGED.get(sys_flag & SysFlag.COMPRESSION_MASK)
         if kind is None:
             code = sys_flag & SysFlag.COMPRESSION_MASK
-            return Unpacked(body, problem=f"compression type {code:#x} is unknown")
+            return Unpacked(body, problem=Text("compression type %(code)s is unknown", code=f"{code:#x}"))
         try:
             body = _run(kind[1], body, limit_bytes)
         except DoesNotUnpack as error:
-            return Unpacked(body, problem=f"the {kind[0]} flag is set, but the body {error}")
+            return Unpacked(
+                body, problem=Text("the %(kind)s flag is set, but %(why)s", kind=kind[0], why=text_of(error))
+            )
         how.append(f"{kind[0]} flag")
     for _ in range(UNPACK_DEPTH):
         found = next(((name, run) for magic, name, run in DETECTED if body.startswith(magic)), None)
@@ -114,7 +117,9 @@ def unpack(body: bytes, sys_flag: int, *, limit_bytes: int = UNPACKED_BYTES_MAX)
         try:
             body = _run(found[1], body, limit_bytes)
         except DoesNotUnpack as error:
-            return Unpacked(body, tuple(how), f"begins like {found[0]}, but {error}")
+            return Unpacked(
+                body, tuple(how), Text("begins like %(kind)s, but %(why)s", kind=found[0], why=text_of(error))
+            )
         how.append(found[0])
     return Unpacked(body, tuple(how))
 
@@ -125,7 +130,7 @@ def _run(decompress: Callable[[bytes, int], bytes], body: bytes, limit: int) -> 
     except DoesNotUnpack:
         raise
     except (zlib.error, zstandard.ZstdError, RuntimeError, EOFError, ValueError) as error:
-        raise DoesNotUnpack(f"does not decompress: {error}") from error
+        raise DoesNotUnpack(Text("it does not decompress: %(why)s", why=text_of(error))) from error
 
 
 def is_batch(record: MessageRecord) -> bool:
@@ -142,9 +147,17 @@ def inner_messages(record: MessageRecord) -> list[MessageRecord]:
     try:
         messages = decode_batch(unpacked.body, record.topic)
     except BodyError as error:
-        raise DoesNotUnpack(f"the batch flag is set, but the body is no batch: {error}") from error
+        raise DoesNotUnpack(
+            Text("the batch flag is set, but the body is no batch: %(why)s", why=text_of(error))
+        ) from error
     if len(messages) > BATCH_MESSAGES_MAX:
-        raise DoesNotUnpack(f"the batch holds {len(messages):,} messages, more than {BATCH_MESSAGES_MAX:,}")
+        raise DoesNotUnpack(
+            Text(
+                "the batch holds %(number)s messages, more than %(most)s",
+                number=len(messages),
+                most=BATCH_MESSAGES_MAX,
+            )
+        )
     plain = record.sys_flag & ~(
         SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP | SysFlag.COMPRESSED | SysFlag.COMPRESSION_MASK
     )

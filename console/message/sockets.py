@@ -27,6 +27,7 @@ from channels.generic.websocket import AsyncWebsocketConsumer
 from django.http import QueryDict
 from django.template.loader import render_to_string
 from django.utils import translation
+from django.utils.translation import gettext
 
 from console.brokers.mqadmin import MQBrokerError, MQClientError, RemotingError
 from console.cluster import selectors as cluster_selectors
@@ -41,8 +42,8 @@ from console.message.search.run import Search, Source, TopicNotFound, open_searc
 from console.message.search.tail import Tail
 from console.message.services import BadCursor, page_of
 from console.message.streaming import threads
+from console.text import text_of
 from console.text.language import of_scope
-from console.text.sentences import said
 
 logger = logging.getLogger(__name__)
 
@@ -129,13 +130,13 @@ class MessageSocket(AsyncWebsocketConsumer):
                 else:
                     await self._find(form, cluster, source)
         except Refusals as refusal:
-            await self._send({"refused": said(str(refusal))})
+            await self._send({"refused": text_of(refusal).local()})
         except TimeoutError:
             logger.warning("browser does not read, closing user=%s", self.scope.get("user"))
             return
         except Exception:
             logger.exception("message socket failed query=%r", self.scope["query_string"][:300])
-            await self._send({"refused": said("The search failed; the server's log says why.")})
+            await self._send({"refused": gettext("The search failed; the server's log says why.")})
         with contextlib.suppress(RuntimeError):  # the browser may have left in between
             await self.close()
 

@@ -19,7 +19,6 @@ from console.lists.query import ListQuery
 from console.operation import operation_list
 from console.operation import selectors as operation_selectors
 from console.operation.models import Job
-from console.text.sentences import said
 from console.topic import selectors as topic_selectors
 
 QUERY_LENGTH_MAX = 255
@@ -48,12 +47,12 @@ def _items(here: Cluster, query: str, scope: NameScope) -> Iterator[Item]:
     if query.lower().startswith(OPERATION_PREFIXES):
         yield from _operations(here, query, scope)
     groups = group_selectors.group_names(here.name, query=query, limit=ROWS, scope=scope)
-    yield from _names(here, "group", _("Groups"), "groups", groups)
+    yield from _names(here, "group", _("group"), _("Groups"), "groups", groups)
     topics = topic_selectors.topic_names(here.name, query=query, limit=ROWS, scope=scope)
-    yield from _names(here, "topic", _("Topics"), "topics", topics)
+    yield from _names(here, "topic", _("topic"), _("Topics"), "topics", topics)
     rows = lag_selectors.broker_rows(here.name)
     found = sorted({row.broker_name for row in rows if query.lower() in row.broker_name.lower()})
-    yield from _names(here, "broker", _("Brokers"), "brokers", found[:ROWS])
+    yield from _names(here, "broker", _("broker"), _("Brokers"), "brokers", found[:ROWS])
 
 
 def _operations(here: Cluster, query: str, scope: NameScope) -> Iterator[Item]:
@@ -71,7 +70,7 @@ def _operations(here: Cluster, query: str, scope: NameScope) -> Iterator[Item]:
         yield {"kind": _("Operations"), "icon": "operations", "name": name, "url": url, "hint": hint}
 
 
-def _names(here: Cluster, page: str, kind: str, icon: str, names: Sequence[str]) -> Iterator[Item]:
+def _names(here: Cluster, page: str, hint: str, kind: str, icon: str, names: Sequence[str]) -> Iterator[Item]:
     for name in names:
         url: Any = reverse(page, args=[here.name, name])
-        yield {"kind": kind, "icon": icon, "name": name, "url": url, "hint": said(page)}
+        yield {"kind": kind, "icon": icon, "name": name, "url": url, "hint": hint}

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from django import template
-from django.utils.html import escape, format_html
+from django.utils.html import conditional_escape, escape, format_html
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop, pgettext
@@ -24,7 +24,6 @@ from console.operation import selectors as operation_selectors
 from console.text import figures as english
 from console.text.figures import SECOND_MS, clock, compact, count, percent, rate, size, zone_offset
 from console.text.language import figure_words
-from console.text.sentences import said
 
 register = template.Library()
 
@@ -106,7 +105,7 @@ def value_of(row: object, name: str) -> Any:
 
 def _why(row: object) -> SafeString:
     """The attributes a popover is made of: why, and since when (see shell.js)."""
-    reason, since = said(value_of(row, "reason") or ""), value_of(row, "unknown_since_ms")
+    reason, since = value_of(row, "reason") or "", value_of(row, "unknown_since_ms")
     since_attr = format_html(' data-since="{}"', since) if since else ""
     return format_html('tabindex="0" data-why="{}"{}', reason, since_attr)
 
@@ -319,7 +318,7 @@ def optional_duration_cell(row: object, name: str, now_ms: int) -> SafeString:
 
 def text_cell(row: object, name: str, now_ms: int) -> SafeString:
     value = value_of(row, name)
-    return NOT_APPLICABLE if value in (None, "") else SafeString(escape(said(str(value))))
+    return NOT_APPLICABLE if value in (None, "") else conditional_escape(value)
 
 
 CELLS = {

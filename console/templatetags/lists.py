@@ -16,7 +16,6 @@ from console.lists.query import PER_PAGE_CHOICES
 from console.lists.spec import Column, ListSpec
 from console.templatetags.figures import status_parts
 from console.text.figures import count
-from console.text.sentences import said
 
 register = template.Library()
 
@@ -135,7 +134,7 @@ def filter_chip(context: Mapping[str, Any], name: str, value: str, label: str, n
         '<a class="chip" href="{}"{}>{} <b>{}</b></a>',
         link(context, **{name: None if is_current else value, "page": None}),
         SafeString(' aria-current="true"') if is_current else "",
-        said(label),
+        label,
         count(number),
     )
 

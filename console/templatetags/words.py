@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from django import template
@@ -22,7 +22,6 @@ from console.templatetags.figures import zone_of
 from console.text import Text
 from console.text.figures import clock, moment, zone_offset
 from console.text.language import figure_words
-from console.text.sentences import said
 from spark.lag.local_time import DAY_MS
 
 register = template.Library()
@@ -39,31 +38,12 @@ def local(text: Any) -> Any:
     return text.local() if isinstance(text, Text) else text
 
 
-@register.filter("said")
-def said_filter(text: Any) -> str:
-    """`{{ finding.title|said }}`: what code wrote in English, in the reader's language; markup stays as it is."""
-    if isinstance(text, SafeString):
-        return text
-    return "" if text is None else in_words(text)
-
-
-def in_words(text: Any) -> str:
-    """A `Text`, or a sentence that code still writes in English, in the reader's language."""
-    return text.local() if isinstance(text, Text) else said(str(text))
-
-
-@register.filter
-def said_all(texts: Iterable[Any]) -> str:
-    """`{{ field.errors|said_all }}`: the same of several, as one line."""
-    return " ".join(in_words(text) for text in texts)
-
-
 @register.simple_tag(takes_context=True)
 def words(context: Mapping[str, Any], said_text: Text | str, written_ms: int | None = None) -> SafeString:
     """A kept sentence in the reader's language, its UTC times in the reader's zone. A time without a day is of
     the day on which the sentence was written (``written_ms``; without it the last such time before now).
     """
-    zone, text = zone_of(context), in_words(said_text)
+    zone, text = zone_of(context), str(local(said_text))
     now_ms = int(context.get("now_ms") or dt.datetime.now(dt.UTC).timestamp() * 1000)
 
     def shown(at_ms: int, style: str) -> SafeString:
@@ -100,13 +80,13 @@ def _at_ms(day: str | None, time: str, written_ms: int | None, now_ms: int) -> i
 
 
 @register.simple_tag
-def tip(text: str, label: str = "") -> SafeString:
+def tip(text: Text | str, label: str = "") -> SafeString:
     """A small mark that opens an explanation on hover, focus and touch: what a `title` can not do."""
     return format_html(
         '<button class="tip" type="button" data-tip="{}" aria-label="{}">'
         '<svg class="icon icon--sm" aria-hidden="true"><use href="#i-info"/></svg></button>',
         text,
-        f"{label or gettext('Explanation')}: {text}",
+        f"{label or gettext('Explanation')}: {local(text)}",
     )
 
 

@@ -27,7 +27,6 @@ from django.utils.translation import gettext
 
 from console.text.figures import count, duration, latency
 from console.text.language import figure_words, is_english
-from console.text.sentences import said
 
 PLACE = re.compile(r"%\((\w+)\)s|(\(s\))|(%%)|\{([^{}|]*)\|([^{}|]*)\}")
 FOREIGN_LENGTH_MAX = 300  # of an error's words: more is a page, and no reason
@@ -100,7 +99,7 @@ class Text(str):
         """The text in the active language."""
         if is_english():
             return str.__str__(self)
-        return _rendered(self.text, self.values, _translated, lambda value: figure_words(str(value)))
+        return _rendered(self.text, self.values, gettext, lambda value: figure_words(str(value)))
 
     @classmethod
     def foreign(cls, words: str) -> Text:
@@ -155,7 +154,7 @@ def text_of(error: object) -> Text:
         return Text(error.text, **{name: _value_from(value) for name, value in error.values.items()})
     line = " ".join(words.split())[:FOREIGN_LENGTH_MAX]
     if line or isinstance(error, str):
-        return Text(line.replace("%", "%%"))
+        return Text.foreign(line)
     return Text.foreign(type(error).__name__)
 
 
@@ -172,12 +171,6 @@ Value = str | int | Figure | Text | tuple[Text, ...]
 
 def _same(words: str) -> str:
     return words
-
-
-def _translated(words: str) -> str:
-    found = gettext(words)
-    # a sentence that code still puts together, and that came as a text without values
-    return said(words) if found == words and "%(" not in words else found
 
 
 def _rendered(

@@ -129,15 +129,8 @@
     const titleSince = isBound ? gettext("At least this much; a part is unknown since %(time)s (%(age)s)") : gettext("Unknown since %(time)s (%(age)s)");
     const lines = [line("b", since ? Tide.text(titleSince, { time: Tide.moment(since, Tide.now()), age: Tide.age(Tide.now() - since) }) : title)];
     if (known) lines.push(line("p", Tide.text(gettext("Last known: %(number)s as of %(time)s"), { number: Tide.count(Number(known)), time: Tide.moment(Number(knownAt), Tide.now()) })));
-    if (why) lines.push(inWords(line("p", Tide.words(why, Tide.now())), why));
+    if (why) lines.push(line("p", Tide.words(why, Tide.now())));
     return lines;
-  }
-  /* Reasons that came over the socket are English, the same for every browser: the reader's words are asked for. */
-  function inWords(place, text) {
-    if (!document.documentElement.lang.startsWith("en") && !/[\u3400-\u9fff]/.test(text)) {
-      fetch(`/language/said?text=${encodeURIComponent(text)}`).then((answer) => (answer.ok ? answer.text() : text)).then((said) => { place.textContent = Tide.words(said, Tide.now()); }, () => {});
-    }
-    return place;
   }
   function moments(ms, style) {
     const age = Tide.now() - ms, far = age < 0 ? Tide.text(gettext("in %(age)s"), { age: Tide.age(-age) }) : Tide.text(gettext("%(age)s ago"), { age: Tide.age(age) });

@@ -13,25 +13,16 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from console.text.kept_sentences import SENTENCES
-from console.text.sentences import PLACE
+from console.text.outside import IDS
 
 ROOT = Path(__file__).parent.parent.parent
 LOCALE = Path("locale/zh_Hans/LC_MESSAGES")
 DOMAINS = ("django", "djangojs")
-# Outside console/: errors of the client runtime that are reasons of unknown figures.
-ALSO_SHOWN = (
-    "consumers/errors.py",
-    "consumers/client/remoting_client.py",
-    "spark/lag/local_time.py",
-    "spark/rows/part_files.py",
-    "spark/lag/round/status.py",
-)
+OUTSIDE = ("consumers",)  # packages whose texts pages show too
 NAMED = re.compile(r"%\((\w+)\)s")
 MARKUP = re.compile(r"</?[a-z]+")
 ENGLISH = re.compile(r"[a-z]{2,} [a-z]{2,} [a-z]{2,}")  # three words in a row are no name
@@ -124,40 +115,36 @@ def test_pages_and_scripts_say_the_same() -> None:
     assert not differing
 
 
-# ---- sentences that code writes ----
+# ---- texts of packages that may not know the console ----
 
 
-def texts_of_code() -> Iterator[str]:
-    """Every text of the console's code and of what it shows from elsewhere, a place where something is put in as \0."""
-    for path in (*(ROOT / "console").rglob("*.py"), *(ROOT / name for name in ALSO_SHOWN)):
-        if "kept_sentences" in path.parts or "migrations" in path.parts:
-            continue
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.JoinedStr):
-                parts = (str(one.value) if isinstance(one, ast.Constant) else "\0" for one in node.values)
-                yield "".join(parts)
-            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                yield node.value
+def test_ids_from_outside_are_written_there() -> None:
+    code = {
+        node.value
+        for folder in OUTSIDE
+        for path in (ROOT / folder).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    assert set(IDS) - code == set()
 
 
-def is_written(words: str, code: str) -> bool:
-    """Whether code has these words in a row, or in two pieces that it puts together."""
-    if words in code:
-        return True
-    parts = words.split(" ")
-    for cut in range(1, len(parts)):
-        first, second = (" ".join(part).strip(" ,.:;") for part in (parts[:cut], parts[cut:]))
-        if max(cut, len(parts) - cut) >= 2 and first in code and second in code:
-            return True
-    return False
-
-
-def test_sentences_that_pages_translate_are_still_written_by_code() -> None:
-    code = re.sub(r"\s+", " ", "\n".join(texts_of_code()))
-    gone = set()
-    for sentence in SENTENCES:
-        for part in PLACE.sub("\0", sentence).replace("%%", "%").split("\0"):
-            words = part.strip(" .,:;“”()")
-            if len(words.split()) >= 2 and not is_written(words, code):
-                gone.add(sentence)
-    assert not gone, "mend or remove these in console/kept_sentences"
+def test_every_id_of_an_error_of_the_client_runtime_is_in_the_catalogue() -> None:
+    tree = ast.parse((ROOT / "consumers/errors.py").read_text())
+    texts = {
+        statement.value.value
+        for node in tree.body
+        if isinstance(node, ast.ClassDef)
+        for statement in node.body
+        if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Constant)
+        if isinstance(statement.targets[0], ast.Name) and statement.targets[0].id == "text"
+    }
+    reasons = {
+        node.args[0].value
+        for path in (ROOT / "consumers").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Reason"
+        if isinstance(node.args[0], ast.Constant)
+    }
+    assert len(texts) == 5 and len(reasons) == 12
+    assert texts | reasons == set(IDS)

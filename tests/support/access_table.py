@@ -51,7 +51,6 @@ PAGES = {
     "columns": Route(post=(PERSON, ""), body={"of": 12, "on": "3"}),
     "language": Route(post=(OPEN, ""), body={"language": "zh-hans", "next": "/"}),
     "script-words": Route(get=(OPEN, "")),
-    "said": Route(get=(PERSON, "")),
     "tokens": Route(get=(PERSON, ""), post=(PERSON, "")),
     "token-revoke": Route(post=(PERSON, "")),
     "activity": view(WHOLE),

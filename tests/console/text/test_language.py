@@ -140,14 +140,3 @@ def test_a_socket_speaks_the_language_of_its_page() -> None:
     assert of_scope({"headers": [cookie]}) == "zh-hans"
     assert of_scope({"headers": [(b"accept-language", b"zh-CN")]}) == "zh-hans"
     assert of_scope({"headers": []}) == "en"
-
-
-def test_it_says_a_reason_that_came_live(admin: Client) -> None:
-    """What is published is the same bytes for every browser."""
-    asked = {"text": "20,063 messages of this queue come first"}
-    assert admin.get("/language/said", asked).content.decode() == "20,063 messages of this queue come first"
-    answer = admin.get("/language/said", asked, **CHINESE)
-    assert "20,063" in answer.content.decode() and "queue" not in answer.content.decode()
-    assert answer["Content-Type"] == "text/plain; charset=utf-8"
-    assert len(admin.get("/language/said", {"text": "x" * 5_000}, **CHINESE).content) == 1_000
-    assert Client().get("/language/said", asked).status_code == 302

@@ -42,7 +42,11 @@ CASES = [
         "A producer still uses it. Choose at least one.",
         "仍有生产者使用。请至少选择一项。",
     ),
-    (Text.of_parts([Text("offline"), Text("slow")]), "offline; slow", "离线；消费变慢"),
+    (
+        Text.of_parts([Text("not connected"), Text("no answer in time")]),
+        "not connected; no answer in time",
+        "未连接；应答超时",
+    ),
     (Text("about %(time)s", time=Duration(11_520_000)), "about 3 h 12 m", "about 3 小时 12 分"),
     (
         Text.foreign("CODE: 1 DESC: no such topic"),
@@ -104,8 +108,10 @@ def test_html_has_it_in_the_readers_language_and_escaped() -> None:
         "{{ a }}|{{ b }}|{% firstof a %}|{{ many|join:', ' }}|{% load words %}{{ a|local|slice:':2' }}"
     )
     with translation.override("zh-hans"):
-        shown = page.render(Context({"a": STAYS, "b": foreign, "many": [Text("offline"), Text("slow")]}))
-        assert shown == f"{CHINESE}|没有应答：&lt;b&gt;|{CHINESE}|离线, 消费变慢|3 "
+        shown = page.render(
+            Context({"a": STAYS, "b": foreign, "many": [Text("not connected"), Text("no answer in time")]})
+        )
+        assert shown == f"{CHINESE}|没有应答：&lt;b&gt;|{CHINESE}|未连接, 应答超时|3 "
         assert format_html("<i>{}</i>", STAYS) == f"<i>{CHINESE}</i>"
 
 
