@@ -125,7 +125,8 @@ class ChunkFile:
             self._parquet.read_row_groups(numbers, columns=names, use_threads=False), names
         )
         if self._keeps and columns is None:
-            table = table.combine_chunks()  # it is filtered hour by hour, and that takes time for each chunk
+            # it is filtered hour by hour, and that takes time for each chunk
+            table = table.combine_chunks()
             self._kept = frozenset(numbers), table
         return table
 

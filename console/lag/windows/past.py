@@ -194,9 +194,10 @@ def _all_rounds(
     for run in _runs(missing):
         end_ms = min(run[-1] + DAY_MS, to_ms)
         grid = _load_grid(cluster, group, topic, run[0], end_ms, interval_ms)
-        for day_ms in run:  # one after the other: the matrices of several days do not fit the caches
-            day = grid.between(day_ms, day_ms + DAY_MS)
-            found[day_ms] = thinned(rounds_of(day, day_ms), THIN_STEP_MS)
+        # one after the other: the matrices of several days do not fit the caches
+        for day_ms in run:
+            own = grid.between(day_ms, day_ms + DAY_MS)
+            found[day_ms] = thinned(rounds_of(own, day_ms), THIN_STEP_MS)
             if marks[day_ms] and day_ms + DAY_MS <= to_ms:
                 _days.put(keys[day_ms], found[day_ms])
     return Rounds.joined([found[day_ms] for day_ms in days]).between(from_ms, to_ms)
