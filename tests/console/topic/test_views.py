@@ -9,6 +9,7 @@ from django.db import connections
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from console.text import Text
 from console.topic.topic_config import permission_word
 from tests.support import sample_queues, sample_rows
 from tests.support.people import signed_in
@@ -113,7 +114,7 @@ def test_it_shows_who_may_use_a_topic_and_where_it_is(admin: Client) -> None:
 
 def test_it_says_that_a_broker_of_the_topic_is_silent(admin: Client) -> None:
     sample_rows.topic_row(
-        "halved", partial=True, reason="broker-b: connection refused", brokers=["broker-a", "broker-b"]
+        "halved", partial=True, reason=Text("broker-b: connection refused"), brokers=["broker-a", "broker-b"]
     )
     text = admin.get("/c/local/topics/halved").content.decode()
     assert "broker-b has not answered since" in text and "≥" in text
