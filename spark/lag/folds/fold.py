@@ -190,13 +190,16 @@ def _of_queues(grid: Grid, rounds: Rounds, from_ms: int) -> dict[str, Int64Array
     at the latest at the round.
     """
     window = slice(int(np.searchsorted(rounds.t_ms, from_ms)), None)
-    is_read = rounds.is_read[:, window]
+    is_read, flags = rounds.is_read[:, window], grid.flags[:, window]
     is_dated = (rounds.consumed[:, window] > 0) & rounds.is_aged[:, window]
-    is_not_count = (grid.flags[:, window] & SampleFlag.NOT_COUNT) != 0
+    stored_ms = where(is_dated, rounds.t_ms[window] - rounds.age_ms[:, window]).max(axis=1, initial=0)
+    not_count = np.where(is_read.any(axis=1), 0, NONE)
+    if flags.any():
+        not_count = _highest(((flags & SampleFlag.NOT_COUNT) != 0).view(np.int8), is_read)
     return {
         "runway_ms": runways(grid, rounds, from_ms),
-        "newest_ms": _highest(rounds.t_ms[window] - rounds.age_ms[:, window], is_dated),
-        "not_count": _highest(is_not_count.astype(np.int8), is_read),
+        "newest_ms": np.where(stored_ms > 0, stored_ms, NONE),
+        "not_count": not_count,
     }
 
 
