@@ -1,5 +1,7 @@
 """Refusals of sign-in and tokens. Each says what to do next, without telling a guesser what was right."""
 
+from console.text import Text
+
 
 class AccessError(Exception):
     """Base of this app's errors."""
@@ -13,7 +15,7 @@ class TooManyAttempts(AccessError):
     """Sign-in is closed for a while; ``retry_after_s`` says how long."""
 
     def __init__(self, retry_after_s: int) -> None:
-        super().__init__(f"Too many attempts. Try again in {retry_after_s} seconds.")
+        super().__init__(Text("Too many attempts. Try again in %(number)s seconds.", number=retry_after_s))
         self.retry_after_s = retry_after_s
 
 

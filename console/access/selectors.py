@@ -12,6 +12,7 @@ from django.db.models import QuerySet
 from console.access.errors import LinkInvalid
 from console.access.models import ApiToken, AuditEvent, ColumnChoice, SignInLink
 from console.lists.spec import ListSpec
+from console.text import Text
 
 
 def sha256(key: str) -> str:
@@ -31,7 +32,7 @@ def open_link(key: str, now: datetime.datetime) -> SignInLink:
     )
     link = found.first()
     if link is None:
-        raise LinkInvalid("This sign-in link was used already or is too old. Ask for a new one.")
+        raise LinkInvalid(Text("This sign-in link was used already or is too old. Ask for a new one."))
     return link
 
 

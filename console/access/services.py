@@ -27,6 +27,7 @@ from console.access.models import (
 from console.access.rules import TokenPrincipal
 from console.access.selectors import first_administrator, open_link, sha256
 from console.access.session import attempts
+from console.text import Text
 
 logger = logging.getLogger(__name__)
 
@@ -131,7 +132,7 @@ def redeem_sign_in_link(
     with transaction.atomic():
         link = open_link(key, at)
         if SignInLink.objects.filter(pk=link.pk, used_at=None).update(used_at=at) != 1:
-            raise LinkInvalid("This sign-in link was used already.")
+            raise LinkInvalid(Text("This sign-in link was used already."))
         person = link.user
         if password is not None:
             person.set_password(password)
@@ -153,7 +154,7 @@ def change_password(
         attempt = attempts.begin(person.username, remote_addr, at)
         if not check_password(old, person.password):
             _record_failure(person.username, remote_addr, at, verb="password change failed")
-            raise WrongCredentials("This is not your present password.")
+            raise WrongCredentials(Text("This is not your present password."))
         attempts.succeeded(attempt)
     with transaction.atomic():
         person.set_password(new)
@@ -180,7 +181,7 @@ def sign_in(
     if person is None:
         logger.warning("sign-in failed user=%r remote_addr=%s", attempt.username, remote_addr)
         _record_failure(username, remote_addr, at, verb="sign-in failed")
-        raise WrongCredentials("Name and password do not match.")
+        raise WrongCredentials(Text("Name and password do not match."))
     assert isinstance(person, User)
     attempts.succeeded(attempt)
     record_audit(actor=person, verb="sign in", subject=person.username, remote_addr=remote_addr, now=at)

@@ -16,6 +16,7 @@ from console.access import rules, selectors, services
 from console.access.forms import TokenForm
 from console.access.models import Verb
 from console.access.session.visitor import remote_addr
+from console.text import Text
 
 
 def _sees_all(request: HttpRequest) -> bool:
@@ -71,7 +72,11 @@ def revoke(request: HttpRequest, prefix: str) -> HttpResponse:
     if prefix in mine or _sees_all(request):
         stopped = services.revoke_token(prefix=prefix, actor=request.user, remote_addr=remote_addr(request))
     if stopped:
-        messages.success(request, f"Token {prefix}… is revoked. Whoever uses it is refused from now on.")
+        done = Text(
+            "Token %(prefix)s is revoked. Whoever uses it is refused from now on.", prefix=f"{prefix}…"
+        )
+        messages.success(request, done.local())
     else:
-        messages.error(request, f"There is no valid token {prefix}… that you could revoke.")
+        unknown = Text("There is no valid token %(prefix)s that you could revoke.", prefix=f"{prefix}…")
+        messages.error(request, unknown.local())
     return redirect("tokens")

@@ -24,7 +24,7 @@ from console.lists.file import streamed_file
 from console.lists.page import cut
 from console.lists.query import ListQuery
 from console.lists.spec import LISTS
-from console.text import Text
+from console.text import Text, text_of
 
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 # About 20 MB; more is a job for the database.
@@ -103,10 +103,11 @@ def set_password(request: HttpRequest) -> HttpResponse:
                 remote_addr=remote_addr(request),
             )
         except (WrongCredentials, TooManyAttempts) as refusal:
-            form.add_error("old", str(refusal))
+            form.add_error("old", text_of(refusal))
             return _refused(request, "access/set_password.html", {"form": form}, refusal)
         update_session_auth_hash(request, request.user)
-        messages.success(request, "Your password is set. Other sessions of yours have been signed out.")
+        done = Text("Your password is set. Other sessions of yours have been signed out.")
+        messages.success(request, done.local())
         return redirect("/")
     return render(request, "access/set_password.html", {"form": form}, status=422 if form.errors else 200)
 
@@ -135,7 +136,10 @@ def activity(request: HttpRequest) -> HttpResponseBase:
     wanted = form.cleaned_data if form.is_valid() else {}
     if not rules.may_see_activity(request.user, wanted.get("cluster", "")):
         raise PermissionDenied(
-            "The activity of all clusters is for people who may see every cluster; name a cluster of which you see all."
+            Text(
+                "The activity of all clusters is for people who may see every cluster; name a cluster of which you see "
+                "all."
+            )
         )
     events = selectors.audit_events(
         cluster=wanted.get("cluster", ""),

@@ -16,7 +16,7 @@ from console.access.models import Verb
 from console.access.session.visitor import remote_addr
 from console.cluster.admission import admit
 from console.message import schemas, services
-from console.message.forms import LOOKUPS, BrowseForm, place_of
+from console.message.forms import LOOKUPS, BrowseForm, place_of, refusals
 from console.message.search.export import EXPORT_MESSAGES_MAX, EXPORT_MS, FORMATS, export
 from console.message.search.lanes import Hit
 from console.message.search.query import QueryRefused
@@ -27,7 +27,7 @@ from console.message.streaming import Streamed
 from console.message.views import BrokerTrouble
 from console.operation import services as operation_services
 from console.operation.errors import OperationError, PlanRejected
-from console.text import text_of
+from console.text import Text, text_of
 
 
 @require_safe
@@ -38,8 +38,8 @@ def export_messages(request: HttpRequest, cluster: str) -> HttpResponseBase:
     form = BrowseForm(request.GET)
     name = request.GET.get("format", "")
     if not topic or not form.is_valid() or form.cleaned_data["read"] in LOOKUPS or name not in FORMATS:
-        words = [str(error) for errors in form.errors.values() for error in errors]
-        return _refused(" ".join(words) or f"An export needs a topic and one of: {', '.join(FORMATS)}.", 400)
+        needed = Text("An export needs a topic and one of: %(names)s.", names=", ".join(FORMATS))
+        return _refused((refusals(form) or needed).local(), 400)
     _, content_type, writer = FORMATS[name]
     try:
         search = open_search(
@@ -53,9 +53,9 @@ def export_messages(request: HttpRequest, cluster: str) -> HttpResponseBase:
     except (QueryRefused, services.BadCursor) as refusal:
         return _refused(text_of(refusal).local(), 400)
     except services.TopicNotFound as unknown:
-        return _refused(str(unknown), 404)
+        return _refused(text_of(unknown).local(), 404)
     except TooManySearches as busy:
-        return _refused(str(busy), 429)
+        return _refused(text_of(busy).local(), 429)
     except BrokerTrouble as trouble:
         return _refused(text_of(trouble).local(), 503)
     answer = StreamingHttpResponse(pieces, content_type=content_type)
@@ -79,7 +79,7 @@ def send(request: HttpRequest, cluster: str) -> HttpResponse:
     if topic and place:
         try:
             source = services.record_at(here.name, topic, *place)
-            problem = "" if source else "The original is not there any more; nothing can be copied."
+            problem = "" if source else Text("The original is not there any more; nothing can be copied.")
         except BrokerTrouble as trouble:
             problem = text_of(trouble).local()
     initial = initial_of(source) if source is not None else {"topic": topic, "encoding": "text"}
@@ -136,7 +136,8 @@ def schema(request: HttpRequest, cluster: str) -> HttpResponse:
         if schemas.delete_schema(
             cluster=here.name, topic=topic, actor=request.user, remote_addr=remote_addr(request)
         ):
-            notices.success(request, f"Bodies of {topic} are no longer read as Protobuf.")
+            gone = Text("Bodies of %(topic)s are no longer read as Protobuf.", topic=topic)
+            notices.success(request, gone.local())
         return redirect(address)
     form = SchemaForm(
         request.POST if request.method == "POST" else None, request.FILES or None, initial={"topic": topic}
@@ -152,9 +153,12 @@ def schema(request: HttpRequest, cluster: str) -> HttpResponse:
                 remote_addr=remote_addr(request),
             )
         except schemas.SchemaRefused as refusal:
-            form.add_error(refusal.field, text_of(refusal).local())
+            form.add_error(refusal.field, text_of(refusal))
         else:
-            notices.success(request, f"Bodies of {topic} are read as {saved.message_type} from now on.")
+            read = Text(
+                "Bodies of %(topic)s are read as %(type)s from now on.", topic=topic, type=saved.message_type
+            )
+            notices.success(request, read.local())
             return redirect(address)
     context = {
         "cluster": here,

@@ -53,14 +53,16 @@ class BrowseForm(forms.Form):
     def clean_find_in(self) -> str:
         kind = self.cleaned_data["find_in"] or "body"
         if kind not in KIND_NAMES:
-            raise forms.ValidationError(f"Look for one of: {', '.join(sorted(KIND_NAMES))}.")
+            raise forms.ValidationError(
+                Text("Look for one of: %(names)s.", names=", ".join(sorted(KIND_NAMES)))
+            )
         return kind
 
     def clean_tag(self) -> str:
         try:
             return " || ".join(tags_of(self.cleaned_data["tag"]))
         except QueryRefused as refusal:
-            raise forms.ValidationError(text_of(refusal).local()) from refusal
+            raise forms.ValidationError(text_of(refusal)) from refusal
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
@@ -73,7 +75,7 @@ class BrowseForm(forms.Form):
             "unique": ("id", Text("a unique key")),
         }.get(read)
         if needs and cleaned.get(needs[0]) in (None, "") and needs[0] not in self.errors:
-            self.add_error(needs[0], f"This search needs {needs[1]}.")
+            self.add_error(needs[0], Text("This search needs %(what)s.", what=needs[1]))
         if read != "id" and not cleaned.get("topic") and self.data.get("read"):
             self.add_error("topic", Text("Name a topic."))
         cleaned["queues"], cleaned["brokers"] = self._queues(), frozenset(self._list("broker"))
@@ -101,10 +103,10 @@ class BrowseForm(forms.Form):
         try:
             return read_match(cleaned["find_in"], cleaned["find"])
         except MatchRefused as refusal:
-            self._refuse("find", text_of(refusal).local())
+            self._refuse("find", text_of(refusal))
             return None
 
-    def _refuse(self, name: str, words: str) -> None:
+    def _refuse(self, name: str, words: Text) -> None:
         """An error of a parameter that may be repeated and so is no field of Django's."""
         self.errors.setdefault(name, self.error_class()).append(words)
 
@@ -124,6 +126,12 @@ class BrowseForm(forms.Form):
             sql=cleaned["sql"].strip(),
             match=cleaned["match"],
         )
+
+
+def refusals(form: BrowseForm) -> Text:
+    """Return what a form refuses, as one text; empty for one that is valid."""
+    found = [error for errors in form.errors.values() for error in errors]
+    return Text.of_parts([each if isinstance(each, Text) else Text.foreign(str(each)) for each in found])
 
 
 def place_of(text: str) -> tuple[str, int, int] | None:

@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError
 from console.access.services import record_audit
 from console.brokers.body_format import ProtobufDecoder
 from console.message.models import ProtobufSchema
+from console.text import Text
 
 DESCRIPTOR_SET_BYTES_MAX = 1024 * 1024  # thousands of messages; googleapis itself has some MB
 TYPES_SUGGESTED = 20
@@ -52,19 +53,25 @@ def message_types(descriptor_set: bytes) -> list[str]:
 def _files(descriptor_set: bytes) -> descriptor_pb2.FileDescriptorSet:
     if len(descriptor_set) > DESCRIPTOR_SET_BYTES_MAX:
         raise SchemaRefused(
-            f"The descriptor set has {len(descriptor_set):,} bytes; at most {DESCRIPTOR_SET_BYTES_MAX:,}.",
+            Text(
+                "The descriptor set has %(number)s bytes; at most %(most)s.",
+                number=len(descriptor_set),
+                most=DESCRIPTOR_SET_BYTES_MAX,
+            ),
             "descriptor_set",
         )
     try:
         files = descriptor_pb2.FileDescriptorSet.FromString(descriptor_set)
     except DecodeError as error:
         raise SchemaRefused(
-            "This is no descriptor set. Make one with protoc --include_imports --descriptor_set_out=orders.pb "
-            "orders.proto.",
+            Text(
+                "This is no descriptor set. Make one with protoc --include_imports --descriptor_set_out=orders.pb "
+                "orders.proto."
+            ),
             "descriptor_set",
         ) from error
     if not files.file:
-        raise SchemaRefused("The descriptor set holds no file.", "descriptor_set")
+        raise SchemaRefused(Text("The descriptor set holds no file."), "descriptor_set")
     return files
 
 
@@ -85,7 +92,10 @@ def _message_class(descriptor_set: bytes, message_type: str) -> Any:
                 later.append(file)
         if len(later) == len(waiting):
             raise SchemaRefused(
-                f"The descriptor set is not complete (was it made with --include_imports?): {problem}"[:500],
+                Text(
+                    "The descriptor set is not complete (was it made with --include_imports?): %(why)s",
+                    why=problem[:400],
+                ),
                 "descriptor_set",
             )
         waiting = later
@@ -94,8 +104,11 @@ def _message_class(descriptor_set: bytes, message_type: str) -> Any:
     except KeyError as error:
         known = message_types(descriptor_set)
         raise SchemaRefused(
-            f"The descriptor set has no message {message_type or '(empty)'}. It has: "
-            f"{', '.join(known[:TYPES_SUGGESTED]) or 'none'}.",
+            Text(
+                "The descriptor set has no message %(type)s. It has: %(names)s.",
+                type=message_type or "(empty)",
+                names=", ".join(known[:TYPES_SUGGESTED]) or "none",
+            ),
             "message_type",
         ) from error
 

@@ -27,13 +27,12 @@ from channels.generic.websocket import AsyncWebsocketConsumer
 from django.http import QueryDict
 from django.template.loader import render_to_string
 from django.utils import translation
-from django.utils.translation import gettext
 
 from console.brokers.mqadmin import MQBrokerError, MQClientError, RemotingError
 from console.cluster import selectors as cluster_selectors
 from console.cluster.models import Cluster
 from console.live.hub import STALL_LIMIT_S, Permits
-from console.message.forms import LOOKUPS, BrowseForm
+from console.message.forms import LOOKUPS, BrowseForm, refusals
 from console.message.list_rows import hit_rows, rendered
 from console.message.search.lanes import Hit
 from console.message.search.query import QueryRefused
@@ -42,7 +41,7 @@ from console.message.search.run import Search, Source, TopicNotFound, open_searc
 from console.message.search.tail import Tail
 from console.message.services import BadCursor, page_of
 from console.message.streaming import threads
-from console.text import text_of
+from console.text import Text, text_of
 from console.text.language import of_scope
 
 logger = logging.getLogger(__name__)
@@ -52,7 +51,7 @@ T = TypeVar("T")
 
 PAGE_MESSAGES = 50
 SEARCH_MS = 120_000  # of one streamed page; "Further" goes on
-STOPPED = "you stopped it"
+STOPPED = Text("you stopped it")
 FRAME_EVERY_S = 0.25
 TAIL_EVERY_S = 1.0
 RECHECK_EVERY_S = 60.0  # a person who signed out or lost a grant sees nothing new after this
@@ -93,7 +92,7 @@ class MessageSocket(AsyncWebsocketConsumer):
 
     async def disconnect(self, code: int) -> None:
         if self.search is not None:
-            self.search.stop("nobody looks at it any more")
+            self.search.stop(Text("no page shows it any more"))
         if self.work is not None:
             self.work.cancel()
 
@@ -103,7 +102,7 @@ class MessageSocket(AsyncWebsocketConsumer):
         except ValueError:
             request = None
         if not isinstance(request, dict):
-            await self._send({"refused": "A request is a JSON object: stop or pause."})
+            await self._send({"refused": Text("A request is a JSON object: stop or pause.").local()})
             return
         if request.get("stop"):
             self.stopped.set()
@@ -119,8 +118,9 @@ class MessageSocket(AsyncWebsocketConsumer):
         try:
             form = BrowseForm(QueryDict(self.scope["query_string"]))
             if not form.is_valid() or form.cleaned_data["read"] in LOOKUPS:
-                words = [str(error) for errors in form.errors.values() for error in errors]
-                raise QueryRefused(" ".join(words) or "A lookup needs no socket: its page has the answer.")
+                raise QueryRefused(
+                    refusals(form) or Text("A lookup needs no socket: its page has the answer.")
+                )
             await self._require_view(form.cleaned_data["topic"])
             cluster = await database_sync_to_async(self._cluster)()
             source = await database_sync_to_async(source_of)(cluster.name, form.cleaned_data["topic"])
@@ -136,7 +136,7 @@ class MessageSocket(AsyncWebsocketConsumer):
             return
         except Exception:
             logger.exception("message socket failed query=%r", self.scope["query_string"][:300])
-            await self._send({"refused": gettext("The search failed; the server's log says why.")})
+            await self._send({"refused": Text("The search failed; the server's log says why.").local()})
         with contextlib.suppress(RuntimeError):  # the browser may have left in between
             await self.close()
 
@@ -164,7 +164,13 @@ class MessageSocket(AsyncWebsocketConsumer):
     async def _require_view(self, topic: str) -> None:
         cluster = self.scope["url_route"]["kwargs"]["cluster"]
         if await self.permits.view(self.scope, f"c/{cluster}/topic/{topic}") is None:
-            raise QueryRefused(f"There is no topic {topic} on {cluster}, or none that you may look at.")
+            raise QueryRefused(
+                Text(
+                    "There is no topic %(topic)s on %(cluster)s, or none that you may look at.",
+                    topic=topic,
+                    cluster=cluster,
+                )
+            )
 
     # --- A search -------------------------------------------------------------------------------------------
 

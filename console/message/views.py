@@ -33,7 +33,7 @@ from console.message.search.export import FORMATS
 from console.message.search.lanes import Hit
 from console.message.search.query import QueryRefused
 from console.message.search.run import open_search, source_of
-from console.text import text_of
+from console.text import Text, text_of
 
 BrokerTrouble = (BrokerUnavailable, MQBrokerError, RemotingTimeout)
 PAGE_MESSAGES = 50
@@ -163,7 +163,11 @@ def message(request: HttpRequest, cluster: str, message_id: str) -> HttpResponse
     if found is not None and not rules.may(request.user, Verb.VIEW, here.name, found.record.topic):
         if topic:
             raise PermissionDenied(
-                f"This needs the right to look (VIEW) at {found.record.topic} on {here.name}."
+                Text(
+                    "This needs the right to look (VIEW) at %(topic)s on %(cluster)s.",
+                    topic=found.record.topic,
+                    cluster=here.name,
+                )
             )
         found = None  # an id alone must not tell whether a topic one may not see has it
     if found is None:

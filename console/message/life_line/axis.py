@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from console.message.life_line.events import GroupLife, LifeLine, Mark, State
+from console.text import Text
 from console.text.figures import duration
 
 LEFT, RIGHT = 2.0, 95.0  # per cent; the rest is room for the words at both ends
@@ -52,7 +53,7 @@ class PlacedLane:
     marks: list[PlacedMark]
     line_to: str
     onward: str  # "" | wait | gone | hope | dark: the class of the line to now
-    note: str  # what stands in the lane where nothing is known to have happened at a moment
+    note: Text  # what stands in the lane where nothing is known to have happened at a moment
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -75,9 +76,9 @@ ONWARD = {
 
 
 NOTES = {
-    State.CONSUMED: "passed; no trace says when",
-    State.FILTERED: "passed over: the tag does not match",
-    State.NOT_YET: "waiting",
+    State.CONSUMED: Text("passed; no trace says when"),
+    State.FILTERED: Text("passed over: the tag does not match"),
+    State.NOT_YET: Text("waiting"),
 }
 
 
@@ -106,7 +107,7 @@ def axis_of(life: LifeLine, *, even: bool = False) -> Axis:
             _placed(each.marks, place),
             _percent(max((place(mark.at_ms) for mark in each.marks), default=LEFT)),
             ONWARD.get(each.state, ""),
-            "" if each.marks else NOTES.get(each.state, ""),
+            Text() if each.marks else NOTES.get(each.state, Text()),
         )
         for each in life.groups
     ]

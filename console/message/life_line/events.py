@@ -35,6 +35,7 @@ from console.lag.rows.queue_row import QueueRow
 from console.message.life_line.trace import TRACE_TOPIC, Consumed, Trace, read_trace
 from console.message.search.lanes import Hit
 from console.operation.message_events import MessageEvent, MessageTrail, message_events
+from console.text import Text, text_of
 
 GROUPS_MAX = 40  # lanes of one page; the topic's own page lists all of its groups
 READ_DEADLINE_MS = 4_000
@@ -61,7 +62,7 @@ class Mark:
 
     at_ms: int
     kind: str
-    text: str
+    text: Text
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class GroupLife:
 
     group: str
     state: State
-    reason: str
+    reason: Text
     marks: tuple[Mark, ...] = ()
     committed_offset: int | None = None
     read_at_ms: int | None = None
@@ -88,8 +89,8 @@ class LifeLine:
     hidden_groups: int  # beyond GROUPS_MAX
     sent: list[Mark]
     events: list[MessageEvent]
-    sources: list[str]
-    problems: list[str]
+    sources: list[Text]
+    problems: list[Text]
 
     @property
     def counts(self) -> list[tuple[State, int]]:
@@ -104,7 +105,7 @@ class _Readings:
 
     copies: dict[str, list[MessageRecord]]
     trace: Trace
-    problems: list[str]
+    problems: list[Text]
     has_trace_topic: bool
 
 
@@ -195,12 +196,12 @@ def _read(cluster: Cluster, message_id: str, groups: Sequence[str]) -> _Readings
     # An empty retry topic can not hold a copy; one whose messages are unknown may.
     topics = [row.topic for row in existing if row.messages != 0]
     admin = with_admin(cluster.namesrv_addrs)
-    problems: list[str] = []
+    problems: list[Text] = []
     answers: dict[tuple[str, str], list[MessageRecord]] = {}
     try:
         answers = _query(admin, masters(admin), topics, message_id, problems)
     except Silent as error:
-        problems.append(f"retries and traces: {error}")
+        problems.append(Text("retries and traces: %(why)s", why=text_of(error)))
     copies: dict[str, list[MessageRecord]] = {}
     for (_, topic), records in answers.items():
         copies.setdefault(topic, []).extend(records)
@@ -216,7 +217,7 @@ def _query(
     addrs: Mapping[str, str],
     topics: Sequence[str],
     message_id: str,
-    problems: list[str],
+    problems: list[Text],
 ) -> dict[tuple[str, str], list[MessageRecord]]:
     """(broker, topic) → records with this id (12), all at once under one deadline."""
 
@@ -228,14 +229,17 @@ def _query(
 
     calls = {(name, topic): ask(addr, topic) for name, addr in addrs.items() for topic in topics}
     found: dict[tuple[str, str], list[MessageRecord]] = {}
-    failed: dict[str, str] = {}
+    failed: dict[str, Text] = {}
     for (name, topic), answer in admin.gather(calls, READ_DEADLINE_MS).items():
         if isinstance(answer, Exception):
             if not isinstance(answer, MQBrokerError):  # a broker without the topic has nothing of it
-                failed[name] = str(answer)
+                failed[name] = text_of(answer)
         else:
             found[name, topic] = [_on(record, name) for record in answer]
-    problems.extend(f"retries and traces on {name}: {reason}" for name, reason in sorted(failed.items()))
+    problems.extend(
+        Text("retries and traces on %(broker)s: %(why)s", broker=name, why=reason)
+        for name, reason in sorted(failed.items())
+    )
     return found
 
 
@@ -262,15 +266,21 @@ def _text(record: MessageRecord) -> str:
     return unpack(record.body, record.sys_flag).body.decode(errors="replace")
 
 
-def _sent_words(cost_ms: int | None, client: str) -> str:
-    parts = [f"from {client}" if client else "", "" if cost_ms is None else f"in {cost_ms:,} ms"]
-    return " ".join(part for part in parts if part)
+def _sent_words(cost_ms: int | None, client: str) -> Text:
+    if cost_ms is None:
+        return Text("from %(client)s", client=client) if client else Text()
+    if client:
+        return Text("from %(client)s in %(number)s ms", client=client, number=cost_ms)
+    return Text("in %(number)s ms", number=cost_ms)
 
 
-def _sources(readings: _Readings) -> list[str]:
-    found = ["committed offsets and subscriptions of the last round", "retry and dead-letter topics"]
+def _sources(readings: _Readings) -> list[Text]:
+    found = [
+        Text("committed offsets and subscriptions of the last round"),
+        Text("retry and dead-letter topics"),
+    ]
     if readings.has_trace_topic:
-        found.append(f"traces in {TRACE_TOPIC}")
+        found.append(Text("traces in %(topic)s", topic=TRACE_TOPIC))
     return found
 
 
@@ -297,10 +307,14 @@ def _life(
     )
     marks = [_try_mark(each) for each in tries if each.ended_ms is not None]
     marks += [
-        Mark(each.store_timestamp_ms, "failed", f"retry {max(1, each.reconsume_times)} stored")
+        Mark(
+            each.store_timestamp_ms,
+            "failed",
+            Text("retry %(number)s stored", number=max(1, each.reconsume_times)),
+        )
         for each in retries
     ]
-    marks += [Mark(each.store_timestamp_ms, "dead", "dead letter") for each in dead]
+    marks += [Mark(each.store_timestamp_ms, "dead", Text("dead letter")) for each in dead]
     marks += [Mark(event.at_ms, "replay", event.words) for event in replays]
     return GroupLife(
         group=group,
@@ -314,7 +328,9 @@ def _life(
 
 
 def _try_mark(each: Consumed) -> Mark:
-    words = f"{each.outcome or 'began'}{f' on {each.client}' if each.client else ''}"
+    words = each.outcome or Text("began")
+    if each.client:
+        words = Text("%(what)s on %(client)s", what=words, client=each.client)
     return Mark(each.ended_ms or 0, "ok" if each.is_success else "failed", words)
 
 
@@ -324,63 +340,88 @@ def _by_copies(
     dead: Sequence[MessageRecord],
     replays: Sequence[MessageEvent],
     facts: _Facts,
-) -> tuple[State, str] | None:
+) -> tuple[State, Text] | None:
     newest_dead = dead[-1].store_timestamp_ms if dead else 0
     later = [each for each in retries if each.store_timestamp_ms >= newest_dead]
     if dead and not later:
         tries = max(each.reconsume_times for each in dead)
-        words = f"{tries:,} {'retry' if tries == 1 else 'retries'} failed, then a dead letter"
+        words = Text("%(number)s {retry|retries} failed, then a dead letter", number=tries)
         if any(event.at_ms >= newest_dead for event in replays):
-            return State.REPLAYED, f"{words}, replayed"
+            return State.REPLAYED, Text("%(words)s, replayed", words=words)
         return State.DEAD, words
     if not later:
         return None
     last = later[-1]
     committed = facts.retry_offsets.get((group, last.properties[BROKER_MARK], last.queue_id))
-    count = f"{len(later):,} {'retry' if len(later) == 1 else 'retries'}"
-    replayed = ", the last by a replay" if dead else ""
+    count = Text("%(number)s {retry|retries}", number=len(later))
+    if dead:
+        count = Text("%(number)s {retry|retries}, the last by a replay", number=len(later))
     if committed is None:
-        return State.UNKNOWN, f"{count}{replayed}; how far the group is in its retry topic is unknown"
+        return State.UNKNOWN, Text(
+            "%(retries)s; how far the group is in its retry topic is unknown", retries=count
+        )
     if committed > last.queue_offset:
-        return State.CONSUMED, f"after {count}{replayed}"
-    return State.RETRYING, f"{count}{replayed}; the last one waits in {retry_topic(group)}"
+        return State.CONSUMED, Text("after %(retries)s", retries=count)
+    return State.RETRYING, Text(
+        "%(retries)s; the last one waits in %(topic)s", retries=count, topic=retry_topic(group)
+    )
 
 
-def _by_trace(tries: Sequence[Consumed]) -> tuple[State, str] | None:
+def _by_trace(tries: Sequence[Consumed]) -> tuple[State, Text] | None:
     done = next((each for each in tries if each.is_success), None)
     if done is not None:
-        where = f" on {done.client}" if done.client else ""
-        took = "" if done.cost_ms is None else f"in {done.cost_ms:,} ms"
-        return State.CONSUMED, f"{took}{where}, {done.retries:,} tries before".strip(" ,")
+        before = Text("%(number)s {try|tries} before", number=done.retries)
+        return State.CONSUMED, Text.of_list([part for part in (_took(done), before) if part])
     if tries:
         last = tries[-1]
-        return (
-            State.UNKNOWN,
-            f"tried{f' on {last.client}' if last.client else ''}: {last.outcome or 'no end is traced'}",
-        )
+        outcome = last.outcome or Text("no end is traced")
+        if last.client:
+            return State.UNKNOWN, Text(
+                "tried on %(client)s: %(outcome)s", client=last.client, outcome=outcome
+            )
+        return State.UNKNOWN, Text("tried: %(outcome)s", outcome=outcome)
     return None
 
 
-def _by_offset(group: str, row: QueueRow | None, hit: Hit, facts: _Facts) -> tuple[State, str]:
+def _took(done: Consumed) -> Text:
+    """Return how long a try took and on which client, as far as its trace tells."""
+    if done.cost_ms is None:
+        return Text("on %(client)s", client=done.client) if done.client else Text()
+    if done.client:
+        return Text("in %(number)s ms on %(client)s", number=done.cost_ms, client=done.client)
+    return Text("in %(number)s ms", number=done.cost_ms)
+
+
+def _by_offset(group: str, row: QueueRow | None, hit: Hit, facts: _Facts) -> tuple[State, Text]:
     if row is None:
-        return State.UNKNOWN, "known from traces only"
+        return State.UNKNOWN, Text("known from traces only")
     if facts.models.get(group) == BROADCASTING:
-        return State.UNKNOWN, "broadcasting: every client keeps its own offset, brokers do not know it"
+        return State.UNKNOWN, Text("broadcasting: every client keeps its own offset, brokers do not know it")
     if row.committed_offset is None:
-        return State.UNKNOWN, row.reason or "the group has never committed on this queue"
+        return State.UNKNOWN, row.reason or Text("the group has never committed on this queue")
     offset = hit.record.queue_offset
     if row.committed_offset <= offset:
         ahead = offset - row.committed_offset
         if not ahead:
-            return State.NOT_YET, "it is the next one"
-        return State.NOT_YET, f"{ahead:,} message{'' if ahead == 1 else 's'} of this queue come first"
+            return State.NOT_YET, Text("it is the next one")
+        return State.NOT_YET, Text("%(number)s message(s) of this queue come first", number=ahead)
     subscription = facts.subscriptions.get(group)
     expression = str((subscription or {}).get("expression") or "*")
     kind = str((subscription or {}).get("type") or "TAG")
     if subscription is not None and kind not in ("", "TAG"):
-        return State.UNKNOWN, f"passed; whether {kind} “{expression}” let it through is not known here"
+        return State.UNKNOWN, Text(
+            "passed; whether %(kind)s “%(expression)s” let it through is not known here",
+            kind=kind,
+            expression=expression,
+        )
     if expression != "*" and hit.record.tags not in {tag.strip() for tag in expression.split("||")}:
-        tag = f"“{hit.record.tags}”" if hit.record.tags else "no tag"
-        return State.FILTERED, f"asks for tags “{expression}”; this one has {tag}"
-    guess = "" if subscription is not None else "; what it subscribes to is not known, nobody is online"
-    return State.CONSUMED, f"the group’s offset is past it: handled, or skipped by a reset{guess}"
+        tag = Text("“%(tag)s”", tag=hit.record.tags) if hit.record.tags else Text("no tag")
+        return State.FILTERED, Text(
+            "asks for tags “%(tags)s”; this one has %(tag)s", tags=expression, tag=tag
+        )
+    if subscription is not None:
+        return State.CONSUMED, Text("the group’s offset is past it: handled, or skipped by a reset")
+    return State.CONSUMED, Text(
+        "the group’s offset is past it: handled, or skipped by a reset; what it subscribes to is not known, nobody is "
+        "online"
+    )

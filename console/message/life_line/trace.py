@@ -9,16 +9,18 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
+from console.text import Text
+
 TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 FIELD, RECORD = "\x01", "\x02"
 RECORDS_MAX = 2_000  # of one message; a batch of traces has at most 128,000 bytes
 # ConsumeReturnType
 OUTCOMES = {
-    "0": "success",
-    "1": "timed out",
-    "2": "threw an exception",
-    "3": "returned nothing",
-    "4": "failed",
+    "0": Text("success"),
+    "1": Text("timed out"),
+    "2": Text("threw an exception"),
+    "3": Text("returned nothing"),
+    "4": Text("failed"),
 }
 
 
@@ -42,7 +44,7 @@ class Consumed:
     began_ms: int | None
     cost_ms: int | None
     is_success: bool | None
-    outcome: str
+    outcome: Text
     retries: int
 
     @property
@@ -110,7 +112,9 @@ def _consumed(before: list[str] | None, after: list[str] | None, client: str) ->
         began_ms=began_ms,
         cost_ms=cost_ms,
         is_success=is_success,
-        outcome="" if is_success is None else "success" if is_success else OUTCOMES.get(code, "failed"),
+        outcome=Text()
+        if is_success is None
+        else OUTCOMES["0" if is_success else code if code in OUTCOMES else "4"],
         retries=(_number(before[6]) or 0) if before and len(before) > 6 else 0,
     )
 

@@ -126,9 +126,9 @@ def read_match(kind: str, text: str) -> Match | None:
     if not text.strip():
         return None
     if len(text) > TEXT_LENGTH_MAX:
-        raise MatchRefused(f"At most {TEXT_LENGTH_MAX} characters.")
+        raise MatchRefused(Text("At most %(number)s characters.", number=TEXT_LENGTH_MAX))
     if kind not in KIND_NAMES:
-        raise MatchRefused(f"Look for one of: {', '.join(name for name, _, _ in KINDS)}.")
+        raise MatchRefused(Text("Look for one of: %(names)s.", names=", ".join(name for name, _, _ in KINDS)))
     if kind == "body":
         return Match(kind, text)
     text = text.strip()
@@ -136,7 +136,7 @@ def read_match(kind: str, text: str) -> Match | None:
         return Match(kind, text)
     head = (_PATH if kind == "json" else _NAME).match(text)
     if head is None:
-        raise MatchRefused(f"Write {_EXAMPLES[kind]}")
+        raise MatchRefused(Text("Write %(example)s", example=_EXAMPLES[kind]))
     steps: tuple[str | int, ...] = (head.group(),)
     if kind == "json":
         steps = tuple(
@@ -148,7 +148,11 @@ def read_match(kind: str, text: str) -> Match | None:
     comparison = _COMPARISON.fullmatch(rest)
     if comparison is None:
         raise MatchRefused(
-            f"Behind {head.group()} stands one of {' '.join(OPERATORS)} and a value, or nothing."
+            Text(
+                "Behind %(path)s stands one of %(operators)s and a value, or nothing.",
+                path=head.group(),
+                operators=" ".join(OPERATORS),
+            )
         )
     return Match(kind, text, steps, comparison.group(1), _literal(comparison.group(2), kind))
 
@@ -160,7 +164,9 @@ def _literal(text: str, kind: str) -> Any:
     except (ValueError, RecursionError) as error:
         if kind == "property":
             return text
-        raise MatchRefused(f'{text} is no JSON value; write a text as "{text}".') from error
+        raise MatchRefused(
+            Text('%(value)s is no JSON value; write a text as "%(value)s".', value=text)
+        ) from error
     if isinstance(value, dict | list):
-        raise MatchRefused("Compare with a text, a number, true, false or null.")
+        raise MatchRefused(Text("Compare with a text, a number, true, false or null."))
     return value

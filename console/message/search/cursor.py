@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Mapping
 
 from console.brokers.mqadmin import MessageQueue
+from console.text import Text
 
 TEXT_LENGTH_MAX = 20_000  # 1,000 queues take about 8 kB
 JSON_BYTES_MAX = 512 * 1024
@@ -48,7 +49,7 @@ class Cursor:
     def from_text(cls, text: str, fingerprint: str) -> Cursor:
         """Raises BadCursor for anything but a cursor of the search with this fingerprint."""
         if len(text) > TEXT_LENGTH_MAX:
-            raise BadCursor("This is not a cursor of a message search: it is too long.")
+            raise BadCursor(Text("This is not a cursor of a message search: it is too long."))
         try:
             packed = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
             value = json.loads(zlib.decompressobj().decompress(packed, JSON_BYTES_MAX))
@@ -59,7 +60,9 @@ class Cursor:
             }
             found = cls(str(value["s"]), bool(value["u"]), cuts)
         except (binascii.Error, zlib.error, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise BadCursor(f"This is not a cursor of a message search: {error}") from error
+            raise BadCursor(
+                Text("This is not a cursor of a message search: %(why)s", why=str(error))
+            ) from error
         if found.fingerprint != fingerprint:
-            raise BadCursor("This cursor belongs to another search; begin this one without a cursor.")
+            raise BadCursor(Text("This cursor belongs to another search; begin this one without a cursor."))
         return found

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from console.brokers.body_unpack import unpack
 from console.message.search.lanes import Hit
 from console.message.search.run import Search
+from console.text import Text
 from console.web.spreadsheet import csv_line
 
 EXPORT_MS = 30 * 60 * 1000
@@ -226,7 +227,7 @@ def end_facts(search: Search, written: int) -> dict[str, Any]:
     figures = search.figures()
     reason = search.stop_reason
     if not reason and search.limit <= 0 and not search.merge.is_ended:
-        reason = f"it has {written:,} messages, the most of one export"
+        reason = Text("it has %(number)s messages, the most of one export", number=written)
     return {
         "messages": written,
         "scanned": figures.scanned,

@@ -8,6 +8,7 @@ import json
 
 from console.brokers.mqadmin import MessageQueue, MessageRecord
 from console.message.search.body_match import Match
+from console.text import Text
 
 TAGS_MAX = 32  # of one expression; each is a hash in the broker's set
 
@@ -89,7 +90,7 @@ def tags_of(expression: str) -> tuple[str, ...]:
         return ()
     tags = tuple(dict.fromkeys(tag for part in text.split("||") if (tag := part.strip())))
     if not tags:
-        raise QueryRefused("Write tags as paid || refunded.", "tag")
+        raise QueryRefused(Text("Write tags as paid || refunded."), "tag")
     if len(tags) > TAGS_MAX:
-        raise QueryRefused(f"At most {TAGS_MAX} tags.", "tag")
+        raise QueryRefused(Text("At most %(number)s tags.", number=TAGS_MAX), "tag")
     return tags

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from console.text import Text
 from console.web.quota import place as shared_place
 
 PER_PERSON_MAX = 4  # two windows, each with a search and a tail
@@ -29,12 +30,17 @@ class SearchQuota:
     @contextmanager
     def place(self, person: str) -> Iterator[None]:
         """Hold one place while the block runs; raises TooManySearches."""
-        too_many = f"You run {PER_PERSON_MAX} searches, tails or exports already: stop one of them first."
+        too_many = Text(
+            "You run %(number)s searches, tails or exports already: stop one of them first.",
+            number=PER_PERSON_MAX,
+        )
         with self._lock:
             if self._running[person] >= PER_PERSON_MAX:
                 raise TooManySearches(too_many)
             if self._running.total() >= TOGETHER_MAX:
-                raise TooManySearches(f"{TOGETHER_MAX} searches run at the moment; try again in a minute.")
+                raise TooManySearches(
+                    Text("%(number)s searches run at the moment; try again in a minute.", number=TOGETHER_MAX)
+                )
             self._running[person] += 1
         try:
             with shared_place(f"searches:{person}", most=PER_PERSON_MAX) as has_place:

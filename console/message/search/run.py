@@ -33,6 +33,7 @@ from console.message import schemas
 from console.message.search.cursor import Cursor
 from console.message.search.lanes import Hit, Lane, Merge, Pull, first_window, hits_ahead, hits_of
 from console.message.search.query import Query, QueryRefused
+from console.text import Text, text_of
 
 ROUND_DEADLINE_MS = 5_000
 SCANNED_MAX = 20_000_000  # messages looked at by one search
@@ -72,14 +73,14 @@ class Search:
         limit: int,
         *,
         began: Cursor,
-        silent: dict[str, str],
+        silent: dict[str, Text],
         queues_silent: int,
         deadline_s: float,
     ) -> None:
         self.query, self.merge, self.limit = query, merge, limit
         self.picked: list[Hit] = []
         self.silent = silent
-        self.stop_reason = ""
+        self.stop_reason = Text()
         self.protobuf: ProtobufDecoder | None = None  # how the hits' bodies read
         self._admin, self._began, self._queues_silent = admin, began, queues_silent
         self._started_s, self._deadline_s = time.monotonic(), deadline_s
@@ -108,7 +109,7 @@ class Search:
         self.limit -= len(hits)
         return hits
 
-    def stop(self, reason: str) -> None:
+    def stop(self, reason: Text) -> None:
         """End it between two rounds; what was found so far is kept."""
         self.stop_reason = self.stop_reason or reason
 
@@ -148,11 +149,11 @@ class Search:
 
     def _refuse_too_much(self) -> None:
         if time.monotonic() >= self._deadline_s:
-            self.stop("its time is up")
+            self.stop(Text("its time is up"))
         elif sum(lane.read for lane in self.merge.lanes) >= SCANNED_MAX:
-            self.stop(f"it has looked at {SCANNED_MAX:,} messages")
+            self.stop(Text("it has looked at %(number)s messages", number=SCANNED_MAX))
         elif self._bytes >= BYTES_MAX:
-            self.stop(f"it has received {BYTES_MAX // 1024**2:,} MiB")
+            self.stop(Text("it has received %(number)s MiB", number=BYTES_MAX // 1024**2))
 
     def _puller(self, pull: Pull) -> Callable[[MQAdmin], Awaitable[PullResult]]:
         place, (expression, kind) = pull.lane.place, self.query.expression
@@ -215,7 +216,7 @@ class Queues:
     """The queues of a search as they are now. ``silent``: broker name → why its queues are missing."""
 
     places: list[BrokerQueue]
-    silent: dict[str, str]
+    silent: dict[str, Text]
     missing: int  # queues on brokers that do not answer
 
 
@@ -223,14 +224,16 @@ def queues_now(source: Source, query: Query) -> Queues:
     """Ask name server and brokers. Raises TopicNotFound, BrokerUnavailable when no name server answers."""
     route = topic_route(source.admin, query.topic)
     if route is None and (held := sorted(source.held_by & set(source.silent))):
-        return Queues([], {name: source.silent[name] or "not registered" for name in held}, 0)
+        return Queues([], {name: source.silent[name] or Text("not registered") for name in held}, 0)
     if route is None:
-        raise TopicNotFound(f"There is no topic {query.topic} in {source.cluster}.")
+        raise TopicNotFound(
+            Text("There is no topic %(topic)s in %(cluster)s.", topic=query.topic, cluster=source.cluster)
+        )
     routed = route_queues(route, query.topic)
     wanted = {queue: addr for queue, addr in routed.items() if query.wants_queue(queue)}
     # Brokers of the last round that the name server has dropped since: their messages are missing too.
     gone = source.held_by & set(source.silent) - {data.broker_name for data in route.queue_datas}
-    silent = {name: source.silent[name] or "not registered" for name in sorted(gone)}
+    silent = {name: source.silent[name] or Text("not registered") for name in sorted(gone)}
     places = _reachable(source.admin, wanted, silent)
     return Queues(places, silent, len(wanted) - len(places))
 
@@ -279,7 +282,7 @@ def begin_search(
     limit: int,
     deadline_s: float,
     up: bool | None = None,
-    silent: dict[str, str] | None = None,
+    silent: dict[str, Text] | None = None,
     queues_silent: int = 0,
 ) -> Search:
     """A search over queues whose ranges are known."""
@@ -322,7 +325,7 @@ def _first_cut(place: BrokerQueue, query: Query, cursor: Cursor | None, low: int
 
 
 def _reachable(
-    admin: BlockingMQAdmin, queues: Mapping[MessageQueue, str], silent: dict[str, str]
+    admin: BlockingMQAdmin, queues: Mapping[MessageQueue, str], silent: dict[str, Text]
 ) -> list[BrokerQueue]:
     """Offsets of every queue whose broker answers; the others go to ``silent``. All brokers at once."""
     addrs = sorted(set(queues.values()))
@@ -364,16 +367,23 @@ def check_sql(admin: BlockingMQAdmin, query: Query, places: Sequence[BrokerQueue
         if not isinstance(answer, MQBrokerError):
             continue
         if answer.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED:
-            raise QueryRefused(f"{name} can not read this expression: {answer.remark}", "sql")
+            raise QueryRefused(
+                Text("%(name)s can not read this expression: %(reason)s", name=name, reason=answer.remark),
+                "sql",
+            )
         raise QueryRefused(
-            f"{name} does not filter by SQL92: {answer.remark.rstrip('.')}. Set enablePropertyFilter=true on "
-            "it, or use a tag or a filter in the console.",
+            Text(
+                "%(name)s does not filter by SQL92: %(reason)s. Set enablePropertyFilter=true on it, or use a tag or a "
+                "filter in the console.",
+                name=name,
+                reason=answer.remark.rstrip("."),
+            ),
             "sql",
         )
 
 
 def _bounds(
-    source: Source, places: list[BrokerQueue], query: Query, silent: dict[str, str]
+    source: Source, places: list[BrokerQueue], query: Query, silent: dict[str, Text]
 ) -> dict[BrokerQueue, tuple[int, int]]:
     """[low, high) of each queue: what is retained, cut by time (29) or offset."""
     admin, versions = source.admin, source.versions
@@ -390,7 +400,7 @@ def _bounds(
         found = {end: None if moment is None else answers[place, moment] for end, moment in times.items()}
         failure = next((answer for answer in found.values() if isinstance(answer, Exception)), None)
         if failure is not None:
-            silent[place.queue.broker_name] = str(failure)
+            silent[place.queue.broker_name] = text_of(failure)
             continue
         low, high = place.min_offset, place.max_offset
         if isinstance(found["low"], int):

@@ -53,9 +53,11 @@ class SendForm(forms.Form):
                 continue
             name, equals, value = line.partition("=")
             if not equals or not name.strip():
-                raise forms.ValidationError(f"Line {number} is not name = value.")
+                raise forms.ValidationError(Text("Line %(number)s is not name = value.", number=number))
             if name.strip() in found:
-                raise forms.ValidationError(f"Line {number} names {name.strip()} again.")
+                raise forms.ValidationError(
+                    Text("Line %(number)s names %(name)s again.", number=number, name=name.strip())
+                )
             found[name.strip()] = value.strip()
         return found
 

@@ -69,7 +69,7 @@ def test_it_looks_into_compressed_bodies() -> None:
         ("json", "$.city == [1]", "Compare with a text"),
         ("property", "== 1", "Write channel"),
         ("regex", "a+", "Look for one of"),
-        ("body", "x" * 1_001, "At most 1000"),
+        ("body", "x" * 1_001, "At most 1,000"),
     ],
 )
 def test_it_says_what_to_write(kind: str, text: str, words: str) -> None:
