@@ -24,6 +24,7 @@ from console.message.search.cursor import BadCursor
 from console.message.search.lanes import Hit
 from console.message.search.query import Query, QueryRefused
 from console.message.search.run import Figures, Search, TopicNotFound, open_search, source_of
+from console.text import Text
 
 __all__ = [
     "BadCursor",
@@ -64,7 +65,7 @@ class MessagePage:
     end_cursor: str  # behind the last row also at the end of the topic: oldest first, it follows what arrives
     scanned: int  # offsets looked at for this page
     queues: int
-    silent: dict[str, str]  # broker name → why it could not be read; its messages are missing above
+    silent: dict[str, Text]  # broker name → why it could not be read; its messages are missing above
     cut: bool  # a limit was reached before the page was full; the cursor goes on
     figures: Figures | None = None
     stop_reason: str = ""

@@ -173,7 +173,7 @@ class Search:
         if isinstance(answer, Exception):
             if isinstance(answer, RemotingTimeout) and time.monotonic() >= self._deadline_s:
                 return  # our own deadline: the queue is read again with the next page
-            self.silent[place.queue.broker_name] = str(answer)
+            self.silent[place.queue.broker_name] = text_of(answer)
             pull.lane.fail(str(answer))
             return
         self._bytes += sum(record.store_size_bytes for record in answer.messages)
@@ -191,7 +191,7 @@ class Source:
     cluster: str
     admin: BlockingMQAdmin
     held_by: frozenset[str]  # brokers that had the topic in the last round
-    silent: Mapping[str, str]  # of all brokers, those that did not answer the last round
+    silent: Mapping[str, Text]  # of all brokers, those that did not answer the last round
     protobuf: ProtobufDecoder | None = None  # how the topic's bodies read, where it has a schema
     versions: Mapping[str, str] = dataclasses.field(
         default_factory=dict
@@ -342,7 +342,7 @@ def _reachable(
     for addr, table in answers.items():
         own = [queue for queue, where in queues.items() if where == addr]
         if isinstance(table, Exception):
-            silent[own[0].broker_name] = str(table)
+            silent[own[0].broker_name] = text_of(table)
             continue
         for queue in own:
             offsets = table.offset_table.get(queue)

@@ -10,6 +10,7 @@ from console.message.search.cursor import Cursor
 from console.message.search.lanes import Hit
 from console.message.search.query import Query
 from console.message.search.run import Queues, Search, Source, begin_search, check_sql, queues_now
+from console.text import Text
 
 ROWS_PER_STEP_MAX = 50  # nobody reads more in a second
 LOOKED_AT_MAX = 2_000  # offsets of one queue and step; a filter may have to look at many for one hit
@@ -33,7 +34,7 @@ class Tail:
         self.query = dataclasses.replace(query, newest=False, from_ms=None, to_ms=None, from_offset=None)
         self.source = source
         self.skipped = self.scanned = self.shown = 0
-        self.silent: dict[str, str] = {}
+        self.silent: dict[str, Text] = {}
         self.started_s = time.monotonic()
         queues = self._queues()
         if query.sql:

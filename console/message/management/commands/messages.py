@@ -6,6 +6,7 @@ import datetime
 import json
 import sys
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
@@ -97,7 +98,7 @@ class Command(ChangeCommand):
         self._print(views(search.picked), format)
         self._warn(search.silent, search.stop_reason)
 
-    def _warn(self, silent: dict[str, str], stop_reason: str) -> None:
+    def _warn(self, silent: Mapping[str, str], stop_reason: str) -> None:
         for broker, reason in silent.items():
             self.stderr.write(f"{broker} could not be read, its messages are missing: {reason}")
         if stop_reason:
