@@ -16,6 +16,7 @@ from console.message.search.body_match import read_match
 from console.message.search.query import Query, QueryRefused
 from console.message.search.run import source_of
 from console.message.search.tail import Tail
+from console.text import Text
 from tests.console.operation.live_cluster import LiveCluster, wait_for
 from tests.support.broker_process import BrokerProcess
 
@@ -150,7 +151,7 @@ def test_it_shows_the_rest_and_says_which_broker_is_silent(orders: LiveCluster, 
     assert services.browse("test", "orders", limit=1).silent == {}, "nobody knows of it any more"
     TopicRow.objects.create(cluster="test", topic="orders", kind="NORMAL", brokers=["broker-a", "broker-z"])
     BrokerRow.objects.create(
-        cluster="test", broker_name="broker-z", addr=other.address, reason="silent since 12:02"
+        cluster="test", broker_name="broker-z", addr=other.address, reason=Text("silent since 12:02")
     )
     assert services.browse("test", "orders", limit=1).silent == {"broker-z": "silent since 12:02"}
 

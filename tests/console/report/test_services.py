@@ -22,6 +22,7 @@ from console.report import process, services
 from console.report.models import LagRow, ReportRun
 from console.report.rules import LEASE_MS, ReportRejected, Window
 from console.report.services import ReportAlreadyRunning
+from console.text import Text
 from console.text.value import of_json
 from spark.lag.round.status import WORST_FIRST
 from tests.console.report import sample_rows as rows
@@ -191,7 +192,7 @@ def test_it_fails_honestly_on_a_result_that_does_not_fit(
 def test_it_states_what_of_the_window_nobody_knows(cluster: Cluster, spark_job: FakeSpark) -> None:
     """Of an hour that was set aside the rows of before stay, also where the file of its day says it has everything."""
     eight = HistoryFile.objects.get(ts_lo_ms=TODAY + 8 * HOUR)
-    eight.state, eight.reason = "quarantined", "it is gone"
+    eight.state, eight.reason = "quarantined", Text("it is gone")
     eight.save()
     HistoryFile.objects.create(
         path="day.parquet", kind="chunk_day", state="live", cluster="local",
