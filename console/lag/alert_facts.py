@@ -1,6 +1,6 @@
-"""The facts that alert rules are about, of each group, read from the last round and the courses of promises.
+"""Compute the facts that alert rules use, for each group, from the last round and the courses of promises.
 
-What is unknown is null, never zero or false: figures of a cluster without rounds are of another time, and null.
+What is unknown is null, never zero or false; so are the figures of a cluster without rounds.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from console.lag.rows.broadcast import BROADCASTING
 
 @dataclass(frozen=True, slots=True)
 class TopicFacts:
-    """Of a group's topic: `burn` over each window, `burning` the factors of the SRE workbook's alerts that fire."""
+    """Hold a group's topic: `burn` over each window, `burning` the factors of the SRE workbook's alerts firing."""
 
     topic: str
     status: str
@@ -29,7 +29,7 @@ class TopicFacts:
 
 @dataclass(frozen=True, slots=True)
 class GroupFacts:
-    """Of a group: the promise in force, whether it will be late for longer than that, and what fails for good."""
+    """Hold a group: its promise, whether it is forecast to be late for longer, dead letters and topics."""
 
     group: str
     status: str
@@ -71,7 +71,7 @@ def facts_of(
 def _topics(row: GroupRow, budgets: Budgets, is_current: bool) -> list[TopicFacts]:
     found = []
     for one in row.topics:
-        # clients of a broadcasting group keep their offsets: there is no history of them
+        # Clients of a broadcasting group keep their offsets: there is no history of them.
         is_known = is_current and one["lag"] is not None and row.model != BROADCASTING
         burn = tuple(budgets.burns(row.group, one["topic"])) if is_known else ()
         found.append(

@@ -1,4 +1,4 @@
-"""Which database a model lives in: rows that every round rewrites stay out of the console's own database.
+"""Route models to databases: rows that every round rewrites stay out of the console's own database.
 
 A collection round replaces thousands of rows every few seconds. In SQLite there is one writer per file, so
 those rows live in a second file (alias `metrics`) and a slow form of the console never waits for them.
@@ -23,30 +23,30 @@ METRICS_MODELS = frozenset(
         "promisecourse",
     }
 )
-FORMER_MODELS = frozenset({"queuerow", "topicqueuerow"})  # which migrations still make and drop there
-METRICS_APPS = frozenset({"broker"})  # whose models are all of this sort
+# Models that migrations still create and drop there.
+FORMER_MODELS = frozenset({"queuerow", "topicqueuerow"})
+# Apps whose models are all of this kind.
+METRICS_APPS = frozenset({"broker"})
 
 
 class MetricsRouter:
-    """Sends the row models of `console.lag` and all of `METRICS_APPS` to the database `metrics`, everything else to
-    `default`.
-    """
+    """Route the row models of `console.lag` and all of `METRICS_APPS` to `metrics`, the rest to `default`."""
 
     def db_for_read(self, model: Any, **hints: Any) -> str | None:
         """Return `metrics` for a row model, None (no opinion) for the others."""
         return METRICS if _is_metrics(model._meta.app_label, model._meta.model_name) else None
 
     def db_for_write(self, model: Any, **hints: Any) -> str | None:
-        """Same rule as reading: there is one copy of each row."""
+        """Return the database for reading: there is one copy of each row."""
         return self.db_for_read(model, **hints)
 
     def allow_relation(self, first: Any, second: Any, **hints: Any) -> bool | None:
-        """Row models have no foreign keys; a relation across the two files cannot work."""
+        """Refuse relations of row models, which cannot cross the two files; None for the others."""
         names = {(one._meta.app_label, one._meta.model_name) for one in (first, second)}
         return False if any(_is_metrics(*name) for name in names) else None
 
     def allow_migrate(self, db: str, app_label: str, model_name: str | None = None, **hints: Any) -> bool:
-        """A table is made in exactly one of the two databases."""
+        """Create a table in exactly one of the two databases."""
         return (db == METRICS) == _is_metrics(app_label, model_name)
 
 

@@ -1,9 +1,9 @@
-"""When an episode begins, goes on and ends, judged from one round to the next. Pure: no database, no clock.
+"""Decide when an episode begins, goes on and ends, from one round to the next. Pure: no database, no clock.
 
 An episode is a stretch of time in which a group's topic was late (its oldest message waited longer than the group
 promises), stood still, was offline with messages waiting, or lost messages. Its rules, for every kind alike:
 
-1. It begins at the first round in which its kind holds. That moment names it for ever.
+1. It begins at the first round in which its kind holds. That moment is part of its id for ever.
 2. It ends at the first round that is known to be well, if the topic stays well for MERGED_INTERVALS; less is a pause.
 3. A round of which the state is unknown neither ends nor begins one. A round holds until the next, at most
    HOLD_INTERVALS; what is longer is unknown.
@@ -24,7 +24,7 @@ HOLD_INTERVALS = 4
 
 
 class EpisodeKind(StrEnum):
-    """What is wrong during an episode."""
+    """Name what is wrong during an episode."""
 
     BREACH = "breach"
     STALL = "stall"
@@ -33,7 +33,7 @@ class EpisodeKind(StrEnum):
 
 
 class EpisodeState(StrEnum):
-    """How an episode stood in the last round: it holds, is unknown, is well for less than a merge, or over."""
+    """Name how an episode stood in the last round: it holds, is unknown, has just become well, or is over."""
 
     ONGOING = "ONGOING"
     UNKNOWN = "UNKNOWN"
@@ -50,7 +50,7 @@ STATUS_KINDS = {
 
 
 class Promised(NamedTuple):
-    """No message waits longer than `slo_ms` for `target` of the time, from `from_ms` until the next version."""
+    """Promise that no message waits longer than `slo_ms` for `target` of the time, from `from_ms` on."""
 
     slo_ms: int
     target: float
@@ -58,7 +58,7 @@ class Promised(NamedTuple):
 
 
 class TopicState(NamedTuple):
-    """A group's topic as one round saw it; a time lag with `is_bound` is at least that."""
+    """Describe a group's topic in one round; with `is_bound` the time lag is a lower bound."""
 
     status: str
     lag: int | None
@@ -68,10 +68,11 @@ class TopicState(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """How far an episode has come. `end_ms` is the last moment it held, of one that is ending when it was well first.
+    """Describe how far an episode has come.
 
-    `bad_ms` counts the time in which it was known to hold, `unknown_ms` the time in which nobody knew; `pauses` are the
-    times it was well for less than a merge. `seen_ms` is the last round, `well_ms` how long it has been well.
+    `end_ms` is the last moment it held; of one that is ending, when it was first well. `bad_ms` counts the time in
+    which it was known to hold, `unknown_ms` the time in which it was unknown; `pauses` are the times it was well for
+    less than a merge. `seen_ms` is the last round, `well_ms` how long it has been well.
     """
 
     start_ms: int
@@ -85,13 +86,13 @@ class Course:
 
 
 def episode_id(cluster: str, group: str, topic: str, kind: str, start_ms: int) -> str:
-    """Return the name of an episode: the same wherever and whenever it is computed."""
+    """Return the id of an episode: the same wherever and whenever it is computed."""
     text = "\0".join((cluster, group, topic, kind, str(start_ms)))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def holds(kind: EpisodeKind, seen: TopicState, slo_ms: int) -> bool | None:
-    """Return whether something is wrong in this way, None where it is unknown."""
+    """Return whether the topic is wrong in this way; None: unknown."""
     if kind is not EpisodeKind.BREACH:
         if seen.status == LagStatus.UNKNOWN:
             return None
@@ -109,7 +110,7 @@ def beginning(now_ms: int) -> Course:
 
 
 def after(course: Course, is_bad: bool | None, now_ms: int, interval_ms: int) -> Course:
-    """Return how far an episode has come with the round of `now_ms`."""
+    """Return the course of an episode after the round of `now_ms`."""
     span_ms = max(0, now_ms - course.seen_ms)
     held_ms = min(span_ms, HOLD_INTERVALS * interval_ms)
     was = course.state
@@ -123,7 +124,8 @@ def after(course: Course, is_bad: bool | None, now_ms: int, interval_ms: int) ->
     held_until_ms = course.seen_ms + held_ms if was is EpisodeState.ONGOING else course.end_ms
     if is_bad:
         pauses = course.pauses + (course.well_ms > 0 or was is EpisodeState.ENDING)
-        end_ms = max(now_ms, course.start_ms)  # the clock may have been set back
+        # The clock may have been set back.
+        end_ms = max(now_ms, course.start_ms)
         return replace(moved, state=EpisodeState.ONGOING, end_ms=end_ms, well_ms=0, pauses=pauses)
     if is_bad is None:
         return replace(moved, state=EpisodeState.UNKNOWN, end_ms=held_until_ms)

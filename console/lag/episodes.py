@@ -1,7 +1,7 @@
-"""Episodes in the database: opened, extended and closed by the collector's rounds, read by pages, REST and reports.
+"""Store episodes: the collector's rounds open, extend and close them; pages, REST and reports read them.
 
-A round costs what has changed: topics that are well and have no episode are passed over, episodes that go on share one
-statement, and only those that begin, end or change their state are written one by one. Peaks are written once a minute.
+A round costs what has changed: healthy topics without an episode are skipped, episodes that go on share one statement,
+and only those that begin, end or change their state are written one by one. Peaks are written once a minute.
 """
 
 from __future__ import annotations
@@ -36,10 +36,13 @@ from spark.lag.local_time import DAY_MS, MINUTE_MS
 logger = logging.getLogger(__name__)
 
 PROMISES_READ_EVERY_MS = 30_000
-OPEN_MAX = 10_000  # a disaster on every topic of a large cluster; one statement a round extends them
+# A disaster on every topic of a large cluster; one statement a round extends them.
+OPEN_MAX = 10_000
 DELETED_AT_ONCE = 5_000
-EXPLAINED_WITHIN_MS = 10 * MINUTE_MS  # before an episode: a reset makes a backlog at once
-SURGE, SLOW = 1.5, 0.67  # of the usual rate, to be the cause
+# Before an episode: a reset makes a backlog at once.
+EXPLAINED_WITHIN_MS = 10 * MINUTE_MS
+# Of the usual rate, to be the cause.
+SURGE, SLOW = 1.5, 0.67
 USUAL_OVER_MS = 60 * MINUTE_MS
 COURSE = tuple(one.name for one in fields(Course) if one.name != "start_ms")
 PEAKS = ("peak_lag", "peak_time_lag_ms", "worst_queue")
@@ -49,7 +52,7 @@ RowDict = Mapping[str, Any]
 
 
 class Key(NamedTuple):
-    """Whose episode it is."""
+    """Identify an episode that is not over."""
 
     group: str
     topic: str
@@ -58,14 +61,14 @@ class Key(NamedTuple):
 
 @dataclass(slots=True)
 class _Rates:
-    """What a group usually gets and reads a second, over an hour."""
+    """Hold the usual messages in and out per second of a group, over an hour."""
 
     in_rate: float
     out_rate: float
 
 
 class Episodes:
-    """The episodes of one cluster that are not over. Caller: the collector, one round after the other."""
+    """Keep the episodes of one cluster that are not over. Called by the collector, round after round."""
 
     def __init__(self, cluster: str, interval_ms: int) -> None:
         self.cluster, self.interval_ms = cluster, interval_ms
@@ -77,12 +80,12 @@ class Episodes:
         self._dropped_at_ms = 0
 
     def load(self) -> None:
-        """Take over the episodes that are not over: after a start, or rounds of another process."""
+        """Load the episodes that are not over: after a start, or after rounds of another process."""
         found = Episode.objects.filter(cluster=self.cluster).exclude(state=EpisodeState.OVER)
         self._open = {Key(one.group, one.topic, EpisodeKind(one.kind)): one for one in found}
 
     def note(self, groups: Mapping[str, RowDict], now_ms: int) -> None:
-        """Take up what a round says: `groups` are the rows of groups with their topics."""
+        """Apply a round: `groups` are the rows of groups with their topics."""
         self._read_promises(now_ms)
         begun: list[tuple[Key, RowDict, TopicState]] = []
         changed: list[Episode] = []
@@ -111,7 +114,7 @@ class Episodes:
     def _goes_on(
         self, known: Episode, is_bad: bool | None, state: TopicState, row: RowDict, now_ms: int
     ) -> bool:
-        """Move an episode on; whether it has to be written now."""
+        """Advance an episode; return whether it has to be written now."""
         was = EpisodeState(known.state)
         _set_course(known, after(_course(known), is_bad, now_ms, self.interval_ms))
         if is_bad:
@@ -169,7 +172,7 @@ class Episodes:
         return one
 
     def _moved(self, groups: set[str], now_ms: int) -> dict[tuple[str, str], Text]:
-        """Return (group, topic) → by which change of ours its offsets were set just before, empty by none of ours."""
+        """Return (group, topic) → the change that just set its offsets; empty if made elsewhere."""
         events = LagEvent.objects.filter(
             cluster=self.cluster,
             kind__in=[LagEvent.Kind.REWIND, LagEvent.Kind.SKIPPED],
@@ -197,8 +200,10 @@ class Episodes:
         return "unclear"
 
     def _write(self, changed: list[Episode], now_ms: int) -> None:
-        """1. What goes on ends now: one statement. 2. What changed its state, or once a minute all. 3. Forget what is
-        over.
+        """Write the episodes of a round.
+
+        1. Those that go on end now: one statement. 2. Those that changed their state, or once a minute all. 3. Drop
+        those that are over.
         """
         if self._open:
             Episode.objects.filter(
@@ -292,7 +297,7 @@ def _larger(known: int | None, value: int | None) -> int | None:
 
 
 def _set_forecast(one: Episode, row: RowDict, now_ms: int) -> None:
-    """Keep the first forecast that is made during an episode, to be held against its end."""
+    """Keep the first forecast that is made during an episode, to be compared with its end."""
     if row["drain_ms"] is not None:
         one.forecast_at_ms = now_ms
         one.forecast_ms = row["drain_ms"]

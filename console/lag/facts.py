@@ -1,4 +1,4 @@
-"""Facts to alert on, of every group's topic: burn over several windows, stall, time to loss, forecast, dead letters.
+"""Compute facts to alert on for every group's topic: burn over several windows and a forecast breach.
 
 Pure functions over rows of the last round and the courses of promises. What is unknown is null: no alert may take it
 for zero.
@@ -23,22 +23,23 @@ LONGEST_MS = WINDOWS_MS[-1]
 
 
 class Gap(NamedTuple):
-    """Time of which everything is unknown; `to_ms` null: it still lasts."""
+    """Describe time in which everything is unknown; `to_ms` null: it still lasts."""
 
     from_ms: int
     to_ms: int | None
 
 
 class Burn(NamedTuple):
-    """How many times faster than allowed the error budget was used in the last `window_ms`; null: unwatched."""
+    """Hold how many times too fast the error budget was used in `window_ms`; `rate` null: unwatched."""
 
     window_ms: int
     rate: float | None
 
 
 def burns(spent: Sequence[Spent], targets: Sequence[float]) -> list[Burn]:
-    """Return the burn over each of WINDOWS_MS: time in breach by time that is known, as REST and reports have it; null
-    where less than COVERAGE_MIN of the time is known.
+    """Return the burn over each of WINDOWS_MS: time in breach by time that is known, as in REST and reports.
+
+    Null where less than COVERAGE_MIN of the time is known.
     """
     windows = zip(WINDOWS_MS, spent, targets, strict=True)
     return [Burn(length_ms, _burn(own, target)) for length_ms, own, target in windows]
@@ -62,9 +63,9 @@ def burning(found: Iterable[Burn]) -> list[float]:
 
 
 def forecast_breach(row: GroupRow, promised: Promised) -> bool | None:
-    """Return whether a group that is late now will be late for longer than it promises by its drain forecast.
+    """Return whether a group that is late now is forecast to be late for longer than it promises.
 
-    Never drained counts as late for ever; no forecast of a late group is unknown.
+    A backlog that never drains is a breach; a late group without a forecast is unknown.
     """
     if row.time_lag_ms is None:
         return None

@@ -1,6 +1,6 @@
-"""Brokers and queues as they were last seen, those that do not answer now included. No function here asks a broker.
+"""Read brokers and queues as they were last seen, including those that do not answer. Calls no broker.
 
-Three sources, each remembers what the one before may have lost: the rows of the last round (a silent broker's queues
+Three sources, each with what the one before may have lost: the rows of the last round (a silent broker's queues
 stay there), the rows of brokers, and the history of committed offsets, which survives a new metrics database.
 """
 
@@ -14,14 +14,16 @@ from console.lag.windows import past
 from console.text import Moment, Text
 from spark.lag.local_time import HOUR_MS
 
-# How long ago the history is looked into for queues that no row has: about a quarter of an hour is read each.
+# How far back history is searched for queues that no row has; each step reads about a quarter of an hour.
 LOOKED_BACK_MS = (HOUR_MS, 24 * HOUR_MS, 7 * 24 * HOUR_MS)
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerSeen:
-    """A broker the collector knows. `silent_since_ms` None: it answered the last round. `was_read` false: it never
-    answered, so what it holds is unknown.
+    """Describe a broker the collector has recorded.
+
+    `silent_since_ms` None: it answered the last round. `was_read` false: it never answered, so what it holds is
+    unknown.
     """
 
     silent_since_ms: int | None
@@ -32,7 +34,7 @@ class BrokerSeen:
 
 @dataclass(frozen=True, slots=True)
 class QueueSeen:
-    """A queue as it was read last; None: unknown."""
+    """Describe a queue as it was last read; None: unknown."""
 
     min_offset: int | None
     max_offset: int | None
@@ -41,7 +43,7 @@ class QueueSeen:
 
 
 def brokers_seen(cluster: str) -> dict[str, BrokerSeen]:
-    """Return every broker name of the cluster that the collector knows."""
+    """Return every broker name of the cluster that the collector has recorded."""
     found: dict[str, BrokerSeen] = {}
     for row in lag_selectors.broker_rows(cluster):
         since_ms = None if row.answered else row.since_ms
@@ -52,7 +54,7 @@ def brokers_seen(cluster: str) -> dict[str, BrokerSeen]:
 
 
 def may_lie_on_silent(cluster: str) -> Text:
-    """Return a sentence for what no row knows while brokers are silent: it may be there. "" while all answer."""
+    """Return a sentence for what no row has: it may be on a silent broker; empty while all answer."""
     silent = lag_selectors.silent_brokers(cluster)
     if not silent:
         return Text()
@@ -62,7 +64,7 @@ def may_lie_on_silent(cluster: str) -> Text:
 
 
 def group_queues_seen(cluster: str, group: str, now_ms: int) -> dict[MessageQueue, QueueSeen]:
-    """Return the queues a group had committed offsets on, by the last rows, else by the history of a week."""
+    """Return the queues a group had committed offsets on: from the last rows, else from a week of history."""
     found: dict[MessageQueue, QueueSeen] = {}
     for row in queues.of_groups(cluster, [group]):
         queue = MessageQueue(row.topic, row.broker_name, row.queue_id)
@@ -76,7 +78,7 @@ def group_queues_seen(cluster: str, group: str, now_ms: int) -> dict[MessageQueu
 
 
 def topic_queues_seen(cluster: str, topics: Collection[str]) -> dict[MessageQueue, QueueSeen]:
-    """Return the queues of some topics by the last rows, with or without consumers."""
+    """Return the queues of some topics from the last rows, with or without consumers."""
     return {
         MessageQueue(row.topic, row.broker_name, row.queue_id): QueueSeen(
             row.min_offset, row.max_offset, None, row.read_at_ms

@@ -1,7 +1,7 @@
-"""What Prometheus is given of lag: a sample for each figure that is known now, at group × topic; queues if wished.
+"""Export lag to Prometheus: a sample for each figure known now, by group and topic, optionally by queue.
 
-Names are those that users of kafka-lag-exporter know, with `rocketmq` for `kafka`, where the figure is theirs, and
-`tidemark_group_topic_…` where it is ours. A status is one gauge with its code, as of Burrow's exporters, not a series
+Metric names are those of kafka-lag-exporter, with `rocketmq` for `kafka`, where it has the figure, and
+`tidemark_group_topic_…` where it does not. A status is one gauge with its code, as in Burrow's exporters, not a series
 for each status; `tidemark_status_code` names the codes. A figure that is unknown, and every figure of a cluster whose
 last round is older than STALE_INTERVALS, has no sample: an old number is never repeated.
 """
@@ -26,11 +26,13 @@ from console.lag.selectors import last_round
 from spark.lag.codes import CODE_OF, LagStatus
 
 STALE_INTERVALS = 4
-STALE_MS_MIN = 30_000  # a machine that is busy for some seconds does not make every series end
-LABEL_LENGTH_MAX = 128  # Prometheus keeps every byte of it in memory; RocketMQ allows 255
+# A machine that is busy for some seconds does not end every series.
+STALE_MS_MIN = 30_000
+# Prometheus keeps every byte of a label in memory; RocketMQ allows 255.
+LABEL_LENGTH_MAX = 128
 GROUP = "rocketmq_consumergroup_group"
 TOPIC = "tidemark_group_topic"
-# Family → (type of figure in the row of a topic, help). Those of time are seconds.
+# Family → (column in the row of a topic, help). Times are exported in seconds.
 TOPIC_FIGURES = {
     f"{GROUP}_topic_sum_lag": ("lag", "Messages of the topic that the group has not committed"),
     f"{GROUP}_topic_max_lag_seconds": ("time_lag_ms", "Age of the oldest message that is not committed"),
@@ -57,32 +59,33 @@ WINDOW_WORDS = {5: "5m", 30: "30m", 60: "1h", 360: "6h", 4_320: "3d"}
 
 
 class Topic(NamedTuple):
-    """A group's topic with the labels of its samples."""
+    """Hold a group's topic with the labels of its samples."""
 
     labels: str
     row: Mapping[str, Any]
     group: str
-    is_kept_by_brokers: bool  # its offsets; those of broadcasting groups are in no history
+    # Whether brokers keep its offsets; those of broadcasting groups are in no history.
+    is_kept_by_brokers: bool
 
 
 @dataclass(slots=True)
 class Text:
-    """The text format, family by family. Written by hand: a hundred thousand samples pass here at each scrape."""
+    """Build the text format, family by family; handwritten because a scrape has up to 100,000 samples."""
 
     lines: list[str] = field(default_factory=list)
 
     def family(self, name: str, text: str, samples: Iterable[tuple[str, float]]) -> None:
-        """Add a gauge; `samples`: labels as `labels_of` writes them, and the value."""
+        """Add a gauge; `samples`: labels as returned by `labels_of`, and the value."""
         own = [f"{name}{labels} {float(value)!r}" for labels, value in samples]
         self.lines += [f"# HELP {name} {text}", f"# TYPE {name} gauge", *own]
 
     def encode(self) -> bytes:
-        """Return it as bytes."""
+        """Return the text as bytes."""
         return ("\n".join(self.lines) + "\n").encode()
 
 
 def metrics_text(now_ms: int, groups_left_out: int = 0) -> bytes:
-    """Return all families of lag; `groups_left_out` of the families of groups, which are made elsewhere."""
+    """Return all families of lag; `groups_left_out`: groups beyond the limit, counted by the caller."""
     text = Text()
     fresh = fresh_clusters(now_ms)
     topics, left_out = _topics(fresh)
@@ -118,13 +121,13 @@ def metrics_text(now_ms: int, groups_left_out: int = 0) -> bytes:
 
 
 def fresh_clusters(now_ms: int) -> list[str]:
-    """Return the clusters whose last round is not too long ago: what is known of the others is of another time."""
+    """Return the clusters whose last round is recent; figures of the others are out of date."""
     every = cluster_selectors.clusters()
     return [one.name for one in every if not _is_stale(one.name, one.poll_interval_s, now_ms)]
 
 
 def labels_of(**labels: str) -> str:
-    """Return labels as the text format has them, each at most LABEL_LENGTH_MAX long and still its own."""
+    """Return labels in the text format; a value over LABEL_LENGTH_MAX is cut and ends in a digest."""
     return "{" + ",".join(f'{name}="{_escaped(_short(value))}"' for name, value in labels.items()) + "}"
 
 
@@ -147,7 +150,7 @@ def _is_stale(cluster: str, interval_s: int, now_ms: int) -> bool:
 
 
 def _topics(clusters: Sequence[str]) -> tuple[list[Topic], int]:
-    """Return the topics of groups, those of the most urgent groups first, and how many are beyond the limit."""
+    """Return the topics of groups, the most urgent groups first, and how many are beyond the limit."""
     rows = GroupRow.objects.filter(is_system=False, cluster__in=clusters)
     found: list[Topic] = []
     count = 0
@@ -168,7 +171,7 @@ def _is_known(one: Topic) -> bool:
 
 
 def _is_counted(one: Topic) -> bool:
-    """Whether its queues were read: a topic that is only subscribed to has none, of an unknown one nothing is known."""
+    """Return whether its queues were read: a topic that is only subscribed to has none."""
     is_read = _is_known(one) or one.row["status"] != LagStatus.UNKNOWN
     return one.is_kept_by_brokers and bool(one.row.get("queues")) and is_read
 
@@ -182,7 +185,7 @@ def _figures(topics: Sequence[Topic], column: str) -> Iterator[tuple[str, float]
 
 
 def _divisor(column: str) -> int:
-    """Figures of time are in seconds; a division, as a product of 0.001 prints 2.3040000000000003."""
+    """Return the divisor of a column: times are in seconds (0.001 as a factor prints 2.3040000000000003)."""
     return 1_000 if column.endswith("_ms") else 1
 
 
@@ -213,7 +216,8 @@ def _add_queues(text: Text, clusters: Sequence[str]) -> int:
     for cluster in clusters:
         for group, topic, broker, queue_id, status, *figures in queues.every(cluster, *names):
             if status == LagStatus.UNKNOWN:
-                continue  # what is kept of it is of another time
+                # Its figures are out of date.
+                continue
             count += 1
             if len(found) < settings.METRICS_QUEUES_MAX:
                 labels = labels_of(
@@ -228,7 +232,7 @@ def _add_queues(text: Text, clusters: Sequence[str]) -> int:
 
 
 def _add_collectors(text: Text, now_ms: int) -> None:
-    """Add what says whether the rest can be trusted: how old the last round is, and how long nobody looked today."""
+    """Add how old the last round is and for how long rounds were missing: can the rest be trusted."""
     ages, gaps, current = [], [], []
     for one in cluster_selectors.clusters():
         labels = labels_of(cluster=one.name)

@@ -1,8 +1,8 @@
-"""When each group's topic kept its promise in the last days, in the metrics database: what burn rates are made of.
+"""Record when each group's topic kept its promise in the last days, the input of burn rates.
 
-The rounds' own states, as `folds.fold` finds them in history (`folds.promise`). A round without news writes the
-time of the round and nothing else: that all is known and nothing late needs no row. The row without a group is what all
-topics have in common: since when rounds are noted, and the time that no round covers.
+Kept in the metrics database: the rounds' own states, as `folds.fold` finds them in history (`folds.promise`). A round
+without changes writes only the time of the round: no row means that all was known and nothing late. The row without a
+group is what all topics have in common: since when rounds are recorded, and the time that no round covers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SHORTENED_EVERY_MS = 3_600_000
 
 
 class TopicKey(NamedTuple):
-    """A group's topic."""
+    """Identify a group's topic."""
 
     group: str
     topic: str
@@ -40,11 +40,15 @@ COMMON = TopicKey("", "")
 
 
 class PromiseCourses:
-    """The courses of one cluster. Caller: the collector, one round after the other; `save` in its transaction."""
+    """Keep the courses of one cluster.
+
+    Called by the collector, one round after the other; `save` runs in its transaction.
+    """
 
     def __init__(self, cluster: str, interval_ms: int) -> None:
         self.cluster, self.interval_ms = cluster, interval_ms
-        self.at_ms = 0  # the last round that was noted
+        # The last round that was recorded.
+        self.at_ms = 0
         self.courses: dict[TopicKey, Course] = {}
         self._saved: dict[TopicKey, Course] = {}
         self._store: RowStore[TopicKey] = RowStore(PromiseCourse, cluster, ("group", "topic"), TopicKey)
@@ -53,12 +57,13 @@ class PromiseCourses:
         self._slo_read_ms = 0
         self._shortened_ms = 0
         self._keys: Sequence[CommitKey] = ()
-        self._topics: dict[TopicKey, int] = {}  # of the last round → place
+        # Topics of the last round → index.
+        self._topics: dict[TopicKey, int] = {}
         self._rows: Int64Array = np.empty(0, dtype=np.int64)
         self._own_slo_ms: Int64Array = np.empty(0, dtype=np.int64)
 
     def load(self) -> None:
-        """Take over what is in the database: after a start, or rounds of another process."""
+        """Load the state from the database: after a start, or after rounds of another process."""
         self._store.load()
         self.courses = {key: _course(row["changes"]) for key, row in self._store.rows.items()}
         self._saved = dict(self.courses)
@@ -69,7 +74,7 @@ class PromiseCourses:
         self._history_ms = files.aggregate(first=Min("ts_lo_ms"))["first"]
 
     def catch_up(self, snapshots: Sequence[Snapshot]) -> None:
-        """Take over rounds of the log: which topics there were, and what was not noted before the process ended."""
+        """Replay rounds of the log: the topics there were, and what was not yet recorded when the process ended."""
         noted = [snapshot for snapshot in snapshots if snapshot.ts_ms <= self.at_ms]
         if noted:
             self._index(noted[-1].commit_keys, noted[-1].ts_ms)
@@ -77,9 +82,10 @@ class PromiseCourses:
             self.note(snapshot)
 
     def note(self, snapshot: Snapshot) -> None:
-        """Take up a round as history keeps it."""
+        """Add a round as history keeps it."""
         now_ms = snapshot.ts_ms
-        if now_ms < self.at_ms:  # the clock was ahead: what was noted then has wrong times
+        # The clock was ahead: what was recorded then has wrong times.
+        if now_ms < self.at_ms:
             self.courses, self.at_ms = {}, 0
         is_first = not self._topics
         new = self._index(snapshot.commit_keys, now_ms)
@@ -110,7 +116,7 @@ class PromiseCourses:
         return {"changes": [list(one) for one in course], "read_at_ms": self.at_ms}
 
     def _index(self, keys: Sequence[CommitKey], now_ms: int) -> list[TopicKey]:
-        """Know of each series which topic it is of; return the topics that the round before did not have."""
+        """Map each series to its topic; return the topics that the round before did not have."""
         if keys is self._keys:
             return []
         found: dict[TopicKey, int] = {}
@@ -126,7 +132,8 @@ class PromiseCourses:
         limit_ms = GAP_INTERVALS * self.interval_ms
         if not self.at_ms:
             common = ((0, ABSENT),)
-            if self._history_ms is not None:  # rounds took place, and what they saw is in files only
+            # Rounds took place, and their states are only in history files.
+            if self._history_ms is not None:
                 common = promise.changed(common, self._history_ms, UNKNOWN)
             common = promise.changed(common, now_ms, KEPT)
         elif now_ms - self.at_ms > limit_ms:
@@ -136,7 +143,7 @@ class PromiseCourses:
         self.at_ms = now_ms
 
     def _read_promises(self, now_ms: int) -> None:
-        """Read what groups promise. What was judged before a change stays."""
+        """Read the groups' promises. What was judged before a change stays."""
         if 0 <= now_ms - self._slo_read_ms < PROMISES_READ_EVERY_MS:
             return
         self._slo_read_ms = now_ms
@@ -148,7 +155,7 @@ class PromiseCourses:
         self._own_slo_ms = np.array(own, dtype=np.int64)
 
     def _shorten(self, now_ms: int) -> None:
-        """Forget what no window reaches, and topics that are gone for so long."""
+        """Drop what no window reaches, and topics that are gone for so long."""
         self._shortened_ms = now_ms
         since_ms = now_ms - LONGEST_MS
         kept = {}
@@ -165,7 +172,7 @@ def _course(changes: Sequence[Sequence[int]]) -> Course:
 
 
 class Budgets:
-    """How fast the topics of a cluster use their error budgets, from what its rounds wrote down."""
+    """Compute how fast the topics of a cluster use their error budgets, from the recorded courses."""
 
     def __init__(self, cluster: str, interval_ms: int, now_ms: int) -> None:
         self.windows = [(now_ms - length_ms, now_ms) for length_ms in WINDOWS_MS]
@@ -193,7 +200,7 @@ class Budgets:
         return self._promises.at(group, self.windows[0][1])
 
     def _target(self, group: str, topic: str, window: tuple[int, int]) -> float:
-        """Return the target of a window: of several versions each counts for the time that was watched under it."""
+        """Return the target of a window; several versions are weighted by the time watched under each."""
         from_ms, to_ms = window
         pieces = self._promises.pieces(group, from_ms, to_ms)
         if len(pieces) == 1:

@@ -1,4 +1,4 @@
-"""What groups promise, version after version: a change begins one and leaves the past as it was promised."""
+"""Keep the versions of groups' promises: a change begins a new one and leaves the past as it was promised."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from console.lag.models import GroupSlo
 
 
 def installation() -> Promised:
-    """Return the promise of groups without their own."""
+    """Return the default promise, of groups without their own."""
     return Promised(settings.LAG_SLO_MS, settings.LAG_SLO_TARGET)
 
 
 @dataclass(frozen=True, slots=True)
 class Promises:
-    """The versions of every group that ever had its own promise, the oldest first."""
+    """Hold the versions of every group that ever had its own promise, oldest first."""
 
     default: Promised
     versions: Mapping[str, Sequence[Promised]] = field(default_factory=dict)
@@ -29,7 +29,7 @@ class Promises:
         return next(own, self.default)
 
     def pieces(self, group: str, from_ms: int, to_ms: int) -> list[tuple[int, Promised]]:
-        """Return (from when, promise) of the parts of [from_ms, to_ms) with a promise each."""
+        """Split [from_ms, to_ms) into parts with one promise each; return (start, promise) of each."""
         starts = (one.from_ms for one in self.versions.get(group, ()))
         edges = [from_ms, *(at_ms for at_ms in starts if from_ms < at_ms < to_ms)]
         return [(at_ms, self.at(group, at_ms)) for at_ms in edges]

@@ -1,4 +1,4 @@
-"""What pages and REST read about collection, brokers and the past. No function here asks a broker."""
+"""Read collection, brokers and the past for pages and REST. No function here calls a broker."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
@@ -18,8 +18,10 @@ from console.text import Text
 
 StaleRow = TypeVar("StaleRow", GroupRow, QueueRow)
 DEFAULT_INTERVAL_MS = 5_000
-STALE_ROUNDS = 3  # as many intervals without a round: `static/js/live.js` says the same of an open page
-MARKERS_MAX = 500  # on one chart: more are a comb
+# Intervals without a round until rows are stale; `static/js/live.js` uses the same for an open page.
+STALE_ROUNDS = 3
+# On one chart: more cannot be told apart.
+MARKERS_MAX = 500
 
 
 def broker_rows(cluster_name: str) -> Sequence[BrokerRow]:
@@ -39,32 +41,30 @@ def last_round(cluster_name: str) -> Round | None:
 
 
 def is_stale(latest: Round | None, interval_ms: int, now_ms: int) -> bool:
-    """Whether the newest round is so old that its rows say nothing about now."""
+    """Return whether the newest round is so old that its rows no longer describe the present."""
     return latest is not None and now_ms - ended_ms(latest) > STALE_ROUNDS * interval_ms
 
 
 def ended_ms(latest: Round) -> int:
-    """Return when a round was over: its rows are as of then."""
+    """Return when a round ended: its rows are as of then."""
     return latest.started_at_ms + latest.duration_ms
 
 
 def stale_since_ms(cluster_name: str, now_ms: int) -> int | None:
-    """Return as of when the rows of a cluster are, None while rounds take place. Two queries."""
+    """Return the time the rows of a cluster are from, None while rounds take place. Two queries."""
     latest = last_round(cluster_name)
     stale = is_stale(latest, collect_interval_ms(cluster_name), now_ms)
     return ended_ms(latest) if stale and latest is not None else None
 
 
 def is_current(cluster_name: str, now_ms: int) -> bool:
-    """Whether rounds take place: without one nothing is known of now."""
+    """Return whether rounds take place: without them nothing is known about now."""
     latest = last_round(cluster_name)
     return latest is not None and not is_stale(latest, collect_interval_ms(cluster_name), now_ms)
 
 
 def made_stale(row: StaleRow, since_ms: int | None) -> StaleRow:
-    """Return a row of a group or of one of its queues; as UNKNOWN when it is as old as `since_ms`, with its figures as
-    of then. It is not to be saved.
-    """
+    """Return a row as UNKNOWN if `since_ms` is given, with its figures as of then. Do not save it."""
     if since_ms is not None:
         row.status = "UNKNOWN"
         row.reason = Text("no round took place since %(time)s; figures are as of then", time=clock(since_ms))
@@ -77,8 +77,9 @@ def rounds(cluster_name: str, *, limit: int = 120) -> Sequence[Round]:
 
 
 def unreachable_since(latest: Round | None) -> int | None:
-    """Return since when no round reached a name server or a broker, None when the last one, `latest`, did. Two
-    queries at most, none while the cluster answers; as far back as rounds are kept.
+    """Return since when no round reached a name server or a broker, None when the last one, `latest`, did.
+
+    Two queries at most, none while the cluster answers; as far back as rounds are kept.
     """
     if latest is None or latest.brokers_answered or not (latest.error or latest.brokers_total):
         return None
@@ -89,23 +90,22 @@ def unreachable_since(latest: Round | None) -> int | None:
 
 
 def collect_interval_ms(cluster_name: str) -> int:
-    """Return the collector's period, for charts and reports to state it."""
+    """Return the collector's interval, shown on charts and in reports."""
     found = Cluster.objects.filter(name=cluster_name).values_list("poll_interval_s", flat=True).first()
     return DEFAULT_INTERVAL_MS if found is None else found * 1000
 
 
 def history_files(cluster_name: str, from_ms: int, to_ms: int) -> list[str]:
-    """Return the history files that overlap [from_ms, to_ms): paths or URLs for
-    `spark.lag.history.chunk.load_samples`.
-    """
+    """Return the history files that overlap [from_ms, to_ms), as `history.chunk.load_samples` takes them."""
     return past.history_paths(cluster_name, from_ms, to_ms)
 
 
 def lag_history(
     cluster_name: str, group: str, from_ms: int, to_ms: int, points: int = 600, topic: str | None = None
 ) -> dict[str, Any]:
-    """Return a group's lag and time lag over time for a chart; see `windows.past.lag_series`. With "markers" (what
-    happened) and "gaps" (when nobody looked, or a broker was silent).
+    """Return a group's lag and time lag over time for a chart; see `windows.past.lag_series`.
+
+    With "markers" (what happened) and "gaps" (no rounds took place, or a broker was silent).
     """
     interval_ms = collect_interval_ms(cluster_name)
     marked = markers(cluster_name, group, from_ms, to_ms, topic)
@@ -118,7 +118,7 @@ def lag_history(
 
 
 def clients_between(cluster_name: str, group: str, from_ms: int, to_ms: int) -> dict[str, int | None]:
-    """Return how many clients a group had at least and at most, as far as changes were seen; None: nobody knows."""
+    """Return the fewest and the most clients a group had, as far as changes were recorded; None: unknown."""
     counts = chronicle.client_counts(cluster_name, from_ms, to_ms, [group]).get(group, [])
     numbers = [clients for _, clients in counts]
     return {"clients_min": min(numbers, default=None), "clients_max": max(numbers, default=None)}
@@ -127,8 +127,9 @@ def clients_between(cluster_name: str, group: str, from_ms: int, to_ms: int) -> 
 def markers(
     cluster_name: str, group: str, from_ms: int, to_ms: int, topic: str | None = None
 ) -> list[LagEvent]:
-    """Return what happened to a group, and which of its brokers restarted, in [from_ms, to_ms), oldest first: the
-    newest `MARKERS_MAX`, and one more where there are more.
+    """Return what happened to a group, and restarts of its brokers, in [from_ms, to_ms), oldest first.
+
+    The newest `MARKERS_MAX`, and one more where there are more.
     """
     brokers = queues.brokers_of(cluster_name, [group]).get(group, ())
     own = Q(group=group) if topic is None else Q(group=group, topic__in=[topic, ""])
@@ -138,8 +139,10 @@ def markers(
 
 
 def gaps(cluster_name: str, from_ms: int, to_ms: int) -> list[HistoryGap]:
-    """Return the times that no round covered, a broker was silent, whose file was set aside or whose log another host
-    has not uploaded that touch [from_ms, to_ms), oldest first.
+    """Return the gaps of history that touch [from_ms, to_ms), oldest first.
+
+    Times that no round covered, when a broker was silent, whose file was set aside, or whose log another host has not
+    uploaded.
     """
     still = Q(to_ms__isnull=True) | Q(to_ms__gt=from_ms)
     found = HistoryGap.objects.filter(still, cluster=cluster_name, from_ms__lt=to_ms)
@@ -176,7 +179,7 @@ def latency(
     target: float,
     topic: str | None = None,
 ) -> dict[str, Any]:
-    """Return how long messages waited and how a promise was kept; see `console.lag.windows.measures.latency_of`."""
+    """Return how long messages waited and how a promise was kept; see `windows.measures.latency_of`."""
     interval_ms = collect_interval_ms(cluster_name)
     return measures.latency_of(
         cluster_name,
@@ -193,7 +196,7 @@ def latency(
 def throughput(
     cluster_name: str, group: str, from_ms: int, to_ms: int, points: int = 600, topic: str | None = None
 ) -> dict[str, Any]:
-    """Return what came and what was read by the minute; see `console.lag.windows.measures.throughput_of`."""
+    """Return messages written and read by the minute; see `windows.measures.throughput_of`."""
     interval_ms = collect_interval_ms(cluster_name)
     return measures.throughput_of(
         cluster_name, group, from_ms, to_ms, points, interval_ms=interval_ms, topic=topic
@@ -210,7 +213,7 @@ def by_client_between(
     slo_ms: int,
     topic: str | None = None,
 ) -> by_client.ByClient:
-    """Return which client and host was how slow; see `console.lag.windows.by_client.by_client_of`."""
+    """Return how slow each client and host was; see `windows.by_client.by_client_of`."""
     interval_ms = collect_interval_ms(cluster_name)
     return by_client.by_client_of(
         cluster_name, group, from_ms, to_ms, points, interval_ms=interval_ms, slo_ms=slo_ms, topic=topic
@@ -220,8 +223,9 @@ def by_client_between(
 def committed_offsets_then(
     cluster_name: str, group: str, at_ms: int, *, ahead_ms: int = 0
 ) -> Mapping[MessageQueue, OffsetThen]:
-    """Return the group's committed offsets as they were at a moment, each with the time it was read, at or before
-    `at_ms`, and what was read next within `ahead_ms`; queues of which that is unknown are left out.
+    """Return the group's committed offsets at a moment, each with the time it was read, at or before `at_ms`.
+
+    With what was read next within `ahead_ms`. Queues for which that is unknown are left out.
     """
     interval_ms = collect_interval_ms(cluster_name)
     return past.offsets_at(cluster_name, group, at_ms, interval_ms=interval_ms, ahead_ms=ahead_ms)

@@ -1,6 +1,4 @@
-"""Collection from outside: one lease per cluster, a round, the sweep of clients, and what others may ask the
-collector for.
-"""
+"""Run collection: one lease per cluster, a round, live updates, and requests to the collector."""
 
 import gc
 import logging
@@ -49,15 +47,19 @@ from console.text.value import text_of
 
 logger = logging.getLogger(__name__)
 
-# a round is over after its deadline of 4 s and its writes; a worker that died frees it after this
+# A round ends after its deadline of 4 s and its writes; the lease of a worker that died expires after this.
 LEASE_MS = 30_000
-HOST_SILENT_MS = 20_000  # a host that began no round of a cluster for so long does not run: any other one may
-MEMBERS_VALID_MS = 150_000  # members a broker confirmed longer ago than its own expiry of 120 s are unknown
-WATCH_MS = 90_000  # a page that is open repeats its wish every 60 s
-# In a cluster of more groups only those that somebody looks at have live pages: a publication for each of
-# 10,000 groups takes 3 s of a round of 5, and nobody reads 9,990 of them.
+# A host that began no round of a cluster for so long is down: any other host may run it.
+HOST_SILENT_MS = 20_000
+# Members that a broker confirmed longer ago than its own expiry of 120 s are unknown.
+MEMBERS_VALID_MS = 150_000
+# An open page repeats its request every 60 s.
+WATCH_MS = 90_000
+# In a cluster of more groups only those on an open page get live updates: publishing each of 10,000 groups
+# takes 3 s of a round of 5, and nearly all of them have no reader.
 GROUPS_TOLD_MAX = 200
-TOLD_LIFE_ROUNDS = 3  # the last value of a group's page is worth nothing once it is not kept up
+# The last value of a group's page is useless once it is no longer updated.
+TOLD_LIFE_ROUNDS = 3
 ROW_MODELS = (
     GroupRow,
     QueueSheet,
@@ -75,7 +77,7 @@ ROW_MODELS = (
 
 
 class _Collectors:
-    """The collectors of this process, one per cluster. Caller: any worker thread."""
+    """Keep the collectors of this process, one per cluster. Any worker thread may call it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -84,8 +86,10 @@ class _Collectors:
         self.owner = uuid.uuid4().hex
 
     def get(self, cluster: str, interval_ms: int, now_ms: int, *, elsewhere: int = 0) -> Collector:
-        """Return the cluster's collector, opened. A fork, another interval, or a round that another host has run since
-        (its number is `elsewhere`), makes a new one.
+        """Return the cluster's collector, opened.
+
+        A new one is made after a fork, for another interval, and when another host has run a round since (its number
+        is `elsewhere`).
         """
         with self._lock:
             if self._pid != os.getpid():
@@ -102,12 +106,12 @@ class _Collectors:
         return made
 
     def drop(self, cluster: str) -> None:
-        """Throw a collector away; the next round makes one from what is on disk."""
+        """Drop a collector; the next round makes one from what is on disk."""
         with self._lock:
             self._by_cluster.pop(cluster, None)
 
     def clear(self) -> None:
-        """Throw all away, as a restart does."""
+        """Drop all collectors, as a restart does."""
         with self._lock:
             self._by_cluster.clear()
 
@@ -127,8 +131,9 @@ def due_clusters(now_ms: int) -> list[str]:
 
 
 def _is_due(lease: CollectorLease, interval_ms: int, now_ms: int) -> bool:
-    """One round in each slot of the interval: an hour has as many rounds as it should, however late beat
-    comes. A lease from the future was taken before the clock was set back: it binds nobody.
+    """Return whether a round is due: one in each slot of the interval, however late beat comes.
+
+    A lease that starts in the future is ignored: the clock was set back.
     """
     if lease.started_at_ms > now_ms + interval_ms:
         return True
@@ -139,8 +144,10 @@ def _is_due(lease: CollectorLease, interval_ms: int, now_ms: int) -> bool:
 
 @contextmanager
 def _without_collections() -> Iterator[None]:
-    """Keep the garbage collector away: rows hold no cycles, and their number makes it look through the whole memory
-    again and again, a quarter of the time that a round of 60,000 rows takes.
+    """Disable the garbage collector.
+
+    Rows hold no cycles, and their number makes it scan the whole memory again and again, a quarter of the time that a
+    round of 60,000 rows takes.
     """
     was_on = gc.isenabled()
     gc.disable()
@@ -153,12 +160,10 @@ def _without_collections() -> Iterator[None]:
 
 @_without_collections()
 def collect(cluster_name: str, *, now_ms: int) -> Round | None:
-    """Run one round of a cluster if nobody else does and it is due. Returns the round, or None when there was
-    nothing to do.
+    """Run one round of a cluster if it is due and no other process runs it; return it, None if not run.
 
-    1. Take the lease by a conditional update. 2. Take over what other processes did. 3. Ask, write history,
-    save rows. 4. Publish what changed. 5. Give the lease back. Any error throws the collector away; rows keep
-    their age.
+    1. Take the lease by a conditional update. 2. Load what other processes did. 3. Read brokers, write history,
+    save rows. 4. Give the lease back. 5. Publish what changed. Any error drops the collector; rows keep their age.
     """
     cluster = Cluster.objects.filter(name=cluster_name).first()
     if cluster is None:
@@ -216,7 +221,7 @@ def _run(
 
 
 def _take_lease(cluster_name: str, interval_ms: int, now_ms: int) -> CollectorLease | None:
-    """Return the lease as it was before, or None when somebody else has it or the round is not due."""
+    """Return the lease as it was before, or None when another process holds it or the round is not due."""
     before, _ = CollectorLease.objects.get_or_create(cluster=cluster_name)
     if not _is_due(before, interval_ms, now_ms):
         return None
@@ -233,12 +238,12 @@ def _take_lease(cluster_name: str, interval_ms: int, now_ms: int) -> CollectorLe
 
 
 def _is_lease_held(cluster_name: str) -> bool:
-    """Whether this process still has the lease: after its end another one may have taken it."""
+    """Return whether this process still has the lease: after it expired another one may have taken it."""
     return CollectorLease.objects.filter(cluster=cluster_name, owner=collectors.owner).exists()
 
 
 def host_of(cluster_name: str, now_ms: int) -> str:
-    """Return the host that runs the rounds of a cluster, "" when it is silent and any host may.
+    """Return the host that runs the rounds of a cluster; "" when it is down and any host may.
 
     A round needs what the one before left in memory and in the log of its host.
     """
@@ -285,7 +290,7 @@ def _knowledge(cluster_name: str, now_ms: int) -> Knowledge:
 
 
 def _progress(cluster_name: str, groups: Sequence[str]) -> dict[str, list[ClientProgress]]:
-    """Return how far the members of broadcasting groups are, by group. No query where there is no such group."""
+    """Return the progress of the members of broadcasting groups, by group; no query without such a group."""
     found: dict[str, list[ClientProgress]] = defaultdict(list)
     if groups:
         rows = ClientRow.objects.filter(cluster=cluster_name, group__in=groups).order_by("group", "client_id")
@@ -295,7 +300,7 @@ def _progress(cluster_name: str, groups: Sequence[str]) -> dict[str, list[Client
 
 
 def _publish(collector: Collector, changes: RoundChanges, watched: Sequence[str], now_ms: int) -> None:
-    """Tell the pages what is news. Redis being away costs liveliness, not the round."""
+    """Publish what changed to live pages; without Redis pages are not live, the round is kept."""
     cluster_name = collector.cluster
     life_s = TOLD_LIFE_ROUNDS * collector.interval_ms // 1000
     try:
@@ -305,7 +310,8 @@ def _publish(collector: Collector, changes: RoundChanges, watched: Sequence[str]
             subject = f"c/{cluster_name}/group/{group}"
             live.publish(subject, rows, full=is_first, now_ms=now_ms, life_s=life_s)
     except RedisError as error:
-        collector.told_groups = frozenset()  # what they missed is in the first full rows they get
+        # What they missed is in the first full rows they get.
+        collector.told_groups = frozenset()
         logger.warning(
             "not published cluster=%s round=%d reason=%s", cluster_name, changes.round.number, error
         )
@@ -314,7 +320,7 @@ def _publish(collector: Collector, changes: RoundChanges, watched: Sequence[str]
 def _list_subjects(
     collector: Collector, changes: RoundChanges
 ) -> dict[str, dict[str, Mapping[str, Any] | None]]:
-    """Return what changed on the pages of the whole cluster; subject → key → row, None for one that is gone."""
+    """Return what changed on the cluster's pages: subject → key → row, None for a removed row."""
     place = f"c/{collector.cluster}"
     return {
         f"{place}/collector": {"round": changes.round.as_row()},
@@ -342,8 +348,7 @@ def _group_subjects(
 ) -> dict[str, tuple[dict[str, Mapping[str, Any] | None], bool]]:
     """Return group → (rows of its page, whether they are all of them) for groups that have a live page.
 
-    One that had none in the round before gets every row: changes alone would leave out what happened
-    meanwhile.
+    A group that had none in the round before gets every row: changes alone would leave out what happened meanwhile.
     """
     gone = changes.groups.removed
     names = set(collector.groups.rows)
@@ -366,12 +371,12 @@ def _queue_name(key: QueueKey) -> str:
 
 
 def request_refresh(cluster_name: str) -> None:
-    """Let the next round begin at once and read the tables of topics and groups: something was just changed."""
+    """Start the next round at once and have it read the topic and group tables: something just changed."""
     CollectorLease.objects.filter(cluster=cluster_name).update(refresh_requested=True)
 
 
 def watch_group(cluster_name: str, group: str, *, now_ms: int) -> None:
-    """Somebody looks at a group: read its pulled offsets every round for the next 90 s."""
+    """Read a group's pulled offsets every round for the next 90 s: its page is open."""
     GroupWatch.objects.update_or_create(
         cluster=cluster_name, group=group, defaults={"until_ms": now_ms + WATCH_MS}
     )
@@ -396,7 +401,7 @@ def forget_removed_clusters() -> list[str]:
 
 
 def compact_history(*, now_ms: int) -> int:
-    """Make every hour and day file that is due, and delete what outlived its time. Returns how many hours were made."""
+    """Make every hour and day file that is due and delete expired files; return how many hours were made."""
     intervals = {one.name: one.poll_interval_s * 1000 for one in cluster_selectors.clusters()}
     made = sum(
         archive.tend(name, interval_ms=intervals.get(name, 5_000), now_ms=now_ms)
