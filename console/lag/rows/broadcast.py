@@ -1,8 +1,8 @@
-"""Broadcasting groups: every client reads every queue and keeps its own offsets, which no broker knows (lag.md 1.3).
+"""Compute broadcasting groups: every client reads every queue and keeps its own offsets (lag.md 1.3).
 
-Clients tell what they consumed (307, mqTable) at a sweep; min and max offsets of those queues are read right behind it,
-so that a lag is of that moment and no race makes it negative. A group is as far behind as the furthest of its clients.
-One that does not tell may be further behind: then a figure is "at least".
+Clients report what they consumed (307, mqTable) at a sweep; min and max offsets of those queues are read right after
+it, so that a lag is of that moment and no race makes it negative. A group is as far behind as the furthest of its
+clients. A client that does not report may be further behind: then a figure is "at least".
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,16 +32,20 @@ from spark.lag.round.status import (
 )
 
 BROADCASTING = "BROADCASTING"
-VALID_MS = 150_000  # five sweeps: what a client said longer ago says nothing about now
-SAMPLES_MAX = 24  # ten minutes of sweeps
-QUEUES_WATCHED_MAX = 256  # of one client; of more the rest is unknown
-CLIENTS_SHOWN_MAX = 100  # of a group's row; all that told are in its figures
+# Five sweeps: what a client reported longer ago is out of date.
+VALID_MS = 150_000
+# Ten minutes of sweeps.
+SAMPLES_MAX = 24
+# Of one client; its other queues are unknown.
+QUEUES_WATCHED_MAX = 256
+# Of a group's row; all that reported count in its figures.
+CLIENTS_SHOWN_MAX = 100
 NO_ANSWERS = Text("broadcasting: each client keeps its own offsets, brokers do not know them")
 Place = tuple[str, str, int]  # topic, broker name, queue id
 
 
 class QueueSaid(NamedTuple):
-    """One queue by one client's word, as of that moment; `judgement` null: it is not known where the client is."""
+    """Hold one queue as one client reported it then; `judgement` null: the client's position is unknown."""
 
     key: QueueKey
     lag: int | None
@@ -51,8 +55,9 @@ class QueueSaid(NamedTuple):
 
 
 def positions_of(table: Mapping[Any, Any]) -> dict[Place, int | None]:
-    """Return the next message a client has to consume of each queue (307, mqTable): its offset, or before it stored any
-    the first message it holds; null while it has neither.
+    """Return the next message a client has to consume of each queue (307, mqTable).
+
+    Its offset, or before it stored any the first message it holds; null while it has neither.
     """
     found: dict[Place, int | None] = {}
     for queue, one in sorted(table.items()):
@@ -71,8 +76,10 @@ def progress_of(
     offsets: Mapping[Place, tuple[int, int]],
     now_ms: int,
 ) -> list[RowDict]:
-    """Return what to keep of a client: {"topic", "broker_name", "queue_id", "samples"}, a sample being [time in epoch
-    ms, min, max, next to consume]. Nothing is added where `positions` or `offsets` (min, max) do not tell.
+    """Return what to keep of a client: {"topic", "broker_name", "queue_id", "samples"} of each queue.
+
+    A sample is [time in epoch ms, min, max, next to consume]. None is added where `positions` or `offsets` (min, max)
+    lack the queue.
     """
     kept = {(one["topic"], one["broker_name"], one["queue_id"]): one["samples"] for one in before}
     found = []
@@ -81,9 +88,11 @@ def progress_of(
         if place in offsets and number < QUEUES_WATCHED_MAX:
             low, high = offsets[place]
             if position is None and low == high:
-                position = high  # an empty queue has nothing for anybody
+                # An empty queue has nothing for any client.
+                position = high
             if samples and high < samples[-1][2]:
-                samples = []  # made again, or its tail was lost: another history
+                # The queue was created again, or its tail was lost: another history.
+                samples = []
             if position is not None:
                 samples.append([now_ms, low, high, position])
         topic, broker_name, queue_id = place
@@ -93,7 +102,7 @@ def progress_of(
 
 
 def queue_rows(group: str, client_id: str, progress: Sequence[RowDict]) -> list[QueueRow]:
-    """Return a client's queues as a page shows them; unknown where it did not tell at its last answer."""
+    """Return a client's queues for a page; unknown where its last answer did not include them."""
     rows = []
     read_at_ms = ClientProgress(client_id, progress).read_at_ms
     for one in progress:
@@ -115,8 +124,9 @@ def queue_rows(group: str, client_id: str, progress: Sequence[RowDict]) -> list[
 def broadcast_figures(
     view: RoundView, group: str, members: Members, topics: Mapping[str, RowDict], previous: RowDict | None
 ) -> RowDict:
-    """Return the columns of a broadcasting group's row: brokers know nothing of it, so all of them are its clients'
-    word, as of `read_at_ms`, or unknown.
+    """Return the columns of a broadcasting group's row as its clients reported them, as of `read_at_ms`.
+
+    Brokers have no offsets of such a group: what the clients did not report is unknown.
     """
     told = [one for one in members.progress if one.read_at_ms > view.now_ms - VALID_MS]
     if previous is not None and _is_same(told, members, previous):
@@ -152,7 +162,7 @@ def broadcast_figures(
     }
 
 
-# What a group's row says of its clients, and what cannot be said of a group without offsets at its brokers.
+# Columns of a group's row reported by its clients, and those unknown for a group without offsets at its brokers.
 _SAID = (
     "lag_lower_bound", "time_lag_lower_bound", "partial", "clients_told", "client_progress", "topics", "in_rate",
     "read_at_ms", "attention",
@@ -161,7 +171,7 @@ _UNSAID = tuple(name for name in SUMMED if name not in ("lag", "time_lag_ms", "i
 
 
 def _is_same(told: Sequence[ClientProgress], members: Members, previous: RowDict) -> bool:
-    """Whether the row of the round before was made of the same answers, and none of its ages was missing."""
+    """Return whether the row of the round before was made of the same answers, with none of its ages missing."""
     was = {one["client_id"]: one["read_at_ms"] for one in previous["client_progress"]}
     return (
         previous["clients_told"] == len(was) == len(told)
@@ -203,7 +213,7 @@ def _age_then(
 
 
 def _sum(queues: Sequence[QueueSaid]) -> RowDict:
-    """What a client's queues say together."""
+    """Return the combined figures of a client's queues."""
     judged = [one for one in queues if one.judgement is not None]
     lags = [one.lag for one in judged if one.lag is not None]
     ages = [one.time_lag_ms for one in judged if one.time_lag_ms is not None]
@@ -219,7 +229,7 @@ def _sum(queues: Sequence[QueueSaid]) -> RowDict:
 
 
 def _client(client: ClientProgress, queues: Sequence[QueueSaid], before: RowDict | None) -> RowDict:
-    """A client's entry in its group's row."""
+    """Return a client's entry in its group's row."""
     sums = _sum(queues)
     bad = [one for one in queues if one.judgement is not None and one.judgement.status == sums["status"]]
     first = max(bad, key=lambda one: (one.time_lag_ms or 0, one.lag or 0), default=None)

@@ -1,4 +1,4 @@
-"""The rows of groups: sums and worst cases of their queues, rates, forecast, trend. Pure."""
+"""Make the rows of groups: sums and worst cases of their queues, rates, forecast, trend. Pure."""
 
 from collections.abc import Mapping
 
@@ -18,7 +18,7 @@ from spark.lag.round.status import Evidence, LagStatus, Reason, attention, worst
 TREND_POINTS = 60
 NO_MEMBERS = Members()
 NO_TOPIC: RowDict = {"in_rate": None}
-# 208 is read for some groups in each round, for all of them within 20 rounds; older than this it says nothing
+# 208 is read for some groups in each round, for all of them within 20 rounds; an older value is out of date.
 IN_FLIGHT_KEPT_MS = 5 * MINUTE_MS
 
 
@@ -89,7 +89,8 @@ def _broadcast(
         **found,
         **dict.fromkeys(("in_flight", "in_flight_at_ms", "available", "consumers_needed")),
         "offset_is_not_count": False,
-        "retry_lag": 0,  # what fails is dropped: such a group has no retry topic
+        # What fails is dropped: such a group has no retry topic.
+        "retry_lag": 0,
         **_filtered(view, group, lag),
         **trend(previous, lag if is_known else None, view.now_ms),
         "unknown_since_ms": _unknown_since(view, found["partial"], previous),
@@ -109,8 +110,9 @@ def _retry_in_rate(group: str, sums: RowDict, topics: Mapping[str, RowDict]) -> 
 
 
 def _in_flight(sums: RowDict, previous: RowDict | None, now_ms: int) -> RowDict:
-    """Return messages in flight: of this round where every pulled offset was read, else the last known, with its
-    age, for a few minutes.
+    """Return messages in flight: of this round if every pulled offset was read, else the last known ones.
+
+    They are kept for a few minutes, with their time.
     """
     names = ("in_flight", "available")
     if sums["in_flight"] is not None:
@@ -121,7 +123,7 @@ def _in_flight(sums: RowDict, previous: RowDict | None, now_ms: int) -> RowDict:
 
 
 def _filtered(view: RoundView, group: str, lag: int | None) -> RowDict:
-    """Return what of the lag the group's filter lets through, as last sampled; null: no filter, or not sampled."""
+    """Return how much of the lag passes the group's filter, as last sampled; null: no filter, or no sample."""
     sampled = view.filters.get(group)
     ratio = None if sampled is None else wilson(sampled.sample)
     expected = filtered_lag(lag, ratio)
@@ -136,13 +138,16 @@ def _filtered(view: RoundView, group: str, lag: int | None) -> RowDict:
 
 
 def _group_status(sums: RowDict, members: Members, *, is_blind: bool) -> LagStatus:
-    """A group without clients is offline even while nothing waits. While messages wait, no client was seen to
-    read and no sweep has found out about members, it may be well or offline: that is unknown, and its lag is not.
+    """Return a group's status; a group without clients is offline even while nothing waits.
+
+    While messages wait, no client was seen to read and no sweep has read the members, the group may be well or offline:
+    its status is unknown, its lag is not.
     """
     status: LagStatus = sums["status"]
     if status in (LagStatus.OK, LagStatus.UNKNOWN) and members.clients == 0:
         return LagStatus.OFFLINE
-    if is_blind:  # any group may have queues on a broker that never answered
+    # Any group may have queues on a broker that never answered.
+    if is_blind:
         return worst((status, LagStatus.UNKNOWN))
     is_unwatched = members.clients is None and sums["lag"] and not sums["out_rate"]
     return LagStatus.UNKNOWN if status is LagStatus.OK and is_unwatched else status
@@ -159,7 +164,7 @@ def _since(status: LagStatus, sums: RowDict, members: Members, previous: RowDict
 
 
 def _subscribed(members: Members) -> list[RowDict]:
-    """Topics of a group that has not committed anything yet."""
+    """Return the topics of a group that has not committed anything yet."""
     return [
         {
             "topic": topic,
@@ -178,9 +183,7 @@ def _subscribed(members: Members) -> list[RowDict]:
 
 
 def _dead_letters(view: RoundView, group: str, topics: Mapping[str, RowDict]) -> int | None:
-    """Return how many dead letters are stored: 0 when no broker has the topic, null while a broker may have
-    it unseen.
-    """
+    """Return how many dead letters are stored: 0 when no broker has the topic, null while one may have it unseen."""
     row = topics.get(dead_letter_topic(group))
     if row is not None:
         count: int | None = row["messages"]
@@ -215,7 +218,7 @@ def _reason(view: RoundView, sums: RowDict, status: LagStatus) -> Text:
 
 
 def _no_count(view: RoundView, sums: RowDict) -> Text:
-    """Return why the lag is no count of messages, of the first such topic; empty when it is."""
+    """Return why the lag is not a count of messages, for the first such topic; empty when it is one."""
     if not sums["offset_is_not_count"]:
         return Text()
     topics = (one["topic"] for one in sums["topics"])
@@ -233,9 +236,7 @@ def _unknown_since(view: RoundView, partial: bool, previous: RowDict | None) -> 
 
 
 def trend(previous: RowDict | None, value: float | None, now_ms: int) -> RowDict:
-    """Return the points of the last hour, one a minute, the newest standing for the running minute; gaps are
-    null.
-    """
+    """Return the points of the last hour, one a minute, the last for the current minute; gaps are null."""
     minute = now_ms // MINUTE_MS
     points = list(previous["trend"]) if previous is not None else []
     last = previous["trend_minute"] if previous is not None else minute

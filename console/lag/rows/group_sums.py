@@ -1,7 +1,7 @@
-"""What the queues of every group say together: sums, worst cases, skew, and the same of each topic of a group. Pure.
+"""Combine the queues of every group: sums, worst cases, skew, and the same for each topic of a group. Pure.
 
-All groups at once, over columns (`QueueTable`); unknown propagates (lag.md 1.2): of five known messages and a queue
-nobody knows the sum is 5 with `partial`, never nothing and never just 5.
+All groups at once, over columns (`QueueTable`); unknown propagates (lag.md 1.2): the sum of five known messages and a
+queue of unknown lag is 5 with `partial`, never nothing and never just 5.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ Column = npt.NDArray[Any]
 RANKS = {status.value: rank for status, rank in SEVERITY.items()}
 STATUSES = {rank: status for status, rank in SEVERITY.items()}
 STANDING = frozenset({LagStatus.STALLED.value, LagStatus.STOPPED.value, LagStatus.OFFLINE.value})
-# What a group's row takes over as it is.
+# Columns that a group's row takes over unchanged.
 SUMMED = (
     "lag", "time_lag_ms", "in_rate", "out_rate", "drain_never", *DRAIN_NUMBERS, "speed", "queueing_ms", "stall_ms",
     "lost", "time_to_loss_ms", "time_to_loss_never", "time_to_loss_lower_bound", "time_to_loss_queue", "skew_gini",
@@ -58,13 +58,14 @@ NO_QUEUES: RowDict = {
 
 
 def queue_name(key: QueueKey) -> str:
-    """Return a queue as reasons name it: "topic · broker · 3"."""
+    """Return a queue's name in reasons: "topic · broker · 3"."""
     return f"{key.topic} · {key.broker_name} · {key.queue_id}"
 
 
 def group_sums(view: RoundView, table: QueueTable) -> dict[str, RowDict]:
-    """Return what there is to say of every group with a queue; its retry topics stand apart, in columns `retry_…`: POP
-    groups have one for each topic (`%RETRY%group_topic`).
+    """Return the figures of every group with a queue; retry topics are separate, in columns `retry_…`.
+
+    POP groups have one retry topic for each topic (`%RETRY%group_topic`).
     """
     is_main = np.array([not key.topic.startswith(RETRY_TOPIC_PREFIX) for key in table.keys], dtype=np.bool_)
     found = {key.group: dict(NO_QUEUES) for key in table.keys}
@@ -139,10 +140,10 @@ def _main_sums(view: RoundView, table: QueueTable) -> dict[str, RowDict]:
 
 
 class _Combined:
-    """Status, lag and drain of runs of queues: what `spark.lag.round.status` says of one, with the same rules.
+    """Compute status, lag and drain of runs of queues, by the rules that `spark.lag.round.status` has for one.
 
-    A queue the group never committed on has no lag; what lies there stands apart, and makes NEVER_COMMITTED of a group
-    that is well on all others.
+    A queue the group never committed on has no lag; what it holds is a separate figure, and makes the group
+    NEVER_COMMITTED if it is well on all others.
     """
 
     def __init__(self, table: QueueTable, runs: Runs) -> None:
@@ -184,7 +185,7 @@ class _Combined:
         }
 
     def _worst(self, culprits: BoolArray) -> Int64Array:
-        """The culprit with the largest time lag, of those the one with the largest lag, of those the first."""
+        """Return the culprit with the largest time lag, then the largest lag, then the first."""
         runs = self.runs
         for name in ("time_lag_ms", "lag"):
             value = np.where(culprits, np.maximum(self.columns[name], 0), NULL)
@@ -192,8 +193,10 @@ class _Combined:
         return runs.first(culprits)
 
     def _drains(self) -> dict[str, list[Any]]:
-        """When the last backlog is gone. Queues that are OK have an ordinary handful waiting, no backlog; `never` wins
-        over unknown and unknown over a number; while some queue is unknown only "never" is certain.
+        """Return when the last backlog is gone.
+
+        Queues that are OK have a few messages waiting as usual, no backlog; `never` wins over unknown and unknown over
+        a number; while some queue is unknown only "never" is certain.
         """
         runs, columns = self.runs, self.columns
         judged = self.committed & (self.rank != SEVERITY[LagStatus.OK])
@@ -221,12 +224,12 @@ class _Combined:
 
 
 def _read_at_ms(view: RoundView, table: QueueTable, runs: Runs) -> Int64Array:
-    """When each group was read last: in this round, which is as old as its beginning, or longer ago."""
+    """Return when each group was last read: in this round (as old as its beginning), or longer ago."""
     return np.where(runs.any(table.place >= 0), view.now_ms, runs.largest(table.columns["read_at_ms"]))
 
 
 def _rates(view: RoundView, table: QueueTable, runs: Runs) -> dict[str, list[Any]]:
-    """Messages per second in and out over the queues that were read; unknown when none has a rate."""
+    """Return messages per second in and out of the queues that were read; unknown when none has a rate."""
     produced, consumed = np.full(len(table.keys), np.nan), np.full(len(table.keys), np.nan)
     read, committed = table.place >= 0, table.commit >= 0
     produced[read] = view.window.produce_rates()[view.columns.heads[table.place[read]]]
@@ -235,13 +238,13 @@ def _rates(view: RoundView, table: QueueTable, runs: Runs) -> dict[str, list[Any
 
 
 def _held(columns: Mapping[str, Column]) -> Int64Array:
-    """What lies in queues the group never committed on: it may come to be its lag, or it may begin at the end."""
+    """Return the messages in queues the group never committed on: they may become lag, or be skipped."""
     never = columns["status"] == LagStatus.NEVER_COMMITTED.value
     return np.where(never, columns["max_offset"] - columns["min_offset"], 0)
 
 
 def _stalls_ms(columns: Mapping[str, Column], now_ms: int) -> Int64Array:
-    """How long queues with messages have made no progress, unknown where no progress was ever seen or needed."""
+    """Return how long queues with messages made no progress; unknown if progress was never seen or needed."""
     stands = np.array([word in STANDING for word in columns["status"].tolist()], dtype=np.bool_)
     moved_ms = columns["last_commit_ms"]
     stalled_ms = np.where(stands, now_ms - columns["since_ms"], NULL)

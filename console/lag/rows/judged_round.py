@@ -1,8 +1,8 @@
-"""What history keeps of a round: what its rows say of every queue, and of every series of the round before. Pure.
+"""Make the snapshot that history keeps of a round: every queue by its row, and every series of the round before. Pure.
 
-A series that history knows is in every round until its tombstone: one that was not read keeps its offsets, with the
-status UNKNOWN; one that is gone is ABSENT once. Which is which, the rows decide: `queue_rows` and `topic_rows` keep the
-row of a queue that may be there.
+A series in history is in every round until its tombstone: one that was not read keeps its offsets, with the status
+UNKNOWN; one that is gone is ABSENT once. The rows decide which is which: `queue_rows` and `topic_rows` keep the row of
+a queue that may exist.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -33,7 +33,7 @@ STANDING = np.uint8(SampleFlag.NOT_COUNT | SampleFlag.PAUSED | SampleFlag.RESET_
 
 @dataclass(frozen=True, slots=True)
 class _Series:
-    """Some series and their figures, by the names of `Snapshot`."""
+    """Hold some series and their figures, by the names of `Snapshot`."""
 
     keys: Sequence[Any]
     figures: Mapping[str, Any]
@@ -48,8 +48,10 @@ class _Series:
 def judged_round(
     read: Snapshot, view: RoundView, queues: QueueTable, topic_queues: TopicQueueTable, before: Snapshot
 ) -> Snapshot:
-    """Return the round as history keeps it. `read` is what was read; `before` the round that history has last, without
-    any series where there is none: then the rows of the round before say which series there are.
+    """Return the round as history keeps it.
+
+    `read` is what was read; `before` the last round in history, without any series where there is none: then the rows
+    of the round before define the series.
     """
     heads = _read_heads(read, view)
     heads += _carried_heads(view, topic_queues, before, heads.keys)
@@ -73,7 +75,7 @@ def judged_round(
 
 
 def _same(keys: Sequence[Any], before: Sequence[Any]) -> Sequence[Any]:
-    """Return the very keys of the round before where they are the same: the log then looks none of them up."""
+    """Return the same list as in the round before if it is equal: the log then looks up no key."""
     return before if keys == before else keys
 
 
@@ -132,7 +134,7 @@ def _carried_commits(
 
 
 def _not_among(keys: Sequence[Any], status: ByteArray, read: Sequence[Any]) -> Int64Array:
-    """Return the places of the series of the round before that are not in this one yet."""
+    """Return the indexes of the series of the round before that are not in this one yet."""
     if keys == read and bool((status != ABSENT).all()):
         return np.empty(0, dtype=np.int64)
     present = set(read)
@@ -146,8 +148,9 @@ def _carried_status(
     unread: Collection[QueueKey | TopicQueueKey],
     known: Collection[QueueKey | TopicQueueKey],
 ) -> int:
-    """Return UNKNOWN of a series that was not read while its queue has a row, or its broker is silent and no row was
-    given up: rows may have been lost. Else ABSENT.
+    """Return UNKNOWN for a series that was not read but may exist, else ABSENT.
+
+    It may exist while its queue has a row, or while its broker is silent and it had no row: rows may have been lost.
     """
     was_lost = key not in known and key.broker_name in view.silences
     return UNKNOWN_CODE if key in unread or was_lost else ABSENT

@@ -1,9 +1,9 @@
-"""POP groups (5.x): what can be known of messages that members took and have not acknowledged.
+"""Estimate what members of POP groups (5.x) took and have not acknowledged.
 
-The committed offset of such a group moves when a member takes messages, not when it is done with them: lag by offsets
-is what nobody has taken yet, and a group whose members hold everything unread would look well. The broker counts what
-is out, and tells it to nobody over the remoting protocol. Java members tell what they hold (307, waitAckCount); those
-behind a proxy do not. So lag is known from below (lag.md 1.3).
+The committed offset of such a group moves when a member takes messages, not when it has consumed them: lag by offsets
+counts what no member has taken yet, and a group whose members hold everything unread would look well. The broker counts
+what is out, and no remoting request returns it. Java members report what they hold (307, waitAckCount); those behind a
+proxy do not. So lag is a lower bound (lag.md 1.3).
 """
 
 from collections import Counter
@@ -33,12 +33,12 @@ def popped_entries(table: Mapping[Any, Any]) -> list[RowDict]:
 
 
 def popped_count(queues: Iterable[RowDict] | None) -> int:
-    """Return how many messages a member says it popped and has not acknowledged, of its `queues`."""
+    """Return how many messages a member reports as popped and not acknowledged, of its `queues`."""
     return sum(one["popped"] for one in queues or () if "popped" in one)
 
 
 def popped_of(members: Iterable[tuple[list[RowDict] | None, int]]) -> Popped:
-    """Return what members hold together, of (what each said it reads or null, when)."""
+    """Return what all members hold together, from (queues each reported, or null; when) of each."""
     by_topic: Counter[str] = Counter()
     times, is_whole = [], True
     for queues, read_at_ms in members:
@@ -61,11 +61,13 @@ def groups_holding(members: Mapping[str, Members]) -> frozenset[str]:
 
 
 def pop_figures(row: RowDict, popped: Popped, *, taken_ms: int | None, now_ms: int) -> RowDict:
-    """Return the columns of a group's row that POP changes: lag is what nobody took and what members said they hold,
-    a lower bound unless all of them hold nothing. `taken_ms` is when a member was last seen to take messages.
+    """Return the columns of a group's row that POP changes.
 
-    Offsets of a group that took everything stand at the end, whether it acknowledges or not: it is well only while what
-    its members hold comes and goes, or has no reason to.
+    Lag is what no member took plus what members reported they hold, a lower bound unless all of them hold nothing.
+    `taken_ms` is when a member was last seen to take messages.
+
+    Offsets of a group that took everything are at the end, whether it acknowledges or not: it is well only while what
+    its members hold changes, or need not change.
     """
     held = sum(popped.by_topic.values())
     if popped.is_whole and held == 0:
@@ -99,9 +101,10 @@ def pop_figures(row: RowDict, popped: Popped, *, taken_ms: int | None, now_ms: i
 
 
 def _standing(row: RowDict, popped: Popped, taken_ms: int | None, now_ms: int) -> RowDict:
-    """Return what to say instead of "well" of members that took everything and, by all that is known, acknowledge
-    nothing: what they hold has not become less for longer than any invisible time, or all that can be seen of it is
-    what comes back to the retry topic.
+    """Return what replaces the status "well" of members that took everything and seem to acknowledge nothing.
+
+    What they hold has not decreased for longer than any invisible time, or it is unknown and messages come back to the
+    retry topic.
     """
     if row["status"] != LagStatus.OK.value:
         return {}

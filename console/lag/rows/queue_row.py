@@ -1,10 +1,8 @@
-"""One queue as the last round saw it: as one group consumes it (`QueueRow`), and whoever consumes it
-(`TopicQueueRow`).
+"""Describe one queue in the last round: as one group consumes it (`QueueRow`), and by itself (`TopicQueueRow`).
 
 Null means unknown, never zero. Counts are messages, rates messages per second, times epoch milliseconds of the
-collector's clock, durations milliseconds. The fields are the columns in which a round works queues out
-(`round.keyed_columns`) and in which they are kept (`rows.sheets`): a new figure is a field here and a
-column there.
+collector's clock, durations milliseconds. The fields are the columns in which a round computes queues
+(`round.keyed_columns`) and in which they are stored (`rows.sheets`): a new figure is a field here and a column there.
 """
 
 from dataclasses import dataclass, field, fields
@@ -17,7 +15,7 @@ NO_REASON = Text()
 
 
 def _says(text: str, default: Any = None) -> Any:
-    """A field with words for the API's document."""
+    """Return a field with its help text for the OpenAPI document."""
     return field(default=default, metadata={"help_text": text})
 
 
@@ -72,7 +70,7 @@ class QueueRow:
 
 @dataclass(slots=True, kw_only=True)
 class TopicQueueRow:
-    """One queue of a topic, whoever consumes it."""
+    """One queue of a topic, whichever groups consume it."""
 
     topic: str
     broker_name: str
@@ -85,7 +83,7 @@ class TopicQueueRow:
 
 
 def kinds_of(row: type[Any]) -> dict[str, type]:
-    """Return field → what its values are: int, float, bool, str or Text; each may be null but the last three."""
+    """Return field → type: int, float, bool, str or Text; only int and float may be null."""
     return {
         one.name: next(kind for kind in get_args(one.type) or (one.type,) if kind is not NoneType)
         for one in fields(row)

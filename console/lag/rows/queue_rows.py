@@ -1,6 +1,6 @@
-"""The rows of queues as groups consume them: figures, status, owner, and honest unknowns. Pure.
+"""Make the rows of queues as groups consume them: figures, status, owner, and what is unknown. Pure.
 
-A round's queues are worked out together, as columns (`QueueTable`); rows are made of them at the end.
+A round's queues are computed together, as columns (`QueueTable`); rows are made of them at the end.
 """
 
 from collections.abc import Collection, Iterator
@@ -30,7 +30,8 @@ from spark.lag.round.status import (
 )
 from spark.lag.snapshot import UNKNOWN_OFFSET, BoolArray, Int64Array
 
-ROUNDS_TO_TOMBSTONE = 3  # a queue its answering broker left out so often is gone; one reply may be incomplete
+# A queue that its answering broker left out so often is gone; one reply may be incomplete.
+ROUNDS_TO_TOMBSTONE = 3
 MAY_BE_PAUSED = {
     LagStatus.STALLED,
     LagStatus.STOPPED,
@@ -43,11 +44,10 @@ KINDS = {name: kind for name, kind in kinds_of(QueueRow).items() if name not in 
 
 @dataclass(eq=False)
 class QueueTable(KeyedColumns[QueueKey]):
-    """Every queue of every group, in the order of `keys`, which is sorted; a column for each of `KINDS`.
+    """Hold every queue of every group, sorted by `keys`, a column for each of `KINDS`.
 
-    `place` is a queue's place among the topics' queues of the round, `commit` its column among the window's committed
-    offsets, both -1 where it was not read or not committed. `remarkable`: of which something may have happened that is
-    worth an event.
+    `place` is a queue's index among the topics' queues of the round, `commit` its column among the window's committed
+    offsets, both -1 where it was not read or not committed. `remarkable` marks queues that may need an event.
     """
 
     place: Int64Array
@@ -55,7 +55,7 @@ class QueueTable(KeyedColumns[QueueKey]):
     remarkable: BoolArray
 
     def part(self, chosen: BoolArray | Int64Array) -> "QueueTable":
-        """Return some of the queues, or all in another order: by places, or by a mark for each."""
+        """Return some of the queues, or all in another order: by indexes, or by a mark for each."""
         places = np.arange(len(self.keys))[chosen]
         return QueueTable(
             [self.keys[at] for at in places.tolist()],
@@ -67,7 +67,7 @@ class QueueTable(KeyedColumns[QueueKey]):
 
 
 def queue_table(view: RoundView) -> QueueTable:
-    """Return every queue of every group: read in this round, or known from before and now unknown."""
+    """Return every queue of every group: read in this round, or recorded before and now unknown."""
     series, previous = view.series, view.previous_queues
     read = _Read(view).columns()
     unknown = KeyedColumns.of_rows(KINDS, dict(_unknown_rows(view)))
@@ -88,7 +88,7 @@ def queue_table(view: RoundView) -> QueueTable:
 
 
 class _Read:
-    """The queues that were read in one round, in the order of `RoundSeries.groups`."""
+    """Hold the queues that were read in one round, in the order of `RoundSeries.groups`."""
 
     def __init__(self, view: RoundView) -> None:
         self.view, self.window = view, view.window
@@ -132,7 +132,7 @@ class _Read:
         )
 
     def columns(self) -> dict[str, Column]:
-        """Return a column for each of `COLUMNS`, `commit` and `remarkable`."""
+        """Return a column for each figure of `KINDS`, `commit` and `remarkable`."""
         pulled = self.valid & (self.pulled != UNKNOWN_OFFSET)
         in_flight = np.minimum(self.lag, np.maximum(0, self.pulled - self.first))
         available = np.maximum(0, self.high - np.maximum(self.pulled, self.first))
@@ -203,7 +203,7 @@ class _Read:
         return found
 
     def _resets(self, changed: BoolArray) -> dict[str, Column]:
-        """Which offsets were set and not committed since."""
+        """Return which offsets were set and not committed since."""
         was_pending = (
             self.before["reset_pending"] == np.True_
         )  # a round of an older version knew no such thing
@@ -232,7 +232,7 @@ class _Read:
         return np.array([key.topic in kinds for key in self.keys], dtype=np.bool_)
 
     def _time_lags(self) -> tuple[Int64Array, BoolArray]:
-        """An empty queue of a group that never committed has none either way."""
+        """Return time lags and which are lower bounds; an empty queue has no time lag, committed or not."""
         time_lag = np.where(self.valid | (~self.has & (self.high == self.low)), 0, NULL)
         time_lag[self.waiting] = self.age.ms
         is_bound = np.zeros(self.count, dtype=np.bool_)
@@ -240,7 +240,7 @@ class _Read:
         return time_lag, is_bound
 
     def _queueing(self) -> Int64Array:
-        """How long the first message that nobody has pulled has waited."""
+        """Return how long the first message that no client has pulled has waited."""
         known = self.valid & (self.pulled != UNKNOWN_OFFSET)
         found = np.where(known, 0, NULL)
         first = np.maximum(self.pulled, self.first)
@@ -250,19 +250,20 @@ class _Read:
         return found
 
     def _lost(self) -> Int64Array:
-        """How many messages retention took unread since this console watches: each is counted once."""
+        """Return how many messages retention deleted unread since the first reading, each counted once."""
         low_before, committed_before = self.before["min_offset"], self.before["committed_offset"]
         is_new = (low_before == NULL) | (committed_before == NULL)
         unread_from = np.maximum(np.maximum(committed_before, low_before), self.committed)
         kept = np.maximum(self.before["lost"], 0) + np.maximum(0, self.low - unread_from)
-        found = np.where(self.low < low_before, 0, kept)  # less than before: the topic was made again
+        # Lower than before: the topic was created again.
+        found = np.where(self.low < low_before, 0, kept)
         found = np.where(is_new, np.maximum(0, self.low - self.committed), found)
         return np.where(self.has, found, NULL)
 
     def _losses(self, speed: round_arrays.FloatArray) -> dict[str, Column]:
-        """When retention reaches the first unread message: never where nothing waits or the group keeps pace.
+        """Return when retention reaches the first unread message; never if nothing waits or the group keeps pace.
 
-        A queue whose first message is still there has seen no retention yet: then it is not before that.
+        A queue whose first message still exists has seen no retention yet: the time is then a lower bound.
         """
         never = self.valid & ((self.lag == 0) | (speed >= 1))
         left_ms = np.where(self.valid & ~never & (self.committed < self.low), 0, NULL)
@@ -281,8 +282,9 @@ class _Read:
         return {"time_to_loss_ms": left_ms, "time_to_loss_never": never, "time_to_loss_lower_bound": bound}
 
     def _judged(self) -> dict[str, Column]:
-        """Status, since when, why, and when the backlog is gone. Most queues are well, which arrays show; the others
-        are judged one by one.
+        """Return status, since when, why, and when the backlog is gone.
+
+        Most queues are well, which arrays show; the others are judged one by one.
         """
         found: dict[str, Column] = {
             "status": np.full(self.count, LagStatus.OK.value, dtype=object),
@@ -312,14 +314,14 @@ class _Read:
         return found
 
     def _reason(self, at: int, judgement: Judgement) -> Text:
-        """A queue that a person paused does not stand by itself: its reason begins with the pause."""
+        """Return the reason of a judgement; of a paused queue it begins with the pause."""
         key, reason = self.keys[at], reason_text(judgement.reason)
         if judgement.status in MAY_BE_PAUSED and self.view.is_refused(key.group, key.topic, key.broker_name):
             return Text("paused, the broker gives the group nothing of this topic; %(reason)s", reason=reason)
         return reason
 
     def _is_ordinary(self) -> BoolArray:
-        """Which of `waiting` are well without a look at their history."""
+        """Return which of `waiting` are well without reading their history."""
         found = round_arrays.is_ordinary(self.window, self.behind, self.age)
         deserted = {group for group, members in self.view.members.items() if members.clients == 0}
         if deserted:
@@ -350,7 +352,7 @@ class _Read:
 
 
 def drain_columns(found: Drain) -> RowDict:
-    """Return a drain as rows hold it."""
+    """Return a drain as columns of a row."""
     return {
         "drain_ms": found.ms,
         "drain_never": found.never,
@@ -361,7 +363,7 @@ def drain_columns(found: Drain) -> RowDict:
 
 
 def _unknown_rows(view: RoundView) -> Iterator[tuple[QueueKey, QueueRow]]:
-    """Rows of queues that were not read, until their broker has left them out often enough."""
+    """Yield rows of queues that were not read, until their broker has left them out often enough."""
     series, previous = view.series, view.previous_queues
     read = {*series.groups.keys, *series.unread} if series.unread else series.groups.keys
     wanted = [*series.unread, *previous.keys_without(read)]
@@ -377,7 +379,7 @@ def _unknown_rows(view: RoundView) -> Iterator[tuple[QueueKey, QueueRow]]:
 
 
 def unknown_row(view: RoundView, key: QueueKey, previous: QueueRow) -> QueueRow:
-    """Keep the offsets as last read, with their age; what follows from them now is unknown."""
+    """Return a row with the offsets as last read, and their age; figures derived from them are unknown."""
     answer = next((one for one in view.answers if one.address.broker_name == key.broker_name), None)
     missed = 0
     if answer is None or not answer.answered:

@@ -1,5 +1,6 @@
-"""Queues for pages and REST, as the last round left them: of a group, a topic, a broker. No function here asks a
-broker; each makes one query.
+"""Read queues for pages and REST from the last round: of a group, a topic, a broker.
+
+No function here calls a broker; each makes one query.
 """
 
 from collections.abc import Callable, Collection, Hashable, Iterable
@@ -15,7 +16,7 @@ Name = TypeVar("Name", bound=Hashable)
 
 
 def of_groups(cluster_name: str, groups: Collection[str]) -> list[QueueRow]:
-    """Return the queues of some groups by (group, topic, broker, queue), their `%RETRY%` topics included."""
+    """Return the queues of some groups by (group, topic, broker, queue), including their `%RETRY%` topics."""
     return sheets.read_rows(QUEUES, cluster_name, "group", groups)
 
 
@@ -25,7 +26,7 @@ def of_topics(cluster_name: str, topics: Collection[str]) -> list[QueueRow]:
 
 
 def on_broker(cluster_name: str, broker_name: str, *names: str) -> Iterable[tuple[Any, ...]]:
-    """Return some fields of each queue of a broker as every group consumes it, in no order. Reads every sheet."""
+    """Return some fields of each queue of a broker as every group consumes it, unordered. Reads every sheet."""
     found = sheets.read_columns(QUEUES, cluster_name, names, where="broker_name", values=[broker_name])
     return _tuples(found, names)
 
@@ -36,23 +37,23 @@ def topic_queues(cluster_name: str, topics: Collection[str]) -> list[TopicQueueR
 
 
 def topic_queues_on_broker(cluster_name: str, broker_name: str, *names: str) -> Iterable[tuple[Any, ...]]:
-    """Return some fields of each queue of each topic on a broker, in no order. Reads every sheet."""
+    """Return some fields of each queue of each topic on a broker, unordered. Reads every sheet."""
     found = sheets.read_columns(TOPIC_QUEUES, cluster_name, names, where="broker_name", values=[broker_name])
     return _tuples(found, names)
 
 
 def every(cluster_name: str, *names: str) -> Iterable[tuple[Any, ...]]:
-    """Return some fields of each queue of each group, in no order: for sums over a cluster. Reads every sheet."""
+    """Return some fields of each queue of each group, unordered: for sums over a cluster. Reads every sheet."""
     return _tuples(sheets.read_columns(QUEUES, cluster_name, names), names)
 
 
 def every_topic_queue(cluster_name: str, *names: str) -> Iterable[tuple[Any, ...]]:
-    """Return some fields of each queue of each topic, in no order. Reads every sheet."""
+    """Return some fields of each queue of each topic, unordered. Reads every sheet."""
     return _tuples(sheets.read_columns(TOPIC_QUEUES, cluster_name, names), names)
 
 
 def brokers_of(cluster_name: str, groups: Collection[str]) -> dict[str, set[str]]:
-    """Return on which brokers the queues of some groups lie; a group without queues is left out."""
+    """Return the brokers of the queues of some groups; a group without queues is left out."""
     names = "group", "broker_name"
     found: dict[str, set[str]] = {}
     columns = sheets.read_columns(QUEUES, cluster_name, names, where="group", values=groups)
@@ -67,7 +68,7 @@ def _tuples(columns: dict[str, Any], names: Iterable[str]) -> Iterable[tuple[Any
 
 @dataclass(slots=True)
 class Behind:
-    """How far queues are behind together; sums are of what is known, None where nothing is."""
+    """Sum how far queues are behind; sums are of what is known, None where nothing is."""
 
     queues: int = 0
     known: int = 0
@@ -85,17 +86,17 @@ class Behind:
 
     @property
     def lag_lower_bound(self) -> bool:
-        """Whether more than `lag` waits for all anybody knows."""
+        """Return whether more than `lag` may wait."""
         return 0 < self.known < self.queues
 
     @property
     def time_lag_lower_bound(self) -> bool:
-        """Whether a queue may be later than `time_lag_ms`."""
+        """Return whether a queue may be later than `time_lag_ms`."""
         return 0 < self.timed < self.queues
 
 
 def worst_first(row: QueueRow | Behind) -> tuple[int, int]:
-    """Return what puts the largest time lag first, then the largest lag, unknown last."""
+    """Return a sort key: the largest time lag first, then the largest lag, unknown last."""
     return 1 if row.time_lag_ms is None else -row.time_lag_ms, 1 if row.lag is None else -row.lag
 
 

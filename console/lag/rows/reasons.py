@@ -1,4 +1,4 @@
-"""Why a queue, a topic or a group has its status, as texts."""
+"""Explain the status of a queue, a topic or a group, as texts."""
 
 from collections.abc import Callable, Mapping
 
@@ -44,7 +44,7 @@ EVIDENCE: Mapping[Evidence, Callable[[Figures], Text]] = {
     ),
 }
 
-# Why offsets of a topic are no count of its messages, by its `round.offset_kind`.
+# Why offsets of a topic do not count its messages, by its `round.offset_kind`.
 NOT_A_COUNT = {
     COMPACTION: Text(
         "compaction keeps the newest message of each key: there are at most as many messages as offsets"
@@ -58,14 +58,14 @@ NOT_A_COUNT = {
 
 
 def reason_text(reason: Reason | None) -> Text:
-    """Return the sentence of a judgement's evidence; empty without one."""
+    """Return the sentence for a judgement's evidence; empty without one."""
     if reason is None:
         return Text()
     return EVIDENCE[reason.evidence](reason.figures)
 
 
 def about(subject: str, reason: Text) -> Text:
-    """Return a reason with the name of what it is about: a queue, a topic."""
+    """Return a reason with the name of its subject: a queue, a topic."""
     return Text("%(subject)s: %(reason)s", subject=subject, reason=reason)
 
 

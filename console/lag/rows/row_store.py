@@ -1,6 +1,4 @@
-"""Rows of one cluster in the metrics database and in memory: what changed since the round before, and nothing
-else, is written.
-"""
+"""Keep rows of one cluster in the metrics database and in memory; write only what changed since the last round."""
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,23 +16,29 @@ from console.text.columns import TextColumn, as_stored
 from console.text.value import with_json
 
 Key = TypeVar("Key", bound=Hashable)
-READ_AT = "read_at_ms"  # changes every round: it is written, but a row that differs only in it is not news
-ROWS_AT_ONCE = 2_000  # of one JSON document: about 3 MB of groups
-KEYS_AT_ONCE = 200  # conditions in one DELETE; SQLite allows an expression depth of 1,000
-AGED_AT_ONCE_MAX = 20  # statements that make many rows younger; what they leave over is written row by row
+# Changes every round: it is written, but a row that differs only in it is not news.
+READ_AT = "read_at_ms"
+# Of one JSON document: about 3 MB of groups.
+ROWS_AT_ONCE = 2_000
+# Conditions in one DELETE; SQLite allows an expression depth of 1,000.
+KEYS_AT_ONCE = 200
+# Statements that update the age of many rows; the remaining rows are written one by one.
+AGED_AT_ONCE_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Changes(Generic[Key]):
-    """What a round changed: rows whose content is new, rows that are gone."""
+    """Hold what a round changed: rows whose content is new, rows that are gone."""
 
     changed: Mapping[Key, RowDict]
     removed: frozenset[Key]
 
 
 class RowStore(Generic[Key]):
-    """The rows of one model. `load` once, then `replace` per round inside a transaction of the metrics
-    database. `ages` are columns that say when something was read: a row that differs only in them is not news.
+    """Keep the rows of one model.
+
+    `load` once, then `replace` per round inside a transaction of the metrics database. `ages` are columns with the time
+    of a reading: a row that differs only in them is not news.
     """
 
     def __init__(
@@ -62,16 +66,16 @@ class RowStore(Generic[Key]):
         self._ages = _getter(ages)
 
     def load(self) -> None:
-        """Take over what is in the database."""
+        """Load the rows from the database."""
         self.rows = {}
         for row in self._objects().values(*self.key_fields, *self.fields):
             key = self.make_key(*(row.pop(name) for name in self.key_fields))
             self.rows[key] = row
 
     def replace(self, rows: Mapping[Key, RowDict]) -> Changes[Key]:
-        """Make the database hold exactly these rows. Returns what is news.
+        """Make the database hold exactly these rows; return what changed.
 
-        Of a row that was there only columns are written that changed, in it or in others; rows that differ only in
+        For an existing row only columns are written that changed, in it or in other rows; rows that differ only in
         their age are updated together.
         """
         kinds, aged, new = self._sorted_out(rows)
@@ -89,8 +93,9 @@ class RowStore(Generic[Key]):
     def _sorted_out(
         self, rows: Mapping[Key, RowDict]
     ) -> "tuple[list[_Kind[Key]], list[Key], dict[Key, RowDict]]":
-        """Return rows whose content changed, in two kinds, with or without a column of an index; those that differ
-        at most in their age; and new ones.
+        """Return changed rows, those that differ at most in their age, and new ones.
+
+        Changed rows are of two kinds, with or without a changed column of an index.
         """
         values, before = self._values, self.rows
         aged: list[Key] = []
@@ -108,15 +113,16 @@ class RowStore(Generic[Key]):
             if columns <= set(self.ages):
                 aged += keys
                 continue
-            # A row that is written has its ages written: it may have been made younger together with others.
+            # A changed row has its ages written too: they may have been updated together with others.
             kind = kinds.setdefault(bool(columns & self.indexed), _Kind([], set(self.ages)))
             kind.keys.extend(keys)
             kind.columns.update(columns)
         return list(kinds.values()), aged, new
 
     def _age(self, rows: Mapping[Key, RowDict], aged: Sequence[Key]) -> dict[Key, RowDict]:
-        """Make unchanged rows as young as most of those are that were as old as they. Returns the rows for which that
-        is wrong: such as those that were not read this time.
+        """Give unchanged rows of one age the new age of most of them; return the rows for which that is wrong.
+
+        Such as those that were not read this time.
         """
         ages, before = self._ages, self.rows
         alike: dict[tuple[Any, ...], dict[tuple[Any, ...], list[Key]]] = {}
@@ -138,7 +144,7 @@ class RowStore(Generic[Key]):
         }
 
     def _insert(self, rows: Mapping[Key, RowDict]) -> None:
-        """Insert rows; one that is there all the same (another process wrote it) is overwritten."""
+        """Insert rows; overwrite one that exists already (another process wrote it)."""
         quote = connections[METRICS].ops.quote_name
         columns = self._columns(quote)
         names = ["cluster", *self.key_fields, *self.fields]
@@ -156,7 +162,7 @@ class RowStore(Generic[Key]):
         )
 
     def _update(self, rows: Mapping[Key, RowDict], written: Collection[str]) -> None:
-        """Write some columns of rows that are there."""
+        """Write some columns of existing rows."""
         quote = connections[METRICS].ops.quote_name
         columns, table = self._columns(quote), quote(self.model._meta.db_table)
         keys = ["cluster", *self.key_fields]
@@ -174,11 +180,13 @@ class RowStore(Generic[Key]):
     def _execute(
         self, rows: Mapping[Key, RowDict], names: Sequence[str], one_by_one: str, at_once: str
     ) -> None:
-        """Run a statement for rows. SQLite takes one with many sets of parameters, PostgreSQL one with the rows as a
-        JSON document, a quarter of the time of many. Names in them come from the model, values are parameters.
+        """Run a statement for rows.
+
+        SQLite takes one with many sets of parameters, PostgreSQL one with the rows as a JSON document, in a quarter of
+        the time of many. Names in it come from the model, values are parameters.
 
         Plain SQL: a round of 4,000 changed rows takes 0.1 s this way and 0.9 s through model objects and
-        `bulk_create(update_conflicts=True)`, which a test holds it to.
+        `bulk_create(update_conflicts=True)`; a test checks the limit.
         """
         if not rows:
             return
@@ -191,7 +199,7 @@ class RowStore(Generic[Key]):
                 cursor.executemany(one_by_one, list(self._parameters(rows, names)))
 
     def _parameters(self, rows: Mapping[Key, RowDict], names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-        """Yield the values of these columns, the cluster and the key's fields in one piece at their place."""
+        """Yield the values of these columns of each row, the cluster and the key's fields first or last."""
         keys = ("cluster", *self.key_fields)
         plain = [name for name in names if name not in keys]
         values = _getter(plain)
@@ -254,14 +262,14 @@ class RowStore(Generic[Key]):
 
 @dataclass(slots=True)
 class _Kind(Generic[Key]):
-    """Rows that are written by one statement, and the columns it writes."""
+    """Hold rows that are written by one statement, and the columns it writes."""
 
     keys: list[Key]
     columns: set[str]
 
 
 def _getter(names: Sequence[str]) -> Callable[[RowDict], tuple[Any, ...]]:
-    """Return a function that gives values of a row as a tuple; `itemgetter` gives a single one bare."""
+    """Return a function that returns values of a row as a tuple; `itemgetter` returns a single one bare."""
     if len(names) == 1:
         (name,) = names
         return lambda row: (row[name],)

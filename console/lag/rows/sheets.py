@@ -1,12 +1,10 @@
-"""Queues as they are kept between rounds and read by pages: sheets, columns of the queues of many groups (or topics)
-as one value of the database.
+"""Store queues between rounds as sheets: columns of the queues of many groups (or topics) as one database value.
 
-Nobody lists all queues of a cluster; pages want those of a group, a topic or a broker. So a cluster has at most
-`SHEETS` sheets of either sort, a round writes some dozens of values instead of a row for each of 40,000 queues, and the
+No page lists all queues of a cluster; pages need those of a group, a topic or a broker. So a cluster has at most
+`SHEETS` sheets of either kind, a round writes some dozens of values instead of a row for each of 40,000 queues, and the
 page of a group decodes one of them. A sheet is an Arrow IPC stream of one record batch with LZ4 buffers: the key's
-fields first, then the others of `queue_row`; unknown is what it is in `columns` (`NULL`, NaN). A column that a sheet of
-an older version lacks is unknown, one that nobody knows any more is left out: sheets need no migration when a figure is
-added.
+fields first, then the others of `queue_row`; unknown is stored as in `columns` (`NULL`, NaN). A column that a sheet of
+an older version lacks is unknown, one that no longer exists is ignored: a new figure needs no migration of sheets.
 """
 
 import zlib
@@ -27,7 +25,8 @@ from console.text import Text
 from console.text.columns import as_stored, of_stored
 from spark.lag.snapshot import Int64Array
 
-SHEETS = 64  # 20,000 queues: 25 KB each; a reader of all of them takes some milliseconds
+# 20,000 queues: 25 KB each; reading all of them takes some milliseconds.
+SHEETS = 64
 ARROW_TYPES = {int: pa.int64(), float: pa.float64(), bool: pa.bool_(), str: pa.string(), Text: pa.string()}
 Key = TypeVar("Key", bound=QueueKey | TopicQueueKey)
 Row = TypeVar("Row", bound=QueueRow | TopicQueueRow)
@@ -35,7 +34,7 @@ Row = TypeVar("Row", bound=QueueRow | TopicQueueRow)
 
 @dataclass(frozen=True, slots=True)
 class SheetKind(Generic[Key, Row]):
-    """What is on the sheets of a model: rows by their key, whose first field says which sheet."""
+    """Describe the sheets of a model: rows by key, the first field of which determines the sheet."""
 
     model: type[SheetModel]
     key: type[Key]
@@ -48,7 +47,7 @@ class SheetKind(Generic[Key, Row]):
 
     @property
     def missing(self) -> dict[str, Any]:
-        """Return field → what stands for it where a sheet does not have it, as columns hold it."""
+        """Return field → its value where a sheet does not have it, as columns hold it."""
         kinds = self.kinds
         return {
             one.name: UNKNOWNS[kinds[one.name]] if one.default in (None, MISSING) else one.default
@@ -74,7 +73,7 @@ class SheetStore(Generic[Key, Row]):
         self._laid_out: _Layout | None = None
 
     def load(self) -> None:
-        """Take over what is in the database."""
+        """Load the sheets from the database."""
         found = read_columns(self.kind, self.cluster, list(self.kind.kinds))
         lists = [values_of(found.pop(name)) for name in self.kind.key._fields]
         self.rows = KeyedColumns([self.kind.key(*values) for values in zip(*lists, strict=True)], found)
@@ -114,7 +113,7 @@ class SheetStore(Generic[Key, Row]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Layout:
-    """Which rows are on which sheet: `sheets` are (number, first, behind the last) in `order`."""
+    """Map rows to sheets: `sheets` are (number, first, after the last) in `order`."""
 
     laid_out: Sequence[Any]
     order: Int64Array
@@ -146,7 +145,7 @@ def _schema(kinds: Mapping[str, type]) -> pa.Schema:
 
 
 def _stored(column: Column, kind: type) -> pa.Array:
-    """Return a column as it lies on a sheet: a text as its JSON."""
+    """Return a column as a sheet stores it: a text as its JSON."""
     if kind is not Text:
         return pa.array(column)
     values = column.tolist()
@@ -155,7 +154,7 @@ def _stored(column: Column, kind: type) -> pa.Array:
 
 
 def _restored(column: Column, kind: type) -> Column:
-    """Return a column of a sheet as rows hold it."""
+    """Return a sheet's column as rows hold it."""
     if kind is not Text:
         return column
     values = column.tolist()
@@ -226,7 +225,7 @@ def read_rows(kind: SheetKind[Key, Row], cluster: str, where: str, values: Colle
 
 
 def _decoded(sheet: pa.Buffer, places: Sequence[int]) -> pa.RecordBatch:
-    """Return the columns at these places."""
+    """Return the columns at these indexes."""
     options = pa.ipc.IpcReadOptions(included_fields=places, use_threads=False)
     with pa.ipc.open_stream(sheet, options=options) as stream:
         return stream.read_next_batch()

@@ -1,4 +1,4 @@
-"""The rows of topics, their queues, and brokers. Pure."""
+"""Make the rows of topics, their queues, and brokers. Pure."""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
@@ -30,10 +30,10 @@ def topic_kind(topic: str, own_names: Collection[str] = ()) -> str:
 
 @dataclass(eq=False)
 class TopicQueueTable(KeyedColumns[TopicQueueKey]):
-    """Every queue that exists as far as known, a column for each figure of `TopicQueueRow`.
+    """Hold every queue that exists as far as known, a column for each figure of `TopicQueueRow`.
 
-    `place` is its place among the queues of the round, -1 of one that was not read: its numbers and their age are those
-    of the round before.
+    `place` is its index among the queues of the round, -1 for one that was not read: its numbers and their age are
+    those of the round before.
     """
 
     place: Int64Array
@@ -65,9 +65,7 @@ def topic_queue_table(view: RoundView) -> TopicQueueTable:
 
 
 def _unread(view: RoundView) -> list[TopicQueueKey]:
-    """Return the queues that were not read in this round, that no newer table of topics denies, and whose broker is
-    known.
-    """
+    """Return the queues that were not read in this round, unless a newer table or a forgotten broker drops them."""
     kept = []
     previous = view.previous_topic_queues
     unread = previous.keys_without(view.series.topics.keys)
@@ -85,7 +83,7 @@ def _queues(facts: TopicFacts) -> int:
 
 
 def topic_rows(view: RoundView, topic_queues: TopicQueueTable, queues: QueueTable) -> dict[str, RowDict]:
-    """Return the row of every topic some broker has, or had when it was last heard of."""
+    """Return the row of every topic that some broker has, or had when it last reported."""
     facts: dict[str, dict[str, TopicFacts]] = defaultdict(dict)
     for broker, table in sorted(view.topics.items()):
         for topic, one in table.items():
@@ -102,7 +100,7 @@ def topic_rows(view: RoundView, topic_queues: TopicQueueTable, queues: QueueTabl
 
 
 def _stored(view: RoundView, table: TopicQueueTable) -> dict[str, RowDict]:
-    """Return what the queues of each topic say together of the messages in it."""
+    """Return the figures of the messages stored in each topic, over all of its queues."""
     topics, order, runs = runs_by([key.topic for key in table.keys])
     columns = {name: column[order] for name, column in table.columns.items()}
     place = table.place[order]
@@ -117,7 +115,7 @@ def _stored(view: RoundView, table: TopicQueueTable) -> dict[str, RowDict]:
         "messages": runs.sum(columns["max_offset"] - columns["min_offset"]),
         "retained_ms": np.where(runs.any(is_bound), NULL, runs.largest(age_ms)),
         "last_write_ms": runs.largest(columns["last_write_ms"]),
-        # in this round, which is as old as its beginning, or longer ago
+        # In this round (as old as its beginning), or longer ago.
         "read_at_ms": np.where(runs.any(place >= 0), view.now_ms, runs.largest(columns["read_at_ms"])),
     }
     lists = zip(*(values_of(column) for column in sums.values()), strict=True)
@@ -125,7 +123,7 @@ def _stored(view: RoundView, table: TopicQueueTable) -> dict[str, RowDict]:
 
 
 def _consumed(view: RoundView, table: QueueTable) -> dict[str, RowDict]:
-    """Return what the groups say together that consume each topic."""
+    """Return the combined figures of the groups that consume each topic."""
     topics, order, runs = runs_by([key.topic for key in table.keys])  # the groups of a topic stay sorted
     places = order.tolist()
     time_lag, loss = (table.columns[name][order] for name in ("time_lag_ms", "time_to_loss_ms"))
@@ -170,7 +168,7 @@ def _row(
     consumed: RowDict | None,
 ) -> RowDict:
     stored = stored or {**NOT_STORED, "read_at_ms": view.now_ms}
-    # Its brokers reported nothing since this process began: the configuration is that of the row before.
+    # Its brokers reported no table since this process started: the configuration is that of the row before.
     kept = {} if facts else view.previous_topics.get(topic, {})
     silent = sorted(view.silences.keys() & brokers) if view.silences else []
     partial = bool(silent) or bool(view.blind)
@@ -196,8 +194,9 @@ def _row(
 def broker_row(
     answer: BrokerAnswers, previous: RowDict | None, now_ms: int, clock_offset_ms: int | None = None
 ) -> RowDict:
-    """Return a broker's row; what it did not tell this time is unknown, not what it was. `clock_offset_ms` null: its
-    messages told nothing of its clock since this process began; then the row before is right.
+    """Return a broker's row; what it did not report this time is unknown, not what it was.
+
+    `clock_offset_ms` null: none could be computed since this process started; the row before is kept.
     """
     runtime = dict(answer.runtime or {})
     same = previous is not None and previous["answered"] == answer.answered
