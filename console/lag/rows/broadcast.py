@@ -171,7 +171,7 @@ _UNSAID = tuple(name for name in SUMMED if name not in ("lag", "time_lag_ms", "i
 
 
 def _is_same(told: Sequence[ClientProgress], members: Members, previous: RowDict) -> bool:
-    """Return whether the row of the round before was made of the same answers, with none of its ages missing."""
+    """Return whether the previous row was made of the same answers, with none of its ages missing."""
     was = {one["client_id"]: one["read_at_ms"] for one in previous["client_progress"]}
     return (
         previous["clients_told"] == len(was) == len(told)
@@ -199,7 +199,9 @@ def _said(view: RoundView, group: str, client: ClientProgress, one: RowDict) -> 
 def _age_then(
     view: RoundView, key: QueueKey, first: int, high: int, read_at_ms: int
 ) -> tuple[int | None, bool]:
-    """Return (age, at least?) of the first message a client has not consumed, when it said so; null: the newest round
+    """Return (age, is it a lower bound) of the first message a client had not consumed when it reported.
+
+    Null: the newest round
     did not read that queue.
     """
     if first >= high:
@@ -250,7 +252,7 @@ def _client(client: ClientProgress, queues: Sequence[QueueSaid], before: RowDict
 
 
 def _furthest(told: Sequence[RowDict], of: int | None) -> RowDict:
-    """Return the figures of the client furthest behind, lower bounds while one of so many did not tell everything."""
+    """Return the figures of the client furthest behind, lower bounds while a client's figures are missing."""
     lags = [one["lag"] for one in told if one["lag"] is not None]
     ages = [one["time_lag_ms"] for one in told if one["time_lag_ms"] is not None]
     is_partial = of != 0 and (of is None or len(lags) < of or any(one["lag_lower_bound"] for one in told))
@@ -266,7 +268,7 @@ def _furthest(told: Sequence[RowDict], of: int | None) -> RowDict:
 
 
 def _topics(members: Members, queues: Mapping[str, Sequence[QueueSaid]]) -> list[RowDict]:
-    """Return what a row says of each topic; of one that no client told anything about, that it is unknown."""
+    """Return the entry of each topic; a topic that no client reported is unknown."""
     told = {one.key.topic for said in queues.values() for one in said}
     found = []
     for topic in sorted({*members.topics, *told}):
@@ -280,7 +282,7 @@ def _topics(members: Members, queues: Mapping[str, Sequence[QueueSaid]]) -> list
 
 
 def _drain(queues: Sequence[QueueSaid], is_partial: bool) -> Drain:
-    """Return when the last client has read everything: while some may be behind unseen only "never" is certain."""
+    """Return when the last client has read everything; while some are unseen only "never" is certain."""
     judged = [
         one.judgement.drain for one in queues if one.judgement and one.judgement.status is not LagStatus.OK
     ]

@@ -81,7 +81,7 @@ def _row(view: RoundView, group: str, sums: RowDict, topics: Mapping[str, RowDic
 def _broadcast(
     view: RoundView, group: str, members: Members, topics: Mapping[str, RowDict], previous: RowDict | None
 ) -> RowDict:
-    """Return every column that a broadcasting group's clients tell instead of the brokers."""
+    """Return every column that a broadcasting group's clients report instead of the brokers."""
     found = broadcast.broadcast_figures(view, group, members, topics, previous)
     lag, status = found["lag"], LagStatus(found["status"])
     is_known = lag is not None and not found["partial"]
@@ -123,7 +123,7 @@ def _in_flight(sums: RowDict, previous: RowDict | None, now_ms: int) -> RowDict:
 
 
 def _filtered(view: RoundView, group: str, lag: int | None) -> RowDict:
-    """Return how much of the lag passes the group's filter, as last sampled; null: no filter, or no sample."""
+    """Return how much of the lag passes the group's filter, as last sampled; null: no filter or sample."""
     sampled = view.filters.get(group)
     ratio = None if sampled is None else wilson(sampled.sample)
     expected = filtered_lag(lag, ratio)
@@ -183,7 +183,7 @@ def _subscribed(members: Members) -> list[RowDict]:
 
 
 def _dead_letters(view: RoundView, group: str, topics: Mapping[str, RowDict]) -> int | None:
-    """Return how many dead letters are stored: 0 when no broker has the topic, null while one may have it unseen."""
+    """Return how many dead letters are stored: 0 without a topic, null while a broker may have it unseen."""
     row = topics.get(dead_letter_topic(group))
     if row is not None:
         count: int | None = row["messages"]

@@ -140,7 +140,7 @@ def _main_sums(view: RoundView, table: QueueTable) -> dict[str, RowDict]:
 
 
 class _Combined:
-    """Compute status, lag and drain of runs of queues, by the rules that `spark.lag.round.status` has for one.
+    """Compute status, lag and drain of runs of queues, by the rules of `spark.lag.round.status` for one.
 
     A queue the group never committed on has no lag; what it holds is a separate figure, and makes the group
     NEVER_COMMITTED if it is well on all others.

@@ -1,4 +1,4 @@
-"""Make the snapshot that history keeps of a round: every queue by its row, and every series of the round before. Pure.
+"""Make the snapshot that history keeps: every queue by its row, every series of the round before. Pure.
 
 A series in history is in every round until its tombstone: one that was not read keeps its offsets, with the status
 UNKNOWN; one that is gone is ABSENT once. The rows decide which is which: `queue_rows` and `topic_rows` keep the row of
@@ -112,7 +112,7 @@ def _carried_heads(
 def _carried_commits(
     view: RoundView, table: QueueTable, before: Snapshot, read: Sequence[CommitKey], gone: Collection[HeadKey]
 ) -> _Series:
-    """Return the groups' queues of the round before that were not read: unknown, or gone, as all are whose queue is."""
+    """Return the groups' queues of the round before that were not read: unknown, or gone with their queue."""
     at = _not_among(before.commit_keys, before.status, read)
     unread = {table.keys[row] for row in np.flatnonzero(table.place < 0).tolist()}
     known = set(view.previous_queues.keys) if len(at) else set()

@@ -1,4 +1,4 @@
-"""Describe one queue in the last round: as one group consumes it (`QueueRow`), and by itself (`TopicQueueRow`).
+"""Describe a queue in the last round: as one group consumes it (`QueueRow`), by itself (`TopicQueueRow`).
 
 Null means unknown, never zero. Counts are messages, rates messages per second, times epoch milliseconds of the
 collector's clock, durations milliseconds. The fields are the columns in which a round computes queues

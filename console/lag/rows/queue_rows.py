@@ -184,8 +184,8 @@ class _Read:
         All that went back, and of those that rose: what a change of this console set; what no member can have
         confirmed, because the group has none or the queue does not hold so much; and what is far beyond the speed at
         which the group was seen to handle what waits. A smaller rise that another tool set under a group with members
-        looks like consumption, and is taken for it; of what a group consumed behind a move in the same interval
-        nothing is known: all of the rise counts as moved.
+        looks like consumption and counts as such; what a group consumed after a move in the same interval
+        is unknown: all of the rise counts as moved.
         """
         before = self.before["committed_offset"]
         known = self.has & (before != NULL)
@@ -261,7 +261,7 @@ class _Read:
         return np.where(self.has, found, NULL)
 
     def _losses(self, speed: round_arrays.FloatArray) -> dict[str, Column]:
-        """Return when retention reaches the first unread message; never if nothing waits or the group keeps pace.
+        """Return when retention reaches the first unread message; never with no lag or a group that keeps pace.
 
         A queue whose first message still exists has seen no retention yet: the time is then a lower bound.
         """

@@ -26,7 +26,7 @@ def of_topics(cluster_name: str, topics: Collection[str]) -> list[QueueRow]:
 
 
 def on_broker(cluster_name: str, broker_name: str, *names: str) -> Iterable[tuple[Any, ...]]:
-    """Return some fields of each queue of a broker as every group consumes it, unordered. Reads every sheet."""
+    """Return some fields of each queue of a broker as each group consumes it, unordered. Reads every sheet."""
     found = sheets.read_columns(QUEUES, cluster_name, names, where="broker_name", values=[broker_name])
     return _tuples(found, names)
 
@@ -43,7 +43,7 @@ def topic_queues_on_broker(cluster_name: str, broker_name: str, *names: str) -> 
 
 
 def every(cluster_name: str, *names: str) -> Iterable[tuple[Any, ...]]:
-    """Return some fields of each queue of each group, unordered: for sums over a cluster. Reads every sheet."""
+    """Return some fields of each queue of each group, unordered, for sums. Reads every sheet."""
     return _tuples(sheets.read_columns(QUEUES, cluster_name, names), names)
 
 

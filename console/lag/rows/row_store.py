@@ -1,4 +1,4 @@
-"""Keep rows of one cluster in the metrics database and in memory; write only what changed since the last round."""
+"""Keep rows of one cluster in the metrics database and in memory; write only what a round changed."""
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -120,7 +120,7 @@ class RowStore(Generic[Key]):
         return list(kinds.values()), aged, new
 
     def _age(self, rows: Mapping[Key, RowDict], aged: Sequence[Key]) -> dict[Key, RowDict]:
-        """Give unchanged rows of one age the new age of most of them; return the rows for which that is wrong.
+        """Give unchanged rows of one age the new age of most of them; return the rows that have another.
 
         Such as those that were not read this time.
         """

@@ -1,4 +1,4 @@
-"""Store queues between rounds as sheets: columns of the queues of many groups (or topics) as one database value.
+"""Store queues as sheets: columns of the queues of many groups (or topics) as one database value.
 
 No page lists all queues of a cluster; pages need those of a group, a topic or a broker. So a cluster has at most
 `SHEETS` sheets of either kind, a round writes some dozens of values instead of a row for each of 40,000 queues, and the
@@ -60,12 +60,15 @@ TOPIC_QUEUES = SheetKind(TopicQueueSheet, TopicQueueKey, TopicQueueRow)
 
 
 def sheet_number(name: str) -> int:
-    """Return on which sheet the queues of a group (or topic) are."""
+    """Return the number of the sheet that has the queues of a group (or topic)."""
     return zlib.crc32(name.encode()) % SHEETS
 
 
 class SheetStore(Generic[Key, Row]):
-    """The sheets of one cluster. `load` once, then `replace` per round inside a transaction of the metrics database."""
+    """Keep the sheets of one cluster.
+
+    `load` once, then `replace` per round inside a transaction of the metrics database.
+    """
 
     def __init__(self, kind: SheetKind[Key, Row], cluster: str) -> None:
         self.kind, self.cluster = kind, cluster

@@ -65,7 +65,7 @@ def topic_queue_table(view: RoundView) -> TopicQueueTable:
 
 
 def _unread(view: RoundView) -> list[TopicQueueKey]:
-    """Return the queues that were not read in this round, unless a newer table or a forgotten broker drops them."""
+    """Return the queues not read in this round that no newer table and no forgotten broker rules out."""
     kept = []
     previous = view.previous_topic_queues
     unread = previous.keys_without(view.series.topics.keys)
