@@ -1,5 +1,4 @@
-"""Reading dead letters: the queues of ``%DLQ%group``, the filter, windows of letters, the newest that
-match."""
+"""Read dead letters: the queues of ``%DLQ%group``, the filter, windows of letters, the newest that match."""
 
 from __future__ import annotations
 
@@ -23,13 +22,12 @@ from console.brokers.queues import PERM_READ, BrokerQueue, route_queues, topic_r
 from console.operation.errors import PlanRejected
 from console.text import Text
 
-PULL_MAX = 32  # of one pull; brokers cap it there
+PULL_MAX = 32  # messages per pull: the brokers' limit
 WINDOW = 1_024  # letters read at once: 32 pulls of 32 in flight on one connection
-WINDOW_BYTES_MAX = (
-    32 * 1024 * 1024
-)  # of their bodies: a replay holds three windows, and a letter may have 4 MiB
+# Bytes of bodies in a window: a replay holds three windows, and a letter may have 4 MiB.
+WINDOW_BYTES_MAX = 32 * 1024 * 1024
 WINDOW_DEADLINE_MS = 15_000
-SAMPLE_SCAN_MAX = 20_000  # letters looked at for a sample
+SAMPLE_SCAN_MAX = 20_000  # letters read for a sample
 SAMPLE_SCAN_MS = 5_000
 SAMPLE_WINDOW = 256
 TEXT_FILTERS = ("tag", "key", "property", "body", "cause")
@@ -40,8 +38,10 @@ ORIGIN_TOPIC = "DLQ_ORIGIN_TOPIC"  # MessageConst.PROPERTY_DLQ_ORIGIN_TOPIC, 4.9
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Filter:
-    """Which dead letters: by the time they died (store time in the DLQ; from inclusive, to exclusive), tag, key,
-    a property (``name`` or ``name=value``), text of the body, text of the cause.
+    """Conditions on dead letters; all must match.
+
+    Time is the store time in the dead-letter topic (from inclusive, to exclusive). ``property`` is ``name``
+    or ``name=value``. ``body`` and ``cause`` are texts they must contain.
     """
 
     from_ms: int | None = None
@@ -53,8 +53,10 @@ class Filter:
     cause: str = ""
 
     def matches(self, record: MessageRecord) -> bool:
-        """``key`` is one of KEYS, or the unique key. Body and cause match without regard to case; a body that
-        does not decompress matches no text.
+        """Return whether the letter meets every condition.
+
+        ``key`` is one of KEYS, or the unique key. Body and cause ignore case; a body that cannot be
+        decompressed matches no text.
         """
         if self.from_ms is not None and record.store_timestamp_ms < self.from_ms:
             return False
@@ -73,7 +75,7 @@ class Filter:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A place of the queue whose record can not be decoded."""
+    """A record that cannot be decoded."""
 
     queue_offset: int
     reason: str
@@ -81,7 +83,7 @@ class Unreadable:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Places:
-    """The readable queues of a dead-letter topic. ``problem`` says why there are none, "" when there are."""
+    """Readable queues of a dead-letter topic; ``problem`` says why there are none, and is empty otherwise."""
 
     queues: list[BrokerQueue]
     problem: Text = Text()
@@ -133,7 +135,7 @@ def _has_property(record: MessageRecord, wanted: str) -> bool:
 def _body_text(record: MessageRecord) -> str:
     try:
         return record.decoded_body().decode(errors="replace")
-    except Exception:  # noqa: BLE001  whatever a decompressor raises about foreign bytes
+    except Exception:  # noqa: BLE001  decompressors raise many types
         return ""
 
 
@@ -148,15 +150,16 @@ def group_of(topic: str) -> str:
 
 
 def original_topic(record: MessageRecord) -> str:
-    """Where the letter was sent to at first; "" when its properties do not say."""
+    """Return the topic the message was first sent to; "" when its properties do not name it."""
     topic = record.properties.get(MessageProperty.RETRY_TOPIC) or record.properties.get(ORIGIN_TOPIC, "")
     return "" if topic.startswith(DLQ_TOPIC_PREFIX) else topic
 
 
 def cause_of(record: MessageRecord) -> str:
-    """Why it died, in one line: the first property of ``settings.DEAD_LETTER_CAUSE_PROPERTIES`` it carries.
+    """Return why the letter died, in one line; "" when unknown.
 
-    "" when it does not say: brokers write no cause into a dead letter, only applications do.
+    Brokers write no cause into a dead letter; applications may. The first property of
+    ``settings.DEAD_LETTER_CAUSE_PROPERTIES`` that the letter carries is used.
     """
     for name in settings.DEAD_LETTER_CAUSE_PROPERTIES:
         text = record.properties.get(name, "").strip()
@@ -166,7 +169,7 @@ def cause_of(record: MessageRecord) -> str:
 
 
 def places(admin: BlockingMQAdmin, topic: str, brokers: Collection[str] | None = None) -> Places:
-    """The queues to read, or the reason why nothing can be read. ``brokers``: only on these."""
+    """Return the queues to read, or the reason why none can be read; ``brokers`` limits them to these."""
     route = topic_route(admin, topic)
     if route is None:
         return Places([], Text("There is no topic %(topic)s: the group has no dead letters.", topic=topic))
@@ -191,14 +194,14 @@ def places(admin: BlockingMQAdmin, topic: str, brokers: Collection[str] | None =
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Window:
-    """Letters in offset order; ``end`` is behind all that were read, those that have expired too."""
+    """Letters in offset order; ``end`` is the offset after the last one read, expired ones included."""
 
     letters: list[MessageRecord | Unreadable]
     end: int
 
 
 class LetterReader:
-    """Reads a stretch of a queue window by window: at most WINDOW letters, and few where they are large."""
+    """Read a range of a queue in windows of at most WINDOW letters, fewer where letters are large."""
 
     def __init__(self, admin: BlockingMQAdmin, place: BrokerQueue) -> None:
         self.admin = admin
@@ -211,10 +214,10 @@ class LetterReader:
             yield self.read()
 
     def read(self) -> Window:
-        """The next window. Raises BrokerUnavailable, RemotingTimeout, MQBrokerError."""
+        """Read the next window. Raises BrokerUnavailable, RemotingTimeout, MQBrokerError."""
         high = min(self.at + self._size, self.place.max_offset)
         window = _read(self.admin, self.place, self.at, high)
-        # Large letters: ask for as many as came, so that few are read for nothing; and for more again later.
+        # Large letters shrink the next window, so that few are read in vain; a full window lets it grow again.
         self._size = (
             min(WINDOW, 2 * (window.end - self.at)) if window.end < high else min(WINDOW, 2 * self._size)
         )
@@ -225,7 +228,7 @@ class LetterReader:
 def read_window(
     admin: BlockingMQAdmin, place: BrokerQueue, low: int, high: int
 ) -> list[MessageRecord | Unreadable]:
-    """Letters with low ≤ offset < high in offset order; expired ones are simply not there.
+    """Return letters with low ≤ offset < high in offset order, without expired ones.
 
     Raises BrokerUnavailable, RemotingTimeout, MQBrokerError.
     """
@@ -234,7 +237,7 @@ def read_window(
 
 
 def _read(admin: BlockingMQAdmin, place: BrokerQueue, low: int, high: int) -> Window:
-    """From ``low`` to ``high``, or to where WINDOW_BYTES_MAX ended it."""
+    """Read from ``low`` to ``high``, or to where WINDOW_BYTES_MAX was reached."""
     room = _Room(WINDOW_BYTES_MAX)
 
     async def read(client: MQAdmin) -> list[Window]:
@@ -259,14 +262,16 @@ def _read(admin: BlockingMQAdmin, place: BrokerQueue, low: int, high: int) -> Wi
 
 @dataclasses.dataclass(slots=True)
 class _Room:
-    """Bytes that the pieces of a window may still read."""
+    """Bytes that the parts of a window may still read."""
 
     left: int
 
 
 async def _read_piece(client: MQAdmin, place: BrokerQueue, low: int, high: int, room: _Room) -> Window:
-    """At most 32 letters; a broker may answer fewer per pull (its transfer limit), so pull until the end, or until
-    there is no room. At least one pull, so that reading always goes on.
+    """Read at most 32 letters.
+
+    A broker may return fewer per pull (its transfer limit), so pull until the end, or until no bytes are
+    left. Pull at least once, so that reading always makes progress.
     """
     found: list[MessageRecord | Unreadable] = []
     position, count = low, high - low
@@ -275,7 +280,7 @@ async def _read_piece(client: MQAdmin, place: BrokerQueue, low: int, high: int, 
             result = await client.pull(
                 place.addr, place.queue.topic, place.queue.queue_id, position, min(count, high - position)
             )
-        except ValueError as error:  # a record that does not decode: go through this piece one by one
+        except ValueError as error:  # a record cannot be decoded: read this part one by one
             if count > 1:
                 count = 1
                 continue
@@ -286,13 +291,13 @@ async def _read_piece(client: MQAdmin, place: BrokerQueue, low: int, high: int, 
         found += letters
         room.left -= sum(len(record.body) for record in letters)
         if result.next_begin_offset <= position:
-            return Window(found, high)  # the rest is not there
+            return Window(found, high)  # the rest has expired
         position = min(result.next_begin_offset, high)
     return Window(found, position)
 
 
 def sample_letters(admin: BlockingMQAdmin, topic: str, wanted: Filter, limit: int) -> Letters:
-    """The newest matching letters over all queues, read backwards within the scan limits."""
+    """Return the newest matching letters of all queues, read backwards within the scan limits."""
     found = places(admin, topic)
     if found.problem:
         return Letters([], 0, found.problem)

@@ -1,4 +1,4 @@
-"""Dead letters as lines of NDJSON or CSV: read window by window, so that an export of any size needs little memory."""
+"""Dead letters as lines of NDJSON or CSV, read in windows: memory does not grow with the export."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from console.operation.errors import PlanRejected
 from console.web.spreadsheet import csv_line
 
 CONTENT_TYPES = {"ndjson": "application/x-ndjson; charset=utf-8", "csv": "text/csv; charset=utf-8"}
-PIECE_LINES = 500  # per write to the browser
+PIECE_LINES = 500  # lines per write to the browser
 COLUMNS = (
     "broker_name",
     "queue_id",
@@ -51,11 +51,10 @@ COLUMNS = (
 
 
 def letters(cluster: str, group: str, wanted: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Every letter that matches, queue by queue in offset order; what is wrong with the request is raised at once,
-    a broker that goes away meanwhile by the iterator.
+    """Iterate over every matching letter, queue by queue in offset order.
 
-    Raises PlanRejected for a bad filter or a topic that can not be read, BrokerUnavailable, RemotingTimeout,
-    MQBrokerError.
+    Raises PlanRejected at once for a bad filter or a topic that cannot be read. The iterator raises
+    BrokerUnavailable, RemotingTimeout or MQBrokerError when a broker stops answering.
     """
     matching = read_filter(wanted)
     admin = with_admin(cluster_selectors.cluster_by_name(cluster).namesrv_addrs)
@@ -74,8 +73,9 @@ def _read(admin: BlockingMQAdmin, queues: Sequence[BrokerQueue], wanted: Filter)
 
 
 def letter_lines(found: Iterator[dict[str, Any]], kind: str) -> Iterator[str]:
-    """Letters as text, a line each; CSV begins with the names of its columns. A broker that goes away ends it with a
-    line that says so: ``{"incomplete": …}`` or ``incomplete,…``.
+    """Format letters as text, one line each; CSV begins with a header line.
+
+    When a broker stops answering, the last line is ``{"incomplete": …}`` or ``incomplete,…``.
     """
     if kind == "csv":
         yield csv_line(COLUMNS)
@@ -95,18 +95,21 @@ def letter_lines(found: Iterator[dict[str, Any]], kind: str) -> Iterator[str]:
 
 
 def ledger_lines(plan_id: str) -> Iterator[str]:
-    """The whole ledger of a replay as CSV."""
+    """Format the whole ledger of a replay as CSV."""
     yield csv_line(selectors.LEDGER_COLUMNS)
     for row in selectors.ledger_rows(plan_id):
         yield csv_line(row)
 
 
 def _letter(record: MessageRecord, broker_name: str) -> dict[str, Any]:
-    """``body`` is text where it is UTF-8 (``body_encoding`` utf-8), else base64; as stored when it does not decompress
-    (``base64 of stored``)."""
+    """Return one letter by column.
+
+    ``body`` is text where it is UTF-8 (``body_encoding`` utf-8), else base64; ``base64 of stored`` when the
+    body cannot be decompressed.
+    """
     try:
         body, encoding = record.decoded_body(), "base64"
-    except Exception:  # noqa: BLE001  whatever a decompressor raises about foreign bytes
+    except Exception:  # noqa: BLE001  decompressors raise many types
         body, encoding = record.body, "base64 of stored"
     text = ""
     if encoding == "base64":

@@ -1,4 +1,4 @@
-"""What is typed to look into dead letters and to replay them."""
+"""Forms that filter and replay dead letters."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ TARGETS = (
         Text("nothing is sent; later replays leave them out"),
     ),
 )
-RATE_DEFAULT = 50  # messages per second: slow enough to watch, and to stop in time
+RATE_DEFAULT = 50  # messages per second: slow enough to watch and to stop in time
 STOP_AFTER_DEFAULT = 20  # failures: enough to see that it is not one bad message
 TEXTS = ("tag", "key", "property", "body", "cause")
 
 
 class FilterForm(forms.Form):
-    """Which dead letters: all fields narrow, all may be empty."""
+    """Conditions on dead letters; all fields are optional."""
 
     since = MomentField(required=False)
     until = MomentField(required=False)
@@ -66,7 +66,7 @@ class FilterForm(forms.Form):
         return cleaned
 
     def filter(self) -> dict[str, Any]:
-        """As services and plans want it; without the fields that are empty."""
+        """Return the filter of services and plans, without empty fields."""
         wanted = {
             "from_ms": self.cleaned_data["since"],
             "to_ms": self.cleaned_data["until"],
@@ -76,7 +76,7 @@ class FilterForm(forms.Form):
 
 
 class ReplayForm(FilterForm):
-    """A filter and what to do with what matches."""
+    """A filter, and what to do with the matching letters."""
 
     target = forms.ChoiceField(choices=[(code, words) for code, words, _ in TARGETS])
     topic = forms.CharField(required=False, max_length=TEXT_LENGTH_MAX)
@@ -96,7 +96,7 @@ class ReplayForm(FilterForm):
         return cleaned
 
     def params(self) -> dict[str, Any]:
-        """Parameters of the plan: only what belongs to the target."""
+        """Return the parameters of the plan: only those that belong to the target."""
         given = self.cleaned_data
         target = given["target"]
         params = {

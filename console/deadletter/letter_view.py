@@ -1,4 +1,4 @@
-"""A dead letter as a person reads it: the message, where it came from, whether it was replayed."""
+"""A dead letter as pages show it: the message, its origin, whether it was replayed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SAMPLE_BODY_BYTES = 4 * 1024
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DeadLetterView:
-    """``replayed_by``: id of the newest plan that sent it, "" when none did."""
+    """One letter; ``replayed_by`` is the newest plan that sent it, "" when none did."""
 
     message: MessageView
     original_topic: str

@@ -1,4 +1,4 @@
-"""Replays as events of the message they were made of, for its life line."""
+"""Replays of a message's dead letters, as events of its life line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TONES = {LedgerState.SENT: "ok", LedgerState.FAILED: "bad", LedgerState.HANDLED:
 
 
 def replays_of(cluster: str, trail: MessageTrail) -> Sequence[MessageEvent]:
-    """Every replay of the message's dead letters, newest EVENTS_MAX."""
+    """Return the newest EVENTS_MAX replays of the message's dead letters."""
     places = Q()
     for topic, broker_name, queue_id, queue_offset in trail.dead_letters[:EVENTS_MAX]:
         places |= Q(topic=topic, broker_name=broker_name, queue_id=queue_id, queue_offset=queue_offset)
@@ -35,7 +35,7 @@ def replays_of(cluster: str, trail: MessageTrail) -> Sequence[MessageEvent]:
 
 
 def _words(row: ReplayLedger) -> Text:
-    """Return what a replay made of the letter."""
+    """Return what a replay did with the letter."""
     reason = row.reason or Text("no reason")
     if row.state == LedgerState.SENT:
         return Text("replayed to %(target)s", target=row.target_topic)

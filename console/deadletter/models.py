@@ -1,5 +1,7 @@
-"""The ledger of replays: one row per dead letter a replay touched, so that a killed worker sends nothing
-twice."""
+"""The ledger of replays, one row per dead letter, and the surveys of dead letters.
+
+The ledger keeps a killed worker from sending a letter twice.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,11 @@ NAME_LENGTH_MAX = 255
 
 
 class LedgerState(models.TextChoices):
-    """PENDING is written before the send; after a crash such a row is resolved by looking into the target
-    queue. HANDLED letters were not sent: somebody said that they need not be."""
+    """State of a letter in a replay.
+
+    PENDING is written before the send; after a crash such a row is resolved by reading the target queue.
+    HANDLED letters were marked as handled and not sent.
+    """
 
     PENDING = "PENDING"
     SENT = "SENT"
@@ -26,14 +31,14 @@ class LedgerState(models.TextChoices):
 
 
 class ReplayLedger(models.Model):
-    """What became of one dead letter (topic, broker, queue, offset) in one replay.
+    """Outcome of one dead letter (topic, broker, queue, offset) in one replay.
 
-    ``target_from_offset`` is the target queue's end read before the send: a copy that was sent can only lie
-    behind it.
+    ``target_from_offset`` is the end of the target queue, read before the send: a copy can only be stored at
+    or after it.
     """
 
-    # No index of its own, and none that begins with it but the unique one: PostgreSQL, which has no statistics of rows
-    # just written, takes the first that fits and reads the whole replay for each row.
+    # No index of its own: only the unique one begins with it. PostgreSQL has no statistics of rows just written,
+    # would use the first index that fits and read the whole replay for each row.
     plan = models.ForeignKey(Plan, on_delete=models.PROTECT, related_name="ledger", db_index=False)
     cluster = models.CharField(max_length=64)
     group = models.CharField(max_length=NAME_LENGTH_MAX)
@@ -74,12 +79,13 @@ class ReplayLedger(models.Model):
 
 
 class DeadLetterSurvey(models.Model):
-    """What a look into one group's dead letters found, about a minute after they last changed (``survey.py``).
+    """Result of reading one group's dead letters, about a minute after they last changed (``survey.py``).
 
-    ``causes``: [{"cause", "letters"}], most frequent first, of the ``sampled`` newest letters; "" is "does not say".
-    ``oldest_ms`` is the store time of the oldest letter still there, ``retention_ms`` the shortest retention of
-    its brokers; null is unknown. ``settled`` letters still there were replayed or marked as handled.
-    ``begin_offset`` and ``end_offset`` are the sums of the queues' ends it was made for.
+    ``causes``: [{"cause", "letters"}], most frequent first, of the ``sampled`` newest letters; "" is "no
+    cause given". ``oldest_ms`` is the store time of the oldest letter still stored, ``retention_ms`` the
+    shortest retention of its brokers; null is unknown. ``settled`` counts the stored letters that were
+    replayed or marked as handled. ``begin_offset`` and ``end_offset`` are the sums of the queues' ends at
+    that time.
     """
 
     cluster = models.CharField(max_length=64)

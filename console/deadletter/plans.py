@@ -1,5 +1,8 @@
-"""The plan kinds of dead letters: ``dead_letter_replay`` sends those of a group again, counted before, accounted for
-after; ``dlq_readable`` lets a write-only dead-letter topic be read."""
+"""The plan kinds of dead letters.
+
+``dead_letter_replay`` sends a group's dead letters again, counted before and accounted for after;
+``dlq_readable`` makes a write-only dead-letter topic readable.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,7 @@ SPOT_CHECKS = 20  # sent copies that verify reads back
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Finding:
-    """What one compute works with."""
+    """What the parts of one ``compute`` share."""
 
     admin: BlockingMQAdmin
     cluster: str
@@ -62,8 +65,11 @@ class _Finding:
 
 
 class ReplayPlan(PlanKind):
-    """params: {target, topic?, client_id?, letter?, filter?, rate_per_s?, skip_replayed?, stop_after_failures?,
-    stop_if_dlq_grows_by?, accept_without?}; the subject is the group whose dead letters are sent."""
+    """Send the dead letters of a group again.
+
+    params: {target, topic?, client_id?, letter?, filter?, rate_per_s?, skip_replayed?, stop_after_failures?,
+    stop_if_dlq_grows_by?, accept_without?}; the subject is the group whose dead letters are sent.
+    """
 
     kind = "dead_letter_replay"
     title = Text("Dead-letter replay")
@@ -81,7 +87,7 @@ class ReplayPlan(PlanKind):
     runs_long = True
 
     def button(self, plan: Plan) -> Text:
-        """By target: sent, marked, or given to one client."""
+        """Name the outcome by target: sent, marked as handled, or given to one client."""
         if plan.params["target"] == replay_copy.NOWHERE:
             return Text("Mark %(number)s dead letter(s) as handled", number=plan.messages)
         if plan.params["target"] == replay_copy.CLIENT:
@@ -89,17 +95,17 @@ class ReplayPlan(PlanKind):
         return Text("Replay %(number)s dead letter(s)", number=plan.messages)
 
     def terminal_rows(self, plan: Plan) -> Iterable[str]:
-        """A queue, and how many of its letters match."""
+        """Show each queue with its number of matching letters."""
         for row in plan.diff:
             place = f"{row.get('topic', '')} · {row['broker_name']} · {row['queue_id']}"
             yield f"{place:<50} {row['matched']:>8,} matched, {row['already']:,} replayed before"
 
     def holds(self, cluster: str, subject: str) -> str:
-        """One replay at a time per group: two at once would send a letter of both twice."""
+        """Allow one replay at a time per group: two could send the same letter twice."""
         return f"dead letters {cluster}/{subject}"
 
     def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> Draft:
-        """Look through the dead letters and count. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
+        """Read and count the matching letters. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
         checked = checked_params(subject, params)
         admin = _admin(cluster)
         brokers, topic = read_coverage(admin, cluster, params), topic_of(subject)
@@ -133,8 +139,10 @@ class ReplayPlan(PlanKind):
         )
 
     def drift(self, plan: Plan, now_ms: int) -> list[Text]:
-        """Letters that expired, or a topic that was made anew, since the preview. New letters are no drift:
-        they stay out."""
+        """Report letters that expired, or a topic that was recreated, since the preview.
+
+        New letters are no drift: they are not part of the plan.
+        """
         planned = {each["broker_name"] for each in plan.before["ranges"]}
         found = places(_admin(plan.cluster), plan.before["topic"], planned)
         if found.problem:
@@ -163,7 +171,7 @@ class ReplayPlan(PlanKind):
         return changes
 
     def apply(self, run: JobRun) -> None:
-        """Send what the ledger says is left."""
+        """Send the letters that have no outcome in the ledger yet."""
         admin = _admin(run.plan.cluster)
         if run.plan.params["target"] == replay_copy.CLIENT:
             direct.give(run, admin)
@@ -184,7 +192,7 @@ class ReplayPlan(PlanKind):
         )
 
     def verify(self, run: JobRun) -> None:
-        """The sums hold, nothing is open, and copies read back carry their keys where the broker said."""
+        """Check the sums, that no send is open, and that sampled copies are stored with their keys."""
         counts = selectors.ledger_counts(run.plan.id)
         replay_account.verify_sums(run.plan, run.progress, counts)
         if run.plan.params["target"] == replay_copy.CLIENT:
@@ -200,19 +208,19 @@ class ReplayPlan(PlanKind):
         run.result["read_back"] = checked
 
     def settle(self, run: JobRun) -> None:
-        """Cancelled: decide what is open, count what was done."""
+        """Resolve open sends and count the outcomes after a cancel."""
         admin = _admin(run.plan.cluster)
         if run.plan.params["target"] == replay_copy.CLIENT:
-            return  # one question, asked or not: the ledger says so already
+            return  # one request: the ledger already has its outcome
         with Replay(run, admin) as replay:
             replay_recovery.settle(replay)
 
     def give_up(self, run: JobRun) -> None:
-        """Failed: what has no outcome becomes unknown, so that no letter stays open behind a job that has ended."""
+        """Mark letters without an outcome as UNKNOWN after a failure, so that none stays open."""
         replay_account.close_open_letters(run)
 
     def undo_params(self, plan: Plan, job: Job) -> dict[str, Any] | None:
-        """A message that was sent can not be called back."""
+        """Return None: a message that was sent cannot be recalled."""
         return None
 
     # --- Inside ---------------------------------------------------------------------------------------------
@@ -248,7 +256,7 @@ class ReplayPlan(PlanKind):
         }
 
     def _direct_draft(self, finding: _Finding) -> Draft:
-        """Exactly one letter: the one that was named, or the newest that matches and was not replayed."""
+        """Plan exactly one letter: the named one, or the newest that matches and was not replayed."""
         params, preview = finding.params, finding.preview
         before = self._before(finding)
         blocked = finding.places.problem or (
@@ -284,7 +292,7 @@ class ReplayPlan(PlanKind):
         )
 
     def _target_problem(self, finding: _Finding) -> Text:
-        """Why nothing can be sent; empty when it can."""
+        """Return why nothing can be sent; empty when it can."""
         admin, group, target = finding.admin, finding.group, finding.params["target"]
         if target == replay_copy.FAILED_GROUP:
             if not route_queues_of(admin, retry_topic(group), write=True):
@@ -316,7 +324,7 @@ class ReplayPlan(PlanKind):
         return Text()
 
     def _others(self, finding: _Finding) -> list[str]:
-        """Groups besides this one that receive what is sent to these topics (300)."""
+        """Return the other groups that receive what is sent to these topics (300)."""
         topics = {
             replay_copy.ORIGINAL_TOPIC: [topic for topic in finding.preview.topics if topic],
             replay_copy.OTHER_TOPIC: [finding.params.get("topic", "")],
@@ -336,8 +344,10 @@ class ReplayPlan(PlanKind):
 
 
 class DlqReadablePlan(ConfigPlan):
-    """No params, or those of an undo; the subject is the group whose dead-letter topic gets the permission to be
-    read, on every broker that lacks it. Brokers up to 4.9.0 make such topics write-only (perm 2).
+    """Add the read permission to a dead-letter topic, on every broker that lacks it.
+
+    Brokers up to 4.9.0 create such topics write-only (perm 2). No params, or those of an undo; the subject is
+    the group.
     """
 
     kind = "dlq_readable"
@@ -347,7 +357,7 @@ class DlqReadablePlan(ConfigPlan):
     program = "dlq"
 
     def rest_call(self, cluster: str, subject: str, params: Mapping[str, Any]) -> RestCall | None:
-        """None: its own endpoint needs no body."""
+        """Return None: its own endpoint needs no request body."""
         return None
 
     def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> Draft:
@@ -382,7 +392,7 @@ class DlqReadablePlan(ConfigPlan):
 
 
 def _readable_rows(admin: BlockingMQAdmin, addrs: Mapping[str, str], topic: str) -> list[ConfigRow]:
-    """A row per broker that has the topic; raises PlanRejected when none has it."""
+    """Return a row per broker that has the topic; raises PlanRejected when none has it."""
     rows = [
         ConfigRow(
             TOPIC, topic, name, addrs[name], config, {**config, "perm": int(config["perm"]) | PERM_READ}
@@ -402,7 +412,7 @@ def _admin(cluster: str) -> BlockingMQAdmin:
 def _out_of_reach(
     cluster: str, topic: str, brokers: Coverage, letter: Mapping[str, Any] | None
 ) -> list[MessageQueue]:
-    """Queues of dead letters on brokers that do not answer; of one letter, those of its broker."""
+    """Return the dead-letter queues on brokers that do not answer; for one letter, those of its broker."""
     return [
         queue
         for queue in topic_queues_seen(cluster, [topic])
@@ -412,7 +422,7 @@ def _out_of_reach(
 
 
 def _only(queues: Sequence[BrokerQueue], letter: Mapping[str, Any] | None) -> list[BrokerQueue]:
-    """All places, or the one place of that letter; raises PlanRejected when it is not there any more."""
+    """Return all queues, or only the one letter; raises PlanRejected when it is not stored any more."""
     if letter is None:
         return list(queues)
     for place in queues:
@@ -430,14 +440,17 @@ def _nothing_left(preview: Preview, to_send: int) -> Text:
 
 
 def _online(admin: BlockingMQAdmin, group: str) -> bool | None:
-    """Whether any member of the group is online; None when no broker could say."""
+    """Return whether any member of the group is online; None when no broker answered."""
     answers = ask_each(admin, masters(admin), lambda client, addr: client.consumer_connection(addr, group))
     known = [answer for answer in answers.values() if not isinstance(answer, Exception)]
     return any(answer is not None for answer in known) if known else None
 
 
 def _read_back(admin: BlockingMQAdmin, addrs: Mapping[str, str], row: ReplayLedger) -> int:
-    """1 when the copy lies where the broker said; 0 when that can not be seen any more. Raises VerificationFailed."""
+    """Return 1 when the copy is stored where the broker reported, 0 when that cannot be checked any more.
+
+    Raises VerificationFailed when another message is stored there.
+    """
     assert row.target_queue_id is not None and row.target_offset is not None
     addr = addrs.get(row.target_broker_name)
     if addr is None:
@@ -445,7 +458,7 @@ def _read_back(admin: BlockingMQAdmin, addrs: Mapping[str, str], row: ReplayLedg
     result = admin.pull(addr, row.target_topic, row.target_queue_id, row.target_offset, 1)
     record = next((each for each in result.messages if each.queue_offset == row.target_offset), None)
     if record is None:
-        return 0  # expired in the meantime, or its topic can only be written
+        return 0  # expired in the meantime, or its topic is write-only
     if record.properties.get(replay_copy.REPLAY_KEY) != row.replay_key:
         raise VerificationFailed(
             Text(

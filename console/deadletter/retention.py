@@ -1,8 +1,8 @@
 """How long brokers keep dead letters, and so when they expire.
 
-A broker deletes a commit-log file when its last message is ``fileReservedTime`` hours old, at the hour ``deleteWhen``
-or when the disk is full. So a letter surely stays until it is that old, and may go at any time from then on: "expires
-in" is that moment, the earliest one.
+A broker deletes a commit-log file once its last message is ``fileReservedTime`` hours old, at the hour
+``deleteWhen`` or when the disk is full. So a letter is kept at least until that age and may be deleted any
+time after: "expires in" is the earliest moment.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ RESERVED_TIME = "fileReservedTime"  # MessageStoreConfig.java, hours
 
 
 def retention_ms(admin: BlockingMQAdmin, addrs: Iterable[str]) -> int | None:
-    """The shortest retention of these brokers (26); None when none of them says it."""
+    """Return the shortest retention of these brokers (26); None when none reports it."""
     answers = ask_each(admin, {addr: addr for addr in addrs}, lambda client, addr: client.broker_config(addr))
     hours = [
         int(config[RESERVED_TIME])

@@ -1,5 +1,4 @@
-"""Dead letters as pages and REST list them: from the rows of the last round and the ledger, no broker
-asked."""
+"""Dead letters for pages and REST, from the rows of the last round and the ledger; no broker is called."""
 
 from __future__ import annotations
 
@@ -25,16 +24,16 @@ DLQ_KIND = "DLQ"  # TopicRow.kind
 KIND = "dead_letter_replay"
 PERM_READ = 4
 MEMBERS_MAX = 200  # offered as targets of one message
-SPEED_JOBS, SPEED_SENT_MIN = 10, 1_000  # jobs looked at, and copies below which a speed says nothing
+SPEED_JOBS, SPEED_SENT_MIN = 10, 1_000  # jobs read, and the copies a speed needs to be meaningful
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DeadLetterRow:
     """Dead letters of one group. None is unknown, never zero. Times in ms since 1970 UTC.
 
-    ``growth_per_h``: letters that arrived in the last hour, as far as it was seen (``growth_minutes`` of 60).
-    ``expires_ms``: when a broker may delete the oldest. ``causes``: [{"cause", "letters"}] of the ``sampled`` newest;
-    ``settled`` letters were replayed or marked as handled, as of ``surveyed_ms``.
+    ``growth_per_h``: letters that arrived in the last hour, as far as it was observed (``growth_minutes`` of
+    60). ``expires_ms``: when a broker may delete the oldest. ``causes``: [{"cause", "letters"}] of the
+    ``sampled`` newest; ``settled`` letters were replayed or marked as handled, as of ``surveyed_ms``.
     """
 
     group: str
@@ -49,7 +48,7 @@ class DeadLetterRow:
     causes: list[dict[str, Any]]
     sampled: int
     settled: int | None
-    problem: str  # why the survey could not look into them
+    problem: str  # why the survey could not read them
     surveyed_ms: int | None
     last_replay_ms: int | None
     last_replay_sent: int | None
@@ -116,8 +115,10 @@ TOPIC_FIELDS = (
 
 
 def dead_letter_page(cluster: str, *, scope: NameScope = EVERYTHING, query: str = "") -> list[DeadLetterRow]:
-    """Every group of the cluster that has a dead-letter topic, most dead letters first; unknown counts on
-    top. Four queries."""
+    """Return every group that has a dead-letter topic, unknown counts first, then most dead letters first.
+
+    Makes four queries.
+    """
     topics = scope.filter(TopicRow.objects.filter(cluster=cluster, kind=DLQ_KIND), "topic", DLQ_TOPIC_PREFIX)
     if query:
         topics = topics.filter(topic__icontains=query)
@@ -142,9 +143,10 @@ def dead_letter_groups(
     scope: NameScope = EVERYTHING,
     with_empty: bool = False,
 ) -> Page[DeadLetterRow]:
-    """One page of the list; what is unknown sorts last both ways. ``counts_by_status``: {"letters", "empty"}.
+    """Return one page of the list; unknown values sort last in both directions.
 
-    The order is made in Python: three of its columns are computed, and a cluster has at most one row per group.
+    ``counts_by_status``: {"letters", "empty"}. Sorted in Python: three columns are computed, and a cluster
+    has at most one row per group.
     """
     asked = asked or ListQuery()
     every = dead_letter_page(cluster, scope=scope)
@@ -166,7 +168,7 @@ def dead_letter_groups(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DeadLetterSums:
-    """Over all groups one may see. ``first``: the row whose letters expire first, None when no time is known."""
+    """Sums over all groups the user may see; ``first`` expires first, None when no time is known."""
 
     letters: int
     is_lower_bound: bool
@@ -175,7 +177,7 @@ class DeadLetterSums:
 
 
 def dead_letter_sums(cluster: str, *, scope: NameScope = EVERYTHING) -> DeadLetterSums:
-    """The first lines of the page: how many gave up, in how many groups, and what expires first."""
+    """Return the sums at the top of the page: letters, groups, and what expires first."""
     rows = [row for row in dead_letter_page(cluster, scope=scope) if row.count != 0]
     known = [row.count for row in rows if row.count is not None]
     timed = [row for row in rows if row.expires_ms is not None]
@@ -188,13 +190,13 @@ def dead_letter_sums(cluster: str, *, scope: NameScope = EVERYTHING) -> DeadLett
 
 
 def members(cluster: str, group: str) -> list[str]:
-    """Client ids of the group's members, as the last sweep found them."""
+    """Return the client ids of the group's members, from the last sweep."""
     rows = ClientRow.objects.filter(cluster=cluster, group=group).order_by("client_id")
     return list(rows.values_list("client_id", flat=True)[:MEMBERS_MAX])
 
 
 def dead_letters_of(cluster: str, group: str) -> DeadLetterRow | None:
-    """The row of one group, or None when it has no dead-letter topic."""
+    """Return the row of one group, or None when it has no dead-letter topic."""
     found = [row for row in dead_letter_page(cluster, query=dead_letter_topic(group)) if row.group == group]
     return found[0] if found else None
 
@@ -239,14 +241,16 @@ def _row(
 
 
 def _growth(trend: Sequence[float | None]) -> tuple[float | None, int]:
-    """(letters that arrived in the minutes seen, how many minutes) of the rates per second of each minute; the
-    running minute counts only while there is no other."""
+    """Return (letters that arrived in the minutes observed, number of these minutes).
+
+    ``trend`` has the rate per second of each minute; the current minute counts only while there is no other.
+    """
     known = [rate for rate in (trend[:-1] or trend) if rate is not None]
     return (round(sum(known) * 60, 1), len(known)) if known else (None, 0)
 
 
 def _last_replays(cluster: str) -> dict[str, tuple[int, int, str]]:
-    """Group → (when it ended, how many were sent, plan) of its newest finished replay that sent anything."""
+    """Return group → (end, letters sent, plan) of its newest finished replay that sent anything."""
     jobs = Job.objects.filter(cluster=cluster, kind=KIND, finished_at__isnull=False).order_by("finished_at")
     return {
         group: (round(at.timestamp() * 1_000), result["sent"], plan_id)
@@ -256,8 +260,11 @@ def _last_replays(cluster: str) -> dict[str, tuple[int, int, str]]:
 
 
 def survey_candidates(cluster: str, *, before_ms: int, limit: int) -> list[tuple[str, int, int]]:
-    """(group, begin, end) of readable, not empty dead-letter topics whose ends moved since their survey, or whose
-    survey or newest replay is from after it or before ``before_ms``; longest not looked at first."""
+    """Return (group, begin, end) of readable, non-empty dead-letter topics that need a survey, oldest first.
+
+    That is: their ends moved since the last survey, the last survey is from before ``before_ms``, or a replay
+    ended after it.
+    """
     topics = TopicRow.objects.filter(cluster=cluster, kind=DLQ_KIND).exclude(messages=0)
     readable = {name for name, perm in topics.values_list("topic", "perm") if perm & PERM_READ}
     ends: dict[str, tuple[int, int]] = {}
@@ -280,7 +287,7 @@ def survey_candidates(cluster: str, *, before_ms: int, limit: int) -> list[tuple
 
 
 def settled_letters(cluster: str, queue: MessageQueue, low: int, high: int) -> int:
-    """How many letters of this stretch were replayed or marked as handled, each counted once."""
+    """Return how many letters of this range were replayed or marked as handled, each counted once."""
     rows = ReplayLedger.objects.filter(
         cluster=cluster,
         topic=queue.topic,
@@ -295,7 +302,7 @@ def settled_letters(cluster: str, queue: MessageQueue, low: int, high: int) -> i
 def ledger_page(
     plan_id: str, *, states: Iterable[str] = (), page: int = 1, per_page: int = 50
 ) -> Page[ReplayLedger]:
-    """Ledger rows of one replay, newest first."""
+    """Return ledger rows of one replay, newest first."""
     rows = ReplayLedger.objects.filter(plan_id=plan_id).order_by("-id")
     wanted = list(states)
     return cut(rows.filter(state__in=wanted) if wanted else rows, page=page, per_page=per_page)
@@ -319,13 +326,13 @@ LEDGER_COLUMNS = (
 
 
 def ledger_rows(plan_id: str) -> Iterator[tuple[Any, ...]]:
-    """Every row of a replay as LEDGER_COLUMNS, oldest first, streamed."""
+    """Iterate over every row of a replay as LEDGER_COLUMNS, oldest first, streamed."""
     rows = ReplayLedger.objects.filter(plan_id=plan_id).order_by("id")
     return rows.values_list(*LEDGER_COLUMNS).iterator(chunk_size=2_000)
 
 
 def ledger_counts(plan_id: str) -> dict[str, int]:
-    """State → number of ledger rows of one replay; every state is present."""
+    """Return state → number of ledger rows of one replay; every state is present."""
     counts = dict.fromkeys(LedgerState.values, 0)
     rows = ReplayLedger.objects.filter(plan_id=plan_id).order_by().values_list("state")
     counts.update(dict(rows.annotate(number=Count("pk"))))
@@ -333,7 +340,7 @@ def ledger_counts(plan_id: str) -> dict[str, int]:
 
 
 def last_decided(plan_id: str) -> dict[tuple[str, int], int]:
-    """(broker name, queue id) → the highest offset of the dead-letter queue that has a row in this replay."""
+    """Return (broker name, queue id) → the highest dead-letter offset that has a row in this replay."""
     rows = ReplayLedger.objects.filter(plan_id=plan_id).order_by().values_list("broker_name", "queue_id")
     return {
         (broker, queue_id): offset for broker, queue_id, offset in rows.annotate(last=Max("queue_offset"))
@@ -341,7 +348,7 @@ def last_decided(plan_id: str) -> dict[tuple[str, int], int]:
 
 
 def spot_checks(plan_id: str, number: int) -> list[ReplayLedger]:
-    """Up to ``number`` sent rows of a replay, spread over all of them, without reading all of them."""
+    """Return up to ``number`` sent rows, spread over the whole replay, without reading all of them."""
     sent = ReplayLedger.objects.filter(plan_id=plan_id, state=LedgerState.SENT).order_by("id")
     span = sent.aggregate(low=Min("id"), high=Max("id"))
     if span["low"] is None:
@@ -356,9 +363,9 @@ def spot_checks(plan_id: str, number: int) -> list[ReplayLedger]:
 
 
 def sent_before(cluster: str, queue: MessageQueue, message_ids: Mapping[int, str]) -> dict[int, str]:
-    """Offset → newest plan that sent this letter or marked it as handled.
+    """Return offset → newest plan that sent this letter or marked it as handled.
 
-    ``message_ids``: offset → id, so that a queue that was deleted and made anew is not taken for the old one.
+    ``message_ids``: offset → id, so that a recreated queue is not taken for the old one.
     """
     if not message_ids:
         return {}
@@ -378,7 +385,7 @@ def sent_before(cluster: str, queue: MessageQueue, message_ids: Mapping[int, str
 
 
 def usual_speed(cluster: str) -> float | None:
-    """Copies per second of the newest finished replay without a limit; None when there was none."""
+    """Return copies per second of the newest finished replay without a limit; None when there was none."""
     jobs = Job.objects.filter(cluster=cluster, kind=KIND, state=JobState.SUCCEEDED, rate_per_s__isnull=True)
     for result in jobs.values_list("result", flat=True)[:SPEED_JOBS]:
         if result.get("sent_per_s") and result.get("sent", 0) >= SPEED_SENT_MIN:
@@ -387,5 +394,5 @@ def usual_speed(cluster: str) -> float | None:
 
 
 def group_row(cluster: str, group: str) -> GroupRow | None:
-    """The group as the last round saw it, for the page's header."""
+    """Return the group as of the last round, for the header of the page."""
     return GroupRow.objects.filter(cluster=cluster, group=group).first()

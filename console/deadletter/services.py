@@ -1,5 +1,4 @@
-"""Looking into a group's dead letters: the sample of the page. Replays themselves are plans
-(``plans.py``)."""
+"""Sample a group's dead letters and prune the ledger; replays are plans (``plans.py``)."""
 
 from __future__ import annotations
 
@@ -23,8 +22,7 @@ PRUNE_CHUNK = 5_000  # rows per statement, so that a running replay never waits 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sample:
-    """The newest dead letters that match, decoded. ``problem`` says why they can not be read, "" when they
-    can."""
+    """The newest matching dead letters, decoded; ``problem`` says why none can be read, "" otherwise."""
 
     rows: list[DeadLetterView]
     scanned: int
@@ -32,9 +30,10 @@ class Sample:
 
 
 def sample(cluster: str, group: str, filter: Mapping[str, Any] | None = None, limit: int = 20) -> Sample:
-    """Newest matching dead letters of a group. ``filter``: as in ``dead_letters.Filter``, all optional.
+    """Return the newest matching dead letters of a group.
 
-    Raises PlanRejected for a bad filter, BrokerUnavailable and MQBrokerError.
+    ``filter``: as in ``dead_letters.Filter``, all optional. Raises PlanRejected for a bad filter,
+    BrokerUnavailable and MQBrokerError.
     """
     wanted: Filter = read_filter(filter or {})
     admin = with_admin(cluster_selectors.cluster_by_name(cluster).namesrv_addrs)
@@ -56,10 +55,10 @@ def sample(cluster: str, group: str, filter: Mapping[str, Any] | None = None, li
 
 
 def prune_ledger(*, now_ms: int) -> int:
-    """Delete rows of finished replays older than LEDGER_RETENTION_DAYS; returns how many.
+    """Delete rows of finished replays older than LEDGER_RETENTION_DAYS; return how many.
 
-    Their plans and jobs stay, with the sums. Rows of the newest replay of a letter go too: by then the broker has
-    deleted the letter.
+    Plans and jobs stay, with the sums. The rows of a letter's newest replay are deleted too: by then the
+    broker has deleted the letter.
     """
     old = ReplayLedger.objects.filter(
         updated_at_ms__lt=now_ms - settings.LEDGER_RETENTION_DAYS * DAY_MS,

@@ -1,5 +1,7 @@
-"""Looking into dead letters in the background, so that the list can say why they died and when they expire without
-asking a broker: the newest letters' causes, the oldest one's time, the retention of its brokers."""
+"""Survey dead letters in the background: causes of the newest, time of the oldest, retention.
+
+So the list shows why letters died and when they expire without calling a broker.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ LIFE_MS = 3_600_000  # a survey of unchanged letters is repeated after this: the
 
 
 def survey_cluster(cluster: str, *, now_ms: int) -> int:
-    """Look into the groups whose dead letters changed; returns how many."""
+    """Survey the groups whose dead letters changed; return how many."""
     candidates = selectors.survey_candidates(cluster, before_ms=now_ms - LIFE_MS, limit=GROUPS_MAX)
     away = _groups_behind_silent_brokers(cluster, [group for group, _, _ in candidates])
     wanted = [one for one in candidates if one[0] not in away]
@@ -48,7 +50,7 @@ def survey_cluster(cluster: str, *, now_ms: int) -> int:
 
 
 def _groups_behind_silent_brokers(cluster: str, groups: Sequence[str]) -> set[str]:
-    """Return the groups with dead letters on a broker that the last round found silent: each question would wait."""
+    """Return groups with dead letters on a broker that was silent in the last round: reads would time out."""
     silent = {row.broker_name for row in lag_selectors.silent_brokers(cluster)}
     if not silent:
         return set()
@@ -58,7 +60,7 @@ def _groups_behind_silent_brokers(cluster: str, groups: Sequence[str]) -> set[st
 
 
 def _survey(admin: BlockingMQAdmin, cluster: str, group: str) -> dict[str, object]:
-    """Fields of the survey. Raises BrokerUnavailable, MQBrokerError, RemotingTimeout."""
+    """Return the fields of the survey. Raises BrokerUnavailable, MQBrokerError, RemotingTimeout."""
     found = places(admin, topic_of(group))
     if found.problem:
         return {"problem": found.problem}

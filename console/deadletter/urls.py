@@ -1,4 +1,4 @@
-"""Addresses of the dead-letter pages."""
+"""URLs of the dead-letter pages."""
 
 from django.urls import path
 

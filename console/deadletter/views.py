@@ -1,4 +1,4 @@
-"""Dead letters of every group, and one group's with sample, replay form, running replay and ledger."""
+"""Pages of dead letters: all groups; one group with sample, replay form, running replay and ledger."""
 
 from __future__ import annotations
 
@@ -40,8 +40,10 @@ LEDGER_ROWS = 50
 
 @require_safe
 def dead_letters(request: HttpRequest, cluster: str) -> HttpResponseBase:
-    """Every group that has dead letters, first to expire on top; `?empty=1` shows empty topics too, `?part=1` is
-    the list alone, `?format=csv` a file."""
+    """List the groups that have dead letters, first to expire on top.
+
+    `?empty=1` includes empty topics, `?part=1` returns the list alone, `?format=csv` a file.
+    """
     here, scope = admit_to_list(request, cluster)
     asked = ListQuery.of(request, DEAD_LETTERS)
     with_empty = request.GET.get("empty") == "1"
@@ -65,8 +67,10 @@ def dead_letters(request: HttpRequest, cluster: str) -> HttpResponseBase:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def dead_letter_group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
-    """One group's dead letters. POST makes a replay plan of what the filter matches and shows it; `?part=job` is
-    the running replay alone."""
+    """Show one group's dead letters; POST makes a replay plan of the matching letters and redirects to it.
+
+    `?part=job` returns the running replay alone.
+    """
     here = admit(request, cluster, name=group)
     may_replay = rules.may(request.user, Verb.REPLAY, here.name, group)
     form: FilterForm = FilterForm(request.GET)
@@ -112,7 +116,7 @@ def dead_letter_group(request: HttpRequest, cluster: str, group: str) -> HttpRes
 
 @require_POST
 def allow_reading(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
-    """The plan that lets a write-only dead-letter topic be read; its page asks for the confirmation."""
+    """Make the plan that allows reading a write-only dead-letter topic, and redirect to it."""
     here = admit(request, cluster, Verb.CONFIGURE, group)
     plan, problem = _made_plan(request, here, group, "dlq_readable", {})
     if plan is None:
@@ -122,7 +126,7 @@ def allow_reading(request: HttpRequest, cluster: str, group: str) -> HttpRespons
 
 @require_safe
 def export(request: HttpRequest, cluster: str, group: str) -> HttpResponseBase:
-    """The letters that match, as a stream of NDJSON or CSV (`?format=csv`), oldest first."""
+    """Stream the matching letters as NDJSON or CSV (`?format=csv`), queue by queue in offset order."""
     here = admit(request, cluster, name=group)
     form = FilterForm(request.GET)
     kind = "csv" if request.GET.get("format") == "csv" else "ndjson"
@@ -135,7 +139,7 @@ def export(request: HttpRequest, cluster: str, group: str) -> HttpResponseBase:
 
 @require_safe
 def ledger_export(request: HttpRequest, cluster: str, group: str) -> HttpResponseBase:
-    """The whole ledger of `?plan=…` as CSV."""
+    """Stream the whole ledger of `?plan=…` as CSV."""
     here = admit(request, cluster, name=group)
     plan = _ledger_plan(request.GET.get("plan", ""), here, group)
     if plan is None:
@@ -157,7 +161,7 @@ def _refused(request: HttpRequest, here: Cluster, group: str, title: Text, probl
 def _made_plan(
     request: HttpRequest, here: Cluster, group: str, kind: str, params: dict[str, Any]
 ) -> tuple[Plan | None, str]:
-    """(the plan, "") or (None, why there is none)."""
+    """Return (the plan, "") or (None, the reason)."""
     try:
         made = operation_services.create_plan(
             kind, here.name, group, params, request.user, remote_addr=remote_addr(request)
@@ -168,7 +172,7 @@ def _made_plan(
 
 
 def _sample(cluster: str, group: str, form: FilterForm) -> dict[str, Any]:
-    """The newest letters that match; why there are none."""
+    """Return the newest matching letters, or why they cannot be read."""
     if not form.is_valid():
         return {"sample": None, "sample_problem": ""}
     try:
@@ -179,13 +183,13 @@ def _sample(cluster: str, group: str, form: FilterForm) -> dict[str, Any]:
 
 
 def _running(here: Cluster, group: str, may_replay: bool) -> dict[str, Any]:
-    """The replay of this group that is not finished, as the job's page shows it."""
+    """Return the context of this group's unfinished replay, as on the page of the job."""
     jobs = [job for job in operation_selectors.active_jobs(here.name, group) if job.kind == selectors.KIND]
     return job_context(here, jobs[0], may_replay) if jobs else {"job": None, "cluster": here}
 
 
 def _ledger_plan(plan_id: str, here: Cluster, group: str) -> Plan | None:
-    """The replay of that id, if it is one of this group."""
+    """Return the replay with that id, if it belongs to this group."""
     try:
         plan = operation_selectors.plan(plan_id) if plan_id else None
     except PlanNotFound:
@@ -196,7 +200,7 @@ def _ledger_plan(plan_id: str, here: Cluster, group: str) -> Plan | None:
 
 
 def _ledger(request: HttpRequest, here: Cluster, group: str) -> dict[str, Any]:
-    """The ledger of `?plan=…`, or of the group's newest replay."""
+    """Return the ledger of `?plan=…`, or of the group's newest replay."""
     plan_id = request.GET.get("plan", "")
     if not plan_id:
         newest = operation_selectors.jobs_page(here.name, kind=selectors.KIND, subject=group, per_page=1).rows

@@ -1,4 +1,4 @@
-"""The account of a replay: its figures from the ledger's counts, and what must be true of them at the end."""
+"""Sums of a replay from the ledger's counts, and the checks of them at the end."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ SUMS = ("matched", "sent", "skipped", "failed", "unknown", "handled", "pending")
 
 
 def figures(counts: Mapping[str, int], plan: Plan) -> dict[str, int]:
-    """matched = sent + skipped + failed (+ pending while a batch is out); unknown is the part of failed that may
-    have arrived, handled the part of skipped that was marked as handled.
+    """Return the sums of a replay.
+
+    matched = sent + skipped + failed (+ pending while a batch is in flight); unknown is the part of failed
+    that may have arrived, handled the part of skipped that was marked as handled.
     """
     sent, handled = counts[LedgerState.SENT], counts[LedgerState.HANDLED]
     skipped = counts[LedgerState.SKIPPED] + handled
@@ -39,7 +41,7 @@ def figures(counts: Mapping[str, int], plan: Plan) -> dict[str, int]:
 
 
 def verify_sums(plan: Plan, progress: Mapping[str, Any], counts: Mapping[str, int]) -> None:
-    """The ledger has one row with an outcome for each letter of the plan, and the job says the same.
+    """Check that the ledger has one outcome for each letter of the plan, and that the job's sums agree.
 
     Raises VerificationFailed.
     """
@@ -80,7 +82,7 @@ def verify_sums(plan: Plan, progress: Mapping[str, Any], counts: Mapping[str, in
 
 
 def close_open_letters(run: JobRun) -> None:
-    """Letters without an outcome become UNKNOWN, and the job's figures agree. Inside a transaction."""
+    """Mark letters without an outcome as UNKNOWN and update the job's sums. Call inside a transaction."""
     still_open = ReplayLedger.objects.filter(plan=run.plan, state=LedgerState.PENDING)
     still_open.update(state=LedgerState.UNKNOWN, reason=GIVEN_UP, updated_at_ms=run.now_ms())
     found = figures(selectors.ledger_counts(run.plan.id), run.plan)

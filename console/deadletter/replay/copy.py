@@ -1,4 +1,4 @@
-"""The copy of a dead letter that is sent: properties, replay key, target queue. Pure."""
+"""Make the copy of a dead letter to send: properties, replay key, target queue. Pure."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from console.deadletter.dead_letters import group_of, original_topic
 REPLAY_KEY = "TIDEMARK_REPLAY_KEY"
 DEAD_LETTER_OF = "TIDEMARK_DEAD_LETTER_OF"  # the group it died in
 DEAD_LETTER = "TIDEMARK_DEAD_LETTER"  # broker/queue/offset in that group's dead-letter topic
-DIED_IN_TOPIC = "TIDEMARK_ORIGINAL_TOPIC"  # where it was sent to at first, for copies that go elsewhere
+DIED_IN_TOPIC = "TIDEMARK_ORIGINAL_TOPIC"  # the topic it was first sent to, for copies sent to another topic
 
 FAILED_GROUP, ORIGINAL_TOPIC, CLIENT, OTHER_TOPIC = "failed_group", "original_topic", "client", "other_topic"
 NOWHERE = "nowhere"  # nothing is sent: the letters are marked as handled
 TARGETS = (FAILED_GROUP, ORIGINAL_TOPIC, CLIENT, OTHER_TOPIC, NOWHERE)
 
-# What belongs to the dead letter's past and would change the copy's future: delay and timer (it would be
-# delayed again), retry counts (it would die at once), the broker's own marks, transaction and POP state, an
-# earlier replay's key.
+# Properties of the dead letter that would affect the copy: delay and timer (it would be delayed again), retry
+# counts (it would die at once), the broker's own properties, transaction and POP state, an earlier replay's key.
 DROPPED = frozenset(
     {
         "DELAY",
@@ -55,18 +54,17 @@ DROPPED = frozenset(
 
 
 def replay_key(plan_id: str, queue: MessageQueue, queue_offset: int) -> str:
-    """The same for the same dead letter and plan, whoever computes it when: ``op-x7k2m9qa:1f0c…`` (64
-    bits)."""
+    """Return a key that is always the same for a dead letter and a plan: ``op-x7k2m9qa:1f0c…`` (64 bits)."""
     place = f"{plan_id}|{queue.topic}|{queue.broker_name}|{queue.queue_id}|{queue_offset}"
     return f"{plan_id}:{hashlib.sha256(place.encode()).hexdigest()[:16]}"
 
 
 def copy_of(record: MessageRecord, target_topic: str, key: str, target: str, place: MessageQueue) -> Message:
-    """The message to send; ``place`` is the queue the letter lies in.
+    """Return the message to send; ``place`` is the dead letter's queue.
 
-    To the failed group: RETRY_TOPIC tells the client which topic to show (semantics §4.2). Elsewhere: properties
-    that say of which group it is a dead letter, and which one. Keys, tags, unique key and all of the producer's
-    properties stay. Raises ValueError when the body does not decompress.
+    To the failed group, RETRY_TOPIC names the topic that the client passes to its listener. To other targets,
+    properties name the group and the dead letter. Keys, tags, unique key and all of the producer's properties
+    stay. Raises ValueError when the body cannot be decompressed.
     """
     properties = {name: value for name, value in record.properties.items() if name not in DROPPED}
     if target == FAILED_GROUP:
@@ -83,7 +81,9 @@ def copy_of(record: MessageRecord, target_topic: str, key: str, target: str, pla
 
 
 def target_queue(queues: Sequence[MessageQueue], letter: MessageQueue, queue_offset: int) -> MessageQueue:
-    """A writable queue for this letter: on its own broker where there is one, spread by offset, always the
-    same one."""
+    """Return the writable queue for a letter, always the same one.
+
+    Queues of the letter's own broker come first; the offset spreads letters over them.
+    """
     own = [queue for queue in queues if queue.broker_name == letter.broker_name] or list(queues)
     return own[queue_offset % len(own)]

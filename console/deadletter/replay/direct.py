@@ -1,8 +1,8 @@
-"""One dead letter given to one member of the group (CONSUME_MESSAGE_DIRECTLY, 309), to see what it says.
+"""Give one dead letter to one member of the group (CONSUME_MESSAGE_DIRECTLY, 309) and keep its answer.
 
-The broker that holds the message relays it, so the client must be connected to that broker. A client shows its
-listener the topic of the message as stored: for a dead letter that is the dead-letter topic, which many listeners do
-not expect. So where the message the letter was made of is still stored, that one is given.
+The broker that stores the message relays it, so the client must be connected to that broker. A client passes
+the stored topic to its listener: for a dead letter that is the dead-letter topic, which many listeners do not
+expect. So the original message is given while it is still stored.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ NO_ANSWER = Text(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Asked:
-    """Which stored message is given, by which broker. ``is_original``: the one the letter was made of."""
+    """The stored message to give and its broker; ``is_original``: the message the letter was made from."""
 
     addr: str
     broker_name: str
@@ -52,9 +52,10 @@ class Asked:
 
 
 def message_to_give(admin: BlockingMQAdmin, queue: MessageQueue, letter: MessageRecord) -> Asked:
-    """The original message where its unique key still finds it (12), else the letter itself. Raises BrokerUnavailable.
+    """Return the original message if its unique key still finds it (12), else the letter itself.
 
-    Of several with the key (a replay to the original topic keeps it) the oldest is the original.
+    With several matches (a replay to the original topic keeps the key) the oldest is the original. Raises
+    BrokerUnavailable.
     """
     addrs = masters(admin)
     if queue.broker_name not in addrs:
@@ -96,7 +97,10 @@ def require_member(admin: BlockingMQAdmin, asked: Asked, group: str, client_id: 
 
 
 def give(run: JobRun, admin: BlockingMQAdmin) -> None:
-    """Ask the client once, ever: a worker that died in the middle leaves an UNKNOWN letter, not a second try."""
+    """Send the request to the client at most once.
+
+    A worker that died in the middle leaves an UNKNOWN letter; there is no second try.
+    """
     before = run.plan.before
     left = pending_entries(run.plan.id)
     if left:

@@ -1,8 +1,8 @@
-"""Ledger rows in bulk: one row per dead letter as a plain value, written in plain SQL that SQLite and PostgreSQL both
-prepare once.
+"""Ledger rows in bulk: plain values, written in SQL that SQLite and PostgreSQL both prepare once.
 
-Measured over 30,000 letters: an instance of the Django model costs 25 µs to make, an entry 1.5 µs; executemany 9 µs a
-row, Django's bulk methods 200 µs. A row is found again by what makes it unique, so its primary key is never needed.
+Measured over 30,000 letters: an instance of the Django model costs 25 µs to make, an entry 1.5 µs;
+executemany 9 µs a row, Django's bulk methods 200 µs. Rows are addressed by their unique key, so the primary
+key is never needed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class LedgerEntry:
 
     @property
     def target_queue(self) -> MessageQueue:
-        """Where the copy goes or went. Only for rows that have a target."""
+        """The queue the copy goes to; only for rows that have a target."""
         assert self.target_queue_id is not None, self
         return MessageQueue(self.target_topic, self.target_broker_name, self.target_queue_id)
 
@@ -53,7 +53,7 @@ TABLE = ReplayLedger._meta.db_table
 COLUMNS = [field.name for field in dataclasses.fields(LedgerEntry)]
 OUTCOME = ("state", "reason", "target_offset", "target_from_offset", "updated_at_ms")
 UNIQUE = ("plan_id", "topic", "broker_name", "queue_id", "queue_offset")
-QUOTED = [f'"{name}"' for name in COLUMNS]  # "group" is a word of SQL; both databases quote names like this
+QUOTED = [f'"{name}"' for name in COLUMNS]  # "group" is an SQL keyword; both databases quote names like this
 INSERT = f"INSERT INTO {TABLE} ({', '.join(QUOTED)}) VALUES ({', '.join(['%s'] * len(COLUMNS))})"
 UPDATE = (
     f"UPDATE {TABLE} SET {', '.join(f'{name} = %s' for name in OUTCOME)} "
@@ -65,17 +65,17 @@ _updated: Callable[[LedgerEntry], tuple[Any, ...]] = attrgetter(*OUTCOME, *UNIQU
 
 
 def insert_entries(entries: Sequence[LedgerEntry]) -> None:
-    """Add rows that do not exist yet; raises IntegrityError for a letter that the plan has decided already."""
+    """Insert new rows; raises IntegrityError for a letter that already has a row in this plan."""
     _many(INSERT, entries, _inserted)
 
 
 def write_outcomes(entries: Sequence[LedgerEntry]) -> None:
-    """Save state, reason, target offsets and time of rows that exist."""
+    """Update state, reason, target offsets and time of existing rows."""
     _many(UPDATE, entries, _updated)
 
 
 def pending_entries(plan_id: str) -> list[LedgerEntry]:
-    """Rows whose sends have no outcome yet, in the order they were written."""
+    """Return rows whose sends have no outcome yet, in the order they were written."""
     rows = ReplayLedger.objects.filter(plan_id=plan_id, state=LedgerState.PENDING).order_by("id")
     return [LedgerEntry(*values) for values in rows.values_list(*COLUMNS)]
 

@@ -1,4 +1,4 @@
-"""The parameters of a replay, checked and with every default written out. Pure but for the settings a filter reads."""
+"""Check the parameters of a replay and fill in defaults. Pure, except for the settings a filter reads."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ KNOWN = frozenset(
 
 
 def checked_params(subject: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Raises PlanRejected naming the field. Fields that do not belong to the target are refused, not ignored."""
+    """Return checked parameters with every default; raises PlanRejected naming the field.
+
+    Fields that do not belong to the target are refused, not ignored.
+    """
     try:
         validate_group(subject)
     except ValueError as error:
@@ -75,7 +78,7 @@ def checked_params(subject: str, params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def whole_number(params: Mapping[str, Any], field: str, most: int) -> int | None:
-    """1 to ``most``, or None; raises PlanRejected."""
+    """Return a number from 1 to ``most``, or None; raises PlanRejected."""
     value = params.get(field)
     if value is None:
         return None
@@ -85,7 +88,7 @@ def whole_number(params: Mapping[str, Any], field: str, most: int) -> int | None
 
 
 def _of_target(target: str, params: Mapping[str, Any]) -> dict[str, str]:
-    """The topic or the client, for the targets that need one."""
+    """Return the topic or the client, for targets that need one."""
     topic, client_id = str(params.get("topic") or ""), str(params.get("client_id") or "")
     if topic and target != replay_copy.OTHER_TOPIC:
         raise PlanRejected(Text("Only the target other_topic has a topic."), field="topic")
@@ -109,7 +112,7 @@ def _of_target(target: str, params: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _letter(params: Mapping[str, Any]) -> dict[str, Any]:
-    """One letter by its place, instead of all that match."""
+    """Return the position of one letter to send instead of all that match, if given."""
     letter = params.get("letter")
     if letter is None:
         return {}

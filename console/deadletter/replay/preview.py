@@ -1,4 +1,4 @@
-"""What a look through the dead letters finds before a replay: what matches, what was replayed, what expires."""
+"""Preview of a replay: which dead letters match, were replayed before, will expire."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ from console.brokers.mqadmin import BlockingMQAdmin, MessageQueue, MessageRecord
 from console.brokers.queues import BrokerQueue
 from console.deadletter.dead_letters import Filter, LetterReader, Unreadable, original_topic
 
-PREVIEW_MAX = 100_000  # letters counted for the preview; more is counted while replaying
+PREVIEW_MAX = 100_000  # letters counted for the preview; the rest is counted while replaying
 PREVIEW_MS = 15_000
-TOPICS_MAX = 1_000  # original topics told apart; a group that subscribes to more does not exist
+TOPICS_MAX = 1_000  # original topics counted separately; no group subscribes to more
 
 
 @dataclasses.dataclass(slots=True)
 class Preview:
-    """What a look through the dead letters found. ``complete``: all of them were looked at. Times in ms since 1970
-    UTC; ``newest`` is the last letter to die of those that match and would be sent.
+    """Counts of the letters read. Times in ms since 1970 UTC.
+
+    ``complete``: all letters were read. ``newest`` is the last letter to die of those that match and would be
+    sent.
     """
 
     rows: list[dict[str, Any]]
@@ -37,7 +39,7 @@ class Preview:
     def take(
         self, letters: list[MessageRecord | Unreadable], wanted: Filter, row: dict[str, Any]
     ) -> dict[int, MessageRecord]:
-        """Count a window; returns offset → letter of those that match."""
+        """Count a window; return offset → letter of those that match."""
         found: dict[int, MessageRecord] = {}
         for letter in letters:
             if isinstance(letter, Unreadable):
@@ -59,7 +61,7 @@ class Preview:
         return found
 
     def skip(self, found: Mapping[int, MessageRecord], already: Mapping[int, str], place: BrokerQueue) -> int:
-        """Count those that were replayed before; remember the newest that was not. Returns how many."""
+        """Count the letters that were replayed before, and return how many; keep the newest that was not."""
         for offset, letter in found.items():
             newest = self.newest[1].store_timestamp_ms if self.newest else -1
             if offset not in already and letter.store_timestamp_ms >= newest:
@@ -68,7 +70,7 @@ class Preview:
         return len(already)
 
     def expiring(self, retention_ms: int | None, until_ms: int) -> int | None:
-        """How many of the matching letters the broker may delete before ``until_ms``; None: retention unknown."""
+        """Return how many matching letters may expire before ``until_ms``; None: retention unknown."""
         if retention_ms is None:
             return None
         return sum(died_ms + retention_ms <= until_ms for died_ms in self.died_ms)
@@ -80,7 +82,10 @@ def look_through(
     wanted: Filter,
     sent_before: Callable[[MessageQueue, Mapping[int, str]], Mapping[int, str]],
 ) -> Preview:
-    """Read the letters of these places within the limits. Raises BrokerUnavailable, RemotingTimeout, MQBrokerError."""
+    """Read the letters of these queues within the limits.
+
+    Raises BrokerUnavailable, RemotingTimeout, MQBrokerError.
+    """
     preview = Preview(rows=[])
     deadline, looked_at = time.monotonic() + PREVIEW_MS / 1000, 0
     for place in queues:

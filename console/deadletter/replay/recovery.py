@@ -1,10 +1,13 @@
-"""After a crash: what became of the sends nobody noted.
+"""Resolve sends without a recorded outcome after a crash.
 
-A worker that dies between writing PENDING rows and noting the answers leaves them. The next run first looks for
-their replay keys in the target queues, from the recorded end on: found means SENT. Not found means that it was not
-sent, and it is sent now, if every earlier run surely is over (``JobRun.is_alone``). A run that may be frozen could
-still send it: then the letter is UNKNOWN, as is one whose queue no longer holds that place (retention). UNKNOWN is
-counted as failed and never sent again by this plan.
+A worker that dies between writing PENDING rows and recording the answers leaves them PENDING. The next run
+first searches the target queues for their replay keys, from the recorded end on. A copy that is found is
+SENT.
+
+A copy that is not found was not sent, and is sent now, provided that every earlier run is certainly over
+(``JobRun.is_alone``). Otherwise a frozen run could still send it: the letter becomes UNKNOWN, as does one
+whose queue no longer holds that offset (retention). UNKNOWN counts as failed and is never sent again by this
+plan.
 """
 
 from __future__ import annotations
@@ -26,11 +29,11 @@ from console.text import Text
 MAY_BE_FROZEN = Text(
     "a worker stood still for longer than its lease with this letter in hand: it may have been sent"
 )
-SETTLE_S = 2.0  # what a dead worker's socket still held has reached the broker after this
+SETTLE_S = 2.0  # by then, data left in a dead worker's socket has reached the broker
 
 
 def begin(replay: Replay) -> None:
-    """Resolve what an earlier attempt left open, before anything new is sent."""
+    """Resolve the open sends of an earlier run before sending anything new."""
     replay.recount()
     if replay.counts[LedgerState.PENDING]:
         replay.run.note(
@@ -43,7 +46,7 @@ def begin(replay: Replay) -> None:
 
 
 def settle(replay: Replay) -> None:
-    """Before a cancel: every PENDING row becomes SENT or FAILED (not sent)."""
+    """Turn every PENDING row into SENT, FAILED (not sent) or UNKNOWN before a cancel."""
     replay.recount()
     if replay.counts[LedgerState.PENDING]:
         replay.run.sleep(SETTLE_S)
@@ -52,7 +55,7 @@ def settle(replay: Replay) -> None:
 
 
 def _resolve(replay: Replay, *, resend: bool) -> None:
-    """Decide every PENDING row by looking for its key in its target queue."""
+    """Resolve every PENDING row by searching its target queue for its key."""
     pending = pending_entries(replay.run.plan.id)
     by_queue: dict[MessageQueue, list[LedgerEntry]] = {}
     for entry in pending:
@@ -81,7 +84,7 @@ def _resolve(replay: Replay, *, resend: bool) -> None:
 
 
 def _resolve_queue(replay: Replay, queue: MessageQueue, entries: list[LedgerEntry]) -> list[LedgerEntry]:
-    """Mark the rows whose copies are in the queue SENT; return those that surely are not there."""
+    """Mark rows whose copies are in the queue as SENT; return those whose copies are certainly missing."""
     target = replay.targets.of(queue.topic).get(queue)
     if target is None:
         raise BrokerUnavailable(
@@ -123,7 +126,10 @@ def _resolve_queue(replay: Replay, queue: MessageQueue, entries: list[LedgerEntr
 
 
 def _send_lost(replay: Replay, lost: list[LedgerEntry]) -> None:
-    """Send copies that never left, made anew of their letters, PENDING behind a fresh end of their target."""
+    """Send copies that never left, made again from their letters.
+
+    Their rows are PENDING with a fresh end of the target queue.
+    """
     places = {place.queue: place for place in replay.places()}
     by_queue: dict[MessageQueue, list[LedgerEntry]] = {}
     for entry in sorted(lost, key=lambda entry: entry.queue_offset):
@@ -145,7 +151,7 @@ def _send_lost(replay: Replay, lost: list[LedgerEntry]) -> None:
 def _remade(
     replay: Replay, queue: MessageQueue, entries: Sequence[LedgerEntry], letters: Mapping[int, MessageRecord]
 ) -> list[Outgoing]:
-    """Copies of these rows' letters; rows whose letter is gone become FAILED."""
+    """Make copies of these rows' letters again; rows whose letter has expired become FAILED."""
     outgoing: list[Outgoing] = []
     expired: list[LedgerEntry] = []
     for entry in entries:

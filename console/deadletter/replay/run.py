@@ -1,17 +1,18 @@
-"""One replay at work: letters in, copies out, a ledger row for each, nothing twice.
+"""Run a replay: read letters, send copies, write one ledger row each, send nothing twice.
 
 For each batch:
+
 1. read letters ahead (another thread), keep those that match the filter, make the copies;
-2. wait for the rate; pause, cancel and a new rate are obeyed here, between batches;
+2. wait for the rate; pause, cancel and a new rate take effect here, between batches;
 3. in one transaction: a ledger row per letter (SKIPPED, HANDLED, FAILED, or PENDING with the end of its target
    queue), the outcomes of the batch before the last, the cursor behind this batch, the rate's bucket, the lease;
-4. wait for the answers of the batch before, judge them, obey the policy;
+4. wait for the answers of the previous batch, judge them, apply the policy;
 5. send the PENDING copies (another thread), pipelined, each once.
 
-So one batch is on its way while the next one is prepared and written: measured, 30,000 letters go 1.7 times as fast
-as batch after batch. A rate that makes us wait ends the overlap: outcomes are written before the waiting starts.
+So one batch is in flight while the next one is prepared and written: measured over 30,000 letters, 1.7 times
+as fast as one batch after another. When the rate requires a wait, outcomes are written before it starts.
 
-A worker that dies leaves PENDING rows; ``replay_recovery`` resolves them before anything else is sent.
+A worker that dies leaves PENDING rows; ``recovery.py`` resolves them before anything else is sent.
 """
 
 from __future__ import annotations
@@ -47,27 +48,27 @@ from console.text import Text, text_of
 from console.text.storable import storable
 
 BATCH_MAX = 512  # copies in flight at once, and ledger rows per transaction
-BATCH_BYTES_MAX = (
-    8 * 1024 * 1024
-)  # of bodies: more at once may keep a slow broker silent for longer than we wait
+# Bytes of bodies in a batch: with more, a slow broker may not answer before the timeout.
+BATCH_BYTES_MAX = 8 * 1024 * 1024
 ATTEMPTS_MAX = 3  # per copy, for answers that say "not now"
 RETRY_PAUSE_S = 0.5
-NAP_S = 0.02  # longest sleep between two looks at the rate
-DLQ_LOOK_S = 1.0  # how often the growth of the dead-letter topic is looked at, where the policy asks for it
+NAP_S = 0.02  # longest sleep between two checks of the rate
+DLQ_LOOK_S = 1.0  # between two checks of the dead-letter topic's growth, where the policy limits it
 SPEED_EVERY_S = 2.0
 REASON_LENGTH_MAX = 300
 BURIED = Text("the broker made a dead letter of it again: members of the group hold queue locks")
 HANDLED = Text("marked as handled, not sent")
-RENEW_S = 0.25  # between two looks at the lease while another thread works
+RENEW_S = 0.25  # between two renewals of the lease while another thread works
 Letter = MessageRecord | Unreadable
 Answered = TypeVar("Answered")
 
 
 @dataclasses.dataclass(slots=True)
 class Window:
-    """Matching letters of one queue that are left to decide; ``end`` is behind all that were read.
+    """Matching letters of one queue that are left to process.
 
-    ``earlier``: offset → plan that sent this letter before, or marked it as handled.
+    ``end`` is the offset after the last one read. ``earlier``: offset → plan that sent this letter before, or
+    marked it as handled.
     """
 
     letters: list[Letter]
@@ -77,14 +78,14 @@ class Window:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Flight:
-    """A batch on its way."""
+    """A batch in flight."""
 
     outgoing: list[Outgoing]
     exchange: Future[Exchange]
 
 
 class Replay:
-    """Works on one claimed job of kind ``dead_letter_replay``. Caller: one worker. Affects: ledger, job, targets."""
+    """One claimed ``dead_letter_replay`` job, run by one worker: writes ledger, job and target topics."""
 
     def __init__(self, run: JobRun, admin: BlockingMQAdmin) -> None:
         self.run = run
@@ -100,7 +101,7 @@ class Replay:
         self.sender = Sender(admin, self.group, to_group=self.to_group)
         self.counts: dict[str, int] = dict.fromkeys(LedgerState.values, 0)
         self.flight: Flight | None = None
-        self.landed: list[LedgerEntry] = []  # outcomes that wait for the next transaction
+        self.landed: list[LedgerEntry] = []  # entries with outcomes for the next transaction
         self.buried = 0  # copies of this run that became dead letters again
         self._dlq_looked_s = 0.0
         self._speed_from = time.monotonic(), 0
@@ -115,7 +116,10 @@ class Replay:
     # --- The job --------------------------------------------------------------------------------------------
 
     def execute(self) -> None:
-        """Send what is left. Raises JobInterrupted, LeaseLost, BrokerUnavailable, VerificationFailed (policy)."""
+        """Send the remaining letters.
+
+        Raises JobInterrupted, LeaseLost, BrokerUnavailable, and VerificationFailed when the policy stops it.
+        """
         started_s, before = time.monotonic(), self.counts[LedgerState.SENT]
         self._speed_from = started_s, before
         try:
@@ -129,10 +133,10 @@ class Replay:
         self.publish_result()
 
     def places(self) -> list[BrokerQueue]:
-        """The ranges of the plan that are left: letters that died after it was made are not part of it."""
+        """Return the remaining ranges of the plan; letters that died after it was made are not in them."""
         topic = self.run.plan.before["topic"]
         addrs = route_queues_of(self.admin, topic)
-        # A commit whose answer was lost leaves rows behind the cursor: the ledger knows better.
+        # After a commit whose answer was lost, the ledger is ahead of the cursor in memory.
         decided = selectors.last_decided(self.run.plan.id)
         found = []
         for each in self.run.plan.before["ranges"]:
@@ -158,7 +162,7 @@ class Replay:
         return cursors
 
     def _windows(self, place: BrokerQueue) -> Iterator[Window]:
-        """Letters that match, window by window; the next one is read while this one is worked off."""
+        """Return matching letters in windows; the next one is read while this one is processed."""
 
         reader = LetterReader(self.admin, place)
         ahead = self.threads.submit(reader.read) if reader.at < place.max_offset else None
@@ -179,15 +183,15 @@ class Replay:
     # --- Batches --------------------------------------------------------------------------------------------
 
     def _work_off(self, queue: MessageQueue, window: Window) -> None:
-        """Cut batches as the rate has it now; a window without a match moves the cursor too."""
+        """Process a window in batches sized by the current rate; an empty window moves the cursor too."""
         while True:
             if self.to_group and not self.counts[LedgerState.SENT]:
-                self.drain()  # the first copy goes alone: the broker may bury it
+                self.drain()  # the first copy goes alone: the broker may make it a dead letter again
             size = self._batch_end(window)
             letters, rest = window.letters[:size], window.letters[size:]
             entries, outgoing = self._prepare(queue, letters, window.earlier)
             if not self.allowed(len(outgoing)):
-                continue  # the rate changed meanwhile: cut anew
+                continue  # the rate changed: size the batch again
             window.letters = rest
             self._write(queue, entries, rest[0].queue_offset if rest else window.end)
             self._land()
@@ -197,7 +201,7 @@ class Replay:
                 return
 
     def _batch_end(self, window: Window) -> int:
-        """How many letters make a batch: the rate counts what is sent, not what is skipped."""
+        """Return how many letters make a batch; the rate limits those that are sent, not those skipped."""
         is_first = self.to_group and not self.counts[LedgerState.SENT]
         size = 1 if is_first else batch_size(self.run.rate_per_s, BATCH_MAX)
         to_send = bytes_to_send = 0
@@ -210,7 +214,7 @@ class Replay:
         return min(len(window.letters), BATCH_MAX)
 
     def allowed(self, count: int) -> bool:
-        """Beat, and wait until the rate allows ``count`` more. False: the rate has changed, take nothing yet."""
+        """Send a heartbeat and wait until the rate allows ``count`` more; False: the rate changed."""
         self.run.beat()
         rate = self.run.rate_per_s
         while (wait_s := self.bucket.take(count, rate, self.run.now_ms())) > 0:
@@ -223,7 +227,7 @@ class Replay:
     def _prepare(
         self, queue: MessageQueue, letters: Sequence[Letter], earlier: Mapping[int, str]
     ) -> tuple[list[LedgerEntry], list[Outgoing]]:
-        """A ledger row for each letter, and the copies to send."""
+        """Return a ledger row for each letter, and the copies to send."""
         entries: list[LedgerEntry] = []
         outgoing: list[Outgoing] = []
         at_ms = self.run.now_ms()
@@ -262,16 +266,15 @@ class Replay:
         )
 
     def _outgoing(self, queue: MessageQueue, record: MessageRecord, entry: LedgerEntry) -> Outgoing | None:
-        """The copy and its target queue; None with a FAILED row when there is none."""
+        """Return the copy and its target queue; None, with the row FAILED, when there is no target."""
         topic = self._target_topic(record)
         if (
             self.target == replay_copy.ORIGINAL_TOPIC
             and topic
             and topic not in self.run.plan.before["topics"]
         ):
-            entry.state = (
-                LedgerState.FAILED
-            )  # whoever applied the plan was asked for SEND on the topics it names
+            # SEND was checked only for the topics that the plan names.
+            entry.state = LedgerState.FAILED
             entry.reason = Text("%(topic)s is not among the topics of the plan", topic=topic)
             return None
         targets = self.targets.of(topic) if topic else {}
@@ -285,7 +288,7 @@ class Replay:
             return None
         try:
             message = replay_copy.copy_of(record, topic, entry.replay_key, self.target, queue)
-        except Exception as error:  # noqa: BLE001  whatever a decompressor raises about foreign bytes
+        except Exception as error:  # noqa: BLE001  decompressors raise many types
             entry.state = LedgerState.FAILED
             entry.reason = Text(
                 "unreadable: body does not decompress: %(why)s", why=str(error)[:REASON_LENGTH_MAX]
@@ -306,10 +309,7 @@ class Replay:
         )
 
     def _write(self, queue: MessageQueue, entries: list[LedgerEntry], cursor: int) -> None:
-        """Everything that is known so far, in one transaction: what is sent next must be in the ledger before.
-
-        The cursor in memory moves with the one in the database, or not at all.
-        """
+        """Write rows, outcomes and cursor in one transaction: a letter is in the ledger before it is sent."""
         counts = self.counts.copy()
         for entry in entries:
             counts[entry.state] += 1
@@ -324,7 +324,7 @@ class Replay:
     # --- Sending --------------------------------------------------------------------------------------------
 
     def _start(self, outgoing: list[Outgoing]) -> None:
-        """Let a batch go. Raises LeaseLost instead of sending what another worker may be sending."""
+        """Start sending a batch. Raises LeaseLost instead of sending what another worker may be sending."""
         assert self.flight is None
         if outgoing:
             self.run.hold_lease()
@@ -335,13 +335,13 @@ class Replay:
         return self.threads.submit(self.sender.exchange, outgoing, self.run.lease_ends_s)
 
     def _wait(self, future: Future[Answered]) -> Answered:
-        """The result of another thread, the lease kept meanwhile: a slow broker must not cost it."""
+        """Return the result of another thread, renewing the lease so that a slow broker does not cost it."""
         while not wait([future], RENEW_S).done:
             self.run.renew()
         return future.result()
 
     def _land(self) -> None:
-        """Wait for the batch on its way and judge its answers; then the policy."""
+        """Wait for the batch in flight, judge its answers, apply the policy."""
         flight, self.flight = self.flight, None
         if flight is not None:
             again = self.judge(flight.outgoing, self._wait(flight.exchange), is_last=False)
@@ -351,7 +351,10 @@ class Replay:
         self.obey_policy()
 
     def drain(self) -> None:
-        """Wait for what is on its way and write every outcome. Raises BrokerUnavailable with rows left PENDING."""
+        """Wait for the batch in flight and write every outcome.
+
+        Raises BrokerUnavailable when sends have no answer; their rows stay PENDING.
+        """
         if self.flight is not None or self.landed:
             self._land()
             self._write_now()
@@ -364,7 +367,7 @@ class Replay:
         self.obey_policy()
 
     def send_again(self, outgoing: list[Outgoing]) -> None:
-        """Copies the broker refused for the moment: a few attempts more."""
+        """Retry copies that the broker refused temporarily, up to ATTEMPTS_MAX sends."""
         for attempt in range(2, ATTEMPTS_MAX + 1):
             if not outgoing:
                 return
@@ -375,8 +378,10 @@ class Replay:
             self._write_now()
 
     def judge(self, outgoing: Sequence[Outgoing], exchange: Exchange, *, is_last: bool) -> list[Outgoing]:
-        """Note the outcome of each copy; return those refused for the moment. An unknown outcome raises
-        BrokerUnavailable after the others are written: its row stays PENDING."""
+        """Record the outcome of each copy; return those refused temporarily.
+
+        An unknown outcome raises BrokerUnavailable after the others are written: its row stays PENDING.
+        """
         self.buried += len(exchange.buried)
         at_ms = self.run.now_ms()
         again: list[Outgoing] = []
@@ -397,7 +402,7 @@ class Replay:
                     "%(broker)s: %(why)s", broker=copy.target.queue.broker_name, why=text_of(answer)
                 )
             elif isinstance(answer, TooLate):
-                raise LeaseLost(self.run.job.id)  # nothing was sent; another run decides what becomes of it
+                raise LeaseLost(self.run.job.id)  # nothing more was sent; another run resolves it
             else:
                 unknown = answer
                 continue
@@ -413,7 +418,7 @@ class Replay:
         return again
 
     def _write_now(self) -> None:
-        """The outcomes so far, with the lease, in a transaction of their own."""
+        """Write the outcomes so far, with the lease, in a transaction of their own."""
         if self.landed:
             with self.run.atomic():
                 write_outcomes(self.landed)
@@ -421,7 +426,7 @@ class Replay:
             self.landed = []
 
     def note(self, entries: Sequence[LedgerEntry]) -> None:
-        """Write outcomes of rows that were PENDING and need no send any more."""
+        """Write outcomes of rows that were PENDING and need no further send."""
         at_ms = self.run.now_ms()
         for entry in entries:
             entry.updated_at_ms = at_ms
@@ -438,7 +443,7 @@ class Replay:
         if not reason:
             return
         self._write_now()
-        # What was written and not sent yet was never touched: the batch on its way has landed.
+        # No batch is in flight, so rows still PENDING were never sent.
         with self.run.atomic():
             ReplayLedger.objects.filter(plan=self.run.plan, state=LedgerState.PENDING).delete()
             self.counts[LedgerState.PENDING] = 0
@@ -470,7 +475,7 @@ class Replay:
         )
 
     def _growth_words(self) -> Text:
-        """Looks at the dead-letter topic once a second at most."""
+        """Return why to stop when the dead-letter topic grew too much; checked once a second at most."""
         limit = self.run.plan.params.get("stop_if_dlq_grows_by")
         now_s = time.monotonic()
         if limit is None or (self._dlq_looked_s and now_s - self._dlq_looked_s < DLQ_LOOK_S):
@@ -495,15 +500,15 @@ class Replay:
     # --- Counts ---------------------------------------------------------------------------------------------
 
     def recount(self) -> None:
-        """Count from the ledger, never from memory."""
+        """Count the rows in the ledger; memory may differ after a crash."""
         self.counts = selectors.ledger_counts(self.run.plan.id)
 
     def figures(self) -> dict[str, int]:
-        """The account so far."""
+        """Return the sums so far."""
         return replay_account.figures(self.counts, self.run.plan)
 
     def publish_progress(self) -> None:
-        """Figures for the page, with the speed of the last seconds, messages per second."""
+        """Publish the sums for the page, with the speed of the last seconds in messages per second."""
         since_s, sent_then = self._speed_from
         sent, now_s = self.counts[LedgerState.SENT], time.monotonic()
         if now_s - since_s >= SPEED_EVERY_S:
@@ -513,7 +518,7 @@ class Replay:
         self.run.beat()
 
     def publish_result(self) -> None:
-        """The final figures, written."""
+        """Save the final sums."""
         self._put_result()
         self.run.save()
 

@@ -1,7 +1,7 @@
-"""Sending one batch of copies and finding out what became of it; runs in a thread beside the one that keeps the ledger.
+"""Send one batch of copies and find out the outcome, in a thread beside the one that writes the ledger.
 
-A 5.x broker may put a copy for the failed group among the dead letters again, though the send succeeded: see
-``_buried``.
+A 5.x broker may store a copy for the failed group among the dead letters again although the send succeeded:
+see ``_buried``.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ Batch = list[tuple[Message, int]]
 
 
 class TooLate(Exception):
-    """The lease of the sender had ended: nothing more was sent. What another broker got before is in the ledger."""
+    """The lease had ended before the send; copies that another broker got earlier are in the ledger."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Exchange:
-    """What the brokers answered, in the order of the copies; ``buried``: indexes of copies that became dead letters."""
+    """Answers in the order of the copies; ``buried``: indexes of copies that became dead letters again."""
 
     answers: list[Answer]
     buried: frozenset[int]
 
 
 class Sender:
-    """Sends to one group's retry topic, or to topics that hold no surprise (``to_group`` false)."""
+    """Sender for one group's retry topic, or for other topics (``to_group`` false)."""
 
     def __init__(self, admin: BlockingMQAdmin, group: str, *, to_group: bool) -> None:
         self.admin = admin
@@ -49,9 +49,10 @@ class Sender:
         self.to_group = to_group
 
     def exchange(self, outgoing: Sequence[Outgoing], until_s: float) -> Exchange:
-        """Send every copy once, pipelined, all brokers at the same time. Raises nothing.
+        """Send every copy once, pipelined, to all brokers in parallel. Raises nothing.
 
-        After ``until_s`` of the monotonic clock nothing is sent: a worker that was frozen finds its lease over.
+        After ``until_s`` of the monotonic clock nothing is sent: the lease of a worker that was frozen has
+        ended.
         """
         try:
             answers = self._answers(outgoing, until_s)
@@ -86,11 +87,11 @@ class Sender:
         return [answers[index] for index in range(len(outgoing))]
 
     def _buried(self, outgoing: Sequence[Outgoing], answers: Sequence[Answer]) -> frozenset[int]:
-        """Copies that lie in the dead-letter topic instead of the retry topic, though the send succeeded.
+        """Return the copies stored in the dead-letter topic instead of the retry topic.
 
-        5.x brokers (AbstractSendMessageProcessor.handleRetryAndDLQ) do that while a lock on any queue of the
-        group lives, up to 60 s after its holder died, and no request tells. One copy per broker is looked at
-        (33); where that one is a dead letter, all are.
+        5.x brokers (AbstractSendMessageProcessor.handleRetryAndDLQ) do that while any queue of the group is
+        locked, up to 60 s after the holder died, although the send succeeds; no request reports such locks.
+        One copy per broker is checked (33); if it is a dead letter, all of that broker's copies are checked.
         """
         sent = [index for index, answer in enumerate(answers) if isinstance(answer, SendResult)]
         last = {outgoing[index].target.addr: index for index in sent}
@@ -121,5 +122,5 @@ class Sender:
 
 
 def is_refused_for_now(answer: Answer) -> bool:
-    """The broker said "not now": nothing is stored, the copy may be sent again."""
+    """Return whether the broker refused temporarily: nothing is stored, the copy may be sent again."""
     return isinstance(answer, MQBrokerError) and answer.retriable

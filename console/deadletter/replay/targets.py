@@ -1,5 +1,4 @@
-"""Where copies go: the writable queues of a topic with the ends we know, read once per run and moved by our own
-sends."""
+"""Target queues of copies and their known ends, read once per run and advanced by its sends."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from console.deadletter.replay.ledger import LedgerEntry
 
 @dataclasses.dataclass(slots=True)
 class Target:
-    """One writable queue and its end as far as we know: a copy sent from now on lies at or behind it."""
+    """One writable queue and its known end: a copy sent from now on is stored at or after it."""
 
     queue: MessageQueue
     addr: str
@@ -21,7 +20,7 @@ class Target:
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Outgoing:
-    """One copy on its way."""
+    """One copy to send: its ledger row, message and target."""
 
     entry: LedgerEntry
     message: Message
@@ -36,7 +35,10 @@ class Targets:
         self._by_topic: dict[str, dict[MessageQueue, Target]] = {}
 
     def of(self, topic: str) -> dict[MessageQueue, Target]:
-        """Writable queues of a topic; none when it does not exist. Raises BrokerUnavailable, MQBrokerError."""
+        """Return the writable queues of a topic; none when it does not exist.
+
+        Raises BrokerUnavailable, MQBrokerError.
+        """
         if topic not in self._by_topic:
             queues = route_queues_of(self.admin, topic, write=True)
             self._by_topic[topic] = {
@@ -47,6 +49,6 @@ class Targets:
 
 
 def route_queues_of(admin: BlockingMQAdmin, topic: str, *, write: bool = False) -> dict[MessageQueue, str]:
-    """Queues of a topic that may not exist."""
+    """Return the queues of a topic; none when it does not exist."""
     route = topic_route(admin, topic)
     return {} if route is None else route_queues(route, topic, write=write)

@@ -1,5 +1,4 @@
-"""The rate of a replay: a token bucket whose state is saved with the job, so that every process that works on it keeps
-to one rate. Pure."""
+"""The rate of a replay: a token bucket saved with the job, so that every process keeps one rate. Pure."""
 
 from __future__ import annotations
 
@@ -7,21 +6,21 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-BURST_S = 0.5  # so much of a second's messages may be made up for after a stall; a batch is a fifth of it
-BATCH_S = 0.1  # a batch's share of a second: pause, cancel and a new rate are felt after this
+BURST_S = 0.5  # seconds' worth of messages that may be caught up after a stall; a batch is a fifth of it
+BATCH_S = 0.1  # a batch's share of a second: pause, cancel and a new rate take effect after this
 
 
 @dataclasses.dataclass(slots=True)
 class TokenBucket:
-    """How long to wait before the next messages. ``at_ms``: wall clock of ``tokens``, None before the first take."""
+    """Token bucket; ``at_ms`` is the wall clock time of ``tokens``, None before the first take."""
 
     tokens: float = 0.0
     at_ms: float | None = None
 
     def take(self, count: int, rate_per_s: int | None, now_ms: float) -> float:
-        """0.0 and the tokens are taken, or the seconds after which to ask again. No rate: never wait.
+        """Take ``count`` tokens and return 0.0, or return the seconds to wait before the next try.
 
-        A clock that was set back adds nothing.
+        Without a rate it never waits. A clock that was set back adds nothing.
         """
         if rate_per_s is None:
             self.tokens, self.at_ms = 0.0, now_ms
@@ -35,15 +34,15 @@ class TokenBucket:
         return (count - self.tokens) / rate_per_s
 
     def as_progress(self) -> dict[str, Any]:
-        """What the job's progress keeps."""
+        """Return the state to save with the job's progress."""
         return {"tokens": round(self.tokens, 3), "at_ms": self.at_ms}
 
     @classmethod
     def of_progress(cls, kept: Mapping[str, Any] | None) -> TokenBucket:
-        """The bucket another process left, or a new one."""
+        """Return the bucket another process saved, or a new one."""
         return cls() if not kept else cls(float(kept["tokens"]), kept["at_ms"])
 
 
 def batch_size(rate_per_s: int | None, most: int) -> int:
-    """Messages per batch: a tenth of a second's worth."""
+    """Return messages per batch: a tenth of a second's worth."""
     return most if rate_per_s is None else max(1, min(most, int(rate_per_s * BATCH_S)))

@@ -1,4 +1,4 @@
-"""A replay in words: summary and banners of its plan. Pure."""
+"""Summary and banners of a replay plan. Pure."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ def summary(
     takes_s: float | None,
     now_ms: int,
 ) -> Text:
-    """``This will send 312 dead letters of billing again, …, to that group only, at 40 messages per second:
-    8 s.``"""
+    """Return the summary of a replay.
+
+    ``This will send 312 dead letters of billing again, …, to that group only, at 40 messages per second: 8
+    s.``
+    """
     number: int | Text = to_send if preview.complete else Text("at least %(number)s", number=to_send)
     since = None if preview.first_ms is None else _time(preview.first_ms, now_ms)
     if checked["target"] == NOWHERE:
@@ -75,7 +78,7 @@ def _where(group: str, preview: Preview, checked: Mapping[str, Any]) -> Text:
 
 
 def _speed(rate: int | None, takes_s: float | None) -> Text:
-    """How fast, and how long that takes."""
+    """Return how fast the replay is, and how long it takes."""
     if rate is not None:
         speed = Text("at %(rate)s per second", rate=rate)
         return (
@@ -94,7 +97,7 @@ def preview_warnings(
     online: bool | None,
     expiring: int | None,
 ) -> list[PlanWarning]:
-    """The banners of the plan page, most important first."""
+    """Return the banners of the plan page, most important first."""
     found = _receivers(checked["target"], others) + _letters(preview, checked, expiring)
     if checked["target"] == FAILED_GROUP and online is False:
         found.append(
@@ -120,7 +123,7 @@ def preview_warnings(
 
 
 def _letters(preview: Preview, checked: Mapping[str, Any], expiring: int | None) -> list[PlanWarning]:
-    """Which letters are not sent, or may not be."""
+    """Warn of letters that are not sent, or may not be."""
     found = []
     if preview.unreadable:
         found.append(
@@ -171,7 +174,7 @@ def _letters(preview: Preview, checked: Mapping[str, Any], expiring: int | None)
 
 
 def _receivers(target: str, others: Sequence[str]) -> list[PlanWarning]:
-    """Who else gets the copies."""
+    """Warn of other groups that receive the copies."""
     if target == OTHER_TOPIC and not others:
         return [
             PlanWarning(
@@ -205,7 +208,10 @@ def _receivers(target: str, others: Sequence[str]) -> list[PlanWarning]:
 def direct_summary(
     group: str, checked: Mapping[str, Any], newest: tuple[MessageQueue, MessageRecord] | None
 ) -> Text:
-    """``This will give one dead letter of billing (broker-a · 0 @ 17, keys k1) to the client 10.0.0.7@4711, …``"""
+    """Return the summary for one client.
+
+    ``This will give one dead letter of billing (broker-a · 0 @ 17, keys k1) to the client 10.0.0.7@4711, …``
+    """
     if newest is None:
         return Text(
             "This would give one dead letter of %(group)s to the client %(client)s.",
@@ -224,7 +230,7 @@ def direct_summary(
 
 
 def direct_warnings(is_original: bool, topic: str) -> list[PlanWarning]:
-    """What the client will see, and that it may do something."""
+    """Warn that the client really consumes the message, and which topic it sees."""
     found = [
         PlanWarning(
             "warn",
@@ -242,7 +248,7 @@ def direct_warnings(is_original: bool, topic: str) -> list[PlanWarning]:
 
 
 def client_answer(answer: Mapping[str, Any]) -> Text:
-    """``The client 10.0.0.7@4711 answered CR_SUCCESS in 12 ms.``"""
+    """Return ``The client 10.0.0.7@4711 answered CR_SUCCESS in 12 ms.``"""
     if not answer.get("consume_result"):
         return Text(
             "The client %(client)s did not answer with a result: %(reason)s",
@@ -261,7 +267,7 @@ def client_answer(answer: Mapping[str, Any]) -> Text:
 
 
 def readable_summary(topic: str, moving: Sequence[str], *, is_undo: bool) -> Text:
-    """``This will let broker-a, broker-b be read from …`` with the topic's name."""
+    """Return ``This will allow reading … on broker-a, broker-b.`` with the name of the topic."""
     names = _names(moving) or Text("no broker")
     if is_undo:
         return Text("This will put back the permission of %(topic)s on %(names)s.", topic=topic, names=names)
@@ -273,7 +279,7 @@ def readable_summary(topic: str, moving: Sequence[str], *, is_undo: bool) -> Tex
 
 
 def readable_warnings(*, is_undo: bool) -> list[PlanWarning]:
-    """What it means."""
+    """Explain what the permission changes."""
     if is_undo:
         return [
             PlanWarning(

@@ -1,4 +1,4 @@
-"""`dlq`: list dead letters, look at some, export them, plan and apply replays."""
+"""`dlq`: list, sample and export dead letters, plan and apply replays."""
 
 import dataclasses
 import json
