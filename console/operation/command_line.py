@@ -1,7 +1,7 @@
-"""Plans and jobs on a terminal: what the commands ``offsets`` and ``dlq`` have in common.
+"""Apply and undo plans on a terminal: what the commands ``offsets`` and ``dlq`` have in common.
 
-Exit codes: 0 done, 1 refused (the text says why), 3 the state drifted or does not allow it, 4 the job failed
-or was cancelled.
+Exit codes: 0 done, 1 refused (the text gives the reason), 3 the state drifted or does not allow it, 4 the job
+failed or was cancelled.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ POLL_S = 0.5
 
 
 class ChangeCommand(BaseCommand):
-    """A command with the actions of its subclass and ``apply``, ``undo``; turns refusals into exit codes."""
+    """Run the actions of a subclass, ``apply`` and ``undo``; turn refusals into exit codes."""
 
     kind: str
-    kinds: tuple[str, ...] = ()  # of a command with several; `kind` alone without it
+    # The kinds of a command that has several; empty: `kind` alone.
+    kinds: tuple[str, ...] = ()
     confirms = "the group's name, where the plan asks for it"
 
     def add_change_actions(self, actions: Any) -> None:
-        """``apply PLAN`` and ``undo PLAN``."""
+        """Add ``apply PLAN`` and ``undo PLAN``."""
         applying = actions.add_parser("apply", help="carry out a plan and wait for its end")
         applying.add_argument("plan")
         applying.add_argument("--confirm", default="", help=self.confirms)
@@ -95,7 +96,7 @@ class ChangeCommand(BaseCommand):
         self.print_plan(services.undo(plan, None, accept_without=accepted), format)
 
     def _wait(self, job_id: str, *, show: bool) -> Job:
-        """Poll until the job is final; a line per change, a moving line only on a terminal."""
+        """Poll until the job is final: a line per change, a progress line only on a terminal."""
         last = ""
         while True:
             job = selectors.job(job_id)
@@ -110,7 +111,7 @@ class ChangeCommand(BaseCommand):
             time.sleep(POLL_S)
 
     def print_plan(self, plan: Plan, format: str) -> None:
-        """The plan in words and rows, or as JSON."""
+        """Print the plan as sentences and rows, or as JSON."""
         if format == "json":
             self.stdout.write(json.dumps(plan_row(plan), indent=1, ensure_ascii=False))
             return
@@ -126,7 +127,7 @@ class ChangeCommand(BaseCommand):
 
 
 def plan_row(plan: Plan) -> dict[str, Any]:
-    """A plan as the commands print it in JSON."""
+    """Return a plan as the commands print it in JSON."""
     names = (
         "id",
         "kind",
@@ -149,13 +150,13 @@ def plan_row(plan: Plan) -> dict[str, Any]:
 
 
 def add_cluster(parser: CommandParser) -> None:
-    """``--cluster NAME``; may be left out where there is only one."""
+    """Add ``--cluster NAME``, optional where there is only one cluster."""
     parser.add_argument("--cluster", default="", help="may be left out when there is only one")
     parser.add_argument("--format", choices=["table", "json"], default="table")
 
 
 def add_accepting(parser: CommandParser) -> None:
-    """``--accept-without BROKER``."""
+    """Add ``--accept-without BROKER``."""
     parser.add_argument(
         "--accept-without",
         action="append",
@@ -165,12 +166,12 @@ def add_accepting(parser: CommandParser) -> None:
 
 
 def accepting(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameter of the plan, where the option was given."""
+    """Return the parameter of the plan if the option was given."""
     return {ACCEPT_WITHOUT: options["accept_without"]} if options.get("accept_without") else {}
 
 
 def cluster_name(given: str) -> str:
-    """The cluster meant; raises CommandError."""
+    """Return the name of the cluster to use; raise CommandError."""
     names = [each.name for each in cluster_selectors.clusters()]
     if given:
         if not Cluster.objects.filter(name=given).exists():
@@ -182,7 +183,7 @@ def cluster_name(given: str) -> str:
 
 
 def time_ms(text: str) -> int:
-    """``2026-03-12T08:20:00+08:00`` → ms since 1970 UTC; raises CommandError without a zone."""
+    """Parse ``2026-03-12T08:20:00+08:00`` to ms since 1970 UTC; raise CommandError without a zone."""
     try:
         at = parse_datetime(text)
     except ValueError as error:

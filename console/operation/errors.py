@@ -1,9 +1,9 @@
-"""Refusals of the operation services. Each carries the stable ``code`` that REST answers and pages test for.
+"""Refusals of the operation services. Each has a stable ``code`` that REST returns and pages test for.
 
 OperationError
 ├── PlanNotFound, JobNotFound              404
 ├── PlanRejected(field)                    422  the parameters make no plan
-├── PlanBlocked                            409  the plan says why it can not be applied
+├── PlanBlocked                            409  the plan gives the reason
 ├── PlanDrifted(changes)                   409  the state moved beyond normal progress
 ├── PlanExpired, PlanAlreadyApplied, PlanDiscarded   409
 ├── ConfirmationMissing                    422
@@ -23,7 +23,7 @@ from console.text import Text
 
 
 class OperationError(Exception):
-    """Base; ``status`` is the HTTP status a page or REST answers."""
+    """Base of the refusals; ``status`` is the HTTP status of pages and REST."""
 
     code = "operation_error"
     status = 409
@@ -41,7 +41,7 @@ class JobNotFound(OperationError):
 
 
 class PlanRejected(OperationError):
-    """``field`` names the parameter at fault ("" when it is the combination)."""
+    """The parameters make no plan; ``field`` names the one at fault ("" for a combination)."""
 
     code, status = "plan_rejected", 422
 
@@ -55,7 +55,7 @@ class PlanBlocked(OperationError):
 
 
 class PlanDrifted(OperationError):
-    """``changes``: one sentence for each thing that moved."""
+    """The state has changed since the plan; ``changes``: one sentence for each difference."""
 
     code = "plan_drifted"
 

@@ -1,4 +1,4 @@
-"""What is typed to confirm a plan and to steer a job."""
+"""The forms that confirm a plan and control a job."""
 
 from django import forms
 
@@ -8,13 +8,13 @@ REASON_LENGTH_MAX = 500
 
 
 class ConfirmForm(forms.Form):
-    """The typed name (asked for from the cluster's threshold on) and why, for the audit."""
+    """The typed name (required above the cluster's threshold) and the reason, for the audit."""
 
     confirm_text = forms.CharField(required=False, max_length=255, strip=False)
     reason = forms.CharField(required=False, max_length=REASON_LENGTH_MAX)
 
 
 class RateForm(forms.Form):
-    """Messages per second; empty is as fast as it goes."""
+    """Messages per second; empty means unlimited."""
 
     rate_per_s = forms.IntegerField(required=False, min_value=1, max_value=RATE_PER_S_MAX)

@@ -1,4 +1,4 @@
-"""What this console has done to a message, as the apps above tell it: a table like that of the plan kinds."""
+"""What this console has done to a message, collected from the apps above."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from console.text import Text
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MessageEvent:
-    """One deed to one message. ``subject`` is the group or topic it was done for; ``tone``: ok | warn | bad."""
+    """One action on one message.
+
+    ``subject`` is the group or topic it was done for; ``tone``: ok | warn | bad.
+    """
 
     at_ms: int
     subject: str
@@ -24,8 +27,10 @@ class MessageEvent:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MessageTrail:
-    """What a message is known by: topic and unique key, and the places (topic, broker name, queue id, offset) of
-    its dead letters."""
+    """The identity of a message: topic, unique key, and its dead letters.
+
+    ``dead_letters``: (topic, broker name, queue id, offset) of each.
+    """
 
     topic: str
     message_id: str
@@ -37,7 +42,7 @@ EventSource = Callable[[str, MessageTrail], Sequence[MessageEvent]]
 
 
 def message_events(cluster: str, trail: MessageTrail) -> list[MessageEvent]:
-    """Everything that is on record about a message, oldest first."""
+    """Return all recorded actions on a message, oldest first."""
     sources: Sequence[EventSource] = import_string(settings.MESSAGE_EVENTS)
     found = [event for source in sources for event in source(cluster, trail)]
     return sorted(found, key=lambda event: event.at_ms)

@@ -1,9 +1,8 @@
-"""Plans and jobs: what somebody wants to change, and the work that changes it.
+"""Plans and jobs: requested changes, and the work that carries them out.
 
-A ``Plan`` is a computed, not yet executed change with its before-state; it expires. A ``Job`` is one
-execution of a plan: leased, resumable, watched. ``JobEvent`` is the "what happened" list of a job. This
-module holds rows only: the life of a job is the table in ``rules.py``; every write goes through
-``services.py``.
+A ``Plan`` is a computed change that is not yet executed, with its before-state; it expires. A ``Job`` is one
+execution of a plan: leased, resumable, watched. ``JobEvent`` is the event list of a job. This module holds rows
+only: the life of a job is the table in ``rules.py``; every write goes through ``services.py``.
 """
 
 from __future__ import annotations
@@ -15,15 +14,20 @@ from django.db import models
 
 from console.text.columns import TextColumn, TextsColumn
 
-EVENTS_SHOWN = 50  # of a job's page and socket row; a job writes a line per change of state, not per message
-ID_LENGTH = 20  # "job-" and 8 letters, with room for longer prefixes of later kinds
-RESULT_LISTS = ("queues", "brokers", "offsets")  # parts of a result that only a job's own page needs
-UNDO_LISTS = ("offsets",)  # parts of a result that only its undo needs: thousands of rows
-CODE_ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # no letters that are mistaken for digits when read aloud
+# On a job's page and socket row; a job writes a line per change of state, not per message.
+EVENTS_SHOWN = 50
+# "job-" and 8 letters, with room for longer prefixes of later kinds.
+ID_LENGTH = 20
+# Parts of a result that only a job's own page needs.
+RESULT_LISTS = ("queues", "brokers", "offsets")
+# Parts of a result that only its undo needs: thousands of rows.
+UNDO_LISTS = ("offsets",)
+# No letters that are mistaken for digits when read aloud.
+CODE_ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"
 
 
 def new_id(prefix: str) -> str:
-    """``op-x7k2m9qa``: eight letters, 31**8 = 8.5e11 values, so that an id can be read out on a phone."""
+    """Return an id short enough for a phone call: ``op-x7k2m9qa``, 31**8 = 8.5e11 values."""
     return f"{prefix}-{''.join(secrets.choice(CODE_ALPHABET) for _ in range(8))}"
 
 
@@ -114,7 +118,7 @@ class Plan(models.Model):
 
 
 class Job(models.Model):
-    """One execution of one plan. Whoever holds the lease, and nobody else, may work on it."""
+    """One execution of one plan. Only the holder of the lease may work on it."""
 
     id = models.CharField(primary_key=True, max_length=ID_LENGTH, default=new_job_id, editable=False)
     plan = models.OneToOneField(Plan, on_delete=models.PROTECT, related_name="job")
@@ -160,10 +164,9 @@ class Job(models.Model):
         return self.state in FINAL_STATES
 
     def as_row(self, *, full: bool = False) -> dict[str, Any]:
-        """The job as the subject ``jobs`` carries it; ``full`` (subject ``job/<id>``) adds result rows and
-        events.
+        """Return the job as the subject ``jobs`` has it.
 
-        Times in ms since 1970 UTC, null = not yet.
+        ``full`` (subject ``job/<id>``) adds result rows and events. Times in ms since 1970 UTC, null = not yet.
         """
         row = {
             "id": self.id,
@@ -192,7 +195,7 @@ class Job(models.Model):
 
 
 class JobEvent(models.Model):
-    """One line of "what happened" on a job's page."""
+    """One line of the event list on a job's page."""
 
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="events")
     at = models.DateTimeField()

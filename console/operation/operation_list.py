@@ -17,7 +17,7 @@ from console.operation.models import ACTIVE_STATES, Confirm, JobState, Plan, Pla
 from console.text import Text
 
 WAITING, PLANNED, OPEN = "waiting", "planned", "open"
-# State → what its chip is called; a row is in exactly one of them.
+# State → the label of its chip; a row is in exactly one of them.
 STATES: Mapping[str, Text] = {
     WAITING: Text("Waits for a second person"),
     PLANNED: Text("Only planned"),
@@ -71,12 +71,13 @@ def operation_page(
     created_by: str = "",
     kind: str = "",
 ) -> Page[Plan]:
-    """Return one page of operations, newest first by default: plans, each with `where` (a key of `STATES`) and `job` if
-    it was applied. `counts_by_status` counts by state those that match all else. Two queries, three for a narrow
-    `scope`.
+    """Return one page of operations, newest first by default.
+
+    Each plan has `where` (a key of `STATES`), and `job` if it was applied. `counts_by_status` counts, by state,
+    the plans that match the other filters. Two queries, three for a narrow `scope`.
 
     The search words are part of a group's, topic's or broker's name or the beginning of a plan's or job's id;
-    `created_by` part of a person's name, who planned, approved or applied it.
+    `created_by` is part of the name of the person who planned, approved or applied it.
     """
     asked = asked or ListQuery()
     everything = Plan.objects.filter(cluster=cluster)
@@ -97,7 +98,7 @@ def operation_page(
     total = counts.get(state, 0) if state else sum(counts.values())
     wanted = rows.filter(where=state) if state else rows
     is_narrowed = asked.query or created_by or kind
-    # A diff has a row for each queue and is on the plan's own page.
+    # A diff has a row for each queue and is shown on the plan's own page.
     return cut(
         wanted.select_related("job")
         .defer("diff")
@@ -113,7 +114,7 @@ def operation_page(
 
 
 def with_state(rows: QuerySet[Plan], now: datetime.datetime) -> QuerySet[Any]:
-    """Plans with `where`: how far each is, counting what has expired although nobody has marked it yet."""
+    """Annotate plans with `where`, their state; overdue drafts count as expired before they are marked."""
     draft = Q(state=PlanState.DRAFT)
     return rows.annotate(
         ended_at=F("job__finished_at"),
@@ -130,13 +131,14 @@ def with_state(rows: QuerySet[Plan], now: datetime.datetime) -> QuerySet[Any]:
 
 
 def unapproved() -> Q:
-    """Plans that a second person has to agree with and nobody has; one that can not be applied asks nobody."""
+    """Select plans that wait for a second person; a blocked plan does not."""
     return Q(confirm=Confirm.SECOND_PERSON, approved_by="", blocked="")
 
 
 def waiting_for_others(cluster: str, person: str, *, now: datetime.datetime) -> list[Plan]:
-    """Return the plans of a cluster that somebody else than their maker has to agree with, oldest first: those
-    that ask ``person``, as far as their rights go.
+    """Return the plans of a cluster that ``person`` may have to approve, oldest first.
+
+    Plans of other makers only; the caller filters by the person's rights.
     """
     rows = Plan.objects.filter(unapproved(), cluster=cluster, state=PlanState.DRAFT, expires_at__gt=now)
     return list(

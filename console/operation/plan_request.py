@@ -1,4 +1,4 @@
-"""From a page to a plan: what a form or a button asks for becomes a plan, or a reason why there is none."""
+"""Turn a submitted form or button into a plan, or return why there is none."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def plan_or_reason(
     form: forms.Form | None = None,
     form_fields: Mapping[str, str] | None = None,
 ) -> HttpResponse | str:
-    """The way to the new plan, or why there is none; what is wrong with a field is said on the field.
+    """Return the redirect to the new plan, or why there is none; errors of a field go to the form.
 
     ``form_fields``: parameter of the plan → field of the form, where their names differ.
     """
@@ -51,8 +51,9 @@ def plan_or_reason(
 def apply_at_once(
     request: HttpRequest, here: Cluster, kind: str, subject: str, otherwise: HttpResponse
 ) -> HttpResponse:
-    """Plan and apply in one, for what only gives back what was taken; ``otherwise`` shows the reason against
-    it.
+    """Plan and apply at once, for changes that only give back what was taken.
+
+    If refused, show the reason on ``otherwise``.
     """
     address = remote_addr(request)
     try:

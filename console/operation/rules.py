@@ -1,4 +1,4 @@
-"""The life of a job as a table, and how strongly a change must be confirmed. Pure judgements."""
+"""The life of a job as a table, and how a change must be confirmed. Pure."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from console.operation.errors import IllegalTransition
 from console.operation.models import Confirm, JobState
 from console.text import Text
 
-PLAN_LIFE_MS = (
-    10 * 60 * 1000
-)  # older than this the offsets on the page say nothing about the brokers any more
-LEASE_MS = 15_000  # a worker that has not said a word for so long is taken for dead
-HEARTBEAT_MS = (
-    1_000  # renewal, progress and the look at pause, cancel and rate: the "within a second" of the pages
-)
+# Offsets on a page that is older than this are out of date.
+PLAN_LIFE_MS = 10 * 60 * 1000
+# A worker that has not renewed its lease for this long counts as dead.
+LEASE_MS = 15_000
+# Renewal, progress and the check for pause, cancel and rate: "within a second" on the pages.
+HEARTBEAT_MS = 1_000
 RECOVERY_MS = 10_000  # beat's interval: a lost queue message delays a job by no more than this
-SLICE_MS = 30_000  # a long job gives way to a waiting long one after this
+# A long job gives way to a waiting long one after this.
+SLICE_MS = 30_000
 RATE_PER_S_MAX = 1_000_000
 
 
@@ -45,10 +45,11 @@ TRANSITIONS: dict[tuple[JobState, JobEventKind], JobState] = {
     (JobState.RUNNING, JobEventKind.STOP): JobState.CANCELLED,
     (JobState.RUNNING, JobEventKind.FAIL): JobState.FAILED,
     (JobState.PAUSED, JobEventKind.RESUME): JobState.QUEUED,
+    # A pause that came between a cancel and its settling.
     (
         JobState.PAUSED,
         JobEventKind.STOP,
-    ): JobState.CANCELLED,  # a pause that came between a cancel and its settling
+    ): JobState.CANCELLED,
     (JobState.VERIFYING, JobEventKind.VERIFIED): JobState.SUCCEEDED,
     (JobState.VERIFYING, JobEventKind.FAIL): JobState.FAILED,
 }
@@ -56,12 +57,12 @@ CANCELLABLE = frozenset({JobState.QUEUED, JobState.RUNNING, JobState.PAUSED})
 
 
 def sources(event: JobEventKind) -> list[JobState]:
-    """The states from which this event is legal: the condition of the conditional update."""
+    """Return the states in which this event is legal: the condition of the conditional update."""
     return [state for state, happening in TRANSITIONS if happening is event]
 
 
 def next_state(state: JobState, event: JobEventKind) -> JobState:
-    """Where ``event`` leads from ``state``; raises IllegalTransition."""
+    """Return the state after ``event``; raise IllegalTransition."""
     target = TRANSITIONS.get((state, event))
     if target is None:
         raise IllegalTransition(
@@ -73,8 +74,10 @@ def next_state(state: JobState, event: JobEventKind) -> JobState:
 def confirmation(
     messages: int, *, typed_from: int | None, second_person_from: int | None, typed: bool = False
 ) -> Confirm:
-    """How a change of ``messages`` messages is confirmed under the cluster's thresholds (None = never);
-    ``typed``: with the name at least."""
+    """Return how a change of ``messages`` messages is confirmed under the cluster's thresholds.
+
+    A threshold of None is never reached; ``typed``: at least by typing the name.
+    """
     if second_person_from is not None and messages >= second_person_from:
         return Confirm.SECOND_PERSON
     if typed or (typed_from is not None and messages >= typed_from):
@@ -83,6 +86,6 @@ def confirmation(
 
 
 def fingerprint(value: Any) -> str:
-    """SHA-256 of a JSON value, independent of key order."""
+    """Return the SHA-256 of a JSON value, independent of key order."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -21,13 +21,13 @@ Row = TypeVar("Row", Plan, Job)
 
 
 def plan_kinds() -> Mapping[str, PlanKind]:
-    """The wiring table, looked up by name so that operation knows no app above it."""
+    """Return the wiring table, looked up by name so that operation imports no app above it."""
     table: Mapping[str, PlanKind] = import_string(settings.PLAN_KINDS)
     return table
 
 
 def plan_kind(kind: str) -> PlanKind:
-    """The kind of that name; raises PlanRejected."""
+    """Return the kind of that name; raise PlanRejected."""
     found = plan_kinds().get(kind)
     if found is None:
         raise PlanRejected(Text("There is no plan kind %(kind)s.", kind=repr(kind)), field="kind")
@@ -35,12 +35,12 @@ def plan_kind(kind: str) -> PlanKind:
 
 
 def long_kinds() -> list[str]:
-    """The names of the kinds whose jobs take minutes or hours."""
+    """Return the names of the kinds whose jobs take minutes or hours."""
     return [name for name, kind in plan_kinds().items() if kind.runs_long]
 
 
 def plan(plan_id: str) -> Plan:
-    """One plan with its job; raises PlanNotFound."""
+    """Return one plan with its job; raise PlanNotFound."""
     found = Plan.objects.select_related("job", "undo_of").filter(pk=plan_id).first()
     if found is None:
         raise PlanNotFound(Text("There is no plan %(plan)s.", plan=plan_id))
@@ -48,7 +48,7 @@ def plan(plan_id: str) -> Plan:
 
 
 def job(job_id: str) -> Job:
-    """One job with its plan; raises JobNotFound."""
+    """Return one job with its plan; raise JobNotFound."""
     found = Job.objects.select_related("plan").filter(pk=job_id).first()
     if found is None:
         raise JobNotFound(Text("There is no job %(job)s.", job=job_id))
@@ -56,7 +56,7 @@ def job(job_id: str) -> Job:
 
 
 def undo_params(plan_id: str) -> tuple[Plan, dict[str, Any]]:
-    """An applied plan, and the parameters of the one that takes it back. Raises PlanNotFound, UndoImpossible."""
+    """Return an applied plan and the parameters of its undo. Raises PlanNotFound, UndoImpossible."""
     found = plan(plan_id)
     job = Job.objects.filter(plan=found).first()
     if job is None:
@@ -72,7 +72,7 @@ def undo_params(plan_id: str) -> tuple[Plan, dict[str, Any]]:
 
 
 def finished_plans(cluster: str, kind: str, subject: str, *, limit: int = 20) -> list[Plan]:
-    """Applied plans of one subject whose jobs are over, newest first: what can be asked to be undone."""
+    """Return applied plans of one subject whose jobs are over, newest first: candidates for an undo."""
     rows = Plan.objects.filter(cluster=cluster, kind=kind, subject=subject, state=PlanState.APPLIED)
     return list(rows.filter(job__state__in=FINAL_STATES).select_related("job")[:limit])
 
@@ -85,7 +85,7 @@ def plans_page(
     per_page: int = 50,
     **exact: str,
 ) -> Page[Plan]:
-    """Plans, newest first; ``exact``: kind, state, subject, created_by, each "" for any."""
+    """Return plans, newest first; ``exact``: kind, state, subject, created_by, each "" for any."""
     rows = _matching(Plan.objects.select_related("job"), cluster, scope, exact)
     return cut(rows, page=page, per_page=per_page)
 
@@ -98,7 +98,7 @@ def jobs_page(
     per_page: int = 50,
     **exact: str,
 ) -> Page[Job]:
-    """Jobs, newest first; ``exact`` as for plans."""
+    """Return jobs, newest first; ``exact`` as for plans."""
     rows = _matching(Job.objects.select_related("plan"), cluster, scope, exact)
     return cut(rows, page=page, per_page=per_page)
 
@@ -111,13 +111,13 @@ def _matching(
 
 
 def job_at(cluster: str, subject: str, at_ms: int) -> Job | None:
-    """The job that was working on a group or topic at a moment, the newest of several."""
+    """Return the newest job that was working on a group or topic at a moment."""
     moment = datetime.datetime.fromtimestamp(at_ms / 1000, tz=datetime.UTC)
     still = Q(finished_at__isnull=True) | Q(finished_at__gte=moment)
     return Job.objects.filter(still, cluster=cluster, subject=subject, started_at__lte=moment).first()
 
 
 def active_jobs(cluster: str, subject: str = "") -> list[Job]:
-    """Jobs of a cluster (or one group or topic of it) that are not finished, newest first."""
+    """Return unfinished jobs of a cluster (or of one group or topic), newest first."""
     rows = Job.objects.filter(cluster=cluster, state__in=ACTIVE_STATES)
     return list((rows.filter(subject=subject) if subject else rows).select_related("plan")[:PER_PAGE_MAX])

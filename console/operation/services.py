@@ -1,7 +1,7 @@
 """The life of every change: plan → (approve) → apply → job → undo, and the controls of a running job.
 
-Every function may be called from a page, REST, a command or a test; each checks what the actor may do,
-writes by conditional update, audits, and tells the browsers. Brokers are read outside of transactions.
+Every function may be called from a page, REST, a command or a test; each checks the actor's rights, writes by
+conditional update, audits, and notifies the browsers. Brokers are read outside of transactions.
 """
 
 from __future__ import annotations
@@ -53,9 +53,10 @@ from console.text import Text
 
 logger = logging.getLogger(__name__)
 
-# kombu tries three times, two seconds apart, before it says that Redis is away: too long for a button.
+# kombu tries three times, two seconds apart, before it reports that Redis is away: too long for a button.
 ONE_TRY = {"max_retries": 1, "interval_start": 0, "interval_step": 0}
-RUN_JOB_TASK = "console.operation.tasks.run_job"  # by name: tasks import services, not the other way round
+# By name: tasks import services, not the other way round.
+RUN_JOB_TASK = "console.operation.tasks.run_job"
 
 
 # --- Plans --------------------------------------------------------------------------------------------------
@@ -73,10 +74,9 @@ def create_plan(
     remote_addr: str = "",
     now_ms: int | None = None,
 ) -> Plan:
-    """Compute a plan and keep it for ten minutes. Nothing is changed.
+    """Compute a plan and keep it for ten minutes. Changes nothing.
 
-    Raises PlanRejected, NotPermitted, IdempotencyKeyReused, and what the brokers answer (BrokerUnavailable,
-    MQBrokerError).
+    Raises PlanRejected, NotPermitted, IdempotencyKeyReused, and the brokers' errors (BrokerUnavailable, MQBrokerError).
     """
     at_ms = journal.now_ms() if now_ms is None else now_ms
     handler = selectors.plan_kind(kind)
@@ -97,7 +97,8 @@ def create_plan(
             plan.save(force_insert=True)
             journal.audit(actor=actor, verb="plan", plan=plan, after=plan.summary, remote_addr=remote_addr)
     except IntegrityError:
-        earlier = _plan_of_key(actor, idempotency_key, request_hash)  # the same request came in twice at once
+        # The same request arrived twice at once.
+        earlier = _plan_of_key(actor, idempotency_key, request_hash)
         if earlier is None:
             raise
         return earlier
@@ -159,7 +160,7 @@ def _plan_row(
 
 
 def _equivalent(handler: PlanKind, plan: Plan, params: Mapping[str, Any]) -> dict[str, Any]:
-    """The plan without a page: how to apply it and, where that is possible, how to make it."""
+    """Return how to apply the plan and, where possible, make it without a page."""
     confirm = "" if plan.confirm == Confirm.INLINE else f" --confirm {shlex.quote(plan.confirm_text)}"
     found: dict[str, Any] = {
         "rest": f"POST /api/v1/plans/{plan.id}/apply",
@@ -170,7 +171,7 @@ def _equivalent(handler: PlanKind, plan: Plan, params: Mapping[str, Any]) -> dic
 
 
 def approve_plan(plan_id: str, actor: Any, *, remote_addr: str = "", now_ms: int | None = None) -> Plan:
-    """The second person agrees. Raises ApprovalBySamePerson, NotPermitted, PlanExpired and its kin."""
+    """Approve a plan as the second person. Raises ApprovalBySamePerson, NotPermitted, PlanExpired, …"""
     at_ms = journal.now_ms() if now_ms is None else now_ms
     plan = selectors.plan(plan_id)
     verb = selectors.plan_kind(plan.kind).verb
@@ -187,13 +188,14 @@ def approve_plan(plan_id: str, actor: Any, *, remote_addr: str = "", now_ms: int
     found = selectors.plan(plan_id)
     if agreed == 1:
         journal.publish_plan(found, verb, at_ms=at_ms)
-    else:  # somebody was quicker: agreed, which is as good, or discarded or applied it, which is said
+    else:
+        # Another person was faster: an approval is as good; after a discard or an apply this raises.
         _require_draft(found, at_ms)
     return found
 
 
 def discard_plan(plan_id: str, actor: Any, *, remote_addr: str = "", now_ms: int | None = None) -> Plan:
-    """Throw a plan away before it was applied."""
+    """Discard a plan before it is applied."""
     at_ms = journal.now_ms() if now_ms is None else now_ms
     plan = selectors.plan(plan_id)
     verb = selectors.plan_kind(plan.kind).verb
@@ -217,10 +219,10 @@ def apply_plan(
     remote_addr: str = "",
     now_ms: int | None = None,
 ) -> Job:
-    """Start the job of a plan, after looking at the brokers once more.
+    """Start the job of a plan, after reading the brokers once more.
 
     Raises PlanDrifted, PlanExpired, PlanDiscarded, PlanBlocked, PlanAlreadyApplied, ConfirmationMissing,
-    ApprovalMissing, NotPermitted. The same idempotency key again returns the same job.
+    ApprovalMissing, NotPermitted. Repeating the idempotency key returns the same job.
     """
     at_ms = journal.now_ms() if now_ms is None else now_ms
     plan = selectors.plan(plan_id)
@@ -241,7 +243,8 @@ def apply_plan(
         raise PlanDrifted(changes)
     try:
         job = _start(handler, plan, actor, reason, idempotency_key, remote_addr, at_ms)
-    except IntegrityError:  # another plan of the same thing was applied at the same moment
+    except IntegrityError:
+        # Another plan for the same subject was applied at the same moment.
         held = _held_by_another(handler, plan.cluster, plan.subject)
         raise PlanBlocked(held or Text("Another job ended at this moment: apply again.")) from None
     journal.publish(job, at_ms=at_ms)
@@ -252,13 +255,17 @@ def apply_plan(
 def _start(
     handler: PlanKind, plan: Plan, actor: Any, reason: str, idempotency_key: str, remote_addr: str, at_ms: int
 ) -> Job:
-    """Plan, job, event and audit in one transaction. Raises IntegrityError when another job holds the same thing."""
+    """Write plan, job, event and audit in one transaction.
+
+    Raises IntegrityError when another job holds the same subject.
+    """
     left_out = coverage.verdict(plan.before, plan.created_by)
     with transaction.atomic():
         claimed = Plan.objects.filter(pk=plan.pk, state=PlanState.DRAFT)
         if claimed.update(state=PlanState.APPLIED, reason=reason) != 1:
             quicker = selectors.plan(plan.pk)
-            if _is_applied_with(quicker, idempotency_key):  # the same request came in twice at once
+            if _is_applied_with(quicker, idempotency_key):
+                # The same request arrived twice at once.
                 return quicker.job
             _require_draft(quicker, at_ms)
         job = Job.objects.create(
@@ -286,7 +293,7 @@ def _start(
 
 
 def _held_by_another(handler: PlanKind, cluster: str, subject: str) -> Text:
-    """Why a job of this kind can not start now: another one works on the same thing. Empty where it can."""
+    """Return why a job of this kind cannot start: another one holds the same subject. Empty if it can."""
     held = handler.holds(cluster, subject)
     job = Job.objects.filter(holds=held).first() if held else None
     if job is None:
@@ -300,7 +307,7 @@ def _held_by_another(handler: PlanKind, cluster: str, subject: str) -> Text:
 
 
 def _is_applied_with(plan: Plan, idempotency_key: str) -> bool:
-    """Whether the same request has applied the plan before."""
+    """Return whether the same request has applied the plan before."""
     return (
         plan.state == PlanState.APPLIED
         and bool(idempotency_key)
@@ -317,8 +324,9 @@ def undo(
     remote_addr: str = "",
     now_ms: int | None = None,
 ) -> Plan:
-    """A new plan that puts back the state recorded when ``plan_id`` was applied. ``accept_without``: silent brokers
-    that it may leave out. Raises NotPermitted, UndoImpossible.
+    """Make a plan that restores the state recorded when ``plan_id`` was applied.
+
+    ``accept_without``: silent brokers that it may leave out. Raises NotPermitted, UndoImpossible.
     """
     found = selectors.plan(plan_id)
     require(actor, selectors.plan_kind(found.kind).verb, found.cluster, found.subject)
@@ -337,7 +345,7 @@ def undo(
 
 
 def _require_draft(plan: Plan, at_ms: int) -> None:
-    """Raise unless the plan can still be applied; marks it EXPIRED on the way when its time is over."""
+    """Raise unless the plan can still be applied; mark an overdue one EXPIRED."""
     if plan.state == PlanState.APPLIED:
         raise PlanAlreadyApplied(Text("%(id)s was applied already.", id=plan.id), job_id=plan.job.id)
     if plan.state == PlanState.DISCARDED:
@@ -379,7 +387,7 @@ def _require_confirmation(plan: Plan, confirm_text: str) -> None:
 
 
 def expire_plans(*, now_ms: int) -> int:
-    """Mark drafts whose ten minutes are over; returns how many."""
+    """Mark drafts whose ten minutes are over; return how many."""
     return Plan.objects.filter(state=PlanState.DRAFT, expires_at__lte=journal.moment(now_ms)).update(
         state=PlanState.EXPIRED
     )
@@ -389,7 +397,7 @@ def expire_plans(*, now_ms: int) -> int:
 
 
 def pause(job_id: str, actor: Any, *, remote_addr: str = "") -> Job:
-    """Stop working within a second; the lease is given back. Raises IllegalTransition."""
+    """Stop working within a second and give the lease back. Raises IllegalTransition."""
     return _move(
         job_id,
         JobEventKind.PAUSE,
@@ -400,7 +408,7 @@ def pause(job_id: str, actor: Any, *, remote_addr: str = "") -> Job:
 
 
 def resume(job_id: str, actor: Any, *, remote_addr: str = "") -> Job:
-    """Queue a paused job again; it goes on where it stood. Raises IllegalTransition."""
+    """Queue a paused job again; it continues where it stopped. Raises IllegalTransition."""
     job = _move(
         job_id,
         JobEventKind.RESUME,
@@ -413,8 +421,10 @@ def resume(job_id: str, actor: Any, *, remote_addr: str = "") -> Job:
 
 
 def cancel(job_id: str, actor: Any, *, remote_addr: str = "") -> Job:
-    """Ask a job to stop for good. A worker settles what is in flight first, so that the final counts are
-    true."""
+    """Stop a job for good.
+
+    A worker settles what is in flight first, so that the final counts are true.
+    """
     at_ms = journal.now_ms()
     job = _controlled(job_id, actor)
     with transaction.atomic():
@@ -432,8 +442,10 @@ def cancel(job_id: str, actor: Any, *, remote_addr: str = "") -> Job:
 
 
 def set_rate(job_id: str, actor: Any, rate_per_s: int | None, *, remote_addr: str = "") -> Job:
-    """Change the speed of a job, also while it runs; None = as fast as it goes. Raises PlanRejected,
-    IllegalTransition."""
+    """Change the rate of a job, also while it runs; None is unlimited.
+
+    Raises PlanRejected, IllegalTransition.
+    """
     at_ms = journal.now_ms()
     if rate_per_s is not None and not 1 <= rate_per_s <= RATE_PER_S_MAX:
         raise PlanRejected(
@@ -460,8 +472,10 @@ def _controlled(job_id: str, actor: Any) -> Job:
 
 
 def _move(job_id: str, event: JobEventKind, actor: Any, text: Text, remote_addr: str) -> Job:
-    """One conditional update per legal source state: who is second finds no row and is told the real
-    state."""
+    """Move a job with one conditional update per legal source state.
+
+    The second of two requests finds no row and gets the real state.
+    """
     at_ms = journal.now_ms()
     job = _controlled(job_id, actor)
     with transaction.atomic():
@@ -484,7 +498,7 @@ def _move(job_id: str, event: JobEventKind, actor: Any, text: Text, remote_addr:
 
 
 def _record(job_id: str, actor: Any, verb: str, text: Text, at_ms: int, remote_addr: str) -> Job:
-    """The event and the audit of a control, inside the transaction that makes the change."""
+    """Record the event and the audit of a control, inside the transaction that makes the change."""
     job = selectors.job(job_id)
     journal.note(job, text, level="info", at_ms=at_ms)
     journal.audit(actor=actor, verb=verb, plan=job.plan, after=text, remote_addr=remote_addr)
@@ -492,7 +506,10 @@ def _record(job_id: str, actor: Any, verb: str, text: Text, at_ms: int, remote_a
 
 
 def enqueue(job_id: str) -> None:
-    """Hand a job to the workers. Losing this message costs RECOVERY_MS, never the job (see recover_jobs)."""
+    """Hand a job to the workers.
+
+    Losing this message costs RECOVERY_MS, never the job (see recover_jobs).
+    """
     options = {**(current_app.conf.broker_transport_options or {}), **ONE_TRY}
     try:
         with Connection(
@@ -504,13 +521,12 @@ def enqueue(job_id: str) -> None:
 
 
 def run_job(job_id: str, owner: str) -> None:
-    """Work on a job if nobody else does; called by the task. ``owner`` names this worker in the lease."""
+    """Work on a job unless another worker has it. ``owner`` names this worker in the lease."""
     runner.run(job_id, owner, enqueue=enqueue)
 
 
 def recover_jobs(*, now_ms: int) -> list[str]:
-    """Queue again every job that nobody works on: its queue message was lost, or its worker died. Returns
-    their ids."""
+    """Queue again every job without a worker: its message was lost, or its worker died. Return their ids."""
     run_lock.remove_left_files()
     ids = runner.orphans(now_ms)
     for job_id in ids:
@@ -518,18 +534,17 @@ def recover_jobs(*, now_ms: int) -> list[str]:
     return ids
 
 
-# --- Who may ------------------------------------------------------------------------------------------------
+# --- Permissions --------------------------------------------------------------------------------------------
 
 
 def _require_further(actor: Any, cluster: str, before: Mapping[str, Any]) -> None:
-    """Rights on other names that the plan found it needs: ``before["needs"]`` is [[verb, name], …]."""
+    """Check the rights on other names that the plan needs: ``before["needs"]`` is [[verb, name], …]."""
     for verb, name in before.get("needs", ()):
         require(actor, verb, cluster, name)
 
 
 def require(actor: Any, verb: str, cluster: str, subject: str) -> None:
-    """Raise NotPermitted unless ``actor`` holds ``verb`` on that subject. ``actor=None`` is the system
-    itself."""
+    """Raise NotPermitted unless ``actor`` holds ``verb`` on the subject. ``actor=None`` is the system."""
     if actor is not None and not access_rules.may(actor, verb, cluster, subject):
         raise NotPermitted(
             Text(

@@ -1,4 +1,4 @@
-"""Celery's side of jobs: every task calls one service and adds nothing."""
+"""The Celery tasks of jobs: every task only calls one service."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def run_job(job_id: str) -> None:
 
 @shared_task(name="console.operation.tasks.recover_jobs")
 def recover_jobs() -> None:
-    """Beat, every 10 s: queue the jobs nobody works on, and expire old plans."""
+    """Queue the jobs that no worker has, and expire old plans; beat calls it every 10 s."""
     at_ms = journal.now_ms()
     services.recover_jobs(now_ms=at_ms)
     services.expire_plans(now_ms=at_ms)

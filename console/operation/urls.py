@@ -1,4 +1,4 @@
-"""Addresses of plans and jobs."""
+"""URLs of plans and jobs."""
 
 from django.urls import path
 

@@ -1,4 +1,4 @@
-"""Plans and jobs: the plan page with its confirmation, the running job, and the list of both."""
+"""The plan page with its confirmation, the page of a job, and the list of both."""
 
 from __future__ import annotations
 
@@ -42,14 +42,19 @@ from console.operation.rules import CANCELLABLE
 from console.text import Text, text_of
 
 BrokerTrouble = (BrokerUnavailable, MQBrokerError, RemotingTimeout)
-DIFF_ROWS = 200  # of a plan on one page; 2,000 queues would be a megabyte
+# Of a plan on one page; 2,000 queues would be a megabyte.
+DIFF_ROWS = 200
 ROW_ORDER = ("failed", "waiting", "applied", "passed", "verified")
-RATE_SLIDER_MAX = 1_000  # msg/s; more is typed
+# msg/s; a higher rate can be typed.
+RATE_SLIDER_MAX = 1_000
 
 
 @require_safe
 def operations(request: HttpRequest, cluster: str) -> HttpResponseBase:
-    """Every plan with its job; chips count every state that matches the rest of the filter. `?format=csv` is a file."""
+    """Show every plan with its job; `?format=csv` downloads them.
+
+    Chips count, for every state, the plans that match the other filters.
+    """
     here, scope = admit_to_list(request, cluster)
     asked = ListQuery.of(request, OPERATIONS)
     wanted = {name: request.GET.get(name, "").strip()[:255] for name in ("kind", "by")}
@@ -83,7 +88,7 @@ def operations(request: HttpRequest, cluster: str) -> HttpResponseBase:
 
 
 def _operation(request: HttpRequest, here: Cluster, found: Any) -> dict[str, Any]:
-    """One row: the plan, its job, and what this person may do with it from the list."""
+    """Return one row: the plan, its job, and what this person may do with it from the list."""
     job = getattr(found, "job", None)
     may = rules.may(request.user, selectors.plan_kind(found.kind).verb, here.name, found.subject)
     is_mine = found.created_by == request.user.get_username()
@@ -100,9 +105,9 @@ def _operation(request: HttpRequest, here: Cluster, found: Any) -> dict[str, Any
 
 
 def _visible(request: HttpRequest, cluster: str, found: Plan | Job, words: str) -> tuple[Cluster, bool]:
-    """The cluster of a plan or job, and whether this person may change its subject.
+    """Return the cluster of a plan or job, and whether this person may change its subject.
 
-    Who may look at one group only sees the plans of that group; Http404 for every other, as over REST.
+    A person with rights on some groups sees only the plans of those; any other is Http404, as over REST.
     """
     here = cluster_selectors.cluster_for(request.user, cluster)
     if found.cluster != here.name or not rules.may(request.user, Verb.VIEW, here.name, found.subject):
@@ -116,7 +121,7 @@ def _visible(request: HttpRequest, cluster: str, found: Plan | Job, words: str) 
 
 
 def _plan(request: HttpRequest, cluster: str, plan_id: str) -> tuple[Cluster, Plan, bool]:
-    """The cluster, the plan, and whether this person may apply it."""
+    """Return the cluster, the plan, and whether this person may apply it."""
     try:
         found = selectors.plan(plan_id)
     except PlanNotFound as error:
@@ -127,7 +132,7 @@ def _plan(request: HttpRequest, cluster: str, plan_id: str) -> tuple[Cluster, Pl
 
 @require_safe
 def plan(request: HttpRequest, cluster: str, plan_id: str) -> HttpResponse:
-    """What would change, in words and per queue, and how to confirm it."""
+    """Show what would change, as sentences and per queue, and how to confirm it."""
     here, found, may_apply = _plan(request, cluster, plan_id)
     return _plan_page(request, here, found, may_apply)
 
@@ -178,7 +183,7 @@ def _plan_page(
 
 
 def _left_out(found: Plan) -> dict[str, Any]:
-    """The brokers that a plan does not reach: those not accepted yet, and the names of the others."""
+    """Return the brokers that a plan does not reach: those not accepted yet, and the names of the others."""
     absent = of_plan(found.before).get("absent", [])
     return {
         "open_brokers": [each for each in absent if not each["accepted"]],
@@ -187,8 +192,9 @@ def _left_out(found: Plan) -> dict[str, Any]:
 
 
 def can_undo(job: Job | None, found: Plan | None = None) -> bool:
-    """Whether what a job did can be taken back, as far as its own record says. ``found``: its plan, where the
-    caller has it.
+    """Return whether a job can be undone, according to its own record.
+
+    ``found``: its plan, where the caller has it.
     """
     if job is None or job.state not in FINAL_STATES:
         return False
@@ -229,8 +235,9 @@ def plan_apply(request: HttpRequest, cluster: str, plan_id: str) -> HttpResponse
 
 @require_POST
 def plan_deed(request: HttpRequest, cluster: str, plan_id: str, deed: str) -> HttpResponse:
-    """discard · approve · undo (a new plan that puts everything back) · again (the same wish, computed
-    anew, without the brokers that are ticked).
+    """Carry out one action on a plan: discard · approve · undo · again.
+
+    undo makes a new plan that restores everything; again computes the same request anew, without the ticked brokers.
     """
     here, found, may_apply = _plan(request, cluster, plan_id)
     try:
@@ -241,7 +248,8 @@ def plan_deed(request: HttpRequest, cluster: str, plan_id: str, deed: str) -> Ht
             )
             if rules.may(request.user, Verb.VIEW, here.name):
                 return redirect("operations", here.name)
-            return redirect("plan", here.name, found.id)  # the list is for those who may see every group
+            # The list is for those who may see every group.
+            return redirect("plan", here.name, found.id)
         if deed == "approve":
             services.approve_plan(found.id, request.user, remote_addr=remote_addr(request))
             messages.success(
@@ -277,7 +285,7 @@ def plan_deed(request: HttpRequest, cluster: str, plan_id: str, deed: str) -> Ht
 
 
 def _params_again(request: HttpRequest, found: Plan) -> dict[str, Any]:
-    """The same parameters, with the brokers ticked on the page accepted as left out."""
+    """Return the same parameters, with the brokers ticked on the page accepted as left out."""
     ticked = request.POST.getlist(ACCEPT_WITHOUT)
     return {**found.params, ACCEPT_WITHOUT: ticked} if ticked else found.params
 
@@ -286,7 +294,7 @@ def _params_again(request: HttpRequest, found: Plan) -> dict[str, Any]:
 
 
 def _job(request: HttpRequest, cluster: str, job_id: str) -> tuple[Cluster, Job, bool]:
-    """The cluster, the job, and whether this person may steer it."""
+    """Return the cluster, the job, and whether this person may control it."""
     try:
         found = selectors.job(job_id)
     except JobNotFound as error:
@@ -297,14 +305,14 @@ def _job(request: HttpRequest, cluster: str, job_id: str) -> tuple[Cluster, Job,
 
 @require_safe
 def job(request: HttpRequest, cluster: str, job_id: str) -> HttpResponse:
-    """One job with its progress, controls, results and what happened; `?part=1` is its live part alone."""
+    """Show one job with its progress, controls, results and events; `?part=1` is its live part alone."""
     here, found, may_control = _job(request, cluster, job_id)
     context = job_context(here, found, may_control)
     return render(request, "operation/_job.html" if "part" in request.GET else "operation/job.html", context)
 
 
 def job_context(here: Cluster, found: Job, may_control: bool) -> dict[str, Any]:
-    """What the live part of a job needs; the dead-letter page shows it too."""
+    """Return the context of a job's live part; the dead-letter page shows it too."""
     kind, rows = selectors.plan_kind(found.kind), found.result.get("queues", [])
     return {
         "cluster": here,
@@ -328,7 +336,7 @@ def job_context(here: Cluster, found: Job, may_control: bool) -> dict[str, Any]:
 
 
 def worst_rows(rows: Sequence[Mapping[str, Any]], most: int) -> Sequence[Mapping[str, Any]]:
-    """Rows of a result for a page: all in their order, or of very many those that need a look first."""
+    """Return rows of a result for a page: all in order or, of very many, those that need attention first."""
     if len(rows) <= most:
         return rows
     index = {state: number for number, state in enumerate(ROW_ORDER)}
@@ -337,7 +345,7 @@ def worst_rows(rows: Sequence[Mapping[str, Any]], most: int) -> Sequence[Mapping
 
 @require_POST
 def job_control(request: HttpRequest, cluster: str, job_id: str, deed: str) -> HttpResponse:
-    """pause · resume · cancel · rate. What is refused is said on the job's page."""
+    """Control a job: pause · resume · cancel · rate. A refusal is shown on the job's page."""
     here, found, _ = _job(request, cluster, job_id)
     controls = {"pause": services.pause, "resume": services.resume, "cancel": services.cancel}
     try:

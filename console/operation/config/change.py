@@ -1,9 +1,9 @@
-"""Configuration of topics and groups, broker by broker: read, compare, write, watch, put back.
+"""Read, compare, write, verify and restore the configuration of topics and groups, broker by broker.
 
-What the plan kinds of topics and groups have in common. A row is one object on one broker: its configuration
-before and after as the brokers spell it (``readQueueNums``), None where the broker does not have it. Writing
-is safe to repeat: a broker that shows the target already is left alone, one that shows neither the state
-before nor the target was changed by somebody else and is not touched.
+Shared by the plan kinds of topics and groups. A row is one object on one broker: its configuration before and
+after under the brokers' own key names (``readQueueNums``), None where the broker does not have it. Writing is safe
+to repeat: a broker that already has the target is left alone; one that has neither the state before nor the
+target was changed by another client and is not touched.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ TOPIC, GROUP = "topic", "group"
 Config = dict[str, Any]  # a TopicConfig or SubscriptionGroupConfig under its wire names
 TOPIC_NOT_EXIST = 17
 PERM_READ_WRITE = 6  # PermName: read 4, write 2
-VERIFY_WITHIN_S = 30.0  # a broker tells its name servers at once; the slowest answer within their own limits
+VERIFY_WITHIN_S = 30.0  # brokers register with name servers at once; slow ones answer within their limits
 VERIFY_EVERY_S = 0.2
 AWAY = (BrokerUnavailable, RemotingTimeout)
 
 
 class ConfigRefused(OperationError):
-    """Some brokers did not take the change; the job's rows say which and why."""
+    """Some brokers did not take the change; the job's rows name them with their reasons."""
 
     code = "config_refused"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ConfigRow:
-    """One topic or group on one broker. ``note``: what a reader of the plan should know of this row."""
+    """One topic or group on one broker. ``note``: what to know about this row of the plan."""
 
     what: str  # TOPIC | GROUP
     name: str
@@ -63,7 +63,7 @@ class ConfigRow:
 
     @property
     def changes(self) -> list[dict[str, Any]]:
-        """[{key, before, after}], only what differs; the whole configuration where it comes or goes."""
+        """Return [{key, before, after}] of what differs; every key if the object is created or deleted."""
         keys = [*(self.before or {}), *(key for key in self.after or {} if key not in (self.before or {}))]
         return [
             {"key": key, "before": was, "after": becomes}
@@ -72,7 +72,7 @@ class ConfigRow:
         ]
 
     def as_row(self) -> dict[str, Any]:
-        """The row of a plan's diff. ``deed``: create | change | delete | stay."""
+        """Return the row of a plan's diff. ``deed``: create | change | delete | stay."""
         deed = "stay" if self.before == self.after else "change"
         if deed == "change" and (self.before is None or self.after is None):
             deed = "create" if self.before is None else "delete"
@@ -80,12 +80,12 @@ class ConfigRow:
 
 
 def admin_of(cluster: str) -> BlockingMQAdmin:
-    """The way to the brokers of a registered cluster."""
+    """Return the client for the brokers of a registered cluster."""
     return with_admin(cluster_selectors.cluster_by_name(cluster).namesrv_addrs)
 
 
 def chosen_brokers(cover: Coverage, wanted: Collection[str] | None) -> dict[str, str]:
-    """Those of the brokers named, or of all, that answer. Raises PlanRejected for a name that no broker has."""
+    """Return the named brokers, or all, that answer. Raises PlanRejected for a name that no broker has."""
     unknown = sorted(set(wanted or ()) - set(cover.addrs) - set(cover.absent))
     if unknown:
         known = ", ".join(sorted({*cover.addrs, *cover.absent}))
@@ -97,7 +97,7 @@ def chosen_brokers(cover: Coverage, wanted: Collection[str] | None) -> dict[str,
 
 
 def left_out_rows(cover: Coverage, what: str, name: str) -> list[dict[str, Any]]:
-    """Rows of a plan's diff for the brokers that it does not reach: what they have is unknown, and stays."""
+    """Return diff rows for the brokers the plan leaves out: their state is unknown and stays."""
     return [
         {
             "what": what,
@@ -115,14 +115,12 @@ def left_out_rows(cover: Coverage, what: str, name: str) -> list[dict[str, Any]]
 
 
 def covered_rows(plan: Plan) -> list[dict[str, Any]]:
-    """The rows of a plan's diff without those of brokers that it leaves out."""
+    """Return the rows of a plan's diff without those of brokers that it leaves out."""
     return [row for row in plan.diff if row["deed"] != LEFT_OUT]
 
 
 def addrs_of_plan(admin: BlockingMQAdmin, plan: Plan) -> dict[str, str]:
-    """Broker name → address of its master now, of the brokers that a plan covers. Raises BrokerUnavailable for one that
-    left the cluster.
-    """
+    """Return the plan's brokers → current master addresses; raise BrokerUnavailable if one has left."""
     addrs = masters(admin)
     names = sorted({row["broker_name"] for row in covered_rows(plan)})
     for name in names:
@@ -134,9 +132,7 @@ def addrs_of_plan(admin: BlockingMQAdmin, plan: Plan) -> dict[str, str]:
 def read_configs(
     admin: BlockingMQAdmin, addrs: Mapping[str, str], what: str, name: str
 ) -> dict[str, Config | None]:
-    """Broker name → configuration, None where it does not exist. Raises BrokerUnavailable for a silent broker:
-    a change that does not see every broker would be made blind.
-    """
+    """Return broker name → configuration, None if missing; raise BrokerUnavailable for a silent broker."""
     answers = ask_configs(admin, addrs, what, name)
     return {
         broker_name: told(broker_name, addrs[broker_name], answer, Text("its part of %(name)s", name=name))
@@ -147,7 +143,7 @@ def read_configs(
 def ask_configs(
     admin: BlockingMQAdmin, addrs: Mapping[str, str], what: str, name: str, deadline_ms: int = 10_000
 ) -> dict[str, Config | None | Exception]:
-    """The same with each broker's error in its place, for pages that show what they can."""
+    """Return the same, with a broker's error in place of its configuration, for pages."""
 
     async def ask(client: MQAdmin, addr: str) -> Config | None:
         if what == TOPIC:
@@ -157,7 +153,7 @@ def ask_configs(
                 if error.code == TOPIC_NOT_EXIST:
                     return None
                 raise
-        # 352 asks for one group, and makes it where it is missing: the whole table only reads.
+        # Request 352 reads one group and creates it if it is missing: read the whole table instead.
         config = (await client.all_subscription_groups(addr)).subscription_group_table.get(name)
         return None if config is None else config.to_value()
 
@@ -165,7 +161,7 @@ def ask_configs(
 
 
 def is_denied(what: str, config: Mapping[str, Any]) -> bool:
-    """Whether nobody may use it: a topic that may be neither read nor written, a group that may not consume."""
+    """Return whether no client may use it: a topic without read and write, a group that may not consume."""
     if what == TOPIC:
         return not int(config.get("perm", PERM_READ_WRITE)) & PERM_READ_WRITE
     return not config.get("consumeEnable", True)
@@ -175,13 +171,13 @@ SWITCHES: Mapping[str, tuple[str, Any]] = {TOPIC: ("perm", 0), GROUP: ("consumeE
 
 
 def denied(what: str, config: Config) -> Config:
-    """The same object for nobody: a topic that is neither read nor written, a group that may not consume."""
+    """Return the configuration that denies all use: no read and write, or no consumption."""
     key, closed = SWITCHES[what]
     return {**config, key: closed}
 
 
 def reopened(what: str, config: Config, former: Config) -> Config:
-    """A closed object as open as it was; one that somebody opened since stays as it is."""
+    """Return a closed object as open as it was; one that was opened since stays as it is."""
     key, _ = SWITCHES[what]
     return {**config, key: former[key]} if is_denied(what, config) else config
 
@@ -190,7 +186,7 @@ def reopened(what: str, config: Config, former: Config) -> Config:
 
 
 def result_rows(diff: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """What a job keeps of each row that changes something: its state and what went wrong."""
+    """Return what a job keeps of each row that changes something: its state and its error."""
     kept = ("what", "name", "broker_name", "addr", "before", "after", "changes", "deed")
     return [
         {**{key: row[key] for key in kept}, "state": "waiting", "error": "", "at_ms": None}
@@ -200,9 +196,10 @@ def result_rows(diff: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def apply_rows(run: JobRun, apply_row: Callable[[dict[str, Any]], None]) -> None:
-    """Write every row that waits: ``apply_row`` sets its state. A broker that is away does not hold up the others;
-    the job then comes back for it. Raises what says that it is away, ConfigRefused when a broker refused or was
-    changed meanwhile.
+    """Write every waiting row; ``apply_row`` sets its state.
+
+    A broker that is away does not delay the others: its error is raised at the end, so that the job comes back for it.
+    Raises ConfigRefused if a broker refused or was changed meanwhile.
     """
     away: Exception | None = None
     for row in run.result["brokers"]:
@@ -230,7 +227,7 @@ def apply_rows(run: JobRun, apply_row: Callable[[dict[str, Any]], None]) -> None
 
 
 def write_row(run: JobRun, admin: BlockingMQAdmin, row: dict[str, Any], *, clean_offset: bool) -> None:
-    """Make one broker show its target, unless somebody else changed it meanwhile."""
+    """Bring one broker to its target, unless another client changed it meanwhile."""
     now = read_configs(admin, {row["broker_name"]: row["addr"]}, row["what"], row["name"])[row["broker_name"]]
     half_deleted = row["after"] is None and row["what"] == TOPIC and now == denied(TOPIC, row["before"])
     if now not in (row["before"], row["after"]) and not half_deleted:
@@ -257,11 +254,11 @@ def write(
     *,
     clean_offset: bool = True,
 ) -> None:
-    """Make one broker show ``after``."""
+    """Bring one broker to ``after``."""
     if what == TOPIC and after is None:
         if before is not None and not is_denied(TOPIC, before):
-            # A broker that deletes a topic does not tell its name servers; one that changes it does. So no
-            # client is led here while other brokers keep the topic.
+            # A broker that deletes a topic does not notify its name servers; one that changes it does. So no
+            # client is routed here while other brokers keep the topic.
             admin.create_topic(addr, TopicConfig.from_value(denied(TOPIC, before)), before.get("attributes"))
         admin.delete_topic(addr, name)
     elif what == TOPIC:
@@ -276,16 +273,16 @@ def write(
 
 
 def _attribute_words(former: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str]:
-    """Attributes of a group as request 200 takes them: ``+key`` for new and changed ones, ``-key`` to go."""
+    """Return a group's attributes as request 200 takes them: ``+key`` new or changed, ``-key`` removed."""
     added = {f"+{key}": value for key, value in wanted.items() if former.get(key) != value}
     return added | {f"-{key}": "" for key in former if key not in wanted}
 
 
 def forget_routes(admin: BlockingMQAdmin, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Tell the name servers of topics that no broker has any more: brokers do not take their routes back."""
+    """Delete the routes of topics that no broker has any more: brokers do not withdraw them."""
     gone = sorted({row["name"] for row in rows if row["what"] == TOPIC and row["after"] is None})
     for topic in gone:
-        # A broker that is away may have the topic still: its route comes back with it.
+        # A broker that is away may still have the topic: its route returns with it.
         held = read_configs(admin, masters(admin), TOPIC, topic)
         if all(config is None for config in held.values()) and topic_route(admin, topic) is not None:
             admin.delete_topic_in_namesrv(topic)
@@ -294,7 +291,7 @@ def forget_routes(admin: BlockingMQAdmin, rows: Iterable[Mapping[str, Any]]) -> 
 def watch_rows(
     run: JobRun, unlike: Callable[[JobRun, BlockingMQAdmin, Sequence[dict[str, Any]]], list[Text]]
 ) -> None:
-    """Ask again until ``unlike`` has nothing more to say. Raises VerificationFailed with what it says."""
+    """Check again until ``unlike`` finds no difference. Raises VerificationFailed with what it found."""
     admin = admin_of(run.plan.cluster)
     rows = [row for row in run.result["brokers"] if row["state"] in ("applied", "verified")]
     waited_s = 0.0
@@ -341,7 +338,8 @@ def _wrong_routes(admin: BlockingMQAdmin, rows: Sequence[Mapping[str, Any]]) -> 
             if row["what"] != TOPIC or row["name"] != topic:
                 continue
             shown, after = data.get(row["broker_name"]), row["after"]
-            if after is None:  # another broker may keep the topic; what clients may do there is nothing
+            if after is None:
+                # Another broker may keep the topic; here clients may neither read nor write.
                 if shown is not None and shown.perm & PERM_READ_WRITE:
                     wrong.append(
                         Text(
@@ -369,7 +367,7 @@ def _wrong_routes(admin: BlockingMQAdmin, rows: Sequence[Mapping[str, Any]]) -> 
 
 
 def difference(expected: Config | None, found: Config | None) -> Text:
-    """``perm is 4, not 6``: how a configuration differs from the expected one, in words."""
+    """Return how a configuration differs from the expected one: ``perm is 4, not 6``."""
     if found is None:
         return Text("it does not exist there")
     if expected is None:
@@ -389,7 +387,7 @@ def difference(expected: Config | None, found: Config | None) -> Text:
 
 
 def config_drift(plan: Plan) -> list[Text]:
-    """A sentence per broker whose configuration is not what the plan saw, that is gone, or that is back."""
+    """Return a sentence per broker whose configuration changed, or that left or returned, since the plan."""
     admin = admin_of(plan.cluster)
     cover = read_coverage(admin, plan.cluster, {})
     addrs, planned = cover.addrs, covered_rows(plan)
@@ -414,7 +412,7 @@ def config_drift(plan: Plan) -> list[Text]:
 
 
 def undo_rows(job: Job) -> list[dict[str, Any]]:
-    """What the job really changed, turned round: the parameter ``exact`` of the plan that puts it back."""
+    """Return what the job really changed, reversed: the parameter ``exact`` of the undo plan."""
     return [
         {
             "what": row["what"],
@@ -431,7 +429,7 @@ def undo_rows(job: Job) -> list[dict[str, Any]]:
 def exact_rows(
     admin: BlockingMQAdmin, cover: Coverage, exact: Sequence[Mapping[str, Any]]
 ) -> list[ConfigRow]:
-    """The rows of an undo: every broker that answers gets back the very configuration that was recorded."""
+    """Return the rows of an undo: every broker that answers gets the recorded configuration back."""
     rows = []
     for what, name in dict.fromkeys((each["what"], each["name"]) for each in exact):
         wanted = {each["broker_name"]: each for each in exact if (each["what"], each["name"]) == (what, name)}
@@ -449,7 +447,7 @@ def exact_rows(
 
 
 def overwritten_warning(rows: Iterable[ConfigRow]) -> list[PlanWarning]:
-    """A warning where putting back also takes back what somebody else changed since."""
+    """Warn where the undo also reverts what another client changed since."""
     notes = [Text("%(broker)s: %(note)s.", broker=row.broker_name, note=row.note) for row in rows if row.note]
     if not notes:
         return []
@@ -457,14 +455,14 @@ def overwritten_warning(rows: Iterable[ConfigRow]) -> list[PlanWarning]:
 
 
 def nothing_changes(rows: Sequence[ConfigRow]) -> Text:
-    """Why such a plan can not be applied; empty where it can."""
+    """Return why a plan without changes cannot be applied; empty if it has changes."""
     if any(row.before != row.after for row in rows):
         return Text()
     return Text("Nothing would change: the brokers show it already.")
 
 
 def shown(value: Any) -> str:
-    """A configuration value as a person reads it."""
+    """Format a configuration value for people."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, dict):
@@ -473,7 +471,7 @@ def shown(value: Any) -> str:
 
 
 def change_summary(name: str, rows: Sequence[ConfigRow]) -> Text:
-    """What changes where; brokers with the same change are named together."""
+    """Describe what changes where; brokers with the same change are named together."""
     by_change: dict[str, list[str]] = {}
     for row in rows:
         if row.changes:
@@ -491,12 +489,12 @@ def change_summary(name: str, rows: Sequence[ConfigRow]) -> Text:
 
 
 def is_undo(params: Mapping[str, Any]) -> bool:
-    """Whether a plan puts back, to the letter, what the job of another one recorded."""
+    """Return whether a plan restores exactly what the job of another one recorded."""
     return "exact" in params
 
 
 def terminal_rows(diff: Iterable[Mapping[str, Any]]) -> Iterable[str]:
-    """Rows of such a diff with the keys that change, as the commands print them."""
+    """Yield the rows of such a diff with the keys that change, as the commands print them."""
     for row in diff:
         yield f"{row['broker_name']}  {row['deed']} {row['what']} {row['name']}  {row['note']}".rstrip()
         for one in row["changes"]:
@@ -508,15 +506,16 @@ def _in_terminal(value: Any) -> str:
 
 
 def counted(number: int, noun: str, verb: str = "") -> str:
-    """``1 message``, ``1,204 messages``; with a verb in the plural (``were``): ``1 message was``."""
+    """Count a noun: ``1 message``, ``1,204 messages``; with a plural verb (``were``): ``1 message was``."""
     singular = {"were": "was", "are": "is"}.get(verb, verb)
     words = f"{number:,} {noun}{'' if number == 1 else 's'}"
     return f"{words} {singular if number == 1 else verb}" if verb else words
 
 
 class ConfigPlan(PlanKind):
-    """What every kind that changes configuration does the same way. A subclass computes the plan; it writes and
-    watches the rows itself where they are not the configuration of a topic or group.
+    """A change of configuration.
+
+    A subclass computes the plan; it overrides writing and verifying for rows of other kinds.
     """
 
     verb = "CONFIGURE"
@@ -526,23 +525,23 @@ class ConfigPlan(PlanKind):
     only_adds: ClassVar[bool] = False
 
     def button(self, plan: Plan) -> Text:
-        """What it does, or that it puts back what another plan did."""
+        """Name the change, or what the undo restores."""
         return Text("Put it back") if is_undo(plan.params) else self.action
 
     def is_harmless(self, plan: Plan) -> bool:
-        """A new or reopened object; its undo takes away again."""
+        """Return whether the plan only creates or reopens an object; an undo is never harmless."""
         return self.only_adds and not is_undo(plan.params)
 
     def rest_call(self, cluster: str, subject: str, params: Mapping[str, Any]) -> RestCall | None:
-        """None for an undo: it puts back what was recorded."""
+        """Return the REST request; None for an undo, which restores what was recorded."""
         return None if is_undo(params) else config_plans_call(cluster, self.kind, subject, params)
 
     def command_line(self, cluster: str, subject: str, params: Mapping[str, Any]) -> str:
-        """``manage.py topics change NAME …``, ``manage.py groups …``."""
+        """Return the command line: ``manage.py topics change NAME …``, ``manage.py groups …``."""
         return command_line(cluster, self.kind, subject, params)
 
     def terminal_rows(self, plan: Plan) -> Iterable[str]:
-        """An object on one broker: what is done to it, and every key that changes."""
+        """Yield, for an object on one broker, the action and every key that changes."""
         return terminal_rows(plan.diff)
 
     def drift(self, plan: Plan, now_ms: int) -> list[Text]:
@@ -550,7 +549,7 @@ class ConfigPlan(PlanKind):
         return config_drift(plan)
 
     def apply(self, run: JobRun) -> None:
-        """Write broker by broker; then the next collection round reads the tables again."""
+        """Write broker by broker, then have the next collection round read the tables again."""
         admin = admin_of(run.plan.cluster)
         if "brokers" not in run.result:
             run.result["brokers"] = result_rows(run.plan.diff)
@@ -569,31 +568,31 @@ class ConfigPlan(PlanKind):
         write_row(run, admin, row, clean_offset=not run.plan.params.get("keep_offsets"))
 
     def look_again(self, cluster: str) -> None:
-        """Let what the pages show be read again soon."""
+        """Have the data of the pages read again soon."""
         lag_services.request_refresh(cluster)
 
     def before_apply(self, run: JobRun, admin: BlockingMQAdmin) -> None:
-        """Record what the undo will need and the brokers will forget."""
+        """Record what the undo needs and the brokers drop."""
 
     def after_apply(self, run: JobRun, admin: BlockingMQAdmin) -> None:
-        """What follows when every broker has the new configuration."""
+        """Run once every broker has the new configuration."""
 
     def verify(self, run: JobRun) -> None:
-        """Watch the brokers and the route until all show the target."""
+        """Poll the brokers and the route until all have the target."""
         watch_rows(run, self.unlike)
         self.look_again(run.plan.cluster)
 
     def settle(self, run: JobRun) -> None:
-        """Cancelled before every broker was written: say how many were."""
+        """Report how many brokers were written before the job was cancelled."""
         rows = run.result.get("brokers", [])
         run.result["written"] = sum(row["state"] in ("applied", "verified") for row in rows)
         self.look_again(run.plan.cluster)
 
     def unlike(self, run: JobRun, admin: BlockingMQAdmin, rows: Sequence[dict[str, Any]]) -> list[Text]:
-        """A sentence for each broker, and each route, that does not show its target; sets the rows' states."""
+        """Return a sentence for each broker and route that differs from its target; set the rows' states."""
         return [*_wrong_rows(run, admin, rows), *_wrong_routes(admin, rows)]
 
     def undo_params(self, plan: Plan, job: Job) -> dict[str, Any] | None:
-        """The configurations recorded on each broker that was written."""
+        """Return the configurations recorded on each broker that was written."""
         rows = undo_rows(job)
         return {"exact": rows} if rows else None

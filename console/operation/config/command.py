@@ -1,4 +1,4 @@
-"""What the commands ``topics`` and ``groups`` have in common: each deed is an action that prints its plan."""
+"""What the commands ``topics`` and ``groups`` have in common: each action prints its plan."""
 
 from __future__ import annotations
 
@@ -20,30 +20,36 @@ DEEDS = ("create", "change", "quarantine", "release", "delete", "force_delete")
 
 
 class ConfigCommand(ChangeCommand):
-    """`list` is the subclass's own; it says what can be set and what a deletion may take along."""
+    """Base of ``topics`` and ``groups``.
+
+    The subclass has its own `list` and defines the settings and what a deletion may also remove.
+    """
 
     what: ClassVar[str]  # topic | group
-    quarantine_words: ClassVar[str]  # what nobody may do in quarantine
-    also: ClassVar[tuple[str, ...]] = ()  # deeds of this object alone
-    delete_options: ClassVar[Mapping[str, str]] = {}  # parameter of the deletion → what it does
+    # What clients may not do in quarantine.
+    quarantine_words: ClassVar[str]
+    # Actions of this kind of object alone.
+    also: ClassVar[tuple[str, ...]] = ()
+    # Parameter of the deletion → what it does.
+    delete_options: ClassVar[Mapping[str, str]] = {}
 
     def __init_subclass__(cls) -> None:
         cls.kinds = tuple(f"{cls.what}_{deed}" for deed in (*DEEDS, *cls.also))
         cls.confirms = f"the {cls.what}'s name, where the plan asks for it"
 
     def add_listing(self, listing: CommandParser) -> None:
-        """The options of ``list``."""
+        """Add the options of ``list``."""
         raise NotImplementedError
 
     def add_settings(self, planning: CommandParser) -> None:
-        """The options of ``create`` and ``change``, one per parameter of the plan."""
+        """Add the options of ``create`` and ``change``, one per parameter of the plan."""
         raise NotImplementedError
 
     def add_deeds(self, actions: Any) -> None:
-        """The deeds named in ``also``."""
+        """Add the actions named in ``also``."""
 
     def settings(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """What was given of them, as parameters of the plan."""
+        """Return the settings that were given, as parameters of the plan."""
         raise NotImplementedError
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -70,7 +76,7 @@ class ConfigCommand(ChangeCommand):
         self.add_change_actions(actions)
 
     def add_deed(self, actions: Any, deed: str, words: str) -> CommandParser:
-        """An action on one object."""
+        """Add an action on one object."""
         parser: CommandParser = actions.add_parser(deed, help=words)
         parser.add_argument("name", metavar=self.what)
         add_cluster(parser)
@@ -98,7 +104,7 @@ class ConfigCommand(ChangeCommand):
         return self.settings(options) | ({"brokers": brokers} if brokers else {})
 
     def plan(self, deed: str, params: Mapping[str, Any], options: Mapping[str, Any]) -> None:
-        """Make the plan of a deed and print it."""
+        """Make the plan of an action and print it."""
         cluster = cluster_name(options["cluster"])
         wanted = {**params, **accepting(options)}
         plan = services.create_plan(f"{self.what}_{deed}", cluster, options["name"], wanted, None)

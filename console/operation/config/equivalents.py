@@ -1,4 +1,4 @@
-"""A change of configuration without the pages: as a REST request and as a command line."""
+"""A configuration change without the pages: as a REST request and as a command line."""
 
 from __future__ import annotations
 
@@ -10,23 +10,25 @@ from typing import Any
 from console.operation.plan.kinds import RestCall
 from console.operation.plan.params import ACCEPT_WITHOUT
 
-FLAGS = frozenset({"keep_offsets", "with_topics"})  # options of the commands that take no value
+# Options of the commands that take no value.
+FLAGS = frozenset({"keep_offsets", "with_topics"})
 
+# Lists: one option for each of their names.
 REPEATED = {
     "brokers": "--broker",
     "topics": "--topic",
     ACCEPT_WITHOUT: "--accept-without",
-}  # lists: an option for each of their names
+}
 
 
 def config_plans_call(cluster: str, kind: str, subject: str, params: Mapping[str, Any]) -> RestCall:
-    """The request of every change of configuration."""
+    """Return the REST request of a configuration change."""
     body = {"kind": kind, "subject": subject, "params": dict(params)}
     return RestCall(f"/api/v1/clusters/{cluster}/config-plans", body)
 
 
 def command_line(cluster: str, kind: str, subject: str, params: Mapping[str, Any]) -> str:
-    """``topic_change`` → ``manage.py topics change NAME --perm 4 --broker broker-a --cluster local``."""
+    """Return the command line: ``manage.py topics change NAME --perm 4 --broker broker-a --cluster local``."""
     what, _, deed = kind.partition("_")
     words = ["manage.py", f"{what}s", deed.removeprefix("force_"), subject]
     if deed.startswith("force_"):

@@ -1,4 +1,4 @@
-"""What the forms of topics and groups have in common: the brokers that are chosen, and the name of a new one."""
+"""What the forms of topics and groups have in common: the chosen brokers and the name of a new object."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TRUE_FALSE = [("true", "true"), ("false", "false")]
 
 
 class ConfigForm(forms.Form):
-    """Settings of one object on some brokers; `params()` is what the plan is asked for."""
+    """Settings of one object on some brokers; `params()` are the parameters of the plan."""
 
     brokers = forms.MultipleChoiceField(label=Text("Brokers"), required=False)
 
@@ -25,11 +25,11 @@ class ConfigForm(forms.Form):
         self.fields["brokers"].choices = [(name, name) for name in brokers]  # type: ignore[attr-defined]
 
     def settings(self) -> dict[str, Any]:
-        """The settings that are filled in, as parameters of the plan."""
+        """Return the settings that are filled in, as parameters of the plan."""
         raise NotImplementedError
 
     def params(self) -> dict[str, Any]:
-        """The settings, and the brokers where not all are chosen."""
+        """Return the settings, and the brokers unless all are chosen."""
         chosen = self.cleaned_data["brokers"]
         found = self.settings()
         return found if set(chosen) == set(self.broker_names) else {**found, "brokers": chosen}
@@ -42,7 +42,7 @@ class ConfigForm(forms.Form):
 
 
 def allowed_name(name: str, check: Callable[[str], None]) -> str:
-    """The name of a new object; what ``check`` says against it is said on the field."""
+    """Check the name of a new object; errors of ``check`` become errors of the field."""
     try:
         check(name)
     except PlanRejected as refusal:

@@ -1,9 +1,9 @@
-"""The deeds that topics and groups have in common: create, change, quarantine, release, delete, each on every broker.
+"""Create, change, quarantine, release and delete topics and groups, on each broker.
 
-A kind is a deed of an object. The deed (`CreatePlan`, …) says what becomes of the object on each broker; the object
-(`ObjectPlan`, with a subclass in the app's own plans) says how it is read, who uses it and in which words that is told.
-Deleting is offered from quarantine only: first nobody may use the object, then one sees whether anybody misses it, then
-it goes.
+A kind is an action on an object. The action (`CreatePlan`, …) computes what becomes of the object on each broker; the
+object (`ObjectPlan`, with a subclass in the app's own plans) defines how it is read, who uses it, and the texts.
+Deleting is offered only from quarantine: first no client may use the object, then it shows whether a client needs it,
+then it is deleted.
 """
 
 from __future__ import annotations
@@ -43,8 +43,10 @@ Facts = TypeVar("Facts")
 
 @dataclasses.dataclass(frozen=True)
 class Asked:
-    """What a plan is asked for, and what the brokers say to that, read once. ``brokers``: all of the cluster, those
-    that do not answer included; ``held_by``: those that have the object, or may have it, as far as rows know.
+    """The request for a plan, and the brokers' answers, read once.
+
+    ``brokers``: all of the cluster, including those that do not answer. ``held_by``: those that have the object, or may
+    have it, according to the collector's rows.
     """
 
     admin: BlockingMQAdmin
@@ -58,18 +60,19 @@ class Asked:
 
     @property
     def addrs(self) -> Mapping[str, str]:
-        """Broker name → address of its master, of those that answer."""
+        """Return broker name → address of its master, of those that answer."""
         return self.brokers.addrs
 
     @cached_property
     def found(self) -> dict[str, Config | None]:
-        """The object's configuration on every broker. Raises BrokerUnavailable for a silent one."""
+        """Read the object's configuration on every broker. Raises BrokerUnavailable for a silent one."""
         return read_configs(self.admin, self.addrs, self.what, self.subject)
 
     @property
     def existing(self) -> dict[str, Config]:
-        """The brokers that have it. Raises PlanRejected when none has, BrokerUnavailable when one that does not answer
-        may have it.
+        """Return the configuration on each broker that has the object.
+
+        Raises PlanRejected if none has it, BrokerUnavailable if one that does not answer may have it.
         """
         here = {name: config for name, config in self.found.items() if config is not None}
         if not here:
@@ -81,17 +84,17 @@ class Asked:
 
     @cached_property
     def quarantine(self) -> Quarantine | None:
-        """The quarantine that this console began, if nobody ended it."""
+        """Return the quarantine that this console began, unless it was ended."""
         return quarantine_of(self.cluster, self.what, self.subject)
 
     def row(self, broker: str, before: Config | None, after: Config | None, note: Text = Text()) -> ConfigRow:
-        """What becomes of the object on one broker."""
+        """Return what becomes of the object on one broker."""
         return ConfigRow(self.what, self.subject, broker, self.addrs[broker], before, after, note)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Wish:
-    """Parameters of create and change: the values that are named, and the brokers; none named: all of them."""
+    """Parameters of create and change: the given values and brokers; no brokers means all of them."""
 
     brokers: tuple[str, ...]
     values: Mapping[str, Any]
@@ -111,48 +114,48 @@ def read_wish(
     known: Collection[str],
     values_of: Callable[[Mapping[str, Any]], dict[str, Any]],
 ) -> Wish:
-    """Raises PlanRejected(field) for a parameter that nobody knows and for what ``values_of`` refuses."""
+    """Parse the parameters; raise PlanRejected(field) for an unknown one and for what ``values_of`` refuses."""
     refuse_unknown(params, sorted({*known, "brokers"}))
     return Wish(broker_names(params), values_of(params))
 
 
 def where(rows: Sequence[ConfigRow]) -> Text:
-    """``broker-a and broker-b``: the brokers of some rows, each once."""
+    """Join the brokers of some rows, each once: ``broker-a and broker-b``."""
     return Text.of_names(list(dict.fromkeys(row.broker_name for row in rows)))
 
 
 class ObjectPlan(ConfigPlan, ABC, Generic[Facts]):
-    """A deed of one object: what happens on which broker, and what a person must know before it does."""
+    """An action on one object: what happens on which broker, and what to know before it is applied."""
 
     what: ClassVar[str]  # TOPIC | GROUP
 
-    # --- Of the deed ---
+    # --- Defined by the action ---
 
     @abstractmethod
     def rows(self, asked: Asked) -> list[ConfigRow]:
-        """What becomes of the object, broker by broker. Raises PlanRejected."""
+        """Return what becomes of the object, broker by broker. Raises PlanRejected."""
 
     @abstractmethod
     def summary(self, asked: Asked, rows: Sequence[ConfigRow], facts: Facts) -> Text:
-        """The plan in one or two sentences."""
+        """Summarize the plan in one or two sentences."""
 
     def stakes(self, asked: Asked, rows: Sequence[ConfigRow], facts: Facts) -> Stakes:
-        """What it means for those who use the object."""
+        """Return what the plan means for those who use the object."""
         return Stakes()
 
     def blocked(self, asked: Asked, rows: Sequence[ConfigRow]) -> Text:
-        """Why it can not be applied; empty where it can."""
+        """Return why the plan cannot be applied; empty if it can."""
         return nothing_changes(rows)
 
-    # --- Of the object ---
+    # --- Defined by the object ---
 
     @abstractmethod
     def facts(self, asked: Asked, rows: Sequence[ConfigRow]) -> Facts:
-        """Who uses the object now."""
+        """Return who uses the object now."""
 
     @abstractmethod
     def recorded(self, asked: Asked, rows: Sequence[ConfigRow], facts: Facts) -> dict[str, Any]:
-        """What the plan keeps of that: `Draft.before`, with the rows of its impact."""
+        """Return what the plan keeps of the facts: `Draft.before`, with the rows of its impact."""
 
     @abstractmethod
     def check_changeable(self, asked: Asked) -> None:
@@ -160,18 +163,18 @@ class ObjectPlan(ConfigPlan, ABC, Generic[Facts]):
 
     @abstractmethod
     def removed_again(self, asked: Asked, rows: Sequence[ConfigRow], facts: Facts) -> tuple[Text, Text]:
-        """(summary, why not) of an undo that takes a created object away again."""
+        """Return (summary, why not) of an undo that deletes a created object."""
 
     @abstractmethod
     def created_again(self, asked: Asked, rows: Sequence[ConfigRow]) -> Text:
-        """The summary of an undo that makes a deleted object again: how much of it comes back."""
+        """Summarize an undo that recreates a deleted object: how much of it is restored."""
 
     @abstractmethod
     def held_by(self, cluster: str, subject: str, brokers: Coverage) -> frozenset[str]:
-        """The brokers that do not answer and have the object, or may have it, as far as rows know."""
+        """Return the silent brokers that have the object, or may have it, according to the collector's rows."""
 
     def scope(self, asked: Asked) -> frozenset[str]:
-        """The brokers that the plan is about: those that are named, else those that have the object."""
+        """Return the brokers of the plan: the named ones, else those that have the object."""
         if "exact" in asked.params:
             return frozenset(each["broker_name"] for each in asked.params["exact"])
         return frozenset(broker_names(asked.params)) or asked.held_by
@@ -179,7 +182,7 @@ class ObjectPlan(ConfigPlan, ABC, Generic[Facts]):
     # --- The same for all ---
 
     def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> Draft:
-        """Read the brokers and say what would change. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
+        """Read the brokers and compute the change. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
         asked = self._asked(cluster, subject, params, now_ms)
         is_undo = "exact" in params
         rows = exact_rows(asked.admin, asked.brokers, params["exact"]) if is_undo else self.rows(asked)
@@ -211,7 +214,7 @@ class ObjectPlan(ConfigPlan, ABC, Generic[Facts]):
         return Asked(admin, cluster, brokers, held_by, self.what, subject, params, now_ms)
 
     def _put_back(self, asked: Asked, rows: Sequence[ConfigRow], facts: Facts) -> tuple[Text, Text]:
-        """(summary, why not) of the undo of a plan of this kind: every broker gets the configuration it had."""
+        """Return (summary, why not) of the undo: every broker gets back the configuration it had."""
         if any(row.after is None and row.before is not None for row in rows):
             summary, why_not = self.removed_again(asked, rows, facts)
             return summary, why_not or nothing_changes(rows)
@@ -227,20 +230,23 @@ class ObjectPlan(ConfigPlan, ABC, Generic[Facts]):
 
 
 class CreatePlan(ObjectPlan[Facts]):
-    """params: {brokers?} and the object's settings; what is not named gets RocketMQ's default."""
+    """Create an object. params: {brokers?} and its settings; the others get RocketMQ's defaults."""
 
     def scope(self, asked: Asked) -> frozenset[str]:
-        """The brokers that are named, or all of the cluster."""
+        """Return the named brokers, or all of the cluster."""
         if "exact" in asked.params:
             return super().scope(asked)
         return frozenset(broker_names(asked.params)) or frozenset({*asked.addrs, *asked.brokers.absent})
 
     @abstractmethod
     def new_config(self, asked: Asked) -> tuple[Wish, Config]:
-        """What is wished, and the configuration it makes. Raises PlanRejected for an illegal name or value."""
+        """Return the request and its configuration. Raises PlanRejected for an illegal name or value."""
 
     def rows(self, asked: Asked) -> list[ConfigRow]:
-        """A row per chosen broker. A broker that has the object stays as it is; refused if all have it."""
+        """Return a row per chosen broker.
+
+        A broker that has the object stays as it is; PlanRejected if all have it.
+        """
         wish, config = self.new_config(asked)
         rows = []
         for broker in chosen_brokers(asked.brokers, wish.brokers):
@@ -260,20 +266,21 @@ class CreatePlan(ObjectPlan[Facts]):
 
 
 class ChangePlan(ObjectPlan[Facts]):
-    """params as for create; what is not named stays. ``brokers``: only these."""
+    """Change settings. params as for create; the others stay. ``brokers``: change only these."""
 
-    settings_words: ClassVar[Text]  # what can be changed
+    # The settings that can be changed.
+    settings_words: ClassVar[Text]
 
     @abstractmethod
     def wish(self, asked: Asked) -> Wish:
-        """Raises PlanRejected(field)."""
+        """Parse the requested values. Raises PlanRejected(field)."""
 
     @abstractmethod
     def changed(self, before: Config, values: Mapping[str, Any]) -> Config:
-        """The configuration with the wished values in it; everything else stays to the letter."""
+        """Return the configuration with the requested values; everything else stays exactly as it is."""
 
     def rows(self, asked: Asked) -> list[ConfigRow]:
-        """A row per broker that has the object; those not chosen stay."""
+        """Return a row per broker that has the object; those not chosen stay."""
         self.check_changeable(asked)
         wish = self.wish(asked)
         chosen_brokers(asked.brokers, wish.brokers)
@@ -298,25 +305,27 @@ class ChangePlan(ObjectPlan[Facts]):
         ]
 
     def summary(self, asked: Asked, rows: Sequence[ConfigRow], facts: Facts) -> Text:
-        """What changes where."""
+        """Summarize what changes where."""
         return change_summary(asked.subject, rows)
 
 
 class QuarantinePlan(ObjectPlan[Facts]):
-    """No params: nobody may use it any more. What it was is kept; release puts it back."""
+    """Deny all use of the object, without params. The former configuration is kept; release restores it."""
 
-    closes: ClassVar[Text]  # what nobody may do from now on, and what stays
-    is_closed: ClassVar[Text]  # why there is nothing to do
+    # What clients may not do from now on, and what stays.
+    closes: ClassVar[Text]
+    # Why there is nothing to do.
+    is_closed: ClassVar[Text]
 
     def rows(self, asked: Asked) -> list[ConfigRow]:
-        """Every broker that has it."""
+        """Return a row for every broker that has the object."""
         self.check_changeable(asked)
         return [
             asked.row(broker, before, denied(self.what, before)) for broker, before in asked.existing.items()
         ]
 
     def summary(self, asked: Asked, rows: Sequence[ConfigRow], facts: Facts) -> Text:
-        """What ends, and what comes next."""
+        """Summarize what ends, and what comes next."""
         return Text(
             "This will put %(name)s on %(where)s in quarantine: %(closes)s. Deleting is offered after "
             "%(hours)s hours; release takes one click.",
@@ -327,20 +336,22 @@ class QuarantinePlan(ObjectPlan[Facts]):
         )
 
     def blocked(self, asked: Asked, rows: Sequence[ConfigRow]) -> Text:
-        """It is closed on every broker already."""
+        """Return that the object is closed on every broker already, if so."""
         if any(row.changes for row in rows):
             return Text()
         return Text("%(name)s %(is_closed)s.", name=asked.subject, is_closed=self.is_closed)
 
 
 class ReleasePlan(ObjectPlan[Facts]):
-    """No params: what was allowed before the quarantine is allowed again."""
+    """Allow again what was allowed before the quarantine, without params."""
 
-    opens: ClassVar[Text]  # what is allowed again
-    switch: ClassVar[Text]  # what to change where this console did not begin the quarantine
+    # What is allowed again.
+    opens: ClassVar[Text]
+    # What to change if this console did not begin the quarantine.
+    switch: ClassVar[Text]
 
     def rows(self, asked: Asked) -> list[ConfigRow]:
-        """Every broker that has it; those that were not closed by the quarantine stay."""
+        """Return a row for every broker that has the object; those the quarantine did not close stay."""
         existing, quarantine = asked.existing, asked.quarantine
         if quarantine is None:
             raise PlanRejected(
@@ -359,7 +370,7 @@ class ReleasePlan(ObjectPlan[Facts]):
         ]
 
     def summary(self, asked: Asked, rows: Sequence[ConfigRow], facts: Facts) -> Text:
-        """Which brokers let it go."""
+        """Summarize which brokers are released."""
         released = [row for row in rows if row.changes] or rows
         return Text(
             "This will release %(name)s on %(where)s: %(opens)s.",
@@ -370,27 +381,27 @@ class ReleasePlan(ObjectPlan[Facts]):
 
 
 class DeletePlan(ObjectPlan[Facts]):
-    """Blocked until the object has been in quarantine for QUARANTINE_HOURS, unless ``must_wait`` is false."""
+    """Delete the object; blocked until QUARANTINE_HOURS in quarantine, unless ``must_wait`` is false."""
 
     must_wait: ClassVar[bool] = True
 
     @abstractmethod
     def used_since(self, plan: Plan, now: Mapping[str, Any]) -> list[Text]:
-        """Sentences about who began to use it since the plan. ``now``: what `recorded` gives now."""
+        """Return a sentence for each new user since the plan. ``now``: what `recorded` returns now."""
 
     def rows(self, asked: Asked) -> list[ConfigRow]:
-        """It goes from every broker that has it."""
+        """Return a deletion for every broker that has the object."""
         self.check_changeable(asked)
         return [asked.row(broker, before, None) for broker, before in asked.existing.items()]
 
     def blocked(self, asked: Asked, rows: Sequence[ConfigRow]) -> Text:
-        """How long it has to wait."""
+        """Return how long the object has to wait."""
         if not self.must_wait:
             return Text()
         return waiting(self.what, asked.existing, asked.quarantine, asked.now_ms)
 
     def drift(self, plan: Plan, now_ms: int) -> list[Text]:
-        """Also refused when somebody began to use it since the plan."""
+        """Also refuse if a client began to use the object since the plan."""
         moved = super().drift(plan, now_ms)
         if moved or "exact" in plan.params:
             return moved

@@ -1,7 +1,7 @@
-"""Topics and groups that nobody may use, as a step before they are deleted; read from the jobs that did it.
+"""Topics and groups closed to all clients, as a step before deletion; read from the jobs that closed them.
 
-The record is the job itself: since when, by whom, and the configuration each broker had before. Whether the
-brokers still show it is asked of the brokers, not of this module.
+The job itself is the record: since when, by whom, and each broker's configuration before. Whether the brokers
+still have the closed configuration is not known here; read it from them.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from console.text import Duration, Text
 from console.text.figures import moment
 from spark.lag.local_time import HOUR_MS
 
-NOTICE_MS = 60_000  # clients read the route every 30 s: what they write until then is no news
-JOBS_READ_MAX = 200  # of one object, newest first: each tells what it changed on which broker
+# Clients read the route every 30 s: what they write until then is expected.
+NOTICE_MS = 60_000
+# Of one object, newest first: each lists what it changed on which broker.
+JOBS_READ_MAX = 200
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -34,26 +36,27 @@ class Quarantine:
     written: int | None
 
     def has_traffic(self, last_write_ms: int | None) -> bool:
-        """Whether somebody wrote after every client must have noticed."""
+        """Return whether a client wrote after all of them must have read the new route."""
         return last_write_ms is not None and last_write_ms > self.since_ms + NOTICE_MS
 
     @property
     def deletable_at_ms(self) -> int:
-        """From when on deleting is offered."""
+        """Return from when on deletion is offered."""
         return self.since_ms + quarantine_hours() * HOUR_MS
 
 
 def quarantine_hours() -> int:
-    """How long an object must be in quarantine before deleting it is offered."""
+    """Return how long an object must be in quarantine before deletion is offered."""
     return int(settings.QUARANTINE_HOURS)
 
 
 def quarantine_of(cluster: str, what: str, name: str) -> Quarantine | None:
-    """The quarantine of a topic or group that this console began and nobody ended here; None without one."""
+    """Return the quarantine that this console began, unless it was ended here; None without one."""
     jobs = Job.objects.filter(cluster=cluster, subject=name, kind__startswith=f"{what}_")
     newest = list(jobs.select_related("plan").order_by("-created_at", "-id")[:JOBS_READ_MAX])
     former: dict[str, Config] = {}
-    deleted: set[str] = set()  # brokers that had it in quarantine and forgot it; an undo brings it back so
+    # Brokers that deleted the quarantined object; an undo recreates it quarantined.
+    deleted: set[str] = set()
     began: Job | None = None
     for job in reversed(newest):
         for row in job.result.get("brokers", []):
@@ -81,7 +84,10 @@ def quarantine_of(cluster: str, what: str, name: str) -> Quarantine | None:
 
 
 def waiting(what: str, found: Mapping[str, Config], quarantine: Quarantine | None, now_ms: int) -> Text:
-    """Why the object can not be deleted yet; empty where it can. ``found``: its configuration on each broker now."""
+    """Return why the object cannot be deleted yet; empty if it can.
+
+    ``found``: its configuration on each broker now.
+    """
     still_open = [name for name, config in found.items() if not is_denied(what, config)]
     hours = quarantine_hours()
     if quarantine is None:

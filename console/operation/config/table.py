@@ -1,4 +1,4 @@
-"""A topic's or group's configuration as every broker has it now, side by side, with what differs."""
+"""A topic's or group's configuration on every broker now, side by side, with the differences."""
 
 from __future__ import annotations
 
@@ -14,12 +14,16 @@ from console.cluster.models import Cluster
 from console.operation.config.change import Config, ask_configs
 from console.text import text_of
 
-NAME_KEYS = frozenset({"topicName", "groupName"})  # the same on every broker, and in the page's head
+# The same on every broker, and in the page's heading.
+NAME_KEYS = frozenset({"topicName", "groupName"})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class KeyRow:
-    """One key over all brokers. A cell is (value, differs from most); value None = this broker has no such key."""
+    """One key over all brokers.
+
+    A cell is (value, differs from most); value None means that the broker has no such key.
+    """
 
     key: str
     cells: tuple[tuple[Any, bool], ...]
@@ -35,7 +39,8 @@ class ConfigTable:
     silent: Mapping[str, str]
     without: tuple[str, ...]
     read_at_ms: int
-    problem: str = ""  # why no broker could be asked at all
+    # Why no broker could be read at all.
+    problem: str = ""
 
     @property
     def differing(self) -> int:
@@ -43,7 +48,10 @@ class ConfigTable:
 
 
 def read_table(cluster: Cluster, what: str, name: str) -> ConfigTable:
-    """Ask every broker at once. Raises nothing: a page shows what came, and why the rest did not."""
+    """Read every broker at once.
+
+    Raises nothing: a page shows what was read and why the rest is missing.
+    """
     admin, now_ms = with_admin(cluster.namesrv_addrs), time.time_ns() // 1_000_000
     try:
         addrs = page_masters(admin)
@@ -61,7 +69,7 @@ def read_table(cluster: Cluster, what: str, name: str) -> ConfigTable:
 
 
 def compare(configs: Sequence[Config]) -> tuple[KeyRow, ...]:
-    """A row per key, those that differ first; attributes are keys of their own."""
+    """Return a row per key, differing keys first; attributes are keys of their own."""
     flat = [_flat(config) for config in configs]
     keys = list(dict.fromkeys(key for config in flat for key in config))
     rows = []

@@ -1,4 +1,4 @@
-"""What the pages that create, change and delete topics and groups share. Each makes a plan and changes nothing."""
+"""What the pages that create, change and delete topics and groups share: each only makes a plan."""
 
 from __future__ import annotations
 
@@ -16,20 +16,22 @@ from console.operation.config.forms import ConfigForm
 from console.operation.config.quarantine import quarantine_hours, quarantine_of
 from console.operation.plan_request import plan_or_reason
 
-STEPS = {"quarantine": "quarantine", "delete": "delete", "force": "force_delete"}  # button → deed of the plan
+# Button → action of the plan.
+STEPS = {"quarantine": "quarantine", "delete": "delete", "force": "force_delete"}
 
 
 def broker_names(cluster: str) -> list[str]:
-    """The brokers that a new object can be made on."""
+    """Return the brokers that a new object can be created on."""
     return sorted({row.broker_name for row in lag_selectors.broker_rows(cluster)})
 
 
 def submitted_form(
     request: HttpRequest, here: Cluster, what: str, deed: str, form: ConfigForm, name: str = ""
 ) -> HttpResponse | str:
-    """The way to the plan that the form asks for, or why there is none; "" where nothing was sent or a field says it.
+    """Make the plan of a submitted form: return the redirect to it, or why there is none.
 
-    ``name``: the object's; a new one's is in the form.
+    Returns "" if nothing was submitted or the error is shown at a field. ``name``: of an existing object; a new
+    one's is in the form.
     """
     if request.method != "POST" or not form.is_valid():
         return ""
@@ -40,7 +42,10 @@ def submitted_form(
 def submitted_step(
     request: HttpRequest, here: Cluster, what: str, name: str, options: Collection[str] = ()
 ) -> HttpResponse | str:
-    """The same for a step on the way out, named by the button. ``options``: boxes that a deletion may tick."""
+    """Make the plan of a quarantine or deletion, named by the button; return as `submitted_form`.
+
+    ``options``: checkboxes of a deletion.
+    """
     if request.method != "POST":
         return ""
     deed = STEPS.get(request.POST.get("deed", ""))
@@ -53,7 +58,7 @@ def submitted_step(
 def form_context(
     request: HttpRequest, here: Cluster, what: str, form: ConfigForm, problem: str, brokers: Sequence[str]
 ) -> dict[str, Any]:
-    """What the templates of all these forms need."""
+    """Return the template context that all these forms need."""
     return {
         "cluster": here,
         "form": form,
@@ -65,7 +70,7 @@ def form_context(
 
 
 def quarantine_context(request: HttpRequest, here: Cluster, what: str, name: str) -> dict[str, Any]:
-    """What pages say about the quarantine of an object; two queries, no broker is asked."""
+    """Return the template context about an object's quarantine: two queries, no broker request."""
     now_ms = int(time.time() * 1000)
     quarantine = quarantine_of(here.name, what, name)
     return {

@@ -1,4 +1,4 @@
-"""Telling the world what happened to a job: the live subjects, the job's event list, the audit."""
+"""Report what happened to a job: live subjects, the job's event list, the audit."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ logger = logging.getLogger(__name__)
 
 
 def now_ms() -> int:
-    """The clock of entry points; everything below them gets the time as an argument."""
+    """Return the time, for entry points; everything below them gets it as an argument."""
     return time.time_ns() // 1_000_000
 
 
 def moment(at_ms: int) -> datetime.datetime:
-    """Milliseconds since 1970 UTC as the database stores them."""
+    """Convert milliseconds since 1970 UTC to the database's datetime."""
     return datetime.datetime.fromtimestamp(at_ms / 1000, tz=datetime.UTC)
 
 
 def actor_name(actor: Any) -> str:
-    """Who did it, for people: the user's name, also behind a token; ``system`` when nobody asked."""
+    """Return the user's name, also for a token; ``system`` without an actor."""
     if actor is None:
         return "system"
     return str(actor.get_username()) if hasattr(actor, "get_username") else str(actor)
@@ -41,8 +41,10 @@ def note(job: Job, text: Text, *, level: str = "ok", at_ms: int) -> None:
 
 
 def publish(job: Job, *, at_ms: int) -> None:
-    """Send the job's row to the browsers. A Redis that is away must not stop a job: pages read the row again
-    anyway."""
+    """Send the job's row to the browsers.
+
+    A failure of Redis must not stop a job: pages read the row again anyway.
+    """
     try:
         live.publish("jobs", {job.id: job.as_row()}, now_ms=at_ms)
         live.publish(f"job/{job.id}", {"job": job.as_row(full=True)}, now_ms=at_ms)
@@ -51,9 +53,7 @@ def publish(job: Job, *, at_ms: int) -> None:
 
 
 def publish_plan(plan: Plan, verb: str, *, at_ms: int) -> None:
-    """Tell the browsers of those who hold ``verb`` about a plan that asks for a second person, and when it no
-    longer does.
-    """
+    """Send a plan to the browsers of those who hold ``verb``: it needs an approval, or no longer does."""
     if plan.confirm != Confirm.SECOND_PERSON:
         return
     row = {
@@ -73,7 +73,7 @@ def publish_plan(plan: Plan, verb: str, *, at_ms: int) -> None:
 def audit(
     *, actor: Any, verb: str, plan: Plan, before: Any = None, after: Any = None, remote_addr: str = ""
 ) -> None:
-    """One audit event of a plan or its job."""
+    """Record one audit event of a plan or its job."""
     access_services.record_audit(
         actor=actor,
         verb=verb,

@@ -1,8 +1,8 @@
-"""Proof that a run of a job is over: a file that the worker keeps locked for as long as the run lasts.
+"""Prove that a run of a job is over: a file that the worker keeps locked for as long as the run lasts.
 
-A lease that has ended proves nothing: its worker may be dead, or frozen and about to go on. The kernel releases a file
-lock when the process dies, however it dies, and never before. Without that proof (another machine, a worker that is
-frozen) a run counts as alive: what it may be sending is reported as unknown and is not sent by another run.
+A lease that has ended proves nothing: its worker may be dead, or frozen and about to continue. The kernel releases a
+file lock when the process dies, however it dies, and never before. Without that proof (another machine, a frozen
+worker) a run counts as alive: what it may be sending is reported as unknown and is not sent by another run.
 """
 
 from __future__ import annotations
@@ -17,19 +17,18 @@ from pathlib import Path
 
 from django.conf import settings
 
-LEFT_S = (
-    24 * 3_600
-)  # a file without its lock is removed after this; the job it belongs to has ended or moved on
+# A file without its lock is removed after this; the job it belongs to has ended or moved on.
+LEFT_S = 24 * 3_600
 
 
 def new_run(owner: str) -> str:
-    """A name that no other run has or had: ``owner`` with eight hex digits."""
+    """Return a unique run name: ``owner`` with eight hex digits."""
     return f"{owner}.{secrets.token_hex(4)}"
 
 
 @contextlib.contextmanager
 def locked(run: str) -> Iterator[None]:
-    """Keep the lock of ``run``; its file stays, so that others can see that the run is over."""
+    """Hold the lock of ``run``; its file stays, so that others can see that the run is over."""
     path = _path(run)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with path.open("w") as file:
@@ -38,7 +37,7 @@ def locked(run: str) -> Iterator[None]:
 
 
 def is_over(run: str) -> bool:
-    """Whether the run surely does nothing any more. False where that can not be known."""
+    """Return whether the run has certainly ended; False if that is unknown."""
     try:
         with _path(run).open() as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -53,7 +52,7 @@ def forget(run: str) -> None:
 
 
 def remove_left_files() -> None:
-    """Remove what runs left that were killed or lost their lease long ago."""
+    """Remove the files of runs that were killed or lost their lease long ago."""
     for path in _folder().glob("*"):
         with contextlib.suppress(OSError):
             if time.time() - path.stat().st_mtime > LEFT_S and is_over(path.name):

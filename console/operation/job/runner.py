@@ -1,15 +1,13 @@
-"""Runs one job: claim the lease, apply, verify, and obey pause, cancel and rate within a second.
+"""Run one job: claim the lease, apply, verify, and obey pause, cancel and rate within a second.
 
-How a job survives anything:
-1. A worker claims it with one conditional update (state, lease free or over). Who changes no row does
-   something else.
-2. While it works it renews the lease every second, in the same statement that saves its progress. No row
-   changed means the lease is gone: it stops at once and writes nothing more.
-3. Whoever takes the job up later starts from the saved progress and the kind's own rows (ledger), never from
-   memory.
+How a job survives failures:
+1. A worker claims it with one conditional update (state, lease free or over). If no row changed, another worker has
+   the job.
+2. While working, the worker renews the lease every second, in the statement that saves its progress. If no row
+   changed, the lease is lost: the worker stops at once and writes nothing more.
+3. The next worker starts from the saved progress and the kind's own rows (ledger), never from memory.
 4. Runs that did not end in order are listed in ``open_runs`` until it is proven that they are over (``run_lock``).
-5. ``orphans`` names the jobs that wait for nobody; beat queues them again (a queue message is never trusted
-   to survive).
+5. ``orphans`` lists jobs that no worker has; beat queues them again (a queue message is never trusted to survive).
 """
 
 from __future__ import annotations
@@ -50,19 +48,18 @@ LONG_PLACES = threading.BoundedSemaphore(settings.LONG_JOBS_MAX)  # of this proc
 WOKEN_MAX = 8  # waiting jobs that are queued again when a place becomes free
 LOOK_MS = HEARTBEAT_MS // 2  # pause, cancel and rate are read twice as often as the pages promise
 NAP_S = 0.1  # longest sleep between two looks at the clock
-RETRIES_MAX = (
-    12  # a broker may be away this often in a row, RETRY_PAUSE_MS apart: a restart of it is no failure
-)
+# A broker may be away this often in a row, RETRY_PAUSE_MS apart: its restart is no failure.
+RETRIES_MAX = 12
 RETRY_PAUSE_MS = 5_000
 RUNNABLE = (JobState.QUEUED, JobState.RUNNING, JobState.VERIFYING)
 TRANSIENT = (BrokerUnavailable, RemotingTimeout)
 DATABASE_AWAY = (OperationalError, InterfaceError)
-# Of a job's progress, what changes without any work being done.
+# The parts of a job's progress that change without any work being done.
 BOOKKEEPING = frozenset({"retries", "waits_for", "bucket", "speed", "dlq_end", "dlq_growth"})
 
 
 class JobInterrupted(Exception):
-    """The job must stop working now. ``why``: paused | cancelled | slice."""
+    """Stop working on the job now. ``why``: paused | cancelled | slice."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why)
@@ -74,11 +71,10 @@ class LeaseLost(Exception):
 
 
 class JobRun:
-    """A claimed job in the hands of its worker: what ``PlanKind.apply``, ``verify`` and ``settle`` work
-    with."""
+    """A claimed job in its worker: the argument of ``PlanKind.apply``, ``verify`` and ``settle``."""
 
     def __init__(self, job: Job, owner: str, claimed_s: float) -> None:
-        """`claimed_s`: the monotonic clock before the claim."""
+        """Take a claimed job; `claimed_s`: the monotonic clock before the claim."""
         self.job = job
         self.plan = job.plan
         self.owner = owner
@@ -90,39 +86,41 @@ class JobRun:
 
     @property
     def has_worked(self) -> bool:
-        """Whether this run brought the job on since it took it up."""
+        """Return whether this run has made progress since it took the job."""
         return _work_done(self.progress) != self._began_with
 
     @property
     def rate_per_s(self) -> int | None:
-        """The wanted speed, at most half a second old."""
+        """Return the requested rate, at most half a second old."""
         return self.job.rate_per_s
 
     def now_ms(self) -> int:
-        """The clock, for kinds that record when something happened."""
+        """Return the time, for kinds that record when something happened."""
         return journal.now_ms()
 
     @property
     def is_alone(self) -> bool:
-        """Whether every earlier run of this job surely is over; False: one may be frozen and go on."""
+        """Return whether every earlier run of this job is over; False: one may be frozen and continue."""
         return bool(self.job.open_runs == [self.owner])
 
     @property
     def lease_ends_s(self) -> float:
-        """When the lease ends, on the monotonic clock: what must not happen twice must not begin after it."""
+        """Return the monotonic time when the lease ends.
+
+        What must not happen twice must not begin after it.
+        """
         return self._saved + LEASE_MS / 1000
 
     def note(self, text: Text, *, level: str = "ok") -> None:
-        """Add a line to "what happened"."""
+        """Add a line to the job's event list."""
         journal.note(self.job, text, level=level, at_ms=self.now_ms())
 
     def save(self) -> None:
-        """Write progress and result and renew the lease, in one statement; inside the caller's transaction
-        if there is one.
+        """Write progress and result and renew the lease, in one statement.
 
-        Raises LeaseLost, which also rolls that transaction back.
+        Runs inside the caller's transaction if there is one. Raises LeaseLost, which also rolls that transaction back.
         """
-        # Before the statement: a worker that freezes behind it must find its lease over.
+        # Before the statement: a worker that freezes after it must find its lease over.
         began_s, at_ms = time.monotonic(), self.now_ms()
         held = Job.objects.filter(
             pk=self.job.pk, lease_owner=self.owner, lease_until__gt=journal.moment(at_ms)
@@ -135,7 +133,7 @@ class JobRun:
 
     @contextlib.contextmanager
     def atomic(self) -> Iterator[None]:
-        """A transaction that ends with ``save``. When it fails, progress and result are what they were before it."""
+        """Run a transaction that ends with ``save``; if it fails, restore progress and result."""
         progress, result = copy.deepcopy(self.progress), copy.deepcopy(self.result)
         saved = self._saved
         try:
@@ -149,13 +147,15 @@ class JobRun:
             raise
 
     def renew(self) -> None:
-        """Keep the lease while waiting for something that must be awaited. Raises LeaseLost."""
+        """Keep the lease during a wait. Raises LeaseLost."""
         if (time.monotonic() - self._saved) * 1000 >= HEARTBEAT_MS:
             self.save()
 
     def beat(self) -> None:
-        """Call at least twice a second while working. Raises JobInterrupted (paused, cancelled, slice over)
-        and LeaseLost."""
+        """Check for interruption; call at least twice a second while working.
+
+        Raises JobInterrupted (paused, cancelled, slice over) and LeaseLost.
+        """
         now = time.monotonic()
         if (now - self._looked) * 1000 >= LOOK_MS:
             self._looked = now
@@ -165,14 +165,14 @@ class JobRun:
             journal.publish(self.job, at_ms=self.now_ms())
 
     def sleep(self, seconds: float) -> None:
-        """Wait, with beats."""
+        """Sleep, with beats."""
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             time.sleep(min(left, NAP_S))
             self.beat()
 
     def hold_lease(self) -> None:
-        """Call directly before what must not happen late, such as a write to a broker. Raises LeaseLost."""
+        """Renew the lease directly before an action that must not happen late. Raises LeaseLost."""
         if (time.monotonic() - self._saved) * 1000 >= LEASE_MS / 2:
             self.save()
 
@@ -198,7 +198,7 @@ class JobRun:
             raise JobInterrupted("slice")
 
     def settling(self) -> None:
-        """From here on only the lease stops this run: a cancel is being carried out."""
+        """From here on let only the lease stop this run: a cancel is being carried out."""
         self._settling = True
 
 
@@ -208,7 +208,7 @@ def _work_done(progress: Mapping[str, Any]) -> str:
 
 @transaction.atomic
 def claim(job_id: str, owner: str, now_ms: int) -> Job | None:
-    """Take the lease and return the job, or None when it is not to be worked on now."""
+    """Take the lease and return the job, or None if it is not to be worked on now."""
     moment = journal.moment(now_ms)
     lease = {"lease_owner": owner, "lease_until": journal.moment(now_ms + LEASE_MS)}
     if waiting(now_ms).filter(pk=job_id).update(**lease) != 1:
@@ -224,7 +224,7 @@ def claim(job_id: str, owner: str, now_ms: int) -> Job | None:
 
 
 def waiting(now_ms: int) -> QuerySet[Job]:
-    """Jobs that no worker has: the one that waits for longest since a worker had it comes first."""
+    """Return jobs that no worker has, the one that has waited longest first."""
     free = Q(lease_until__isnull=True) | Q(lease_until__lte=journal.moment(now_ms))
     return Job.objects.filter(free, state__in=RUNNABLE).order_by(
         F("lease_until").asc(nulls_first=True), "created_at"
@@ -232,14 +232,14 @@ def waiting(now_ms: int) -> QuerySet[Job]:
 
 
 def orphans(now_ms: int) -> list[str]:
-    """Jobs that should be worked on and are not: queued, or running with a lease that is over."""
+    """Return jobs that no worker has and one should: queued, or running with an expired lease."""
     queued_for_long = Q(state=JobState.QUEUED, created_at__lte=journal.moment(now_ms - RECOVERY_MS // 2))
     left = Q(state__in=(JobState.RUNNING, JobState.VERIFYING))
     return list(waiting(now_ms).filter(queued_for_long | left).values_list("pk", flat=True))
 
 
 def run(job_id: str, owner: str, *, enqueue: Callable[[str], None]) -> None:
-    """Work on one job until it is finished, paused, cancelled or its slice is over."""
+    """Work on one job until it is finished, paused or cancelled, or its slice is over."""
     with _a_place(job_id) as is_free:
         is_given_back = is_free and _claim_and_run(job_id, run_lock.new_run(owner))
     if is_given_back:
@@ -250,7 +250,10 @@ def run(job_id: str, owner: str, *, enqueue: Callable[[str], None]) -> None:
 
 @contextlib.contextmanager
 def _a_place(job_id: str) -> Iterator[bool]:
-    """Whether this process has a thread for the job: long ones never take all. The end of one wakes the next."""
+    """Yield whether this process has a thread for the job; long jobs never take all.
+
+    The end of one queues the next.
+    """
     is_long = Job.objects.filter(pk=job_id, kind__in=selectors.long_kinds()).exists()
     if is_long and not LONG_PLACES.acquire(blocking=False):
         yield False
@@ -263,7 +266,7 @@ def _a_place(job_id: str) -> Iterator[bool]:
 
 
 def _claim_and_run(job_id: str, run: str) -> bool:
-    """Returns whether the job was worked on and given back in order."""
+    """Work on a job; return whether it was given back in order."""
     with run_lock.locked(run):
         began_s = time.monotonic()
         job = claim(job_id, run, journal.now_ms())
@@ -274,7 +277,7 @@ def _claim_and_run(job_id: str, run: str) -> bool:
 
 
 def _run(work: JobRun) -> bool:
-    """Work on a claimed job; returns whether it was given back in order."""
+    """Work on a claimed job; return whether it was given back in order."""
     job = work.job
     logger.info(
         "job taken up job=%s plan=%s group=%s attempt=%d", job.id, job.plan_id, job.subject, job.attempts
@@ -302,16 +305,17 @@ def _run(work: JobRun) -> bool:
         logger.warning("job lease lost job=%s owner=%s", job.id, work.owner)
         return False
     except DATABASE_AWAY as error:
-        # The database was busy for longer than its timeout, or away: nothing is lost but time.
+        # The database was busy for longer than its timeout, or away: only time is lost.
         logger.warning("job stopped by the database job=%s reason=%s", job.id, error)
         return False
     return True
 
 
 def _work(work: JobRun) -> None:
-    """Apply, then verify; a cancelled job is settled instead."""
+    """Apply, then verify; settle a cancelled job instead."""
     kind = selectors.plan_kind(work.job.kind)
-    work.progress.pop("waits_for", None)  # it is tried again now
+    # The broker is tried again now.
+    work.progress.pop("waits_for", None)
     try:
         if work.job.cancel_requested and work.job.state == JobState.RUNNING:
             raise JobInterrupted("cancelled")
@@ -334,14 +338,15 @@ def _work(work: JobRun) -> None:
 
 
 def _transition(work: JobRun, event: JobEventKind) -> None:
-    """Move the job if it is where the table wants it; a pause or cancel that came first wins."""
+    """Move the job if the transition table allows it; a pause or cancel that came first wins."""
     for source in sources(event):
         held = Job.objects.filter(pk=work.job.pk, lease_owner=work.owner, state=source)
         if held.update(state=next_state(source, event)) == 1:
             work.job.state = next_state(source, event)
             journal.publish(work.job, at_ms=journal.now_ms())
             return
-    work._look()  # raises what stopped us
+    # Raises the interruption that came first.
+    work._look()
     raise LeaseLost(work.job.id)
 
 
@@ -361,7 +366,8 @@ def _finish(work: JobRun, event: JobEventKind, *, error: Text | None = None) -> 
                 kind.give_up(work)
             _write_end(work, event, error or Text())
     except LeaseLost:
-        _release(work)  # a pause came first and is kept; raises LeaseLost when the job is not ours any more
+        # A pause came first and is kept; raises LeaseLost if the job is no longer ours.
+        _release(work)
         return
     logger.info(
         "job finished job=%s plan=%s event=%s error=%s", work.job.id, work.plan.id, event.value, error or "-"
@@ -405,8 +411,7 @@ def _write_end(work: JobRun, event: JobEventKind, error: Text) -> None:
 
 
 def _retry_later(work: JobRun, error: Exception) -> None:
-    """A broker did not answer: keep the job, give the lease away, come back in RETRY_PAUSE_MS; give up after
-    RETRIES_MAX."""
+    """Give the lease back after a broker's silence and retry in RETRY_PAUSE_MS; fail after RETRIES_MAX."""
     retries = 1 if work.has_worked else int(work.progress.get("retries", 0)) + 1
     work.progress["retries"] = retries
     if retries > RETRIES_MAX:
@@ -437,17 +442,17 @@ def _retry_later(work: JobRun, error: Exception) -> None:
 
 
 def _release(work: JobRun) -> None:
-    """Give the job back; from now on it waits behind those that wait already. Raises LeaseLost."""
+    """Give the job back; it then waits behind those already waiting. Raises LeaseLost."""
     if _held(work).update(**{**_free(work), "lease_until": journal.moment(journal.now_ms())}) != 1:
         raise LeaseLost(work.job.id)
 
 
 def _held(work: JobRun) -> QuerySet[Job]:
-    """The job's row as long as the lease is ours, also when its time is over and no other worker took it."""
+    """Return the job's row while the lease is ours, or expired and not taken by another worker."""
     return Job.objects.filter(pk=work.job.pk, lease_owner=work.owner)
 
 
 def _free(work: JobRun) -> dict[str, Any]:
-    """The fields that give the job back; this run does nothing more."""
+    """Return the field values that give the job back and end this run."""
     others = [run for run in work.job.open_runs if run != work.owner]
     return {"lease_owner": "", "lease_until": None, "open_runs": others}

@@ -1,10 +1,9 @@
 """What a plan covers: the brokers and queues that belong to it, and which of them answer now.
 
-A broker that is away keeps what it has and comes back with it: a change that does not reach it is half a change. So
-every plan names what it does not cover, and is blocked until the person who makes it accepts each such broker by name
-(``accept_without``). What belongs to a plan is more than the name server lists: also what the collector's rows and the
-history know. A `Coverage` stands in ``plan.before["coverage"]`` and in the job's result, under the names of
-`Coverage.value`.
+A broker that is away keeps its state and returns with it, so a change that does not reach it is incomplete. Every plan
+names what it does not cover, and is blocked until its maker accepts each such broker by name (``accept_without``).
+A plan covers more than the name server lists: also what the collector's rows and the history have. A `Coverage` is
+kept in ``plan.before["coverage"]`` and in the job's result, under the names of `Coverage.value`.
 """
 
 from __future__ import annotations
@@ -24,19 +23,21 @@ from console.text import Text, text_of
 
 PROBE_DEADLINE_MS = 5_000  # a broker that answers at all does so within milliseconds
 QUEUES, BROKERS = "queues", "brokers"
-LEFT_OUT = "left_out"  # ``how`` or ``deed`` of a diff's row that the plan does not touch
+# ``how`` or ``deed`` of a diff's row that the plan does not touch.
+LEFT_OUT = "left_out"
 NO_MASTER = Text("no master of it is registered with the name server")
 UNLISTED = Text("no name server lists it")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Absent:
-    """A broker that does not answer. ``since_ms`` None: it answered the collector until just now."""
+    """A broker that does not answer. ``since_ms`` None: the collector still read it last time."""
 
     broker_name: str
     since_ms: int | None
     why: Text
-    was_read: bool = True  # whether the collector ever read it: else what it holds is unknown
+    # Whether the collector ever read it; if not, what it holds is unknown.
+    was_read: bool = True
     queues: tuple[MessageQueue, ...] = ()
 
     @property
@@ -53,28 +54,29 @@ class Absent:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Coverage:
-    """``addrs``: broker name → address of its master, of those that answer. ``absent``: those that belong to the plan
-    and do not. ``unit``: what is counted, QUEUES or BROKERS; ``covered``: how many of it the plan reaches.
+    """The brokers that a plan covers, and those it does not.
+
+    ``addrs``: broker name → address of its master, of those that answer. ``absent``: those that belong to the plan
+    and do not answer. ``unit``: what is counted, QUEUES or BROKERS; ``covered``: how many of them the plan reaches.
     """
 
     addrs: Mapping[str, str]
     absent: Mapping[str, Absent]
     asked_without: tuple[str, ...] = ()
-    versions: Mapping[str, str] = dataclasses.field(
-        default_factory=dict
-    )  # broker name → V5_3_3, as it says itself
+    # Broker name → V5_3_3, as the broker reports it.
+    versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
     unit: str = BROKERS
     covered: int = 0
 
     def of_brokers(self, names: Collection[str], covered: Collection[str]) -> Coverage:
-        """The part of a plan about some brokers. Raises PlanRejected as `_checked` does."""
+        """Return the coverage of some brokers. Raises PlanRejected as `_checked` does."""
         absent = {name: each for name, each in self.absent.items() if name in names}
         return dataclasses.replace(self, absent=absent, unit=BROKERS, covered=len(set(covered)))._checked(
             self
         )
 
     def of_queues(self, lost: Iterable[MessageQueue], covered: int) -> Coverage:
-        """The part of a plan about some queues; ``lost`` are on brokers that do not answer. Raises as above."""
+        """Return the coverage of some queues; ``lost`` are on silent brokers. Raises as `of_brokers`."""
         of_broker: dict[str, list[MessageQueue]] = {}
         for queue in sorted(lost):
             of_broker.setdefault(queue.broker_name, []).append(queue)
@@ -85,7 +87,7 @@ class Coverage:
         return dataclasses.replace(self, absent=absent, unit=QUEUES, covered=covered)._checked(self)
 
     def _checked(self, cluster: Coverage) -> Coverage:
-        """Raises PlanRejected for an accepted name that no broker has; one that answers again is simply covered."""
+        """Raise PlanRejected for an accepted name that no broker has; one that answers again is covered."""
         for name in self.asked_without:
             if name not in cluster.addrs and name not in cluster.absent:
                 known = ", ".join(sorted({*cluster.addrs, *cluster.absent}))
@@ -97,23 +99,23 @@ class Coverage:
 
     @property
     def accepted(self) -> list[str]:
-        """The absent brokers that the person goes on without."""
+        """Return the absent brokers that are accepted as left out."""
         return [name for name in sorted(self.absent) if name in self.asked_without]
 
     @property
     def open(self) -> list[Absent]:
-        """The absent brokers that are not accepted yet."""
+        """Return the absent brokers that are not accepted yet."""
         return [self.absent[name] for name in sorted(self.absent) if name not in self.asked_without]
 
     @property
     def expected(self) -> int:
-        """How many queues or brokers belong to the plan."""
+        """Return how many queues or brokers belong to the plan."""
         lost = sum(len(each.queues) for each in self.absent.values())
         return self.covered + (lost if self.unit == QUEUES else len(self.absent))
 
     @property
     def blocked(self) -> Text:
-        """Why the plan can not be applied; empty where it can."""
+        """Return why the plan cannot be applied; empty if it can."""
         if not self.open:
             return Text()
         if len(self.open) == 1:
@@ -134,7 +136,7 @@ class Coverage:
 
     @property
     def notes(self) -> list[tuple[str, Text, Text]]:
-        """(level, title, text) of a warning for each absent broker."""
+        """Return (level, title, text) of a warning for each absent broker."""
         found = []
         for name, each in sorted(self.absent.items()):
             silent = self._with_loss(each)
@@ -148,7 +150,7 @@ class Coverage:
         return found
 
     def value(self) -> dict[str, Any]:
-        """As plans and jobs keep it, and REST returns it."""
+        """Return the coverage as plans and jobs keep it, and REST returns it."""
         return {
             "unit": self.unit,
             "covered": self.covered,
@@ -167,7 +169,7 @@ class Coverage:
         }
 
     def require_some(self, name: str) -> None:
-        """Raise BrokerUnavailable where all that is known of an object lies on brokers that do not answer."""
+        """Raise BrokerUnavailable if an object is only known on brokers that do not answer."""
         if self.absent:
             alone = Text(
                 "%(name)s is known on %(brokers)s alone",
@@ -178,7 +180,7 @@ class Coverage:
             raise BrokerUnavailable(" and ".join(sorted(self.absent)), _two_sentences(alone, silent))
 
     def _with_loss(self, absent: Absent) -> Text:
-        """That a broker does not answer, and what of the plan it holds."""
+        """Describe a silent broker and what of the plan it holds."""
         if self.unit == QUEUES:
             return Text(
                 "%(silent)s and holds %(number)s of %(total)s queues",
@@ -196,9 +198,9 @@ def _two_sentences(first: Text, second: Text) -> Text:
 
 
 def read_coverage(admin: BlockingMQAdmin, cluster: str, params: Mapping[str, Any]) -> Coverage:
-    """Ask every broker of the cluster whether it answers; those the collector knows belong to the cluster too.
+    """Probe every broker of the cluster, including those that only the collector has seen.
 
-    Raises PlanRejected where no broker is known at all, BrokerUnavailable when no name server answers.
+    Raises PlanRejected if no broker is known at all, BrokerUnavailable when no name server answers.
     """
     accepted = accepted_without(params)
     table = admin.cluster_info().broker_addr_table
@@ -229,7 +231,7 @@ def read_coverage(admin: BlockingMQAdmin, cluster: str, params: Mapping[str, Any
 
 
 def with_seen(coverage: Coverage, names: Collection[str], read_at_ms: Mapping[str, int]) -> Coverage:
-    """Add brokers that only rows or the history know. ``read_at_ms``: when each was read last."""
+    """Add brokers that only rows or the history have. ``read_at_ms``: when each was last read."""
     gone = {
         name: Absent(name, read_at_ms.get(name), UNLISTED)
         for name in names
@@ -241,22 +243,22 @@ def with_seen(coverage: Coverage, names: Collection[str], read_at_ms: Mapping[st
 def _absent(name: str, why: Text, seen: BrokerSeen | None) -> Absent:
     if seen is None:
         return Absent(name, None, why, was_read=False)
-    # a round that has not seen it leave yet: it answered until then
+    # No round has seen it leave yet: it answered until then.
     since_ms = seen.silent_since_ms if seen.silent_since_ms is not None else seen.last_read_ms or None
     return Absent(name, since_ms, why, was_read=seen.was_read)
 
 
-# --- Of a plan that was made --------------------------------------------------------------------------------
+# --- Of an existing plan ------------------------------------------------------------------------------------
 
 
 def of_plan(before: Mapping[str, Any]) -> dict[str, Any]:
-    """The kept coverage of a plan; {} of kinds that have none."""
+    """Return the kept coverage of a plan; {} for kinds that have none."""
     found: dict[str, Any] = before.get("coverage", {})
     return found
 
 
 def came_back(before: Mapping[str, Any], now: Coverage) -> list[Text]:
-    """A sentence for each broker that the plan leaves out and that answers now."""
+    """Return a sentence for each broker that the plan leaves out and that answers now."""
     left = [each["broker_name"] for each in of_plan(before).get("absent", ())]
     return [
         Text("%(broker)s answers again and is not part of this plan", broker=name)
@@ -266,17 +268,17 @@ def came_back(before: Mapping[str, Any], now: Coverage) -> list[Text]:
 
 
 def gone_words(now: Coverage, planned: Collection[str]) -> list[Text]:
-    """A sentence for each broker that the plan covers and that does not answer any more."""
+    """Return a sentence for each broker that the plan covers and that no longer answers."""
     return [silence(now, name) for name in sorted(planned) if name not in now.addrs]
 
 
 def silence(now: Coverage, name: str) -> Text:
-    """That a broker does not answer, or is not part of the cluster any more."""
+    """Describe a broker that does not answer, or has left the cluster."""
     return now.absent[name].words if name in now.absent else Text("%(broker)s is gone", broker=name)
 
 
 def verdict(before: Mapping[str, Any], accepted_by: str) -> dict[str, Any] | None:
-    """What a job's result says of what it did not cover; None where it covers everything."""
+    """Return what a job's result records as not covered; None if it covers everything."""
     kept = of_plan(before)
     if not kept.get("absent"):
         return None
@@ -284,7 +286,7 @@ def verdict(before: Mapping[str, Any], accepted_by: str) -> dict[str, Any] | Non
 
 
 def verdict_words(found: Mapping[str, Any]) -> Text:
-    """``2 of 4 queues; broker-b left out, accepted by alice``."""
+    """Format a verdict: ``2 of 4 queues; broker-b left out, accepted by alice``."""
     values = {
         "covered": found["covered"],
         "total": found["expected"],

@@ -1,4 +1,4 @@
-"""What a kind of plan is: its words, its pages, its ways without a page, and what it does.
+"""The base of plan kinds: texts, pages, REST call and command line, and what a plan does.
 
 A kind is a stateless object of the table ``settings.PLAN_KINDS`` (``console.plans.PLAN_KINDS``: name → kind). To add
 one: docs/contributing.md.
@@ -32,7 +32,7 @@ SETTINGS_MARK = "S"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Link:
-    """A link of a page; no ``url``: words alone."""
+    """A link on a page; without ``url`` only its text."""
 
     words: Text
     url: str = ""
@@ -40,16 +40,18 @@ class Link:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Place:
-    """Where the subjects of a kind are found: their list, the page of one, and the label of its name."""
+    """The pages of a kind's subjects: their list, the page of one, and the label of its name."""
 
-    words: Text  # of the list
+    # Of the list.
+    words: Text
     list_page: str  # URL name
     page: str = ""  # URL name of one subject's page
-    filters_by: str = ""  # instead of a page: the parameter of the list that selects the subject
+    # Without such a page: the parameter of the list that selects the subject.
+    filters_by: str = ""
     name_words: Text = Text("Name of the group")
 
     def trail(self, cluster: str, subject: str) -> list[Link]:
-        """The links above the title of a plan."""
+        """Return the links above the title of a plan."""
         url = reverse(self.list_page, args=[cluster])
         own = reverse(self.page, args=[cluster, subject]) if self.page else ""
         if self.filters_by:
@@ -68,15 +70,16 @@ class Another:
 
     page: str  # URL name
     words: Text
-    of_subject: bool = True  # whether its address names the subject
+    # Whether its address names the subject.
+    of_subject: bool = True
 
     def link(self, plan: Plan) -> Link:
-        """The page for the subject of ``plan``."""
+        """Link to the page for the subject of ``plan``."""
         args = [plan.cluster, plan.subject] if self.of_subject else [plan.cluster]
         return Link(self.words, reverse(self.page, args=args))
 
 
-# --- What passes between a kind and ``services.py`` ----------------------------------------------------------
+# --- Between a kind and ``services.py`` ----------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -98,37 +101,52 @@ class PlanWarning:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Draft:
-    """What ``PlanKind.compute`` found: everything a plan row holds apart from who, when and how it is
-    confirmed."""
+    """The result of ``PlanKind.compute``: a plan row without who, when, and how it is confirmed."""
 
     summary: Text
     diff: Sequence[Mapping[str, Any]]
-    before: dict[str, Any]  # "needs": [[verb, topic or group], …] are rights needed besides the kind's own
-    messages: int = 0  # blast radius: decides inline, typed or second person
+    # "needs": [[verb, topic or group], …] are rights needed in addition to the kind's own.
+    before: dict[str, Any]
+    # Blast radius: decides between confirming inline, by typed name, or by a second person.
+    messages: int = 0
     warnings: list[PlanWarning] = dataclasses.field(default_factory=list)
-    params: dict[str, Any] | None = None  # normalised parameters, where they differ from the request's
-    repeat_with: Mapping[str, Any] | None = None  # parameters that make this plan again, where those do not
-    blocked: Text = Text()  # why it cannot be applied; empty where it can
-    undo_of: str = ""  # id of the plan that this one takes back, where the parameters name it
-    confirm_text: str = ""  # what is typed where that is not the subject's name
-    typed: bool = False  # the name must be typed however few messages are touched: it cannot be taken back
-    coverage: Coverage | None = None  # what the plan reaches, and what it does not; None: all of it
+    # Normalised parameters, where they differ from the request's.
+    params: dict[str, Any] | None = None
+    # Parameters that make this plan again, where ``params`` do not.
+    repeat_with: Mapping[str, Any] | None = None
+    # Why it cannot be applied; empty if it can.
+    blocked: Text = Text()
+    # Id of the plan that this one takes back, where the parameters name it.
+    undo_of: str = ""
+    # The text to type, if it is not the subject's name.
+    confirm_text: str = ""
+    # The name must be typed however few messages are affected: the change cannot be undone.
+    typed: bool = False
+    # What the plan reaches and what it does not; None: all of it.
+    coverage: Coverage | None = None
 
 
 class PlanKind(ABC):
-    """A change of one sort. Errors of ``compute``: PlanRejected (bad parameters), BrokerUnavailable,
-    MQBrokerError."""
+    """A kind of change.
+
+    ``compute`` raises PlanRejected (bad parameters), BrokerUnavailable and MQBrokerError.
+    """
 
     # --- Name, rights and words ---
 
-    kind: ClassVar[str]  # in the table, in URLs, REST and the audit: ``offset_change``
-    verb: ClassVar[str]  # the access verb it needs: RESET, REPLAY, CONFIGURE, …
-    title: ClassVar[Text]  # as a heading: ``Offset change``
-    typed_reason: ClassVar[Text] = Text("This cannot simply be taken back")  # why a name is typed
+    # In the table, in URLs, REST and the audit: ``offset_change``.
+    kind: ClassVar[str]
+    # The access verb it needs: RESET, REPLAY, CONFIGURE, …
+    verb: ClassVar[str]
+    # As a heading: ``Offset change``.
+    title: ClassVar[Text]
+    # Why the name must be typed.
+    typed_reason: ClassVar[Text] = Text("This cannot simply be taken back")
     cancel_words: ClassVar[Text] = Text(
         "What is done stays done: queues that were moved stay where they are; Undo puts them back."
     )
-    chart_mark: ClassVar[str] = SETTINGS_MARK  # its letter on the charts of a group
+    # Its letter on the charts of a group.
+    chart_mark: ClassVar[str] = SETTINGS_MARK
 
     # --- Pages, and ways without one ---
 
@@ -136,42 +154,44 @@ class PlanKind(ABC):
     diff_template: ClassVar[str] = PLAIN_DIFF
     job_template: ClassVar[str] = PLAIN_JOB
     another: ClassVar[Another | None] = None
-    program: ClassVar[str] = ""  # the management command that plans, applies and undoes it
+    # The management command that plans, applies and undoes it.
+    program: ClassVar[str] = ""
 
     # --- How its jobs run ---
 
-    runs_long: ClassVar[bool] = False  # minutes or hours: only some threads take such jobs
+    # Minutes or hours: only some threads take such jobs.
+    runs_long: ClassVar[bool] = False
 
     def place_of(self, plan: Plan) -> Place:
-        """Where the subject of this plan is found."""
+        """Return where the subject of this plan is found."""
         return self.place
 
     def button(self, plan: Plan) -> Text:
-        """The label of the button that applies the plan: the consequence, not "OK"."""
+        """Label the button that applies the plan with the consequence, not "OK"."""
         return Text("Apply the plan")
 
     def is_harmless(self, plan: Plan) -> bool:
-        """Whether the plan takes nothing away: its button is no danger."""
+        """Return whether the plan takes nothing away: its button is no danger."""
         return False
 
     def sums(self, plan: Plan) -> Any:
-        """What the diff template shows below the rows."""
+        """Return what the diff template shows below the rows."""
         return None
 
     def terminal_rows(self, plan: Plan) -> Iterable[str]:
-        """The diff as the commands print it."""
+        """Yield the diff as the commands print it."""
         return ()
 
     def rest_call(self, cluster: str, subject: str, params: Mapping[str, Any]) -> RestCall | None:
-        """The request that makes such a plan; None where there is none, as for an undo."""
+        """Return the request that makes such a plan; None if there is none, as for an undo."""
         return None
 
     def command_line(self, cluster: str, subject: str, params: Mapping[str, Any]) -> str:
-        """The shell command that makes such a plan."""
+        """Return the shell command that makes such a plan."""
         return ""
 
     def same_plan(self, cluster: str, subject: str, params: Mapping[str, Any]) -> dict[str, str]:
-        """How to make this plan without a page, quoted for a shell; {} where that is not possible."""
+        """Return how to make this plan without a page, quoted for a shell; {} if not possible."""
         call = self.rest_call(cluster, subject, params)
         if call is None:
             return {}
@@ -184,11 +204,14 @@ class PlanKind(ABC):
     # --- What it does ---
 
     def also_reads(self, params: Mapping[str, Any]) -> list[str]:
-        """Other groups or topics that the plan shows something of: its maker must be allowed to see them too."""
+        """Return other groups or topics that the plan shows: its maker must be allowed to see them too."""
         return []
 
     def holds(self, cluster: str, subject: str) -> str:
-        """What one job at a time may work on, unique over all kinds, at most 400 characters; "" for nothing."""
+        """Return the name that only one job at a time may work on; "" for nothing.
+
+        Unique over all kinds, at most 400 characters.
+        """
         return ""
 
     @abstractmethod
@@ -197,23 +220,26 @@ class PlanKind(ABC):
 
     @abstractmethod
     def drift(self, plan: Plan, now_ms: int) -> list[Text]:
-        """Sentences about what moved beyond normal progress since the plan was computed; [] = still true."""
+        """Return what moved beyond normal progress since the plan was computed; [] if nothing did."""
 
     @abstractmethod
     def apply(self, run: JobRun) -> None:
-        """Make the change. Called again after a crash: goes on where ``run.progress`` and its own rows stand."""
+        """Make the change.
+
+        Called again after a crash: resumes from ``run.progress`` and the kind's own rows.
+        """
 
     @abstractmethod
     def verify(self, run: JobRun) -> None:
-        """Watch until the brokers show the target; raise VerificationFailed when they do not."""
+        """Poll until the brokers show the target; raise VerificationFailed if they do not."""
 
     @abstractmethod
     def settle(self, run: JobRun) -> None:
-        """The job is being cancelled: resolve what is in flight and write the result so far."""
+        """Resolve what is in flight and write the result so far: the job is being cancelled."""
 
     def give_up(self, run: JobRun) -> None:  # noqa: B027 (most kinds keep no such rows)
-        """The job failed: close rows without outcome, with no broker, inside the transaction that ends the job."""
+        """Close rows without outcome after a failure, without brokers, in the transaction that ends the job."""
 
     @abstractmethod
     def undo_params(self, plan: Plan, job: Job) -> dict[str, Any] | None:
-        """Parameters of the plan that puts everything back, or None when physics does not allow it."""
+        """Return the parameters of the plan that restores everything, or None if that is impossible."""

@@ -1,4 +1,4 @@
-"""What every kind of plan asks of its parameters before it reads them."""
+"""Checks that every kind of plan makes of its parameters before reading them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import Any
 from console.operation.errors import PlanRejected
 from console.text import Text
 
-ACCEPT_WITHOUT = "accept_without"  # of every kind: brokers that do not answer and are left out, by name
-ACCEPTED_MAX = 200  # brokers; as many as a cluster has at most
+# Parameter of every kind: brokers that do not answer and are left out, by name.
+ACCEPT_WITHOUT = "accept_without"
+# Brokers; as many as a cluster has at most.
+ACCEPTED_MAX = 200
 
 
 def refuse_unknown(params: Mapping[str, Any], known: Collection[str]) -> None:
-    """Raise PlanRejected for a parameter that the kind does not know: a misspelt one would be left out silently."""
+    """Raise PlanRejected for an unknown parameter: a misspelt one would be ignored silently."""
     unknown = sorted(set(params) - set(known) - {ACCEPT_WITHOUT})
     if unknown:
         raise PlanRejected(
@@ -27,7 +29,7 @@ def refuse_unknown(params: Mapping[str, Any], known: Collection[str]) -> None:
 
 
 def broker_names(params: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the brokers that are named, none for all of them. Raises PlanRejected("brokers")."""
+    """Return the named brokers, none for all of them. Raises PlanRejected("brokers")."""
     return _names(params, "brokers")
 
 
