@@ -1,4 +1,4 @@
-"""The list of audit events, always newest first: its columns for the page and for files, and the verbs of events."""
+"""The list of audit events, newest first: columns for the page and for files, verbs of events."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The access app in Django's admin: people, teams and grants are kept here; roles, tokens and the audit are shown.
+"""Register the access app in Django's admin: edit people, teams and grants; show roles, tokens, audit.
 
-Roles are changed by `manage.py roles`, tokens are made and ended by their page, REST and `manage.py token`.
+`manage.py roles` changes roles. The token page, REST and `manage.py token` create and revoke tokens.
 """
 
 from typing import Any
@@ -20,14 +20,14 @@ from console.access.models import ApiToken, AuditEvent, Grant, Role
 
 @login_not_required
 def admin_sign_in(request: HttpRequest) -> HttpResponse:
-    """Instead of the admin's own sign-in form, which would let somebody guess passwords without a limit."""
+    """Redirect to the console's sign-in: the admin's own form would not limit password guesses."""
     if request.user.is_authenticated:
         raise PermissionDenied("The admin pages are for people who may do everything.")
     return redirect_to_login(request.GET.get("next", "/admin/"))
 
 
 class PersonAdmin(AuditedAdmin, UserAdmin):  # type: ignore[type-arg]
-    """People. What they may do is in grants; Django's own permissions mean nothing here."""
+    """People. Grants hold their rights; Django's own permissions have no effect here."""
 
     verbs = ("add person", "change person", "remove person")
     list_display = ("username", "email", "is_active", "is_superuser")
@@ -41,7 +41,7 @@ class PersonAdmin(AuditedAdmin, UserAdmin):  # type: ignore[type-arg]
     readonly_fields = ("last_login", "date_joined")
 
     def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> Any:
-        """One's own password by its page, which asks for the present one."""
+        """Redirect a person's own password change to the password page: it requires the present one."""
         if id == str(request.user.pk):
             return redirect("set-password")
         return super().user_change_password(request, id, form_url)

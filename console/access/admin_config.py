@@ -1,4 +1,4 @@
-"""Django's admin as an app, with our site in the place of its own: loaded before any model."""
+"""Configure Django's admin with the site of this project; loaded before any model."""
 
 from django.contrib.admin.apps import AdminConfig
 

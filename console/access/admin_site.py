@@ -1,7 +1,8 @@
-"""Django's admin, for people who may do everything: what the product manages is shown, people are kept here.
+"""Django's admin site for superusers: people are edited here, what the product manages is read-only.
 
-No change escapes the audit: a model is read-only, or each change of it is an event with before and after. Models of
-other packages are left out: a periodic task of Celery's beat would run any task of ours with any argument.
+Every change is audited: a model is either read-only, or each change of it is an event with before and after.
+Models of other packages are left out: a periodic task of Celery's beat could run any task of the console with
+any argument.
 """
 
 from typing import Any
@@ -36,12 +37,12 @@ class TidemarkAdminSite(AdminSite):
         return person.is_active and person.is_superuser
 
     def password_change(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
-        """The product's own page, which limits guesses and is audited."""
+        """Redirect to the console's password page, which limits guesses and is audited."""
         return redirect("set-password")
 
 
 class ReadOnlyAdmin(ModelAdmin):  # type: ignore[type-arg]
-    """Shown, changed elsewhere: by pages, REST and commands, which keep the rules and the audit."""
+    """A model shown read-only: pages, REST and commands change it and keep the rules and the audit."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -54,7 +55,10 @@ class ReadOnlyAdmin(ModelAdmin):  # type: ignore[type-arg]
 
 
 class AuditedAdmin(ModelAdmin):  # type: ignore[type-arg]
-    """Changed here, each change as an event. ``verbs``: what adding, changing and removing are called."""
+    """A model edited here, each change recorded as an audit event.
+
+    ``verbs``: the audit verbs for adding, changing and removing.
+    """
 
     verbs: tuple[str, str, str]
 
@@ -91,14 +95,14 @@ class AuditedAdmin(ModelAdmin):  # type: ignore[type-arg]
 
 
 def snapshot(thing: Model) -> dict[str, Any]:
-    """The fields of a row as the audit keeps them; of a password only that it is another one."""
+    """Return the fields of a row for the audit; of a password, only enough to see that it changed."""
     found: dict[str, Any] = {}
     for field in thing._meta.fields:
         if field.name not in NOT_AUDITED:
             value = getattr(thing, field.name)
             found[field.name] = value if isinstance(value, bool | int | str | list | None) else str(value)
     if "password" in found:
-        # Not the hash: enough of a hash of it to see that it is another one.
+        # Not the password hash itself: a few characters of its digest show that it changed.
         found["password"] = sha256(str(found["password"]))[:8]
     for many in thing._meta.many_to_many:
         if many.name not in NOT_AUDITED:

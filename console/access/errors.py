@@ -1,4 +1,4 @@
-"""Refusals of sign-in and tokens. Each says what to do next, without telling a guesser what was right."""
+"""Refusals of sign-in and tokens. Each states what to do next, without revealing which part was right."""
 
 from console.text import Text
 
@@ -12,7 +12,7 @@ class WrongCredentials(AccessError):
 
 
 class TooManyAttempts(AccessError):
-    """Sign-in is closed for a while; ``retry_after_s`` says how long."""
+    """Sign-in is closed for ``retry_after_s`` seconds."""
 
     def __init__(self, retry_after_s: int) -> None:
         super().__init__(Text("Too many attempts. Try again in %(number)s seconds.", number=retry_after_s))
@@ -20,12 +20,12 @@ class TooManyAttempts(AccessError):
 
 
 class LinkInvalid(AccessError):
-    """A one-time link that was used, is too old, or never was."""
+    """A one-time link that was used, has expired or never existed."""
 
 
 class TokenInvalid(AccessError):
-    """An API token that is unknown, revoked or expired, or whose owner left."""
+    """An API token that is unknown, revoked or expired, or whose owner is inactive."""
 
 
 class RoleRejected(AccessError):
-    """A role that is not there, or that grants still give."""
+    """A role that does not exist, or that grants still use."""

@@ -1,4 +1,4 @@
-"""What people type to sign in and to choose a password."""
+"""Forms of sign-in, passwords, tokens, chosen columns and the activity filters."""
 
 from typing import Any
 
@@ -10,7 +10,8 @@ from console.access.models import Verb
 from console.lists.spec import ListSpec
 from console.text import Text
 
-TOKEN_DAYS_MAX = 3_650  # ten years; what is to last longer has no end
+# Ten years; leave the field empty for a token that does not expire.
+TOKEN_DAYS_MAX = 3_650
 
 
 class SignInForm(forms.Form):
@@ -21,7 +22,7 @@ class SignInForm(forms.Form):
 
 
 class NewPasswordForm(forms.Form):
-    """A password, twice; refused with the validators' own words when it is weak."""
+    """A new password, typed twice; a weak one is refused with the messages of Django's validators."""
 
     password = forms.CharField(label=Text("Password"), strip=False, widget=forms.PasswordInput)
     again = forms.CharField(label=Text("Password again"), strip=False, widget=forms.PasswordInput)
@@ -43,7 +44,7 @@ class NewPasswordForm(forms.Form):
 
 
 class ChangePasswordForm(NewPasswordForm):
-    """The same with the present password, for people who have one: a browser that was left open must not be enough."""
+    """A new password plus the present one, if there is one: a browser left open must not be enough."""
 
     old = forms.CharField(label=Text("Present password"), strip=False, widget=forms.PasswordInput)
 
@@ -54,7 +55,7 @@ class ChangePasswordForm(NewPasswordForm):
 
 
 class ColumnNames(forms.CharField):
-    """Names of a list's columns with commas between, each once, in the list's order."""
+    """Comma-separated column names of a list; cleans to each name once, in the list's order."""
 
     def __init__(self, spec: ListSpec) -> None:
         self.names = spec.column_names
@@ -74,7 +75,7 @@ class ColumnNames(forms.CharField):
 
 
 class ColumnsForm(forms.Form):
-    """Which columns of a list a person always or never sees."""
+    """Columns of a list that a person always (``on``) or never (``off``) sees."""
 
     def __init__(self, spec: ListSpec, *args: Any) -> None:
         super().__init__(*args)
@@ -83,7 +84,7 @@ class ColumnsForm(forms.Form):
 
 
 class ActivityForm(forms.Form):
-    """Filters of the activity page; each narrows, all may be empty."""
+    """Filters of the activity page; all are optional and combine."""
 
     cluster = forms.CharField(required=False, max_length=63)
     subject = forms.CharField(required=False, max_length=300)
@@ -92,7 +93,7 @@ class ActivityForm(forms.Form):
 
 
 class TokenForm(forms.Form):
-    """A new API token. It never allows more than its owner may."""
+    """A new API token. It never allows more than its owner's grants."""
 
     name = forms.CharField(
         label=Text("Name"), max_length=100, help_text=Text("What uses it, e.g. “deploy pipeline”.")

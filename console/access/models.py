@@ -1,6 +1,4 @@
-"""Who may do what, and who did what. People are Django's users; this adds grants, API tokens, one-time links,
-audit.
-"""
+"""Grants, API tokens, one-time sign-in links and the audit. People are Django's users."""
 
 from typing import ClassVar
 
@@ -40,7 +38,7 @@ class Role(models.Model):
 
 
 class Grant(models.Model):
-    """One person or one team holds a role on the clusters and names that match two glob patterns."""
+    """A role held by one person or one team on the clusters and names that match two glob patterns."""
 
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.CASCADE, related_name="grants"
@@ -64,10 +62,10 @@ class Grant(models.Model):
 
 
 class ApiToken(models.Model):
-    """A key for scripts: it acts for its owner, within its own verbs and clusters, until it expires or is
-    revoked.
+    """A key for scripts: acts for its owner, limited to its own verbs and clusters.
 
-    Only the SHA-256 of the key is kept; ``prefix`` (its first 12 characters) tells people which one it is.
+    Valid until it expires or is revoked. Only the SHA-256 of the key is kept; ``prefix`` (the key's first 12
+    characters) identifies it to people.
     """
 
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="api_tokens")
@@ -102,7 +100,7 @@ class SignInLink(models.Model):
 
 
 class SignInFailure(models.Model):
-    """An attempt with a password that was not right, or is being looked at: `attempts` counts the fresh ones."""
+    """An attempt whose password was wrong or is still being checked; `attempts` counts the recent ones."""
 
     username = models.CharField(max_length=150)
     remote_addr = models.CharField(max_length=64)
@@ -119,10 +117,10 @@ class SignInFailure(models.Model):
 
 
 class ColumnChoice(models.Model):
-    """Which columns of a list one person always or never wants to see; about the others the width decides.
+    """Columns of a list that one person always or never sees; the page's width decides about the others.
 
-    ``table`` is the list's name, ``shown`` and ``hidden`` names of its columns (`console.lists.spec.ListSpec`); a name
-    that the list no longer has does nothing.
+    ``table`` is the list's name, ``shown`` and ``hidden`` names of its columns (`console.lists.spec.ListSpec`).
+    Names that the list no longer has are ignored.
     """
 
     user = models.ForeignKey(

@@ -1,4 +1,4 @@
-"""Which names of a cluster somebody may look at, as a condition that the database can filter a list by.
+"""The names of a cluster that a person may view, as a condition the database can filter a list by.
 
 `rules.may` judges one name; a list of 10,000 rows is filtered where it is counted, sorted and cut.
 """
@@ -23,24 +23,24 @@ GLOB_LETTERS = frozenset("*?[")
 
 @dataclass(frozen=True, slots=True)
 class NameScope:
-    """The names that match any of some glob patterns: those of topics and groups that somebody may VIEW."""
+    """Names of topics and groups that a person may VIEW: those that match any of some glob patterns."""
 
     patterns: tuple[str, ...]
 
     @property
     def is_everything(self) -> bool:
-        """Whether no name is left out, so that nothing needs to be filtered."""
+        """Whether every name is in the scope, so that no filter is needed."""
         return any(rules.is_wildcard(pattern) for pattern in self.patterns)
 
     def covers(self, name: str) -> bool:
-        """The same question for one name in memory."""
+        """Whether the scope includes a name."""
         return self.is_everything or any(fnmatchcase(name, pattern) for pattern in self.patterns)
 
     def condition(self, column: str, prefix: str = "") -> Q:
-        """Rows whose ``column`` is a name of the scope; ``prefix`` stands before the name in the column
-        (``%DLQ%`` where a topic's name is kept for its group's).
+        """Return the condition that ``column`` holds a name of the scope.
 
-        Case counts, as in `rules.may`: Django's own ``startswith`` would let SQLite ignore it.
+        ``prefix`` stands before the name in the column (``%DLQ%`` where a dead-letter topic stands for its
+        group). Case counts, as in `rules.may`: Django's own ``startswith`` would let SQLite ignore it.
         """
         if self.is_everything:
             return Q()
@@ -50,7 +50,7 @@ class NameScope:
         return found
 
     def filter(self, rows: "QuerySet[Row]", column: str, prefix: str = "") -> "QuerySet[Row]":
-        """The rows of a query that the scope lets through."""
+        """Return the rows of a query that the scope includes."""
         return rows if self.is_everything else rows.filter(self.condition(column, prefix))
 
 
@@ -58,7 +58,7 @@ EVERYTHING = NameScope((rules.WILDCARD,))
 
 
 def view_scope(principal: Any, cluster: str) -> NameScope:
-    """The names of a cluster that a person or a token may VIEW. One query at most, as for `rules.may`."""
+    """Return the names of a cluster that a person or token may VIEW; at most one query, as `rules.may`."""
     if isinstance(principal, TokenPrincipal):
         sees = bool(principal.token.scopes) and fnmatchcase(cluster, principal.token.cluster_pattern)
         return view_scope(principal.owner, cluster) if sees else NameScope(())
@@ -75,8 +75,9 @@ def view_scope(principal: Any, cluster: str) -> NameScope:
 
 
 def _matches(column: str, prefix: str, pattern: str) -> Q:
-    """A plain name and "orders-*", which is nearly every grant, without a regular expression: on SQLite that
-    is a call into Python for each row.
+    """Match one pattern; plain names and "orders-*", nearly every grant, without a regular expression.
+
+    On SQLite a regular expression is a call into Python for each row.
     """
     literal = prefix + pattern.rstrip("*")
     if not GLOB_LETTERS & set(pattern):
@@ -86,13 +87,14 @@ def _matches(column: str, prefix: str, pattern: str) -> Q:
     expression = f"^{re.escape(prefix)}{''.join(_expressions(pattern))}$"
     try:
         re.compile(expression)
-    except re.error:  # "[z-a]": fnmatch matches nothing with it
+    # "[z-a]": fnmatch matches nothing with it.
+    except re.error:
         return NOTHING
     return Q(**{f"{column}__regex": expression})
 
 
 def _expressions(pattern: str) -> Iterator[str]:
-    """The parts of a glob as regular expressions that Python and PostgreSQL read alike."""
+    """Translate a glob into regular expressions that Python and PostgreSQL read alike."""
     place = 0
     while place < len(pattern):
         letter = pattern[place]
@@ -111,7 +113,7 @@ def _expressions(pattern: str) -> Iterator[str]:
 
 
 def _set_end(pattern: str, start: int) -> int:
-    """Where a set [abc] that begins at ``start`` ends; -1: nowhere, the bracket stands for itself."""
+    """Return where the set [abc] that begins at ``start`` ends; -1 when the bracket stands for itself."""
     place = start + 1
     if pattern[place : place + 1] == "!":
         place += 1

@@ -1,8 +1,8 @@
-"""Who may do what: the one question `may`, answered from grants by glob patterns.
+"""Decide who may do what: `may` answers from grants and their glob patterns.
 
-A grant on the name pattern ``*`` covers a whole cluster, its lists too; one on ``orders-*`` covers those
+A grant on the name pattern ``*`` covers a whole cluster, including its lists; one on ``orders-*`` covers those
 names only. Every verb includes VIEW of the same names, ADMIN includes every verb. A token never allows more
-than its owner may.
+than its owner's grants.
 """
 
 from collections.abc import Iterable
@@ -33,7 +33,7 @@ class Allowance:
 
 @dataclass(frozen=True, slots=True)
 class TokenPrincipal:
-    """What `request.user` is behind an API token: the owner, narrowed to the token's verbs and clusters."""
+    """The `request.user` of an API token: the owner, narrowed to the token's verbs and clusters."""
 
     owner: Any
     token: ApiToken
@@ -65,18 +65,21 @@ def is_wildcard(pattern: str) -> bool:
 
 
 def _pattern_covers(pattern: str, name: str) -> bool:
-    """``name`` ``*`` asks for all of them, which ``?`` does not cover although it matches the letter."""
+    """Whether a pattern covers a name.
+
+    The name ``*`` means all names, which the pattern ``?`` does not cover although it matches the character.
+    """
     return is_wildcard(pattern) if name == WILDCARD else fnmatchcase(name, pattern)
 
 
 def includes(verbs: Iterable[str], verb: str) -> bool:
-    """Whether a set of verbs allows one of them."""
+    """Whether a set of verbs allows ``verb``."""
     held = frozenset(verbs)
     return verb in held or Verb.ADMIN in held or (verb == Verb.VIEW and bool(held))
 
 
 def may(principal: Any, verb: str, cluster: str, name: str = WILDCARD) -> bool:
-    """Whether a person or token may do ``verb`` to ``name`` of ``cluster``; ``*`` asks for all of them.
+    """Whether a person or token may do ``verb`` to ``name`` of ``cluster``; ``*`` means all names.
 
     Queries the grants once per principal object, so a change of grants shows at the next request.
     """
@@ -91,14 +94,15 @@ def may(principal: Any, verb: str, cluster: str, name: str = WILDCARD) -> bool:
 
 
 def may_see_activity(principal: Any, cluster: str = "") -> bool:
-    """Whether who did what may be read: of one cluster by those who see all of it, of everything, sign-ins and tokens
-    too, by those who see every cluster.
+    """Whether the audit may be read: of one cluster, or of everything (sign-ins and tokens included).
+
+    One cluster requires VIEW of all of it, everything requires VIEW of every cluster.
     """
     return may(principal, Verb.VIEW, cluster or WILDCARD)
 
 
 def may_see_cluster(principal: Any, cluster: str) -> bool:
-    """Whether anything at all of the cluster is visible: decides what the cluster switcher lists."""
+    """Whether any part of the cluster is visible: decides what the cluster switcher lists."""
     if isinstance(principal, TokenPrincipal):
         return fnmatchcase(cluster, principal.token.cluster_pattern) and may_see_cluster(
             principal.owner, cluster
@@ -111,7 +115,7 @@ def may_see_cluster(principal: Any, cluster: str) -> bool:
 
 
 def allowances_of(user: Any) -> tuple[Allowance, ...]:
-    """What the person's own grants and those of their teams allow; one query, remembered on the object."""
+    """Return what the person's own grants and those of their teams allow; one query, cached on the object."""
     known: tuple[Allowance, ...] | None = getattr(user, "_tidemark_allowances", None)
     if known is None:
         mine = Grant.objects.filter(user=user) | Grant.objects.filter(team__user=user)

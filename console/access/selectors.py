@@ -1,4 +1,4 @@
-"""What the access app is asked: people, tokens, audit events."""
+"""Queries for people, tokens, chosen columns and audit events."""
 
 import datetime
 import hashlib
@@ -16,17 +16,17 @@ from console.text import Text
 
 
 def sha256(key: str) -> str:
-    """The form in which keys of links and tokens are kept: they are random, so a plain hash is enough."""
+    """Hash the key of a link or token for storage; keys are random, so a plain hash is enough."""
     return hashlib.sha256(key.encode()).hexdigest()
 
 
 def first_administrator() -> User | None:
-    """The oldest active superuser: the one `up` makes a sign-in link for."""
+    """Return the oldest active superuser, for whom `up` makes a sign-in link."""
     return User.objects.filter(is_superuser=True, is_active=True).order_by("pk").first()
 
 
 def open_link(key: str, now: datetime.datetime) -> SignInLink:
-    """The unused, fresh link of ``key``. Raises LinkInvalid."""
+    """Return the unused, unexpired link of ``key``. Raises LinkInvalid."""
     found = SignInLink.objects.select_related("user").filter(
         key_sha256=sha256(key), used_at=None, expires_at__gt=now, user__is_active=True
     )
@@ -37,13 +37,16 @@ def open_link(key: str, now: datetime.datetime) -> SignInLink:
 
 
 def tokens_of(owner: Any = None) -> Sequence[ApiToken]:
-    """Tokens, newest first: of one person, or of all."""
+    """Return the tokens of one person, or of all, newest first."""
     found = ApiToken.objects.select_related("owner")
     return list(found.filter(owner=owner) if owner is not None else found)
 
 
 def column_choice(person: Any, spec: ListSpec) -> str:
-    """JSON {"table", "columns", "on", "off"} as `static/js/theme.js` reads it, all by name; "": nothing was chosen."""
+    """Return a person's chosen columns as JSON {"table", "columns", "on", "off"}; "" without a choice.
+
+    `static/js/theme.js` reads it; all columns are given by name.
+    """
     found = ColumnChoice.objects.filter(user=person, table=spec.name).first()
     if found is None:
         return ""
@@ -54,6 +57,6 @@ def column_choice(person: Any, spec: ListSpec) -> str:
 def audit_events(
     *, cluster: str = "", subject: str = "", actor: str = "", plan_id: str = ""
 ) -> QuerySet[AuditEvent]:
-    """Audit events, newest first, narrowed by each argument that is not empty."""
+    """Return audit events, newest first, filtered by each argument that is not empty."""
     wanted = {"cluster": cluster, "subject": subject, "actor": actor, "plan_id": plan_id}
     return AuditEvent.objects.filter(**{field: value for field, value in wanted.items() if value})

@@ -1,4 +1,4 @@
-"""Everything that writes people, tokens, links and audit events."""
+"""Create and change people, grants, roles, tokens, links and audit events."""
 
 import datetime
 import logging
@@ -32,13 +32,16 @@ from console.text import Text
 logger = logging.getLogger(__name__)
 
 FIRST_PERSON = "admin"
-LINK_LIFE = datetime.timedelta(minutes=15)  # long enough to open a browser, short enough to lie in a log
+# Long enough to open a browser, short enough to be harmless in a log.
+LINK_LIFE = datetime.timedelta(minutes=15)
 KEY_BYTES = 32
-PREFIX_LENGTH = 12  # "tm_" and nine characters: enough to recognise, too few to guess the other 34
-LAST_USED_EVERY = datetime.timedelta(minutes=1)  # a script's every call must not be a write
+# "tm_" and nine characters: enough to recognise, too few to guess the other 34.
+PREFIX_LENGTH = 12
+# Not every call of a script may cause a write.
+LAST_USED_EVERY = datetime.timedelta(minutes=1)
 
-# Of wrong sign-ins of all addresses within `attempts.WINDOW`, so many are written into the audit: it is kept for ever,
-# and strangers must not fill the disk with it.
+# Wrong sign-ins of all addresses within `attempts.WINDOW` that are audited at most: audit events are never
+# deleted, and strangers must not fill the disk with them.
 FAILURES_AUDITED_MAX = 200
 A_STRANGER = "a stranger"
 
@@ -54,7 +57,10 @@ BUILT_IN_ROLES = {
 
 
 def ensure_first_person() -> User:
-    """The administrator that a new installation starts with. It has no password until its owner sets one."""
+    """Return the first administrator; on a new installation create it, without a password.
+
+    Creates the built-in roles that are missing.
+    """
     with transaction.atomic():
         person = first_administrator()
         if person is None:
@@ -96,7 +102,7 @@ def set_role(name: str, verbs: Sequence[str], *, actor: Any, remote_addr: str = 
 
 
 def remove_role(name: str, *, actor: Any, remote_addr: str = "") -> None:
-    """Remove a role without holders. Raises RoleRejected."""
+    """Remove a role that no grant uses. Raises RoleRejected."""
     with transaction.atomic():
         role = Role.objects.select_for_update().filter(name=name).first()
         if role is None:
@@ -109,9 +115,9 @@ def remove_role(name: str, *, actor: Any, remote_addr: str = "") -> None:
 
 
 def create_sign_in_link(user: Any, *, now: datetime.datetime | None = None) -> str:
-    """Make a link that signs ``user`` in once within 15 minutes; returns the key of ``/sign-in/<key>``.
+    """Create a link that signs ``user`` in once within 15 minutes; returns the key of ``/sign-in/<key>``.
 
-    Earlier unused links of the person stop working: the newest one printed is the one that counts.
+    Earlier unused links of the person stop working: only the newest is valid.
     """
     at = now or timezone.now()
     key = secrets.token_urlsafe(KEY_BYTES)
@@ -124,9 +130,9 @@ def create_sign_in_link(user: Any, *, now: datetime.datetime | None = None) -> s
 def redeem_sign_in_link(
     key: str, *, password: str | None = None, remote_addr: str = "", now: datetime.datetime | None = None
 ) -> User:
-    """Use a link up and return its person; with ``password``, which the caller has validated, set that too.
+    """Use up a link and return its person; set ``password`` too if given (validated by the caller).
 
-    Raises LinkInvalid, also to the second of two who use it at the same moment.
+    Raises LinkInvalid, also for the second of two simultaneous uses.
     """
     at = now or timezone.now()
     with transaction.atomic():
@@ -146,8 +152,9 @@ def redeem_sign_in_link(
 def change_password(
     *, person: User, old: str, new: str, remote_addr: str = "", now: datetime.datetime | None = None
 ) -> None:
-    """Give a person who knows the old password a new one, which the caller has validated. Sessions with the old one
-    end. Who has none yet gives none. Raises WrongCredentials, TooManyAttempts.
+    """Set a new password (validated by the caller) after checking the old one; other sessions end.
+
+    The old password is not checked for a person without one. Raises WrongCredentials, TooManyAttempts.
     """
     at = now or timezone.now()
     if person.has_usable_password():
@@ -172,8 +179,9 @@ def sign_in(
     remote_addr: str,
     now: datetime.datetime | None = None,
 ) -> User:
-    """The person with this name and password. Raises TooManyAttempts, also for a right password;
-    WrongCredentials.
+    """Return the person with this name and password. Raises WrongCredentials, TooManyAttempts.
+
+    TooManyAttempts is raised for a right password too.
     """
     at = now or timezone.now()
     attempt = attempts.begin(username, remote_addr, at)
@@ -189,7 +197,7 @@ def sign_in(
 
 
 def _record_failure(username: str, remote_addr: str, at: datetime.datetime, *, verb: str) -> None:
-    """Audit a wrong password. What is no account's name is not written down: people type passwords there."""
+    """Audit a wrong password. Unknown names are not recorded: people type passwords into that field."""
     if SignInFailure.objects.count() > FAILURES_AUDITED_MAX:
         return
     is_known = User.objects.filter(username=username).exists()
@@ -215,8 +223,9 @@ def create_token(
     actor: Any = None,
     remote_addr: str = "",
 ) -> tuple[ApiToken, str]:
-    """Make an API token; returns it and its key, which is shown this once. Raises ValueError for an unknown
-    scope.
+    """Create an API token; returns it and its key, which cannot be shown again.
+
+    Raises ValueError for an unknown scope or none.
     """
     unknown = sorted(set(scopes) - set(Verb.values))
     if unknown or not scopes:
@@ -244,7 +253,7 @@ def create_token(
 
 
 def authenticate_token(key: str, *, now: datetime.datetime | None = None) -> TokenPrincipal:
-    """Who a key speaks for. Raises TokenInvalid."""
+    """Return the principal of an API token's key. Raises TokenInvalid."""
     at = now or timezone.now()
     token = ApiToken.objects.select_related("owner").filter(key_sha256=sha256(key), revoked_at=None).first()
     if token is None or not token.owner.is_active:
@@ -259,7 +268,7 @@ def authenticate_token(key: str, *, now: datetime.datetime | None = None) -> Tok
 def revoke_token(
     *, prefix: str, actor: Any = None, remote_addr: str = "", now: datetime.datetime | None = None
 ) -> int:
-    """Stop the token with this prefix; returns how many it stopped (0: there was none)."""
+    """Revoke the token with this prefix; returns how many were revoked (0: none exists)."""
     with transaction.atomic():
         stopped = ApiToken.objects.filter(prefix=prefix, revoked_at=None).update(
             revoked_at=now or timezone.now()
@@ -273,7 +282,7 @@ def revoke_token(
 
 
 def choose_columns(person: Any, table: str, *, shown: Sequence[str], hidden: Sequence[str]) -> None:
-    """Keep which columns of a list a person wants; none named: as the width allows, nothing is kept."""
+    """Store the columns of a list that a person chose; with none named, remove the choice."""
     if shown or hidden:
         wanted = {"shown": list(shown), "hidden": list(hidden)}
         ColumnChoice.objects.update_or_create(user=person, table=table, defaults=wanted)
@@ -282,7 +291,7 @@ def choose_columns(person: Any, table: str, *, shown: Sequence[str], hidden: Seq
 
 
 def actor_name(actor: Any) -> str:
-    """Return how the audit names a person, a TokenPrincipal, a name, or None for the system itself."""
+    """Return the audit's name for a person, a TokenPrincipal, a plain name, or None (the system itself)."""
     if actor is None:
         return "system"
     return str(actor.get_username()) if hasattr(actor, "get_username") else str(actor)
@@ -300,7 +309,7 @@ def record_audit(
     remote_addr: str = "",
     now: datetime.datetime | None = None,
 ) -> AuditEvent:
-    """Add one event. ``actor`` is a person, a TokenPrincipal, a name, or None for the system itself."""
+    """Record one audit event. ``actor``: a person, a TokenPrincipal, a name, or None for the system."""
     name = actor_name(actor)
     event = AuditEvent.objects.create(
         at=now or timezone.now(),

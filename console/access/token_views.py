@@ -1,4 +1,4 @@
-"""API tokens: whose they are, what they allow, when they were last used; made and revoked here."""
+"""Page of API tokens: list, create and revoke them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _sees_all(request: HttpRequest) -> bool:
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def tokens(request: HttpRequest) -> HttpResponse:
-    """One's own tokens, for administrators everybody's. A new one shows its key once, in this answer alone."""
+    """List one's own tokens, or all for administrators; show a new token's key once, in this response."""
     form = TokenForm(request.POST or None)
     key, made = "", None
     if request.method == "POST" and form.is_valid():
@@ -66,7 +66,7 @@ def _state(token: Any, now: datetime.datetime) -> str:
 
 @require_POST
 def revoke(request: HttpRequest, prefix: str) -> HttpResponse:
-    """Stop a token at once: one's own, or as an administrator anybody's."""
+    """Revoke one's own token or, as an administrator, any token."""
     mine = {token.prefix for token in selectors.tokens_of(request.user)}
     stopped = 0
     if prefix in mine or _sees_all(request):

@@ -1,4 +1,4 @@
-"""Addresses of sign-in and of the audit trail."""
+"""Addresses of sign-in, passwords, tokens, chosen columns and the audit trail."""
 
 from django.urls import path
 

@@ -1,4 +1,4 @@
-"""Sign-in, the one-time link, the own password, sign-out, and the audit trail."""
+"""Pages of sign-in, the one-time link, one's own password, sign-out and the audit trail."""
 
 from typing import Any
 
@@ -42,7 +42,7 @@ def _next(request: HttpRequest) -> str:
 @sensitive_post_parameters("password")
 @require_http_methods(["GET", "HEAD", "POST"])
 def sign_in(request: HttpRequest) -> HttpResponse:
-    """Name and password; a signed-in person goes on at once."""
+    """Sign in with name and password; a signed-in person is redirected at once."""
     if request.user.is_authenticated:
         return redirect(_next(request))
     form = SignInForm(request.POST or None)
@@ -63,7 +63,7 @@ def sign_in(request: HttpRequest) -> HttpResponse:
 @sensitive_post_parameters("password", "again")
 @require_http_methods(["GET", "HEAD", "POST"])
 def sign_in_link(request: HttpRequest, key: str) -> HttpResponse:
-    """The one-time link. Looking at it does not use it up; the button does."""
+    """Show the one-time link's page (GET does not use the link up) and sign in by its button (POST)."""
     try:
         person = selectors.open_link(key, timezone.now()).user
     except LinkInvalid as refusal:
@@ -91,7 +91,7 @@ def sign_in_link(request: HttpRequest, key: str) -> HttpResponse:
 @sensitive_post_parameters("old", "password", "again")
 @require_http_methods(["GET", "HEAD", "POST"])
 def set_password(request: HttpRequest) -> HttpResponse:
-    """Choose one's own password; the session stays, all others of this person end."""
+    """Set one's own password; this session stays, all others of the person end."""
     assert isinstance(request.user, User)
     form = ChangePasswordForm(request.user, request.POST or None)
     if request.method == "POST" and form.is_valid():
@@ -115,7 +115,7 @@ def set_password(request: HttpRequest) -> HttpResponse:
 def _refused(
     request: HttpRequest, template: str, context: dict[str, Any], refusal: WrongCredentials | TooManyAttempts
 ) -> HttpResponse:
-    """The form again with the reason: 429 with Retry-After while the door is closed, else 422."""
+    """Return the form with the reason: 429 with Retry-After while sign-in is closed, else 422."""
     if isinstance(refusal, TooManyAttempts):
         answer = render(request, template, context, status=429)
         answer["Retry-After"] = str(refusal.retry_after_s)
@@ -131,7 +131,7 @@ def sign_out(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def activity(request: HttpRequest) -> HttpResponseBase:
-    """Who did what, from where, before and after; `?format=csv` for a file."""
+    """Show who did what, from where, before and after; `?format=csv` returns a file."""
     form = ActivityForm(request.GET)
     wanted = form.cleaned_data if form.is_valid() else {}
     if not rules.may_see_activity(request.user, wanted.get("cluster", "")):
@@ -162,7 +162,7 @@ def activity(request: HttpRequest) -> HttpResponseBase:
 
 @require_POST
 def columns(request: HttpRequest, table: str) -> HttpResponse:
-    """Keep the columns this person chose for a list; empty lists give the columns back to the width."""
+    """Store the columns this person chose for a list; empty lists remove the choice."""
     if table not in LISTS:
         raise Http404(Text("There is no list %(name)s with columns to choose.", name=table).local())
     form = ColumnsForm(LISTS[table], request.POST)

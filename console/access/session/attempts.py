@@ -1,8 +1,8 @@
-"""How often a password may be tried: by account and by address, counted before the password is looked at.
+"""Limit password attempts by account and by address, counted before the password is checked.
 
-An attempt is a row that goes when the password was right. It is written first and counted then, so of attempts at the
-same moment each sees those written before it: never more are let through than the limit, over any number of
-processes. At worst some are refused that could have been let through.
+An attempt is a row that is deleted when the password was right. It is written first and counted then, so each
+of several simultaneous attempts sees those written before it: no more than the limit get through, over any
+number of processes. At worst some are refused that could have been allowed.
 """
 
 import datetime
@@ -11,16 +11,17 @@ from ipaddress import IPv6Address, ip_address
 from console.access.errors import TooManyAttempts
 from console.access.models import SignInFailure
 
-# Wrong passwords within WINDOW that close the door: for this account from this address, from this address for any,
-# and for this account from anywhere (higher, so that a stranger can not easily lock a person out).
+# Wrong passwords within WINDOW that close sign-in: for this account from this address, from this address for
+# any account, and for this account from anywhere (higher, so that a stranger cannot easily lock a person out).
 WINDOW = datetime.timedelta(minutes=5)
 ACCOUNT_AND_ADDRESS_MAX, ADDRESS_MAX, ACCOUNT_MAX = 5, 20, 50
-IPV6_NETWORK_BITS = 64  # what one subscriber gets: as many addresses as anybody likes
+# What one subscriber gets: any number of addresses.
+IPV6_NETWORK_BITS = 64
 NAME_LENGTH_MAX = 150
 
 
 def begin(username: str, remote_addr: str, at: datetime.datetime) -> SignInFailure:
-    """Count an attempt that is about to be made. Raises TooManyAttempts, also for what would be the right password."""
+    """Count an attempt before it is made. Raises TooManyAttempts, even if the password would be right."""
     SignInFailure.objects.filter(at__lte=at - WINDOW).delete()
     mine = SignInFailure.objects.create(
         username=username[:NAME_LENGTH_MAX], remote_addr=network_of(remote_addr), at=at
@@ -33,12 +34,12 @@ def begin(username: str, remote_addr: str, at: datetime.datetime) -> SignInFailu
 
 
 def succeeded(attempt: SignInFailure) -> None:
-    """The password was right: what was typed wrong before on the same account, from there, counts no more."""
+    """Delete the account's failed attempts from this address: the password was right."""
     SignInFailure.objects.filter(username=attempt.username, remote_addr=attempt.remote_addr).delete()
 
 
 def network_of(remote_addr: str) -> str:
-    """The address, or of IPv6 the network that its owner chooses addresses from: "2001:db8:0:1::/64"."""
+    """Return the IPv4 address, or the /64 network of an IPv6 address: "2001:db8:0:1::/64"."""
     try:
         address = ip_address(remote_addr.partition("%")[0])
     except ValueError:
@@ -52,7 +53,7 @@ def network_of(remote_addr: str) -> str:
 
 
 def _wait_s(mine: SignInFailure) -> int:
-    """Seconds until one more attempt is let through; 0: now."""
+    """Return the seconds until the next attempt is allowed; 0 when it is now."""
     others = SignInFailure.objects.filter(at__gt=mine.at - WINDOW).exclude(pk=mine.pk)
     limits = [
         (others.filter(username=mine.username, remote_addr=mine.remote_addr), ACCOUNT_AND_ADDRESS_MAX),

@@ -1,6 +1,7 @@
-"""A session that is not used for `SESSION_IDLE_MINUTES` ends: an unlocked browser must not stay signed in for days.
+"""End sessions idle for `SESSION_IDLE_MINUTES`: an unlocked browser must not stay signed in for days.
 
-Use is what a person does; what an open page asks for by itself says so in a header and does not count.
+Only requests that a person causes count as use. Requests that an open page makes by itself carry a header and
+do not count.
 """
 
 import time
@@ -11,9 +12,12 @@ from django.conf import settings
 from django.contrib.auth import logout
 from django.http import HttpRequest, HttpResponseBase
 
-USED_AT = "used_at_s"  # in the session; the wall clock, because sessions outlive processes
-BY_TIMER = "HTTP_X_TIDEMARK_TIMER"  # static/js sends it with what no person asked for
-NOTED_EVERY_S = 60  # not every request must write the session
+# Session key; wall clock, because sessions outlive processes.
+USED_AT = "used_at_s"
+# static/js sends it with requests that no person caused.
+BY_TIMER = "HTTP_X_TIDEMARK_TIMER"
+# Not every request should write the session.
+NOTED_EVERY_S = 60
 
 
 def start_session(sender: object, request: HttpRequest, **_: object) -> None:
@@ -22,7 +26,7 @@ def start_session(sender: object, request: HttpRequest, **_: object) -> None:
 
 
 def is_idle(session: Mapping[str, Any], now_s: float) -> bool:
-    """Whether a session was left alone for too long. One from before this was recorded counts from now on."""
+    """Whether a session has been idle too long; one without a recorded use counts from now on."""
     used_at_s = session.get(USED_AT)
     return (
         bool(settings.SESSION_IDLE_S)

@@ -1,10 +1,8 @@
-"""Where a request comes from, as the audit writes it down."""
+"""The address of a request's client, for the audit."""
 
 from django.http import HttpRequest
 
 
 def remote_addr(request: HttpRequest) -> str:
-    """Address of the other end of the connection; uvicorn replaces it by a trusted proxy's
-    X-Forwarded-For.
-    """
+    """Return the client's address; behind trusted proxies `console.asgi` has replaced the connection's."""
     return str(request.META.get("REMOTE_ADDR", ""))

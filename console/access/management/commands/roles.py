@@ -1,4 +1,4 @@
-"""`roles`: list, set and remove the named sets of verbs that people hold by grants."""
+"""`roles`: list, set and remove roles, the named sets of verbs that grants assign."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""`token`: make, list and revoke API tokens."""
+"""`token`: create, list and revoke API tokens."""
 
 import datetime
 import json
