@@ -1,7 +1,7 @@
-"""A body as text to read: JSON, text, MessagePack, Protobuf, hex, base64. Pure; never raises for a body.
+"""Render a body as text: JSON, text, MessagePack, Protobuf, hex, base64. Pure; never raises for a body.
 
-``auto`` takes the first that fits: JSON, UTF-8 text, Protobuf where the topic has a schema, MessagePack, hex.
-A format that was asked for and does not fit falls back to hex and says why.
+``auto`` takes the first that fits: Protobuf where the topic has a schema, JSON, UTF-8 text, MessagePack, hex. A
+requested format that does not fit falls back to hex and states why.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import msgspec
 from console.text import Text, text_of
 
 FORMATS = (
-    # (value, label): what a reader may ask for.
+    # (value, label) of each format a reader may request.
     ("auto", "Auto"),
     ("json", "JSON"),
     ("text", "Text"),
@@ -29,10 +29,12 @@ FORMATS = (
     ("protobuf", "Protobuf"),
 )
 FORMAT_NAMES = frozenset(value for value, _ in FORMATS)
-STRUCTURED_BYTES_MAX = 1024 * 1024  # what is parsed to be shown indented; more is shown as text or hex
+# Larger bodies are not parsed and indented, but shown as text or hex.
+STRUCTURED_BYTES_MAX = 1024 * 1024
 HEX_SHOWN_BYTES = 4 * 1024
 HEX_WIDTH = 16
-DEPTH_MAX = 64  # of nested MessagePack values
+# Of nested MessagePack values.
+DEPTH_MAX = 64
 
 # Bytes → JSON text of a Protobuf message; raises ValueError.
 ProtobufDecoder = Callable[[bytes], str]
@@ -40,7 +42,7 @@ ProtobufDecoder = Callable[[bytes], str]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rendered:
-    """``format`` is the one that was used; ``problem`` why it is not the one that was asked for."""
+    """A body as text. ``format``: the one used; ``problem``: why it is not the requested one."""
 
     text: str
     format: str
@@ -51,7 +53,7 @@ class Rendered:
 def render_body(
     body: bytes, limit_bytes: int, wanted: str = "auto", protobuf: ProtobufDecoder | None = None
 ) -> Rendered:
-    """Show a body, at most about ``limit_bytes`` of it."""
+    """Render a body, at most about ``limit_bytes`` of it."""
     if wanted == "auto":
         return _automatic(body, limit_bytes, protobuf)
     try:
@@ -62,7 +64,8 @@ def render_body(
 
 def _automatic(body: bytes, limit_bytes: int, protobuf: ProtobufDecoder | None) -> Rendered:
     problem = Text()
-    if protobuf is not None:  # whoever uploads a schema for a topic says what its bodies are
+    # A schema stored for the topic takes precedence.
+    if protobuf is not None:
         try:
             return _as("protobuf", body, limit_bytes, protobuf)
         except ValueError as error:
@@ -75,7 +78,8 @@ def _automatic(body: bytes, limit_bytes: int, protobuf: ProtobufDecoder | None) 
         except ValueError:
             return dataclasses.replace(_hex(body, limit_bytes), problem=problem)
     if not shown.is_cut and shown.text[:1] in ("{", "["):
-        with contextlib.suppress(ValueError):  # text that only begins like JSON
+        # The text may only begin like JSON.
+        with contextlib.suppress(ValueError):
             shown = _json(body, limit_bytes)
     return dataclasses.replace(shown, problem=problem)
 
@@ -128,8 +132,7 @@ def _text(body: bytes, limit_bytes: int) -> Rendered:
 
 
 def _cut_utf8(piece: bytes) -> str:
-    """Decode a cut piece: up to three bytes of a split character at its end are dropped, other damage
-    raises."""
+    """Decode a cut piece; drops up to three bytes of a split character at its end, raises otherwise."""
     for drop in range(4):
         try:
             return piece[: len(piece) - drop].decode("utf-8")
@@ -140,7 +143,7 @@ def _cut_utf8(piece: bytes) -> str:
 
 
 def _msgpack(body: bytes, limit_bytes: int, *, containers_only: bool) -> Rendered:
-    """``containers_only``: a single number is MessagePack too, but nobody sends one; half of all bytes are."""
+    """Decode MessagePack; ``containers_only`` refuses single values: half of all bytes are valid ones."""
     if len(body) > STRUCTURED_BYTES_MAX:
         raise ValueError(Text("MessagePack of %(number)s bytes is too long to be shown", number=len(body)))
     try:
@@ -153,7 +156,7 @@ def _msgpack(body: bytes, limit_bytes: int, *, containers_only: bool) -> Rendere
 
 
 def _plain(value: Any, depth: int) -> Any:
-    """A MessagePack value as JSON has it: bytes as hex, keys as text."""
+    """Convert a MessagePack value to JSON types: bytes as hex, keys as text."""
     if depth > DEPTH_MAX:
         raise ValueError(Text("MessagePack nested deeper than %(number)s", number=DEPTH_MAX))
     if isinstance(value, dict):
@@ -185,7 +188,7 @@ def _protobuf(body: bytes, limit_bytes: int, protobuf: ProtobufDecoder | None) -
 
 
 def _hex(body: bytes, limit_bytes: int) -> Rendered:
-    """``00000000  7b 22 61 22 …  {"a"…``: offset, bytes, printable ASCII."""
+    """Dump bytes as ``00000000  7b 22 61 22 …  {"a"…``: offset, bytes, printable ASCII."""
     limit_bytes = min(limit_bytes, HEX_SHOWN_BYTES)
     lines = []
     for start in range(0, min(len(body), limit_bytes), HEX_WIDTH):

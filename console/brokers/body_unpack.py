@@ -1,7 +1,7 @@
-"""Bodies as their producers meant them: decompressed, taken out of batches. Never trusts a size a body claims.
+"""Unpack message bodies: decompress them, take messages out of batches. Never trusts a size a body claims.
 
-First what RocketMQ's own flags say (zlib, LZ4, ZSTD; protocol 4.3), then what the bytes themselves begin with,
-because many producers compress before they send. At most UNPACK_DEPTH layers, at most a limit of bytes.
+RocketMQ's flags come first (zlib, LZ4, ZSTD; protocol 4.3), then magic bytes, because many producers compress
+before they send. At most UNPACK_DEPTH layers and a limit of bytes.
 """
 
 from __future__ import annotations
@@ -16,15 +16,20 @@ import zstandard
 from console.brokers.mqadmin import BodyError, MessageProperty, MessageRecord, SysFlag, decode_batch
 from console.text import Text, text_of
 
-UNPACKED_BYTES_MAX = 8 * 1024 * 1024  # twice RocketMQ's largest message; a bomb is cut there
-UNPACK_DEPTH = 2  # a gzip in a message that the client compressed again; more is a bomb or a joke
-ZSTD_PIECE_BYTES = 256  # a block of 4 bytes can stand for 128 KiB: no piece gives more than 8 MiB
-ZSTD_WINDOW_BYTES_MIN = 1024  # what the library itself asks for
-BATCH_MESSAGES_MAX = 4_096  # inner messages of one record: 4 MiB of bodies of 1 kB
+# Twice RocketMQ's largest message; a decompression bomb is cut there.
+UNPACKED_BYTES_MAX = 8 * 1024 * 1024
+# A gzip in a message that the client compressed again; more is likely a decompression bomb.
+UNPACK_DEPTH = 2
+# A block of 4 bytes can expand to 128 KiB, so no piece yields more than 8 MiB.
+ZSTD_PIECE_BYTES = 256
+# The library's own minimum.
+ZSTD_WINDOW_BYTES_MIN = 1024
+# Inner messages of one record: 4 MiB of bodies of 1 kB.
+BATCH_MESSAGES_MAX = 4_096
 
 
 class DoesNotUnpack(ValueError):
-    """The bytes are not what they say they are, or grow beyond the limit."""
+    """The bytes are not in the format they claim, or expand beyond the limit."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -65,7 +70,7 @@ def _lz4(body: bytes, limit: int) -> bytes:
 
 
 def _zstd(body: bytes, limit: int) -> bytes:
-    # A window the size of the limit: a frame that asks for more memory than it may fill is refused.
+    # The window is as large as the limit: a frame that requires more memory is refused.
     inflater = zstandard.ZstdDecompressor(max_window_size=max(limit, ZSTD_WINDOW_BYTES_MIN)).decompressobj()
     pieces, size = [], 0
     for start in range(0, len(body), ZSTD_PIECE_BYTES):
@@ -96,7 +101,7 @@ DETECTED: tuple[tuple[bytes, str, Callable[[bytes, int], bytes]], ...] = (
 
 
 def unpack(body: bytes, sys_flag: int, *, limit_bytes: int = UNPACKED_BYTES_MAX) -> Unpacked:
-    """Undo what the flags and the first bytes say. Never raises; what does not unpack stays and says why."""
+    """Undo the layers that flags and magic bytes declare. Never raises; ``problem``: why one was kept."""
     how: list[str] = []
     if sys_flag & SysFlag.COMPRESSED:
         kind = FLAGGED.get(sys_flag & SysFlag.COMPRESSION_MASK)

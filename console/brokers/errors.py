@@ -1,4 +1,4 @@
-"""What brokers and the way to them can answer badly, for callers that have no door to brokers of their own (REST)."""
+"""Errors of brokers and of connections to them, for callers without access to `mqadmin` (REST)."""
 
 from console.brokers.mqadmin import BrokerUnavailable, MQBrokerError, MQClientError, RemotingTimeout
 

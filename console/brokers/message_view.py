@@ -1,7 +1,7 @@
-"""A stored message as a person reads it: every field of the record, and a body that is safe to show.
+"""A stored message for people: every field of the record, and a body that is safe to show.
 
-What is longer than the limits is cut and says so; what does not decompress or decode is shown as stored, with the
-reason (`body_unpack`, `body_format`).
+Bodies longer than the limits are cut and marked; one that does not decompress or decode is shown as stored,
+with the reason (`body_unpack`, `body_format`).
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from console.brokers.body_format import ProtobufDecoder, render_body
 from console.brokers.body_unpack import unpack
 from console.brokers.mqadmin import MessageRecord
 
-BODY_SHOWN_BYTES = 256 * 1024  # of one message on its own page; a 4 MiB body would freeze the browser
-BODY_IN_LIST_BYTES = 512  # of each message in a list: about two lines
+# Of one message on its own page; a 4 MiB body would freeze the browser.
+BODY_SHOWN_BYTES = 256 * 1024
+# Of each message in a list: about two lines.
+BODY_IN_LIST_BYTES = 512
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ def message_view(
 ) -> MessageView:
     """Render one record; never raises for what a producer put into the body.
 
-    ``batch`` = (index from 1, size) of a message that came out of a stored batch.
+    ``batch``: (index from 1, size) of a message from a stored batch.
     """
     unpacked = unpack(record.body, record.sys_flag)
     shown = render_body(unpacked.body, limit_bytes, body_format, protobuf)

@@ -1,5 +1,4 @@
-"""The console's only door to brokers: `consumers.MQAdmin` for code that blocks, such as views and Celery
-tasks.
+"""The console's only access to brokers: `consumers.MQAdmin` for blocking code (views, Celery tasks).
 
 One thread per process runs one event loop with one MQAdmin per list of name servers, so that every caller
 shares the same connections. The thread starts at the first call, and anew after a fork.
@@ -100,14 +99,14 @@ P = ParamSpec("P")
 T = TypeVar("T")
 K = TypeVar("K")
 
-# Every MQAdmin call ends by its own time limit (3 s, relayed ones 12 s) or is a bulk of those. A caller that
-# waits longer than this waits for a bug.
+# Every MQAdmin call ends by its own time limit (3 s, relayed ones 12 s) or is a bulk of those. Reaching this
+# limit is a bug.
 CALL_LIMIT_S = 120.0
 CLOSE_LIMIT_S = 5.0
 
 
 class _Loop:
-    """An event loop in a daemon thread. Belongs to the process that made it."""
+    """An event loop in a daemon thread. Belongs to the process that created it."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
@@ -116,7 +115,7 @@ class _Loop:
         self.thread.start()
 
     def call(self, work: Coroutine[Any, Any, T], limit_s: float = CALL_LIMIT_S) -> T:
-        """Run a coroutine there and wait for it. Raises what it raises; TimeoutError after ``limit_s``."""
+        """Run a coroutine in the loop and wait for it. Raises its errors; TimeoutError after ``limit_s``."""
         if threading.current_thread() is self.thread:
             work.close()
             raise RuntimeError("a blocking broker call inside the event loop that would have to answer it")
@@ -129,9 +128,7 @@ class _Loop:
 
 
 class _BlockingCall(Generic[P, T]):
-    """A method of MQAdmin as a blocking method of BlockingMQAdmin, same arguments, same result, same
-    errors.
-    """
+    """A method of MQAdmin as a blocking method of BlockingMQAdmin: same arguments, result and errors."""
 
     def __init__(self, method: Callable[Concatenate[MQAdmin, P], Coroutine[Any, Any, T]]) -> None:
         self.method = method
@@ -219,7 +216,7 @@ class BlockingMQAdmin:
     message_request_modes = _BlockingCall(MQAdmin.message_request_modes)
 
     def run(self, work: Callable[[MQAdmin], Awaitable[T]]) -> T:
-        """Run any work that needs the MQAdmin itself, in the loop's thread, and wait for it."""
+        """Run work on the MQAdmin in the loop's thread and wait for it."""
 
         async def there() -> T:
             return await work(self._admin)
@@ -229,8 +226,9 @@ class BlockingMQAdmin:
     def gather(
         self, calls: Mapping[K, Callable[[MQAdmin], Awaitable[T]]], deadline_ms: int
     ) -> dict[K, T | Exception]:
-        """Make all calls at once; what has no answer ``deadline_ms`` from now is a RemotingTimeout. Raises
-        nothing.
+        """Make all calls at once. Raises nothing.
+
+        A call without an answer after ``deadline_ms`` is a RemotingTimeout.
         """
 
         async def there() -> dict[K, T | Exception]:
@@ -241,12 +239,12 @@ class BlockingMQAdmin:
         return self._loop.call(there(), limit_s=deadline_ms / 1000 + CALL_LIMIT_S)
 
     def close(self) -> None:
-        """End the connections. `with_admin` gives out a new one afterwards."""
+        """Close the connections. `with_admin` returns a new admin afterwards."""
         self._loop.call(self._admin.close(), CLOSE_LIMIT_S)
 
 
 def split_addrs(namesrv_addrs: str) -> list[str]:
-    """ "a:9876;b:9876" → ["a:9876", "b:9876"], as RocketMQ writes them; commas and spaces separate too."""
+    """Split "a:9876;b:9876" into ["a:9876", "b:9876"]; commas and spaces separate too."""
     return [addr for addr in namesrv_addrs.replace(",", ";").replace(" ", ";").split(";") if addr]
 
 
@@ -278,9 +276,7 @@ async def _ask_once(
 
 
 class _Admins:
-    """One BlockingMQAdmin per list of name servers, on one loop. Caller: any thread. Affects: nothing
-    outside.
-    """
+    """One BlockingMQAdmin per list of name servers, on one loop. Caller: any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -296,7 +292,7 @@ class _Admins:
             return self._by_addrs[key]
 
     def loop(self) -> _Loop:
-        """The loop of this process. Caller: who holds the lock, or needs no admin that is kept."""
+        """Return the loop of this process. The caller holds the lock, or needs no admin that is kept."""
         if self._loop is None or self._loop.pid != os.getpid():
             self._loop, self._by_addrs = _Loop(), {}  # threads do not survive a fork
         return self._loop
@@ -319,21 +315,20 @@ _admins = _Admins()
 
 
 def with_admin(namesrv_addrs: str) -> BlockingMQAdmin:
-    """The admin of these name servers, "host:port" separated by semicolons. Connects at the first call
-    only.
-    """
+    """Return the admin of these name servers ("host:port;host:port"). Connects at the first call."""
     return _admins.get(namesrv_addrs)
 
 
 def ask_once(
     addrs: Sequence[str], call: Callable[[MQAdmin], Awaitable[T]], deadline_ms: int
 ) -> dict[str, T | Exception]:
-    """Ask each address by a client of its own that is let go afterwards, all at once: for addresses that may lead
-    nowhere. What has no answer within ``deadline_ms`` is a RemotingTimeout. Raises nothing.
+    """Call each address at once by a client of its own that is closed afterwards. Raises nothing.
+
+    For addresses that may be wrong. One without an answer within ``deadline_ms`` is a RemotingTimeout.
     """
     return _admins.ask_once(addrs, call, deadline_ms)
 
 
 def close_admins() -> None:
-    """End all connections, for tests and the end of the process."""
+    """Close all connections, for tests and the end of the process."""
     _admins.close()

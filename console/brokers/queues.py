@@ -1,7 +1,6 @@
-"""Where the queues of a topic are and how far they reach: read from name server and brokers at the moment of
-asking.
+"""Locate the queues of a topic and read their offsets from name servers and brokers, as they are now.
 
-Plans and message search must see the brokers as they are now; pages read the rows of the last round instead
+Plans and message search need the current state; pages read the rows of the last round instead
 (``console.lag``).
 """
 
@@ -29,12 +28,14 @@ T = TypeVar("T")
 MASTER_ID = 0
 PERM_READ, PERM_WRITE = 4, 2  # PermName
 TOPIC_NOT_EXIST = 17  # ResponseCode.TOPIC_NOT_EXIST
-READ_DEADLINE_MS = 10_000  # for one bulk read over all brokers: plans wait for it
-PAGE_DEADLINE_MS = 3_000  # a page waits for brokers no longer than this and shows what came
+# For one bulk read over all brokers: plans wait for it.
+READ_DEADLINE_MS = 10_000
+# A page waits no longer for brokers and shows the answers it has.
+PAGE_DEADLINE_MS = 3_000
 
 
 class NameServersSilent(Exception):
-    """No name server tells who the brokers are, `why`: for a page that shows what it has all the same."""
+    """No name server returned the brokers (`why`); a page then shows what it has."""
 
     def __init__(self, why: Text) -> None:
         super().__init__(Text("The name servers do not answer: %(why)s", why=why))
@@ -43,7 +44,7 @@ class NameServersSilent(Exception):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class BrokerQueue:
-    """One queue and the address of the master that holds it; offsets as of the read."""
+    """One queue, the address of the master that holds it, and its offsets at the time of the read."""
 
     queue: MessageQueue
     addr: str
@@ -57,7 +58,7 @@ def ask_each(
     call: Callable[[MQAdmin, A], Awaitable[T]],
     deadline_ms: int = READ_DEADLINE_MS,
 ) -> dict[K, T | Exception]:
-    """The same call with each of these arguments, all at once under one deadline. Raises nothing."""
+    """Make the same call with each of these arguments, all at once under one deadline. Raises nothing."""
 
     def bound(argument: A) -> Callable[[MQAdmin], Awaitable[T]]:
         return lambda client: call(client, argument)
@@ -66,8 +67,9 @@ def ask_each(
 
 
 def told(name: str, addr: str, answer: T | Exception, unknown: Text | None = None) -> T:
-    """A broker's answer. Raises MQBrokerError where that is an error, and BrokerUnavailable for a silent broker: a
-    change that does not see every broker would be made blind. ``unknown``: what is not known then.
+    """Return a broker's answer. Raises MQBrokerError for its error, BrokerUnavailable for a silent broker.
+
+    A change must not be made without seeing every broker. ``unknown``: what is unknown without this answer.
     """
     if isinstance(answer, MQBrokerError):
         raise answer
@@ -85,7 +87,7 @@ def told(name: str, addr: str, answer: T | Exception, unknown: Text | None = Non
 
 
 def masters(admin: BlockingMQAdmin) -> dict[str, str]:
-    """Broker name → address of its master, for every broker that has one now."""
+    """Return broker name → address of its master, for every broker that has one now."""
     table = admin.cluster_info().broker_addr_table
     return {
         name: data.broker_addrs[MASTER_ID]
@@ -95,7 +97,7 @@ def masters(admin: BlockingMQAdmin) -> dict[str, str]:
 
 
 def page_masters(admin: BlockingMQAdmin) -> dict[str, str]:
-    """As `masters`, for a page. Raises NameServersSilent, whatever the reason."""
+    """Return the `masters` for a page. Raises NameServersSilent for any failure."""
     try:
         return masters(admin)
     except (BrokerUnavailable, RemotingTimeout, MQClientError, MQBrokerError) as error:
@@ -103,7 +105,7 @@ def page_masters(admin: BlockingMQAdmin) -> dict[str, str]:
 
 
 def topic_route(admin: BlockingMQAdmin, topic: str) -> TopicRouteData | None:
-    """The topic's route, or None when no name server knows it (17)."""
+    """Return the topic's route, or None when no name server knows it (17)."""
     try:
         return admin.topic_route(topic)
     except MQBrokerError as error:
@@ -113,7 +115,7 @@ def topic_route(admin: BlockingMQAdmin, topic: str) -> TopicRouteData | None:
 
 
 def route_queues(route: TopicRouteData, topic: str, *, write: bool = False) -> dict[MessageQueue, str]:
-    """Queue → master address, of the readable (or writable) queues; brokers without a master are left out."""
+    """Return queue → master address of readable (or writable) queues; without a master they are skipped."""
     addrs = {data.broker_name: data.broker_addrs.get(MASTER_ID) for data in route.broker_datas}
     wanted = PERM_WRITE if write else PERM_READ
     found: dict[MessageQueue, str] = {}
@@ -127,8 +129,7 @@ def route_queues(route: TopicRouteData, topic: str, *, write: bool = False) -> d
 
 
 def with_offsets(admin: BlockingMQAdmin, queues: dict[MessageQueue, str]) -> list[BrokerQueue]:
-    """Add min and max offset to each queue: one call (202) per broker and topic. Raises what a broker
-    answered."""
+    """Add min and max offset to each queue: one call (202) per broker and topic. Raises a broker's error."""
     wanted = sorted({(addr, queue.topic) for queue, addr in queues.items()})
     answers = ask_each(
         admin, {place: place for place in wanted}, lambda client, place: client.topic_stats(*place)
@@ -145,6 +146,6 @@ def with_offsets(admin: BlockingMQAdmin, queues: dict[MessageQueue, str]) -> lis
 
 
 def readable_queues(admin: BlockingMQAdmin, topic: str) -> list[BrokerQueue] | None:
-    """All queues of a topic that can be read, with offsets; None when the topic does not exist."""
+    """Return the readable queues of a topic with their offsets; None when the topic does not exist."""
     route = topic_route(admin, topic)
     return None if route is None else with_offsets(admin, route_queues(route, topic))

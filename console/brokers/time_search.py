@@ -1,8 +1,8 @@
-"""The first message stored at or after a time, whatever a broker's release answers to that question (29).
+"""Find the first message stored at or after a time, whatever a broker's release answers to request 29.
 
-From 5.1.1 on a broker answers the first one. Before, it answers the *nearest*: the last older message where that is
-closer, any of several that were stored in the same millisecond, and the newest message for every later time. So what an
-older broker answers is compared with the store times of the messages there, step by step.
+From 5.1.1 on a broker returns the first one. Before, it returns the *nearest*: the last older message where
+that is closer, any of several stored in the same millisecond, and the newest message for every later time. The
+answer of an older broker is therefore checked against the store times of the messages there, step by step.
 """
 
 from __future__ import annotations
@@ -14,25 +14,28 @@ from console.brokers.mqadmin import BlockingMQAdmin, BrokerUnavailable, MQAdmin
 from console.brokers.queues import READ_DEADLINE_MS, BrokerQueue, ask_each
 from console.text import Text
 
-FIRST_ANSWERED_BY = (5, 1, 1)  # BoundaryType came with it (RocketMQ 5.1.1)
-LOOKS_MAX = 64  # pulls of one queue; doubling steps reach 2**31 messages either way
+# BoundaryType came with it (RocketMQ 5.1.1).
+FIRST_ANSWERED_BY = (5, 1, 1)
+# Pulls of one queue; doubling steps reach 2**31 messages either way.
+LOOKS_MAX = 64
 
 
 def answers_first(version: str) -> bool:
-    """Whether a release answers the first message: ``V5_3_3``; an unknown one does not."""
+    """Whether a release (``V5_3_3``) returns the first message; False for an unknown one."""
     found = re.match(r"V(\d+)_(\d+)_(\d+)", version)
     return found is not None and tuple(map(int, found.groups())) >= FIRST_ANSWERED_BY
 
 
 async def first_at_or_after(client: MQAdmin, place: BrokerQueue, time_ms: int, version: str) -> int:
-    """The first offset stored at or after a time, the queue's end where there is none.
+    """Return the first offset stored at or after a time; the queue's end where there is none.
 
-    Raises what the broker answers, and BrokerUnavailable for a message that cannot be read: its time is not guessed.
+    Raises the broker's error, and BrokerUnavailable for a message that cannot be read: its time is not guessed.
     """
     told = await told_by_broker(client, place, time_ms)
     if answers_first(version):
         return told
-    low, high = place.min_offset, place.max_offset  # all before low are older, none from high on is
+    # All offsets before low are older, none from high on is.
+    low, high = place.min_offset, place.max_offset
     at, step, turned = min(told, high - 1), 1, False
     is_up: bool | None = None
     for _ in range(LOOKS_MAX):
@@ -65,14 +68,14 @@ async def first_at_or_after(client: MQAdmin, place: BrokerQueue, time_ms: int, v
 
 
 async def told_by_broker(client: MQAdmin, place: BrokerQueue, time_ms: int) -> int:
-    """The broker's own answer, inside of what is stored: where it sends members that it resets to this time."""
+    """Return the broker's own answer within the stored range: where it resets members for this time."""
     queue = place.queue
     told = await client.search_offset(place.addr, queue.topic, queue.queue_id, time_ms)
     return min(max(told, place.min_offset), place.max_offset)
 
 
 async def _stored_ms(client: MQAdmin, place: BrokerQueue, offset: int) -> int | None:
-    """Store time of the message at an offset, or of the next one there; None where none can be read."""
+    """Return the store time of the message at an offset, or of the next one; None where none can be read."""
     answer = await client.pull(place.addr, place.queue.topic, place.queue.queue_id, offset, 1)
     return answer.messages[0].store_timestamp_ms if answer.messages else None
 
@@ -82,7 +85,7 @@ def first_offsets(
     asked: Mapping[tuple[BrokerQueue, int], str],
     deadline_ms: int = READ_DEADLINE_MS,
 ) -> dict[tuple[BrokerQueue, int], int | Exception]:
-    """`first_at_or_after` of (queue, time) → the broker's release, all at once. Raises nothing."""
+    """Run `first_at_or_after` for each (queue, time) → broker's release, all at once. Raises nothing."""
     return ask_each(
         admin,
         {key: (*key, version) for key, version in asked.items()},
