@@ -1,4 +1,4 @@
-"""Clusters in Django's admin: shown. Pages, REST and `manage.py clusters` add them, the command changes them."""
+"""Clusters in Django's admin, read-only: pages, REST and `manage.py clusters` change them."""
 
 from django.contrib import admin
 

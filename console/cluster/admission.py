@@ -1,4 +1,4 @@
-"""The first line of every page of a cluster: which cluster, and may this person."""
+"""Admit requests to a cluster's pages: find the cluster and check the visitor's right."""
 
 from typing import Any
 
@@ -16,11 +16,10 @@ from console.text import Text, text_of
 def admit(
     request: HttpRequest, cluster_name: str, verb: str = Verb.VIEW, name: str = rules.WILDCARD
 ) -> Cluster:
-    """Return the cluster of a page whose visitor may do ``verb`` to ``name`` of it (``*``: to all of it).
+    """Return the cluster of a page whose visitor may do ``verb`` to ``name`` of it (``*``: all of it).
 
-    Http404 for a cluster of which they may see nothing: what one may not see does not exist.
-    PermissionDenied, with
-    the reason in words, for what they see but may not do.
+    Raises Http404 for a cluster of which they may see nothing (what one may not see does not exist), and
+    PermissionDenied with the reason for what they may see but not do.
     """
     cluster = selectors.cluster_for(request.user, cluster_name)
     if not rules.may(request.user, verb, cluster.name, name):
@@ -39,17 +38,18 @@ def admit(
 
 
 def may_add_clusters(principal: Any) -> bool:
-    """Whether a person or token may add a cluster, by page or REST: the right to administer every cluster. One on
-    "prod-*" is not enough: the address decides what this machine connects to, whatever the name.
+    """Whether a person or token may add a cluster, by page or REST: the right to administer every cluster.
+
+    A right on "prod-*" is not enough: the address decides what this machine connects to, whatever the name.
     """
     return rules.may(principal, Verb.ADMIN, rules.WILDCARD)
 
 
 def admit_to_list(request: HttpRequest, cluster_name: str) -> tuple[Cluster, NameScope]:
-    """Return the cluster of a page that lists things by name, and the names its visitor may look at.
+    """Return the cluster of a list page, and the names its visitor may see.
 
-    A page for everybody who may see anything of the cluster: it shows their rows and says how many it does
-    not show. Http404 for a cluster of which they may see nothing.
+    For everyone who may see anything of the cluster: the page shows their rows and how many it does not show.
+    Raises Http404 for a cluster of which they may see nothing.
     """
     cluster = selectors.cluster_for(request.user, cluster_name)
     return cluster, view_scope(request.user, cluster.name)

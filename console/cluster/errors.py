@@ -1,4 +1,4 @@
-"""Refusals of the cluster services. ``field`` names the form field at fault, "" when it is none of them."""
+"""Refusals of the cluster services. ``field`` names the form field at fault, "" for none."""
 
 import math
 
@@ -6,7 +6,7 @@ from console.text import Text
 
 
 class ClusterError(Exception):
-    """Base; the text says what is wrong and what to do."""
+    """Base; the text states what is wrong and what to do."""
 
     code = "cluster_error"
     field = ""
@@ -29,13 +29,13 @@ class NameServerAddressInvalid(ClusterError):
 
 
 class NameServerUnreachable(ClusterError):
-    """The address is well formed but no name server with brokers answers there."""
+    """The address is well formed, but no name server with brokers answers there."""
 
     code, field = "name_server_unreachable", "namesrv_addrs"
 
 
 class TooManyProbes(ClusterError):
-    """More addresses were tried in a minute than people try; ``retry_after_s`` says how long to wait."""
+    """More addresses were probed in a minute than allowed; retry after ``retry_after_s`` seconds."""
 
     code, field = "too_many_probes", "namesrv_addrs"
 
@@ -47,6 +47,6 @@ class TooManyProbes(ClusterError):
 
 
 class ClusterIsEmbedded(ClusterError):
-    """The embedded cluster can not be removed: it is part of the installation."""
+    """The embedded cluster cannot be removed: it is part of the installation."""
 
     code = "cluster_is_embedded"

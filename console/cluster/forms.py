@@ -1,4 +1,4 @@
-"""What is typed to add a cluster."""
+"""The form that adds a cluster."""
 
 from django import forms
 from django.core.validators import RegexValidator
@@ -8,7 +8,7 @@ from console.text import Text
 
 
 class AddClusterForm(forms.Form):
-    """A name for addresses and one or more name servers; whether they answer is the service's question."""
+    """A name and one or more name servers; the service checks whether they answer."""
 
     name = forms.CharField(
         label=Text("Name"),

@@ -1,4 +1,4 @@
-"""The RocketMQ clusters this console looks after, and each one's own limits."""
+"""The RocketMQ clusters of this console, and the limits of each."""
 
 from typing import ClassVar
 
@@ -8,7 +8,7 @@ from django.db.models import Q
 
 from console.text import Text
 
-# It stands in addresses and Redis subjects, so: no slash, no space, nothing to quote.
+# Used in URLs and Redis subjects: no slash, no space, nothing to quote.
 CLUSTER_NAME = r"^[a-z0-9][a-z0-9-]{0,62}$"
 
 

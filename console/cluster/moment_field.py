@@ -1,6 +1,4 @@
-"""A moment as people type it: local time in the zone of their browser, or ISO with an offset. Gives epoch
-ms.
-"""
+"""A form field for times: local time in the browser's zone, or ISO 8601 with offset. Cleans to epoch ms."""
 
 from __future__ import annotations
 
@@ -13,7 +11,8 @@ from django import forms
 
 from console.text import Text
 
-ZONE_INPUT = "zone"  # hidden input that shell.js fills with the browser's zone
+# Hidden input that shell.js fills with the browser's zone.
+ZONE_INPUT = "zone"
 
 
 class MomentInput(forms.Widget):
@@ -24,8 +23,9 @@ class MomentInput(forms.Widget):
 
 
 class MomentField(forms.Field):
-    """`2026-03-12T08:20:00` in the form's zone, or `2026-03-12T08:20:00+08:00`; cleans to epoch ms or
-    None.
+    """A time field; cleans to epoch ms or None.
+
+    Accepts `2026-03-12T08:20:00` in the form's zone, or `2026-03-12T08:20:00+08:00`.
     """
 
     widget = MomentInput

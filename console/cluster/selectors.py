@@ -1,4 +1,4 @@
-"""What is asked about clusters."""
+"""Queries for clusters."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,23 +11,24 @@ from console.text import Text
 
 
 def cluster_by_name(name: str) -> Cluster:
-    """The cluster of that name. Raises Cluster.DoesNotExist."""
+    """Return the cluster of that name. Raises Cluster.DoesNotExist."""
     return Cluster.objects.get(name=name)
 
 
 def clusters() -> Sequence[Cluster]:
-    """Every cluster by name, the embedded one first: what collectors and checks work through."""
+    """Return every cluster by name, the embedded one first."""
     return list(Cluster.objects.order_by("-is_embedded", "name"))
 
 
 def clusters_for(user: Any) -> Sequence[Cluster]:
-    """The clusters of which ``user`` may see anything, the embedded one first."""
+    """Return the clusters of which ``user`` may see anything, the embedded one first."""
     return [cluster for cluster in clusters() if rules.may_see_cluster(user, cluster.name)]
 
 
 def cluster_for(user: Any, name: str) -> Cluster:
-    """The cluster of that name if ``user`` may see anything of it. Raises Http404: what one may not see does
-    not exist.
+    """Return the cluster of that name if ``user`` may see anything of it.
+
+    Raises Http404 otherwise: what one may not see does not exist.
     """
     cluster = Cluster.objects.filter(name=name).first()
     if cluster is None or not rules.may_see_cluster(user, name):

@@ -1,4 +1,4 @@
-"""What changes the list of clusters. An address is asked before it is believed."""
+"""Add, change and remove clusters. An address is probed before it is stored."""
 
 import logging
 import os
@@ -48,20 +48,22 @@ EMBEDDED_NAME = "local"
 CHANGEABLE = frozenset(
     {"namesrv_addrs", "is_production", "typed_confirm_messages", "second_person_messages", "poll_interval_s"}
 )
-NAMESRV_MAX = 16  # more name servers than anybody runs; each is asked when the cluster is added
-PROBE_DEADLINE_MS = 5_000  # of all of them together
-# This machine connects to what was typed, and the answer says what listens there: a person adds clusters a few times a
-# day, a port scan asks thousands of times.
+# More name servers than any cluster has; each is probed when the cluster is added.
+NAMESRV_MAX = 16
+# Of all of them together.
+PROBE_DEADLINE_MS = 5_000
+# This machine connects to the address that was typed, and the answer reveals what listens there: a person adds
+# clusters a few times a day, a port scan probes thousands of times.
 PROBES_A_MINUTE_MAX = 10
 
 
 def add_cluster(
     name: str, namesrv_addrs: str, actor: Any, *, is_production: bool = False, remote_addr: str = ""
 ) -> Cluster:
-    """Look after one more cluster. Every address must be a name server that answers and knows a broker.
+    """Add a cluster. Every address must be a name server that answers and has a broker registered.
 
-    Raises ClusterNameInvalid, ClusterNameTaken, NameServerAddressInvalid, NameServerUnreachable, TooManyProbes. What
-    was asked and did not answer is audited too.
+    Raises ClusterNameInvalid, ClusterNameTaken, NameServerAddressInvalid, NameServerUnreachable, TooManyProbes.
+    Unreachable name servers are audited too.
     """
     cluster = Cluster(name=name, namesrv_addrs=checked_addrs(namesrv_addrs), is_production=is_production)
     try:
@@ -130,8 +132,9 @@ def change_cluster(name: str, changes: Mapping[str, Any], actor: Any, *, remote_
 
 
 def remove_cluster(name: str, actor: Any, *, remote_addr: str = "") -> None:
-    """Stop looking after a cluster; nothing happens to the cluster itself. Raises Cluster.DoesNotExist,
-    ClusterIsEmbedded.
+    """Remove a cluster from the console; the cluster itself is not touched.
+
+    Raises Cluster.DoesNotExist, ClusterIsEmbedded.
     """
     with transaction.atomic():
         cluster = Cluster.objects.select_for_update().get(name=name)
@@ -155,13 +158,14 @@ def remove_cluster(name: str, actor: Any, *, remote_addr: str = "") -> None:
 
 
 def register_embedded(namesrv_addrs: str) -> Cluster:
-    """Note where the embedded broker's name server is now; `up` calls this at every start."""
+    """Store the current name server of the embedded broker; `up` calls this at every start."""
     with transaction.atomic():
         embedded = Cluster.objects.filter(is_embedded=True).first()
         if embedded is None:
             name = EMBEDDED_NAME
             while Cluster.objects.filter(name=name).exists():
-                name += "-embedded"  # somebody gave the name "local" to a cluster of their own
+                # The name "local" may belong to another cluster.
+                name += "-embedded"
             embedded = Cluster(name=name, is_embedded=True)
         if embedded.namesrv_addrs != namesrv_addrs:
             embedded.namesrv_addrs = namesrv_addrs
@@ -170,7 +174,7 @@ def register_embedded(namesrv_addrs: str) -> Cluster:
 
 
 def checked_addrs(namesrv_addrs: str) -> str:
-    """ "a:9876, b:9876" → "a:9876;b:9876". Raises NameServerAddressInvalid."""
+    """Normalize "a:9876, b:9876" to "a:9876;b:9876". Raises NameServerAddressInvalid."""
     addrs = list(dict.fromkeys(split_addrs(namesrv_addrs)))
     if not addrs:
         raise NameServerAddressInvalid(Text("Give the address of a name server, for example 10.0.0.5:9876."))
@@ -188,9 +192,9 @@ def checked_addrs(namesrv_addrs: str) -> str:
 
 
 def probe(namesrv_addrs: str) -> list[str]:
-    """Ask each name server for its cluster (request 106); the names of the brokers it knows, sorted.
+    """Request the cluster of each name server (106) and return the names of all their brokers, sorted.
 
-    Raises TooManyProbes, NameServerUnreachable with what was wrong at which address.
+    Raises TooManyProbes, and NameServerUnreachable with the problem and the address.
     """
     wait_s = quota.take("probes", most=PROBES_A_MINUTE_MAX)
     if wait_s:
@@ -245,7 +249,7 @@ def _reason(addr: str, error: Exception) -> Text:
 
 
 def _why(error: BrokerUnavailable) -> Text:
-    """The system's own words where it has some: asyncio hides "Connection refused" behind a number."""
+    """Return the operating system's own message if there is one: asyncio hides "Connection refused"."""
     cause = error.__cause__
     if isinstance(cause, OSError) and cause.errno is not None and cause.errno > 0:
         return Text("cannot connect: %(why)s", why=os.strerror(cause.errno))

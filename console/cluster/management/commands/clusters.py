@@ -1,4 +1,4 @@
-"""`clusters`: list, add, change and remove the clusters the console looks after."""
+"""`clusters`: list, add, change and remove the clusters of the console."""
 
 import json
 from argparse import BooleanOptionalAction
