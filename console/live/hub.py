@@ -1,24 +1,24 @@
-"""Live updates: who publishes rows of a subject, and how they reach browsers.
+"""Live updates: publish rows of a subject and deliver them to browsers.
 
 A subject is a small table ("c/local/groups": a row per group). `publish` changes rows of it, in one step at
-Redis: the next sequence number, the last value of each row (hash ``tidemark:live:last:<subject>``), the
-message on the channel ``tidemark:live:rows``. Each web process holds one subscription (`Hub`) and for each browser
-one `Mailbox` with one slot per subject: what a slow browser has not fetched yet is merged, row by row, so it
-costs memory once and stalls nobody.
+Redis: the next sequence number, the last value of each row (hash ``tidemark:live:last:<subject>``), the message
+on the channel ``tidemark:live:rows``. Each web process holds one subscription (`Hub`) and for each browser one
+`Mailbox` with one slot per subject: updates that a slow browser has not fetched yet are merged row by row, so
+they take memory once and block no other browser.
 
 A text in a row (`console.text.Text`) travels as id and values; each socket sends it in its reader's language.
 
-The socket speaks JSON. A browser asks
+The socket speaks JSON. A browser requests
 
     {"subscribe": [{"subject": "c/local/groups", "keys": ["billing"]}], "unsubscribe": ["c/local/topics"]}
 
-(without keys: every row) and is told all rows first and after every gap, then changes, where null removes
-a row:
+(without keys: every row). It receives all rows first and after every gap, then changes, where null removes a
+row:
 
     {"subject": "c/local/groups", "seq": 17, "at_ms": 1790000000000, "full": true, "rows": {"billing": {…}}}
     {"subject": "c/local/groups", "seq": 19, "at_ms": 1790000005000, "full": false, "rows": {"billing": null}}
     {"subject": "c/other/groups", "error": "forbidden"}          {"ping": 1790000020000} every 20 s
-    {"redis": "away"}, {"redis": "back"}: nothing can come now, everything was sent anew
+    {"redis": "away"}, {"redis": "back"}: no updates for now; everything was sent anew
 
 Sequence numbers of a subject only grow, but not by one: conflation skips some.
 """
@@ -50,24 +50,29 @@ logger = logging.getLogger(__name__)
 CHANNEL = "tidemark:live:rows"
 LAST_PREFIX = "tidemark:live:last:"
 META_PREFIX = "tidemark:live:meta:"
-LAST_VALUE_LIFE_S = (
-    24 * 3600
-)  # a subject nobody publishes to for a day is gone: finished jobs, removed groups
-SUBJECT_ROWS_MAX = 50_000  # five times the topics of a large cluster; a subject that grows beyond starts anew
+# A subject without a change for a day is removed: finished jobs, removed groups.
+LAST_VALUE_LIFE_S = 24 * 3600
+# Five times the topics of a large cluster; a subject that grows beyond this starts anew.
+SUBJECT_ROWS_MAX = 50_000
 PUBLISH_TIMEOUT_S = 5.0
 
-SUBJECTS_MAX = 50  # of one browser; a page names two or three
-PING_EVERY_S = 20.0  # proxies close what is silent for 60 s
-RECHECK_EVERY_S = 60.0  # a person who signed out or lost a grant sees nothing new after this
-STALL_LIMIT_S = 20.0  # no progress in sending one message for so long: the browser is gone or does not read
+# Of one browser; a page subscribes to two or three.
+SUBJECTS_MAX = 50
+# Proxies close connections that are silent for 60 s.
+PING_EVERY_S = 20.0
+# A person who signed out or lost a grant receives nothing new after this.
+RECHECK_EVERY_S = 60.0
+# Without progress in sending one message for this long, the browser is gone or does not read.
+STALL_LIMIT_S = 20.0
 LISTEN_TIMEOUT_S = 10.0
 RECONNECT_S_MIN, RECONNECT_S_MAX = 0.1, 3.0
 AWAY: Mapping[str, Any] = {"redis": "away"}
 BACK: Mapping[str, Any] = {"redis": "back"}
 
-# KEYS: hash of rows, hash of meta, channel. ARGV: at_ms, "f" or "d", subject, life in s, most rows, keys and lengths of
-# rows as JSON, then key and JSON of each row ("" removes it). One script: no reader sees a number without its rows,
-# no message overtakes. The rows travel once; a command takes as many as Lua's stack holds.
+# KEYS: hash of rows, hash of meta, channel. ARGV: at_ms, "f" or "d", subject, life in s, most rows, keys and
+# lengths of rows as JSON, then key and JSON of each row ("" removes it). One script: no reader sees a number
+# without its rows, no message overtakes another. The rows are sent once; one command takes as many as Lua's
+# stack holds.
 PUBLISH_SCRIPT = """
 local seq = tonumber(redis.call('HGET', KEYS[2], 'seq') or ARGV[1]) + 1
 if ARGV[2] == 'f' or redis.call('HLEN', KEYS[1]) > tonumber(ARGV[5]) then redis.call('DEL', KEYS[1]) end
@@ -107,11 +112,11 @@ def publish(
     now_ms: int,
     life_s: int = LAST_VALUE_LIFE_S,
 ) -> int:
-    """Change rows of a subject for everybody who looks at it; None removes a row, ``full`` replaces all of
-    them. Whoever comes later than ``life_s`` after it finds nothing.
+    """Change rows of a subject for all its subscribers; None removes a row, ``full`` replaces all rows.
 
-    Returns the sequence number, which starts at the clock so that it grows over a restart of Redis too.
-    Raises redis.exceptions.RedisError when Redis is away; pages then show what they have, with its age.
+    The rows are gone ``life_s`` after the last change. Returns the sequence number, which starts at the clock
+    so that it grows over a restart of Redis too. Raises redis.exceptions.RedisError when Redis is away; pages
+    then show what they have, with its age.
     """
     if not rows and not full:
         return 0
@@ -136,16 +141,17 @@ def _publisher(url: str) -> Script:
 
 
 class Mailbox:
-    """What one browser has not been sent yet: one slot per subject. Caller: Hub, LiveSocket, in one event
-    loop.
+    """Updates that one browser has not been sent yet: one slot per subject.
 
-    ``keys``: of which rows of a subject the browser wants to hear; a subject without an entry: of all.
+    Caller: Hub, LiveSocket, in one event loop. ``keys``: the rows of a subject that the browser wants; without
+    an entry, all of them.
     """
 
     def __init__(self) -> None:
         self.keys: dict[str, frozenset[str]] = {}
         self._slots: dict[str, Update] = {}
-        self._sent: dict[str, int] = {}  # highest sequence given out per subject
+        # Highest sequence taken per subject.
+        self._sent: dict[str, int] = {}
         self._notices: list[Mapping[str, Any]] = []
         self._filled = asyncio.Event()
 
@@ -153,9 +159,9 @@ class Mailbox:
         return f"<Mailbox {len(self._slots)} waiting>"
 
     def put(self, update: Update) -> None:
-        """Add or merge what the browser does not have yet.
+        """Add an update, or merge it with the waiting one.
 
-        The same number is the same state; a lower one is old news, unless it is a base (Redis forgot its
+        The same number is the same state; a lower one is outdated, unless it is a base (Redis lost its
         numbers).
         """
         sent = self._sent.get(update.subject, -1)
@@ -174,19 +180,20 @@ class Mailbox:
         self._filled.set()
 
     def drop(self, subject: str) -> None:
-        """Forget a subject the browser left."""
+        """Drop a subject that the browser left."""
         self._slots.pop(subject, None)
         self._sent.pop(subject, None)
         self.keys.pop(subject, None)
 
     def tell(self, notice: Mapping[str, Any]) -> None:
-        """Say something that is no row; it goes before them, and only the newest counts."""
+        """Queue a notice; it is sent before rows, and only the newest is kept."""
         self._notices = [notice]
         self._filled.set()
 
     async def take(self) -> Update | Mapping[str, Any]:
-        """The next notice, or update of the subject that waits longest. Changes are held back until their
-        base has come.
+        """Return the next notice, or the update of the subject that waits longest.
+
+        Changes are held back until their base has come.
         """
         while True:
             self._filled.clear()
@@ -204,7 +211,7 @@ class Mailbox:
 
 
 class Hub:
-    """Delivers the channel to the mailboxes of one process. Runs while somebody is subscribed."""
+    """Delivers the channel to the mailboxes of one process. Runs while any mailbox is subscribed."""
 
     def __init__(self, url: str) -> None:
         self._redis: redis.asyncio.Redis = redis.asyncio.Redis.from_url(
@@ -214,7 +221,8 @@ class Hub:
         self._listener: asyncio.Task[None] | None = None
         self._listening = asyncio.Event()
         self._is_interrupted = False
-        self._without_base: set[str] = set()  # subjects whose last value a newcomer still lacks
+        # Subjects whose last value some mailbox still lacks.
+        self._without_base: set[str] = set()
 
     def __repr__(self) -> str:
         return f"<Hub {len(self._mailboxes)} subjects, {self.client_count} clients>"
@@ -224,9 +232,7 @@ class Hub:
         return len(set().union(*self._mailboxes.values()))
 
     async def join(self, subject: str, mailbox: Mailbox) -> None:
-        """Deliver ``subject`` to the mailbox, beginning with its last value. Redis away: as soon as it is
-        back.
-        """
+        """Deliver ``subject`` to the mailbox, beginning with its last value; while Redis is away, later."""
         self._mailboxes.setdefault(subject, set()).add(mailbox)
         if self._listener is None:
             self._listener = asyncio.create_task(self._listen(), name="live hub")
@@ -240,7 +246,7 @@ class Hub:
                 self._without_base.add(subject)
 
     def leave(self, subject: str, mailbox: Mailbox) -> None:
-        """Stop delivering; the last one to leave ends the subscription."""
+        """Stop delivering; the last mailbox to leave ends the subscription."""
         members = self._mailboxes.get(subject, set())
         members.discard(mailbox)
         if not members:
@@ -251,15 +257,18 @@ class Hub:
             self._listening.clear()
 
     async def _listen(self) -> None:
-        """1. Subscribe. 2. Send every subject's last value: what was published while we were away is in it.
-        3. Deliver until the connection breaks. 4. Begin again after a pause that grows to 3 s."""
+        """Deliver the channel to mailboxes until cancelled.
+
+        1. Subscribe. 2. Send every subject's last value, which includes what was published during an
+        interruption. 3. Deliver until the connection breaks. 4. Begin again after a pause that grows to 3 s.
+        """
         delay_s = RECONNECT_S_MIN
         while True:
             try:
                 async with self._redis.pubsub() as pubsub:
                     await pubsub.subscribe(CHANNEL)
                     while await pubsub.get_message(timeout=LISTEN_TIMEOUT_S) is None:
-                        pass  # until Redis confirms: what is published after the values we read then surely comes
+                        pass  # wait for Redis to confirm: nothing published after the first read is missed
                     self._listening.set()
                     self._tell_all(BACK)
                     self._without_base = set(self._mailboxes)
@@ -280,7 +289,7 @@ class Hub:
             delay_s = min(delay_s * 2, RECONNECT_S_MAX)
 
     def _tell_all(self, notice: Mapping[str, Any]) -> None:
-        """Let browsers know that nothing can reach them, and when it can again."""
+        """Notify browsers when updates are interrupted and when they resume."""
         was, self._is_interrupted = self._is_interrupted, notice is AWAY
         if was != self._is_interrupted:
             for mailbox in set().union(*self._mailboxes.values()):
@@ -291,7 +300,7 @@ class Hub:
             mailbox.put(update)
 
     async def _deliver_base(self, subject: str) -> None:
-        """The last value, to those who wait for it; who joins meanwhile reads their own."""
+        """Send the last value to the mailboxes that wait for it; one that joins meanwhile reads its own."""
         members = list(self._mailboxes.get(subject, ()))
         wanted = [mailbox.keys.get(subject) for mailbox in members]
         keys = [one for one in wanted if one is not None]
@@ -301,7 +310,7 @@ class Hub:
                 mailbox.put(base)
 
     async def _last_value(self, subject: str, keys: frozenset[str] | None = None) -> Update:
-        """Every row, or those of ``keys``: a browser that shows 50 rows must not cost a read of 10,000."""
+        """Read every row, or those of ``keys``: a browser with 50 rows must not cost a read of 10,000."""
         names = None if keys is None else sorted(keys)
         async with self._redis.pipeline(transaction=True) as pipeline:
             if names is None:
@@ -322,7 +331,7 @@ _hubs: WeakKeyDictionary[asyncio.AbstractEventLoop, Hub] = WeakKeyDictionary()
 
 
 def hub() -> Hub:
-    """The hub of the running event loop."""
+    """Return the hub of the running event loop."""
     loop = asyncio.get_running_loop()
     if loop not in _hubs:
         _hubs[loop] = Hub(settings.REDIS_URL)
@@ -330,7 +339,7 @@ def hub() -> Hub:
 
 
 def client_count() -> int:
-    """Browsers that look at something live in this process."""
+    """Return how many browsers have live subscriptions in this process."""
     return sum(one.client_count for one in list(_hubs.values()))
 
 
@@ -338,19 +347,20 @@ def client_count() -> int:
 
 
 class Permits(Protocol):
-    """What the socket asks about its person; `console.routing` answers from sessions and grants."""
+    """What the socket checks about its person; `console.routing` answers from sessions and grants."""
 
     async def signed_in(self, scope: Mapping[str, Any]) -> bool:
-        """Whether the session still stands for an active person."""
+        """Whether the session still belongs to an active person."""
 
     async def view(self, scope: Mapping[str, Any], subject: str) -> View | None:
-        """What of the subject the person may see; None: nothing."""
+        """Return what the person may see of the subject; None for nothing."""
 
 
 class LiveSocket(AsyncWebsocketConsumer):
     """One browser's socket: `LiveSocket.as_asgi(permits=…)`."""
 
-    channel_layer_alias = ""  # no channel layer: the hub is the fan-out
+    # No channel layer: the hub distributes the updates.
+    channel_layer_alias = ""
 
     def __init__(self, permits: Permits) -> None:
         super().__init__()
@@ -371,14 +381,17 @@ class LiveSocket(AsyncWebsocketConsumer):
         ]
 
     async def _or_end(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do a socket's work; when it fails, end the socket: one that nobody checks would show what its person may
-        see no more, one that nobody serves would look as if nothing happened. The browser connects again.
+        """Run a task of the socket; if it fails, close the socket, and the browser connects again.
+
+        A socket without its recheck would show what its person may no longer see; one without its sender would
+        look as if nothing happened.
         """
         try:
             await work
         except Exception:
             logger.exception("live socket ended user=%s", self.scope.get("user"))
-            with contextlib.suppress(RuntimeError, OSError):  # the browser left: that is what failed
+            # The browser may have left, which is what failed.
+            with contextlib.suppress(RuntimeError, OSError):
                 await self.close(code=1011)
 
     async def disconnect(self, code: int) -> None:
@@ -418,7 +431,7 @@ class LiveSocket(AsyncWebsocketConsumer):
             self.mailbox.drop(subject)
 
     def _visible(self, update: Update) -> Update | None:
-        """The update as this person may see it; None when nothing of it is left to send."""
+        """Return the update as this person may see it; None when nothing of it is left to send."""
         view = self.subscriptions.get(update.subject)
         if view is None or (view.sees is None and view.told is None):
             return update if view else None
@@ -458,7 +471,7 @@ class LiveSocket(AsyncWebsocketConsumer):
         await self._send_text(orjson.dumps(message).decode())
 
     async def _send_text(self, text: str) -> None:
-        """Send one frame; a browser that takes none for STALL_LIMIT_S is cut off."""
+        """Send one frame; disconnect a browser that accepts none for STALL_LIMIT_S."""
         try:
             async with asyncio.timeout(STALL_LIMIT_S):
                 await self.send(text_data=text)
@@ -467,6 +480,8 @@ class LiveSocket(AsyncWebsocketConsumer):
             await self._cut_off()
 
     async def _cut_off(self) -> None:
-        """Stop working for a browser that does not read: a close frame could not reach it either. The
-        connection itself ends when the ping of the ASGI server goes unanswered."""
+        """Stop the work for a browser that does not read: a close frame could not reach it either.
+
+        The connection itself ends when the ping of the ASGI server goes unanswered.
+        """
         await self.disconnect(1008)

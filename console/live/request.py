@@ -1,4 +1,4 @@
-"""What a browser asks of the live socket: text that is checked before anything is done with it."""
+"""Requests of browsers on the live socket, validated before use."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,21 +6,23 @@ from typing import Any
 
 import orjson
 
-SUBJECT_LENGTH_MAX = 600  # "c/<63>/group/<255>", percent signs and all
-KEYS_MAX = 2_000  # of one subscription; a page of a list names its 50 rows
+# "c/<63>/group/<255>", percent-encoded.
+SUBJECT_LENGTH_MAX = 600
+# Of one subscription; a page of a list names its 50 rows.
+KEYS_MAX = 2_000
 REQUEST_BYTES_MAX = 128 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a browser asks for: subjects with their keys (None: all rows), and subjects it leaves."""
+    """Subjects to join with their keys (None: all rows), and subjects to leave."""
 
     join: Mapping[str, frozenset[str] | None]
     leave: tuple[str, ...]
 
     @classmethod
     def from_text(cls, text: str | None) -> "Request":
-        """Raises ValueError for anything that is not a request."""
+        """Parse a request. Raises ValueError if it is not valid."""
         if text is None or len(text) > REQUEST_BYTES_MAX:
             raise ValueError("a request is JSON text of at most 128 KiB")
         message = orjson.loads(text)

@@ -1,4 +1,4 @@
-"""Changed rows of a live subject: as JSON, merged, cut down to what a reader may see, in the words of a language."""
+"""Changed rows of a live subject: encode, merge, filter by rights, translate."""
 
 from __future__ import annotations
 
@@ -14,23 +14,26 @@ from console.text import Text
 from console.text.storable import storable_value
 from console.text.value import in_words, of_json, with_json
 
-REMOVED = b"null"  # in the place of a row
-TEXT_START = b'{"text":'  # a text among the values of a row, as `Text.as_json` gives it
+# In place of a row.
+REMOVED = b"null"
+# A text among the values of a row, as `Text.as_json` returns it.
+TEXT_START = b'{"text":'
 ENCODING = orjson.OPT_NON_STR_KEYS | orjson.OPT_PASSTHROUGH_SUBCLASS
 
 Row = Mapping[str, Any]
 
 
 def encoded(row: Row | None) -> bytes:
-    """Texts stay values: `Update.frame` puts them in the words of each reader."""
+    """Encode a row as JSON; texts stay values, which `Update.frame` translates for each reader."""
     try:
         return orjson.dumps(row, option=ENCODING, default=_plain)
-    except orjson.JSONEncodeError:  # half of a surrogate pair in a text
+    # A text may hold half of a surrogate pair.
+    except orjson.JSONEncodeError:
         return orjson.dumps(storable_value(with_json(row)), option=ENCODING, default=_plain)
 
 
 def _plain(value: Any) -> Any:
-    """What orjson does not encode by itself: a text, or another subclass of a JSON type."""
+    """Convert what orjson does not encode by itself: a text, or another subclass of a JSON type."""
     if isinstance(value, Text):
         return value.as_json()
     if isinstance(value, str):
@@ -46,8 +49,9 @@ def _plain(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What somebody sees of a subject: every row, or those that ``sees(key, row)`` allows, each as ``told(row)``
-    gives it: without what its reader may not know.
+    """What a person may see of a subject: every row, or those that ``sees(key, row)`` allows.
+
+    ``told(row)`` returns a row without what its reader may not see.
     """
 
     sees: Callable[[str, Any], bool] | None = None
@@ -56,10 +60,10 @@ class View:
 
 @dataclass(slots=True)
 class Update:
-    """What one browser is to be told about one subject. Shared between mailboxes, so never changed.
+    """What is to be sent to one browser about one subject. Shared between mailboxes, so never changed.
 
-    ``pieces`` are the rows as JSON, as they were published: they are picked, merged and sent without being decoded,
-    unless a reader may not see all of them or they hold texts.
+    ``pieces`` are the rows as published JSON: they are picked, merged and sent without being decoded, unless a
+    reader may not see all of them or they hold texts.
     """
 
     subject: str
@@ -72,12 +76,12 @@ class Update:
 
     @classmethod
     def of(cls, subject: str, sequence: int, at_ms: int, full: bool, rows: Mapping[str, Any]) -> Update:
-        """From rows that are not JSON yet; None removes one."""
+        """Create an update from rows that are not JSON yet; None removes a row."""
         return cls(subject, sequence, at_ms, full, {key: encoded(row) for key, row in rows.items()})
 
     @classmethod
     def from_channel(cls, data: bytes) -> Update:
-        """From a message of the channel: "seq at_ms f|d subject", a line with keys and lengths, the rows."""
+        """Parse a message of the channel: "seq at_ms f|d subject", a line with keys and lengths, the rows."""
         head, lengths, rows = data.split(b"\n", 2)
         sequence, at_ms, kind, subject = head.split(b" ", 3)
         pieces, start = {}, 0
@@ -88,11 +92,11 @@ class Update:
 
     @property
     def rows(self) -> Mapping[str, Any]:
-        """The rows, decoded anew."""
+        """Return the rows, decoded anew at each call."""
         return {key: orjson.loads(piece) for key, piece in self.pieces.items()}
 
     def frame(self, language: str) -> str:
-        """The frame for browsers of a language, made once however many there are."""
+        """Return the frame for browsers of a language; built once for all of them."""
         if language not in self._frames:
             head = orjson.dumps(
                 {"subject": self.subject, "seq": self.sequence, "at_ms": self.at_ms, "full": self.full}
@@ -104,8 +108,10 @@ class Update:
         return self._frames[language]
 
     def keyed(self, keys: frozenset[str]) -> Update:
-        """The same with the rows of these keys. Made once for all browsers that look at the same rows: of a
-        list of 10,000 each shows 50, and most of them the first 50.
+        """Return the update with the rows of these keys only.
+
+        Cached for all browsers that show the same rows: of a list of 10,000 each shows 50, and most of them the
+        first 50.
         """
         known = self._keyed.get(keys)
         if known is None:
@@ -115,7 +121,7 @@ class Update:
         return known
 
     def only(self, view: View) -> Update:
-        """The same with the rows that somebody may see, and of each what they may know."""
+        """Return the update with the rows that a person may see, each without what they may not see."""
         rows = {key: row for key, row in self.rows.items() if view.sees is None or view.sees(key, row)}
         if view.told is not None:
             rows = {key: row and view.told(row) for key, row in rows.items()}
@@ -123,16 +129,14 @@ class Update:
 
 
 def _in_words(piece: bytes) -> bytes:
-    """A row with its texts in the active language."""
+    """Return a row with its texts in the active language."""
     if TEXT_START not in piece:
         return piece
     return orjson.dumps(in_words(json.loads(piece, object_hook=of_json)))
 
 
 def merged(older: Update, newer: Update) -> Update:
-    """Both in one: what a reader who gets only this must be told. ``newer`` is the one with the greater
-    sequence.
-    """
+    """Merge two updates into one for a reader who gets only that; ``newer`` has the greater sequence."""
     if newer.full:
         return newer
     pieces = {**older.pieces, **newer.pieces}
