@@ -1,4 +1,4 @@
-"""A list as a CSV file: `?format=csv` on its page, with the same filters and order."""
+"""Send a list as a CSV file: `?format=csv` on its page, with the same filters and order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from console.web.streamed import StreamedResponse
 
 
 def file_of(page: Page[Any], spec: ListSpec, cluster: str = "") -> HttpResponseBase:
-    """Answer every row of a whole page as `<cluster>-<list>.csv`; 422 where more match than a file holds."""
+    """Return the rows of a whole page as `<cluster>-<list>.csv`; 422 where more match than a file holds."""
     if page.total > FILE_ROWS_MAX:
         refusal = Text(
             "%(total)s rows match, and a file holds %(most)s. Narrow the filter.",
@@ -27,7 +27,7 @@ def file_of(page: Page[Any], spec: ListSpec, cluster: str = "") -> HttpResponseB
 
 
 def streamed_file(rows: Iterable[Any], spec: ListSpec, cluster: str = "") -> StreamedResponse:
-    """Answer rows as `<cluster>-<list>.csv`, line by line."""
+    """Stream rows as `<cluster>-<list>.csv`, line by line."""
     answer = StreamedResponse(spec.csv(rows), content_type="text/csv; charset=utf-8")
     name = "-".join(part for part in (cluster, spec.name) if part)
     answer["Content-Disposition"] = f'attachment; filename="{name}.csv"'

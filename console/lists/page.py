@@ -1,4 +1,4 @@
-"""One page of a list: what every list selector returns, whatever the list is of."""
+"""One page of a list: what every list selector returns."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,12 +16,11 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[Row]):
-    """Rows of one page and what a person needs to know about the rest.
+    """Rows of one page, and counts of the rest.
 
-    `total` rows match query and filter, `all_total` exist (system ones included only if shown),
-    `hidden_system` were left out for being RocketMQ's own. `counts_by_status` counts every row that matches
-    the query, by chip. `not_shown` rows exist that the reader has no right to VIEW; no other number counts
-    them.
+    `total` rows match query and filter, `all_total` exist (system ones included only if shown), `hidden_system`
+    were left out for being RocketMQ's own. `counts_by_status` counts every row that matches the query, by chip.
+    `not_shown` rows exist that the reader has no right to VIEW; no other number counts them.
     """
 
     rows: Sequence[Row]
@@ -48,10 +47,10 @@ def cut(
     per_page_max: int = PER_PAGE_MAX,
     is_whole: bool = False,
 ) -> "Page[Any]":
-    """Fetch one page of a query or of rows at hand; a page number out of range gives the nearest one that exists.
+    """Fetch one page of a query or of rows at hand; an out-of-range page number returns the nearest page.
 
-    ``total`` is counted where the caller does not know it; ``all_total`` is the same where nothing was left out.
-    ``is_whole``: all rows are one page, for a file, which refuses more than FILE_ROWS_MAX.
+    ``total`` is counted where the caller does not know it; ``all_total`` is the same where nothing was left
+    out. ``is_whole``: all rows are one page, for a file, which refuses more than FILE_ROWS_MAX.
     """
     if total is None:
         total = rows.count() if isinstance(rows, QuerySet) else len(rows)

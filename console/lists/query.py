@@ -1,4 +1,4 @@
-"""Which part of a list is wanted: search words, order, filters, page; the same for pages, REST and commands."""
+"""The part of a list that is requested: search words, order, filters, page. For pages, REST and commands."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ PER_PAGE_DEFAULT = 50
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ListQuery:
-    """``filters``: values of the list's own filters. ``sort`` "" is the list's own order, ``descending`` None the first
-    direction of the column. ``is_whole``: every row, for a file.
+    """The requested part of a list.
+
+    ``filters``: values of the list's own filters. ``sort`` "" is the list's own order, ``descending`` None the
+    first direction of the column. ``is_whole``: every row, for a file.
     """
 
     query: str = ""
@@ -30,7 +32,7 @@ class ListQuery:
 
     @classmethod
     def of(cls, request: HttpRequest, spec: ListSpec) -> ListQuery:
-        """Read the address of a declared list's page; what is not understood falls back to the default."""
+        """Read the query string of a declared list's page; invalid values fall back to the defaults."""
         get = request.GET
         asked = cls.plain(request)
         sort, descending = spec.ordering(get.get("sort", ""), asked.descending)
@@ -51,8 +53,10 @@ class ListQuery:
         default: str = "",
         ascending: Collection[str] = (),
     ) -> ListQuery:
-        """Read `?q=…&sort=…&dir=asc|desc&page=…&rows=…` of any other list. ``ascending`` names the orders that begin
-        with the smallest."""
+        """Read `?q=…&sort=…&dir=asc|desc&page=…&rows=…` of any other list.
+
+        ``ascending`` names the orders that begin with the smallest.
+        """
         get = request.GET
         sort = get.get("sort", default)
         sort = sort if sort in sorts else default
@@ -68,5 +72,5 @@ class ListQuery:
 
 
 def whole_number(text: str) -> int:
-    """What an address says a number is; 0 for anything else."""
+    """Parse a number of a query string; 0 for anything else."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0

@@ -1,4 +1,4 @@
-"""A list declared once: its columns serve the head of the page, the order, REST, live rows, files and saved choices.
+"""Declare a list once: its columns serve the table head, order, REST, live rows, files and saved choices.
 
 To add a column: one `Column` here, in the list's own app, and its cell in the list's template.
 """
@@ -21,16 +21,17 @@ Label = str | Promise
 # Columns of the model, most significant first, or the value of a row that is sorted in memory; () does not sort.
 Order = tuple[str, ...] | Callable[[Any], Any]
 
-LISTS: dict[str, ListSpec] = {}  # every list whose columns a person may choose, by name
+# Every list whose columns a person may choose, by name.
+LISTS: dict[str, ListSpec] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. ``name`` is what addresses, REST, files and saved choices call it.
+    """One column. ``name`` identifies it in URLs, REST, files and saved choices.
 
-    ``ascending``: its first order begins with the smallest (names do, figures do not). ``fields``: attributes of a row
-    that a file holds for it, dotted for those of a part, () for none. ``is_bare``: its head is for screen readers
-    only, as above buttons.
+    ``ascending``: its first order begins with the smallest (for names, not for figures). ``fields``: attributes
+    of a row that a file holds for it, dotted for those of a part, () for none. ``is_bare``: its head is for
+    screen readers only, as above buttons.
     """
 
     name: str
@@ -87,7 +88,7 @@ class ListSpec:
 
     @property
     def sorts(self) -> list[str]:
-        """Names that a person may sort by."""
+        """Return the names that a person may sort by."""
         return [*self.orders, *(column.name for column in self.columns if column.order)]
 
     @property
@@ -95,7 +96,7 @@ class ListSpec:
         return [column.name for column in self.columns]
 
     def ordering(self, sort: str, descending: bool | None = None) -> tuple[str, bool]:
-        """(name, is descending); an unknown name falls back to the default, no direction to the column's first one."""
+        """Return (name, is descending); defaults replace an unknown name or a missing direction."""
         usual = self.default.removeprefix("-")
         if sort not in self.sorts:
             sort = usual
@@ -106,7 +107,7 @@ class ListSpec:
         return sort, not any(column.ascending for column in self.columns if column.name == sort)
 
     def order_by(self, sort: str, descending: bool | None = None) -> list[OrderBy]:
-        """Order a query; unknown (null) comes last in both directions."""
+        """Return the ORDER BY of a query; unknown (null) comes last in both directions."""
         sort, descending = self.ordering(sort, descending)
         columns = self._order(sort)
         assert isinstance(columns, tuple), f"{self.name}.{sort} is sorted in memory"
@@ -128,7 +129,7 @@ class ListSpec:
         return [*known, *(row for row in by_key if value(row) is None)]
 
     def live_field(self, sort: str) -> str:
-        """The field of a live row by which an open page finds out that rows have moved; "" where it cannot."""
+        """Return the live row's field that shows whether rows have moved; "" when none does."""
         columns = self._order(sort)
         return columns[0] if isinstance(columns, tuple) and columns != (self.key,) else ""
 
@@ -139,11 +140,11 @@ class ListSpec:
 
     @property
     def fields(self) -> list[str]:
-        """Attributes that a file holds."""
+        """Return the attributes that a file holds."""
         return [*(name for column in self.columns for name in column.fields), *self.file_fields]
 
     def csv(self, rows: Iterable[Any]) -> Iterator[str]:
-        """Lines of a file: every field as REST names it, unknown is empty."""
+        """Yield the lines of a file: every field as REST names it, unknown is empty."""
         yield csv_line(name.rpartition(".")[2] for name in self.fields)
         readers = [attrgetter(name) for name in self.fields]
         for row in rows:
