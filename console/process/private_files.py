@@ -1,4 +1,4 @@
-"""Files that only their owner may read: databases, secrets, the store, history, reports, exports. Knows no Django."""
+"""Keep files readable by their owner only: databases, secrets, store, history, reports. Knows no Django."""
 
 import contextlib
 import os
@@ -6,7 +6,7 @@ import stat
 from pathlib import Path
 
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
-# What the product puts into its data folder: a folder that holds one of these is ours to close.
+# What the product puts into its data folder: a folder that holds one of these belongs to it.
 OURS = (
     "*.sqlite3",
     "*.sqlite3-wal",
@@ -23,10 +23,10 @@ OURS = (
 
 
 def keep_private(folder: Path) -> None:
-    """Make files 0600 and folders 0700 from now on, and close to others what an earlier version left open.
+    """Create files as 0600 and folders as 0700 from now on; close what an earlier version left open.
 
-    The mask is inherited by every process this one starts. A folder that is neither empty nor ours (somebody's home
-    was given as the data folder) keeps its mode.
+    The mask is inherited by every process that this one starts. A folder that is neither empty nor ours (a home folder
+    given as the data folder) keeps its mode.
     """
     os.umask(OTHERS)
     if not folder.is_dir():
@@ -38,7 +38,7 @@ def keep_private(folder: Path) -> None:
 
 
 def _close_to_others(path: Path) -> None:
-    # Gone meanwhile (a -wal file), or another user's: `doctor` names what stays open.
+    # Removed meanwhile (a -wal file), or another user's: `doctor` lists files that stay open.
     with contextlib.suppress(OSError):
         found = path.lstat()
         if not stat.S_ISLNK(found.st_mode) and found.st_mode & OTHERS and found.st_uid == os.geteuid():

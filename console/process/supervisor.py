@@ -1,12 +1,12 @@
-"""`manage.py up`: starts, watches and stops every process of the product on one machine. Knows no Django.
+"""Run `manage.py up`: start, watch and stop every process on one machine. Knows no Django.
 
 Order of start: Redis, brokerd, databases and web at once; the sign-in link as soon as these answer; then worker and
-demo traffic, so that they take no processor from what the link waits for. Stop is in reverse. A process that ends by
-itself is started again, later each time.
+demo traffic, so that they take no CPU time from what the link waits for. Stop is in reverse. A process that ends by
+itself is restarted, with growing delays.
 
-Nothing survives the supervisor, however it ends: every process has a session of its own; on Linux the kernel
-kills it when its parent dies; and a guard (a shell of 1 MB that reads a pipe) kills the sessions with all
-their children when the pipe ends without a farewell.
+Nothing survives the supervisor, however it ends: every process has its own session; on Linux the kernel kills it when
+its parent dies; and a guard (a shell of 1 MB that reads a pipe) kills the sessions with all their children when the
+pipe closes without an empty line.
 """
 
 import argparse
@@ -49,29 +49,29 @@ PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 REDIS_ADDRESS_FILE = "redis_url"  # in the data folder, while the bundled server runs
-WARM_SPARK_NOTE = (
-    "spark/connect-local.json"  # in the data folder: where its warm Spark server is, if it has one
-)
+# In the data folder: the address of its warm Spark server, if one runs.
+WARM_SPARK_NOTE = "spark/connect-local.json"
 READY_LIMIT_S = 90.0  # a cold start on a busy machine; a process that needs longer is stuck
 PROBE_EVERY_S = 0.05
 RESTART_DELAY_S_MIN, RESTART_DELAY_S_MAX = 0.5, 30.0
-STEADY_AFTER_S = 60.0  # ran so long: its next end starts the back-off anew
+# After running this long, the next restart begins with the shortest delay.
+STEADY_AFTER_S = 60.0
 LINE_BYTES_MAX = 8 * 1024  # of a log line; the rest goes on the next
 KILL_WAIT_S = 5.0
 
-# The guard: the newest line of its input is what to kill when the input ends; an empty line is the farewell.
+# The guard: the newest line of its input is what to kill when the input closes; an empty line means a regular end.
 GUARD = 'while IFS= read -r line; do groups=$line; done; [ -n "$groups" ] && kill -s KILL -- $groups; exit 0'
 
 
 class UpError(Exception):
-    """`up` can not start or go on; the text is the one line its user reads."""
+    """`up` cannot start or continue; the text is the one line its user reads."""
 
 
 # --- Output -------------------------------------------------------------------------------------------------
 
 
 class Output:
-    """Lines of all processes on one terminal, each with its process's name in front."""
+    """Lines of all processes on one terminal, each prefixed with its process's name."""
 
     COLOURS: Mapping[str, int] = {
         "redis": 35,
@@ -94,12 +94,11 @@ class Output:
             self.stream.write(f"{prefix}{text}\n")
             self.stream.flush()
         except (BrokenPipeError, OSError):
-            pass  # whoever read us is gone; the processes are not to blame
+            # The reader of the output is gone, which is no fault of the processes.
+            pass
 
     async def copy(self, name: str, reader: asyncio.StreamReader, seen: Callable[[str], bool]) -> None:
-        """Everything ``reader`` gives, line by line, until it ends; ``seen`` answers whether to show a
-        line.
-        """
+        """Copy ``reader`` line by line until it ends; ``seen`` returns whether to show a line."""
         rest = b""
         while chunk := await reader.read(64 * 1024):
             *lines, rest = (rest + chunk).split(b"\n")
@@ -117,7 +116,7 @@ class Output:
 
 
 def bound_to_parent() -> None:
-    """In the child before exec: die when the supervisor does, in whatever way it does."""
+    """Die when the supervisor does, however it ends; runs in the child before exec."""
     if LIBC is not None:
         LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
@@ -125,8 +124,9 @@ def bound_to_parent() -> None:
 async def spawn(
     command: Sequence[str], environ: Mapping[str, str], **streams: Any
 ) -> asyncio.subprocess.Process:
-    """Start a process in its own session: Ctrl-C reaches the supervisor only, and it and all its children can
-    be killed.
+    """Start a process in its own session.
+
+    Ctrl-C then reaches the supervisor only, and the process can be killed with all its children.
     """
     return await asyncio.create_subprocess_exec(
         *command, cwd=ROOT, env=dict(environ), start_new_session=True, preexec_fn=bound_to_parent, **streams
@@ -140,17 +140,19 @@ def kill_group(process: asyncio.subprocess.Process) -> None:
 
 
 def end_warm_spark(data: Path, group: int) -> None:
-    """Ask the Spark server that stays up between reports to end, so that it removes its temporary folders. The worker
-    started it, so it is killed with the worker's session at the latest.
+    """Stop the Spark server that stays up between reports, so that it removes its temporary folders.
+
+    The worker started it, so it is killed with the worker's session at the latest.
     """
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         pid = int(json.loads((data / WARM_SPARK_NOTE).read_text())["pid"])
-        if os.getpgid(pid) == group:  # an old note may name a process that is somebody else's by now
+        # An old note may name a process id that was reused.
+        if os.getpgid(pid) == group:
             os.kill(pid, signal.SIGTERM)
 
 
 class Child:
-    """Keeps one program running. Caller: Supervisor. Affects: nothing but its own process."""
+    """Keeps one program running. Caller: Supervisor. Affects: only its own process."""
 
     def __init__(
         self, program: Program, environ: Mapping[str, str], output: Output, changed: Callable[[], None]
@@ -165,8 +167,9 @@ class Child:
         self._task = asyncio.create_task(self._keep(), name=program.name)
 
     async def _keep(self) -> None:
-        """Start, wait for the end, start again; the pause doubles up to 30 s and shrinks after a steady
-        minute.
+        """Start, wait for the end, start again; the delay doubles up to 30 s.
+
+        It is reset after a steady minute.
         """
         delay_s = RESTART_DELAY_S_MIN
         while not self._stopping:
@@ -193,7 +196,8 @@ class Child:
         self.process = process
         self._changed()
         if self.program.probe is None and self.program.ready_line is None:
-            self._is_ready()  # it shows nothing to wait for
+            # There is nothing to wait for.
+            self._is_ready()
         assert process.stdout is not None
         probing = asyncio.create_task(self._probe())
         reading = asyncio.create_task(self._output.copy(self.program.name, process.stdout, self._saw))
@@ -201,7 +205,7 @@ class Child:
             return await process.wait()
         finally:
             probing.cancel()
-            kill_group(process)  # children it left behind; they also hold the pipe open
+            kill_group(process)  # children it left behind; they also keep the pipe open
             await asyncio.wait([reading], timeout=1)
             reading.cancel()
 
@@ -223,7 +227,7 @@ class Child:
             self.ready.set_result(None)
 
     async def stop(self) -> None:
-        """Ask it to end, then make it."""
+        """Terminate the process, and kill it after its limit."""
         self._stopping = True
         process = self.process
         if process is None or process.returncode is not None:
@@ -249,18 +253,18 @@ class Child:
 
 
 class Supervisor:
-    """The life of one `up`: `start`, `wait until told to stop`, `stop`."""
+    """The life of one `up`: start, wait for a signal, stop."""
 
     def __init__(self, options: Options, environ: Mapping[str, str], output: Output) -> None:
         self.options = options
         self.output = output
         self.environ = {
-            # Reports about messages are made from the store of the broker that runs here.
+            # Reports about messages read the store of the broker that runs here.
             "STORE_FOLDERS": f"local:{BROKER_NAME}={store_folder(options)}",
             **environ,
             "TIDEMARK_DATA": str(options.data),
             "TIDEMARK_EMBEDDED_NAMESRV": options.namesrv,
-            # A server of its own: it ends with this product, and with no other one's report in it.
+            # A Spark server of its own: it ends with this product and runs no other product's reports.
             "SPARK_LOCAL_CONNECT_DISCOVERY": str(options.data / WARM_SPARK_NOTE),
             "DJANGO_SETTINGS_MODULE": "console.settings",
             "PYTHONUNBUFFERED": "1",
@@ -274,7 +278,7 @@ class Supervisor:
         self.signals = 0
 
     async def run(self) -> None:
-        """Raises UpError when something can not start; everything is stopped before it does."""
+        """Run until a signal. Raises UpError when something cannot start, after stopping everything."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._signalled)
@@ -294,7 +298,8 @@ class Supervisor:
     def _signalled(self) -> None:
         self.signals += 1
         self.told_to_stop.set()
-        if self.signals > 1:  # told twice: at once
+        # A second signal stops at once.
+        if self.signals > 1:
             for child in self.children:
                 child.kill()
 
@@ -312,7 +317,7 @@ class Supervisor:
         if redis_child is not None:
             await self._until_ready(redis_child)
         if is_upgrade:
-            # Pages that were open before the upgrade would read tables that are not there yet.
+            # Pages that were open before the upgrade would read tables that do not exist yet.
             await preparing
         web_child = self._start_child(web_program(self.options))
         sign_in_key = await preparing
@@ -334,7 +339,7 @@ class Supervisor:
         socket_path = self.socket_dir / "redis.sock"
         socket_path.unlink(missing_ok=True)
         self.environ["REDIS_URL"] = f"unix://{socket_path}"
-        # Commands in another shell find the same server here: console/settings.py reads it.
+        # Commands in another shell find the server by this file: console/settings.py reads it.
         (self.options.data / REDIS_ADDRESS_FILE).write_text(self.environ["REDIS_URL"])
         return self._start_child(redis_program(socket_path))
 
@@ -351,9 +356,7 @@ class Supervisor:
             raise UpError(f"{child.program.name} was not ready within {READY_LIMIT_S:g} s") from None
 
     async def _prepare(self, schema: "Schema") -> str:
-        """Bring the databases up to date, note the embedded cluster, make the sign-in link: one short
-        process.
-        """
+        """Migrate the databases, register the embedded cluster, make the sign-in link: one short process."""
         arguments = ["prepare"] if schema.is_current() else ["prepare", "--migrate"]
         process = await spawn(
             [sys.executable, str(ROOT / "manage.py"), *arguments],
@@ -377,7 +380,7 @@ class Supervisor:
         return str(json.loads(answer)["sign_in_key"])
 
     def _tell_guard(self) -> None:
-        """What to kill if this process is gone without a farewell."""
+        """Update the sessions that the guard kills if this process ends without stopping them."""
         assert self.guard is not None and self.guard.stdin is not None
         alive = [child.process.pid for child in self.children if child.process is not None]
         if self.guard.returncode is None:
@@ -397,7 +400,7 @@ class Supervisor:
             self.output.line("up", text)
 
     async def _stop(self) -> None:
-        """Reverse of the start; those that do not need each other at the same time."""
+        """Stop in reverse order of the start; processes that do not need each other stop together."""
         self.output.line("up", "stopping")
         started_s = time.monotonic()
         if self.preparing is not None and not self.preparing.done():
@@ -421,10 +424,9 @@ class Supervisor:
 
 
 class Schema:
-    """Whether the databases are known to be up to date, without asking Django: a stamp of every migration
-    file.
+    """Detects without Django whether the databases are up to date: by a stamp of all migration files.
 
-    Only trusted for the SQLite files of the data folder; a server's database may have changed meanwhile.
+    Only used for the SQLite files of the data folder; a server's database may have changed meanwhile.
     """
 
     def __init__(self, data: Path, environ: Mapping[str, str]) -> None:
@@ -433,7 +435,7 @@ class Schema:
         self.is_embedded = not (environ.get("DATABASE_URL") or environ.get("METRICS_DATABASE_URL"))
 
     def is_new(self) -> bool:
-        """Whether no page of an older version can be open: there are no databases yet."""
+        """Whether there are no databases yet, so that no page of an older version can be open."""
         return self.is_embedded and not any(file.exists() for file in self.databases)
 
     def is_current(self) -> bool:
@@ -445,8 +447,10 @@ class Schema:
         )
 
     def opened(self) -> list[sqlite3.Connection]:
-        """Open the files of the data folder, to be kept so while the product runs: the first one to open a database
-        needs room for its log and the index of that, and nobody could read a page on a full disk.
+        """Open the databases of the data folder; they stay open while the product runs.
+
+        The first to open a database needs room for its log and the log's index: without this, no page could be read on
+        a full disk.
         """
         connections = []
         for file in self.databases if self.is_embedded else ():
@@ -473,9 +477,10 @@ def private_name(data: Path) -> str:
 
 
 def private_dir(data: Path) -> Path:
-    """A folder only we can enter, with a short name: a Unix socket's address has 104 to 108 bytes.
+    """Return a folder that only this user can enter, with a short name.
 
-    The same for the same data folder, so that a killed `up` leaves nothing that the next would not clean.
+    A Unix socket's path is limited to 104 to 108 bytes. The same for the same data folder, so that the next `up` cleans
+    up after one that was killed.
     """
     folder = Path("/tmp") / private_name(data)
     try:
@@ -483,16 +488,15 @@ def private_dir(data: Path) -> Path:
     except FileExistsError:
         found = folder.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-            return Path(tempfile.mkdtemp(prefix="tidemark-", dir="/tmp"))  # somebody else took the name
+            # Another user took the name.
+            return Path(tempfile.mkdtemp(prefix="tidemark-", dir="/tmp"))
     return folder
 
 
 def lock(data: Path) -> IO[str]:
-    """Take the data folder; it is free again when the file is closed. Raises UpError when another `up` has
-    it.
-    """
+    """Lock the data folder until the file is closed. Raises UpError when another `up` holds it."""
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
-    keep_private(data)  # before anything is made in it, and for every process started from here
+    keep_private(data)  # before anything is created in it, and for every process started from here
     file = (data / "up.lock").open("a+")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -509,7 +513,7 @@ def lock(data: Path) -> IO[str]:
 
 
 def check_ports(options: Options) -> None:
-    """Raise UpError naming the first port that somebody else listens on."""
+    """Raise UpError naming the first port that is taken."""
     wanted = [
         (options.port, "console", "--port"),
         (options.broker_port, "broker", "--broker-port"),
@@ -555,7 +559,7 @@ def parse(argv: Sequence[str]) -> Options:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run until a signal; returns the exit code."""
+    """Run until a signal; return the exit code."""
     options = parse(argv)
     try:
         with lock(options.data):
