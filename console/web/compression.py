@@ -1,4 +1,4 @@
-"""Pages, scripts and styles go over the wire compressed, also where nobody ran `collectstatic`."""
+"""Compress pages, scripts and styles, even without `collectstatic`."""
 
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.middleware.gzip import GZipMiddleware
@@ -6,14 +6,14 @@ from whitenoise.middleware import WhiteNoiseFileResponse
 
 
 class CompressionMiddleware(GZipMiddleware):
-    """Django's gzip (with its padding against guessing secrets by length) for what is whole.
+    """Django's gzip (with its padding against guessing secrets by length) for complete responses.
 
-    Streams that are not files stay as they are: rows of a search or an export are to arrive as they are
-    found, not when a compressor's buffer is full.
+    Streams that are not files are not compressed: rows of a search or an export must arrive as they are found, not when
+    a compressor's buffer is full.
     """
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
-        """Compress unless the client does not take it, it is small, compressed already, or a live stream."""
+        """Compress unless the client does not accept it, or it is small, compressed or a live stream."""
         if response.streaming and not isinstance(response, WhiteNoiseFileResponse):
             return response
         assert isinstance(response, HttpResponse | WhiteNoiseFileResponse)

@@ -1,4 +1,4 @@
-"""Whether the disk of the data folder has room, in words: of a full one SQLite only says "disk I/O error"."""
+"""Report a full disk of the data folder: on one, SQLite only reports "disk I/O error"."""
 
 import shutil
 
@@ -10,7 +10,7 @@ ROOM_BYTES_MIN = 4 * 1024 * 1024  # one round of a large cluster, in SQLite's lo
 
 
 def no_room() -> Text:
-    """Return that the disk is full, how full, and what to do; "" while it has room, or nobody can tell."""
+    """Return how full the disk is and what to do; "" while it has room, or its size is unavailable."""
     try:
         usage = shutil.disk_usage(settings.DATA_DIR)
     except OSError:
@@ -27,6 +27,6 @@ def no_room() -> Text:
 
 
 def why_away(error: Exception) -> str:
-    """Return what a database that does not answer said, after that its disk is full where it is."""
+    """Return the error of a database that does not answer, preceded by a full disk if that is the cause."""
     reason, full = " ".join(str(error).split()), no_room()
     return f"{full}; it said: {reason}" if full else reason

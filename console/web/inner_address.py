@@ -1,15 +1,16 @@
-"""Addresses that no form may make the console connect to: this machine's own, link-local, secrets of clouds."""
+"""Addresses that no form may make the console connect to: its own, link-local, cloud metadata."""
 
 import ipaddress
 import socket
 
-# Where clouds serve a machine its own secrets, besides link-local addresses: AWS over IPv6, Alibaba, Oracle.
+# Metadata addresses besides link-local ones, where clouds serve a machine its secrets: AWS over IPv6, Alibaba, Oracle.
 METADATA_ADDRESSES = frozenset({"fd00:ec2::254", "100.100.100.200", "192.0.0.192"})
 
 
 def is_inner(host: str) -> bool:
-    """Whether an address is this machine's own, link-local, or one where clouds keep secrets. False for names.
-    Addresses of private networks are where chat servers and brokers are: they are allowed.
+    """Whether an address is this machine's own, link-local or cloud metadata. False for names.
+
+    Private networks are allowed: chat servers and brokers are there.
     """
     if host == "localhost" or host.endswith(".localhost"):
         return True
@@ -21,8 +22,9 @@ def is_inner(host: str) -> bool:
 
 
 def leads_to_machine_secrets(host: str) -> bool:
-    """Whether an address or a name is link-local, or one where clouds keep secrets. A name is looked up; one that is
-    not known leads nowhere.
+    """Whether an address or name is link-local or a cloud's metadata address.
+
+    A name is resolved; one that does not resolve is False.
     """
     address = _address(host)
     if address is not None:

@@ -1,5 +1,6 @@
-"""A database that is away fails every task and every page: one line each ten seconds says as much as their tracebacks,
-forty thousand lines a minute, which would fill the rest of the disk.
+"""Shorten the log of an unavailable database to one line per ten seconds and kind of error.
+
+Every task and page fails then: their tracebacks, forty thousand lines a minute, would fill the rest of the disk.
 """
 
 import logging
@@ -10,12 +11,13 @@ from typing import ClassVar
 from django.db import InterfaceError, OperationalError
 
 AGAIN_AFTER_S = 10.0
-OUR_FAULT = "no such "  # SQLite's word for a table or a column: no outage
-KEPT_MAX = 1_000  # reasons name paths and hosts, of which there are few
+# SQLite's message for a missing table or column: no outage.
+OUR_FAULT = "no such "
+KEPT_MAX = 1_000  # reasons contain paths and hosts, of which there are few
 
 
 class OneLine(logging.Filter):
-    """Takes the traceback off records of a database that is away, and lets each kind of them through now and then."""
+    """Drops the tracebacks of database outages, and passes each kind of record only every AGAIN_AFTER_S."""
 
     _lock: ClassVar[threading.Lock] = threading.Lock()
 
@@ -24,7 +26,7 @@ class OneLine(logging.Filter):
         self._last: dict[tuple[str, str], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether the record is to be written."""
+        """Return whether to write the record."""
         error = record.exc_info[1] if record.exc_info else None
         if not isinstance(error, OperationalError | InterfaceError) or OUR_FAULT in str(error):
             return True

@@ -1,4 +1,4 @@
-"""The body of an error as RFC 9457 problem details: the same wherever a request is refused."""
+"""Build the body of an error as RFC 9457 problem details, for every refused request."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ CONTENT_TYPE = "application/problem+json"
 
 
 def problem_body(status: int, code: str, title: str, detail: str, path: str) -> dict[str, Any]:
-    """Members that every problem document has; ``path`` is that of the request."""
+    """Return the members that every problem document has; ``path`` is that of the request."""
     return {
         "type": f"/api/problems/{code}",
         "title": title,

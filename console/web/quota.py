@@ -1,6 +1,7 @@
-"""Limits that hold over all processes: how often a minute, and how many at once, counted in Redis.
+"""Limits over all processes: how often a minute, and how many at once, counted in Redis.
 
-While Redis is away each process counts for itself: pages and REST go on, and nobody has more than a process's share.
+While Redis is away each process counts for itself: pages and REST keep working, and a caller gets at most the limit in
+each process.
 """
 
 from __future__ import annotations
@@ -23,20 +24,23 @@ from redis.exceptions import RedisError
 logger = logging.getLogger(__name__)
 
 PREFIX = "tidemark:quota:"
-ANSWER_LIMIT_S = 0.5  # a request must not wait for the counter longer than it works itself
-AWAY_S = 5.0  # so long a Redis that failed is not asked again
+# A request must not wait for the counter longer than its own work takes.
+ANSWER_LIMIT_S = 0.5
+# A Redis that failed is not called again for this long.
+AWAY_S = 5.0
 LOCAL_KEYS_MAX = 10_000  # people times scopes; the oldest windows go first
-LEASE_S = 60  # a process that was killed holds its places no longer
+# The places of a killed process are free after this.
+LEASE_S = 60
 RENEW_EVERY_S = 15.0
 
-# KEYS: counter. ARGV: window in ms, most. Answers 0, or the ms until the window ends.
+# KEYS: counter. ARGV: window in ms, limit. Returns 0, or the ms until the window ends.
 TAKE_SCRIPT = """
 local count = redis.call('INCR', KEYS[1])
 if count == 1 then redis.call('PEXPIRE', KEYS[1], ARGV[1]) end
 if count > tonumber(ARGV[2]) then return redis.call('PTTL', KEYS[1]) end
 return 0
 """
-# KEYS: leases by the ms when they end. ARGV: name of the lease, its life in ms, most (0: renew). Answers 1, or 0 when
+# KEYS: leases by the ms when they end. ARGV: name of the lease, its life in ms, limit (0: renew). Returns 1, or 0 when
 # none is free.
 HOLD_SCRIPT = """
 local time = redis.call('TIME')
@@ -55,7 +59,7 @@ class _Away(Exception):
 
 
 class _Counter:
-    """The door to Redis. Caller: any thread."""
+    """Access to Redis. Caller: any thread."""
 
     def __init__(self, url: str) -> None:
         self._redis = redis.Redis.from_url(
@@ -120,7 +124,10 @@ _local = _LocalWindows()
 
 
 def take(key: str, *, most: int, window_s: float = 60.0) -> float:
-    """Count one of ``most`` in a window that the first one opens; 0.0, or how many seconds the caller must wait."""
+    """Count one of ``most`` in a window; return 0.0, or the seconds that the caller must wait.
+
+    The first call opens the window.
+    """
     try:
         return _counter(settings.REDIS_URL).take(key, most, window_s)
     except _Away:
@@ -128,7 +135,7 @@ def take(key: str, *, most: int, window_s: float = 60.0) -> float:
 
 
 def forget_local() -> None:
-    """Start the counters of this process anew, for tests."""
+    """Reset the counters of this process, for tests."""
     _local.forget()
 
 
@@ -136,8 +143,9 @@ def forget_local() -> None:
 
 
 class _Renewal:
-    """The thread that renews this process's leases and gives them back: who leaves may be an event loop that must not
-    wait. Caller: any thread.
+    """The thread that renews and releases this process's leases. Caller: any thread.
+
+    It also releases them, because the caller may be an event loop that must not wait.
     """
 
     def __init__(self) -> None:
@@ -165,7 +173,7 @@ class _Renewal:
                     for key, lease in list(self._held):
                         _counter(settings.REDIS_URL).hold(key, lease, 0)
             except _Away:
-                pass  # the leases end by themselves
+                pass  # the leases expire by themselves
             except Exception:
                 logger.exception("leases not renewed held=%d", len(self._held))
 
@@ -175,7 +183,7 @@ _renewals: list[_Renewal] = []
 
 
 def _renewal() -> _Renewal:
-    """This process's; threads do not survive a fork."""
+    """Return this process's renewal thread; threads do not survive a fork."""
     with _renewal_lock:
         if not _renewals or _renewals[0].pid != os.getpid():
             _renewals[:] = [_Renewal()]
@@ -184,8 +192,9 @@ def _renewal() -> _Renewal:
 
 @contextlib.contextmanager
 def place(key: str, *, most: int) -> Iterator[bool]:
-    """Hold one of ``most`` places while the block runs; gives False when none is free. True while Redis is away: the
-    caller counts in its own process as well.
+    """Hold one of ``most`` places while the block runs; yields False when none is free.
+
+    Yields True while Redis is away: the caller counts in its own process as well.
     """
     lease = secrets.token_hex(8)
     try:

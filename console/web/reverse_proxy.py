@@ -1,7 +1,7 @@
-"""Where a request comes from: the other end of the connection or, behind proxies that settings trust, whom they name.
+"""Find a request's client: the other end of the connection, or the one named by trusted proxies.
 
-`TRUSTED_PROXIES` lists the proxies. A header of anybody else is not believed: it would choose its own address in the
-audit and escape the limits of sign-in. Knows no Django.
+`TRUSTED_PROXIES` lists the proxies. Headers of any other peer are ignored: it could choose its own address in the audit
+and escape the limits of sign-in. Knows no Django.
 """
 
 from collections.abc import Iterable, MutableMapping, Sequence
@@ -12,18 +12,19 @@ Scope = MutableMapping[str, Any]
 Network = IPv4Network | IPv6Network
 Address = IPv4Address | IPv6Address
 
-HOPS_MAX = 32  # addresses of one X-Forwarded-For that are looked at; no site has more proxies in a row
+# Addresses of one X-Forwarded-For that are read; no site has more proxies in a row.
+HOPS_MAX = 32
 FORWARDING_HEADERS = frozenset({b"forwarded", b"via", b"x-forwarded-for", b"x-real-ip"})
 LOOPBACK_HOSTS = frozenset({b"127.0.0.1", b"localhost", b"[::1]"})
 
 
 def networks(texts: Iterable[str]) -> tuple[Network, ...]:
-    """ "10.0.0.5", "10.0.0.0/24" → networks. Raises ValueError."""
+    """Parse "10.0.0.5", "10.0.0.0/24" into networks. Raises ValueError."""
     return tuple(ip_network(text.strip()) for text in texts)
 
 
 def with_client(scope: Scope, trusted: Sequence[Network]) -> Scope:
-    """The scope with the address of the client that trusted proxies name, the last one that is no proxy itself."""
+    """Return the scope with the client's address: the last in X-Forwarded-For that is no trusted proxy."""
     client = scope.get("client")
     if not trusted or not client or not _is_one_of(_address(client[0]), trusted):
         return scope
@@ -37,7 +38,8 @@ def with_client(scope: Scope, trusted: Sequence[Network]) -> Scope:
     for hop in reversed(hops[-HOPS_MAX:]):
         address = _address(hop.strip())
         if address is None:
-            break  # what stands before it was not written by a proxy of ours
+            # What stands before it was not written by a trusted proxy.
+            break
         found = str(address)
         if not _is_one_of(address, trusted):
             break
@@ -45,10 +47,10 @@ def with_client(scope: Scope, trusted: Sequence[Network]) -> Scope:
 
 
 def is_this_machine(scope: Scope) -> bool:
-    """Whether a process of this machine asks for itself: over loopback, by a loopback name, without a proxy between.
+    """Whether a process of this machine made the request: by loopback address and name, without a proxy.
 
-    A proxy here hands on the requests of strangers, and a page in a browser here may ask under a name of its own
-    that leads to 127.0.0.1.
+    A local proxy passes on the requests of strangers, and a page in a local browser may use a name of its own that
+    resolves to 127.0.0.1.
     """
     client = scope.get("client")
     address = _address(client[0]) if client else None
@@ -74,7 +76,7 @@ def _is_one_of(address: Address | None, trusted: Sequence[Network]) -> bool:
 
 
 def _address(text: str) -> Address | None:
-    """ "10.0.0.5", "10.0.0.5:4711", "[::1]:4711", "::ffff:10.0.0.5" → the address; None for anything else."""
+    """Parse "10.0.0.5", "10.0.0.5:4711", "[::1]:4711", "::ffff:10.0.0.5"; None for anything else."""
     if text.startswith("["):
         text = text[1:].partition("]")[0]
     elif text.count(":") == 1:

@@ -1,7 +1,6 @@
-"""What every request passes: response headers that keep foreign code out of our pages, and addresses that can be.
+"""Security headers of every response, and refusal of addresses that cannot exist.
 
-The policy allows nothing inline and nothing from elsewhere; styles, scripts, sockets and images are our own
-files.
+The policy allows nothing inline and nothing from other origins; styles, scripts, sockets and images are local files.
 """
 
 from collections.abc import Callable
@@ -48,8 +47,9 @@ NAME_LENGTH_MAX = 255  # of groups, in RocketMQ and in every column here; topics
 
 
 class AddressMiddleware:
-    """400 for an address that no name can have: with a zero byte, or longer than names are. PostgreSQL takes neither.
-    Fields of forms and of JSON are checked where they are read.
+    """Answers 400 for an address with a zero byte or a segment longer than any name.
+
+    PostgreSQL refuses both. Fields of forms and of JSON are checked where they are read.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
@@ -74,7 +74,7 @@ def _sentence(reason: str) -> HttpResponse:
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """Django's handler of requests that it refuses before a view: problem details for REST, a page for browsers."""
+    """Answer requests that Django refuses before a view: problem details for REST, a page for browsers."""
     if not request.path.startswith(API_PREFIX):
         return defaults.bad_request(request, exception)
     if isinstance(exception, TooManyFieldsSent):

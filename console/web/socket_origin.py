@@ -1,6 +1,7 @@
-"""Which pages may open a socket: those of this site, by scheme, host and port, and of CSRF_TRUSTED_ORIGINS.
+"""Check which pages may open a socket: those of this site and of CSRF_TRUSTED_ORIGINS.
 
-Cookies know no ports, so a page of another server on the same host would bring a visitor's session along.
+This site means its scheme, host and port. Cookies ignore ports, so a page of another server on the same host would use
+a visitor's session.
 """
 
 from typing import Any
@@ -14,7 +15,7 @@ from django.utils.http import is_same_domain
 
 
 class OwnOrigin:
-    """ASGI middleware that refuses a socket from elsewhere (HTTP 403), and one that does not say where from."""
+    """ASGI middleware that refuses sockets of other origins, or without one (HTTP 403)."""
 
     def __init__(self, application: Any) -> None:
         self.application = application
@@ -25,7 +26,7 @@ class OwnOrigin:
 
 
 def is_own(scope: Any) -> bool:
-    """The same rule as Django's for forms (CsrfViewMiddleware): the address of this site, or a trusted origin."""
+    """Whether the origin is this site or a trusted one; the same rule as Django's CsrfViewMiddleware."""
     origins = [value.decode("latin-1") for name, value in scope["headers"] if name == b"origin"]
     if len(origins) != 1:
         return False
@@ -39,7 +40,7 @@ def is_own(scope: Any) -> bool:
 
 
 def _normal(origin: str) -> tuple[str, str, int | None]:
-    """Scheme, host and port; a port that the scheme implies may be left out."""
+    """Return scheme, host and port; a port that the scheme implies may be left out."""
     try:
         parts = urlsplit(origin)
         port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
@@ -49,7 +50,7 @@ def _normal(origin: str) -> tuple[str, str, int | None]:
 
 
 def _is_trusted(origin: str) -> bool:
-    """``https://*.example.org`` trusts every name below it; others must be the same text."""
+    """Whether the origin is trusted; ``https://*.example.org`` trusts every subdomain."""
     scheme, _, host = origin.partition("://")
     for trusted in settings.CSRF_TRUSTED_ORIGINS:
         its_scheme, _, pattern = trusted.partition("://")

@@ -1,4 +1,4 @@
-"""CSV line by line, with no cell that a spreadsheet would run as a formula."""
+"""Write CSV line by line, with no cell that a spreadsheet would run as a formula."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ FORMULA_STARTS = frozenset("=+-@\t\r\n")
 
 
 class _Line:
-    """The file that csv.writer wants: hands each line back instead of keeping it."""
+    """The file that csv.writer requires; returns each line instead of storing it."""
 
     def write(self, line: str) -> str:
         return line
 
 
 def csv_line(values: Iterable[object]) -> str:
-    """One line of RFC 4180, its end included; None is an empty cell."""
+    """Return one line of RFC 4180, including its end; None is an empty cell."""
     line: str = csv.writer(_Line()).writerow([inert(value) for value in values])
     return line
 
 
 def inert(value: object) -> object:
-    """A text that a spreadsheet would run as a formula gets a quote before it; figures stay figures."""
+    """Prefix a text that a spreadsheet would run as a formula with a quote; figures stay figures."""
     return f"'{value}" if isinstance(value, str) and value[:1] in FORMULA_STARTS else value

@@ -1,6 +1,4 @@
-"""Long answers made piece by piece in the request's own thread: an export blocks no other page and its size in memory
-stays the same.
-"""
+"""Stream long responses piece by piece: an export blocks no other page and uses constant memory."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ LINES_A_PIECE = 500
 class StreamedResponse(StreamingHttpResponse):
     """Lines of text, or blocks of bytes.
 
-    Of a plain iterator Django's ASGI handler reads everything before it sends the first byte. This one is read in
+    Django's ASGI handler reads a plain iterator to its end before it sends the first byte. This response is read in
     pieces, in the thread of the request, which Django ends with the request: database connections are closed there.
     """
 
@@ -30,7 +28,7 @@ class StreamedResponse(StreamingHttpResponse):
 
 
 def _encoded(line: str | bytes) -> bytes:
-    # Half of a surrogate pair, which has no encoding, is shown as \ud83d.
+    # Half of a surrogate pair has no encoding and is shown as \ud83d.
     return line.encode("utf-8", "backslashreplace") if isinstance(line, str) else line
 
 

@@ -1,6 +1,6 @@
-"""The answer when a page failed: 503 with what is away where that is the reason, 500 for our own faults.
+"""Answer failed requests: 503 with the reason when the database is away, 500 for internal errors.
 
-Nothing here asks the database or Redis: they are what may be away.
+Nothing here calls the database or Redis: they may be what is away.
 """
 
 import json
@@ -18,12 +18,13 @@ from console.web.security import API_PREFIX
 
 logger = logging.getLogger(__name__)
 
-RETRY_AFTER_S = 10  # a restart of PostgreSQL, or a long write to SQLite
+# A restart of PostgreSQL, or a long write to SQLite.
+RETRY_AFTER_S = 10
 AWAY = (OperationalError, InterfaceError)
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """Django's handler of exceptions that no view caught."""
+    """Answer exceptions that no view caught (Django's handler500)."""
     error = sys.exc_info()[1]
     is_away = isinstance(error, AWAY)
     status = HTTPStatus.SERVICE_UNAVAILABLE if is_away else HTTPStatus.INTERNAL_SERVER_ERROR
