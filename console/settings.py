@@ -382,9 +382,8 @@ CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_BEAT_SCHEDULER = "django_celery_beat.schedulers:DatabaseScheduler"
 CELERY_BEAT_MAX_LOOP_INTERVAL = 5
-TICK_KEY = (
-    "tidemark:tick"  # in Redis, with ":pool": when a worker last ran what beat sent; /readyz judges by it
-)
+# In Redis, with ":pool": when a worker last ran what beat sent; /readyz judges by it.
+TICK_KEY = "tidemark:tick"
 TICKING_POOLS = ("collect", "operate")
 
 # --- REST ---------------------------------------------------------------------------------------------------

@@ -26,9 +26,8 @@ logger = logging.getLogger(__name__)
 
 SURVEY_EVERY_MS = 60_000
 SAMPLES_KEPT_MS = 48 * 3_600_000  # charts of a day with the day before; 2,880 rows a broker
-FORGET_MS = (
-    24 * 3_600_000
-)  # a broker or slave that no name server lists and that is silent for so long is gone
+# A broker or slave is removed when no name server lists it and it has been silent for so long.
+FORGET_MS = 24 * 3_600_000
 MODELS = (BrokerSurvey, BrokerSample, NameServerRow, RouteDifference, Survey)
 
 

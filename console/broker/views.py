@@ -46,11 +46,12 @@ TABS = (
     ("connections", Text("Connections")),
     ("drain", Text("Drain")),
 )
+# For those who see some names only: their share of the broker, and its health.
 OWN_TABS = (
     "health",
     "topics",
     "connections",
-)  # of those who see some names only: theirs of it, and how it does
+)
 BROKER_TROUBLE = (BrokerUnavailable, MQBrokerError, RemotingTimeout, OperationError)
 
 

@@ -28,9 +28,8 @@ SHOWN = (
     *("cluster", "group", "status", "partial", "reason", "unknown_since_ms"),
     *("time_lag_ms", "time_lag_lower_bound", "time_to_loss_ms", "time_to_loss_lower_bound"),
 )
-OWNERSHIP_CLIENTS_MAX = (
-    500  # judging who owns what reads every client and queue: beyond this a page would wait
-)
+# Judging who owns what reads every client and queue: beyond this a page would wait.
+OWNERSHIP_CLIENTS_MAX = 500
 GROWTH_MIN = 0.05  # messages per second below which a lag is level
 KINDS = {
     FindingKind.TWO_OWNERS: Text("two owners"),
