@@ -1,8 +1,7 @@
-"""The collector of one cluster in one process: what it remembers between rounds and the steps of a round.
+"""Run the rounds of one cluster in one process: the state between rounds and the steps of a round.
 
-Everything here can be made again from the log, the chunks and the metrics database: a collector that met an
-error is thrown away and the next round makes a new one. It is used by one thread at a time, under the
-cluster's lease.
+All state can be rebuilt from the log, the chunks and the metrics database: after an error the collector is dropped and
+the next round makes a new one. One thread at a time uses it, under the cluster's lease.
 """
 
 import logging
@@ -60,20 +59,27 @@ from spark.lag.snapshot import Snapshot
 
 logger = logging.getLogger(__name__)
 
-DEADLINE_MS = 4_000  # a silent broker costs a round this much, less than the default interval of 5 s
-TABLES_EVERY = 6  # rounds between reads of topic and group tables: half a minute at 5 s
-ROUNDS_KEPT = 720  # an hour at 5 s, for the collector's own page
-# At a start: of chunks, at the reference size, 2 s an hour of history; of the log what the window needs and a segment
+# A silent broker costs a round this much, less than the default interval of 5 s.
+DEADLINE_MS = 4_000
+# Rounds between reads of topic and group tables: half a minute at 5 s.
+TABLES_EVERY = 6
+# An hour at 5 s, for the collector's own page.
+ROUNDS_KEPT = 720
+# Read at a start from chunks (2 s for an hour of history at the reference size), and from the log: what the window
+# needs and a segment.
 SEEDED_MS = 6 * HOUR_MS
 LOGGED_MS = 15 * 60_000
-LOOKUP_EVERY_MS = 60_000  # per queue, while its oldest unread message predates the history
-DEAD_SHARE_MAX = 0.5  # of the window's columns; groups and topics come and go, their columns stay until then
-CLOCK_BACK_MS = 60_000  # a smaller step back is waited out with rounds a millisecond apart
-PULLED_PARTS = (
-    20  # of the groups nobody looks at, so many parts take turns in having their pulled offsets read
-)
-SMALL_CLUSTER_GROUPS = 16  # so few groups cost a broker nothing: their pulled offsets are read in every round
-# a lag that is known in full is known as of this round: no news, as when it was read
+# Per queue, while its oldest unread message predates the history.
+LOOKUP_EVERY_MS = 60_000
+# Of the window's columns; those of removed groups and topics stay until then.
+DEAD_SHARE_MAX = 0.5
+# A smaller step back is bridged by rounds a millisecond apart.
+CLOCK_BACK_MS = 60_000
+# Groups that are neither watched nor in breach take turns, one part a round, in having their pulled offsets read.
+PULLED_PARTS = 20
+# Pulled offsets of so few groups cost a broker nothing: they are read in every round.
+SMALL_CLUSTER_GROUPS = 16
+# A lag that is known in full is known as of this round: no news, as when it was read.
 GROUP_AGES = (READ_AT, "known_at_ms")
 UNLISTED = Text("no name server lists it.")
 IN_BREACH = {LagStatus.STALLED, LagStatus.STOPPED, LagStatus.FALLING_BEHIND, LagStatus.REWOUND}
@@ -81,13 +87,13 @@ IN_BREACH = {LagStatus.STALLED, LagStatus.STOPPED, LagStatus.FALLING_BEHIND, Lag
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueueChanges:
-    """The queues of the round before and of this one: rows are made of them only for those who are told."""
+    """Compare the queues of the round before with this one's; rows are made only of those that are published."""
 
     before: KeyedColumns[QueueKey]
     after: KeyedColumns[QueueKey]
 
     def news_of(self, groups: Set[str], anew: Set[str]) -> dict[QueueKey, QueueRow | None]:
-        """Return the rows of `groups` whose content is new, of those in `anew` every row, and None for what is gone."""
+        """Return changed rows of `groups`, every row of those in `anew`, and None for removed rows."""
         if not groups:
             return {}
         wanted = [at for at, key in enumerate(self.after.keys) if key.group in groups]
@@ -103,7 +109,7 @@ class QueueChanges:
 
 @dataclass(frozen=True, slots=True)
 class RoundChanges:
-    """What one round changed, for the live pages."""
+    """Hold what one round changed, for the live pages."""
 
     round: Round
     groups: Changes[str]
@@ -114,9 +120,7 @@ class RoundChanges:
 
 @dataclass(frozen=True, slots=True)
 class Knowledge:
-    """What others know about the cluster's groups: the sweep's members and owners, and who is being looked
-    at.
-    """
+    """Hold what a round takes from outside: the sweep's members and owners, watched groups, filters and moves."""
 
     members: Mapping[str, Members] = field(default_factory=dict)
     owners: Mapping[QueueKey, str] = field(default_factory=dict)
@@ -126,11 +130,11 @@ class Knowledge:
 
 
 class ClockWentBack(Exception):
-    """The clock is far behind the last round: what was written meanwhile is set aside, the next round begins anew."""
+    """Report a clock far behind the last round: later rounds are set aside, the next one begins anew."""
 
 
 class Collector:
-    """One cluster. `open` after making it, then `run_round` again and again."""
+    """Collect one cluster: `open` after making it, then `run_round` again and again."""
 
     def __init__(self, cluster: str, interval_ms: int) -> None:
         self.cluster = cluster
@@ -157,13 +161,13 @@ class Collector:
         self.gaps = chronicle.Gaps(cluster, interval_ms)
         self.episodes = Episodes(cluster, interval_ms)
         self.promises = PromiseCourses(cluster, interval_ms)
-        self.silent: dict[str, Text] = {}  # brokers that were silent in the last round, and why
-        self.told_groups: frozenset[str] = frozenset()  # whose pages were told of the last round
+        # Brokers that were silent in the last round, and why.
+        self.silent: dict[str, Text] = {}
+        # Groups whose pages got the last round.
+        self.told_groups: frozenset[str] = frozenset()
 
     def open(self, now_ms: int) -> None:
-        """Take over what is known: rows of the last round, max offsets of the last day, rounds of the last
-        hours.
-        """
+        """Load the rows of the last round, max offsets of the last hours, and recent rounds of the log."""
         for store in (self.groups, self.queues, self.topics, self.topic_queues, self.brokers):
             store.load()
         self.gaps.load()
@@ -172,7 +176,7 @@ class Collector:
         self.catch_up(min(self._seed(now_ms), now_ms - LOGGED_MS))
 
     def _seed(self, now_ms: int) -> int:
-        """Take over max offsets from chunks, hour by hour; return until when they are known."""
+        """Load max offsets from chunks, hour by hour; return until when they are known."""
         chunks = HistoryFile.objects.filter(
             cluster=self.cluster,
             kind__in=[Kind.CHUNK_HOUR, Kind.CHUNK_DAY],
@@ -196,17 +200,18 @@ class Collector:
                     self.window.seed(chunk.load_samples([location_of(row)], *of_ms, group=""), late)
                 until_ms = max(until_ms, row.ts_hi_ms)
         except StorageError as error:
-            # Rounds go on without: what is older than the log has a bound instead of an age.
+            # Rounds go on without them: what is older than the log has a bound instead of an age.
             logger.warning("history not taken over cluster=%s reason=%s", self.cluster, error)
         return until_ms
 
     def catch_up(self, since_ms: int = 0) -> None:
-        """Take over rounds that another process of this cluster ran meanwhile."""
+        """Load the rounds that another process of this cluster ran meanwhile."""
         snapshots = self.log.catch_up(since_ms)
         for snapshot in snapshots:
             if snapshot.ts_ms >= since_ms:
                 self.window.append(snapshot.read_part())
-            else:  # long ago: it says which incarnation of each queue is the newest
+            # Long ago: it determines the newest incarnation of each queue.
+            else:
                 self.window.seed(from_snapshots([snapshot]).select(lambda key: not key.group))
         if snapshots and since_ms == 0:
             self.episodes.load()
@@ -217,19 +222,20 @@ class Collector:
 
     @property
     def is_worn(self) -> bool:
-        """Whether making a new collector would free much memory. Looked at once an hour."""
+        """Return whether a new collector would free much memory; checked once an hour."""
         return self.window.number % ROUNDS_KEPT == 0 and self.window.dead_share() > DEAD_SHARE_MAX
 
     def run_round(
         self, admin: BlockingMQAdmin, number: int, knowledge: Knowledge, *, tables: bool, now_ms: int
     ) -> RoundChanges:
-        """Ask, judge, write history, save rows. `now_ms` is when the round began."""
+        """Read brokers, judge, write history, save rows. `now_ms` is when the round began."""
         started = time.monotonic()
         last_ms = self.window.ts_ms
         if now_ms < last_ms - CLOCK_BACK_MS:
             archive.set_aside_future(self.cluster, now_ms)
             raise ClockWentBack(f"the clock went back by {(last_ms - now_ms) // 1000} s")
-        now_ms = max(now_ms, last_ms + 1)  # a clock that was set back a little must not disorder the log
+        # A clock that was set back a little must not disorder the log.
+        now_ms = max(now_ms, last_ms + 1)
         addresses, namesrv_error, namesrv_rpcs = self._addresses(admin, number, now_ms)
         question = Question(
             number=number,
@@ -252,7 +258,8 @@ class Collector:
         queues, topic_queues = queue_rows.queue_table(view), topic_rows.topic_queue_table(view)
         snapshot = judged_round(read, view, queues, topic_queues, self.log.last)
         unwritten = self._write(snapshot)
-        if not unwritten:  # what history does not have counts nowhere
+        # A round that is not in history is not counted anywhere.
+        if not unwritten:
             self.promises.note(snapshot)
         round_row = Round(
             cluster=self.cluster,
@@ -270,9 +277,9 @@ class Collector:
         return self._save(view, queues, topic_queues, round_row, started)
 
     def _write(self, snapshot: Snapshot) -> Text:
-        """Append a round to the log; return why it could not be. Live rows do not wait for a disk with room.
+        """Append a round to the log; return why that failed, empty if it did not. Live rows need no free disk.
 
-        The log of a failed write is read again: whatever of the round is on disk is cut off.
+        After a failed write the log is read again: whatever is on disk of the round is cut off.
         """
         try:
             self.log.append(snapshot)
@@ -319,7 +326,7 @@ class Collector:
         return changes
 
     def _record(self, view: RoundView, table: QueueTable) -> None:
-        """Write down what happened to queues of which something may have."""
+        """Record events of the queues that may have one."""
         after = table.rows(QueueRow, np.flatnonzero(table.remarkable))
         was = self.queues.rows.places_of([*after])
         chronicle.record(view, self.queues.rows.rows(QueueRow, was[was >= 0]), after)
@@ -327,7 +334,7 @@ class Collector:
     def _addresses(
         self, admin: BlockingMQAdmin, number: int, now_ms: int
     ) -> tuple[list[BrokerAddress], Text, int]:
-        """Return whom to ask: brokers the name servers list, and those known from before that they do not."""
+        """Return the brokers to read: those the name servers list, and recorded ones that they do not."""
         error, rpcs = Text(), 0
         if not self.registered or number % TABLES_EVERY == 0 or self._is_any_silent():
             try:
@@ -345,7 +352,7 @@ class Collector:
         return addresses, error, rpcs
 
     def _remember(self, answers: Sequence[BrokerAnswers], series: RoundSeries) -> None:
-        """Keep what is not told in every round: tables of topics and groups, and what messages say of clocks."""
+        """Keep what is not read in every round: tables of topics and groups, and clock offsets."""
         ahead_ms = newest_writes_ms(series)
         self.silent = {one.address.broker_name: one.error for one in answers if not one.answered}
         for answer in answers:
@@ -356,11 +363,13 @@ class Collector:
                 self.group_tables[name] = answer.groups
             if answer.refusals is not None:
                 self.refusals[name] = answer.refusals
-            if name in ahead_ms:  # else its clock is what it was
+            # Otherwise its clock offset is unchanged.
+            if name in ahead_ms:
                 self.clock_offsets_ms[name] = clock_offset_ms(ahead_ms[name], interval_ms=self.interval_ms)
 
         light = {topic for answer in answers for topic in answer.stats if topic.startswith(LMQ_PREFIX)}
-        self.offset_kinds |= dict.fromkeys(light, LIGHT)  # no table of topics has them
+        # No table of topics has them.
+        self.offset_kinds |= dict.fromkeys(light, LIGHT)
         if any(answer.topics is not None for answer in answers):
             self.offset_kinds = {
                 topic: kind for topic, kind in self.offset_kinds.items() if kind == LIGHT
@@ -380,7 +389,7 @@ class Collector:
         now_ms: int,
     ) -> RoundView:
         silences = self._silences(answers, now_ms)
-        # Rows of a broker that answered once stay until it does again, so whoever has rows is not blind.
+        # Rows of a broker that answered once stay until it does again: a broker with rows is not blind.
         heard_of = {key.broker_name for key in self.topic_queues.rows.keys} | self.topic_tables.keys()
         found = reset.set_here(knowledge.moves, series, self.queues.rows)
         return RoundView(
@@ -413,11 +422,11 @@ class Collector:
         return any(not row["answered"] for row in self.brokers.rows.values())
 
     def _to_ask_briefly(self, number: int) -> Mapping[str, Text]:
-        """Return the brokers that were silent in the round before, with why; none in every sixth round."""
+        """Return the brokers that were silent in the round before, and why; none in every sixth round."""
         return {} if number % TABLES_EVERY == 0 else self.silent
 
     def _silences(self, answers: Sequence[BrokerAnswers], now_ms: int) -> dict[str, Silence]:
-        """Return who did not answer, since when: the row of the round before remembers the beginning."""
+        """Return the brokers that did not answer, since when (from the row of the round before) and why."""
         before = {name: row for (name, _), row in self.brokers.rows.items() if not row["answered"]}
         return {
             answer.address.broker_name: Silence(
@@ -441,8 +450,10 @@ class Collector:
         return rows
 
     def _pulled_groups(self, knowledge: Knowledge) -> list[str]:
-        """Return whose pulled offsets to read: groups somebody looks at, then those in breach, most urgent
-        first, then a twentieth of the rest in turn; in a small cluster everybody's.
+        """Return the groups whose pulled offsets to read.
+
+        Watched groups, then those in breach, most urgent first, then a twentieth of the rest in turn; in a small
+        cluster all.
         """
         own = [name for name, row in self.groups.rows.items() if row["topics"] and not row["is_system"]]
         if 0 < len(own) <= SMALL_CLUSTER_GROUPS:
@@ -456,18 +467,17 @@ class Collector:
         return list(dict.fromkeys([*knowledge.watched, *(name for name, _ in urgent), *sorted(rest)]))
 
     def group_counts(self) -> RowDict:
-        """Return how many groups have each status, `PARTIAL` and `ALL`, RocketMQ's own left out: the chips of
-        the list.
-        """
+        """Return how many groups have each status, `PARTIAL` and `ALL`, without RocketMQ's own: the list's chips."""
         rows = [row for row in self.groups.rows.values() if not row["is_system"]]
         counts = Counter(row["status"] for row in rows)
         return {**counts, "PARTIAL": sum(row["partial"] for row in rows), "ALL": len(rows)}
 
     def _wanted_lookups(self, view: RoundView, table: QueueTable) -> list[Lookup]:
-        """Return messages that predate the history: the next round asks for their store times.
+        """Return messages that predate the history: the next round reads their store times.
 
-        First the oldest unread ones, for time lags, or if the group reads on, one as far ahead as it comes until it may
-        be asked again: the others are at least as old. Then the oldest stored ones, for how long topics reach back.
+        First the oldest unread ones, for time lags; of a group that reads on, the message it will have reached when
+        the next lookup is allowed: the others are at least as old. Then the oldest stored ones, for how long topics
+        reach back.
         """
         due_ms = view.now_ms - LOOKUP_EVERY_MS
         topics = view.series.topics
@@ -495,9 +505,7 @@ class Collector:
 
 
 def own_topics(addresses: Sequence[BrokerAddress]) -> frozenset[str]:
-    """Return the topics that every broker makes for itself: its name, its cluster's name, and the reply
-    topic.
-    """
+    """Return the topics that every broker makes for itself: its name, its cluster's name, and the reply topic."""
     names = {address.broker_name for address in addresses}
     for address in addresses:
         if address.cluster_name:

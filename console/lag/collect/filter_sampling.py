@@ -1,8 +1,8 @@
-"""How much of a backlog passes its group's filter? Asked of the broker, for a few messages in each part of it.
+"""Sample how much of a backlog passes its group's filter, by a few filtered pulls in each part of it.
 
-A lag counts messages that a tag or SQL92 filter will skip. The broker itself is asked to filter: pulls of a few
-entries, spread over all that waits (`spark.lag.round.filter_ratio.strata`), tell how many of them match. Bounded: a few
-groups a sweep, each every five minutes, a few hundred entries each; the console never joins the group.
+A lag counts messages that a tag or SQL92 filter will skip. The broker itself filters: pulls of a few entries, spread
+over all that waits (`spark.lag.round.filter_ratio.strata`), show how many of them match. Bounded: a few groups a sweep,
+each every five minutes, a few hundred entries each; the console never joins the group.
 """
 
 import logging
@@ -20,26 +20,30 @@ from spark.lag.round.filter_ratio import FilterSample, strata
 
 logger = logging.getLogger(__name__)
 
-SAMPLE_EVERY_MS = 5 * 60_000  # a mix of tags drifts slowly, and old messages are cold reads for the broker
-VALID_MS = 30 * 60_000  # an older ratio is no ratio
+# A mix of tags drifts slowly, and old messages are cold reads for the broker.
+SAMPLE_EVERY_MS = 5 * 60_000
+# An older ratio is out of date.
+VALID_MS = 30 * 60_000
 GROUPS_PER_RUN = 4
-QUEUES_PER_GROUP = 8  # those with the most messages
+# Those with the most messages.
+QUEUES_PER_GROUP = 8
 PARTS_PER_QUEUE = 8
 ENTRIES_PER_GROUP = 512
-ENTRIES_PER_PULL_MAX = 32  # what brokers give at once
+# What brokers return at once.
+ENTRIES_PER_PULL_MAX = 32
 DEADLINE_MS = 4_000
 EVERYTHING = ("", "*")
 
 
 class Filter(NamedTuple):
-    """A subscription expression and its type, TAG or SQL92."""
+    """Hold a subscription expression and its type, TAG or SQL92."""
 
     expression: str
     kind: str
 
 
 class Pull(NamedTuple):
-    """Entries to look at."""
+    """Describe the entries of one pull."""
 
     addr: str
     topic: str
@@ -50,7 +54,7 @@ class Pull(NamedTuple):
 
 
 def samples(cluster_name: str, now_ms: int) -> dict[str, SampledFilter]:
-    """Return the samples that are still worth something, by group."""
+    """Return the samples that are not out of date, by group."""
     rows = GroupFilterSample.objects.filter(cluster=cluster_name, sampled_at_ms__gt=now_ms - VALID_MS)
     return {
         row.group: SampledFilter(FilterSample(row.matching, row.scanned, row.strata), row.sampled_at_ms)
@@ -59,7 +63,7 @@ def samples(cluster_name: str, now_ms: int) -> dict[str, SampledFilter]:
 
 
 def sample_filters(cluster_name: str, *, now_ms: int) -> list[str]:
-    """Look at the backlogs of filtering groups whose turn it is; return which groups were sampled."""
+    """Sample the backlogs of filtering groups that are due; return which groups were sampled."""
     cluster = Cluster.objects.filter(name=cluster_name).first()
     if cluster is None:
         return []
@@ -88,7 +92,7 @@ def sample_filters(cluster_name: str, *, now_ms: int) -> list[str]:
 
 
 def _filters(cluster_name: str) -> dict[str, dict[str, Filter]]:
-    """Return {group: {topic: filter}} of groups of which some client filters some topic."""
+    """Return {group: {topic: filter}} of groups with a client that filters a topic."""
     found: dict[str, dict[str, Filter]] = {}
     rows = ClientRow.objects.filter(cluster=cluster_name).order_by("group", "client_id")
     for group, subscription in rows.values_list("group", "subscription"):
@@ -103,7 +107,7 @@ def _filters(cluster_name: str) -> dict[str, dict[str, Filter]]:
 
 
 def _pulls(cluster_name: str, group: str, filters: Mapping[str, Filter]) -> list[Pull]:
-    """Return what to look at: of each queue a share of the entries that follows its share of the lag."""
+    """Return the pulls for a group: each queue's share of the entries follows its share of the lag."""
     addresses = dict(
         BrokerRow.objects.filter(cluster=cluster_name, answered=True).values_list("broker_name", "addr")
     )
@@ -129,9 +133,9 @@ def _pulls(cluster_name: str, group: str, filters: Mapping[str, Filter]) -> list
 
 
 async def _look(admin: MQAdmin, *, pull: Pull) -> FilterSample:
-    """Return how many of the entries match. The broker skips the others and says how far it looked.
+    """Return how many of the entries match. The broker skips the others and returns how far it read.
 
-    Raises MQBrokerError where the broker cannot read the filter: it would let everything through.
+    Raises MQBrokerError where the broker cannot parse the filter: it would let everything through.
     """
     if pull.filter.kind != "TAG":
         await admin.check_filter(pull.addr, pull.topic, pull.filter.expression, pull.filter.kind)
@@ -150,7 +154,8 @@ async def _look(admin: MQAdmin, *, pull: Pull) -> FilterSample:
         until = min(found.next_begin_offset, pull.offset + pull.entries)
         matching += sum(begin <= message.queue_offset < until for message in found.messages)
         if until <= begin:
-            break  # deleted meanwhile
+            # Deleted meanwhile.
+            break
         scanned = until - pull.offset
     return FilterSample(matching, scanned)
 

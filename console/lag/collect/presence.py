@@ -1,8 +1,8 @@
-"""Is a member connected just now? Asked of groups whose committed offset rises though the last sweep found none.
+"""Check for connected members of groups whose committed offset rises though the last sweep found none.
 
-Such a rise is either a member that came since the sweep, up to half a minute ago, or an offset that another tool set
-ahead. The brokers know which: the question (203) is asked in the round that sees the rise, of the few groups it
-concerns. A member that connects, commits and leaves between two rounds is taken for such a tool.
+Such a rise is either a member that connected since the sweep, up to half a minute ago, or an offset that another tool
+set ahead. The brokers are asked (203) in the round that sees the rise, for the few groups it concerns. A member that
+connects, commits and leaves between two rounds is taken for such a tool.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,13 +19,16 @@ from console.lag.round.series import QueueKey, RoundSeries
 from console.lag.round.view import Members
 from spark.lag.snapshot import UNKNOWN_OFFSET
 
-GROUPS_MAX = 32  # in one round; of the others it is not known, and their rises are taken for consumption
-DEADLINE_MS = 1_000  # the brokers have just answered
-SEEN_MS = 60_000  # two sweeps: a member that was connected so short ago may have committed before it left
+# In one round; members of the others are unknown, and their rises count as consumption.
+GROUPS_MAX = 32
+# The brokers have just answered.
+DEADLINE_MS = 1_000
+# Two sweeps: a member that was connected so recently may have committed before it left.
+SEEN_MS = 60_000
 
 
 class Presence:
-    """What rounds found out about groups that should have no member. Caller: the collector, one thread at a time."""
+    """Record members of groups that should have none. Called by the collector, one thread at a time."""
 
     def __init__(self) -> None:
         self._seen_ms: dict[str, int] = {}
@@ -39,7 +42,7 @@ class Presence:
         members: Mapping[str, Members],
         now_ms: int,
     ) -> frozenset[str]:
-        """Return the groups with a rising offset of which every broker says that no member is connected."""
+        """Return the groups with a rising offset for which every broker reports no connected member."""
         self._seen_ms = {group: at_ms for group, at_ms in self._seen_ms.items() if at_ms > now_ms - SEEN_MS}
         empty = {group for group, one in members.items() if one.clients == 0}
         risen = sorted(_risen(series, previous, empty - self._seen_ms.keys()))[:GROUPS_MAX]
@@ -57,7 +60,7 @@ class Presence:
         return frozenset(risen) - doubtful.keys()
 
     def corrected(self, members: Mapping[str, Members]) -> Mapping[str, Members]:
-        """Return the members of the last sweep, of groups that have one since as unknown many: they are not offline."""
+        """Return the sweep's members; groups that had a member since have an unknown number: not offline."""
         came = {group for group in self._seen_ms if group in members and members[group].clients == 0}
         return (
             {**members, **{group: replace(members[group], clients=None) for group in came}}

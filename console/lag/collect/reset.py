@@ -1,8 +1,8 @@
-"""Committed offsets that somebody set: until a member commits, such a figure is a target and no progress (lag.md 1.3).
+"""Detect committed offsets that were set: until a member commits they are a target, no progress (lag.md 1.3).
 
-A 5.x broker shows the target of a reset at once, whether its members have received it or not; a group that is offline
-stands there until it comes back. Ours are written down before they are applied (`note_moves`), so that the first round
-that sees one knows it; those of other tools are recognised as far as that is possible (`queue_rows`).
+A 5.x broker shows the target of a reset at once, whether its members have received it or not; an offline group stays
+there until it comes back. Moves of this console are recorded before they are applied (`note_moves`), so that the first
+round that sees one can recognise it; those of other tools are recognised as far as possible (`queue_rows`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,12 +17,14 @@ from console.lag.round.keyed_columns import KeyedColumns
 from console.lag.round.series import QueueKey, RoundSeries
 from spark.lag.snapshot import BoolArray
 
-KEPT_MS = 10 * 60_000  # a job takes seconds; a broker that was away is read again within minutes
-SEEN_EARLY_MS = 30_000  # two hosts' clocks may differ
+# A job takes seconds; a broker that was away is read again within minutes.
+KEPT_MS = 10 * 60_000
+# The clocks of two hosts may differ.
+SEEN_EARLY_MS = 30_000
 
 
 class Move(NamedTuple):
-    """A committed offset that a change of ours set, and when it was written down."""
+    """Hold a committed offset that this console set, and when that was recorded."""
 
     before: int | None
     target: int
@@ -62,8 +64,9 @@ def recent_moves(cluster: str, *, now_ms: int) -> dict[QueueKey, Move]:
 def set_here(
     moves: Mapping[QueueKey, Move], series: RoundSeries, previous: KeyedColumns[QueueKey]
 ) -> SetHere:
-    """Return what of a round's committed offsets is the target of a move. A queue whose members went on, or had come to
-    the same place long before, is not.
+    """Return which committed offsets of a round are the target of a move.
+
+    A queue whose members went on, or had reached the same offset long before, is not marked.
     """
     keys, committed = series.groups.keys, series.groups.committed
     marks, moved = np.zeros(len(keys), dtype=np.bool_), np.zeros(len(keys), dtype=np.bool_)
@@ -76,7 +79,7 @@ def set_here(
     set_ms = previous.taken("reset_at_ms", was, NULL).tolist()
     for (key, at), stood, last_ms, seen_ms in zip(places.items(), before, changed_ms, set_ms, strict=True):
         move = moves[key]
-        # a move explains one rise: what a group reads again later, over the same place, is consumed
+        # A move explains one rise: when a group reads past the same offset again later, that is consumption.
         if stood != NULL and stood < move.target <= committed[at] and seen_ms < move.at_ms:
             moved[at] = True
         if committed[at] == move.target:

@@ -1,8 +1,7 @@
-"""Who is connected to which group: about every 30 s, outside the rounds, because it costs a call per group
-and client.
+"""Read which clients are connected to which group, about every 30 s, outside the rounds: a call per group and client.
 
-Ownership is the clients' word: each connected client is asked (307, relayed by its broker) which queues it
-holds. A client that does not answer keeps no queues on record; the reason stands in its row.
+Ownership is what clients report: each connected client is asked (307, relayed by its broker) which queues it holds. A
+client that does not answer has no queues on record; its row has the reason.
 """
 
 import logging
@@ -36,22 +35,24 @@ from console.text import Text
 
 logger = logging.getLogger(__name__)
 
-SWEEP_EVERY_MS = 30_000  # clients heartbeat every 30 s: asking more often learns nothing
-# a relayed question waits up to 10 s for a hung client; the others are not kept waiting
+# Clients send a heartbeat every 30 s: a shorter period would find nothing new.
+SWEEP_EVERY_MS = 30_000
+# A relayed request waits up to 10 s for a hung client; the others are not delayed by it.
 SWEEP_DEADLINE_MS = 8_000
-# After a broker was away its clients are back with their next heartbeat, one of which comes every 30 s. Until then it
-# knows less than it did.
+# After a broker was away its clients are back with their next heartbeat, one of which comes every 30 s. Until then its
+# list of them is incomplete.
 REJOIN_MS = 45_000
 GROUPS_PER_SWEEP = 500
 CLIENTS_PER_SWEEP = 64
-BROADCAST_TOPICS_MAX = 200  # whose offsets are read behind what their clients said
+# Topics whose offsets are read after their clients reported.
+BROADCAST_TOPICS_MAX = 200
 OFFSETS_DEADLINE_MS = 4_000
-# MQVersion ordinal of V4_0_0; from there on every patch release has a snapshot before it
+# MQVersion ordinal of V4_0_0; from there on every patch release has a snapshot before it.
 FIRST_NAMED_VERSION = 213
 
 
 class ClientFacts(NamedTuple):
-    """A connected client as its broker lists it."""
+    """Describe a connected client as its broker lists it."""
 
     address: str
     language: str
@@ -61,7 +62,7 @@ class ClientFacts(NamedTuple):
 
 @dataclass(slots=True)
 class GroupFound:
-    """What the brokers said about a group's members. `clients` null: no broker said anything certain."""
+    """Hold what brokers reported about a group's members; `clients` null: no certain answer."""
 
     clients: dict[str, ClientFacts] | None = None
     model: str = ""
@@ -71,7 +72,7 @@ class GroupFound:
 
 @dataclass(slots=True)
 class ClientFound:
-    """What a client said of itself; `queues` null with the `reason` when it did not answer."""
+    """Hold what a client reported; `queues` null with the `reason` when it did not answer."""
 
     queues: list[dict[str, Any]] | None = None
     subscription: dict[str, dict[str, str]] | None = None
@@ -82,14 +83,12 @@ class ClientFound:
 
 
 def is_due(cluster_name: str, now_ms: int) -> bool:
-    """Whether the last sweep began long enough ago."""
+    """Return whether the last sweep began long enough ago."""
     return CollectorLease.objects.filter(cluster=cluster_name, sweep_until_ms__lte=now_ms).exists()
 
 
 def sweep_clients(cluster_name: str, *, now_ms: int) -> int | None:
-    """Ask who is connected and save it; return how many clients were found, None when another worker does it
-    already.
-    """
+    """Read the connected clients and save them; return how many, None if another worker is sweeping."""
     claimed = CollectorLease.objects.filter(cluster=cluster_name, sweep_until_ms__lte=now_ms).update(
         sweep_until_ms=now_ms + SWEEP_EVERY_MS
     )
@@ -114,7 +113,7 @@ def sweep_clients(cluster_name: str, *, now_ms: int) -> int | None:
 
 
 def _groups_to_ask(cluster_name: str, watched: set[str]) -> list[str]:
-    """Return those looked at, then those asked longest ago."""
+    """Return the watched groups, then those that were read longest ago."""
     asked = dict(GroupMembers.objects.filter(cluster=cluster_name).values_list("group", "read_at_ms"))
     names = GroupRow.objects.filter(cluster=cluster_name).values_list("group", flat=True)
     own = [name for name in names if not is_system_group(name)]
@@ -125,11 +124,13 @@ def _groups_to_ask(cluster_name: str, watched: set[str]) -> list[str]:
 def _hidden_groups(
     cluster_name: str, brokers: Iterable[BrokerRow], found: Mapping[str, GroupFound], now_ms: int
 ) -> list[str]:
-    """Return the groups without a member at the brokers that answered, whose members may be known to another broker
-    only: one that is silent, or has just come back and has not heard from those that were there.
+    """Return the groups whose members may be connected only to a broker that cannot list them now.
 
-    Members connect to the brokers of the topics they read: a group's own queues say which those are; of a group without
-    any queue it may be every broker.
+    The brokers that answered list no member, and another one is silent, or has just come back and has not received the
+    heartbeats of its clients yet.
+
+    Members connect to the brokers of the topics they read: those of the group's own queues; for a group without any
+    queue it may be every broker.
     """
     silent = {row.broker_name for row in brokers if not row.answered}
     back = {
@@ -142,7 +143,7 @@ def _hidden_groups(
     for group, broker_name in queues.every(cluster_name, "group", "broker_name"):
         homes[group].add(broker_name)
     before = GroupMembers.objects.filter(cluster=cluster_name, group__in=empty).exclude(clients=0)
-    # unknown, or known before the broker was away
+    # Unknown, or known before the broker was away.
     had = {row.group: 0 if row.clients is None else row.read_at_ms for row in before}
     hidden = []
     for group in empty:
@@ -155,7 +156,7 @@ def _hidden_groups(
 def find_members(
     admin: BlockingMQAdmin, brokers: Sequence[str], groups: Sequence[str]
 ) -> dict[str, GroupFound]:
-    """Ask every broker about every group (203) and join the answers by client id."""
+    """Read every group's members from every broker (203) and join the answers by client id."""
     calls = {
         (group, addr): partial(_ask_connection, addr=addr, group=group)
         for group in groups
@@ -174,7 +175,7 @@ async def _ask_connection(admin: MQAdmin, *, addr: str, group: str) -> ConsumerC
 
 
 def _join(answers: Mapping[str, ConsumerConnection | None | Exception]) -> GroupFound:
-    """Nobody on every broker is nobody; nobody on some and silence of others is unknown."""
+    """Join answers: no member on every broker is none; none on some and silence of others is unknown."""
     found = GroupFound()
     clients: dict[str, ClientFacts] = {}
     for addr, answer in answers.items():
@@ -196,7 +197,7 @@ def _join(answers: Mapping[str, ConsumerConnection | None | Exception]) -> Group
 def _clients_to_ask(
     cluster_name: str, found: Mapping[str, GroupFound], watched: set[str]
 ) -> dict[tuple[str, str], str]:
-    """Return {(group, client id): broker address}: groups looked at first, then clients asked longest ago."""
+    """Return {(group, client id): broker address}: watched groups first, then clients read longest ago."""
     asked = {
         (group, client_id): read_at_ms
         for group, client_id, read_at_ms in ClientRow.objects.filter(cluster=cluster_name).values_list(
@@ -215,7 +216,7 @@ def _clients_to_ask(
 def ask_clients(
     admin: BlockingMQAdmin, clients: Mapping[tuple[str, str], str]
 ) -> dict[tuple[str, str], ClientFound]:
-    """Ask clients what they hold (307)."""
+    """Read from clients what they hold (307)."""
     calls: dict[tuple[str, str], Callable[[MQAdmin], Any]] = {
         (group, client_id): partial(_ask_client, addr=addr, group=group, client_id=client_id)
         for (group, client_id), addr in clients.items()
@@ -252,7 +253,7 @@ async def _ask_client(admin: MQAdmin, *, addr: str, group: str, client_id: str) 
 def _broadcast_topics(
     found: Mapping[str, GroupFound], said: Mapping[tuple[str, str], ClientFound]
 ) -> dict[str, list[str]]:
-    """Return {broker name: topics} of which clients of broadcasting groups told where they are."""
+    """Return {broker name: topics} on which clients of broadcasting groups reported their positions."""
     places = {
         (broker_name, topic)
         for (group, _), one in said.items()
@@ -268,7 +269,7 @@ def _broadcast_topics(
 def read_offsets(
     admin: BlockingMQAdmin, cluster_name: str, topics: Mapping[str, Sequence[str]]
 ) -> dict[Place, tuple[int, int]]:
-    """Return (min, max) of every queue of topics (202), by broker; what a broker does not tell is left out."""
+    """Return (min, max) of every queue of topics (202), by broker; what a broker does not return is left out."""
     rows = BrokerRow.objects.filter(cluster=cluster_name, answered=True, broker_name__in=topics)
     calls: dict[str, Callable[[MQAdmin], Any]] = {
         name: partial(_ask_offsets, addr=addr, topics=topics[name])
@@ -366,7 +367,7 @@ def _client_row(
     before: ClientRow | None,
     now_ms: int,
 ) -> ClientRow:
-    """Return a client's row; one that was not asked this time keeps what it said before, with its age."""
+    """Return a client's row; one that was not read this time keeps its last report, with its age."""
     row = ClientRow(
         cluster=cluster_name,
         group=group,
@@ -404,7 +405,7 @@ def _progress(
     offsets: Mapping[Place, tuple[int, int]],
     now_ms: int,
 ) -> list[dict[str, Any]]:
-    """Return how far a member of a broadcasting group is; what one said that does not answer now grows old."""
+    """Return a broadcasting member's progress; without an answer its last report stays and ages."""
     known: list[dict[str, Any]] = [] if before is None else before.progress
     if answer is None or answer.queues is None:
         return known
@@ -425,7 +426,8 @@ def _members_row(
     ]
     mode = before.consume_mode if before is not None else ""
     pops = any("popped" in one for row in rows for one in row.queues or ())
-    if pops or found.consume_type == "CONSUME_POP":  # Java members say PUSH and pop all the same
+    # Java members report PUSH and pop all the same.
+    if pops or found.consume_type == "CONSUME_POP":
         mode = POP_MODE
     elif orderly:
         mode = "ORDERLY" if all(orderly) else "CONCURRENTLY"
@@ -447,7 +449,7 @@ def _members_row(
 
 
 def _popped_since_ms(held: int, held_before: int, before: GroupMembers | None, now_ms: int) -> int | None:
-    """Since when what members popped and hold has not become less; null while they hold nothing, or do not tell."""
+    """Return since when the messages members hold have not decreased; null: none held, or not reported."""
     if held == 0:
         return None
     if before is None or before.popped_since_ms is None or held < held_before:

@@ -1,4 +1,4 @@
-"""Which consumer was slow: lag, time lag, throughput and latency of a past window by client and by host."""
+"""Compute lag, time lag, throughput and latency of a past window by client and by host: which one was slow."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spark.lag.folds.level import Level
 from spark.lag.folds.owners import cuts_of, fold_by_owner
 from spark.lag.snapshot import Int64Array
 
-# A fold each: a group that rebalances in every sweep has as many in ten hours.
+# Each is a fold: a group that rebalances in every sweep has as many in ten hours.
 CHANGES_MAX = 1_200
 COLUMNS = (
     *("lag_max", "time_lag_max_ms", "consumed", "out_rate", "message_latency_p50_ms"),
@@ -26,12 +26,12 @@ Part = tuple[int, Level]  # from when, and the owners of a piece of the window
 
 
 class TooManyChanges(ValueError):
-    """Owners changed more often in the window than are folded at once."""
+    """Report that owners changed more often in the window than are folded at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class OwnerSteps:
-    """Figures of each step of the window, None where the owner had no queue or nothing is known."""
+    """Hold figures of each step of the window, None where the owner had no queue or they are unknown."""
 
     lag: list[int | None]
     time_lag_ms: list[int | None]
@@ -72,7 +72,7 @@ class OwnerFigures:
 
 @dataclass(frozen=True, slots=True)
 class ByClient:
-    """A window of a group by owner, slowest first; `swept_ms` is when members were asked last, None: never."""
+    """Hold a window of a group by owner, slowest first; `swept_ms`: the last sweep, None: never."""
 
     interval_ms: int
     slo_ms: int
@@ -191,7 +191,7 @@ def _steps(parts: Sequence[Part], times: Sequence[int]) -> dict[str, OwnerSteps]
 
 
 def _no_steps(count: int) -> OwnerSteps:
-    """Return steps of which nothing is known."""
+    """Return steps with unknown figures."""
     return OwnerSteps([None] * count, [None] * count, [None] * count, [None] * count)
 
 

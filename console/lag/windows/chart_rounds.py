@@ -1,4 +1,4 @@
-"""A group's queues added up round by round: what a chart of its lag draws, and which rounds it draws."""
+"""Add up a group's queues round by round for a chart of its lag, and choose which rounds to draw."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from spark.lag.snapshot import Int64Array
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """Rounds in time order, those in which some queue was read. `missing` counts queues of which the lag is not known,
-    `bounded` is 1 where some age is a lower bound; the age of the oldest message is certainly between `age_low_ms` and
-    `age_high_ms`. `in_flight` is -1 where it was not read of every queue.
+    """Hold rounds in time order, those in which some queue was read.
+
+    `missing` counts queues with unknown lag, `bounded` is 1 where some age is a lower bound; the age of the oldest
+    message is certainly between `age_low_ms` and `age_high_ms`. `in_flight` is -1 where it was not read for every
+    queue.
     """
 
     t_ms: Int64Array
@@ -40,12 +42,12 @@ class Rounds:
 
     @classmethod
     def joined(cls, parts: Sequence[Rounds]) -> Rounds:
-        """Return rounds of parts that follow each other; at least one."""
+        """Join rounds of parts that follow each other; at least one part."""
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in cls.__slots__))
 
 
 def rounds_of(grid: Grid, from_ms: int) -> Rounds:
-    """Return the rounds from `from_ms` on. An age is known to an interval (`spark.lag.round.round_arrays`)."""
+    """Return the rounds from `from_ms` on. Ages are exact to an interval (`spark.lag.round.round_arrays`)."""
     if not grid.keys:
         nothing = np.empty(0, dtype=np.int64)
         return Rounds(*[nothing] * len(Rounds.__slots__))
@@ -83,7 +85,7 @@ def thinned(rounds: Rounds, step_ms: int) -> Rounds:
 def decimate(
     times: Int64Array, series: Sequence[Int64Array], from_ms: int, to_ms: int, points: int
 ) -> Int64Array:
-    """Return which rounds to draw: all while they fit, else the smallest and the largest of each series and step."""
+    """Return which rounds to draw: all if they fit, else the smallest and largest of each series and step."""
     if len(times) <= points:
         return np.arange(len(times), dtype=np.int64)
     steps = (times - from_ms) * (points // (2 * len(series))) // max(1, to_ms - from_ms)
@@ -95,7 +97,7 @@ def decimate(
 
 
 def _first_where(values: Int64Array, extreme: np.ufunc, starts: Int64Array) -> Int64Array:
-    """Return the first place in each step that holds its extreme value."""
+    """Return the first index in each step that holds its extreme value."""
     found = extreme.reduceat(values, starts)
     lengths = np.diff(np.append(starts, len(values)))
     places = np.where(values == np.repeat(found, lengths), np.arange(len(values)), len(values))

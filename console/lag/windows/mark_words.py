@@ -1,4 +1,4 @@
-"""The words of marks, in the reader's language: called by pages alone, when they are rendered."""
+"""Render marks as sentences in the reader's language; only pages call it, when they are rendered."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""What happened to a group in a window, for charts and episodes: offsets that were set, messages lost, members that
-joined, left or restarted, brokers that restarted or were silent. Facts only; pages find words for them
-(`console.lag.windows.mark_words`).
+"""Collect what happened to a group in a window, for charts and episodes.
+
+Offsets that were set, messages lost, members that joined, left or restarted, brokers that restarted or were silent.
+Facts only; pages render them (`console.lag.windows.mark_words`).
 """
 
 from __future__ import annotations
@@ -18,14 +19,17 @@ from console.text import Text
 
 SILENT = "SILENT"
 NO_CAUSE = Text()
-IN_EPISODE_MAX = 12  # of one episode: more are a list that no one reads
-READ_MAX = 20_000  # of all episodes of a page together
-BEFORE_EPISODE_MS = 10 * 60_000  # what made an episode happened just before it
+# Of one episode: a longer list is not read.
+IN_EPISODE_MAX = 12
+# Of all episodes of a page together.
+READ_MAX = 20_000
+# The cause of an episode comes just before it.
+BEFORE_EPISODE_MS = 10 * 60_000
 
 
 @dataclass(frozen=True, slots=True)
 class Who:
-    """How many clients, and the ids of the first of them."""
+    """Hold how many clients, and the ids of the first of them."""
 
     count: int
     names: tuple[str, ...] = ()
@@ -54,7 +58,7 @@ class Mark:
     restarted: Who | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return what is known of it, to be kept in a row of a report."""
+        """Return its fields that differ from the defaults, to be stored in a row of a report."""
         usual = {one.name: one.default for one in fields(self)}
         return {name: value for name, value in asdict(self).items() if value != usual[name]}
 
@@ -70,7 +74,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """Marks of a window, oldest first; with `is_cut` there were more: the newest are here."""
+    """Hold marks of a window, oldest first; with `is_cut` only the newest are here."""
 
     marks: tuple[Mark, ...] = ()
     is_cut: bool = False
@@ -82,7 +86,8 @@ class _Found:
 
     of_group: dict[str, list[Mark]] = field(default_factory=lambda: defaultdict(list))
     of_broker: dict[str, list[Mark]] = field(default_factory=lambda: defaultdict(list))
-    since_ms: int = 0  # older ones were not read
+    # Older ones were not read.
+    since_ms: int = 0
 
 
 def of_group(

@@ -1,7 +1,7 @@
-"""Figures of a past window of one group: latency by message, promises kept, throughput by the minute.
+"""Compute figures of a past window of one group: latency by message, promises kept, throughput by the minute.
 
-All of them are folds of stored judgements (`folds.fold`), as report rows are: a window is cut into days, and where
-alerts look back from its end, and what the parts show is added up.
+All of them are folds of stored judgements (`folds.fold`), as report rows are: a window is cut into days, and at the
+times that alerts look back to from its end; the figures of the parts are added up.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ EDGES_MS = np.rint(1_000 * 2 ** (np.arange(0, 81) / 4)).astype(np.int64)
 def days_of(
     cluster: str, group: str, topic: str | None, from_ms: int, to_ms: int, interval_ms: int
 ) -> Iterator[tuple[int, int, Grid]]:
-    """Yield (from, to, grid) of the window day by day; each grid has the round before it. `topic` None: all but the
-    group's `%RETRY%`.
+    """Yield (from, to, grid) of the window day by day; each grid has the round before it.
+
+    `topic` None: all but the group's `%RETRY%`.
     """
     grid: Grid | None = None
     for start_ms in range(from_ms, to_ms, DAY_MS):
@@ -79,7 +80,7 @@ def latency_of(
     target: float,
     topic: str | None = None,
 ) -> dict[str, Any]:
-    """Return how long the messages of a window waited, and how the promise `slo_ms`, `target` of the time, was kept.
+    """Return how long the messages of a window waited, and how the promise was kept.
 
     See `api.lag.LatencySerializer` for the columns.
     """
@@ -108,7 +109,7 @@ def latency_of(
 
 
 def _nothing() -> dict[str, Any]:
-    """The figures of a window of which nothing is known."""
+    """Return the figures of an unknown window."""
     unknown = ("within_slo_pct", "mean_ms", "little_mean_ms", "p50_ms", "p95_ms", "p99_ms", "max_ms")
     counts = dict.fromkeys(("messages", "censored", "within_slo"), 0)
     return {**counts, **dict.fromkeys(unknown), "histogram": []}
@@ -181,10 +182,10 @@ def throughput_of(
     interval_ms: int,
     topic: str | None = None,
 ) -> dict[str, Any]:
-    """Return what came and what was read, by steps of whole minutes, at most `points` of them.
+    """Return messages written and read, by steps of whole minutes, at most `points` of them.
 
-    Lists of one length: "times" (begin of a step), "produced", "committed", "lost" (messages in the step; what came or
-    was read in a gap counts at its end) and "watched_ms" (of the step; 0: it was not watched, and the counts are null).
+    Lists of one length: "times" (start of a step), "produced", "committed", "lost" (messages in the step; those of a
+    gap count at its end) and "watched_ms" (of the step; 0: it was not watched, and the counts are null).
     """
     minutes = max(1, -(-(to_ms - from_ms) // (points * MINUTE_MS)))
     step_ms = minutes * MINUTE_MS

@@ -1,4 +1,4 @@
-"""What was: a group's lag over time, and its committed offsets at a moment, from chunks and the open log."""
+"""Read the past: a group's lag over time, its committed offsets at a moment, from chunks and the open log."""
 
 import logging
 import threading
@@ -25,21 +25,28 @@ from spark.lag.snapshot import Int64Array
 
 logger = logging.getLogger(__name__)
 
-POINTS_MAX = 2_000  # more than the pixels of a chart
-WHOLE_MS = DAY_MS  # a window up to this long is read at once: 17,280 rounds of 5 s
-# of longer ones every ten minutes' peak and low are kept: 4,320 points for a month
+# More than the pixels of a chart.
+POINTS_MAX = 2_000
+# A window up to this long is read at once: 17,280 rounds of 5 s.
+WHOLE_MS = DAY_MS
+# Of longer ones the largest and smallest of every ten minutes are kept: 4,320 points for a month.
 THIN_STEP_MS = 10 * 60_000
-DAYS_AT_ONCE = 5  # read together: 10 MB a day at 20 queues and 15 s
-DAYS_KEPT = 1_000  # a month of 30 groups
-# Where the sample before a window is looked for, besides in chunks, which know it: a segment of the log and more.
+# Read together: 10 MB a day at 20 queues and 15 s.
+DAYS_AT_ONCE = 5
+# A month of 30 groups.
+DAYS_KEPT = 1_000
+# How far before a window the sample before it is searched, besides in chunks, which contain it: a segment and more.
 BEFORE_MS = 10 * 60_000
-ATTEMPTS = 3  # at finding a set of files that are all there and whole
-AS_OF_MS = 15 * 60_000  # an offset older than this at the wished moment is not "as it was"
+# At finding a set of files that all exist and are whole.
+ATTEMPTS = 3
+# An offset older than this at the requested moment is not "as it was".
+AS_OF_MS = 15 * 60_000
 
 
 class OffsetThen(NamedTuple):
-    """A committed offset at a moment, and when it was read (at or before that moment); `next_offset` is the one
-    read next, where that was asked for, `incarnation` which one of topics of the same name it belongs to.
+    """Hold a committed offset at a moment, and when it was read (at or before that moment).
+
+    `next_offset` is the one read next, if requested; `incarnation` is that of its topic among those of the same name.
     """
 
     offset: int
@@ -49,8 +56,9 @@ class OffsetThen(NamedTuple):
 
 
 def history_paths(cluster: str, from_ms: int, to_ms: int, *, group: str | None = None) -> list[str]:
-    """Return the live files that overlap [from_ms, to_ms), as `history.chunk.load_samples` takes them; with `group`
-    those that may tell of it.
+    """Return the live files that overlap [from_ms, to_ms), as `history.chunk.load_samples` takes them.
+
+    With `group` those that may hold its samples.
     """
     rows = _live(cluster, from_ms, to_ms).order_by("ts_lo_ms", "pk")
     return [location_of(row) for row in rows if group is None or row.may_hold(group)]
@@ -59,9 +67,9 @@ def history_paths(cluster: str, from_ms: int, to_ms: int, *, group: str | None =
 def load(cluster: str, group: str, from_ms: int, to_ms: int, *, interval_ms: int) -> Samples:
     """Return a group's samples of [from_ms, to_ms).
 
-    A file may be superseded and deleted between the look into the manifest and its opening: then the manifest
-    is asked again. What is missing after that was removed by hand and is a gap. A damaged file is set aside, named in
-    the manifest, and the rest goes on.
+    A file may be superseded and deleted between reading the manifest and opening it: then the manifest is read again.
+    What is missing after that was removed by hand and is a gap. A damaged file is set aside, marked in the manifest,
+    and the rest is read.
     """
     for _ in range(ATTEMPTS):
         paths = history_paths(cluster, from_ms, to_ms, group=group)
@@ -79,10 +87,10 @@ def load(cluster: str, group: str, from_ms: int, to_ms: int, *, interval_ms: int
 
 
 def lost_files(cluster: str, from_ms: int, to_ms: int) -> list[HistoryFile]:
-    """Return the files of a window that were set aside and made from nothing again: what they told is lost.
+    """Return the files of a window that were set aside and not made again: their samples are lost.
 
-    The file of a day says nothing of an hour that was set aside before the day was made: only another file of the hour
-    does.
+    The file of a day proves nothing about an hour that was set aside before the day was made: only another file of the
+    hour does.
     """
     rows = HistoryFile.objects.filter(
         cluster=cluster, state=State.QUARANTINED, ts_lo_ms__lt=to_ms, ts_hi_ms__gt=from_ms
@@ -176,8 +184,10 @@ def lag_series(
 def _all_rounds(
     cluster: str, group: str, topic: str | None, from_ms: int, to_ms: int, interval_ms: int
 ) -> Rounds:
-    """Return the rounds of a window. A long one is read some days at a time, so that a month costs the memory of a few,
-    and thinned day by day; a day that is over and lies in chunks only never changes: it is remembered.
+    """Return the rounds of a window.
+
+    A long window is read some days at a time, so that a month costs the memory of a few days, and thinned day by day; a
+    past day that lies only in chunks never changes and is cached.
     """
     if to_ms - from_ms <= WHOLE_MS:
         return rounds_of(_load_grid(cluster, group, topic, from_ms, to_ms, interval_ms), from_ms)
@@ -194,7 +204,7 @@ def _all_rounds(
     for run in _runs(missing):
         end_ms = min(run[-1] + DAY_MS, to_ms)
         grid = _load_grid(cluster, group, topic, run[0], end_ms, interval_ms)
-        # one after the other: the matrices of several days do not fit the caches
+        # One after the other: the matrices of several days do not fit the caches.
         for day_ms in run:
             own = grid.between(day_ms, day_ms + DAY_MS)
             found[day_ms] = thinned(rounds_of(own, day_ms), THIN_STEP_MS)
@@ -216,8 +226,9 @@ def _runs(days: Sequence[int]) -> Iterator[list[int]]:
 
 
 def _marks(cluster: str, first_ms: int, to_ms: int) -> dict[int, str]:
-    """Return for each day which files tell of it, "" while its log is not in a chunk: a new generation of a file is
-    another day.
+    """Return which files each day is in, "" while a part of it is in the log only.
+
+    A new generation of a file is another mark.
     """
     rows = list(_live(cluster, first_ms, to_ms).order_by("ts_lo_ms", "pk"))
     marks = {}
@@ -229,7 +240,7 @@ def _marks(cluster: str, first_ms: int, to_ms: int) -> dict[int, str]:
 
 
 class DayCache:
-    """Thinned days of groups, the ones asked for last. A day of 144 steps is about 30 KB."""
+    """Cache thinned days of groups, least recently used out first. A day of 144 steps is about 30 KB."""
 
     def __init__(self, days: int) -> None:
         self._kept: OrderedDict[Hashable, Rounds] = OrderedDict()
@@ -247,7 +258,7 @@ class DayCache:
             return found
 
     def put(self, key: Hashable, day: Rounds) -> None:
-        """Remember a day."""
+        """Store a day."""
         with self._lock:
             self._kept[key] = day
             while len(self._kept) > self._days:
@@ -288,9 +299,9 @@ def offsets_at(
 ) -> dict[MessageQueue, OffsetThen]:
     """Return the committed offsets as the last round at or before `at_ms` read them, exactly.
 
-    Queues without a reading in the quarter of an hour before are left out: of them nobody knows how it was.
-    Of a topic that was made again the incarnation of that time counts. `ahead_ms`: how far after the moment to look
-    for the next reading.
+    Queues without a reading in the quarter of an hour before are left out: their offsets then are unknown. Of a topic
+    that was created again the incarnation of that time counts. `ahead_ms`: how far after the moment to search for the
+    next reading.
     """
     samples = load(cluster, group, at_ms - AS_OF_MS, at_ms + ahead_ms + 1, interval_ms=interval_ms)
     found: dict[MessageQueue, OffsetThen] = {}
