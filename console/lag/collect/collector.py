@@ -87,7 +87,7 @@ IN_BREACH = {LagStatus.STALLED, LagStatus.STOPPED, LagStatus.FALLING_BEHIND, Lag
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueueChanges:
-    """Compare the queues of the round before with this one's; rows are made only of those that are published."""
+    """Hold the queues of the round before and of this one; rows are made only of those published."""
 
     before: KeyedColumns[QueueKey]
     after: KeyedColumns[QueueKey]
@@ -120,7 +120,7 @@ class RoundChanges:
 
 @dataclass(frozen=True, slots=True)
 class Knowledge:
-    """Hold what a round takes from outside: the sweep's members and owners, watched groups, filters and moves."""
+    """Hold a round's input from outside: members, owners, watched groups, filters and moves."""
 
     members: Mapping[str, Members] = field(default_factory=dict)
     owners: Mapping[QueueKey, str] = field(default_factory=dict)
@@ -277,7 +277,7 @@ class Collector:
         return self._save(view, queues, topic_queues, round_row, started)
 
     def _write(self, snapshot: Snapshot) -> Text:
-        """Append a round to the log; return why that failed, empty if it did not. Live rows need no free disk.
+        """Append a round to the log; return why that failed, else empty. Live rows need no free disk.
 
         After a failed write the log is read again: whatever is on disk of the round is cut off.
         """
@@ -467,7 +467,7 @@ class Collector:
         return list(dict.fromkeys([*knowledge.watched, *(name for name, _ in urgent), *sorted(rest)]))
 
     def group_counts(self) -> RowDict:
-        """Return how many groups have each status, `PARTIAL` and `ALL`, without RocketMQ's own: the list's chips."""
+        """Return how many groups have each status, `PARTIAL` and `ALL`, without RocketMQ's own."""
         rows = [row for row in self.groups.rows.values() if not row["is_system"]]
         counts = Counter(row["status"] for row in rows)
         return {**counts, "PARTIAL": sum(row["partial"] for row in rows), "ALL": len(rows)}
@@ -505,7 +505,7 @@ class Collector:
 
 
 def own_topics(addresses: Sequence[BrokerAddress]) -> frozenset[str]:
-    """Return the topics that every broker makes for itself: its name, its cluster's name, and the reply topic."""
+    """Return the topics that every broker makes: its name, its cluster's name, and the reply topic."""
     names = {address.broker_name for address in addresses}
     for address in addresses:
         if address.cluster_name:

@@ -33,7 +33,9 @@ class Move(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SetHere:
-    """Which queues of a round stand where a change of ours put them; `moved` are those that it moved ahead since they
+    """Mark the queues of a round that are where this console put them.
+
+    `moved` are those that it moved ahead since they
     were read last, wherever their members have brought them from there.
     """
 
@@ -44,7 +46,7 @@ class SetHere:
 def note_moves(
     cluster: str, group: str, queues: Iterable[tuple[str, str, int, int | None, int]], *, now_ms: int
 ) -> None:
-    """Write down (topic, broker name, queue id, before, target) of offsets that are about to be set."""
+    """Record (topic, broker name, queue id, before, target) of offsets that are about to be set."""
     rows = [list(one) for one in queues]
     if rows:
         OffsetMove.objects.create(cluster=cluster, group=group, at_ms=now_ms, queues=rows)

@@ -1,4 +1,4 @@
-"""Read which clients are connected to which group, about every 30 s, outside the rounds: a call per group and client.
+"""Read the connected clients of every group, about every 30 s, outside the rounds: many calls.
 
 Ownership is what clients report: each connected client is asked (307, relayed by its broker) which queues it holds. A
 client that does not answer has no queues on record; its row has the reason.
@@ -269,7 +269,7 @@ def _broadcast_topics(
 def read_offsets(
     admin: BlockingMQAdmin, cluster_name: str, topics: Mapping[str, Sequence[str]]
 ) -> dict[Place, tuple[int, int]]:
-    """Return (min, max) of every queue of topics (202), by broker; what a broker does not return is left out."""
+    """Return (min, max) of every queue of topics (202); what a broker does not return is left out."""
     rows = BrokerRow.objects.filter(cluster=cluster_name, answered=True, broker_name__in=topics)
     calls: dict[str, Callable[[MQAdmin], Any]] = {
         name: partial(_ask_offsets, addr=addr, topics=topics[name])

@@ -1,4 +1,4 @@
-"""Compute lag, time lag, throughput and latency of a past window by client and by host: which one was slow."""
+"""Compute lag, time lag, throughput and latency of a past window by client and by host."""
 
 from __future__ import annotations
 

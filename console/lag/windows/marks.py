@@ -37,10 +37,10 @@ class Who:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """One thing that happened. `kind` is a LagEvent's or SILENT; `to_ms` is the end of a silence, null: it lasts.
+    """Describe one event. `kind` is a LagEvent's or SILENT; `to_ms` is the end of a silence, null: it lasts.
 
-    `cause` is the change of ours that set offsets, empty when none did, or why a broker is silent. `clients_before` and
-    `clients` are the numbers of members.
+    `cause` is the change of this console that set offsets, empty when none did, or why a broker is silent.
+    `clients_before` and `clients` are the numbers of members.
     """
 
     at_ms: int
@@ -64,7 +64,7 @@ class Mark:
 
     @classmethod
     def from_json(cls, kept: Mapping[str, Any]) -> Mark:
-        """Return the mark of a kept row; figures of a later version are left out."""
+        """Return the mark of a stored row; fields of a later version are ignored."""
         known = {one.name for one in fields(cls)}
         found: dict[str, Any] = {name: value for name, value in kept.items() if name in known}
         found |= {name: _who(value) for name, value in found.items() if isinstance(value, dict)}
@@ -82,7 +82,7 @@ class Marks:
 
 @dataclass(slots=True)
 class _Found:
-    """What was read of a cluster: marks of each group, and of each broker."""
+    """Hold the marks read of a cluster, by group and by broker."""
 
     of_group: dict[str, list[Mark]] = field(default_factory=lambda: defaultdict(list))
     of_broker: dict[str, list[Mark]] = field(default_factory=lambda: defaultdict(list))
