@@ -32,7 +32,7 @@ from console.text import Text, text_of
 
 @require_safe
 def export_messages(request: HttpRequest, cluster: str) -> HttpResponseBase:
-    """The whole search as a file that streams: `?format=ndjson|csv|parquet` and the list's own address."""
+    """Stream all hits of a search as a file: `?format=ndjson|csv|parquet` and the list's own parameters."""
     topic = request.GET.get("topic", "").strip()
     here = admit(request, cluster, name=topic or "*")
     form = BrowseForm(request.GET)
@@ -61,7 +61,7 @@ def export_messages(request: HttpRequest, cluster: str) -> HttpResponseBase:
     answer = StreamingHttpResponse(pieces, content_type=content_type)
     file_name = f"{topic.replace('%', '_')}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}.{name}"
     answer["Content-Disposition"] = content_disposition_header(True, file_name) or "attachment"
-    answer["X-Accel-Buffering"] = "no"  # a proxy must not collect it first
+    answer["X-Accel-Buffering"] = "no"  # a proxy must not buffer it
     return answer
 
 
@@ -71,7 +71,7 @@ def _refused(words: str, status: int) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def send(request: HttpRequest, cluster: str) -> HttpResponse:
-    """A message to send, new or an edited copy (`?topic=…&at=broker:queue:offset`); posting makes the plan."""
+    """Compose a message or an edited copy (`?topic=…&at=broker:queue:offset`); posting makes the plan."""
     topic, place = request.GET.get("topic", "").strip(), place_of(request.GET.get("at", ""))
     here = admit(request, cluster, name=topic) if topic else admit(request, cluster)
     source: Hit | None = None
@@ -128,7 +128,7 @@ def _source_params(source: Hit | None) -> dict[str, Any] | None:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def schema(request: HttpRequest, cluster: str) -> HttpResponse:
-    """The Protobuf schema of a topic: upload, change, remove. Needs CONFIGURE; changes no broker."""
+    """Upload, change or remove the Protobuf schema of a topic. Needs CONFIGURE; changes no broker."""
     topic = (request.POST.get("topic") or request.GET.get("topic") or "").strip()
     here = admit(request, cluster, Verb.CONFIGURE, topic or "*")
     address = f"{reverse('message-schema', args=[here.name])}?{urlencode({'topic': topic})}"

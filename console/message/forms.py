@@ -1,5 +1,6 @@
-"""What the message browser is asked for: a topic, where to begin, and filters. All of it stands in the address,
-and the page, its socket and its exports read it with this one form.
+"""The form of the message browser: a topic, where to begin, and filters.
+
+Everything is in the address; the page, its socket and its exports all read it with this form.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from console.message.search.cursor import TEXT_LENGTH_MAX as CURSOR_LENGTH_MAX
 from console.message.search.query import Query, QueryRefused, tags_of
 from console.text import Text, text_of
 
-# Where to begin: the value in addresses, its label; newest is what a topic alone means.
+# Where to begin: the value in addresses and its label; a topic alone means newest.
 READS = (
     ("tail", Text("Live tail")),
     ("newest", Text("Newest")),
@@ -107,11 +108,11 @@ class BrowseForm(forms.Form):
             return None
 
     def _refuse(self, name: str, words: Text) -> None:
-        """An error of a parameter that may be repeated and so is no field of Django's."""
+        """Add an error for a repeatable parameter, which is no Django field."""
         self.errors.setdefault(name, self.error_class()).append(words)
 
     def query(self) -> Query:
-        """The search; only of a valid form whose ``read`` is no lookup."""
+        """Return the search; only for a valid form whose ``read`` is no lookup."""
         cleaned = self.cleaned_data
         read = cleaned["read"]
         return Query(
@@ -129,13 +130,13 @@ class BrowseForm(forms.Form):
 
 
 def refusals(form: BrowseForm) -> Text:
-    """Return what a form refuses, as one text; empty for one that is valid."""
+    """Return the errors of a form as one text; empty for a valid form."""
     found = [error for errors in form.errors.values() for error in errors]
     return Text.of_parts([each if isinstance(each, Text) else Text.foreign(str(each)) for each in found])
 
 
 def place_of(text: str) -> tuple[str, int, int] | None:
-    """`broker-a:3:88204118` → (broker name, queue id, queue offset)."""
+    """Parse `broker-a:3:88204118` to (broker name, queue id, queue offset)."""
     parts = text.rsplit(":", 2)
     if len(parts) != 3 or not parts[0] or not _is_number(parts[1], 9) or not _is_number(parts[2], 18):
         return None

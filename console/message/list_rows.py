@@ -1,4 +1,4 @@
-"""Rows of the message list as page and socket show them: the message, its place in the order, where the hit is."""
+"""Rows of the message list for page and socket: the message, its sort key, and the excerpt of the hit."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from console.message.search.body_match import Match
 from console.message.search.lanes import Hit
 from console.message.services import views
 
-EXCERPT_SOURCE_BYTES = 16 * 1024  # so much of a body is looked through for the hit to be shown
+EXCERPT_SOURCE_BYTES = 16 * 1024  # searched in a body for the excerpt
 PREVIEW_LENGTH = 240  # characters of a body in its row
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ListRow:
-    """``key``: store time, broker, queue, offset as JSON, by which the browser sorts rows in. ``excerpt``: before,
-    hit, after."""
+    """One row of the list.
+
+    ``key``: store time, broker, queue, offset as JSON, by which the browser sorts. ``excerpt``: before, hit, after.
+    """
 
     message: MessageView
     key: str
@@ -31,13 +33,13 @@ class ListRow:
 
     @property
     def dom_id(self) -> str:
-        """Of its detail row."""
+        """Return the id of its detail row."""
         message = self.message
         return f"m-{message.broker_name}-{message.queue_id}-{message.queue_offset}"
 
 
 def list_rows(messages: Iterable[MessageView], match: Match | None = None) -> list[ListRow]:
-    """Rows of messages, whose bodies may be longer than a row shows."""
+    """Return rows of messages, whose bodies may be longer than a row shows."""
     return [
         ListRow(
             message,
@@ -56,14 +58,14 @@ def list_rows(messages: Iterable[MessageView], match: Match | None = None) -> li
 def hit_rows(
     hits: Sequence[Hit], match: Match | None, protobuf: ProtobufDecoder | None = None
 ) -> list[ListRow]:
-    """Rows of hits; with a filter, far enough into the body that the hit can be shown."""
+    """Return rows of hits; with a filter, read far enough into the body to show the hit."""
     if match is None:
         return list_rows(views(hits, protobuf=protobuf))
     return list_rows(views(hits, limit_bytes=EXCERPT_SOURCE_BYTES, protobuf=protobuf), match)
 
 
 def rendered(rows: Sequence[ListRow], cluster: Any) -> list[dict[str, Any]]:
-    """Key and HTML of each row, for the socket; times are in UTC until the browser puts them into its zone."""
+    """Return key and HTML of each row for the socket; times are UTC, the browser converts them."""
     return [
         {
             "key": row.key,

@@ -1,4 +1,4 @@
-"""What a topic's bodies are, where somebody has told the console."""
+"""The format of a topic's bodies, where it was uploaded."""
 
 from __future__ import annotations
 

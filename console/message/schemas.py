@@ -1,4 +1,4 @@
-"""Protobuf schemas of topics: checked when they are uploaded, kept per cluster and topic, used to read bodies."""
+"""Protobuf schemas of topics: checked on upload, kept per cluster and topic, used to decode bodies."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from console.text import Text
 
 DESCRIPTOR_SET_BYTES_MAX = 1024 * 1024  # thousands of messages; googleapis itself has some MB
 TYPES_SUGGESTED = 20
-CLASSES_KEPT = 64  # message classes held ready, one per schema in use
+CLASSES_KEPT = 64  # decoded message classes kept in memory, one per schema in use
 
 
 class SchemaRefused(ValueError):
-    """The upload makes no schema. ``field`` is the part at fault."""
+    """The upload is no valid schema. ``field`` is the part at fault."""
 
     def __init__(self, reason: str, field: str) -> None:
         super().__init__(reason)
@@ -30,12 +30,12 @@ class SchemaRefused(ValueError):
 
 
 def schema_of(cluster: str, topic: str) -> ProtobufSchema | None:
-    """The topic's schema, None without one."""
+    """Return the topic's schema, None without one."""
     return ProtobufSchema.objects.filter(cluster=cluster, topic=topic).first()
 
 
 def message_types(descriptor_set: bytes) -> list[str]:
-    """Full names of every message in a descriptor set, sorted. Raises SchemaRefused."""
+    """Return the full names of all messages in a descriptor set, sorted. Raises SchemaRefused."""
     files = _files(descriptor_set)
     names: list[str] = []
 
@@ -77,10 +77,11 @@ def _files(descriptor_set: bytes) -> descriptor_pb2.FileDescriptorSet:
 
 @lru_cache(maxsize=CLASSES_KEPT)
 def _message_class(descriptor_set: bytes, message_type: str) -> Any:
-    """The class that reads the messages. Raises SchemaRefused."""
+    """Return the class that parses the messages. Raises SchemaRefused."""
     pool = descriptor_pool.DescriptorPool()
     waiting = list(_files(descriptor_set).file)
-    while waiting:  # a set made by hand may name a file before what it imports
+    while waiting:
+        # A set made by hand may list a file before its imports.
         later = []
         problem = ""
         for file in waiting:
@@ -114,7 +115,7 @@ def _message_class(descriptor_set: bytes, message_type: str) -> Any:
 
 
 def decoder(schema: ProtobufSchema) -> ProtobufDecoder:
-    """Reads bodies of the topic: bytes → indented JSON text with the schema's field names; raises ValueError."""
+    """Return a decoder: bytes → indented JSON with the schema's field names; it raises ValueError."""
 
     def decode(body: bytes) -> str:
         try:
@@ -131,7 +132,7 @@ def decoder(schema: ProtobufSchema) -> ProtobufDecoder:
 
 
 def decoder_of(cluster: str, topic: str) -> ProtobufDecoder | None:
-    """The same for a topic by name; None where it has no schema."""
+    """Return the decoder of a topic by name; None without a schema."""
     schema = schema_of(cluster, topic)
     return None if schema is None else decoder(schema)
 
@@ -139,9 +140,9 @@ def decoder_of(cluster: str, topic: str) -> ProtobufDecoder | None:
 def save_schema(
     *, cluster: str, topic: str, message_type: str, descriptor_set: bytes, actor: Any, remote_addr: str = ""
 ) -> ProtobufSchema:
-    """Check a descriptor set and keep it as the topic's schema; the caller has asked for CONFIGURE.
+    """Check a descriptor set and save it as the topic's schema. Raises SchemaRefused.
 
-    Raises SchemaRefused.
+    The caller has checked CONFIGURE.
     """
     message_type = message_type.strip().lstrip(".")
     _message_class(descriptor_set, message_type)
@@ -172,7 +173,7 @@ def save_schema(
 
 
 def delete_schema(*, cluster: str, topic: str, actor: Any, remote_addr: str = "") -> bool:
-    """Forget the topic's schema; False when there was none. The caller has asked for CONFIGURE."""
+    """Delete the topic's schema; return False if there was none. The caller has checked CONFIGURE."""
     with transaction.atomic():
         before = schema_of(cluster, topic)
         if before is None:

@@ -1,4 +1,4 @@
-"""What the database knows of topics and their readers, for the message pages. No function here asks a broker."""
+"""The database's facts about topics and their readers, for the message pages. No function reads a broker."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ TOPICS_SUGGESTED = 500
 
 
 def topic_names(cluster: str, scope: NameScope, *, limit: int = TOPICS_SUGGESTED) -> list[str]:
-    """Names for the topic box of the browser, ordinary topics first; only those of ``scope``."""
+    """Return names for the topic box of the browser, ordinary topics first; only those of ``scope``."""
     rows = scope.filter(TopicRow.objects.filter(cluster=cluster).exclude(kind="SYSTEM"), "topic")
     return list(rows.order_by("kind", "topic").values_list("topic", flat=True)[:limit])
 
 
 def topic_facts(cluster: str, topic: str) -> TopicRow | None:
-    """The topic as the last round saw it."""
+    """Return the topic as of the last round."""
     return TopicRow.objects.filter(cluster=cluster, topic=topic).first()
 
 
 def queues_by_broker(cluster: str, topic: str) -> list[dict[str, Any]]:
-    """{broker_name, queues, silent} of each broker of the topic: the chips of the search."""
+    """Return {broker_name, queues, silent} of each broker of the topic, for the chips of the search."""
     counts = Counter(row.broker_name for row in queues.topic_queues(cluster, [topic]))
     silent = set(
         BrokerRow.objects.filter(cluster=cluster, answered=False).values_list("broker_name", flat=True)

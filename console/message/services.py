@@ -1,4 +1,4 @@
-"""Finding messages: pages of a search, one message by id, by key, by place. Never moves an offset of a group."""
+"""Find messages: pages of a search, one message by id, key, or offset. Never moves an offset of a group."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 LIMIT_MAX = 200  # messages on a page
-SEARCH_MS = 8_000  # for one page; a search that needs longer goes on with the cursor
+SEARCH_MS = 8_000  # for one page; a longer search continues from the cursor
 KEY_HITS_MAX = 64
 TAGS_SHOWN = 8
 QUERY_DEADLINE_MS = 5_000
@@ -61,22 +61,23 @@ class MessagePage:
 
     rows: list[MessageView]
     cursor: str | None  # the next page; None at the end of what was there when the search began
-    previous: str | None  # the page before; None where nothing can be before it
-    end_cursor: str  # behind the last row also at the end of the topic: oldest first, it follows what arrives
-    scanned: int  # offsets looked at for this page
+    previous: str | None  # the page before; None if there is none
+    end_cursor: str  # after the last row, also at the end of the topic: oldest first, it follows what arrives
+    scanned: int  # offsets read for this page
     queues: int
     silent: dict[str, Text]  # broker name → why it could not be read; its messages are missing above
-    cut: bool  # a limit was reached before the page was full; the cursor goes on
+    cut: bool  # a limit was reached before the page was full; the cursor continues
     figures: Figures | None = None
     stop_reason: str = ""
-    tags: Sequence[tuple[str, int]] = ()  # the most frequent of what was read, with their counts
+    tags: Sequence[tuple[str, int]] = ()  # the most frequent of the messages read, with their counts
 
 
 def find(
     cluster: str, query: Query, *, limit: int = 50, cursor: str = "", time_ms: int = SEARCH_MS
 ) -> MessagePage:
-    """One page of a search. Raises TopicNotFound, BadCursor, QueryRefused, BrokerUnavailable when no name
-    server answers.
+    """Return one page of a search.
+
+    Raises TopicNotFound, BadCursor, QueryRefused, and BrokerUnavailable if no name server answers.
     """
     limit = max(1, min(limit, LIMIT_MAX))
     search = open_search(
@@ -88,11 +89,11 @@ def find(
 
 
 def page_of(search: Search, *, has_cursor: bool) -> MessagePage:
-    """The page that a search has come to. Rows are in the query's order, whichever way they were read."""
+    """Return the page of a search. Rows are in the query's order, whichever way they were read."""
     far, near = search.far_cut, search.near_cut
     more = not search.merge.is_ended
     rows = views(search.picked, protobuf=search.protobuf)
-    onward = search.merge.up is not search.query.newest  # read the way the list goes on
+    onward = search.merge.up is not search.query.newest  # read in the direction of the list
     if not onward:
         rows.reverse()
     figures = search.figures()
@@ -114,7 +115,7 @@ def page_of(search: Search, *, has_cursor: bool) -> MessagePage:
 def views(
     hits: Sequence[Hit], *, limit_bytes: int = BODY_IN_LIST_BYTES, protobuf: ProtobufDecoder | None = None
 ) -> list[MessageView]:
-    """Hits as rows of a list."""
+    """Return hits as rows of a list."""
     return [
         message_view(hit.record, hit.broker_name, limit_bytes=limit_bytes, protobuf=protobuf, batch=hit.batch)
         for hit in hits
@@ -124,7 +125,7 @@ def views(
 def shown(
     cluster: str, hit: Hit, *, limit_bytes: int = BODY_SHOWN_BYTES, body_format: str = "auto"
 ) -> MessageView:
-    """One message with its body as text, read with the topic's schema where it has one."""
+    """Return one message with its body as text, decoded with the topic's schema if it has one."""
     return message_view(
         hit.record,
         hit.broker_name,
@@ -146,7 +147,7 @@ def browse(
     limit: int = 50,
     cursor: str | None = None,
 ) -> MessagePage:
-    """`find` of the common search: a topic, perhaps one queue and one tag."""
+    """Call `find` for the common search: a topic, optionally one queue and one tag."""
     query = Query(
         topic,
         newest=newest,
@@ -161,16 +162,16 @@ def browse(
 
 
 def message_by_id(cluster: str, message_id: str, topic: str | None = None) -> MessageView | None:
-    """A message by its unique key (needs the topic) or by its offset id. None when no broker has it."""
+    """Return a message by its unique key (needs the topic) or its offset id; None if no broker has it."""
     found = hit_by_id(cluster, message_id, topic)
     return None if found is None else views([found], limit_bytes=BODY_SHOWN_BYTES)[0]
 
 
 def hit_by_id(cluster: str, message_id: str, topic: str | None = None) -> Hit | None:
-    """The same as it is stored.
+    """Return the stored record of `message_by_id`.
 
-    Both ids are 32 hexadecimal digits, so the unique key is tried first. An offset id names an address: only
-    a broker of this cluster is asked, never an address out of the request.
+    Both ids are 32 hexadecimal digits, so the unique key is tried first. An offset id contains an address: only a
+    broker of this cluster is read, never an address from the request.
     """
     admin = with_admin(cluster_selectors.cluster_by_name(cluster).namesrv_addrs)
     addrs = masters(admin)
@@ -200,13 +201,13 @@ def hit_by_id(cluster: str, message_id: str, topic: str | None = None) -> Hit | 
 def message_at(
     cluster: str, topic: str, broker_name: str, queue_id: int, queue_offset: int
 ) -> MessageView | None:
-    """The message at a place of a queue: what a permalink topic/queue/offset opens."""
+    """Return the message at an offset of a queue: the target of a permalink topic/queue/offset."""
     found = record_at(cluster, topic, broker_name, queue_id, queue_offset)
     return None if found is None else views([found], limit_bytes=BODY_SHOWN_BYTES)[0]
 
 
 def record_at(cluster: str, topic: str, broker_name: str, queue_id: int, queue_offset: int) -> Hit | None:
-    """The same as it is stored, out of its batch if it is in one. None when the broker does not have it."""
+    """Return the stored record of `message_at`, out of its batch if it is in one; None if it is gone."""
     admin = with_admin(cluster_selectors.cluster_by_name(cluster).namesrv_addrs)
     addr = masters(admin).get(broker_name)
     if addr is None:
@@ -226,7 +227,7 @@ def record_at(cluster: str, topic: str, broker_name: str, queue_id: int, queue_o
 
 
 def _inner(record: MessageRecord) -> list[MessageRecord]:
-    """The messages of a stored batch; [] for any other record, and for a batch that can not be read."""
+    """Return the messages of a stored batch; [] for any other record and for an unreadable batch."""
     try:
         return inner_messages(record) if is_batch(record) else []
     except DoesNotUnpack:
@@ -243,7 +244,7 @@ def by_key(
     limit: int = KEY_HITS_MAX,
     limit_bytes: int = BODY_SHOWN_BYTES,
 ) -> list[MessageView]:
-    """Messages of a topic with this key, newest first. Raises the error when no broker answered at all."""
+    """Return messages of a topic with this key, newest first. Raises if no broker answered at all."""
     admin = with_admin(cluster_selectors.cluster_by_name(cluster).namesrv_addrs)
     hits = _query(
         admin, masters(admin), topic, key, unique_key=False, begin_ms=begin_ms, end_ms=end_ms, limit=limit
@@ -253,7 +254,7 @@ def by_key(
 
 
 def by_unique_key(cluster: str, topic: str, unique_key: str) -> list[MessageView]:
-    """Every message of the topic with this unique key, newest first: a copy that was sent again keeps it."""
+    """Return every message of the topic with this unique key, newest first: resent copies keep it."""
     admin = with_admin(cluster_selectors.cluster_by_name(cluster).namesrv_addrs)
     hits = _query(admin, masters(admin), topic, unique_key, unique_key=True)
     hits.sort(key=lambda hit: (hit[1].store_timestamp_ms, hit[1].queue_offset), reverse=True)
@@ -271,8 +272,10 @@ def _query(
     end_ms: int | None = None,
     limit: int = KEY_HITS_MAX,
 ) -> list[tuple[str, MessageRecord]]:
-    """(broker name, record) of every hit (12), oldest first; brokers that do not answer are passed over
-    unless all are."""
+    """Return (broker name, record) of every hit (request 12), oldest first.
+
+    Brokers that do not answer are skipped unless none does.
+    """
     bounds: dict[str, int] = {"begin_ms": begin_ms} | ({} if end_ms is None else {"end_ms": end_ms})
 
     def ask(addr: str) -> Callable[[MQAdmin], Awaitable[list[MessageRecord]]]:

@@ -1,11 +1,11 @@
-"""The socket of one message list: a search while it runs, or what arrives from now on.
+"""The socket of one message list: a search while it runs, or a tail.
 
-The address carries the search as the page's own does. Frames to the browser, each part as HTML that the page shows:
+The address contains the search as the page's own does. Frames to the browser, with HTML parts:
 
-    {"scan": …}                                     how far the search is, at most four times a second
+    {"scan": …}                                     progress of the search, at most four times a second
     {"rows": [{"key": …, "html": …}]}               hits as they are found; the browser sorts them in by key
-    {"done": true, "keep": [keys], "scan", "notes", "foot"}     the page as it is now; other rows go
-    {"rows": […], "tail": …}                        arrivals of a tail, once a second
+    {"done": true, "keep": [keys], "scan", "notes", "foot"}     the final page; other rows are removed
+    {"rows": […], "tail": …}                        new messages of a tail, once a second
     {"refused": text}                               and the socket closes
 
 From the browser: {"stop": true}, and for tails {"pause": true | false}. Closing it ends the work.
@@ -50,11 +50,11 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 PAGE_MESSAGES = 50
-SEARCH_MS = 120_000  # of one streamed page; "Further" goes on
+SEARCH_MS = 120_000  # of one streamed page; "Further" continues
 STOPPED = Text("you stopped it")
 FRAME_EVERY_S = 0.25
 TAIL_EVERY_S = 1.0
-RECHECK_EVERY_S = 60.0  # a person who signed out or lost a grant sees nothing new after this
+RECHECK_EVERY_S = 60.0  # a person who signed out or lost a grant receives nothing after this
 REQUEST_BYTES_MAX = 1_000
 
 # What ends a search with a sentence instead of rows.
@@ -113,7 +113,7 @@ class MessageSocket(AsyncWebsocketConsumer):
             (self.going_on.clear if request["pause"] else self.going_on.set)()
 
     async def _serve(self) -> None:
-        """Refuse, or search, or follow; then close. In the language of the page it is on."""
+        """Refuse, or search, or follow; then close. In the language of the page."""
         translation.activate(of_scope(self.scope))  # of this task alone
         try:
             form = BrowseForm(QueryDict(self.scope["query_string"]))
@@ -137,13 +137,14 @@ class MessageSocket(AsyncWebsocketConsumer):
         except Exception:
             logger.exception("message socket failed query=%r", self.scope["query_string"][:300])
             await self._send({"refused": Text("The search failed; the server's log says why.").local()})
-        with contextlib.suppress(RuntimeError):  # the browser may have left in between
+        with contextlib.suppress(RuntimeError):  # the browser may have disconnected meanwhile
             await self.close()
 
     @contextlib.asynccontextmanager
     async def _place(self) -> AsyncIterator[None]:
-        """A place of the quota, taken in a thread because Redis is asked; raises TooManySearches. A browser that leaves
-        meanwhile gives it back once it was taken.
+        """Hold a place of the quota, taken in a thread because Redis is read. Raises TooManySearches.
+
+        If the browser leaves meanwhile, the place is released once it was taken.
         """
         held = contextlib.ExitStack()
         entering = asyncio.ensure_future(
@@ -179,7 +180,7 @@ class MessageSocket(AsyncWebsocketConsumer):
         search = self.search = await self._threaded(
             open_search, source, query, limit=PAGE_MESSAGES, time_ms=SEARCH_MS, cursor_text=cursor
         )
-        if self.stopped.is_set():  # asked for before there was a search to tell
+        if self.stopped.is_set():  # requested before there was a search
             search.stop(STOPPED)
         sent: set[Any] = set()
         checked_s = framed_s = time.monotonic()
@@ -226,11 +227,11 @@ class MessageSocket(AsyncWebsocketConsumer):
     # --- Inside ---------------------------------------------------------------------------------------------
 
     async def _threaded(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        run = contextvars.copy_context().run  # the language comes along
+        run = contextvars.copy_context().run  # copies the language
         return await asyncio.get_running_loop().run_in_executor(threads, lambda: run(call, *args, **kwargs))
 
     async def _send(self, frame: Mapping[str, Any]) -> None:
-        """A browser that takes no frame for STALL_LIMIT_S is gone: TimeoutError ends the work."""
+        """Send a frame; TimeoutError ends the work if the browser takes none for STALL_LIMIT_S."""
         async with asyncio.timeout(STALL_LIMIT_S):
             await self.send(text_data=orjson.dumps(frame).decode())
 
@@ -244,7 +245,7 @@ def _tail_rows(hits: list[Hit], tail: Tail, cluster: Cluster) -> list[dict[str, 
 
 
 def scan_html(search: Search, cluster: Cluster, *, is_over: bool = False) -> str:
-    """How far a search is."""
+    """Render how far a search is."""
     context = {
         "figures": search.figures(),
         "is_running": not is_over,
@@ -256,12 +257,12 @@ def scan_html(search: Search, cluster: Cluster, *, is_over: bool = False) -> str
 
 
 def tail_html(tail: Tail, *, is_over: bool = False) -> str:
-    """What a tail has shown and skipped."""
+    """Render what a tail has shown and skipped."""
     return render_to_string("message/_tail.html", {"tail": tail, "is_over": is_over, "silent": tail.silent})
 
 
 def done_frame(search: Search, cluster: Cluster, form: BrowseForm) -> dict[str, Any]:
-    """The page that came of a search: which rows stay, how it goes on."""
+    """Return the final page of a search: which rows stay, and how it continues."""
     page = page_of(search, has_cursor=bool(form.cleaned_data["cursor"]))
     rows = hit_rows(search.picked, search.query.match, search.protobuf)
     query = QueryDict(mutable=True)

@@ -1,4 +1,4 @@
-"""Searches, tails and exports as answers that begin before they end: worked in threads, ended by who leaves."""
+"""Stream searches, tails and exports as HTTP responses; threads do the work, a disconnect ends it."""
 
 from __future__ import annotations
 
@@ -23,18 +23,19 @@ STREAM_MS = 10 * 60 * 1000  # of one streamed search
 STREAM_MESSAGES_MAX = 100_000
 PROGRESS_EVERY_S = 1.0
 TAIL_EVERY_S = 1.0
-NAP_S = 0.2  # so often a waiting tail can be left
+NAP_S = 0.2  # a waiting tail checks for a disconnect this often
 BODY_STREAMED_BYTES = 64 * 1024  # of each message; exports carry whole bodies
 NDJSON = "application/x-ndjson"
 
-# Rounds of pulls block: threads of their own, so that a silent broker holds up nobody's pages.
+# Rounds of pulls block: in threads of their own, a silent broker holds up no page.
 threads = ThreadPoolExecutor(TOGETHER_MAX, thread_name_prefix="message-search")
 
 
 class Streamed:
-    """Pieces of a generator for StreamingHttpResponse. Leaving early ends the generator and frees its place.
+    """Pieces of a generator for StreamingHttpResponse.
 
-    ``person`` takes a place of the search quota at once: the constructor raises TooManySearches.
+    A disconnect ends the generator and frees its place. ``person`` takes a place of the search quota at once: the
+    constructor raises TooManySearches.
     """
 
     def __init__(self, person: str, make: Callable[[], Generator[bytes, None, None]]) -> None:
@@ -61,7 +62,7 @@ class Streamed:
             self.close()
 
     def close(self) -> None:
-        """End the work: at once, or when the round that runs is over. Django calls this too."""
+        """End the work: at once, or after the current round. Django calls this too."""
         running = self._running
         if running is not None and not running.done():
             running.get_loop().call_soon_threadsafe(running.add_done_callback, lambda _: self._end())
@@ -74,7 +75,7 @@ class Streamed:
 
 
 def line(value: dict[str, Any]) -> bytes:
-    """One line of NDJSON."""
+    """Return one line of NDJSON."""
     return json.dumps(value, ensure_ascii=False).encode() + b"\n"
 
 
@@ -84,7 +85,7 @@ def _messages(hits: list[Hit], protobuf: ProtobufDecoder | None) -> Iterator[byt
 
 
 def search_lines(search: Search) -> Generator[bytes, None, None]:
-    """{"message": …} per hit in order, {"progress": …} once a second, {"end": …} at last."""
+    """Yield {"message": …} per hit in order, {"progress": …} once a second, {"end": …} at last."""
     told_s = time.monotonic()
     written = 0
     while True:
@@ -101,8 +102,10 @@ def search_lines(search: Search) -> Generator[bytes, None, None]:
 
 
 def tail_lines(tail: Tail, *, seconds: int, most: int) -> Generator[bytes, None, None]:
-    """{"message": …} as they arrive, {"progress": …} once a second, {"end": …} after ``seconds`` or ``most``
-    messages."""
+    """Yield {"message": …} as they arrive, {"progress": …} once a second, and {"end": …}.
+
+    Ends after ``seconds`` or ``most`` messages.
+    """
     until_s = time.monotonic() + seconds
     shown = 0
     yield line({"progress": {"queues": tail.queues, "shown": 0, "scanned": 0, "skipped": 0}})

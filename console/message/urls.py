@@ -1,4 +1,4 @@
-"""Addresses of the message browser and of one message."""
+"""URLs of the message browser and of one message."""
 
 from django.urls import path
 

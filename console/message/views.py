@@ -1,4 +1,4 @@
-"""The message browser and the page of one message. Reads beside the groups: no offset of any group moves."""
+"""The message browser and the page of one message. Reading moves no offset of any group."""
 
 from __future__ import annotations
 
@@ -37,30 +37,30 @@ from console.text import Text, text_of
 
 BrokerTrouble = (BrokerUnavailable, MQBrokerError, RemotingTimeout)
 PAGE_MESSAGES = 50
-# The page waits so long for its rows; what takes longer streams over the page's socket, or goes on with "Further".
+# How long the page waits for rows; longer searches stream over its socket, or continue with "Further".
 FIRST_PAINT_MS = 1_000
 PEEK_BYTES = 16 * 1024
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Found:
-    """What a search gave: rows, how to go on, what could not be read, and why there is nothing."""
+    """The result of a search: rows, how to continue, what could not be read, and why there are none."""
 
     rows: list[ListRow] = dataclasses.field(default_factory=list)
     page: services.MessagePage | None = None
     problem: str = ""
-    field: str = ""  # of the form, where the problem lies
+    field: str = ""  # of the form, where the problem is
     status: int = 200
 
     @property
     def is_streaming(self) -> bool:
-        """Whether the search was not finished when the page had to be: its socket goes on."""
+        """Return whether the search had not finished when the page was sent: its socket continues."""
         return self.page is not None and self.page.cut
 
 
 @require_safe
 def messages(request: HttpRequest, cluster: str) -> HttpResponse:
-    """The list of a search; the address is the search."""
+    """Show the list of a search; the address is the search."""
     topic = request.GET.get("topic", "").strip()
     here = admit(request, cluster, name=topic) if topic else admit_to_list(request, cluster)[0]
     form = BrowseForm(request.GET)
@@ -148,8 +148,10 @@ def _looked_up(cluster: str, wanted: Mapping[str, Any]) -> list[MessageView]:
 
 @require_safe
 def message(request: HttpRequest, cluster: str, message_id: str) -> HttpResponse:
-    """One message with body, properties and its life line. `?topic=` helps with unique keys, `?at=` is a
-    place, `?as=` a body format; `?part=peek` is what the list shows below a row.
+    """Show one message with body, properties and its life line.
+
+    `?topic=` is needed for unique keys; `?at=` names broker, queue and offset; `?as=` is a body format;
+    `?part=peek` is the part that the list shows below a row.
     """
     topic, place = request.GET.get("topic", "").strip(), place_of(request.GET.get("at", ""))
     here = admit(request, cluster, name=topic) if topic else admit_to_list(request, cluster)[0]
@@ -169,7 +171,7 @@ def message(request: HttpRequest, cluster: str, message_id: str) -> HttpResponse
                     cluster=here.name,
                 )
             )
-        found = None  # an id alone must not tell whether a topic one may not see has it
+        found = None  # an id alone must not reveal that a hidden topic has it
     if found is None:
         context = {"cluster": here, "message_id": message_id, "topic": topic, "problem": problem}
         return render(request, "message/not_found.html", context, status=503 if problem else 404)

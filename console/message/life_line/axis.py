@@ -1,4 +1,4 @@
-"""Where moments of a life line lie on its axis, as SVG percentages: since storing, on a log scale or evenly. Pure."""
+"""Place the moments of a life line on its axis as SVG percentages, on a log or linear scale. Pure."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from console.message.life_line.events import GroupLife, LifeLine, Mark, State
 from console.text import Text
 from console.text.figures import duration
 
-LEFT, RIGHT = 2.0, 95.0  # per cent; the rest is room for the words at both ends
-FINEST_MS = 20.0  # differences below this fall together on the log scale
+LEFT, RIGHT = 2.0, 95.0  # per cent; the rest is room for the labels at both ends
+FINEST_MS = 20.0  # smaller differences coincide on the log scale
 TICKS_MS = (
     100,
     1_000,
@@ -26,16 +26,20 @@ TICKS_MS = (
 )
 EVEN_PARTS = 6
 ENDS = frozenset({"dead", "replay"})
+# Per cent of the axis: width of a letter of a label at 1280 px, and its distance from the mark.
 LETTER_WIDTH, LABEL_GAP = (
     0.8,
     1.5,
-)  # per cent of the axis that a letter of a label takes at 1280 px; beside its mark
-TICK_GAP = 6.5  # per cent between two ticks' words
+)
+TICK_GAP = 6.5  # per cent between the labels of two ticks
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PlacedMark:
-    """A mark with its place; ``label`` is "" where it would overlap another. ``anchor``: start | end of the label."""
+    """A mark with its position.
+
+    ``label`` is "" where it would overlap another. ``anchor``: start | end of the label.
+    """
 
     x: str
     kind: str
@@ -47,18 +51,18 @@ class PlacedMark:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PlacedLane:
-    """One group's lane: marks, the line up to the last of them, and how it goes on from there to now."""
+    """One group's lane: marks, the line to the last of them, and how it continues to now."""
 
     life: GroupLife
     marks: list[PlacedMark]
     line_to: str
     onward: str  # "" | wait | gone | hope | dark: the class of the line to now
-    note: Text  # what stands in the lane where nothing is known to have happened at a moment
+    note: Text  # text in the lane if no event has a known time
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Axis:
-    """Everything the drawing needs. ``ticks``: (place, words)."""
+    """Everything the drawing needs. ``ticks``: (position, label)."""
 
     ticks: list[tuple[str, str]]
     now: str
@@ -115,7 +119,7 @@ def axis_of(life: LifeLine, *, even: bool = False) -> Axis:
 
 
 def _placed(marks: Sequence[Mark], place: Callable[[int], float]) -> list[PlacedMark]:
-    """The ends of a story keep their words where there is no room for all: dead letters and replays, the latest."""
+    """Place the marks; where labels collide, dead letters and replays keep theirs, the latest first."""
     taken: list[tuple[float, float]] = []
     labels: dict[int, tuple[str, str]] = {}
     for index in sorted(range(len(marks)), key=lambda each: (marks[each].kind in ENDS, each), reverse=True):

@@ -1,8 +1,8 @@
-"""The life of one message: stored, consumed or not by each group, retried, dead, replayed; all on one time axis.
+"""The life of one message on one time axis: stored, consumed or not by each group, retried, dead, replayed.
 
 Sources, each named on the page: the record itself; traces, where clients write them; the retry and dead-letter
-topics of each group, by unique key; committed offsets and subscriptions of the last round; what this console did.
-Only groups that the visitor may VIEW are named or counted.
+topics of each group, by unique key; committed offsets and subscriptions of the last round; this console's own
+actions. Only groups that the visitor may VIEW are named or counted.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class State(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Mark:
-    """Something that happened at a moment. ``kind``: ok | failed | dead | replay | passed."""
+    """An event at a moment. ``kind``: ok | failed | dead | replay | passed."""
 
     at_ms: int
     kind: str
@@ -67,7 +67,10 @@ class Mark:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GroupLife:
-    """One group and the message; ``committed_offset`` as of ``read_at_ms``, the *next* offset it will read."""
+    """What became of the message in one group.
+
+    ``committed_offset`` as of ``read_at_ms``: the *next* offset the group will read.
+    """
 
     group: str
     state: State
@@ -80,7 +83,7 @@ class GroupLife:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LifeLine:
-    """Everything the page shows. ``problems``: sources that could not be read, and why."""
+    """Everything the page shows. ``problems``: sources that could not be read, with reasons."""
 
     born_ms: int
     stored_ms: int
@@ -94,14 +97,14 @@ class LifeLine:
 
     @property
     def counts(self) -> list[tuple[State, int]]:
-        """How many groups are in each state that any is in."""
+        """Count the groups in each state that occurs."""
         states = [life.state for life in self.groups]
         return [(state, states.count(state)) for state in State if state in states]
 
 
 @dataclasses.dataclass(slots=True)
 class _Readings:
-    """What the brokers gave: copies by topic, oldest first, and traces."""
+    """Data read from the brokers: copies by topic, oldest first, and traces."""
 
     copies: dict[str, list[MessageRecord]]
     trace: Trace
@@ -110,8 +113,10 @@ class _Readings:
 
 
 def life_line(cluster: Cluster, hit: Hit, scope: NameScope, *, now_ms: int) -> LifeLine:
-    """Read the last round and ask the brokers for traces, retries and dead letters; raises nothing for
-    silent ones."""
+    """Read the last round, and the brokers' traces, retries and dead letters.
+
+    Raises nothing for silent brokers.
+    """
     record = hit.record
     rows = _queue_rows(cluster.name, hit, scope)
     groups = [row.group for row in rows]
@@ -146,7 +151,7 @@ def life_line(cluster: Cluster, hit: Hit, scope: NameScope, *, now_ms: int) -> L
 
 
 def _queue_rows(cluster: str, hit: Hit, scope: NameScope) -> list[QueueRow]:
-    """The groups that read the message's queue and that the visitor may see, by name."""
+    """Return the groups that read the message's queue and that the visitor may see, by name."""
     record = hit.record
     return [
         row
@@ -157,8 +162,7 @@ def _queue_rows(cluster: str, hit: Hit, scope: NameScope) -> list[QueueRow]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Facts:
-    """What the last round knows of the groups: their model, who is offline, what they subscribe to, how far
-    their retries are."""
+    """The last round's facts about the groups: model, offline state, subscriptions, retry offsets."""
 
     models: Mapping[str, str]
     offline: frozenset[str]
@@ -167,7 +171,7 @@ class _Facts:
 
     @classmethod
     def of(cls, cluster: str, topic: str, groups: Sequence[str]) -> _Facts:
-        """Three queries however many groups."""
+        """Load them with three queries, however many groups there are."""
         known = GroupRow.objects.filter(cluster=cluster, group__in=groups)
         states = list(known.values_list("group", "model", "clients"))
         clients = ClientRow.objects.filter(cluster=cluster, group__in=groups)
@@ -193,7 +197,7 @@ class _Facts:
 def _read(cluster: Cluster, message_id: str, groups: Sequence[str]) -> _Readings:
     names = [name for group in groups for name in (retry_topic(group), dead_letter_topic(group))]
     existing = TopicRow.objects.filter(cluster=cluster.name, topic__in=[*names, TRACE_TOPIC])
-    # An empty retry topic can not hold a copy; one whose messages are unknown may.
+    # An empty retry topic cannot hold a copy; one whose message count is unknown may.
     topics = [row.topic for row in existing if row.messages != 0]
     admin = with_admin(cluster.namesrv_addrs)
     problems: list[Text] = []
@@ -219,10 +223,10 @@ def _query(
     message_id: str,
     problems: list[Text],
 ) -> dict[tuple[str, str], list[MessageRecord]]:
-    """(broker, topic) → records with this id (12), all at once under one deadline."""
+    """Query every (broker, topic) for records with this id (request 12), all at once under one deadline."""
 
     def ask(addr: str, topic: str) -> Callable[[MQAdmin], Awaitable[list[MessageRecord]]]:
-        # Traces carry the id among their keys; copies in retry and dead-letter topics keep the unique key.
+        # Traces have the id among their keys; copies in retry and dead-letter topics keep the unique key.
         return lambda client: client.query_message(
             addr, topic, message_id, TRACES_MAX, unique_key=topic != TRACE_TOPIC
         )
@@ -232,7 +236,8 @@ def _query(
     failed: dict[str, Text] = {}
     for (name, topic), answer in admin.gather(calls, READ_DEADLINE_MS).items():
         if isinstance(answer, Exception):
-            if not isinstance(answer, MQBrokerError):  # a broker without the topic has nothing of it
+            if not isinstance(answer, MQBrokerError):
+                # A broker without the topic has no records of it.
                 failed[name] = text_of(answer)
         else:
             found[name, topic] = [_on(record, name) for record in answer]
@@ -255,7 +260,7 @@ def _trail(record: MessageRecord, readings: _Readings) -> MessageTrail:
 
 
 def _on(record: MessageRecord, broker_name: str) -> MessageRecord:
-    """The record with the name of its broker, which its queue needs and no record carries."""
+    """Return the record with its broker's name, which its queue needs and no record has."""
     return dataclasses.replace(record, properties={**record.properties, BROKER_MARK: broker_name})
 
 
@@ -295,7 +300,7 @@ def _life(
     facts: _Facts,
     events: Iterable[MessageEvent],
 ) -> GroupLife:
-    """Judge from the surest source to the vaguest: dead letters, retries, traces, offsets."""
+    """Judge from the most to the least reliable source: dead letters, retries, traces, offsets."""
     tries = [each for each in readings.trace.consumed if each.group == group]
     retries = readings.copies.get(retry_topic(group), [])
     dead = readings.copies.get(dead_letter_topic(group), [])
@@ -384,7 +389,7 @@ def _by_trace(tries: Sequence[Consumed]) -> tuple[State, Text] | None:
 
 
 def _took(done: Consumed) -> Text:
-    """Return how long a try took and on which client, as far as its trace tells."""
+    """Return how long a try took and on which client, as far as its trace shows."""
     if done.cost_ms is None:
         return Text("on %(client)s", client=done.client) if done.client else Text()
     if done.client:

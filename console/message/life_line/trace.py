@@ -1,7 +1,7 @@
-"""Messages of RMQ_SYS_TRACE_TOPIC: what clients with tracing on say about sending and consuming. Pure.
+"""Parse messages of RMQ_SYS_TRACE_TOPIC: what clients with tracing record about sending and consuming. Pure.
 
-Records separated by 0x02, fields by 0x01 (protocol 7.5); missing values are the text "null", trailing fields may be
-absent. A record that is none is passed over: a trace is a hint, never a reason to fail.
+Records are separated by 0x02, fields by 0x01 (protocol 7.5); missing values are the text "null", trailing fields
+may be absent. A malformed record is skipped: a trace is a hint, never a reason to fail.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OUTCOMES = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sent:
-    """A producer's word about a send. Times in ms since 1970 UTC."""
+    """A producer's record of a send. Times in ms since 1970 UTC."""
 
     at_ms: int
     group: str
@@ -37,7 +37,7 @@ class Sent:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Consumed:
-    """A consumer's word about one try: when it began, how long it took and how it ended (None: no word yet)."""
+    """A consumer's record of one try: start, duration and outcome (None: not reported yet)."""
 
     group: str
     client: str
@@ -54,14 +54,14 @@ class Consumed:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Trace:
-    """Everything traces say about one message, oldest first."""
+    """All trace records of one message, oldest first."""
 
     sent: list[Sent]
     consumed: list[Consumed]
 
 
 def read_trace(bodies: Iterable[tuple[str, str]], message_id: str) -> Trace:
-    """What (text of a trace message, client that sent it) pairs say about ``message_id``."""
+    """Read what (text of a trace message, client that sent it) pairs record about ``message_id``."""
     sent: list[Sent] = []
     before: dict[str, list[str]] = {}
     after: dict[str, list[str]] = {}

@@ -1,6 +1,6 @@
-"""What the console looks for in messages itself: text in the body, a place in its JSON, a property, a key. Pure.
+"""Filters that the console applies itself: body text, JSON path, property, key. Pure.
 
-``$.shippingTo.city == "杭州"``, ``$.items[0].qty > 3``, ``$.voucher`` (is there); ``amount == 23880``,
+``$.shippingTo.city == "杭州"``, ``$.items[0].qty > 3``, ``$.voucher`` (exists); ``amount == 23880``,
 ``traceparent`` (has the property). Text is compared exactly, numbers as numbers.
 """
 
@@ -17,7 +17,7 @@ from console.brokers.body_unpack import unpack
 from console.brokers.mqadmin import MessageRecord
 from console.text import Text
 
-# What to look for: the value in addresses, its label, an example.
+# Kinds of filters: the value in addresses, its label, an example.
 KINDS = (
     ("body", Text("Body contains"), "ORD-4711"),
     ("json", Text("JSON path"), '$.shippingTo.city == "Hangzhou"'),
@@ -26,7 +26,7 @@ KINDS = (
 )
 KIND_NAMES = frozenset(kind for kind, _, _ in KINDS)
 TEXT_LENGTH_MAX = 1_000
-JSON_BYTES_MAX = 1024 * 1024  # of a body that is parsed; a larger one is no hit of a JSON path
+JSON_BYTES_MAX = 1024 * 1024  # of a body that is parsed; a larger one never matches a JSON path
 MATCHED_BYTES_MAX = 4 * 1024 * 1024  # RocketMQ's own largest message, decompressed
 EXCERPT_BEFORE, EXCERPT_LENGTH = 40, 200  # characters around a hit in a list
 
@@ -47,12 +47,15 @@ _EXAMPLES = {name: example for name, _, example in KINDS}
 
 
 class MatchRefused(ValueError):
-    """The text is no such filter; says what to write."""
+    """The text is not a valid filter; the message shows the syntax."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Match:
-    """A filter, read. ``steps`` of a JSON path or the name of a property; ``compare`` None: it must be there."""
+    """A parsed filter.
+
+    ``steps`` of a JSON path or the name of a property; ``compare`` None: it must exist.
+    """
 
     kind: str
     text: str
@@ -61,7 +64,7 @@ class Match:
     wanted: Any = None
 
     def accepts(self, record: MessageRecord) -> bool:
-        """Whether a message is a hit; a body that can not be read so is none."""
+        """Return whether a message is a hit; a body that cannot be parsed is none."""
         if self.kind == "key":
             return self.text in record.keys.split()
         if self.kind == "property":
@@ -81,7 +84,7 @@ class Match:
         if value is _ABSENT or self.compare is None:
             return value is not _ABSENT
         wanted = self.wanted
-        if isinstance(value, str) and _is_number(wanted):  # properties are texts, their numbers too
+        if isinstance(value, str) and _is_number(wanted):  # properties are strings, even numeric ones
             try:
                 value = float(value)
             except ValueError:
@@ -91,7 +94,7 @@ class Match:
         return OPERATORS[self.compare](value, wanted)
 
     def excerpt(self, text: str) -> tuple[str, str, str] | None:
-        """(before, hit, after) of the first place in a shown body, for kinds that look for a text."""
+        """Return (before, hit, after) of the first match in a shown body, for kinds that search text."""
         needle = self.text if self.kind == "body" else self.wanted
         if not isinstance(needle, str) or not needle:
             return None
@@ -122,7 +125,7 @@ def _follow(value: Any, steps: tuple[str | int, ...]) -> Any:
 
 
 def read_match(kind: str, text: str) -> Match | None:
-    """The filter of a kind, None for an empty text. Raises MatchRefused."""
+    """Parse the filter of a kind; None for an empty text. Raises MatchRefused."""
     if not text.strip():
         return None
     if len(text) > TEXT_LENGTH_MAX:
@@ -158,7 +161,7 @@ def read_match(kind: str, text: str) -> Match | None:
 
 
 def _literal(text: str, kind: str) -> Any:
-    """A JSON value; a property may be compared with a bare word, for it is a text anyway."""
+    """Parse a JSON value; a property may be compared with a bare word, because it is a string anyway."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:

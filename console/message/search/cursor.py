@@ -1,8 +1,8 @@
-"""Where a page of messages begins or ends: a cut through every queue, from which reading goes up or down. Pure.
+"""Where a page of messages begins or ends: one cut per queue, from which reading goes up or down. Pure.
 
-A cut at p lies between the messages p-1 and p of a queue. What lies on one side of it was on earlier pages, what
-lies on the other side comes next, so pages neither skip nor repeat, whatever is written or expires meanwhile.
-A queue without a cut was not part of the search when it began.
+A cut at p lies between the messages p-1 and p of a queue. Messages on one side were on earlier pages, those on the
+other side come next, so pages neither skip nor repeat, whatever is written or expires meanwhile. A queue without a
+cut was not part of the search when it began.
 """
 
 from __future__ import annotations
@@ -22,23 +22,26 @@ JSON_BYTES_MAX = 512 * 1024
 
 
 class BadCursor(ValueError):
-    """The cursor is not one of ours, or belongs to another search."""
+    """The cursor is invalid, or belongs to another search."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Cursor:
-    """``up``: towards newer messages. ``cuts``: (broker name, queue id) → p."""
+    """A cut through every queue.
+
+    ``up``: towards newer messages. ``cuts``: (broker name, queue id) → p.
+    """
 
     fingerprint: str
     up: bool
     cuts: Mapping[tuple[str, int], int]
 
     def cut(self, queue: MessageQueue) -> int | None:
-        """The cut through one queue, None where there is none."""
+        """Return the cut through one queue, None if it has none."""
         return self.cuts.get((queue.broker_name, queue.queue_id))
 
     def to_text(self) -> str:
-        """As it stands in addresses."""
+        """Encode the cursor for addresses."""
         brokers: dict[str, list[int]] = {}
         for (name, queue_id), cut in sorted(self.cuts.items()):
             brokers.setdefault(name, []).extend((queue_id, cut))
@@ -47,7 +50,7 @@ class Cursor:
 
     @classmethod
     def from_text(cls, text: str, fingerprint: str) -> Cursor:
-        """Raises BadCursor for anything but a cursor of the search with this fingerprint."""
+        """Decode the cursor of the search with this fingerprint; raise BadCursor for any other text."""
         if len(text) > TEXT_LENGTH_MAX:
             raise BadCursor(Text("This is not a cursor of a message search: it is too long."))
         try:

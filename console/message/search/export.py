@@ -1,7 +1,7 @@
-"""Hits as NDJSON, CSV or Parquet, written while they are found: memory holds one batch, however long the export.
+"""Hits as NDJSON, CSV or Parquet, written while they are found: one batch in memory, however long the export.
 
-A Parquet file is a stream too: its row groups go out as they are made, its footer at the end. Every format says at
-its end when it is not complete: NDJSON in its last line (always there), CSV in a last line that begins with #,
+A Parquet file is a stream too: its row groups are sent as they are made, its footer at the end. Every format marks
+an incomplete export at its end: NDJSON in its last line (always there), CSV in a last line that begins with #,
 Parquet in the key ``tidemark.end`` of its metadata.
 """
 
@@ -66,7 +66,7 @@ SCHEMA = pa.schema(
 
 
 def row_of(hit: Hit) -> dict[str, Any]:
-    """A message with its whole body: decompressed bytes, times in ms since 1970 UTC."""
+    """Return a message with its whole body: decompressed bytes, times in ms since 1970 UTC."""
     record = hit.record
     unpacked = unpack(record.body, record.sys_flag)
     return {
@@ -89,7 +89,7 @@ def row_of(hit: Hit) -> dict[str, Any]:
 
 
 def _with_text(row: dict[str, Any]) -> dict[str, Any]:
-    """The body as text, or as base64 where it is none."""
+    """Replace the body by text, or by base64 if it is not text."""
     try:
         return {**row, "body": row["body"].decode(), "body_encoding": "utf-8"}
     except UnicodeDecodeError:
@@ -97,7 +97,7 @@ def _with_text(row: dict[str, Any]) -> dict[str, Any]:
 
 
 class Writer(Protocol):
-    """Rows in, bytes out."""
+    """Convert rows to bytes."""
 
     def start(self) -> bytes: ...
     def rows(self, rows: Sequence[dict[str, Any]]) -> bytes: ...
@@ -105,7 +105,7 @@ class Writer(Protocol):
 
 
 class NdjsonWriter:
-    """A message per line; the last line is {"end": facts}."""
+    """One message per line; the last line is {"end": facts}."""
 
     def start(self) -> bytes:
         return b""
@@ -118,7 +118,7 @@ class NdjsonWriter:
 
 
 class CsvWriter:
-    """RFC 4180 with a head; a last line that begins with # only when something is missing."""
+    """RFC 4180 with a header; a last line that begins with # only if the export is incomplete."""
 
     def start(self) -> bytes:
         return self._lines([list(COLUMNS)])
@@ -140,7 +140,7 @@ class CsvWriter:
 
 
 class _Pipe(io.RawIOBase):
-    """A file that only goes forward: what was written since the last `take`."""
+    """A write-only file that returns what was written since the last `take`."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
@@ -164,7 +164,7 @@ class _Pipe(io.RawIOBase):
 
 
 class ParquetWriter:
-    """A row group per batch, ZSTD; bodies are bytes."""
+    """One row group per batch, ZSTD; bodies are bytes."""
 
     def __init__(self) -> None:
         self._pipe = _Pipe()
@@ -191,7 +191,7 @@ class ParquetWriter:
 
 
 FORMATS: Mapping[str, tuple[str, str, Callable[[], Writer]]] = {
-    # Name in addresses and of the file: label, content type, writer.
+    # Name in addresses and in the file name: label, content type, writer.
     "ndjson": ("NDJSON", "application/x-ndjson", NdjsonWriter),
     "csv": ("CSV", "text/csv; charset=utf-8", CsvWriter),
     "parquet": ("Parquet", "application/vnd.apache.parquet", ParquetWriter),
@@ -199,7 +199,10 @@ FORMATS: Mapping[str, tuple[str, str, Callable[[], Writer]]] = {
 
 
 def export(search: Search, writer: Writer) -> Generator[bytes, None, None]:
-    """The search to its end, in order. Each step is one round of pulls, so that whoever reads can stop."""
+    """Run the search to its end and yield the hits in order.
+
+    Each step is one round of pulls, so the caller can stop in between.
+    """
     yield writer.start()
     written = 0
     batch: list[dict[str, Any]] = []
@@ -215,7 +218,7 @@ def export(search: Search, writer: Writer) -> Generator[bytes, None, None]:
         if search.is_done:
             break
         search.step()
-        yield b""  # nothing yet: a chance to leave
+        yield b""  # nothing yet: the caller can stop here
     if batch:
         written += len(batch)
         yield writer.rows(batch)
@@ -223,7 +226,7 @@ def export(search: Search, writer: Writer) -> Generator[bytes, None, None]:
 
 
 def end_facts(search: Search, written: int) -> dict[str, Any]:
-    """What an export says of itself at its end."""
+    """Return the facts that an export records at its end."""
     figures = search.figures()
     reason = search.stop_reason
     if not reason and search.limit <= 0 and not search.merge.is_ended:

@@ -1,9 +1,9 @@
-"""Reading many queues as one list in time order: what to pull next, and which hits are certain. Pure.
+"""Read many queues as one list in time order: what to pull next, and which hits are certain. Pure.
 
 Each queue is a lane with a part that is still to be read. Going up, a lane's hits come as they are pulled; going
-down, it is read in windows from its end, each window upwards and then turned round. The merge gives a hit out
-only when no lane may still hold one before it. Within a queue, offset order is the order; between queues the
-store time decides, then the queue's name.
+down, it is read in windows from its end, each window upwards and then reversed. The merge returns a hit only when
+no lane can still hold one before it. Within a queue the order is by offset; between queues by store time, then by
+the queue's name.
 """
 
 from __future__ import annotations
@@ -19,18 +19,20 @@ from console.brokers.queues import BrokerQueue
 from console.message.search.query import Query
 
 WINDOW_MIN = 8
-WINDOW_MAX = (
-    2_048  # offsets of one queue between two moments at which a hit can be given out: they wait in memory
-)
-PULL_MAX = 256  # messages of one pull; Apache brokers give 32 and, filtering, look at 800
-LANES_AT_ONCE = 32  # pulls of one round: the queues of a large topic must not storm its brokers
+# Offsets of one queue between two moments when a hit can be returned: they wait in memory.
+WINDOW_MAX = 2_048
+PULL_MAX = 256  # messages of one pull; Apache brokers return 32 and, filtering, examine 800
+LANES_AT_ONCE = 32  # pulls of one round: the queues of a large topic must not overload its brokers
 
 Key = tuple[int, str, int, int]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Hit:
-    """A message found. ``batch`` = (index from 1, size) inside a stored batch, (0, 0) for any other."""
+    """A message found.
+
+    ``batch`` = (index from 1, size) inside a stored batch, (0, 0) for any other.
+    """
 
     broker_name: str
     record: MessageRecord
@@ -38,7 +40,7 @@ class Hit:
 
     @property
     def key(self) -> Key:
-        """Its place in the merged order, oldest first."""
+        """Return its position in the merged order, oldest first."""
         record = self.record
         return (record.store_timestamp_ms, self.broker_name, record.queue_id, record.queue_offset)
 
@@ -60,10 +62,10 @@ class Lane:
         self.low, self.high = low, max(low, high)
         self.total = self.high - self.low
         self.found: deque[Hit] = deque()
-        self.failure = ""  # why nothing more of it comes
+        self.failure = ""  # why its reading stopped
         self._up = up
         self._first_window = self._window = window
-        self._position: int | None = None  # inside of a window that is read downwards
+        self._position: int | None = None  # inside a window that is read downwards
         self._window_low = self.high
         self._pending: list[Hit] = []
 
@@ -73,24 +75,24 @@ class Lane:
 
     @property
     def is_unsure(self) -> bool:
-        """Whether its next message may still have to come before those of other queues."""
+        """Return whether an unread message of it may come before those of other queues."""
         return not self.found and not self.is_ended
 
     @property
     def read(self) -> int:
-        """Offsets looked at."""
+        """Return how many offsets were read."""
         in_window = 0 if self._position is None else self._position - self._window_low
         return self.total - (self.high - self.low) + in_window
 
     @property
     def cut(self) -> int:
-        """The cut behind what was given out: hits found and not given out lie on its other side."""
+        """Return the cut after the last returned hit: hits not yet returned lie beyond it."""
         if self._up:
             return self.found[0].record.queue_offset if self.found else self.low
         return self.found[0].record.queue_offset + 1 if self.found else self.high
 
     def next_pull(self) -> Pull:
-        """What to pull now; only for a lane that has not ended."""
+        """Return what to pull now; only for a lane that has not ended."""
         if self._up:
             return Pull(self, self.low, min(PULL_MAX, self._window, self.high - self.low))
         if self._position is None:
@@ -98,7 +100,7 @@ class Lane:
         return Pull(self, self._position, min(PULL_MAX, self.high - self._position))
 
     def take(self, hits: Sequence[Hit], next_offset: int) -> None:
-        """The answer: what was found at offsets below ``next_offset``."""
+        """Record an answer: the hits found at offsets below ``next_offset``."""
         start = self.low if self._position is None else self._position
         mine = [hit for hit in hits if start <= hit.record.queue_offset < self.high]
         reached = min(next_offset, self.high) if next_offset > start else self.high
@@ -115,18 +117,21 @@ class Lane:
             self.high, self._position, self._pending = self._window_low, None, []
 
     def _resize(self, *, found: bool) -> None:
-        """Where hits are rare, look further at once."""
+        """Read further at once where hits are rare."""
         self._window = self._first_window if found else min(self._window * 4, WINDOW_MAX)
 
     def fail(self, reason: str) -> None:
-        """Its broker does not answer: nothing more of it, and its cut stays before what was not read."""
+        """Stop reading a broker that does not answer; the cut stays before what was not read."""
         self.failure = reason
         self._position, self._pending = None, []
 
 
 class Merge:
-    """All lanes of one search as one list. ``ahead``: hits a lane may hold before it need not be read, so that a
-    long list pulls all of its queues at once instead of one after the other."""
+    """All lanes of one search as one list.
+
+    ``ahead``: hits a lane may hold before it need not be read, so that a long list pulls all of its queues at once
+    instead of one after the other.
+    """
 
     def __init__(self, lanes: Sequence[Lane], *, up: bool, ahead: int = 0) -> None:
         self.lanes = list(lanes)
@@ -134,7 +139,7 @@ class Merge:
         self._ahead = ahead
 
     def pulls(self) -> list[Pull]:
-        """What to pull before another hit is certain; [] when everything that is left is certain."""
+        """Return what to pull before another hit is certain; [] when everything left is certain."""
         unsure = [lane for lane in self.lanes if lane.is_unsure]
         if not unsure:
             return []
@@ -144,15 +149,15 @@ class Merge:
         return [lane.next_pull() for lane in [*unsure, *low][:LANES_AT_ONCE]]
 
     def certain(self, count: int) -> list[Hit]:
-        """Take up to ``count`` hits out, in order, as far as none can still come before them."""
+        """Remove and return up to ``count`` hits, in order, that no unread message can precede."""
         return [] if any(lane.is_unsure for lane in self.lanes) else self._take(count, until_unsure=True)
 
     def rest(self, count: int) -> list[Hit]:
-        """Take up to ``count`` hits out in the order known so far: a search that was stopped."""
+        """Remove and return up to ``count`` hits in the order known so far, for a search that was stopped."""
         return self._take(count, until_unsure=False)
 
     def found(self) -> list[Hit]:
-        """Every hit that was not given out yet, in order."""
+        """Return every hit not returned yet, in order."""
         hits = [hit for lane in self.lanes for hit in lane.found]
         return sorted(hits, key=lambda hit: hit.key, reverse=not self.up)
 
@@ -175,7 +180,7 @@ class Merge:
 
 
 def hits_of(query: Query, place: BrokerQueue, result: PullResult) -> list[Hit]:
-    """The hits among what a pull gave, batches taken apart."""
+    """Return the hits of a pull, batches split into their messages."""
     name = place.queue.broker_name
     hits = []
     for record in result.messages:
@@ -188,7 +193,7 @@ def hits_of(query: Query, place: BrokerQueue, result: PullResult) -> list[Hit]:
         except DoesNotUnpack:
             inner = []
         if not inner and query.accepts(record):
-            hits.append(Hit(name, record))  # its page says why it can not be taken apart
+            hits.append(Hit(name, record))  # its page shows why the batch cannot be split
         hits += [
             Hit(name, each, (index, len(inner)))
             for index, each in enumerate(inner, start=1)
@@ -198,10 +203,10 @@ def hits_of(query: Query, place: BrokerQueue, result: PullResult) -> list[Hit]:
 
 
 def hits_ahead(lanes: int, limit: int) -> int:
-    """Half of a lane's share of what is wanted, at most a pull."""
+    """Return half of a lane's share of the wanted hits, at most one pull."""
     return min(PULL_MAX, limit // (2 * max(1, lanes)))
 
 
 def first_window(lanes: int, limit: int) -> int:
-    """A page needs its messages from somewhere among the queues: twice its share of each, to begin with."""
+    """Return the first window: twice a queue's share of the page."""
     return max(WINDOW_MIN, min(PULL_MAX, 2 * limit // max(1, lanes)))

@@ -1,4 +1,4 @@
-"""What is looked for among the messages of a topic: where to begin, which queues, which filters. Pure."""
+"""A search among the messages of a topic: where to begin, which queues, which filters. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TAGS_MAX = 32  # of one expression; each is a hash in the broker's set
 
 
 class QueryRefused(ValueError):
-    """The search can not be made so. ``field`` is the part at fault."""
+    """The search cannot be made so. ``field`` is the part at fault."""
 
     def __init__(self, reason: str, field: str = "") -> None:
         super().__init__(reason)
@@ -43,19 +43,19 @@ class Query:
 
     @property
     def is_filtered(self) -> bool:
-        """Whether the broker leaves messages out."""
+        """Return whether the broker filters messages."""
         return bool(self.tags or self.sql)
 
     @property
     def expression(self) -> tuple[str, str]:
-        """(expression, its type) as a pull carries it. With SQL92 the tags are compared here alone."""
+        """Return (expression, type) for a pull. With SQL92 the tags are only compared here."""
         if self.sql:
             return self.sql, "SQL92"
         return " || ".join(self.tags) or "*", "TAG"
 
     @property
     def fingerprint(self) -> str:
-        """The same for the same search: a cursor names it, so that it is not used for another one."""
+        """Return a hash of the search, which its cursors contain so that no other search accepts them."""
         parts = [
             self.topic,
             self.newest,
@@ -71,20 +71,20 @@ class Query:
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
 
     def wants_queue(self, queue: MessageQueue) -> bool:
-        """Whether the search looks into this queue."""
+        """Return whether the search reads this queue."""
         if not self.queues and not self.brokers:
             return True
         return queue.broker_name in self.brokers or (queue.broker_name, queue.queue_id) in self.queues
 
     def accepts(self, record: MessageRecord) -> bool:
-        """Whether a message that the broker let through is a hit: brokers compare tags by hash only."""
+        """Return whether a message from the broker is a hit: brokers compare tags by hash only."""
         if self.tags and record.tags not in self.tags:
             return False
         return self.match is None or self.match.accepts(record)
 
 
 def tags_of(expression: str) -> tuple[str, ...]:
-    """``paid || refunded`` → both; "" and ``*`` mean every tag. Raises QueryRefused."""
+    """Split ``paid || refunded``; "" and ``*`` mean every tag. Raises QueryRefused."""
     text = expression.strip()
     if text in ("", "*"):
         return ()

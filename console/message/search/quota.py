@@ -1,4 +1,4 @@
-"""How many searches, tails and exports one person may run at once: each holds a thread and asks brokers."""
+"""How many searches, tails and exports may run at once: each holds a thread and reads from brokers."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ TOGETHER_MAX = 32  # of one web process
 
 
 class TooManySearches(Exception):
-    """The person, or everybody together, runs as many as they may."""
+    """The person, or all together, already run as many searches as allowed."""
 
 
 class SearchQuota:
-    """Counts in this process, and each person's in all processes together. Caller: any thread that may wait for
-    Redis; what `place` gives is left without waiting.
+    """Count the searches of this process, and each person's in all processes together.
+
+    Any thread that may wait for Redis can take a `place`; leaving it does not wait.
     """
 
     def __init__(self) -> None:
@@ -29,7 +30,7 @@ class SearchQuota:
 
     @contextmanager
     def place(self, person: str) -> Iterator[None]:
-        """Hold one place while the block runs; raises TooManySearches."""
+        """Hold one place while the block runs; raise TooManySearches."""
         too_many = Text(
             "You run %(number)s searches, tails or exports already: stop one of them first.",
             number=PER_PERSON_MAX,
@@ -54,7 +55,7 @@ class SearchQuota:
                     del self._running[person]
 
     def running(self, person: str) -> int:
-        """How many the person runs now."""
+        """Return how many searches the person runs now."""
         return self._running[person]
 
 

@@ -1,8 +1,8 @@
-"""One search while it runs: which queues, one round of pulls after another, what came of it.
+"""Run one search: which queues, one round of pulls after another, and the results.
 
-Reads brokers directly, as a tool (group TOOLS_CONSUMER): no offset of any group moves. Every search is bounded in
-time, messages and bytes, and says what it did not see. A Search belongs to one thread at a time; `step` blocks for
-one round of pulls, so whoever runs it can stop between two rounds.
+Reads brokers directly, as a tool (group TOOLS_CONSUMER): no offset of any group moves. Every search is limited in
+time, messages and bytes, and reports what it did not read. A Search belongs to one thread at a time; `step` blocks
+for one round of pulls, so the caller can stop between two rounds.
 """
 
 from __future__ import annotations
@@ -36,20 +36,23 @@ from console.message.search.query import Query, QueryRefused
 from console.text import Text, text_of
 
 ROUND_DEADLINE_MS = 5_000
-SCANNED_MAX = 20_000_000  # messages looked at by one search
-TAGS_COUNTED_MAX = 1_000  # different ones; a producer may put an id into its tags
+SCANNED_MAX = 20_000_000  # messages read by one search
+TAGS_COUNTED_MAX = 1_000  # distinct tags; a producer may put an id into its tags
 BYTES_MAX = 2 * 1024**3  # received by one search
 
 SilentError = (BrokerUnavailable, RemotingTimeout, MQBrokerError)
 
 
 class TopicNotFound(Exception):
-    """No name server of the cluster knows the topic."""
+    """No name server of the cluster has a route of the topic."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Figures:
-    """What a search has done so far. ``to_go``: offsets of its range not looked at; sizes in bytes, times in ms."""
+    """What a search has done so far.
+
+    ``to_go``: offsets of its range not read yet; sizes in bytes, times in ms.
+    """
 
     scanned: int
     to_go: int
@@ -81,7 +84,7 @@ class Search:
         self.picked: list[Hit] = []
         self.silent = silent
         self.stop_reason = Text()
-        self.protobuf: ProtobufDecoder | None = None  # how the hits' bodies read
+        self.protobuf: ProtobufDecoder | None = None  # decoder of the hits' bodies
         self._admin, self._began, self._queues_silent = admin, began, queues_silent
         self._started_s, self._deadline_s = time.monotonic(), deadline_s
         self._hits = self._pulls = self._bytes = 0
@@ -89,11 +92,11 @@ class Search:
 
     @property
     def is_done(self) -> bool:
-        """Whether the page is full, the topic is at its end, or a limit was reached."""
+        """Return whether the page is full, the topic is at its end, or a limit was reached."""
         return bool(self.stop_reason) or len(self.picked) >= self.limit or self.merge.is_ended
 
     def step(self) -> None:
-        """One round of pulls and what has become certain by it; raises nothing for silent brokers."""
+        """Run one round of pulls and take the hits that became certain; raise nothing for silent brokers."""
         self._refuse_too_much()
         if not self.stop_reason and (pulls := self.merge.pulls()):
             left_ms = max(1, int((self._deadline_s - time.monotonic()) * 1000))
@@ -104,21 +107,21 @@ class Search:
         self.picked += self.merge.certain(self.limit - len(self.picked))
 
     def drain(self) -> list[Hit]:
-        """Take out what is certain; for readers without a page (exports), whose limit is on all hits together."""
+        """Remove and return the certain hits; for exports, where ``limit`` counts all hits together."""
         hits, self.picked = self.picked, []
         self.limit -= len(hits)
         return hits
 
     def stop(self, reason: Text) -> None:
-        """End it between two rounds; what was found so far is kept."""
+        """End the search between two rounds; what was found so far is kept."""
         self.stop_reason = self.stop_reason or reason
 
     def keep_rest(self) -> None:
-        """Give out what was found though messages may come before it: a stopped search shows what it has."""
+        """Keep uncertain hits too, though messages before them may be missing; for a stopped search."""
         self.picked += self.merge.rest(self.limit - len(self.picked))
 
     def candidates(self) -> list[Hit]:
-        """The hits that are on the page as far as is known now."""
+        """Return the hits of the page as far as known now."""
         return (self.picked + self.merge.found())[: self.limit]
 
     def figures(self) -> Figures:
@@ -137,14 +140,14 @@ class Search:
 
     @property
     def far_cut(self) -> Cursor:
-        """Goes on behind the last hit that was given out, in the same direction."""
+        """Return the cursor after the last returned hit, in the same direction."""
         cuts = {_place(lane.place.queue): lane.cut for lane in self.merge.lanes}
         kept = {place: cut for place, cut in self._began.cuts.items() if place not in cuts}
         return Cursor(self.query.fingerprint, self.merge.up, {**kept, **cuts})
 
     @property
     def near_cut(self) -> Cursor:
-        """Goes back from where this search began."""
+        """Return the cursor back from where this search began."""
         return dataclasses.replace(self._began, up=not self.merge.up)
 
     def _refuse_too_much(self) -> None:
@@ -172,7 +175,8 @@ class Search:
         place = pull.lane.place
         if isinstance(answer, Exception):
             if isinstance(answer, RemotingTimeout) and time.monotonic() >= self._deadline_s:
-                return  # our own deadline: the queue is read again with the next page
+                return
+                # Our own deadline: the queue is read again with the next page.
             self.silent[place.queue.broker_name] = text_of(answer)
             pull.lane.fail(str(answer))
             return
@@ -186,16 +190,15 @@ class Search:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Source:
-    """Where to search: what the console's own database knows, so that brokers are asked without it."""
+    """Where to search: what the console's database has, so that reading brokers needs no database."""
 
     cluster: str
     admin: BlockingMQAdmin
     held_by: frozenset[str]  # brokers that had the topic in the last round
     silent: Mapping[str, Text]  # of all brokers, those that did not answer the last round
-    protobuf: ProtobufDecoder | None = None  # how the topic's bodies read, where it has a schema
-    versions: Mapping[str, str] = dataclasses.field(
-        default_factory=dict
-    )  # broker name → release, as of the last round
+    protobuf: ProtobufDecoder | None = None  # decoder of the topic's bodies, where it has a schema
+    # Broker name → release, as of the last round.
+    versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def source_of(cluster: str, topic: str) -> Source:
@@ -221,7 +224,7 @@ class Queues:
 
 
 def queues_now(source: Source, query: Query) -> Queues:
-    """Ask name server and brokers. Raises TopicNotFound, BrokerUnavailable when no name server answers."""
+    """Read name server and brokers. Raises TopicNotFound, and BrokerUnavailable if no name server answers."""
     route = topic_route(source.admin, query.topic)
     if route is None and (held := sorted(source.held_by & set(source.silent))):
         return Queues([], {name: source.silent[name] or Text("not registered") for name in held}, 0)
@@ -231,7 +234,7 @@ def queues_now(source: Source, query: Query) -> Queues:
         )
     routed = route_queues(route, query.topic)
     wanted = {queue: addr for queue, addr in routed.items() if query.wants_queue(queue)}
-    # Brokers of the last round that the name server has dropped since: their messages are missing too.
+    # Brokers of the last round without a route since: their messages are missing too.
     gone = source.held_by & set(source.silent) - {data.broker_name for data in route.queue_datas}
     silent = {name: source.silent[name] or Text("not registered") for name in sorted(gone)}
     places = _reachable(source.admin, wanted, silent)
@@ -247,10 +250,10 @@ def open_search(
     cursor_text: str = "",
     up: bool | None = None,
 ) -> Search:
-    """Find the queues and where to begin; reads no message yet.
+    """Find the queues and where to begin; read no message yet.
 
-    ``up`` None: the direction the query names, or the cursor's. Raises TopicNotFound, BadCursor, QueryRefused,
-    BrokerUnavailable when no name server answers.
+    ``up`` None: the direction of the query, or the cursor's. Raises TopicNotFound, BadCursor, QueryRefused, and
+    BrokerUnavailable if no name server answers.
     """
     deadline_s = time.monotonic() + time_ms / 1000
     cursor = Cursor.from_text(cursor_text, query.fingerprint) if cursor_text else None
@@ -285,7 +288,7 @@ def begin_search(
     silent: dict[str, Text] | None = None,
     queues_silent: int = 0,
 ) -> Search:
-    """A search over queues whose ranges are known."""
+    """Start a search over queues whose ranges are known."""
     going_up = cursor.up if cursor is not None else not query.newest if up is None else up
     window = first_window(len(bounds), limit)
     lanes, cuts = [], {}
@@ -311,14 +314,14 @@ def _place(queue: MessageQueue) -> tuple[str, int]:
 
 
 def _first_cut(place: BrokerQueue, query: Query, cursor: Cursor | None, low: int, high: int) -> int:
-    """Where a queue begins: at its cut, else at the end the search starts from.
+    """Return where a queue begins: at its cut, else at the end the search starts from.
 
-    A queue without a cut has come since the search began: a list of the newest does not show it further down,
-    a list from a time on begins it.
+    A queue without a cut was added after the search began: a list of the newest does not show it further down, a
+    list from a time on starts at its beginning.
     """
     known = None if cursor is None else cursor.cut(place.queue)
     if known is not None:
-        return min(known, place.max_offset)  # a topic that was made anew ends earlier
+        return min(known, place.max_offset)  # a topic that was recreated ends earlier
     if cursor is not None:
         return low
     return high if query.newest else low
@@ -327,7 +330,10 @@ def _first_cut(place: BrokerQueue, query: Query, cursor: Cursor | None, low: int
 def _reachable(
     admin: BlockingMQAdmin, queues: Mapping[MessageQueue, str], silent: dict[str, Text]
 ) -> list[BrokerQueue]:
-    """Offsets of every queue whose broker answers; the others go to ``silent``. All brokers at once."""
+    """Return offsets of every queue whose broker answers; put the others into ``silent``.
+
+    Reads all brokers at once.
+    """
     addrs = sorted(set(queues.values()))
     places: list[BrokerQueue] = []
     if not queues:
@@ -352,9 +358,9 @@ def _reachable(
 
 
 def check_sql(admin: BlockingMQAdmin, query: Query, places: Sequence[BrokerQueue]) -> None:
-    """Ask each broker whether it can filter so (46); a pull with what it can not read gives everything.
+    """Check with each broker that it can filter so (request 46). Raises QueryRefused.
 
-    Raises QueryRefused.
+    A pull whose expression the broker cannot parse would return every message.
     """
     addrs = {place.queue.broker_name: place.addr for place in places}
     answers = ask_each(
@@ -385,7 +391,7 @@ def check_sql(admin: BlockingMQAdmin, query: Query, places: Sequence[BrokerQueue
 def _bounds(
     source: Source, places: list[BrokerQueue], query: Query, silent: dict[str, Text]
 ) -> dict[BrokerQueue, tuple[int, int]]:
-    """[low, high) of each queue: what is retained, cut by time (29) or offset."""
+    """Return [low, high) of each queue: what is retained, limited by time (request 29) or offset."""
     admin, versions = source.admin, source.versions
     times = {"low": query.from_ms, "high": None if query.to_ms is None else query.to_ms + 1}
     asked = {

@@ -1,4 +1,4 @@
-"""Following a topic: what arrives from now on, at a bounded rate. Where more arrives, some is skipped and counted."""
+"""Follow a topic: new messages at a limited rate; those above it are skipped and counted."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from console.message.search.query import Query
 from console.message.search.run import Queues, Search, Source, begin_search, check_sql, queues_now
 from console.text import Text
 
-ROWS_PER_STEP_MAX = 50  # nobody reads more in a second
-LOOKED_AT_MAX = 2_000  # offsets of one queue and step; a filter may have to look at many for one hit
+ROWS_PER_STEP_MAX = 50  # more than a person can read in a second
+LOOKED_AT_MAX = 2_000  # offsets of one queue and step; a filter may have to read many for one hit
 STEP_MS = 2_500  # for the pulls of one step
-TAIL_MS = 30 * 60 * 1000  # then it stops by itself: a forgotten window must not ask brokers for ever
+TAIL_MS = 30 * 60 * 1000  # then it stops: a forgotten window must not load the brokers for ever
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Arrivals:
-    """What one step found, oldest first. ``skipped``: messages that arrived and were not looked at or shown."""
+    """The messages of one step, oldest first. ``skipped``: messages not read or not shown."""
 
     hits: list[Hit]
     skipped: int
@@ -28,7 +28,7 @@ class Arrivals:
 
 
 class Tail:
-    """The end of every queue as last seen. One thread at a time; `step` asks the brokers once."""
+    """The last known end of every queue. One thread at a time; `step` reads the brokers once."""
 
     def __init__(self, source: Source, query: Query) -> None:
         self.query = dataclasses.replace(query, newest=False, from_ms=None, to_ms=None, from_offset=None)
@@ -50,13 +50,15 @@ class Tail:
         return time.monotonic() - self.started_s >= TAIL_MS / 1000
 
     def step(self) -> Arrivals:
-        """Everything new since the last step, as far as the limits go. Raises TopicNotFound and what
-        `queues_now` does."""
+        """Return everything new since the last step, within the limits.
+
+        Raises TopicNotFound and what `queues_now` does.
+        """
         queues = self._queues()
         bounds: dict[BrokerQueue, tuple[int, int]] = {}
         skipped = 0
         for place in queues.places:
-            # A queue seen for the first time is new, or back with its broker: what it holds was not there before.
+            # A queue seen for the first time is new, or back with its broker: its messages are not arrivals.
             low = min(self._ends.get(place.queue, place.max_offset), place.max_offset)
             begin = max(low, place.min_offset, place.max_offset - LOOKED_AT_MAX)
             skipped += begin - low

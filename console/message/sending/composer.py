@@ -16,7 +16,7 @@ ENCODINGS = (("text", Text("Text")), ("base64", "Base64"), ("keep", Text("Keep t
 
 
 class SendForm(forms.Form):
-    """A message as it is typed: `name = value` per line for properties."""
+    """A message to send; properties are `name = value` lines."""
 
     topic = forms.CharField(label=Text("Topic"), max_length=255)
     queue = forms.CharField(
@@ -62,7 +62,7 @@ class SendForm(forms.Form):
         return found
 
     def params(self, source: dict[str, Any] | None) -> dict[str, Any]:
-        """The parameters of the plan; only of a valid form."""
+        """Return the parameters of the plan; only for a valid form."""
         cleaned = self.cleaned_data
         body: dict[str, Any] = {"body": cleaned["body"].replace("\r\n", "\n")}
         if cleaned["encoding"] == "base64":
@@ -80,7 +80,7 @@ class SendForm(forms.Form):
 
 
 def initial_of(hit: Hit) -> dict[str, str]:
-    """What the form holds at first for a copy: everything of the original that a person may change."""
+    """Return the form's initial values for a copy: all editable parts of the original."""
     record = hit.record
     body = unpack(record.body, record.sys_flag).body
     encoding, text = "keep", ""
@@ -89,7 +89,7 @@ def initial_of(hit: Hit) -> dict[str, str]:
             encoding, text = "text", body.decode()
         except UnicodeDecodeError:
             encoding, text = "base64", base64.b64encode(body).decode()
-        if "\r" in text or "\x00" in text:  # a form would change the first and refuse the second
+        if "\r" in text or "\x00" in text:  # a form would change the first and reject the second
             encoding, text = "base64", base64.b64encode(body).decode()
     return {
         "topic": record.topic,

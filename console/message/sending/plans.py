@@ -1,5 +1,7 @@
-"""The plan kind ``message_send``: one message to a topic, new or an edited copy of one that is stored, with a property
-that says where it came from. A crash between send and result sends nothing twice: the copy is looked for first.
+"""The plan kind ``message_send``: send one message, new or an edited copy of a stored one.
+
+A property records the origin of the message. A crash between send and result sends nothing twice: the next attempt
+looks for the stored message first.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ PLAN_PROPERTY = "TIDEMARK_PLAN"  # on every message this console sends: the plan
 COPY_PROPERTY = "TIDEMARK_COPY_OF"  # on copies: unique key, topic, broker, queue and offset of the original
 
 BODY_BYTES_MAX = 4 * 1024 * 1024 - 64 * 1024  # RocketMQ's maxMessageSize with room for the properties
-TYPED_BODY_BYTES_MAX = 256 * 1024  # of a body that stands in the plan itself; a copy may keep a larger one
+TYPED_BODY_BYTES_MAX = 256 * 1024  # of a body kept in the plan itself; a copy may keep a larger one
 PROPERTIES_MAX = 100
 PROPERTY_BYTES_MAX = 30_000  # of all together; RocketMQ keeps their length in 15 bits
 SHOWN_BYTES = 4 * 1024  # of a body in the diff
@@ -46,24 +48,27 @@ EVENTS_MAX = 50
 TERMINAL_CHARACTERS = 100  # of a value
 LOOK_BACK_PULL = 32
 
-# Names that mean something to brokers and clients: written by them, never by hand.
+# Names with a meaning for brokers and clients: written by them, never by hand.
 RESERVED = frozenset(
     value for name, value in vars(MessageProperty).items() if name.isupper() and isinstance(value, str)
 ) | {PLAN_PROPERTY, COPY_PROPERTY, "TRACE_ON", "WAIT", "1ST_POP_TIME", "PUSH_REPLY_TIME", "MSG_TYPE"}
-# Those a copy may keep: they belong to the message, not to its journey.
+# Names that a copy may keep: they belong to the message, not to its delivery.
 KEPT = frozenset({MessageProperty.SHARDING_KEY, "traceparent"})
 
 
 def own_properties(hit: Hit) -> dict[str, str]:
-    """The producer's own properties of a stored message: what a copy begins with."""
+    """Return the producer's own properties of a stored message: a copy starts with them."""
     return {
         name: value for name, value in hit.record.properties.items() if name not in RESERVED or name in KEPT
     }
 
 
 class MessageSendPlan(PlanKind):
-    """params: {body | body_base64 | keep_body, tags?, keys?, properties?, queue?: {broker_name, queue_id},
-    source?: {topic, broker_name, queue_id, queue_offset}}; the subject is the topic that is sent to."""
+    """Send a message; the subject is its topic.
+
+    params: {body | body_base64 | keep_body, tags?, keys?, properties?, queue?: {broker_name, queue_id},
+    source?: {topic, broker_name, queue_id, queue_offset}}.
+    """
 
     kind = "message_send"
     title = Text("Message send")
@@ -74,18 +79,18 @@ class MessageSendPlan(PlanKind):
     verb = "SEND"
 
     def button(self, plan: Plan) -> Text:
-        """One message, new or a copy."""
+        """Label the button: one message, new or a copy."""
         return Text("Send the message")
 
     def rest_call(self, cluster: str, subject: str, params: Mapping[str, Any]) -> RestCall:
-        """The original of a copy by its place."""
+        """Return the REST request; a copy names its original by topic, broker, queue and offset."""
         body = {"topic": subject} | {name: value for name, value in params.items() if name != "source"}
         if source := params.get("source"):
             body["copy_of"] = {name: value for name, value in source.items() if name != "message_id"}
         return RestCall(f"/api/v1/clusters/{cluster}/send-plans", body)
 
     def command_line(self, cluster: str, subject: str, params: Mapping[str, Any]) -> str:
-        """``manage.py messages send TOPIC …``; a new body is read from standard input."""
+        """Return ``manage.py messages send TOPIC …``; a new body is read from standard input."""
         words = ["manage.py", "messages", "send", subject]
         if place := params.get("source"):
             names = ("topic", "broker_name", "queue_id", "queue_offset")
@@ -93,13 +98,13 @@ class MessageSendPlan(PlanKind):
         return shlex.join([*words, *(["--keep-body"] if "keep_body" in params else ["--body", "-"])])
 
     def terminal_rows(self, plan: Plan) -> Iterable[str]:
-        """What the message carries, and what differs from the original."""
+        """Yield what the message contains, and what differs from the original."""
         for row in plan.diff:
             before = "" if row["before"] is None or not row["differs"] else f"{_one_line(row['before'])} → "
             yield f"{row['field']:<24} {before}{_one_line(row['after'])}".rstrip()
 
     def also_reads(self, params: Mapping[str, Any]) -> list[str]:
-        """A copy shows the body of its original."""
+        """Return the topic of the original: a copy shows its body."""
         source = params.get("source")
         topic = source.get("topic") if isinstance(source, Mapping) else None
         return [topic] if isinstance(topic, str) and topic else []
@@ -136,7 +141,7 @@ class MessageSendPlan(PlanKind):
         )
 
     def drift(self, plan: Plan, now_ms: int) -> list[Text]:
-        """The queue can no longer be written."""
+        """Return a sentence if the queue can no longer be written."""
         queue = _planned_queue(plan)
         route = topic_route(self._admin(plan.cluster), plan.subject)
         writable = {} if route is None else route_queues(route, plan.subject, write=True)
@@ -152,7 +157,7 @@ class MessageSendPlan(PlanKind):
         )
 
     def apply(self, run: JobRun) -> None:
-        """Send once: after a crash, look behind the queue's end as it was before the send."""
+        """Send once: after a crash, look for the message past the queue's former end."""
         admin, queue = self._admin(run.plan.cluster), _planned_queue(run.plan)
         addr = masters(admin).get(queue.broker_name)
         if addr is None:
@@ -184,7 +189,7 @@ class MessageSendPlan(PlanKind):
         )
 
     def verify(self, run: JobRun) -> None:
-        """Read it back from where the broker said it is."""
+        """Read the message back from the offset that the broker returned."""
         offset, queue = int(run.result["queue_offset"]), _planned_queue(run.plan)
         found = services.record_at(run.plan.cluster, queue.topic, queue.broker_name, queue.queue_id, offset)
         if found is None or found.record.properties.get(PLAN_PROPERTY) != run.plan.id:
@@ -197,7 +202,7 @@ class MessageSendPlan(PlanKind):
             )
 
     def settle(self, run: JobRun) -> None:
-        """Cancelled: say whether it was sent."""
+        """Report whether the message was sent before the cancel."""
         if "from_offset" not in run.progress:
             return
         admin, queue = self._admin(run.plan.cluster), _planned_queue(run.plan)
@@ -206,7 +211,7 @@ class MessageSendPlan(PlanKind):
         run.result["queue_offset"] = offset
 
     def undo_params(self, plan: Plan, job: Job) -> dict[str, Any] | None:
-        """A message that was sent can not be called back."""
+        """Return None: a sent message cannot be recalled."""
         return None
 
     def _message(self, plan: Plan) -> Message:
@@ -242,7 +247,7 @@ def _check_topic(topic: str) -> None:
 
 
 def _source(cluster: str, given: Any) -> Hit | None:
-    """The stored message that is copied; raises PlanRejected when it is gone."""
+    """Return the stored message that is copied; raise PlanRejected if it is gone."""
     if given in (None, {}, ""):
         return None
     try:
@@ -269,7 +274,7 @@ def _source(cluster: str, given: Any) -> Hit | None:
 
 
 def _checked(params: Mapping[str, Any], source: Hit | None) -> dict[str, Any]:
-    """Parameters with every default written out; raises PlanRejected."""
+    """Return the parameters with every default filled in; raise PlanRejected."""
     properties = params.get("properties") or {}
     if not isinstance(properties, Mapping) or len(properties) > PROPERTIES_MAX:
         raise PlanRejected(
@@ -334,7 +339,7 @@ def _checked_body(params: Mapping[str, Any], source: Hit | None) -> dict[str, An
 
 
 def _body(params: Mapping[str, Any], source: Hit | None) -> bytes:
-    """The bytes to send; those of a copy are decompressed. Raises PlanRejected."""
+    """Return the bytes to send; those of a copy are decompressed. Raises PlanRejected."""
     if params.get("keep_body"):
         assert source is not None
         unpacked = unpack(source.record.body, source.record.sys_flag)
@@ -342,7 +347,7 @@ def _body(params: Mapping[str, Any], source: Hit | None) -> bytes:
             raise PlanRejected(
                 Text("The body can not be kept: %(problem)s", problem=unpacked.problem), field="body"
             )
-        # What the client did not compress by itself stays as its producer packed it.
+        # Only what the client compressed is decompressed; other bodies stay as their producer packed them.
         body = unpacked.body if source.record.sys_flag & 1 else source.record.body
     elif "body_base64" in params:
         try:
@@ -370,7 +375,7 @@ def _body(params: Mapping[str, Any], source: Hit | None) -> bytes:
 def _queue(
     admin: BlockingMQAdmin, topic: str, wanted: Any, source: Hit | None, now_ms: int
 ) -> tuple[MessageQueue, str]:
-    """The queue to write: the one asked for, the original's own, or any. Raises PlanRejected."""
+    """Return the queue to write: the requested one, the original's, or any. Raises PlanRejected."""
     route = topic_route(admin, topic)
     if route is None:
         raise PlanRejected(Text("There is no topic %(topic)s.", topic=topic), field="topic")
@@ -409,7 +414,7 @@ def _origin(source: Hit) -> str:
 
 
 def _diff(checked: Mapping[str, Any], source: Hit | None, body: bytes) -> list[dict[str, Any]]:
-    """{field, before, after, differs} of everything the message carries; before is None without an original."""
+    """Return {field, before, after, differs} of all message parts; before is None without an original."""
     before = {} if source is None else own_properties(source)
     rows: list[dict[str, Any]] = [
         _row("Tag", None if source is None else source.record.tags, checked["tags"]),
@@ -459,7 +464,7 @@ def _planned_queue(plan: Plan) -> MessageQueue:
 def _sent_before(
     admin: BlockingMQAdmin, addr: str, queue: MessageQueue, from_offset: int, run: JobRun
 ) -> int | None:
-    """The offset at which an earlier attempt of this plan stored the message; None when it did not."""
+    """Return the offset at which an earlier attempt of this plan stored the message, or None."""
     end = admin.max_offset(addr, queue.topic, queue.queue_id)
     position = from_offset
     while position < end:
@@ -475,7 +480,7 @@ def _sent_before(
 
 
 def copies_of(cluster: str, trail: MessageTrail) -> Sequence[MessageEvent]:
-    """Copies this console sent of a message, for its life line."""
+    """Return the copies this console sent of a message, for its life line."""
     plans = Plan.objects.filter(
         cluster=cluster, kind=MessageSendPlan.kind, params__source__message_id=trail.message_id
     ).select_related("job")

@@ -1,4 +1,4 @@
-"""`messages`: find, follow, export and send messages. Reading moves no offset of any group; sending is a plan."""
+"""`messages`: find, follow, export and send messages. Reading moves no group offset; sending is a plan."""
 
 import base64
 import dataclasses
