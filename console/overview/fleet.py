@@ -1,6 +1,6 @@
-"""All clusters at once: what burns its promise, loses messages or grows fastest anywhere, and what nobody watched.
+"""All clusters at once: worst budgets, losses, growth, and times without data.
 
-Everything comes from rows that are there; no broker is asked. Names of groups are those that the reader may see.
+All from stored rows; no broker is called. Only names of groups that the reader may see are included.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LOW_COVERAGE_PCT = 95.0  # below it a budget is unknown (lag.md 7)
 
 @dataclass(frozen=True, slots=True)
 class ClusterLine:
-    """One cluster in a line; `is_current` is false when its last round is too long ago to say anything of now."""
+    """One cluster in a line; `is_current` is false when its last round is too old to describe the present."""
 
     cluster: Cluster
     round: Round | None
@@ -47,8 +47,9 @@ class ClusterLine:
 
 
 class Burning(NamedTuple):
-    """A group's topic that was late, and how fast it burned its budget in the last hour and the last six; null: too
-    little of that time is known.
+    """A group's topic that was late, and its budget burn rate over the last hour and six hours.
+
+    A rate is None when too little of that time is known.
     """
 
     cluster: str
@@ -66,14 +67,14 @@ class Burns(NamedTuple):
 
 
 class Ranked(NamedTuple):
-    """A group of some cluster among the worst."""
+    """A group of a cluster in a ranking over all clusters."""
 
     cluster: str
     one: TopGroup
 
 
 class Unwatched(NamedTuple):
-    """Time nobody looked (`broker_name` empty) or a broker was silent."""
+    """A time without collection (`broker_name` empty) or in which a broker was silent."""
 
     cluster: str
     broker_name: str
@@ -108,9 +109,9 @@ def lines(clusters: Sequence[Cluster], person: Any, now_ms: int) -> list[Cluster
 
 
 def watched_pct(gaps: Sequence[Gap], first_ms: int | None, now_ms: int) -> list[float | None]:
-    """Return which share of each of the last DAYS_SHOWN UTC days the collector watched, the running one so far.
+    """Return the share of each of the last DAYS_SHOWN UTC days in which the collector ran, today so far.
 
-    `first_ms` is when it began; null: it never did. Days before it have no share.
+    `first_ms` is when it began; None: it never did. Days before it have no share.
     """
     found: list[float | None] = []
     for start_ms in days_shown(now_ms):
@@ -125,14 +126,15 @@ def watched_pct(gaps: Sequence[Gap], first_ms: int | None, now_ms: int) -> list[
 
 
 def days_shown(now_ms: int) -> list[int]:
-    """Return when the days of `watched_pct` begin."""
+    """Return the start times of the days of `watched_pct`."""
     today_ms = now_ms - now_ms % DAY_MS
     return [today_ms - back * DAY_MS for back in range(DAYS_SHOWN - 1, -1, -1)]
 
 
 def burning(clusters: Sequence[Cluster], person: Any, now_ms: int) -> Burns:
-    """Return the topics of groups that burned their budget fastest in the last hour, of all clusters. One of which too
-    little is known ranks below those of which enough is.
+    """Return the topics of groups that burned their budget fastest in the last hour, of all clusters.
+
+    A topic of which too little is known ranks below those of which enough is known.
     """
     found: list[Burning] = []
     is_known = True
@@ -153,7 +155,7 @@ def _burning(cluster: Cluster, scope: NameScope, budgets: Budgets, now_ms: int) 
 
 
 def _rates(budgets: Budgets, group: str, topic: str) -> tuple[float | None, float | None]:
-    """Return the burn of the last hour and of the last six; of no group: null where they are not known."""
+    """Return the burn rates of the last hour and of the last six; None where unknown."""
     rates = {one.window_ms: one.rate for one in budgets.burns(group, topic)}
     return rates[HOUR_MS], rates[6 * HOUR_MS]
 
@@ -163,7 +165,7 @@ def _rank(one: Burning) -> tuple[float, float]:
 
 
 def losing(clusters: Sequence[Cluster], person: Any) -> list[Ranked]:
-    """Return the groups that lose messages or that retention reaches first, of all clusters."""
+    """Return the groups that lose messages or will lose them first, of all clusters."""
     found = [
         Ranked(cluster.name, one)
         for cluster in clusters
@@ -188,7 +190,7 @@ def growing(clusters: Sequence[Cluster], person: Any) -> list[Ranked]:
 
 
 def unwatched(clusters: Sequence[Cluster], now_ms: int) -> list[Unwatched]:
-    """Return the longest times of the last days of which something is unknown, of all clusters."""
+    """Return the longest gaps in the data of the last days, of all clusters."""
     from_ms = days_shown(now_ms)[0]
     recent = Q(to_ms__isnull=True) | Q(to_ms__gt=from_ms)
     rows = HistoryGap.objects.filter(recent, cluster__in=[one.name for one in clusters])

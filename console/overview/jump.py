@@ -1,4 +1,4 @@
-"""What the command palette finds on the server: names that a person may look at, ids of messages, plans and jobs."""
+"""Search of the command palette: names that a person may see, ids of messages, plans and jobs."""
 
 from __future__ import annotations
 
@@ -32,8 +32,9 @@ Item = dict[str, str]
 
 @require_safe
 def jump(request: HttpRequest, cluster: str) -> JsonResponse:
-    """`?q=ord` → groups, topics and brokers that contain it, plans and jobs whose id begins with it, and a
-    message id as itself; only what this person may open.
+    """Return the matches of `?q=ord` as JSON: groups, topics and brokers that contain it, and ids.
+
+    Ids of plans and jobs match by their beginning, a message id as a whole. Only what this person may open is returned.
     """
     here, scope = admit_to_list(request, cluster)
     query = request.GET.get("q", "").strip()[:QUERY_LENGTH_MAX]

@@ -1,6 +1,4 @@
-"""What the overview brings together: top lists of groups, sums over brokers, the collector's health. No broker is
-asked.
-"""
+"""Data of the overview: top lists of groups, sums over brokers, the collector's health. Calls no broker."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ from console.text import Text, text_of
 
 TOP_ROWS = 5  # what fits beside each other without scrolling
 FINDINGS_SHOWN = 6
-# What a top list shows of a group: sorting 10,000 rows with their lists of topics and trends is what costs.
+# Columns that a top list shows of a group: sorting 10,000 rows with their lists of topics and trends is expensive.
 SHOWN = (
     *("cluster", "group", "status", "partial", "reason", "unknown_since_ms"),
     *("time_lag_ms", "time_lag_lower_bound", "time_to_loss_ms", "time_to_loss_lower_bound"),
@@ -48,24 +46,24 @@ class TopGroup:
 
 
 def group_counts(cluster_name: str, scope: NameScope = EVERYTHING) -> dict[str, int]:
-    """How many groups, RocketMQ's own left out, have each status."""
+    """Return how many groups have each status; RocketMQ's own groups are left out."""
     counts = _groups(cluster_name, scope).values_list("status").annotate(count=Count("pk")).order_by()
     return dict(counts)
 
 
 def topic_count(cluster_name: str, scope: NameScope = EVERYTHING) -> int:
-    """How many topics of people there are: no retry, dead-letter or system ones."""
+    """Return how many ordinary topics exist: no retry, dead-letter or system topics."""
     return _topics(cluster_name, scope).count()
 
 
 def slowest_groups(cluster_name: str, scope: NameScope = EVERYTHING) -> list[TopGroup]:
-    """Longest time lag first."""
+    """Return the groups with the longest time lag, longest first."""
     rows = _groups(cluster_name, scope).filter(time_lag_ms__gt=0).order_by("-time_lag_ms", "group")
     return [TopGroup(row) for row in rows.only(*SHOWN)[:TOP_ROWS]]
 
 
 def growing_groups(cluster_name: str, scope: NameScope = EVERYTHING) -> list[TopGroup]:
-    """Those whose lag grows fastest: what comes in a second less what is confirmed."""
+    """Return the groups whose lag grows fastest: messages in less messages confirmed, per second."""
     rows = _groups(cluster_name, scope).filter(lag__gt=0).annotate(growth=F("in_rate") - F("out_rate"))
     fastest = rows.filter(growth__gte=GROWTH_MIN).order_by("-growth", "group")
     growth = dict(fastest.values_list("pk", "growth")[:TOP_ROWS])
@@ -76,8 +74,9 @@ def growing_groups(cluster_name: str, scope: NameScope = EVERYTHING) -> list[Top
 
 
 def losing_groups(cluster_name: str, scope: NameScope = EVERYTHING) -> list[TopGroup]:
-    """Those that lose messages now, then those that retention reaches first; last those it does not reach before
-    some time: where nothing was deleted yet that bound says little.
+    """Return the groups that lose messages now, then those that retention reaches first.
+
+    Lower bounds come last: where nothing was deleted yet, such a bound says little.
     """
     rows = _groups(cluster_name, scope).filter(Q(status="LOST") | Q(time_to_loss_ms__isnull=False))
     urgency = Case(When(status="LOST", then=0), When(time_to_loss_lower_bound=False, then=1), default=2)
@@ -95,7 +94,7 @@ def _topics(cluster_name: str, scope: NameScope) -> QuerySet[TopicRow]:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Rates of all brokers together; `partial` when one of them is silent, so that sums read "≥"."""
+    """Rates of all brokers together; `partial` when a broker is silent, so that sums read "≥"."""
 
     in_rate: float | None
     out_rate: float | None
@@ -107,12 +106,12 @@ class Totals:
 
     @property
     def readers(self) -> float | None:
-        """How many groups read each message, by the rates; null where nothing comes in."""
+        """Return how many groups read each message, by the rates; None when nothing comes in."""
         return self.out_rate / self.in_rate if self.in_rate and self.out_rate is not None else None
 
 
 def totals(views: Sequence[BrokerView]) -> Totals:
-    """Sums over the brokers that answer."""
+    """Sum the rates of the brokers that answer."""
     silent = [view.row for view in views if not view.row.answered]
 
     def total(name: str) -> float | None:
@@ -137,9 +136,7 @@ def _silence(silent: Sequence[BrokerRow]) -> Text:
 
 
 def own_totals(cluster_name: str, scope: NameScope, views: Sequence[BrokerView]) -> Totals:
-    """The same for somebody who may see only the names of `scope`: what comes into their topics, and what their groups
-    confirm. Two queries.
-    """
+    """Sum the rates of a reader's own topics and groups, those in `scope`. Two queries."""
     topics = _topics(cluster_name, scope).aggregate(
         sum=Sum("in_rate"),
         known=Count("in_rate"),
@@ -166,7 +163,7 @@ def own_totals(cluster_name: str, scope: NameScope, views: Sequence[BrokerView])
 
 
 def first_full(views: Sequence[BrokerView]) -> BrokerView | None:
-    """The broker whose disk is full first; null when nobody's fills, or none is known."""
+    """Return the broker whose disk is full first; None when no disk fills or none is known."""
     full = [view for view in views if view.filling == "FULL"]
     filling = [view for view in views if view.full_in_ms is not None]
     return next(iter(full), None) or min(filling, key=lambda view: view.full_in_ms or 0, default=None)
@@ -200,7 +197,7 @@ def dead_total(rows: Sequence[DeadLetterRow]) -> DeadTotal:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The collector over its last rounds. `p99_ms` and `covered` (share with every broker) over `rounds` of them."""
+    """The collector over its last `rounds`: `p99_ms` of durations, `covered` share with every broker."""
 
     latest: Round
     p99_ms: int
@@ -210,7 +207,7 @@ class Health:
 
 
 def health(rounds: Sequence[Round]) -> Health | None:
-    """`rounds` newest first; None before the first."""
+    """Compute the collector's health from `rounds`, newest first; None before the first round."""
     if not rounds:
         return None
     durations = sorted(one.duration_ms for one in rounds)
@@ -226,7 +223,7 @@ def health(rounds: Sequence[Round]) -> Health | None:
 
 
 def judges_ownership(cluster_name: str, scope: NameScope = EVERYTHING) -> bool:
-    """Whether there are few enough clients to judge who owns which queue on every paint."""
+    """Whether there are few enough clients to check the ownership of queues on every page load."""
     rows = scope.filter(ClientRow.objects.filter(cluster=cluster_name), "group")
     return rows.count() <= OWNERSHIP_CLIENTS_MAX
 
@@ -237,8 +234,9 @@ def findings(
     servers: Sequence[NameServerRow],
     scope: NameScope = EVERYTHING,
 ) -> tuple[list[Finding], int]:
-    """What is wrong with brokers, name servers and ownership, worst first, and how much more there is. For somebody who
-    may see only the names of `scope`: without values of brokers' configuration and without others' names.
+    """Return the problems of brokers, name servers and ownership, worst first, and how many more exist.
+
+    For a reader of some names only, without values of broker configuration and without other names.
     """
     found = [finding for view in views for finding in broker_findings.findings(view, servers)]
     if scope.is_everything:

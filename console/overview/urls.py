@@ -1,4 +1,4 @@
-"""Addresses of the pages that bring several apps together; `root_urlpatterns` stand outside any cluster."""
+"""Addresses of the pages that combine several apps; `root_urlpatterns` are outside any cluster."""
 
 from django.urls import path
 

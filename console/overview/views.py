@@ -1,4 +1,4 @@
-"""Pages that bring several apps together: overview, clusters, and the command palette's names."""
+"""Pages that combine several apps: overview, clusters, fleet."""
 
 from __future__ import annotations
 
@@ -28,16 +28,17 @@ URGENT = ("LOST", "STALLED", "STOPPED", "FALLING_BEHIND")
 
 @require_safe
 def home(request: HttpRequest) -> HttpResponse:
-    """The overview of the first cluster this person may see; the list of clusters says when there is none."""
+    """Redirect to the overview of the first visible cluster, or to the list of clusters."""
     visible = cluster_selectors.clusters_for(request.user)
     return redirect("overview", visible[0].name) if visible else redirect("clusters")
 
 
 @require_safe
 def overview(request: HttpRequest, cluster: str) -> HttpResponse:
-    """What needs a look first: brokers, the groups furthest behind, findings, the collector itself; `?part=1` gives
-    all but the chart, which the page draws once. Who may see some names only gets lists and sums over those, and no
-    chart: it is of the whole cluster's traffic.
+    """Show what needs attention first: brokers, groups furthest behind, findings, the collector.
+
+    `?part=1` returns all but the chart, which the page draws once. Readers of some names only get lists and sums over
+    those, and no chart: it shows the whole cluster's traffic.
     """
     here, scope = admit_to_list(request, cluster)
     now_ms = int(time.time() * 1000)
@@ -81,7 +82,7 @@ def overview(request: HttpRequest, cluster: str) -> HttpResponse:
 
 @require_safe
 def fleet_page(request: HttpRequest) -> HttpResponse:
-    """All clusters this person may see: the worst of any, and what nobody watched."""
+    """Show the visible clusters together: the worst groups of any, and gaps in the data."""
     now_ms = int(time.time() * 1000)
     visible = cluster_selectors.clusters_for(request.user)
     lines = fleet.lines(visible, request.user, now_ms)
@@ -94,7 +95,7 @@ def fleet_page(request: HttpRequest) -> HttpResponse:
             f"{datetime.fromtimestamp(day_ms / 1000, UTC):%m-%d}" for day_ms in fleet.days_shown(now_ms)
         ],
         "low_pct": fleet.LOW_COVERAGE_PCT,
-        # nothing found is no good news where a cluster is not seen
+        # An empty list is not good news while a cluster has no current data.
         "calm": "OK" if is_calm else "UNKNOWN",
         "calm_burn": "OK" if is_calm and burns.is_known else "UNKNOWN",
         "burning": burns.worst,
@@ -108,7 +109,7 @@ def fleet_page(request: HttpRequest) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def clusters(request: HttpRequest) -> HttpResponse:
-    """The clusters this person may see; with ADMIN, a form that adds one by its name server address."""
+    """List the visible clusters; with ADMIN, a form adds one by its name server address."""
     may_add = may_add_clusters(request.user)
     form = AddClusterForm(request.POST or None)
     if request.method == "POST":
