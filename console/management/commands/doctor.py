@@ -1,4 +1,4 @@
-"""`doctor`: what is wrong with this set-up, and how to put it right."""
+"""`doctor`: list the problems of this set-up and how to fix them."""
 
 import io
 import json
@@ -57,7 +57,7 @@ def _of_checks() -> list[dict[str, str]]:
 
 
 def _of_parts() -> list[dict[str, str]]:
-    """What runs. Not running is no mistake of the set-up."""
+    """Report the running parts; one that does not run is a warning, no error of the set-up."""
     hint = "Start everything with manage.py up, or the workers with the lines in console/celery.py."
     return [
         _finding(

@@ -1,4 +1,4 @@
-"""`django-admin makemessages` that also reads the ids of `Text(…)`."""
+"""`makemessages` that also extracts the ids of `Text(…)`."""
 
 from django.core.management.commands import makemessages
 

@@ -1,4 +1,4 @@
-"""`prepare`: what `up` needs done before anybody signs in. Idempotent, quick when there is nothing to do."""
+"""`prepare`: set up what `up` needs before sign-in. Idempotent, and quick when nothing is to do."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""`up` in the list of commands. `manage.py` itself answers it, before Django is loaded."""
+"""`up` in the list of commands; `manage.py` itself runs it, before Django is loaded."""
 
 from typing import Any
 
