@@ -1,4 +1,4 @@
-"""Lets every connection to a database pass `console.text.storable`."""
+"""Install `console.text.storable` on every database connection."""
 
 from django.apps import AppConfig
 from django.db.backends.signals import connection_created

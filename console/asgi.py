@@ -1,8 +1,7 @@
-"""The ASGI application: probes first, as plain functions that cost nothing; then sockets; then Django's
-pages.
+"""The ASGI application: probes first, as plain functions; then sockets; then Django's pages.
 
-``/healthz`` (the process answers), ``/readyz`` (its parts answer) and ``/metrics`` (Prometheus) are asked
-every few seconds by machines, under addresses that are in no ALLOWED_HOSTS: they pass no middleware.
+``/healthz`` (the process answers), ``/readyz`` (its parts answer) and ``/metrics`` (Prometheus) are requested every few
+seconds by machines, under addresses that are not in ALLOWED_HOSTS: they pass no middleware.
 """
 
 import hmac
@@ -17,7 +16,7 @@ from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.core.asgi import get_asgi_application
 
-django_application: Any = get_asgi_application()  # loads the apps: everything below needs them
+django_application: Any = get_asgi_application()  # loads the apps, which everything below needs
 
 from console import celery, health  # noqa: E402  (celery: current application for whoever sends a task)
 from console.routing import websocket_application  # noqa: E402
@@ -48,12 +47,12 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def healthz(scope: Scope, send: Send) -> None:
-    """200 while this process can answer at all; asks nobody."""
+    """Answer 200 while this process can answer at all; checks nothing else."""
     await _answer(send, 200, b"text/plain; charset=utf-8", b"ok\n")
 
 
 async def readyz(scope: Scope, send: Send) -> None:
-    """200 "ready" or 503 "unready"; those who may read /metrics get a reason per part, as JSON."""
+    """Answer 200 "ready" or 503 "unready"; callers that may read /metrics get a reason per part, as JSON."""
     if not _may_scrape(scope):
         is_ready = await sync_to_async(health.was_ready)()
         word = b"ready\n" if is_ready else b"unready\n"
@@ -65,7 +64,7 @@ async def readyz(scope: Scope, send: Send) -> None:
 
 
 async def metrics(scope: Scope, send: Send) -> None:
-    """Prometheus text, for this machine or the bearer of METRICS_TOKEN."""
+    """Return metrics in Prometheus' text format, to this machine or the bearer of METRICS_TOKEN."""
     if not _may_scrape(scope):
         await _answer(send, 403, b"text/plain; charset=utf-8", b"send METRICS_TOKEN as a bearer token\n")
         return

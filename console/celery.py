@@ -1,9 +1,9 @@
-"""The Celery application: its settings come from Django's, its fixed beat from the table below.
+"""The Celery application: settings from Django's, the fixed beat schedule from the table below.
 
-One machine runs beat and all pools with ``python -m console.workers``. On many, one of them runs ``celery -A
+On one machine ``python -m console.workers`` runs beat and all pools. On several, one of them runs ``celery -A
 console.celery beat``, and each any of ``celery -A console.celery worker -Q collect -P threads -c 4 --without-gossip
---without-mingle``, the same with ``-Q operate`` and with ``-Q report``. Schedules an operator edits (reports) live in
-the database: `fire_due` looks at them.
+--without-mingle``, the same with ``-Q operate`` and with ``-Q report``. Schedules that operators edit (reports) are in
+the database; `fire_due` checks them.
 """
 
 import ctypes
@@ -21,7 +21,7 @@ from celery.schedules import crontab
 from celery.signals import celeryd_after_setup, worker_ready
 from django.conf import settings
 
-# Celery warns root of pickled tasks; ours are JSON only. Units and images run it as a user of its own anyway.
+# Celery warns root about pickled tasks; ours are JSON only. Units and images run it as an unprivileged user anyway.
 warnings.filterwarnings("ignore", category=SecurityWarning)
 
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
@@ -32,8 +32,8 @@ app = Celery("tidemark")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
 app.set_default()
-# What always runs: task → (schedule, a number in seconds; seconds after which a waiting call is dropped, so
-# that a worker that was away does not work off an hour of ticks).
+# Fixed schedule: task → (schedule in seconds or crontab; seconds after which a waiting call is dropped, so that a
+# worker that was away does not work off an hour of ticks).
 FIXED_BEAT: dict[str, tuple[float | crontab, int]] = {
     "console.broker.tasks.survey_due": (10.0, 10),
     "console.lag.tasks.collect_due": (1.0, 2),
@@ -63,14 +63,14 @@ for _pool in settings.TICKING_POOLS:
 
 @app.task(name=TICK)
 def tick(pool: str) -> None:
-    """Prove that beat and a worker of this pool both run: `/readyz` reads the time this leaves in Redis."""
+    """Prove that beat and a worker of this pool both run: `/readyz` reads the time stored in Redis."""
     with redis.Redis.from_url(settings.REDIS_URL, socket_timeout=2) as client:
         client.set(f"{settings.TICK_KEY}:{pool}", time.time_ns() // 1_000_000, ex=3600)
 
 
 @celeryd_after_setup.connect
 def listen_to_own_host(instance: Any, **_: Any) -> None:
-    """Let a worker that collects take what is meant for this host, too."""
+    """Let a collecting worker also consume the queue of this host."""
     queues = instance.app.amqp.queues
     if settings.CELERY_TASK_DEFAULT_QUEUE in queues.consume_from:
         queues.select_add(settings.HOST_QUEUE.format(host=settings.HOST_ID))
@@ -78,13 +78,13 @@ def listen_to_own_host(instance: Any, **_: Any) -> None:
 
 @worker_ready.connect
 def upload_own_log(sender: Any, **_: Any) -> None:
-    """Upload at once what this host took before it stopped: others wait for it."""
+    """Upload the log that this host collected before it stopped: others wait for it."""
     own = settings.HOST_QUEUE.format(host=settings.HOST_ID)
     if own in sender.app.amqp.queues.consume_from:
         app.send_task("console.lag.tasks.tend_own_log", queue=own, expires=240)
 
 
 def die_with_parent() -> None:
-    """End with the parent process: the kernel forgets the supervisor's order on fork."""
+    """End with the parent process: a fork clears the supervisor's PR_SET_PDEATHSIG."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

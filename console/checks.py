@@ -1,7 +1,7 @@
-"""System checks: each mistake of a set-up that we can see, with what to do about it. `doctor` shows them all.
+"""System checks of the set-up, each with a fix. `doctor` shows them all.
 
-Those marked ``deploy`` look outside this process (Redis, Java, databases); `manage.py check --deploy` and
-`doctor` run them.
+Those marked ``deploy`` check outside this process (Redis, Java, databases); `manage.py check --deploy` and `doctor` run
+them.
 """
 
 import os
@@ -29,7 +29,7 @@ PROBE_TIMEOUT_S = 2.0
 
 @register(TAG)
 def check_plan_kinds(**_: Any) -> Sequence[CheckMessage]:
-    """The table of plan kinds can be loaded."""
+    """Check that the table of plan kinds can be loaded."""
     try:
         import_string(settings.PLAN_KINDS)
     except ImportError as error:
@@ -45,7 +45,7 @@ def check_plan_kinds(**_: Any) -> Sequence[CheckMessage]:
 
 @register(TAG)
 def check_data_folder(**_: Any) -> Sequence[CheckMessage]:
-    """The data folder can be written, and lies on a disk that SQLite can lock."""
+    """Check that the data folder is writable, and on a disk where SQLite can lock."""
     folder = nearest_existing(settings.DATA_DIR)
     if not os.access(folder, os.W_OK | os.X_OK):
         hint = f"Give this user the folder (chown), or name another with TIDEMARK_DATA. Found: {folder}"
@@ -65,9 +65,7 @@ def check_data_folder(**_: Any) -> Sequence[CheckMessage]:
 
 @register(TAG)
 def check_storage_urls(**_: Any) -> Sequence[CheckMessage]:
-    """What HISTORY_URL and REPORTS_URL name can be reached with what is installed: else the first file fails, an hour
-    later.
-    """
+    """Check that HISTORY_URL and REPORTS_URL are usable: otherwise the first file fails, an hour later."""
     return [found for name in ("HISTORY_URL", "REPORTS_URL") for found in _storage_problems(name)]
 
 
@@ -92,7 +90,7 @@ def _storage_problems(name: str) -> Sequence[CheckMessage]:
 
 @register(TAG)
 def check_secret_key(**_: Any) -> Sequence[CheckMessage]:
-    """Nobody else can read the kept key."""
+    """Check that other users cannot read the stored key."""
     file = settings.DATA_DIR / "secret_key"
     if file.exists() and file.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         return [Warning(f"Others can read {file}.", hint=f"chmod 600 {file}", id="tidemark.W004")]
@@ -101,7 +99,7 @@ def check_secret_key(**_: Any) -> Sequence[CheckMessage]:
 
 @register(TAG)
 def check_origins(**_: Any) -> Sequence[CheckMessage]:
-    """Host, origin and cookie settings fit together."""
+    """Check that host, origin, cookie and proxy settings are consistent."""
     found: list[CheckMessage] = []
     if "*" in settings.ALLOWED_HOSTS:
         hint = "Name the hosts: with * any site may open a socket with a visitor's session."
@@ -121,7 +119,7 @@ def check_origins(**_: Any) -> Sequence[CheckMessage]:
 
 @register(TAG, deploy=True)
 def check_redis(**_: Any) -> Sequence[CheckMessage]:
-    """Redis answers: without it no task runs and pages do not move."""
+    """Check that Redis answers: without it no task runs and pages do not update."""
     try:
         with redis.Redis.from_url(settings.REDIS_URL, socket_timeout=PROBE_TIMEOUT_S) as client:
             client.ping()
@@ -133,7 +131,7 @@ def check_redis(**_: Any) -> Sequence[CheckMessage]:
 
 @register(TAG, deploy=True)
 def check_java(**_: Any) -> Sequence[CheckMessage]:
-    """Java for Spark, found as the jobs find it: only reports need it."""
+    """Check Java for Spark, located as the jobs locate it: only reports need it."""
     problem = None if settings.SPARK_REMOTE else process.java_problem()
     hint = "Everything else works without it."
     return [Warning(problem, hint=hint, id="tidemark.W008")] if problem else []
@@ -141,7 +139,7 @@ def check_java(**_: Any) -> Sequence[CheckMessage]:
 
 @register(TAG, deploy=True)
 def check_migrations(**_: Any) -> Sequence[CheckMessage]:
-    """Both databases answer and have every table."""
+    """Check that both databases answer and have every table."""
     found: list[CheckMessage] = []
     for alias in settings.DATABASES:
         try:
@@ -160,14 +158,12 @@ def check_migrations(**_: Any) -> Sequence[CheckMessage]:
 
 
 def nearest_existing(folder: Path) -> Path:
-    """The folder, or the nearest one above it that exists."""
+    """Return the folder, or its nearest parent that exists."""
     return next(one for one in (folder, *folder.parents) if one.exists())
 
 
 def file_system_of(folder: Path, mounts: Path) -> str:
-    """Type of the file system a folder is on ("ext4"), by the longest mount point above it; "" where
-    unknown.
-    """
+    """Return the type of a folder's file system ("ext4"), by its nearest mount point; "" if unknown."""
     if not mounts.exists():
         return ""
     best, kind = "", ""

@@ -1,4 +1,4 @@
-"""Is this installation able to work (`/readyz`), and what does it measure (`/metrics`)?"""
+"""Readiness of this installation (`/readyz`) and its metrics (`/metrics`)."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,11 +37,11 @@ METRICS_CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4.encode()
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One part of the installation; ``reason`` says what is wrong, "" when nothing is."""
+    """One part of the installation; ``reason`` is what is wrong, "" when nothing is."""
 
     name: str
     reason: str = ""
-    needed: bool = True  # a broker that is away is reported, but pages that say so must stay reachable
+    needed: bool = True  # a broker that is away is reported, but pages that show it must stay reachable
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Readiness:
 
 
 class _Last:
-    """The last judgement. Caller: `was_ready`, in the one thread where Django's blocking code runs."""
+    """The last result of `was_ready`, its only caller, in the one thread of Django's blocking code."""
 
     def __init__(self) -> None:
         self.is_ready = False
@@ -71,7 +71,7 @@ _last = _Last()
 
 
 def was_ready() -> bool:
-    """Whether everything needed answers, judged once a second at most: strangers may ask as often as they like."""
+    """Whether every needed part answers; checked once a second at most: strangers may call this often."""
     now_s = time.monotonic()
     if now_s >= _last.until_s:
         _last.is_ready = readiness().ready
@@ -80,11 +80,11 @@ def was_ready() -> bool:
 
 
 def readiness(now_ms: int | None = None) -> Readiness:
-    """Ask every part once. Never raises for a part that is away: that is the answer."""
+    """Check every part once. Never raises for a part that is away: that is the result."""
     at_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     parts = [Part(f"database {alias}", _database_reason(alias)) for alias in settings.DATABASES]
     parts += _redis_parts(at_ms)
-    parts.append(Part("disk", no_room(), needed=False))  # pages that say so must stay reachable
+    parts.append(Part("disk", no_room(), needed=False))  # pages that report it must stay reachable
     if not parts[0].reason and not parts[1].reason:
         parts += _broker_parts()
     return Readiness(parts)
@@ -134,7 +134,7 @@ def _broker_parts() -> Iterator[Part]:
 
 
 def metrics_text(now_ms: int | None = None) -> bytes:
-    """Everything in Prometheus' text format. An unknown or old number has no sample: it is not 0."""
+    """Return all metrics in Prometheus' text format. An unknown or old figure has no sample: it is not 0."""
     at_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     registry = CollectorRegistry()
     rows = _Rows(at_ms)
@@ -143,7 +143,7 @@ def metrics_text(now_ms: int | None = None) -> bytes:
 
 
 class _Rows(Collector):
-    """Reads the rows of the last collection round; asks no broker."""
+    """Metrics from the rows of the last collection round; calls no broker."""
 
     def __init__(self, now_ms: int) -> None:
         self.fresh = lag_metrics.fresh_clusters(now_ms)

@@ -1,5 +1,4 @@
-"""Wiring: the table plan kind → its object. The one place that names them all (``settings.PLAN_KINDS``
-points here)."""
+"""Wiring: the table plan kind → its object (``settings.PLAN_KINDS``), the only list of all kinds."""
 
 from __future__ import annotations
 
@@ -43,5 +42,5 @@ KINDS: tuple[PlanKind, ...] = (
 )
 PLAN_KINDS: Mapping[str, PlanKind] = {kind.kind: kind for kind in KINDS}
 
-# What the console did to a message, for its life line (``settings.MESSAGE_EVENTS`` points here).
+# Sources of the console's own events of a message, for its life line (``settings.MESSAGE_EVENTS``).
 MESSAGE_EVENTS: Sequence[EventSource] = (replays_of, copies_of)

@@ -1,7 +1,7 @@
-"""Which socket answers under /ws/, and what a person may see of each live subject.
+"""Sockets under /ws/, and what a person may see of each live subject.
 
-Subjects are "c/<cluster>/…" (rows named after groups and topics), "jobs", "job/<id>" and "approvals" (rows that
-name their cluster).
+Subjects are "c/<cluster>/…" (rows named after groups and topics), "jobs", "job/<id>" and "approvals" (rows that name
+their cluster).
 """
 
 import time
@@ -29,9 +29,7 @@ from console.web.socket_origin import OwnOrigin
 
 
 class SessionPermits:
-    """Answers from the browser's session and the person's grants as they are now, not as they were at
-    connect.
-    """
+    """Checks the browser's session and the person's grants at each call, not only at connect."""
 
     async def signed_in(self, scope: Mapping[str, Any]) -> bool:
         user = await self._user(scope)
@@ -51,7 +49,7 @@ class SessionPermits:
 
 
 def view_of(user: Any, subject: str) -> View | None:
-    """What ``user`` may see of a subject; None: nothing, also of subjects that do not exist."""
+    """Return what ``user`` may see of a subject; None for nothing or a subject that does not exist."""
     if user.is_authenticated and not user.is_superuser:
         rules.allowances_of(user)  # the one query, now: rows are judged in the event loop
     kind, _, rest = subject.partition("/")

@@ -1,7 +1,7 @@
-"""Settings of the console: the only module of it that reads the environment.
+"""Settings of the console, and its only module that reads the environment.
 
-Every variable with its meaning stands once, here. Without any of them a checkout runs on SQLite under
-``./var``; ``manage.py up`` sets REDIS_URL and TIDEMARK_DATA for the processes it starts.
+Every variable is documented once, here. Without any of them a checkout runs on SQLite under ``./var``; ``manage.py up``
+sets REDIS_URL and TIDEMARK_DATA for the processes it starts.
 """
 
 import os
@@ -44,7 +44,7 @@ REPORT_WEEK_DAYS = env.int("REPORT_WEEK_DAYS", default=3_660)
 REPORT_RUN_DAYS = env.int("REPORT_RUN_DAYS", default=100)
 REPORTS_DIR = DATA_DIR / "reports"
 REPORTS_URL = env.str("REPORTS_URL", default=f"file://{REPORTS_DIR}")
-# Every report row says which code computed it.
+# Recorded in every report row as the code that computed it.
 CODE_VERSION = "0.1.0"
 # REPORT_TIME_ZONE: the IANA name of the zone whose days and weeks reports are about, e.g. Europe/Berlin; the schedule
 # of a report may have another.
@@ -66,7 +66,7 @@ DEAD_LETTER_CAUSE_PROPERTIES = env.list(
 # LEDGER_RETENTION_DAYS: how long the rows of finished replays are kept; longer than brokers keep dead letters, or a
 # letter that was replayed before would be sent again.
 LEDGER_RETENTION_DAYS = env.int("LEDGER_RETENTION_DAYS", default=30)
-# So far back the sample before an hour is looked for, where the hour is in the log: chunks know theirs.
+# How far back the sample before an hour is searched, when the hour is in the log; chunks know theirs.
 REPORT_LOOKBACK_MS = 3_600_000
 # LAG_SLO_TARGET: the share of time in which no message should wait longer; REPORT_RECOVERY_MS: how soon a backlog
 # should be gone, for the capacity report.
@@ -118,13 +118,14 @@ EMBEDDED_NAMESRV = env.str("TIDEMARK_EMBEDDED_NAMESRV", default="")
 
 
 def kept_secret(path: Path) -> str:
-    """Return the key in ``path``, made at first use."""
+    """Return the key stored in ``path``, created at first use."""
     return kept(path, lambda: secrets.token_urlsafe(48))
 
 
 def kept(path: Path, make: Callable[[], str]) -> str:
-    """Return what stands in ``path``, made at first use, readable by its owner only. Two first starts at once agree on
-    one value.
+    """Return the text stored in ``path``, created at first use and readable by its owner only.
+
+    Two simultaneous first starts agree on one value.
     """
     try:
         return path.read_text().strip()
@@ -144,7 +145,7 @@ def kept(path: Path, make: Callable[[], str]) -> str:
 
 
 def new_host_id() -> str:
-    """Return a name that no other host has and that an operator recognizes."""
+    """Return a name that is unique to this host and that an operator recognizes."""
     name = re.sub(r"[^a-z0-9]+", "-", socket.gethostname().partition(".")[0].lower()).strip("-")[:40]
     return f"{name or 'host'}-{secrets.token_hex(4)}"
 
@@ -157,8 +158,9 @@ if not re.fullmatch(r"[a-z0-9-]{1,64}", HOST_ID):
 
 
 def required_secret() -> str:
-    """SECRET_KEY. With the embedded database it is kept in the data folder; a site of many machines must
-    share one.
+    """Return SECRET_KEY; without DATABASE_URL it is stored in the data folder.
+
+    Raises ImproperlyConfigured if it is missing with DATABASE_URL: all processes of a site must share one.
     """
     given: str = env.str("SECRET_KEY", default="")
     if given:
@@ -256,8 +258,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "console.access.session.idle_session.IdleSessionMiddleware",
-    # Every page asks for a sign-in unless its view says otherwise: forgetting the question must not open a
-    # page.
+    # Every page requires sign-in unless its view says otherwise: forgetting this must not open a page.
     "django.contrib.auth.middleware.LoginRequiredMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
@@ -299,7 +300,7 @@ POOL_WAIT_S = 20  # for a connection of the pool, as long as SQLite waits for it
 
 
 def database(variable: str, file_name: str, *, synchronous: str) -> dict[str, Any]:
-    """The database of ``variable`` (postgres://…), or a SQLite file of the data folder."""
+    """Return the database of ``variable`` (postgres://…), or a SQLite file of the data folder."""
     found: dict[str, Any] = env.db_url(variable, default=f"sqlite:///{DATA_DIR / file_name}")
     options = found.setdefault("OPTIONS", {})
     if found["ENGINE"] == "django.db.backends.sqlite3":
@@ -317,7 +318,7 @@ DATABASES = {
     # FULL: plans, jobs, ledgers and audit survive a power cut from the commit on; NORMAL may lose the last commits,
     # and a replay that forgets which letters it sent would send them twice.
     "default": database("DATABASE_URL", "console.sqlite3", synchronous="FULL"),
-    # What a power cut takes of these is read anew in the next round.
+    # Rows lost in a power cut are read again in the next round.
     "metrics": database("METRICS_DATABASE_URL", "metrics.sqlite3", synchronous="NORMAL"),
 }
 DATABASE_ROUTERS = ["console.lag.database_router.MetricsRouter"]
@@ -357,7 +358,7 @@ TIME_ZONE = "UTC"
 
 # kombu's word for a Unix socket is redis+socket://, redis-py's is unix://
 CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://", 1)
-# Without both timeouts a worker on a silently dropped connection stays deaf for good.
+# Without both timeouts a worker on a silently dropped connection would receive nothing any more.
 CELERY_BROKER_TRANSPORT_OPTIONS = {"socket_timeout": 15, "health_check_interval": 5, "socket_keepalive": True}
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_TASK_IGNORE_RESULT = True  # a job's row says more than a stored result
@@ -371,7 +372,7 @@ WORKER_THREADS = {
 }
 LONG_JOBS_MAX = max(1, WORKER_THREADS["operate"] // 4)
 CELERY_TASK_DEFAULT_QUEUE = "collect"
-# Beside its pools' queues each host has one of its own, for rounds that should stay where the round before was.
+# Each host also has its own queue, for rounds that should stay on the host of the round before.
 HOST_QUEUE = "collect.{host}"
 CELERY_TASK_ROUTES = {
     "console.operation.tasks.*": {"queue": "operate"},
@@ -382,7 +383,7 @@ CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_BEAT_SCHEDULER = "django_celery_beat.schedulers:DatabaseScheduler"
 CELERY_BEAT_MAX_LOOP_INTERVAL = 5
-# In Redis, with ":pool": when a worker last ran what beat sent; /readyz judges by it.
+# Redis key, with ":pool": when a worker last ran a task of beat; /readyz checks it.
 TICK_KEY = "tidemark:tick"
 TICKING_POOLS = ("collect", "operate")
 
@@ -407,7 +408,7 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "REDOC_DIST": "SIDECAR",
-    # Names that generated clients keep: without them spectacular numbers the enums of fields called "state".
+    # Stable names for generated clients: without them spectacular numbers the enums of fields called "state".
     "ENUM_NAME_OVERRIDES": {
         "PlanState": "console.operation.models.PlanState",
         "JobState": "console.operation.models.JobState",

@@ -1,5 +1,4 @@
-"""Every address of the site: sign-in and clusters at the root, one cluster's pages under its name, REST
-beside them.
+"""Every address of the site: sign-in and clusters at the root, a cluster's pages under its name, REST.
 
 ``/healthz``, ``/readyz``, ``/metrics`` and ``/ws/live`` are answered in ``console.asgi``, before Django.
 """

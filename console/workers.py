@@ -1,8 +1,8 @@
-"""Beat and the three pools of workers of one machine: `python -m console.workers`.
+"""Beat and the three worker pools of one machine: `python -m console.workers`.
 
-Each has a process of its own, so that a long replay takes no turn from collecting and a report none from an offset
-reset. All are forked from one process that has imported everything: four processes cost one start and share most of
-their memory. One that ends is forked again; all end together.
+Each has its own process, so that a long replay does not delay collection, nor a report an offset reset. All are forked
+from one process that has imported everything: four processes cost one start and share most of their memory. One that
+ends is forked again; all end together.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def main() -> int:
     """Fork beat and every pool, keep them running until SIGTERM or SIGINT; returns the exit code."""
     app.loader.import_default_modules()
     app.finalize()
-    gc.freeze()  # a collection in a child would touch, and so copy, every shared page
+    gc.freeze()  # a garbage collection in a child would touch, and so copy, every shared page
     workers = Workers({"beat": run_beat, **{name: pool_runner(name) for name in settings.WORKER_THREADS}})
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, workers.stop)
@@ -38,12 +38,12 @@ def main() -> int:
 
 
 def run_beat() -> None:
-    """Send what is due, in this process."""
+    """Run beat in this process."""
     app.start(["beat", "--loglevel", "INFO"])
 
 
 def pool_runner(pool: str) -> Callable[[], None]:
-    """What the process of a pool runs: a Celery worker on the queue of that name."""
+    """Return the main function of a pool's process: a Celery worker on the queue of that name."""
     threads = str(settings.WORKER_THREADS[pool])
     arguments = [
         "worker",
@@ -61,7 +61,7 @@ def pool_runner(pool: str) -> Callable[[], None]:
 
 
 class Workers:
-    """The child processes. Caller: `main`. Affects: nothing but them."""
+    """The child processes. Caller: `main`. Affects: only them."""
 
     def __init__(self, programs: dict[str, Callable[[], None]]) -> None:
         self.programs = programs
@@ -83,7 +83,7 @@ class Workers:
                 self._fork(name)
 
     def stop(self, number: int, frame: FrameType | None) -> None:
-        """Signal handler: pass the order on; what a job has not finished is taken up by the next worker."""
+        """Stop all children (signal handler); the next worker takes up unfinished jobs."""
         self.is_stopping = True
         for pid in self.names:
             os.kill(pid, signal.SIGTERM)
