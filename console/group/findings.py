@@ -1,4 +1,4 @@
-"""What is wrong with a group, in words: what, since when, evidence, what next. Pure; worst first."""
+"""What is wrong with a group: what, since when, evidence, next step. Pure; worst first."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from console.text import Duration, Text
 from console.text.figures import percent
 
 NOT_PAUSED = GroupPauses()
-STANDING = frozenset({"STALLED", "STOPPED"})  # as a paused queue looks from outside
-FINISHING_MS = 300_000  # members handle what they held when the pause began, and commit it, for so long
+STANDING = frozenset({"STALLED", "STOPPED"})  # statuses that a pause alone can cause
+FINISHING_MS = 300_000  # time for members to handle and commit what they held when the pause began
 CLIENT_WORDS = {
     "LOST": Text("lost messages"),
     "STALLED": Text("stands still"),
@@ -27,7 +27,7 @@ CLIENT_WORDS = {
     "REWOUND": Text("moved back"),
 }
 NAMED_MAX = 3  # queues or clients that are named; the others are counted
-SLOWER_SHARE = 0.95  # out below this share of in is worth a word
+SLOWER_SHARE = 0.95  # report an out rate below this share of the in rate
 SEVERITY = (
     "LOST",
     "STALLED",
@@ -44,8 +44,11 @@ SEVERITY = (
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Finding:
-    """`status` gives the shape, `since_ms` an age beside the title, `action` names a link of the page, `head` is a
-    queue that stands: the message it stands at and the member that holds it are worth a look."""
+    """One finding.
+
+    `status` selects the icon, `since_ms` is shown as an age beside the title, `action` names a link of the
+    page. `head` is a queue that stands still: its next message and its owner are worth a look.
+    """
 
     status: str
     title: Text
@@ -56,13 +59,13 @@ class Finding:
 
     @property
     def head_place(self) -> str:
-        """`broker-a:3:1204`, as the page of a message is asked for it; "" without one."""
+        """Position as in the URL of a message page, `broker-a:3:1204`; "" without one."""
         row = self.head
         return "" if row is None else f"{row.broker_name}:{row.queue_id}:{row.committed_offset}"
 
     @property
     def head_name(self) -> str:
-        """The same as the name of its page."""
+        """The same position as part of an element name."""
         return self.head_place.replace(":", "-")
 
 
@@ -72,8 +75,10 @@ def findings(
     clients: Sequence[ClientRow],
     pauses: GroupPauses = NOT_PAUSED,
 ) -> list[Finding]:
-    """Everything that deserves a sentence; [] for a group that is well. A queue that stands because its group is paused
-    there is not said to stand by itself."""
+    """Return all findings; [] for a healthy group.
+
+    A queue that stands still because its group is paused there is not reported for standing still.
+    """
     if group.model == BROADCASTING:
         return _in_order([*_broadcast(group), *_offline(group), *_subscriptions(clients)])
     held = [row for row in queues if pauses.holds(row.topic, row.broker_name)]
@@ -93,7 +98,7 @@ def _in_order(found: Iterable[Finding]) -> list[Finding]:
 
 
 def _broadcast(group: GroupRow) -> Iterable[Finding]:
-    """Every member reads every queue: those that are not well are named, and how many did not tell."""
+    """Report members with problems, and how many members did not report their offsets."""
     by_status: dict[str, list[dict[str, Any]]] = {}
     for one in group.client_progress:
         by_status.setdefault(one["status"], []).append(one)
@@ -117,7 +122,7 @@ def _broadcast(group: GroupRow) -> Iterable[Finding]:
 
 
 def _popped(group: GroupRow, queues: Sequence[QueueRow]) -> Iterable[Finding]:
-    """Members that pop hold what they took and acknowledge none of it: no queue shows that."""
+    """Report members that pop messages and acknowledge none: no queue shows that."""
     is_standing = group.consume_mode == "POP" and group.status == "STALLED"
     if is_standing and not any(row.status == "STALLED" for row in queues):
         advice = Text("Look at the clients: after its invisible time a message comes back to the group.")
@@ -128,7 +133,7 @@ def _popped(group: GroupRow, queues: Sequence[QueueRow]) -> Iterable[Finding]:
 
 
 def _paused(held: Sequence[QueueRow], pauses: GroupPauses) -> Iterable[Finding]:
-    """What is paused and how much waits there; and where offsets move all the same."""
+    """Report what is paused, how much waits there, and queues whose offsets move nevertheless."""
     if not pauses.paused:
         return
     waiting = sum(row.lag or 0 for row in held)
@@ -170,7 +175,7 @@ def _queue_names(rows: Sequence[QueueRow]) -> Text:
 
 
 def _are(rows: Sequence[QueueRow], state: Text) -> Text:
-    """`broker-a · 3 is stalled`, `broker-a · 3 and broker-b · 1 are stalled`."""
+    """Return `broker-a · 3 is stalled`, or `broker-a · 3 and broker-b · 1 are stalled`."""
     if len(rows) == 1:
         return Text("%(queue)s is %(state)s", queue=_queue_names(rows), state=state)
     return Text("%(queues)s are %(state)s", queues=_queue_names(rows), state=state)
@@ -180,8 +185,8 @@ def _sentence(reason: str) -> Text:
     return Text("%(sentence)s.", sentence=reason)
 
 
+# status → (state or verb of the title, what it means)
 QUEUE_WORDS = {
-    # status → (state or verb of the title, what it means)
     "LOST": (
         Text("lost messages"),
         Text("Retention removed messages before the group read them. They cannot be read any more."),
@@ -240,7 +245,7 @@ def _by_queue_status(queues: Sequence[QueueRow], group: GroupRow) -> Iterable[Fi
 
 
 def _waiting(rows: Sequence[QueueRow]) -> Text:
-    """Return how many messages wait on queues; an empty text for none."""
+    """Return how many messages wait on these queues; an empty text for none."""
     waiting = sum(row.lag or 0 for row in rows)
     if not waiting:
         return Text()
@@ -250,8 +255,8 @@ def _waiting(rows: Sequence[QueueRow]) -> Text:
 
 
 def _resets(queues: Sequence[QueueRow]) -> Iterable[Finding]:
-    """Offsets that are targets: somebody set them, and members have not confirmed anything since."""
-    told = ("REWOUND", "SKIPPED", "UNKNOWN")  # which say it themselves, or say nothing
+    """Report resets that members have not confirmed by a commit yet."""
+    told = ("REWOUND", "SKIPPED", "UNKNOWN")  # these have findings of their own
     rows = [row for row in queues if row.reset_pending and row.lag and row.status not in told]
     if rows:
         text = Text(
@@ -265,7 +270,7 @@ def _resets(queues: Sequence[QueueRow]) -> Iterable[Finding]:
 
 
 def _never_committed(queues: Sequence[QueueRow]) -> Iterable[Finding]:
-    """Messages in queues without a committed offset are in no lag."""
+    """Report messages in queues without a committed offset: no lag includes them."""
     rows = [row for row in queues if row.status == "NEVER_COMMITTED" and _stored(row)]
     if rows:
         text = Text(
@@ -282,7 +287,7 @@ def _stored(row: QueueRow) -> int:
 
 
 def _unknown(queues: Sequence[QueueRow], group: GroupRow) -> Iterable[Finding]:
-    """The group is unknown though its queues are read: who is connected was not told yet."""
+    """Report a group that is UNKNOWN although its queues are read: its members are not known yet."""
     if group.status == "UNKNOWN" and group.reason and not any(row.status == "UNKNOWN" for row in queues):
         text = Text.of_parts([_sentence(group.reason), Text("Members are asked about every 30 s.")])
         yield Finding("UNKNOWN", Text("Whether it is well is not known yet"), text, group.since_ms or None)
@@ -330,14 +335,13 @@ def _clients_needed(group: GroupRow) -> Text:
     )
 
 
-LOSS_SOON_MS = 24 * 3_600_000  # nearer than a day retention is a matter of today
-SKEW_SHARE = (
-    0.5  # over fewer than half of the queues with messages spread: the key, not the number of clients
-)
+LOSS_SOON_MS = 24 * 3_600_000  # retention within a day is urgent
+# A lag spread over less than half of the queues is a matter of the key, not of the number of clients.
+SKEW_SHARE = 0.5
 
 
 def _retention(group: GroupRow) -> Iterable[Finding]:
-    """Retention catches up with what is not read yet."""
+    """Report retention that will soon reach unread messages."""
     left = group.time_to_loss_ms
     if left is not None and not group.time_to_loss_lower_bound and left < LOSS_SOON_MS:
         text = Text(
@@ -350,7 +354,7 @@ def _retention(group: GroupRow) -> Iterable[Finding]:
 
 
 def _skew(queues: Sequence[QueueRow], group: GroupRow) -> Iterable[Finding]:
-    """The lag lies on few queues: more clients would not help."""
+    """Report a lag that is on few queues: more clients would not help."""
     spread = group.effective_queues
     count = sum(row.lag is not None and not row.topic.startswith("%RETRY%") for row in queues)
     if group.status != "FALLING_BEHIND" or spread is None or count < 2 or spread >= SKEW_SHARE * count:
@@ -377,12 +381,12 @@ def _subscriptions(clients: Sequence[ClientRow]) -> Iterable[Finding]:
 
 
 def subscription_kinds(clients: Iterable[ClientRow]) -> Counter[str]:
-    """How many clients say each subscription (as words); more than one key is a mismatch."""
+    """Return how many clients have each subscription, as words; more than one key is a mismatch."""
     return Counter(subscription_words(client.subscription) for client in clients if client.subscription)
 
 
 def subscription_words(subscription: dict[str, Any]) -> str:
-    """`orders: paid || refunded, clicks: *`, without the group's own retry topic."""
+    """Return `orders: paid || refunded, clicks: *`, without the group's own retry topic."""
     parts = [
         f"{topic}: {(value or {}).get('expression') or '*'}"
         for topic, value in sorted(subscription.items())
@@ -393,7 +397,7 @@ def subscription_words(subscription: dict[str, Any]) -> str:
 
 def _ownership(queues: Sequence[QueueRow], clients: Sequence[ClientRow]) -> Iterable[Finding]:
     if not clients or any(client.queues is None for client in clients):
-        return  # a client that did not answer may own what looks free
+        return  # a client that did not answer may own queues that look free
     popped = {
         (one["topic"], one["broker_name"])
         for client in clients
@@ -406,7 +410,7 @@ def _ownership(queues: Sequence[QueueRow], clients: Sequence[ClientRow]) -> Iter
         if not row.owner
         and row.status != "UNKNOWN"
         and not row.topic.startswith("%RETRY%")
-        and (row.topic, row.broker_name) not in popped  # members that pop share all of them
+        and (row.topic, row.broker_name) not in popped  # members that pop share all queues
     ]
     if free:
         text = Text(

@@ -1,5 +1,7 @@
-"""The cumulative flow of a group, from its recorded samples: what was produced, pulled and committed, and what was
-still stored. The vertical distance of two lines is lag, the horizontal one latency. Pure."""
+"""Cumulative flow of a group from its recorded samples: produced, pulled, committed, oldest stored. Pure.
+
+The vertical distance of two lines is lag, the horizontal one latency.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from spark.lag.local_time import MINUTE_MS
 from spark.lag.samples import Samples
 from spark.lag.snapshot import UNKNOWN_OFFSET, BoolArray, Int64Array
 
-BEST_PERCENTILE = 95  # of the minutes: one lucky minute, or one counted twice, is no speed to promise
+BEST_PERCENTILE = 95  # of the minutes: one exceptional minute, or one counted twice, must not set the speed
 LINES = ("produced", "pulled", "committed", "stored_from")
 FloatArray = npt.NDArray[np.float64]
 
@@ -30,7 +32,7 @@ def cumulative_flow(samples: Samples, points: int, gap_ms: int) -> dict[str, Any
 
     "times" (epoch ms) and four lists in messages since the first committed offset, null in a gap: "produced",
     "pulled" (null where it was not read), "committed", "stored_from" (the oldest message still stored, mostly
-    negative). "queues" of "queues_total" are in the sums: one without a reading at the end is left out.
+    negative). "queues" of "queues_total" are in the sums: a queue without a reading at the end is left out.
     """
     places = [place for _, place in samples.slices() if place.stop > place.start]
     if not places:
@@ -53,7 +55,7 @@ def cumulative_flow(samples: Samples, points: int, gap_ms: int) -> dict[str, Any
 
 
 def _queue_lines(samples: Samples, place: slice, grid: Int64Array, gap_ms: int) -> dict[str, FloatArray]:
-    """One queue on the common times: nothing before its first commit, NaN where no round read it."""
+    """Return one queue's lines at the common times: 0 before its first commit, NaN where no round read it."""
     times = samples.t_ms[place]
     at = np.searchsorted(times, grid, side="right") - 1
     begun = at >= 0
@@ -76,7 +78,7 @@ def _queue_lines(samples: Samples, place: slice, grid: Int64Array, gap_ms: int) 
 
 
 def _grid(times: Int64Array, points: int) -> Int64Array:
-    """At most `points` of the rounds, first and last included, evenly spread."""
+    """Return at most `points` of the times, first and last included, evenly spread."""
     if len(times) <= points:
         return times
     picked: Int64Array = times[np.linspace(0, len(times) - 1, points).round().astype(np.int64)]
@@ -88,21 +90,21 @@ def _listed(values: FloatArray) -> list[int | None]:
 
 
 def _was_set(samples: Samples, place: slice) -> BoolArray:
-    """Return which samples show an offset that was set since the one before."""
+    """Return which samples show an offset that was set since the previous sample."""
     found: BoolArray = (samples.flags[place] & SampleFlag.MOVED) != 0
     return found
 
 
-PACE_PERCENTILE = 90  # of the steps with progress: one reset that was not seen as such does not make a pace
+PACE_PERCENTILE = 90  # of the steps with progress: one undetected reset must not set the pace
 
 
 def queue_paces(
     samples: Samples, gap_ms: int, set_at_ms: Mapping[MessageQueue, int]
 ) -> dict[MessageQueue, float]:
-    """Return how many messages a second a group was seen to read of each queue, round by round.
+    """Return the pace of each queue in messages per second, as observed from round to round.
 
-    Steps over a gap, backwards, of a jump, or in which the offset was set (``set_at_ms``) are no reading. A queue
-    without progress is left out.
+    Steps over a gap, backwards, over a jump, or in which the offset was set (``set_at_ms``) are not counted.
+    A queue without progress is left out.
     """
     found: dict[MessageQueue, float] = {}
     for key, place in samples.slices():
@@ -114,7 +116,7 @@ def queue_paces(
         is_read = (gained > 0) & (took <= gap_ms) & (committed[:-1] != UNKNOWN_OFFSET)
         is_read &= ~_was_set(samples, place)[1:]
         if queue in set_at_ms:
-            # the round that shows it may have been read just before it was written down
+            # the round that shows it may have been read just before the move was recorded
             is_read &= (times[:-1] > set_at_ms[queue]) | (times[1:] + gap_ms < set_at_ms[queue])
         if is_read.any():
             rates = gained[is_read] * 1000 / took[is_read]
@@ -124,9 +126,9 @@ def queue_paces(
 
 
 def handled_speed(samples: Samples, interval_ms: int) -> float | None:
-    """Return how many messages a second the group read in the median minute in which it was behind; None: it was not.
+    """Return messages per second in the median minute in which the group was behind; None without one.
 
-    The same rule as of reports (`spark.lag.folds.figures.handling_rates`).
+    The same rule as in reports (`spark.lag.folds.figures.handling_rates`).
     """
     if not samples.keys:
         return None
@@ -135,19 +137,19 @@ def handled_speed(samples: Samples, interval_ms: int) -> float | None:
     from_ms, to_ms = int(grid.t_ms[0]), int(grid.t_ms[-1]) + 1
     level = level_of(rounds, grid.keys[:1], np.zeros(1, dtype=np.int64), from_ms, to_ms)
     rate = float(handling_rates(level, (50,))[50][0])
-    return rate if rate > 0 else None  # not a number without such a minute
+    return rate if rate > 0 else None  # NaN without such a minute
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Speed:
-    """Messages per second confirmed in a good minute, of how many minutes."""
+    """Messages per second committed in a good minute, and the number of minutes with progress."""
 
     per_s: float
     minutes: int
 
 
 def best_speed(samples: Samples, gap_ms: int) -> Speed | None:
-    """Return what the group has shown it can read in a minute: the 95th percentile of its minutes with progress.
+    """Return the 95th percentile of the group's minutes with progress, as the speed it can reach.
 
     A minute in which an offset jumped or went back, or that ends a gap, is left out: a reset is not reading.
     None when nothing was read.

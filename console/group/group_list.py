@@ -82,7 +82,7 @@ GROUPS = ListSpec(
                 Choice("some", Text("With dead letters"), Q(dlq_count__gt=0)),
             ),
         ),
-        # Pauses stand in another database than the rows: `selectors.group_page` adds the condition.
+        # Pauses are stored in another database than the rows: `selectors.group_page` adds the condition.
         Filter("reading", (Choice("paused", Text("Paused")),)),
     ),
     file_fields=("partial", "reason", "read_at_ms"),

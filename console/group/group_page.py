@@ -1,5 +1,7 @@
-"""What the page of one group shows beside its row: marks of its charts, its queues sorted and paged, its clients and
-where their subscriptions differ. Pure apart from the marks, which read events and jobs."""
+"""The page of one group: chart marks, sorted and paged queues, clients and differing subscriptions.
+
+Pure apart from the marks, which read events and jobs.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ from console.text import Text
 
 # --- Marks ------------------------------------------------------------------------------------------------------
 
-MARKS_MAX = 50  # of one chart; more would hide the line
+MARKS_MAX = 50  # per chart; more would hide the line
 MARK_MEANINGS = (
     ("R", Text("offset change")),
     ("D", Text("dead-letter replay")),
@@ -37,7 +39,7 @@ MARK_MEANINGS = (
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ChartMark:
-    """One mark of a chart: when, its letter, its words."""
+    """One mark of a chart: time, letter, label."""
 
     t: int
     mark: str
@@ -46,7 +48,7 @@ class ChartMark:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ChartMarks:
-    """The marks of a chart, oldest first. With `is_cut` there were more: the newest are here."""
+    """The marks of a chart, oldest first; with `is_cut` only the newest of more."""
 
     marks: tuple[ChartMark, ...]
     is_cut: bool
@@ -61,7 +63,7 @@ class ChartMarks:
 def chart_marks(
     cluster: str, group: str, brokers: Collection[str], from_ms: int, to_ms: int, most: int = MARKS_MAX
 ) -> ChartMarks:
-    """Return what happened to a group in [from_ms, to_ms) and what this console did to it, in the reader's language."""
+    """Return events and this console's jobs of a group in [from_ms, to_ms), in the reader's language."""
     found = marks.of_group(cluster, group, brokers, from_ms, to_ms, most)
     seen = [
         ChartMark(max(mark.at_ms, from_ms), mark_words.LETTERS[mark.kind], mark_words.words(mark))
@@ -74,7 +76,7 @@ def chart_marks(
 
 
 def _is_ours(mark: marks.Mark) -> bool:
-    """Whether a change of offsets has a job, and that its own mark."""
+    """Return whether a job caused this change of offsets: the job has a mark of its own."""
     return mark_words.LETTERS[mark.kind] == mark_words.OFFSETS and bool(mark.cause)
 
 
@@ -152,7 +154,7 @@ QUEUES = ListSpec(
 
 
 def queue_page(queues: Sequence[QueueRow], query: ListQuery) -> Page[QueueRow]:
-    """Queues in the wished order, the retry topic last where they are in order of names."""
+    """Return one page of queues in the requested order; by name, the retry topic comes last."""
     rows = QUEUES.in_order(queues, query.sort, query.descending)
     if query.sort == "queue":
         rows.sort(key=lambda row: row.topic.startswith(RETRY_TOPIC_PREFIX))
@@ -164,13 +166,15 @@ def queue_page(queues: Sequence[QueueRow], query: ListQuery) -> Page[QueueRow]:
 
 
 def progress_of(row: GroupRow) -> dict[str, dict[str, Any]]:
-    """How far members of a broadcasting group are, by client id; {} for other groups."""
+    """Return the progress of a broadcasting group's members by client id; {} for other groups."""
     return {one["client_id"]: one for one in row.client_progress}
 
 
 def owned_words(client: ClientRow) -> list[str] | None:
-    """`clicks: broker-a · 0, 1, 2` per topic and broker, `clicks: broker-a · POP, 30` where it pops and holds 30
-    messages; [] for none, None when the client did not say.
+    """Return the queues of a client as words: [] for none, None when it did not report them.
+
+    `clicks: broker-a · 0, 1, 2` per topic and broker; `clicks: broker-a · POP, 30` where it pops and holds 30
+    messages.
     """
     if client.queues is None:
         return None
@@ -192,8 +196,10 @@ def owned_words(client: ClientRow) -> list[str] | None:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Side:
-    """Those who say the same: how many, of which versions, and their expression in parts, marked where only they
-    say it."""
+    """Members with the same subscription of a topic: count, versions, expression.
+
+    ``parts`` are the parts of the expression, marked when the other side does not have them.
+    """
 
     clients: int
     versions: str
@@ -202,7 +208,7 @@ class Side:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Difference:
-    """One topic of which members say different things; ``most`` is what the largest number of them says."""
+    """One topic with differing subscriptions; ``most`` is the most frequent one."""
 
     topic: str
     most: Side
@@ -213,7 +219,7 @@ NOT_SUBSCRIBED = Text("not subscribed")
 
 
 def differences(clients: Sequence[ClientRow]) -> list[Difference]:
-    """Topics whose subscription is not the same for all members that said one."""
+    """Return topics whose subscription is not the same for all members that reported one."""
     saying = [client for client in clients if client.subscription]
     topics = sorted({topic for client in saying for topic in client.subscription})
     found = []
@@ -251,7 +257,7 @@ def _expression(client: ClientRow, topic: str) -> str:
 
 
 def differing_clients(clients: Sequence[ClientRow]) -> set[str]:
-    """Ids of the members that say something else than most."""
+    """Return ids of members whose subscription is not the most frequent one."""
     ids: set[str] = set()
     for topic in {difference.topic for difference in differences(clients)}:
         counts = Counter(_expression(client, topic) for client in clients if client.subscription)
@@ -265,7 +271,7 @@ def differing_clients(clients: Sequence[ClientRow]) -> set[str]:
 
 
 def has_filter(clients: Iterable[ClientRow]) -> bool:
-    """Whether a member asks for less than every message of a topic."""
+    """Return whether a member subscribes to less than every message of a topic."""
     return any(
         ((said or {}).get("expression") or "*") != "*"
         for client in clients

@@ -1,4 +1,4 @@
-"""What the slow survey of groups found; everything else about groups is rows of the last round (`console.lag`)."""
+"""Result of the slow survey of groups; all else about groups is in rows of the last round (`console.lag`)."""
 
 from django.db import models
 
@@ -7,12 +7,12 @@ from console.text.columns import TextColumn
 
 
 class BrokerRefusals(models.Model):
-    """What one broker refuses which groups, keyed by the cluster's name: a cache of what the broker said.
+    """What one broker refuses to which groups: a cache of what the broker reported, by cluster name.
 
-    `topics` is {group: {topic: first seen}}, null where the release knows no such thing (before 5.0) or while
-    `read_at_ms` is null; `groups` is {group: first seen} of those that may not consume at all (consumeEnable false).
-    First seen is in epoch ms of the console's clock, 0 when it was so at the first look. `reason` says why the last
-    look failed; what stands here is then as old as `read_at_ms` says.
+    `topics` is {group: {topic: first seen}}, null where the release has no such permission (before 5.0) or
+    while `read_at_ms` is null; `groups` is {group: first seen} of those that may not consume at all
+    (consumeEnable false). First seen is in epoch ms of the console's clock, 0 when it was so at the first
+    read. `reason` says why the last read failed; the row is then as old as `read_at_ms`.
     """
 
     cluster = models.CharField(max_length=64)

@@ -1,4 +1,4 @@
-"""Who is paused: as the brokers said last, with since when and by whom where this console did it. Asks no broker."""
+"""Which groups are paused, as brokers last reported, and since when and by whom. Calls no broker."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ from collections.abc import Mapping, Sequence
 from console.group.models import BrokerRefusals
 from console.operation.models import Job
 
-STALE_MS = 120_000  # four looks: what is older says nothing about now
-JOBS_READ_MAX = 200  # of one group, newest first
+STALE_MS = 120_000  # four surveys: older rows are out of date
+JOBS_READ_MAX = 200  # per group, newest first
 READING = "reading"  # ``what`` of a plan's row: whether a group may read a topic on a broker
 WHOLE_GROUP = ""  # instead of a topic: the group may not consume at all
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pause:
-    """A topic that a group may not read (`WHOLE_GROUP`: anything), on `brokers`. `since_ms` null: it was so when this
-    console looked first. `by` and `plan_id` are "" for what others did."""
+    """A topic that a group may not read (`WHOLE_GROUP`: anything), on `brokers`.
+
+    `since_ms` null: it was so at this console's first read. `by` and `plan_id` are "" for changes made
+    elsewhere.
+    """
 
     topic: str
     brokers: tuple[str, ...]
@@ -29,7 +32,7 @@ class Pause:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Unknown:
-    """A broker of which is not known now whether it lets the group read. `read_at_ms` null: never asked yet."""
+    """A broker whose permissions are out of date or were never read (`read_at_ms` null)."""
 
     broker_name: str
     reason: str
@@ -38,7 +41,7 @@ class Unknown:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GroupPauses:
-    """What is known of one group. `unable`: brokers whose release cannot pause a topic."""
+    """The pauses of one group; `unable`: brokers whose release cannot pause a topic."""
 
     paused: Sequence[Pause] = ()
     unknown: Sequence[Unknown] = ()
@@ -46,23 +49,23 @@ class GroupPauses:
 
     @property
     def topics(self) -> list[str]:
-        """The topics that are paused on some broker, without the whole group."""
+        """Topics that are paused on some broker, without the whole group."""
         return [pause.topic for pause in self.paused if pause.topic != WHOLE_GROUP]
 
     @property
     def whole_group(self) -> Pause | None:
-        """Set where the group may not consume at all."""
+        """The pause of the whole group, if it may not consume at all."""
         return next((pause for pause in self.paused if pause.topic == WHOLE_GROUP), None)
 
     def holds(self, topic: str, broker_name: str) -> bool:
-        """Whether this broker was seen to give the group nothing of the topic."""
+        """Return whether this broker was seen to refuse the topic to the group."""
         return any(
             pause.topic in (topic, WHOLE_GROUP) and broker_name in pause.brokers for pause in self.paused
         )
 
 
 def pauses_of(cluster: str, group: str, now_ms: int) -> GroupPauses:
-    """Two queries; one where nothing is paused."""
+    """Return the pauses of a group, with one query, or two where something is paused."""
     rows = list(BrokerRefusals.objects.filter(cluster=cluster).order_by("broker_name"))
     held: dict[str, dict[str, int]] = {}  # topic → broker → first seen
     read_at_ms: dict[str, int] = {}
@@ -92,7 +95,7 @@ def pauses_of(cluster: str, group: str, now_ms: int) -> GroupPauses:
 
 
 def paused_groups(cluster: str) -> dict[str, list[str]]:
-    """Group → its paused topics, `WHOLE_GROUP` first where it may not consume at all. One query."""
+    """Return group → its paused topics, `WHOLE_GROUP` first where it may not consume at all. One query."""
     found: dict[str, set[str]] = {}
     for row in BrokerRefusals.objects.filter(cluster=cluster, read_at_ms__isnull=False):
         for group in row.groups:
@@ -108,8 +111,11 @@ def _pause(
     began: Mapping[tuple[str, str], tuple[int, str, str]],
     read_at_ms: Mapping[str, int],
 ) -> Pause:
-    """As old as its oldest broker. What this console did is known to the moment, by its job, unless it was seen to
-    begin much later: then somebody else ended that and began anew."""
+    """Return a pause, as old as its oldest broker.
+
+    The job of this console gives time and person, unless the pause was first seen much later than the job:
+    then others ended that one and began a new one.
+    """
     here = [
         began[topic, name]
         for name, first_ms in brokers.items()
@@ -127,7 +133,7 @@ def _pause(
 
 
 def _began_here(cluster: str, group: str) -> dict[tuple[str, str], tuple[int, str, str]]:
-    """(topic, broker) → (since, by whom, plan) of what this console's jobs closed and did not open again."""
+    """Return (topic, broker) → (since, person, plan) of pauses by this console's jobs, not resumed since."""
     jobs = Job.objects.filter(cluster=cluster, subject=group, kind__startswith="group_")
     began: dict[tuple[str, str], tuple[int, str, str]] = {}
     for job in reversed(jobs.order_by("-created_at", "-id")[:JOBS_READ_MAX]):

@@ -1,7 +1,7 @@
-"""What every broker refuses which groups, read back from the brokers: twice a minute, and after each change made here.
+"""What each broker refuses to which groups, read twice a minute and after each change made here.
 
-One request a broker (201). So a console that starts anew knows who is paused, whoever did it; a broker that does not
-answer keeps what it said last, with its age.
+One request per broker (201). So a restarted console has all pauses, including those made elsewhere; a broker
+that does not answer keeps its last report, with its age.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FORGET_MS = 24 * 3_600_000
 
 
 def survey_cluster(cluster: str, *, now_ms: int) -> int:
-    """Ask every master; returns how many answered. A name server that is away changes nothing but ages."""
+    """Read every master; return how many answered. Silent name servers change nothing but ages."""
     admin = with_admin(cluster_selectors.cluster_by_name(cluster).namesrv_addrs)
     try:
         addrs = masters(admin)
@@ -52,13 +52,13 @@ def survey_cluster(cluster: str, *, now_ms: int) -> int:
 
 
 def forget_removed_clusters() -> None:
-    """Drop what belongs to clusters that are no longer registered."""
+    """Delete rows of clusters that are no longer registered."""
     names = [cluster.name for cluster in cluster_selectors.clusters()]
     BrokerRefusals.objects.exclude(cluster__in=names).delete()
 
 
 def _take(row: BrokerRefusals, answer: GroupRefusals, now_ms: int) -> None:
-    """What was seen before keeps the time it was seen first."""
+    """Update a row; what was seen before keeps the time it was first seen."""
     first_ms = 0 if row.read_at_ms is None else now_ms
     was = row.topics or {}
     row.topics = (

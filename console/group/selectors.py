@@ -1,4 +1,4 @@
-"""Consumer groups as the last collection round saw them. No function here asks a broker."""
+"""Consumer groups as of the last collection round. No function here calls a broker."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -24,21 +24,22 @@ from spark.lag.samples import Samples
 UNKNOWN = "UNKNOWN"
 PARTIAL = "PARTIAL"  # a filter of its own: known status, unknown parts
 
-FLOW_MS_MAX = (
-    24 * 3_600_000
-)  # of one cumulative flow: a day is read at once, the lines of a month lie on each other
-SPEED_MS = 3_600_000  # the hour whose best minute says what a group can do
-PACE_MS = (
-    600_000  # before a plan: what a queue's readers do now, not what they did after a replay an hour ago
-)
+# The longest cumulative flow: over a month, its lines would coincide.
+FLOW_MS_MAX = 24 * 3_600_000
+SPEED_MS = 3_600_000  # the best minute of this hour is the speed a group can reach
+# Before a plan: the readers' present pace, not the one after a replay an hour ago.
+PACE_MS = 600_000
 
 Conditions = Mapping[str, Mapping[str, Q]]
 
 
 @dataclass(frozen=True, slots=True)
 class GroupPage(Page[GroupRow]):
-    """`counts_by_filter` counts what each value of each filter would show of all that match the query; `paused` is
-    `pauses.paused_groups`."""
+    """One page of groups.
+
+    `counts_by_filter`: how many groups that match the query each value of each filter would show; `paused` is
+    `pauses.paused_groups`.
+    """
 
     counts_by_filter: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     paused: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -103,7 +104,7 @@ def group_page(
 
 
 def _conditions(paused: Mapping[str, Sequence[str]]) -> Conditions:
-    """Conditions of every filter for one cluster: pauses stand in another database than the rows."""
+    """Return the conditions of every filter for one cluster; pauses are stored in another database."""
     is_paused = Q(group__in=sorted(paused))
     return {
         each.name: {
@@ -117,7 +118,7 @@ def _conditions(paused: Mapping[str, Sequence[str]]) -> Conditions:
 def _counts(
     rows: QuerySet[GroupRow], chosen: Q, conditions: Conditions
 ) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
-    """Rows by status among those that are chosen, and by each filter among all; one query."""
+    """Return counts by status of the chosen rows, and by filter of all rows; one query."""
     columns = {
         f"{name}_{value}": count_if(q) for name, values in conditions.items() for value, q in values.items()
     }
@@ -137,7 +138,7 @@ def _counts(
 
 
 def group(cluster_name: str, name: str) -> GroupRow | None:
-    """Return one group's row, or None when the cluster does not know it (any more)."""
+    """Return one group's row, or None when the cluster does not have it (any more)."""
     return GroupRow.objects.filter(cluster=cluster_name, group=name).first()
 
 
@@ -147,15 +148,16 @@ def group_queues(cluster_name: str, name: str, *, topic: str | None = None) -> S
 
 
 def worst_queues(cluster_name: str, name: str, *, limit: int) -> tuple[list[QueueRow], bool]:
-    """Return the first queues of a group, largest time lag first, and whether there are more. One query;
-    unknown ones come last.
+    """Return the first queues of a group, and whether there are more; one query.
+
+    Largest time lag first, unknown ones last.
     """
     found = sorted(queues.of_groups(cluster_name, [name]), key=queues.worst_first)
     return found[:limit], len(found) > limit
 
 
 def groups_on_topics(cluster_name: str, topics: Sequence[str], *, limit: int = 200) -> list[str]:
-    """Return names of groups that have committed on some of these topics: those one can stand like."""
+    """Return names of groups that have committed on some of these topics: candidates for "like group"."""
     rows = queues.of_topics(cluster_name, topics)
     return sorted({row.group for row in rows if row.committed_offset is not None})[:limit]
 
@@ -171,7 +173,7 @@ def group_client(cluster_name: str, name: str, client_id: str) -> ClientRow | No
 
 
 def client_queues(client: ClientRow) -> list[QueueRow]:
-    """Return the queues of a member of a broadcasting group as it told them; [] of other groups' members."""
+    """Return the queues a member of a broadcasting group reported; [] for other groups' members."""
     return broadcast.queue_rows(client.group, client.client_id, client.progress)
 
 
@@ -192,9 +194,10 @@ def group_flow(cluster_name: str, name: str, from_ms: int, to_ms: int, points: i
 
 
 def best_speed(cluster_name: str, name: str, now_ms: int) -> tuple[float | None, bool]:
-    """Return how many messages a second the group can read, by its last hour, and whether it was behind in it.
+    """Return messages per second the group can read, by its last hour, and whether it was behind then.
 
-    Behind, it read as fast as it could. Else it read what came: its best minute is a speed that it has at least.
+    When it was behind, it read as fast as it could. Otherwise it read what arrived, and its best minute is a
+    lower bound.
     """
     interval_ms = lag_selectors.collect_interval_ms(cluster_name)
     samples = _main_samples(cluster_name, name, now_ms - SPEED_MS, now_ms, interval_ms)
@@ -206,7 +209,7 @@ def best_speed(cluster_name: str, name: str, now_ms: int) -> tuple[float | None,
 
 
 def queue_paces(cluster_name: str, name: str, at_ms: int) -> dict[MessageQueue, float]:
-    """Return how many messages a second the group was reading of each queue in the minutes before a moment."""
+    """Return messages per second the group was reading of each queue in the minutes before a moment."""
     interval_ms = lag_selectors.collect_interval_ms(cluster_name)
     samples = past.load(cluster_name, name, at_ms - PACE_MS, at_ms + 1, interval_ms=interval_ms)
     set_at_ms = {
@@ -218,6 +221,6 @@ def queue_paces(cluster_name: str, name: str, at_ms: int) -> dict[MessageQueue, 
 
 
 def _main_samples(cluster_name: str, name: str, from_ms: int, to_ms: int, interval_ms: int) -> Samples:
-    """What failed and comes again is not part of the group's own flow."""
+    """Return the samples of a group without its retry topic, which is not part of its own flow."""
     samples = past.load(cluster_name, name, from_ms, to_ms, interval_ms=interval_ms)
     return samples.select(lambda key: not key.topic.startswith(RETRY_TOPIC_PREFIX))

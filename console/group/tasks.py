@@ -1,4 +1,4 @@
-"""Celery's side of groups: the task calls one service and adds nothing."""
+"""Celery tasks of groups: each calls one service."""
 
 from celery import shared_task
 
@@ -11,7 +11,7 @@ SURVEY_EVERY_S = 30
 
 @shared_task(name="console.group.tasks.survey_refusals", ignore_result=True)
 def survey_refusals() -> None:
-    """Beat, twice a minute: ask the brokers of every cluster; one that hangs does not hold up the others."""
+    """Start a survey per cluster, twice a minute; a cluster that hangs delays no other."""
     refusals.forget_removed_clusters()
     for cluster in cluster_selectors.clusters():
         survey_cluster_refusals.apply_async((cluster.name,), expires=SURVEY_EVERY_S)
@@ -19,5 +19,5 @@ def survey_refusals() -> None:
 
 @shared_task(name="console.group.tasks.survey_cluster_refusals", ignore_result=True)
 def survey_cluster_refusals(cluster: str) -> None:
-    """One look at the brokers of one cluster."""
+    """Survey the brokers of one cluster."""
     refusals.survey_cluster(cluster, now_ms=system_now_ms())

@@ -1,4 +1,4 @@
-"""Addresses of the group pages. A group may be called anything: what is no group stands beside `groups/`."""
+"""URLs of the group pages. Any name is a valid group, so other pages are outside `groups/`."""
 
 from django.urls import path
 

@@ -1,4 +1,4 @@
-"""The list of groups, the page of one, and the form that starts an offset change."""
+"""The list of groups, the page of a group or client, and the form that starts an offset change."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ RANGES = {
     "30d": (720 * HOUR_MS, "30 d"),
 }
 QUEUES_SHOWN = 10  # below a row of the list; the group's page has all
-BY_CLIENT_EVERY_MS = 60_000  # members are asked every half a minute
+BY_CLIENT_EVERY_MS = 60_000  # members are read every 30 s
 CHART_POINTS = 480  # about two pixels each on a wide screen
+# Most urgent first; empty ones are not shown.
 CHIPS = (
-    # The order in which an operator wants to see them; empty ones are not shown.
     "LOST",
     "STALLED",
     "STOPPED",
@@ -72,7 +72,7 @@ CHIPS = (
 
 @require_safe
 def groups(request: HttpRequest, cluster: str) -> HttpResponseBase:
-    """All groups, most urgent first; chips count every group that matches the search. `?format=csv` is a file."""
+    """List groups, most urgent first; chips count all that match the search. `?format=csv` returns a file."""
     here, scope = admit_to_list(request, cluster)
     asked = ListQuery.of(request, GROUPS)
     status = request.GET.get("status", "")
@@ -112,9 +112,10 @@ def groups(request: HttpRequest, cluster: str) -> HttpResponseBase:
 
 @require_safe
 def group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
-    """One group: figures, findings, history, queues, clients.
+    """Show one group: figures, findings, history, queues, clients.
 
-    `?part=findings` and `?part=by-client` are those parts alone, `?part=row` what the list shows below the group's row.
+    `?part=findings` and `?part=by-client` return these parts alone, `?part=row` the part below the group's
+    row in the list.
     """
     here = admit(request, cluster, name=group)
     if request.GET.get("part") == "row":
@@ -162,7 +163,7 @@ def group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
 
 
 def _by_client(request: HttpRequest, here: Cluster, row: GroupRow) -> HttpResponse:
-    """Which client was slow, over the range of the page, a day at most."""
+    """Show which client was slow, over the range of the page, a day at most."""
     now_ms = int(time.time() * 1000)
     span_ms = min(RANGES.get(request.GET.get("range", ""), RANGES["1h"])[0], selectors.FLOW_MS_MAX)
     slo_ms = promises_of(here.name, [row.group]).at(row.group, now_ms).slo_ms
@@ -177,12 +178,12 @@ def _by_client(request: HttpRequest, here: Cluster, row: GroupRow) -> HttpRespon
 
 
 def _chart(cluster: str, row: GroupRow, brokers: Sequence[str], wanted: str, now_ms: int) -> dict[str, Any]:
-    """Lag over the wished range with its marks, and from when the flow chart is drawn."""
+    """Return lag over the requested range with its marks, and the range of the flow chart."""
     chosen = wanted if wanted in RANGES else "1h"
     span_ms = RANGES[chosen][0]
     from_ms = now_ms - span_ms
     history = lag_selectors.lag_history(cluster, row.group, from_ms, now_ms, CHART_POINTS)
-    # Markers and gaps are rows for REST; the chart draws nulls as gaps and has marks with words.
+    # Markers and gaps are for REST; the chart draws nulls as gaps and has its own marks.
     chart = {name: value for name, value in history.items() if not name.startswith(("markers", "gaps"))}
     begins_ms = chart["times"][0] if chart["times"] else None
     marks = group_page.chart_marks(cluster, row.group, brokers, max(from_ms, begins_ms or from_ms), now_ms)
@@ -214,7 +215,7 @@ def _client_rows(row: GroupRow, clients: Sequence[ClientRow]) -> list[dict[str, 
 
 @require_safe
 def client(request: HttpRequest, cluster: str, group: str, client_id: str) -> HttpResponse:
-    """One member, asked now; `?stack=1` asks for its threads too."""
+    """Show one member, read from it now; `?stack=1` adds its threads."""
     here = admit(request, cluster, name=group)
     row = _known(here.name, group)
     known = selectors.group_client(here.name, group, client_id)
@@ -244,7 +245,7 @@ def client(request: HttpRequest, cluster: str, group: str, client_id: str) -> Ht
         "subscriptions": client_page.subscriptions(known),
         "differences": group_page.differing_clients(selectors.group_clients(here.name, group)),
         "properties": properties,
-        # A client that reads without order has no use for locks, and says anything of them.
+        # A client that consumes concurrently reports meaningless locks.
         "in_order": info is not None and dict(info.properties).get("PROP_CONSUMEORDERLY") == "true",
         "raw_count": sum(not label for label, _, _ in properties),
         "with_stack": request.GET.get("stack") == "1",
@@ -256,7 +257,7 @@ def client(request: HttpRequest, cluster: str, group: str, client_id: str) -> Ht
 
 @require_POST
 def watch(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
-    """The page is still open: the collector goes on reading this group's pulled offsets in every round."""
+    """Keep the collector reading this group's pulled offsets every round while its page is open."""
     here = admit(request, cluster, name=group)
     lag_services.watch_group(here.name, _known(here.name, group).group, now_ms=int(time.time() * 1000))
     return HttpResponse(status=204)
@@ -274,12 +275,12 @@ def _known(cluster: str, group: str) -> GroupRow:
     return row
 
 
-QUEUE_BOXES_MAX = 400  # checkboxes of single queues on a page; a group of more chooses whole topics there
+QUEUE_BOXES_MAX = 400  # checkboxes of queues on a page; with more, the form offers whole topics
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def offset_change(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
-    """Scope and target of an offset change. POST makes the plan and shows it; nothing is changed here."""
+    """Show the form of an offset change; POST makes the plan and redirects to it, and changes nothing."""
     here = admit(request, cluster, Verb.RESET, group)
     row, queues = _known(here.name, group), _own_first(selectors.group_queues(here.name, group))
     form = OffsetChangeForm(queues, request.POST or None)
@@ -325,13 +326,15 @@ def offset_change(request: HttpRequest, cluster: str, group: str) -> HttpRespons
 
 
 def _own_first(queues: Sequence[QueueRow]) -> list[QueueRow]:
-    """The group's own topics first: what failed and comes again is the footnote."""
+    """Return the queues with the retry topic last."""
     return sorted(queues, key=lambda row: row.topic.startswith(RETRY_TOPIC_PREFIX))
 
 
 def _scope(queues: Sequence[QueueRow], sent: QueryDict | None) -> list[dict[str, Any]]:
-    """Queues by topic with their checkbox; the retry topic is left alone unless chosen. ``sent``: what was
-    chosen before, when the form comes back."""
+    """Return queues by topic with their checkboxes; the retry topic is not chosen by default.
+
+    ``sent``: the submitted choice, when the form is shown again.
+    """
     ticked = None if sent is None else (set(sent.getlist("queue")), set(sent.getlist("topic")))
     topics: dict[str, list[dict[str, Any]]] = {}
     for row in queues:

@@ -1,5 +1,4 @@
-"""One member asked directly, when somebody looks: its running info and, if wished, its threads (307, relayed by its
-broker)."""
+"""Running info and, on request, threads of one member, read from it through its broker (307)."""
 
 from __future__ import annotations
 
@@ -22,12 +21,12 @@ STACK_CHARS_MAX = 400_000  # a JVM of 2,000 threads; more is cut
 
 
 class MemberSilent(Exception):
-    """The member is not connected any more, or does not answer; the text says which."""
+    """The member is not connected any more, or does not answer; the message says which."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RunningInfo:
-    """What a member says of itself. Times in epoch ms, null: never. ``stack``: its threads, as text."""
+    """What a member reports of itself. Times in epoch ms, null: never. ``stack``: its threads, as text."""
 
     properties: list[tuple[str, str]]
     queues: list[dict[str, Any]]
@@ -37,13 +36,13 @@ class RunningInfo:
 
 
 def ask_member(cluster: str, group: str, client_id: str, *, with_stack: bool) -> RunningInfo:
-    """Ask one member of a cluster's group. Raises MemberSilent, BrokerUnavailable, MQClientError."""
+    """Read the running info of a member. Raises MemberSilent, BrokerUnavailable, MQClientError."""
     admin = with_admin(cluster_selectors.cluster_by_name(cluster).namesrv_addrs)
     return running_info(admin, group, client_id, with_stack=with_stack)
 
 
 def running_info(admin: BlockingMQAdmin, group: str, client_id: str, *, with_stack: bool) -> RunningInfo:
-    """Ask one member. Raises MemberSilent."""
+    """Read the running info of a member. Raises MemberSilent."""
     online = ask_each(admin, masters(admin), lambda client, addr: client.consumer_connection(addr, group))
     addrs = masters(admin)
     holders = [
@@ -97,7 +96,7 @@ def running_info(admin: BlockingMQAdmin, group: str, client_id: str, *, with_sta
 
 
 def _popped(queue: Any, told: Mapping[str, Any]) -> dict[str, Any]:
-    """What a member pops from has no place of its own: how many messages it took and did not acknowledge."""
+    """Return a row for a popped queue: it has no offset, only messages taken and not acknowledged."""
     return {
         **dict.fromkeys(("commit_offset", "cached_from", "cached_to", "locked", "last_consume_ms")),
         "topic": queue.topic,

@@ -1,4 +1,4 @@
-"""What the page of one member brings together: its own words, and what the brokers' last round says of its queues."""
+"""The page of one member: what it reports, and its queues as of the last round."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from console.lag.rows.queue_row import QueueRow
 
 @dataclass(frozen=True, slots=True)
 class HeldQueue:
-    """A queue that the member says it holds. `said`: its own figures, null when it was not asked or did not answer;
-    `row`: the group's figures of the last round, null when it knows no such queue; `other_owner`: a member that the
-    last sweep found to hold it too, "" for nobody.
+    """A queue that the member holds.
+
+    `said`: the figures it reports, null when it did not answer; `row`: the group's figures of the last round,
+    null when there are none; `other_owner`: another member that the last sweep found to hold it, "" for none.
     """
 
     topic: str
@@ -31,7 +32,7 @@ class HeldQueue:
 
 @dataclass(frozen=True, slots=True)
 class ClientSums:
-    """Over the queues a member holds; its own figures are null when it did not tell them. Lag in messages."""
+    """Sums over the queues a member holds; figures that only it can report are null. Lag in messages."""
 
     queues: int
     cached: int | None
@@ -50,7 +51,7 @@ class ClientSums:
 def held_queues(
     client_id: str, info: RunningInfo | None, client: ClientRow | None, rows: Sequence[QueueRow]
 ) -> list[HeldQueue]:
-    """Its queues by its answer now, else by the last sweep; its own topics before what failed and comes again."""
+    """Return the member's queues from its answer, else from the last sweep; retry topics come last."""
     known = {(row.topic, row.broker_name, row.queue_id): row for row in rows}
     told = info.queues if info is not None else (client.queues or [] if client is not None else [])
     found = []
@@ -76,7 +77,10 @@ def held_queues(
 def sums(
     queues: Sequence[HeldQueue], info: RunningInfo | None, progress: Mapping[str, Any] | None = None
 ) -> ClientSums:
-    """The first lines of the page. `progress`: a member of a broadcasting group as its group's row has it."""
+    """Return the sums at the top of the page.
+
+    `progress`: of a member of a broadcasting group, from the row of its group.
+    """
     if progress is not None:
         names = ("lag", "lag_lower_bound", "time_lag_ms", "time_lag_lower_bound", "reason", "status")
         return replace(sums(queues, info), **{name: progress[name] for name in names})
@@ -98,7 +102,7 @@ def sums(
 
 
 def subscriptions(client: ClientRow | None) -> list[tuple[str, str, str]]:
-    """(topic, expression, TAG or SQL92) that the member subscribes to, without the group's own retry topic."""
+    """Return (topic, expression, TAG or SQL92) of the member's subscriptions, without its retry topic."""
     said = client.subscription if client is not None else {}
     return [
         (topic, (value or {}).get("expression") or "*", (value or {}).get("type") or "TAG")
@@ -108,7 +112,7 @@ def subscriptions(client: ClientRow | None) -> list[tuple[str, str, str]]:
 
 
 def properties(info: RunningInfo) -> list[tuple[str, str, str]]:
-    """(words, RocketMQ's name, value) of what the member says of itself; known ones first, in a fixed order."""
+    """Return (words, RocketMQ's name, value) of the member's properties; known ones first."""
     words = {
         "PROP_CLIENT_VERSION": gettext("Version"),
         "PROP_CONSUME_TYPE": gettext("Messages come by"),

@@ -1,4 +1,4 @@
-"""How members of a group get a topic's messages, by each broker's word (402), and what a change of that must know."""
+"""How members of a group get a topic's messages, as each broker reports it (402), and facts for a change."""
 
 from __future__ import annotations
 
@@ -20,28 +20,35 @@ from console.text import Text, text_of
 
 PULL, POP = "PULL", "POP"
 MODES = (PULL, POP)
-MEMBERS_ASKED_MAX = 16  # each is a question relayed by its broker
-ASK_MEMBERS_MS = 8_000  # one that hangs does not hold up the plan: how it rebalances is then unknown
-POP_CAPABILITY = "pop"  # what a broker of ours would list once it serves it
+MEMBERS_ASKED_MAX = 16  # each request is relayed by a broker
+ASK_MEMBERS_MS = 8_000  # a member that hangs does not delay the plan: how it rebalances is then unknown
+POP_CAPABILITY = "pop"  # capability that a Tidemark broker lists once it serves POP
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ModeSetting:
-    """`share`: POP: over how many further members a queue is shared, 0: all. `is_set` false: the broker's default."""
+    """A mode and its share.
+
+    `share`, for POP: over how many further members a queue is shared, 0: all. `is_set` false: the broker's
+    default.
+    """
 
     mode: str
     share: int
     is_set: bool
 
     def value(self) -> dict[str, Any]:
-        """As a plan's row shows it, under the wire's names."""
+        """Return the setting as in a row of a plan, under the names of the protocol."""
         return {"mode": self.mode, "popShareQueueNum": self.share}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class BrokerModes:
-    """One broker's word. `set_by`: (topic, group) → setting. `is_able` false: its release knows no modes (before 5.0).
-    `no_pop`: why it would not serve POP, "" when it does."""
+    """The modes that one broker reports.
+
+    `set_by`: (topic, group) → setting. `is_able` false: its release has no modes (before 5.0). `no_pop`: why
+    it would not serve POP, "" when it does.
+    """
 
     is_able: bool
     set_by: Mapping[tuple[str, str], ModeSetting]
@@ -49,12 +56,12 @@ class BrokerModes:
     no_pop: str
 
     def of(self, topic: str, group: str) -> ModeSetting:
-        """What counts for a group on a topic."""
+        """Return the setting in effect for a group on a topic."""
         return self.set_by.get((topic, group), self.default)
 
 
 async def ask_modes(client: MQAdmin, addr: str) -> BrokerModes:
-    """Three questions to one broker; its own configuration may be forbidden by an access list."""
+    """Read the modes of one broker with three requests; an ACL may forbid reading its configuration."""
     default, no_pop = ModeSetting(PULL, 0, is_set=False), ""
     try:
         config = await client.broker_config(addr)
@@ -83,15 +90,17 @@ async def ask_modes(client: MQAdmin, addr: str) -> BrokerModes:
 
 
 def read_modes(admin: BlockingMQAdmin, addrs: Mapping[str, str]) -> dict[str, BrokerModes]:
-    """Every broker's word. Raises BrokerUnavailable, MQBrokerError."""
+    """Read the modes of every broker. Raises BrokerUnavailable, MQBrokerError."""
     answers = ask_each(admin, addrs, ask_modes)
     return {name: told(name, addrs[name], answer) for name, answer in answers.items()}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Followers:
-    """Members by whether they let the broker divide the queues: only those follow the mode. `unknown`: not asked, or
-    silent."""
+    """Members by whether they let the broker assign queues: only those follow the mode.
+
+    `unknown`: not asked, or no answer.
+    """
 
     follow: Sequence[str] = ()
     ignore: Sequence[str] = ()
@@ -99,12 +108,12 @@ class Followers:
 
     @property
     def online(self) -> int:
-        """All of them."""
+        """Number of all members online."""
         return len(self.follow) + len(self.ignore) + len(self.unknown)
 
 
 def ask_followers(admin: BlockingMQAdmin, addrs: Mapping[str, str], group: str) -> Followers:
-    """Ask members for their clientRebalance (307; Java's since 5.0, which others do not have). Raises as read_modes."""
+    """Read each member's clientRebalance (307; only Java clients since 5.0 have it). Raises as read_modes."""
     where: dict[str, str] = {}
     online = ask_each(admin, addrs, lambda client, addr: client.consumer_connection(addr, group))
     for name, answer in online.items():
@@ -136,6 +145,6 @@ def ask_followers(admin: BlockingMQAdmin, addrs: Mapping[str, str], group: str) 
 
 
 async def _client_rebalance(addr: str, group: str, client_id: str, client: MQAdmin) -> str:
-    """ "true", "false", or "" for a client that has no such setting."""
+    """Return "true", "false", or "" for a client without this setting."""
     info = await client.consumer_running_info(addr, group, client_id)
     return info.properties.get("clientRebalance", "")

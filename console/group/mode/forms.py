@@ -1,4 +1,4 @@
-"""What is chosen to change how members get a topic's messages."""
+"""The form that changes how members get a topic's messages."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ModeForm(ConfigForm):
         self.fields["topic"].choices = [(name, name) for name in topics]  # type: ignore[attr-defined]
 
     def settings(self) -> dict[str, Any]:
-        """Parameters of group_mode."""
+        """Return the parameters of group_mode."""
         found = {"topic": self.cleaned_data["topic"], "mode": self.cleaned_data["mode"]}
         share = self.cleaned_data["pop_share_queues"]
         return {**found, "pop_share_queues": share} if share else found

@@ -1,7 +1,7 @@
 """The plan kind ``group_mode``: whether members of a group pull a topic's queues or pop its messages (401).
 
-The mode counts for members that let the broker divide the queues (``clientRebalance`` false, RocketMQ 5.0). They ask
-any broker of the topic, so all of them should say the same.
+The mode applies to members that let the broker assign queues (``clientRebalance`` false, RocketMQ 5.0). They
+ask any broker of the topic, so all brokers should have the same mode.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ PARAMS = ("brokers", "mode", "pop_share_queues", "topic")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ModeWish:
-    """What is asked for; no brokers: all that have the topic."""
+    """The requested mode; no brokers: all that have the topic."""
 
     topic: str
     setting: ModeSetting
@@ -58,8 +58,11 @@ class ModeWish:
 
 
 class GroupModePlan(ConfigPlan):
-    """params: {topic, mode: PULL | POP, pop_share_queues?: 0, brokers?}. ``exact`` of an undo:
-    {topic, brokers: {name: {mode, popShareQueueNum}}}."""
+    """Set the mode of a group on a topic.
+
+    params: {topic, mode: PULL | POP, pop_share_queues?: 0, brokers?}. ``exact`` of an undo: {topic, brokers:
+    {name: {mode, popShareQueueNum}}}.
+    """
 
     kind = "group_mode"
     title = Text("Consume mode of a group")
@@ -108,8 +111,10 @@ class GroupModePlan(ConfigPlan):
         )
 
     def _holders(self, admin: BlockingMQAdmin, cluster: Coverage, group: str, wish: ModeWish) -> list[str]:
-        """The chosen brokers that have both topic and group; others would refuse. Raises BrokerUnavailable when only
-        brokers that do not answer may have them.
+        """Return the chosen brokers that have both topic and group; others would refuse.
+
+        Raises BrokerUnavailable when only brokers that do not answer may have them, PlanRejected when none
+        has.
         """
         chosen = chosen_brokers(cluster, wish.brokers)
         if not chosen:
@@ -140,7 +145,7 @@ class GroupModePlan(ConfigPlan):
         return both
 
     def drift(self, plan: Plan, now_ms: int) -> list[Text]:
-        """Ask every broker of the plan again."""
+        """Read every broker of the plan again."""
         admin = admin_of(plan.cluster)
         cover = read_coverage(admin, plan.cluster, {})
         addrs = cover.addrs
@@ -160,7 +165,7 @@ class GroupModePlan(ConfigPlan):
         return sentences
 
     def apply_row(self, run: JobRun, admin: BlockingMQAdmin, row: dict[str, Any]) -> None:
-        """Set it on one broker, unless somebody else did meanwhile."""
+        """Set the mode on one broker, unless it was changed by others meanwhile."""
         now = read_modes(admin, {row["broker_name"]: row["addr"]})[row["broker_name"]]
         shown = now.of(row["name"], run.plan.subject).value()
         if shown not in (row["before"], row["after"]):
@@ -182,7 +187,7 @@ class GroupModePlan(ConfigPlan):
         row["state"], row["error"] = "applied", ""
 
     def unlike(self, run: JobRun, admin: BlockingMQAdmin, rows: Sequence[dict[str, Any]]) -> list[Text]:
-        """Read the modes again; sentences for brokers that do not show their target."""
+        """Read the modes again; return sentences for brokers that do not show their target."""
         modes = read_modes(admin, {row["broker_name"]: row["addr"] for row in rows})
         wrong = []
         for row in rows:
@@ -195,7 +200,7 @@ class GroupModePlan(ConfigPlan):
         return wrong
 
     def undo_params(self, plan: Plan, job: Job) -> dict[str, Any] | None:
-        """What counted before. Where that was the broker's default it is set as such: RocketMQ forgets no mode."""
+        """Return the previous modes; a broker's default is set explicitly, since modes cannot be removed."""
         written = [row for row in job.result.get("brokers", []) if row["state"] in ("applied", "verified")]
         if not written:
             return None
@@ -204,7 +209,7 @@ class GroupModePlan(ConfigPlan):
 
 
 def read_wish(params: Mapping[str, Any]) -> ModeWish:
-    """Raises PlanRejected naming the parameter."""
+    """Check the parameters of a plan; raises PlanRejected naming the parameter."""
     refuse_unknown(params, PARAMS)
     topic, mode, share = params.get("topic"), params.get("mode"), params.get("pop_share_queues") or 0
     if not isinstance(topic, str) or not topic:

@@ -1,4 +1,4 @@
-"""The page that shows and changes how members get a topic's messages. Nothing is changed here."""
+"""The page that shows and plans how members get a topic's messages; it changes nothing itself."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ from console.text import text_of
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ModeTable:
-    """`lines`: (topic, a setting for each broker; None where it did not answer or knows no modes)."""
+    """Modes by topic and broker.
+
+    `lines`: (topic, a setting for each broker; None where it did not answer or has no modes).
+    """
 
     brokers: tuple[str, ...]
     lines: tuple[tuple[str, tuple[ModeSetting | None, ...]], ...]
@@ -39,7 +42,7 @@ class ModeTable:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def mode(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
-    """What each broker says now and, for those who may, a form beside it; POST makes the plan."""
+    """Show what each broker reports now and, with the right to change it, a form; POST makes the plan."""
     here = admit(request, cluster, Verb.CONFIGURE if request.method == "POST" else Verb.VIEW, group)
     row = selectors.group(here.name, group)
     table = read_table(here, group, row)
@@ -54,7 +57,7 @@ def mode(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
 
 
 def read_table(cluster: Cluster, group: str, row: GroupRow | None) -> ModeTable:
-    """Ask every broker at once. Raises nothing: a page shows what came, and why the rest did not."""
+    """Ask every broker in parallel; raises nothing: the page shows what was read and what failed."""
     admin, now_ms = with_admin(cluster.namesrv_addrs), time.time_ns() // 1_000_000
     try:
         addrs = page_masters(admin)

@@ -1,7 +1,7 @@
-"""Moving the committed offsets of a group, queue by queue, each by the request that its broker understands.
+"""Move the committed offsets of a group, queue by queue, each by the request that its broker understands.
 
-The job's result has a `QueueMove` per queue. Its ``before`` is read again just before the change (an online group goes
-on between plan and apply) and is what undo puts back.
+The job's result has a `QueueMove` per queue. Its ``before`` is read again just before the change, since an
+online group moves on between plan and apply; it is what undo restores.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from console.lag.collect.reset import note_moves
 from console.operation.job.runner import JobRun
 from console.text import Text, text_of
 
-CHUNK_QUEUES = 32  # changed at once and saved together: what a crash may make us send a second time
+CHUNK_QUEUES = 32  # changed in parallel and saved together: a crash repeats at most these
 CALL_DEADLINE_MS = 10_000
 CONSUMER_NOT_ONLINE = 206  # ResponseCode.CONSUMER_NOT_ONLINE: the last member left between the plan and now
 TIME_OF_TARGET = {"earliest": 0, "latest": -1}  # the time of 222 by time; -1 is the end
@@ -36,14 +36,16 @@ Call = Callable[[MQAdmin], Awaitable[Mapping[MessageQueue, int] | None]]
 
 
 def apply_moves(run: JobRun, admin: BlockingMQAdmin, group: str) -> None:
-    """Change every waiting queue. Raises BrokerUnavailable when a broker is silent: the job comes back for the
-    rest."""
+    """Change every waiting queue.
+
+    Raises BrokerUnavailable when a broker does not answer: the job resumes with the rest.
+    """
     moves = Moves(run)
     addrs = move_addrs(admin, moves)
     if run.job.attempts > 1:
         moves.put(_done_before(moves, committed_offsets(admin, addrs, group)))
     # 15 first: 222 by time refuses a topic of which one queue has no stored offset.
-    # 15 last again: for queues whose last member left in between (206).
+    # 15 again at the end: for queues whose last member left in between (206).
     for how in (UPDATE_PER_QUEUE, RESET_PER_QUEUE, RESET_BY_TIME, UPDATE_PER_QUEUE):
         if how == RESET_PER_QUEUE:
             moves.put(_ignored_updates(run, moves, committed_offsets(admin, addrs, group)))
@@ -59,8 +61,9 @@ def apply_moves(run: JobRun, admin: BlockingMQAdmin, group: str) -> None:
 
 
 def move_addrs(admin: BlockingMQAdmin, moves: Iterable[QueueMove]) -> dict[str, str]:
-    """Broker name → address of the brokers whose queues move. Raises BrokerUnavailable for one that left the cluster:
-    the job waits for it.
+    """Return broker name → address of the brokers whose queues move.
+
+    Raises BrokerUnavailable for one that left the cluster: the job waits for it.
     """
     addrs = masters(admin)
     names = sorted({move.queue.broker_name for move in moves if move.state is not MoveState.PASSED})
@@ -73,7 +76,7 @@ def move_addrs(admin: BlockingMQAdmin, moves: Iterable[QueueMove]) -> dict[str, 
 def committed_offsets(
     admin: BlockingMQAdmin, addrs: Mapping[str, str], group: str
 ) -> dict[MessageQueue, int]:
-    """All committed offsets of the group, one call (43) per broker. Raises BrokerUnavailable."""
+    """Read all committed offsets of the group, one call (43) per broker. Raises BrokerUnavailable."""
     answers = ask_each(admin, addrs, lambda client, addr: client.all_consumer_offsets(addr))
     found: dict[MessageQueue, int] = {}
     for name, answer in answers.items():
@@ -86,7 +89,7 @@ def committed_offsets(
 
 
 def _done_before(moves: Iterable[QueueMove], committed: Mapping[MessageQueue, int]) -> list[QueueMove]:
-    """After a crash: a waiting queue that stands at its target was changed by the attempt that died."""
+    """Return, after a crash, the waiting queues that the previous attempt moved to their target."""
     return [
         move.on(MoveEvent.ACCEPTED)
         for move in moves
@@ -97,8 +100,7 @@ def _done_before(moves: Iterable[QueueMove], committed: Mapping[MessageQueue, in
 def _ignored_updates(
     run: JobRun, moves: Iterable[QueueMove], committed: Mapping[MessageQueue, int]
 ) -> list[QueueMove]:
-    """A 5.x broker ignores 15, with success, while an earlier 222 waits for a member: such a queue needs 222
-    too."""
+    """Return queues that need 222 too: a 5.x broker accepts and ignores 15 while a 222 waits for a member."""
     able = set(run.plan.before.get("server_side_reset", []))
     return [
         move.on(MoveEvent.IGNORED, how=RESET_PER_QUEUE)
@@ -138,7 +140,7 @@ def _apply_chunk(
 
 
 def _note(run: JobRun, moves: Iterable[QueueMove]) -> None:
-    """Write down what is about to move, for the collector: what it passes over is not consumed."""
+    """Record the moves for the collector: messages that they pass over are not consumed."""
     moved = [
         (move.queue.topic, move.queue.broker_name, move.queue.queue_id, move.before, move.target)
         for move in moves
@@ -147,7 +149,10 @@ def _note(run: JobRun, moves: Iterable[QueueMove]) -> None:
 
 
 def answered(move: QueueMove, answer: Any) -> QueueMove:
-    """The move after an answer. A silent broker leaves it waiting; a member that just left turns 222 into 15."""
+    """Return the move after an answer.
+
+    Without an answer it stays waiting; when the last member just left, 222 becomes 15.
+    """
     if isinstance(answer, AWAY):
         return move.with_(error=text_of(answer))
     if isinstance(answer, MQBrokerError) and answer.code == CONSUMER_NOT_ONLINE:
@@ -159,7 +164,7 @@ def answered(move: QueueMove, answer: Any) -> QueueMove:
     target = (targets or {}).get(move.queue)
     if target is None:
         return done
-    # 222 by time: the broker's own lookup decides, and a member receives that
+    # 222 by time: the broker looks up the offset and sends it to members
     return done.with_(target=target, was_reset=move.how == RESET_PER_QUEUE)
 
 
@@ -167,7 +172,7 @@ def answered(move: QueueMove, answer: Any) -> QueueMove:
 
 
 def _update(run: JobRun, addrs: Mapping[str, str], move: QueueMove) -> tuple[Hashable, Call]:
-    """Write the offset (15)."""
+    """Return the call that writes the offset (15)."""
     queue, group = move.queue, run.plan.subject
 
     async def call(client: MQAdmin) -> None:
@@ -179,7 +184,7 @@ def _update(run: JobRun, addrs: Mapping[str, str], move: QueueMove) -> tuple[Has
 
 
 def _reset_queue(run: JobRun, addrs: Mapping[str, str], move: QueueMove) -> tuple[Hashable, Call]:
-    """Let the broker move the offset and notify the members (222)."""
+    """Return the call that lets the broker move the offset and notify the members (222)."""
     queue, group = move.queue, run.plan.subject
 
     async def call(client: MQAdmin) -> Mapping[MessageQueue, int]:
@@ -192,7 +197,7 @@ def _reset_queue(run: JobRun, addrs: Mapping[str, str], move: QueueMove) -> tupl
 
 
 def _reset_to_time(run: JobRun, addrs: Mapping[str, str], move: QueueMove) -> tuple[Hashable, Call]:
-    """The same for all queues of a topic on a broker, by a time: one call, however many of them move."""
+    """Return the call for all queues of a topic on a broker by time (222): one call for all of them."""
     topic, name, params = move.queue.topic, move.queue.broker_name, run.plan.params
     time_ms = TIME_OF_TARGET.get(params["target"], params.get("time_ms", -1))
 
@@ -210,8 +215,9 @@ CALLS: Mapping[str, Callable[[JobRun, Mapping[str, str], QueueMove], tuple[Hasha
 
 
 def _timed(call: Call, lease_ends_s: float) -> Callable[[MQAdmin], Awaitable[tuple[int, Any]]]:
-    """Return a call that answers (milliseconds it took, answer) and asks nothing once the lease has ended: another
-    worker may have finished the job, and a person undone it.
+    """Return a call that returns (milliseconds it took, answer), and sends nothing once the lease has ended.
+
+    By then another worker may have finished the job, and the change may have been undone.
     """
 
     async def timed(client: MQAdmin) -> tuple[int, Any]:

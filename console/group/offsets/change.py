@@ -1,5 +1,4 @@
-"""The arithmetic of an offset change: rows, refusals, drift. Pure; times are arguments. Its words are
-in ``offset_words``."""
+"""The arithmetic of an offset change: rows, refusals, drift. Pure; its texts are in ``words.py``."""
 
 from __future__ import annotations
 
@@ -24,9 +23,9 @@ HOW_WORDS = {
     LEFT_OUT: Text("not covered"),
 }
 
-# Normal progress of an online group between plan and apply, per queue: twice the pace at which the group was seen to
-# read that very queue, over the time since the plan and what its clients had read and not committed yet. A queue that
-# was not seen moving may hand out a few batches. More than that, or anything backwards, is a reset.
+# Normal progress of an online group between plan and apply, per queue: twice the observed pace of that queue, over
+# the time since the plan plus what clients had read and not committed. A queue that was not moving may deliver a
+# few batches. More than that, or any move backwards, is a reset.
 PROGRESS_FLOOR = 100  # messages: three pulls of 32
 PROGRESS_FACTOR = 2.0
 # Clients commit every 5 s: the offset read for the plan may be one commit old, the one read now just committed.
@@ -56,8 +55,10 @@ class DiffRow(TypedDict):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Change:
-    """One row of the plan. ``before`` None: never committed. ``after`` None: this queue is left alone,
-    ``note`` says why."""
+    """One row of the plan.
+
+    ``before`` None: never committed. ``after`` None: the queue is left alone, and ``note`` says why.
+    """
 
     queue: MessageQueue
     before: int | None
@@ -67,7 +68,7 @@ class Change:
     how: str = UNCHANGED
     note: Text = Text()
     store_time_ms: int | None = None
-    is_expired: bool = False  # the offset asked for is no longer stored
+    is_expired: bool = False  # the requested offset is no longer stored
 
     @property
     def moves(self) -> bool:
@@ -78,12 +79,12 @@ class Change:
         return None if self.before is None or self.after is None else self.after - self.before
 
     def at(self, store_time_ms: int | None) -> Change:
-        """The same row, with the store time of the message at its target."""
+        """Return the same row with the store time of the message at its target."""
         return dataclasses.replace(self, store_time_ms=store_time_ms)
 
     @classmethod
     def of_row(cls, row: DiffRow) -> Change:
-        """A queue that the plan reaches, out of its diff."""
+        """Return the change of a row of ``Plan.diff`` that the plan covers."""
         return cls(
             MessageQueue(row["topic"], row["broker_name"], row["queue_id"]),
             row["before"],
@@ -96,7 +97,7 @@ class Change:
         )
 
     def as_row(self) -> DiffRow:
-        """The row as it is kept in ``Plan.diff``."""
+        """Return the row to store in ``Plan.diff``."""
         after = self.before if self.after is None else self.after
         return {
             "topic": self.queue.topic,
@@ -118,7 +119,7 @@ class Change:
 
 
 def covered_changes(diff: Sequence[DiffRow]) -> list[Change]:
-    """The queues that a plan reaches, out of its diff."""
+    """Return the queues of a diff that the plan covers."""
     return [Change.of_row(row) for row in diff if row["how"] != LEFT_OUT]
 
 
@@ -126,9 +127,9 @@ def covered_changes(diff: Sequence[DiffRow]) -> list[Change]:
 
 
 def changes(state: GroupState, wish: Wish, known: Known) -> list[Change]:
-    """One row per queue in scope.
+    """Return one row per queue in scope.
 
-    Raises PlanRejected when a queue that was named does not exist.
+    Raises PlanRejected when a named queue does not exist.
     """
     scope = {queue: each for queue, each in state.queues.items() if wish.covers(queue)}
     missing = sorted((wish.queues or frozenset()) - set(scope) - set(state.lost))
@@ -159,12 +160,12 @@ def changes(state: GroupState, wish: Wish, known: Known) -> list[Change]:
 
 
 def lost_queues(state: GroupState, wish: Wish) -> dict[MessageQueue, QueueSeen]:
-    """Queues in the requested scope on brokers that do not answer."""
+    """Return queues in scope on brokers that do not answer."""
     return {queue: each for queue, each in state.lost.items() if wish.covers(queue)}
 
 
 def left_out_row(queue: MessageQueue, seen: QueueSeen, absent: Absent) -> DiffRow:
-    """The row of a queue that the plan does not reach, with what was last read of it; its lag now is unknown."""
+    """Return the row of a queue that the plan does not cover, as last read; its lag now is unknown."""
     return {
         "topic": queue.topic,
         "broker_name": queue.broker_name,
@@ -185,7 +186,7 @@ def left_out_row(queue: MessageQueue, seen: QueueSeen, absent: Absent) -> DiffRo
 
 
 def is_by_time(state: GroupState, queue: MessageQueue) -> bool:
-    """Whether members receive a time there, and the broker looks up the offset itself (222, as 4.x does)."""
+    """Return whether members there receive a time and the broker looks up the offset (222, as 4.x does)."""
     # 222 by time refuses a topic with a queue that has no stored offset
     return (
         state.online
@@ -195,7 +196,7 @@ def is_by_time(state: GroupState, queue: MessageQueue) -> bool:
 
 
 def _how(state: GroupState, row: Change) -> str:
-    """The request that moves this queue: 15 when nobody is online, 222 when members must be told."""
+    """Return the request that moves this queue: 15 when no member is online, 222 to notify members."""
     if is_by_time(state, row.queue):
         return RESET_BY_TIME
     if state.online and state.server_side_reset.get(row.queue.broker_name):
@@ -204,7 +205,7 @@ def _how(state: GroupState, row: Change) -> str:
 
 
 def blocked(state: GroupState, wish: Wish, rows: Sequence[Change]) -> Text:
-    """Why a plan with these rows can not be applied; empty where it can."""
+    """Return why a plan with these rows cannot be applied; empty where it can."""
     if state.broadcasting:
         return Text("The group is broadcasting: each member keeps its own offsets, no broker can move them.")
     moving = [row for row in rows if row.moves]
@@ -235,7 +236,7 @@ def blocked(state: GroupState, wish: Wish, rows: Sequence[Change]) -> Text:
 
 
 def _covers_part(state: GroupState, by_time: Sequence[Change], moving: Sequence[Change]) -> bool:
-    """Whether 222 by time would also move a queue that was not asked for."""
+    """Return whether 222 by time would also move a queue that is not part of the plan."""
     pairs = {(row.queue.topic, row.queue.broker_name) for row in by_time}
     asked = {row.queue for row in moving}
     return any(
@@ -257,8 +258,9 @@ def drift(
     elapsed_s: float,
     paces: Mapping[MessageQueue, float],
 ) -> list[Text]:
-    """What moved beyond normal progress since the plan's rows were computed. ``paces``: messages a second that the
-    group was seen to read of each queue before the plan.
+    """Return what moved beyond normal progress since the plan's rows were computed.
+
+    ``paces``: messages per second the group was reading of each queue before the plan.
     """
     if state.online != was_online:
         if state.online:

@@ -1,4 +1,4 @@
-"""What is typed to change offsets: which queues, and where they shall stand. There is no default target."""
+"""The form of an offset change: which queues, and their target. There is no default target."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ OFFERED = [target for target in ROWS if target.label]
 
 
 class OffsetChangeForm(forms.Form):
-    """Scope and target; `params()` is what the plan is asked for.
+    """Scope and target; `params()` are the parameters of the plan.
 
-    `topic` ticks all queues of a topic (a group of very many queues shows no single ones), `queue` single ones.
+    `topic` selects all queues of a topic (a group with very many queues offers no single ones), `queue`
+    single ones.
     """
 
     topic = forms.MultipleChoiceField(required=False)
@@ -60,9 +61,7 @@ class OffsetChangeForm(forms.Form):
         return cleaned
 
     def params(self) -> dict[str, Any]:
-        """Parameters of the plan: whole topics where every queue of them is chosen, single queues
-        otherwise.
-        """
+        """Return the plan's parameters: whole topics if all their queues are chosen, else single queues."""
         whole = set(self.cleaned_data["topic"])
         ticked = set(self.cleaned_data["queue"])
         chosen = [row for value, row in self.queues.items() if value in ticked or row.topic in whole]
@@ -83,12 +82,14 @@ class OffsetChangeForm(forms.Form):
 
     @property
     def chosen(self) -> Target:
-        """The chosen one."""
+        """The chosen target."""
         return TARGETS[self.cleaned_data["target"]]
 
     def refuse(self, reason: str, field: str) -> None:
-        """Show what the plan was refused for beside the field that it is about: ``time_ms`` is the chosen target's
-        own field, ``queues`` and ``topics`` are the scope."""
+        """Show why the plan was refused beside the field at fault.
+
+        ``time_ms`` is the field of the chosen target, ``queues`` and ``topics`` are the scope.
+        """
         named = {
             "time_ms": self.chosen.field,
             "queues": "queue",
@@ -99,5 +100,5 @@ class OffsetChangeForm(forms.Form):
 
 
 def queue_value(row: QueueRow) -> str:
-    """How a queue stands in the form: JSON, since topic names may hold any separator but quotes."""
+    """Return the value of a queue in the form: JSON, since topic names may hold any separator but quotes."""
     return json.dumps([row.topic, row.broker_name, row.queue_id], separators=(",", ":"))

@@ -1,4 +1,4 @@
-"""One queue of an offset change on its way through a job: the value, its states, and how a job's result keeps it."""
+"""One queue of an offset change during a job: its states, and its row in the job's result."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from console.text import Text
 
 
 class MoveState(enum.StrEnum):
-    """How far a queue is; the values stand in the results of jobs."""
+    """State of a move; the values are stored in the results of jobs."""
 
     WAITING = "waiting"
     APPLIED = "applied"
-    PASSED = "passed"  # the group went past the target by itself: left alone
+    PASSED = "passed"  # the group passed the target by itself: left alone
     FAILED = "failed"
     VERIFIED = "verified"
 
 
 class MoveEvent(enum.Enum):
-    """What happens to a queue."""
+    """Event of a move."""
 
     OVERTAKEN = "an online group read past the target before the job began"
     ACCEPTED = "the broker took the request"
@@ -53,11 +53,12 @@ class MemberPosition(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class QueueMove:
-    """Move one queue from ``before`` (None: never committed; what an undo puts back) to ``target``.
+    """Move one queue from ``before`` (None: never committed; what an undo restores) to ``target``.
 
-    ``planned`` is the target of the plan: a broker that resets to a time looks the offset up itself. ``resumed``:
-    whether members read on from the target; None: not known yet. ``was_reset``: the broker or a member shows that the
-    reset was carried out, whatever was read again since; ``is_dropped``: a member let go of the queue to start again.
+    ``planned`` is the target of the plan; a broker that resets to a time looks the offset up itself.
+    ``resumed``: whether members read on from the target; None: not known yet. ``was_reset``: broker or member
+    shows that the reset took place, whatever was read again since; ``is_dropped``: a member dropped the queue
+    to start again.
     """
 
     queue: MessageQueue
@@ -78,7 +79,7 @@ class QueueMove:
 
     @classmethod
     def of_row(cls, row: Mapping[str, Any]) -> QueueMove:
-        """A row of a job's result, of any version."""
+        """Return the move of a row of a job's result, of any version."""
         known = {name: row[name] for name in KEPT if name in row}
         return cls(
             **{"planned": row["target"]}
@@ -91,17 +92,17 @@ class QueueMove:
         )
 
     def as_row(self) -> dict[str, Any]:
-        """The move as a job's result keeps it, and pages and REST show it."""
+        """Return the row for the job's result, pages and REST."""
         place = self.queue
         row = {"topic": place.topic, "broker_name": place.broker_name, "queue_id": place.queue_id}
         return row | {name: getattr(self, name) for name in KEPT}
 
     def on(self, event: MoveEvent, **changes: Any) -> QueueMove:
-        """The move after an event, with what was learned by it. Raises KeyError for an illegal one."""
+        """Return the move after an event, with other changes. Raises KeyError for an illegal event."""
         return self.with_(state=TRANSITIONS[self.state, event], **changes)
 
     def with_(self, **changes: Any) -> QueueMove:
-        """The same move, with something learned about it."""
+        """Return the same move with changes."""
         return dataclasses.replace(self, **changes)
 
     @property
@@ -119,7 +120,7 @@ class QueueMove:
         return f"{self.queue.topic} · {self.queue.broker_name} · {self.queue.queue_id}"
 
     def observed(self, now: int | None, *, online: bool, now_ms: int) -> QueueMove:
-        """The move after a look at the committed offset; ``now`` None: there is none."""
+        """Return the move after reading the committed offset; ``now`` None: there is none."""
         move = self.with_(committed_now=now)
         if move.state is MoveState.APPLIED and now is not None and move.is_at_target(now, online=online):
             move = move.on(MoveEvent.SHOWN, reported=now, verified_at_ms=now_ms, error=Text())
@@ -129,8 +130,10 @@ class QueueMove:
         return move
 
     def with_member(self, position: MemberPosition | None) -> QueueMove:
-        """The move after a look at its member. One that holds the queue at the target, or a little further, has
-        resumed, long before it commits. One that dropped it since the reset has been reset.
+        """Return the move after reading its member's position.
+
+        A member that holds the queue at the target, or a little further, has resumed, long before it commits.
+        One that dropped it since the reset has been reset.
         """
         if position is None:
             return self
@@ -146,7 +149,7 @@ class QueueMove:
         return move
 
     def is_at_target(self, now: int, *, online: bool) -> bool:
-        """Whether ``now`` is the target, or for an online group an offset it reached by consuming on from it."""
+        """Return whether ``now`` is the target or, online, an offset reached by consuming from it."""
         if now == self.target:
             return True
         if not online or now < self.target:
@@ -159,7 +162,7 @@ KEPT = tuple(field.name for field in dataclasses.fields(QueueMove) if field.name
 
 
 class Moves:
-    """The queues of one job. What is put here stands in the job's result and is kept with its next save."""
+    """The moves of one job; ``put`` writes them into its result, which the next save stores."""
 
     def __init__(self, run: JobRun) -> None:
         self._run = run
@@ -177,30 +180,30 @@ class Moves:
         self._run.result["queues"] = [move.as_row() for move in self]
 
     def look(self, committed: Mapping[MessageQueue, int]) -> None:
-        """Compare what the brokers report with the targets."""
+        """Compare the committed offsets with the targets."""
         online, now_ms = bool(self._run.plan.before.get("online")), self._run.now_ms()
         self.put([move.observed(committed.get(move.queue), online=online, now_ms=now_ms) for move in self])
 
     def count(self, *states: MoveState) -> int:
-        """How many are in one of these states."""
+        """Return how many moves are in one of these states."""
         return sum(move.state in states for move in self)
 
     @property
     def handled(self) -> int:
-        """How many wait for nothing more to be sent."""
+        """Number of moves that need no further request."""
         return len(self) - self.count(MoveState.WAITING)
 
 
 def moves_of(result: Mapping[str, Any]) -> list[QueueMove]:
-    """The moves that a job's result keeps; none before it began."""
+    """Return the moves in a job's result; none before it began."""
     return [QueueMove.of_row(row) for row in result.get("queues", [])]
 
 
 def planned_moves(changes: Iterable[Change], state: GroupState) -> list[QueueMove]:
-    """The queues to move, each with its committed offset of now, which an undo puts back.
+    """Return the queues to move, each with its committed offset of now, which an undo restores.
 
-    A queue that an online group has meanwhile brought past a target ahead of it is left alone: moving it would take it
-    back.
+    Where an online group has meanwhile passed a target that was ahead of it, the queue is left alone: a move
+    would take it back.
     """
     return [_planned_move(change, state) for change in changes if change.moves]
 

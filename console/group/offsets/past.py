@@ -1,5 +1,4 @@
-"""Offsets as they were at a moment: from this console's own history, with the age of each reading, and never from
-a gap."""
+"""Offsets as of a past moment, from this console's own history with the age of each reading."""
 
 from __future__ import annotations
 
@@ -18,12 +17,13 @@ FIELD = "time_ms"
 
 
 def recorded(cluster: str, group: str, queues: Iterable[MessageQueue], at_ms: int, now_ms: int) -> Known:
-    """The offsets of some queues as the last round at or before a moment read them.
+    """Return offsets of queues as the last round at or before a moment read them.
 
-    The true offset lies between that reading and the next one; where the two differ the note says so. A queue
-    whose topic was deleted and made again since is left alone: its old offsets mean other messages. Raises
-    PlanRejected for a moment that has not come, that the history does not reach, or that lies in a gap of it:
-    longer than GAP_INTERVALS of the collector's period without a reading of a queue's broker.
+    The true offset lies between that reading and the next one; where the two differ, a note says so. A queue
+    whose topic was deleted and recreated since is left alone: its old offsets mean other messages.
+
+    Raises PlanRejected for a moment in the future, before the history, or in a gap of it: longer than
+    GAP_INTERVALS collection intervals without a reading of a queue's broker.
     """
     if at_ms > now_ms:
         raise PlanRejected(
@@ -53,7 +53,7 @@ def recorded(cluster: str, group: str, queues: Iterable[MessageQueue], at_ms: in
 def _require_readings(
     group: str, queues: list[MessageQueue], then: Mapping[MessageQueue, OffsetThen], at_ms: int, gap_ms: int
 ) -> None:
-    """A broker that was read has told all offsets the group had there; one that was not leaves a gap."""
+    """Raise PlanRejected for a gap: only a broker that was read has reported all offsets of the group."""
     last: dict[str, int] = {}
     for queue, reading in then.items():
         last[queue.broker_name] = max(reading.read_at_ms, last.get(queue.broker_name, 0))

@@ -1,5 +1,4 @@
-"""The plan kind ``offset_change``: move the committed offsets of one group, seen before, verified after,
-undone exactly."""
+"""The plan kind ``offset_change``: move the committed offsets of one group."""
 
 from __future__ import annotations
 
@@ -36,9 +35,11 @@ from console.text import Text, text_of
 
 
 class OffsetChangePlan(PlanKind):
-    """params: {target, topics?, queues?, time_ms?, offset?, shift?, like_group?, undo_plan?, offsets?,
-    accept_without?}; see
-    ``targets.TARGETS``. ``undo`` is kept as the ``exact`` offsets that it means."""
+    """Move offsets to a target; see ``targets.TARGETS``.
+
+    params: {target, topics?, queues?, time_ms?, offset?, shift?, like_group?, undo_plan?, offsets?,
+    accept_without?}. ``undo`` is stored as the ``exact`` offsets that it means.
+    """
 
     kind = "offset_change"
     title = Text("Offset change")
@@ -50,32 +51,32 @@ class OffsetChangePlan(PlanKind):
     verb = "RESET"
 
     def button(self, plan: Plan) -> Text:
-        """How many messages are replayed or skipped, or how many offsets move where both happen."""
+        """Name the number of messages replayed or skipped, or of offsets moved where both happen."""
         return offset_words.button(plan.diff)
 
     def sums(self, plan: Plan) -> offset_words.Sums:
-        """Sums of the columns."""
+        """Return the sums of the columns."""
         return offset_words.sums(plan.diff)
 
     def terminal_rows(self, plan: Plan) -> Iterable[str]:
-        """A queue, its offset before and after, and how it moves."""
+        """Show each queue, its offset before and after, and how it moves."""
         return map(offset_words.terminal_row, plan.diff)
 
     def rest_call(self, cluster: str, subject: str, params: Mapping[str, Any]) -> RestCall:
-        """The same target and queues."""
+        """Return the REST call with the same target and queues."""
         return RestCall(f"/api/v1/clusters/{cluster}/offset-plans", {"group": subject, **params})
 
     def command_line(self, cluster: str, subject: str, params: Mapping[str, Any]) -> str:
-        """``manage.py offsets plan GROUP --target …``."""
+        """Return ``manage.py offsets plan GROUP --target …``."""
         return command_line(subject, cluster, params)
 
     def also_reads(self, params: Mapping[str, Any]) -> list[str]:
-        """A plan "like group X" shows where X stands."""
+        """Return the group that a plan "like group X" reads too."""
         other = params.get("like_group")
         return [other] if params.get("target") == "like_group" and isinstance(other, str) and other else []
 
     def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> Draft:
-        """Read the group and say what would move. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
+        """Read the group, compute what would move. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
         asked = dict(params)
         if asked.get("target") == "undo":
             params = _undone(cluster, subject, params)
@@ -131,8 +132,9 @@ class OffsetChangePlan(PlanKind):
         return [*_other_jobs(plan), *returned, *resets_since(plan, moving, now_ms), *moved]
 
     def _state_now(self, plan: Plan, now_ms: int) -> tuple[GroupState, list[Text]]:
-        """The group as it is now, and sentences about brokers that answer again. Raises BrokerUnavailable when one
-        that the plan covers does not answer.
+        """Return the group as it is now, and sentences about brokers that answer again.
+
+        Raises BrokerUnavailable when a broker that the plan covers does not answer.
         """
         admin = self._admin(plan.cluster)
         cover = read_coverage(admin, plan.cluster, {})
@@ -144,9 +146,9 @@ class OffsetChangePlan(PlanKind):
         return state, came_back(plan.before, cover)
 
     def apply(self, run: JobRun) -> None:
-        """Look once more, record what is there now (for undo), then move every queue by its own request.
+        """Read the group again, record its offsets for undo, then move every queue by its own request.
 
-        Between the button and this worker others may have moved the group: then nothing is touched (PlanDrifted).
+        When the group was moved by others since the plan was confirmed, nothing is changed (PlanDrifted).
         """
         admin = self._admin(run.plan.cluster)
         if "queues" not in run.result:
@@ -174,22 +176,22 @@ class OffsetChangePlan(PlanKind):
             run.note(Text("Applied to %(number)s queues", number=applied))
 
     def verify(self, run: JobRun) -> None:
-        """Watch the brokers until every queue stands at its target and members read on."""
+        """Watch the brokers until every queue is at its target and members read on."""
         watch_moves(run, self._admin(run.plan.cluster), run.plan.subject)
 
     def settle(self, run: JobRun) -> None:
-        """Cancelled before all queues were moved: say how many were."""
+        """Record how many queues were moved before the cancel."""
         run.result["moved"] = sum(move.is_done for move in moves_of(run.result))
 
     def undo_params(self, plan: Plan, job: Job) -> dict[str, Any] | None:
-        """The offsets recorded just before each queue was moved; queues never committed before stay."""
+        """Return the offsets recorded just before each move; queues never committed before stay."""
         offsets = [
             {
                 "topic": move.queue.topic,
                 "broker_name": move.queue.broker_name,
                 "queue_id": move.queue.queue_id,
                 "offset": move.before,
-                # Messages that were to be read again and have been read again are not taken back once more.
+                # After a replay, a queue that the group has read past its old offset again is left alone.
                 "or_beyond": move.target < move.before,
             }
             for move in moves_of(job.result)
@@ -208,7 +210,7 @@ class OffsetChangePlan(PlanKind):
         params: Mapping[str, Any],
         now_ms: int,
     ) -> Asked:
-        """The brokers to ask, and what rows and history know of the group on those that do not answer."""
+        """Return the brokers to ask, and what rows and history have of the group on silent brokers."""
         seen = group_queues_seen(cluster, group, now_ms)
         read_at_ms: dict[str, int] = {}
         for queue, each in seen.items():
@@ -219,7 +221,7 @@ class OffsetChangePlan(PlanKind):
     def _with_store_times(
         self, admin: BlockingMQAdmin, state: GroupState, rows: list[Change]
     ) -> tuple[list[Change], tuple[int, int] | None]:
-        """Rows with the store time of the message at their target, and the span of all messages concerned."""
+        """Return rows with the store time of the message at their target, and the span of all messages."""
         firsts, lasts = {}, {}
         for row in rows:
             if row.after is None or not row.moves:
@@ -245,7 +247,7 @@ class OffsetChangePlan(PlanKind):
 
 
 def _diff(rows: Sequence[Change], lost: Mapping[MessageQueue, QueueSeen], cover: Coverage) -> list[DiffRow]:
-    """Rows of queues that can be moved and of those that cannot be reached, in the order of their names."""
+    """Return rows of queues that can be moved and of those that cannot be reached, in the order of names."""
     found = [row.as_row() for row in rows]
     found += [
         offset_change.left_out_row(queue, seen, cover.absent[queue.broker_name])
@@ -255,12 +257,12 @@ def _diff(rows: Sequence[Change], lost: Mapping[MessageQueue, QueueSeen], cover:
 
 
 def _accepted(params: Mapping[str, Any]) -> dict[str, Any]:
-    """The accepted brokers, kept when an undo becomes exact offsets."""
+    """Return the accepted brokers, to keep them when an undo becomes exact offsets."""
     return {ACCEPT_WITHOUT: params[ACCEPT_WITHOUT]} if params.get(ACCEPT_WITHOUT) else {}
 
 
 def _undone(cluster: str, subject: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    """The exact offsets that take a plan of this group back, cut to the topics or queues that were named."""
+    """Return the exact offsets that undo a plan of this group, limited to the named topics or queues."""
     wish = read_wish(params)
     try:
         plan, exact = operation_selectors.undo_params(wish.undo_plan)
@@ -287,7 +289,7 @@ def _undone(cluster: str, subject: str, params: Mapping[str, Any]) -> dict[str, 
 
 
 def _other_jobs(plan: Plan) -> list[Text]:
-    """Two changes of one group at once would undo each other: the later one waits for a new plan."""
+    """Return sentences about earlier jobs that move offsets of the group now; two at once would collide."""
     own = getattr(plan, "job", None)
     return [
         Text(

@@ -1,5 +1,7 @@
-"""Resets of a group's offsets since a plan was made, by any person: this console's own moves, and jumps that rounds
-saw. A plan computed before such a reset means other messages than those its rows name."""
+"""Resets of a group's offsets since a plan was made: moves by this console, and jumps that rounds recorded.
+
+A plan computed before such a reset means other messages than its rows name.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ SEEN = (LagEvent.Kind.REWIND, LagEvent.Kind.SKIPPED)
 
 
 def resets_since(plan: Plan, rows: Iterable[Change], now_ms: int) -> list[Text]:
-    """A sentence for each reset of a queue of these rows after the plan was computed."""
+    """Return a sentence for each reset of a queue of these rows after the plan was computed."""
     since_ms: int = plan.before["read_at_ms"]
     before = {row.queue: row.before for row in rows}
     own = _own_moves(plan, before, since_ms, now_ms)
@@ -29,7 +31,7 @@ def resets_since(plan: Plan, rows: Iterable[Change], now_ms: int) -> list[Text]:
 def _own_moves(
     plan: Plan, before: Mapping[MessageQueue, int | None], since_ms: int, now_ms: int
 ) -> list[Text]:
-    """What jobs of this console moved since."""
+    """Return what jobs of this console moved since."""
     by_moment: dict[int, int] = {}
     for key, move in reset.recent_moves(plan.cluster, now_ms=now_ms).items():
         queue = MessageQueue(key.topic, key.broker_name, key.queue_id)
@@ -63,7 +65,7 @@ def _own_moves(
 def _seen_jumps(
     plan: Plan, before: Mapping[MessageQueue, int | None], since_ms: int, now_ms: int
 ) -> list[Text]:
-    """What rounds saw since, and no job of this console explains."""
+    """Return jumps that rounds recorded since and that no job of this console explains."""
     sentences = []
     for event in lag_selectors.markers(plan.cluster, plan.subject, since_ms + 1, now_ms + 1):
         place = MessageQueue(event.topic, event.broker_name, event.queue_id)
@@ -85,7 +87,7 @@ def _seen_jumps(
 
 
 def _is_in_plan(event: LagEvent, before: int | None) -> bool:
-    """Whether the plan was computed between the jump and the round that saw it: it stands where the jump led."""
+    """Return whether the plan already includes the jump: its offset is nearer to where the jump led."""
     if before is None or event.from_offset is None or event.to_offset is None:
         return False
     return abs(before - event.to_offset) < abs(before - event.from_offset)

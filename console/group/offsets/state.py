@@ -1,8 +1,7 @@
-"""What brokers say now about one group's offsets: the state an offset change is computed from and compared
-with.
+"""What brokers report now about one group's offsets: the basis of an offset change and of its drift check.
 
 One bulk read per broker (43 committed offsets, 203 members, 26 configuration) and one (202) per broker and
-topic. An offset that was never committed is None here, never 0 (14 and 208 answer 0 on 4.x and in some cases
+topic. An offset that was never committed is None here, never 0 (14 and 208 return 0 on 4.x and in some cases
 on 5.x).
 """
 
@@ -29,7 +28,7 @@ from console.operation.errors import PlanRejected
 from console.operation.plan.coverage import Coverage
 from console.text import Text, text_of
 
-QUEUES_MAX = 2_000  # of one change; more is split by topic
+QUEUES_MAX = 2_000  # per change; larger changes are split by topic
 DERIVED_PREFIXES = ("%RETRY%", "%DLQ%")
 NEVER_SEEN = QueueSeen(None, None, None, 0)
 SERVER_SIDE_RESET = "useServerSideResetOffset"  # BrokerConfig, 5.1.0+, true by default from 5.2.0
@@ -37,7 +36,7 @@ SERVER_SIDE_RESET = "useServerSideResetOffset"  # BrokerConfig, 5.1.0+, true by 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class QueueState:
-    """One queue as the group stands on it."""
+    """One queue and the group's committed offset."""
 
     place: BrokerQueue
     committed: int | None
@@ -45,15 +44,17 @@ class QueueState:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GroupState:
-    """A group at one moment. ``clients``: ids of the members that any broker knows. ``lost``: queues of the topics read
-    that lie on brokers which do not answer, as they were last seen.
+    """A group at one moment.
+
+    ``clients``: ids of the members on any broker. ``lost``: queues of the topics on brokers that do not
+    answer, as last seen.
     """
 
     group: str
     queues: dict[MessageQueue, QueueState]
     clients: frozenset[str]
     broadcasting: bool
-    server_side_reset: dict[str, bool]  # broker name → it moves single queues of online members (5.x)
+    server_side_reset: dict[str, bool]  # broker name → can move single queues of online members (5.x)
     committed: dict[MessageQueue, int]  # of all topics of the group
     read_at_ms: int
     lost: dict[MessageQueue, QueueSeen] = dataclasses.field(default_factory=dict)
@@ -65,7 +66,7 @@ class GroupState:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Asked:
-    """Whom to ask about a group. ``seen``: its queues as rows and history know them, on any broker."""
+    """Where to read a group; ``seen``: its queues on any broker, from rows and history."""
 
     admin: BlockingMQAdmin
     cluster: str
@@ -75,7 +76,7 @@ class Asked:
 
     @property
     def seen_away(self) -> dict[MessageQueue, QueueSeen]:
-        """Those on brokers that do not answer."""
+        """Queues on brokers that do not answer."""
         return {
             queue: each for queue, each in self.seen.items() if queue.broker_name not in self.coverage.addrs
         }
@@ -84,11 +85,13 @@ class Asked:
 def read_group_state(
     asked: Asked, topics: Sequence[str] | None, now_ms: int, *, field: str = "group"
 ) -> GroupState:
-    """Read a group's state. ``topics`` None: what it subscribes to or has committed to, without retry and
-    DLQ topics. ``field``: the parameter that named the group, for refusals.
+    """Read a group's state.
 
-    Raises PlanRejected (unknown group or topic, too many queues), BrokerUnavailable when a broker falls silent in the
-    middle, or when the group lies only on brokers that do not answer.
+    ``topics`` None: the subscribed and committed ones, without retry and DLQ topics. ``field``: the parameter
+    that named the group, for refusals.
+
+    Raises PlanRejected (unknown group or topic, too many queues), and BrokerUnavailable when a broker stops
+    answering or the group lies only on brokers that do not answer.
     """
     group, coverage = asked.group, asked.coverage
     tables, connections, configs = _read_brokers(asked.admin, coverage.addrs, group)
@@ -142,9 +145,8 @@ def _read_brokers(
     )
     for (what, name), answer in answers.items():
         if what == "config" and isinstance(answer, MQBrokerError):
-            answers[
-                what, name
-            ] = {}  # an ACL may forbid to read it: then members are told the way that 4.x knows
+            # An ACL may forbid reading it: then members are notified as on 4.x.
+            answers[what, name] = {}
         elif isinstance(answer, Exception):
             raise BrokerUnavailable(
                 addrs[name],
@@ -172,9 +174,9 @@ def _own_topics(committed: Iterable[MessageQueue], members: Iterable[ConsumerCon
 
 
 def _places(asked: Asked, topics: Sequence[str]) -> tuple[list[BrokerQueue], dict[MessageQueue, QueueSeen]]:
-    """The readable queues of these topics where they can be read now, and those that cannot, as they were last seen.
+    """Return the queues of these topics that can be read now, and the others as last seen.
 
-    A route lists a broker's queues for minutes after it died; rows and history know them later too.
+    A route lists a broker's queues for minutes after the broker died; rows and history keep them longer.
     """
     lost = {
         queue: each
@@ -210,7 +212,7 @@ def _places(asked: Asked, topics: Sequence[str]) -> tuple[list[BrokerQueue], dic
 def store_times(
     admin: BlockingMQAdmin, wanted: Iterable[tuple[BrokerQueue, int]]
 ) -> dict[tuple[MessageQueue, int], int]:
-    """Store time in ms of the message at (queue, offset), by pulling it; what can not be read is left out."""
+    """Return store times in ms of messages at (queue, offset), by pulling them; failures are left out."""
     asked = {
         (place.queue, offset): place
         for place, offset in wanted
@@ -236,7 +238,7 @@ def store_times(
 def offsets_at_time(
     admin: BlockingMQAdmin, places: Sequence[BrokerQueue], time_ms: int, versions: Mapping[str, str]
 ) -> dict[MessageQueue, int]:
-    """The first offset stored at or after a time, per queue. Raises what a broker answered."""
+    """Return the first offset stored at or after a time, per queue. Raises what a broker answered."""
     asked = {(place, time_ms): versions.get(place.queue.broker_name, "") for place in places}
     return {place.queue: _offset(answer) for (place, _), answer in first_offsets(admin, asked).items()}
 
@@ -244,7 +246,7 @@ def offsets_at_time(
 def offsets_told(
     admin: BlockingMQAdmin, places: Sequence[BrokerQueue], time_ms: int
 ) -> dict[MessageQueue, int]:
-    """Where brokers send members that they reset to a time, per queue: before 5.1.1 to the nearest message."""
+    """Return where brokers reset members to for a time, per queue: before 5.1.1 the nearest message."""
     answers = ask_each(
         admin,
         {place: place for place in places},

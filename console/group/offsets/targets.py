@@ -1,7 +1,7 @@
-"""The targets of an offset change, a row each: how it is read, what it takes, what it means and how it computes.
+"""The targets of an offset change, one row each: how to read it, its parameter, its words, how to compute it.
 
-To add one: its row in `TARGETS`; a field of `OffsetChangeForm`, `Wish` and the REST serializer where its value is of a
-new sort.
+To add one: its row in `TARGETS`; a field of `OffsetChangeForm`, `Wish` and the REST serializer where its
+value is of a new kind.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def read_wish(params: Mapping[str, Any]) -> Wish:
 
 
 def queue_of(value: Any) -> MessageQueue:
-    """A queue out of {topic, broker_name, queue_id}; raises PlanRejected."""
+    """Return the queue of {topic, broker_name, queue_id}; raises PlanRejected."""
     try:
         return MessageQueue(str(value["topic"]), str(value["broker_name"]), int(value["queue_id"]))
     except (KeyError, TypeError, ValueError) as error:
@@ -93,7 +93,7 @@ def _exact(params: Mapping[str, Any]) -> dict[MessageQueue, ExactOffset]:
 
 
 def queue_of_word(word: str) -> dict[str, Any]:
-    """``orders/broker-a/3`` as parameters name it; raises CommandError."""
+    """Parse ``orders/broker-a/3``; raises CommandError."""
     parts = word.split("/")
     if len(parts) != 3 or not all(parts) or not parts[2].isdecimal():
         raise CommandError(f"{word}: a queue is TOPIC/BROKER/QUEUE, such as orders/broker-a/3.")
@@ -101,7 +101,7 @@ def queue_of_word(word: str) -> dict[str, Any]:
 
 
 def queue_word(queue: Mapping[str, Any]) -> str:
-    """Topic and broker names hold no slash (RocketMQ allows ``%|a-zA-Z0-9_-`` only)."""
+    """Return ``orders/broker-a/3``; names hold no slash (RocketMQ allows ``%|a-zA-Z0-9_-`` only)."""
     return f"{queue['topic']}/{queue['broker_name']}/{queue['queue_id']}"
 
 
@@ -157,7 +157,7 @@ OFFSETS = Parameter(
 PARAMETERS = (TIME, OFFSET, SHIFT, LIKE_GROUP, UNDO_PLAN, OFFSETS)
 
 
-# --- Where a queue shall stand ------------------------------------------------------------------------------
+# --- Target offset of a queue ------------------------------------------------------------------------------
 
 
 def _shifted(wish: Wish, at: Standing) -> Wanted:
@@ -180,7 +180,7 @@ def _looked_up(wish: Wish, at: Standing) -> Wanted:
 
 
 def _from_time_index(asked: Asked, state: GroupState, wish: Wish) -> Known:
-    """What the brokers' time indexes answer."""
+    """Look up offsets in the brokers' time indexes."""
     scope = [queue for queue in state.queues if wish.covers(queue)]
     at_ms = wish.time_ms or 0
     places = [state.queues[queue].place for queue in scope]
@@ -199,7 +199,7 @@ def _from_time_index(asked: Asked, state: GroupState, wish: Wish) -> Known:
 
 
 def _from_other_group(asked: Asked, state: GroupState, wish: Wish) -> Known:
-    """Where another group stands now."""
+    """Look up the committed offsets of another group."""
     if wish.like_group == state.group:
         raise PlanRejected(Text("A group always stands like itself: name another one."), "like_group")
     topics = sorted({queue.topic for queue in state.queues})
@@ -213,7 +213,7 @@ def _from_other_group(asked: Asked, state: GroupState, wish: Wish) -> Known:
 
 
 def _from_history(asked: Asked, state: GroupState, wish: Wish) -> Known:
-    """What this console recorded."""
+    """Look up the offsets that this console recorded."""
     scope = [queue for queue in state.queues if wish.covers(queue)]
     return past.recorded(asked.cluster, state.group, scope, wish.time_ms or 0, state.read_at_ms)
 
@@ -277,7 +277,7 @@ ROWS = (
         "as_of",
         _from_history,
     ),
-    # a plan keeps it as the exact offsets that it means
+    # a plan stores it as the exact offsets that it means
     Target(
         "undo", _given, Text("Undo of a plan"), Text("back to before it was applied"), UNDO_PLAN, "undo_plan"
     ),
@@ -287,7 +287,7 @@ TARGETS: Mapping[str, Target] = {target.name: target for target in ROWS}
 
 
 def command_line(group: str, cluster: str, params: Mapping[str, Any]) -> str:
-    """``manage.py offsets plan …`` with the same target and scope, quoted for a shell."""
+    """Return ``manage.py offsets plan …`` with the same target and scope, quoted for a shell."""
     words = ["manage.py", "offsets", "plan", group, "--cluster", cluster, "--target", str(params["target"])]
     queues = params.get("queues") or []
     if not queues and params["target"] != "exact":

@@ -1,9 +1,9 @@
-"""Watching a group after its offsets were moved, until the brokers show the targets and the members read on.
+"""Watch a group after its offsets were moved, until brokers show the targets and members read on.
 
-A client that is fast may have read everything again before it is looked at: its committed offset is then past the place
-it stood at before, as if nothing had happened. So a `QueueMove` keeps ``was_reset``: a 5.x broker reports that it moved
-the offset (222 per queue); a member that an older broker notified is seen to drop the queue for the ten seconds in
-which it starts again (307).
+A fast client may have read everything again before the next read: its committed offset is then past the
+previous one, as if nothing had happened. So a `QueueMove` has ``was_reset``: a 5.x broker reports that it
+moved the offset (222 per queue); a member that an older broker notified drops the queue for the ten seconds
+until it starts again (307).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from console.operation.job.runner import JobRun
 from console.text import Text
 
 VERIFY_MS = 60_000  # a 4.x member stops for 10 s before it takes a new offset, and commits every 5 s
-# How long to wait for members after the brokers show the target; then it is a remark, no failure.
+# How long to wait for members after the brokers show the target; after that it is a warning, not a failure.
 RESUME_MS = 30_000
 POLL_S = 0.5
 MEMBERS_EVERY_S = 2.0
@@ -31,8 +31,10 @@ NAMED_MAX = 3
 
 
 def watch_moves(run: JobRun, admin: BlockingMQAdmin, group: str) -> None:
-    """Poll until all queues are verified and the members read on. Raises VerificationFailed with the queues
-    that are not."""
+    """Poll until all queues are verified and members read on.
+
+    Raises VerificationFailed with the queues that are not verified.
+    """
     moves = Moves(run)
     addrs = move_addrs(admin, moves)
     started_ms = run.progress.setdefault("verify_started_ms", run.now_ms())
@@ -65,7 +67,7 @@ def watch_moves(run: JobRun, admin: BlockingMQAdmin, group: str) -> None:
 
 
 def _awaits_members(move: QueueMove) -> bool:
-    """Whether what members report of this queue matters still."""
+    """Return whether the members' report of this queue still matters."""
     return move.resumed is False or (move.state is MoveState.APPLIED and move.how == RESET_BY_TIME)
 
 
@@ -74,7 +76,7 @@ def _resumed(moves: Iterable[QueueMove]) -> int:
 
 
 def _conclude(run: JobRun, moves: Moves, missing: list[QueueMove], asleep: list[QueueMove]) -> None:
-    """Write down how it ended. Raises VerificationFailed."""
+    """Record the outcome. Raises VerificationFailed."""
     failed = [move for move in moves if move.state is MoveState.FAILED]
     reasons = [Text("%(queue)s: %(why)s", queue=move.name, why=move.error) for move in failed]
     for reason in reasons[:NAMED_MAX]:
@@ -118,7 +120,7 @@ def _elsewhere(move: QueueMove) -> Text:
 def _member_positions(
     admin: BlockingMQAdmin, addrs: Mapping[str, str], group: str
 ) -> dict[MessageQueue, MemberPosition]:
-    """Where members stand (307), for small groups; members that do not answer are left out."""
+    """Read the members' positions (307), in small groups only; members that do not answer are left out."""
     online = ask_each(admin, addrs, lambda client, addr: client.consumer_connection(addr, group))
     where = {
         client.client_id: addrs[name]
@@ -143,7 +145,7 @@ def _member_positions(
 
 
 def _client_count(admin: BlockingMQAdmin, addrs: Mapping[str, str], group: str) -> int | None:
-    """Members online now; None when no broker answered."""
+    """Return how many members are online; None when no broker answered."""
     answers = ask_each(admin, addrs, lambda client, addr: client.consumer_connection(addr, group))
     known = [answer for answer in answers.values() if not isinstance(answer, Exception)]
     if not known:

@@ -1,4 +1,4 @@
-"""What an offset change is asked for: the scope, the target and its value."""
+"""The request of an offset change: the scope, the target and its value."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from console.text import Text
 
 
 class ExactOffset(NamedTuple):
-    """Where one queue shall stand. ``or_beyond``: it is left alone there, or further on."""
+    """Target of one queue; with ``or_beyond`` a queue at this offset or further on is left alone."""
 
     offset: int
     or_beyond: bool = False
@@ -20,10 +20,11 @@ class ExactOffset(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Parameter:
-    """The value of a target: how plans, REST, the form and the command line name it, and how each is read.
+    """The value of a target: its name in plans, REST, form and command line, and how to read it.
 
-    ``read`` checks ``params`` and returns the value of `Wish`; it raises PlanRejected. ``of_word`` and ``to_words``
-    are for the command line; with ``repeats`` the option is given once for each part of the value.
+    ``read`` checks ``params`` and returns the value of `Wish`; it raises PlanRejected. ``of_word`` and
+    ``to_words`` are for the command line; with ``repeats`` the option is given once for each part of the
+    value.
     """
 
     name: str  # in the parameters of a plan and in REST; also the field of `Wish`
@@ -35,7 +36,7 @@ class Parameter:
     repeats: bool = False
 
     def option_words(self, value: Any) -> list[str]:
-        """The value as options of the command; ``--shift=-100`` where it begins with a dash."""
+        """Return the value as options of the command; ``--shift=-100`` where it begins with a dash."""
         pairs = [
             [f"{self.option}={word}"] if word[0] == "-" else [self.option, word]
             for word in self.to_words(value)
@@ -45,8 +46,11 @@ class Parameter:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Known:
-    """Targets that are known elsewhere: the brokers' time index, another group, the history. ``notes`` say more
-    of a queue, or why it has none; ``sampled`` is a sentence about where recorded offsets come from."""
+    """Target offsets looked up in the brokers' time index, another group, or the history.
+
+    ``notes`` explain a queue's offset, or why it has none; ``sampled`` is a sentence about the origin of
+    recorded offsets.
+    """
 
     offsets: Mapping[MessageQueue, int | None] = dataclasses.field(default_factory=dict)
     notes: Mapping[MessageQueue, Text] = dataclasses.field(default_factory=dict)
@@ -54,7 +58,7 @@ class Known:
 
 
 class Standing(NamedTuple):
-    """A queue when its target is computed. ``known``: what `Target.look_up` found."""
+    """A queue whose target is computed. ``known``: what `Target.look_up` found."""
 
     queue: MessageQueue
     committed: int | None
@@ -65,11 +69,11 @@ class Standing(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Target:
-    """One way to name where queues shall stand. ``label`` and ``meaning`` are the form's; without a label it is not
-    offered there. ``field``: the form's field with the value.
+    """One target.
 
-    ``wanted`` computes (offset, or None to leave the queue alone; why); ``look_up`` reads first what it needs.
-    ``is_time``: brokers of 4.x can notify members of it (222 by time).
+    ``label`` and ``meaning`` are the form's; without a label the form does not offer it. ``field``: the
+    form's field with the value. ``wanted`` computes (offset, or None to leave the queue alone; why);
+    ``look_up`` reads first what it needs. ``is_time``: 4.x brokers can send it to members (222 by time).
     """
 
     name: str
@@ -97,5 +101,5 @@ class Wish:
     offsets: Mapping[MessageQueue, ExactOffset] = dataclasses.field(default_factory=dict)
 
     def covers(self, queue: MessageQueue) -> bool:
-        """Whether a queue of the topics is in scope."""
+        """Return whether a queue of the topics is in scope."""
         return self.queues is None or queue in self.queues

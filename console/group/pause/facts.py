@@ -1,4 +1,4 @@
-"""Which topics a group may read on which broker, asked of the brokers now (353), and what else a pause must know."""
+"""Which topics a group may read on which broker (353), and facts for a pause."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from console.lag.models import GroupRow, TopicRow
 from spark.lag.local_time import HOUR_MS
 
 RESERVED_KEY = "fileReservedTime"  # hours after which a broker may delete a file
-# Brokers ask for the permission where a pull is looked up by its member's heartbeat: not for these,
+# Brokers check the permission only for pulls whose subscription comes from the heartbeat: not for these types,
 MEMBER_TYPES = {"CONSUME_ACTIVELY": "pull", "CONSUME_POP": "POP"}
-# ... and not where a pull brings its filter along, as those of `consumers.PushConsumer` do that is no list of tags.
+# and not for pulls with their own filter, as `consumers.PushConsumer` sends for SQL92.
 BRINGS_FILTER = ("PYTHON", "SQL92")
 Place = tuple[str, str]  # topic, broker name
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Members:
-    """Who is online. `not_held`: how they read ("pull", "POP") where the permission is not asked for."""
+    """Members online; `not_held`: how those read ("pull", "POP") for which the permission is not checked."""
 
     client_ids: tuple[str, ...]
     topics: frozenset[str]
@@ -40,8 +40,11 @@ class Members:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PauseFacts:
-    """`forbidden`: broker → topics the group may not read there. `unable`: brokers without 353. `reserved_hours`: how
-    long they keep files, absent where it could not be read. `has_group`: whether any broker has its settings.
+    """Facts for a pause plan.
+
+    `forbidden`: broker → topics the group may not read there. `unable`: brokers without 353.
+    `reserved_hours`: how long they keep files, absent where it could not be read. `has_group`: whether any
+    broker has its settings.
     """
 
     members: Members
@@ -53,7 +56,7 @@ class PauseFacts:
     read_at_ms: int
 
     def topics(self, group: str) -> list[str]:
-        """Everything the group is known to read, its retry topic last."""
+        """Return all topics the group is known to read, its retry topic last."""
         known = {one["topic"] for one in (self.row.topics if self.row else ())} | self.members.topics
         known = known.union(*self.forbidden.values()) - {retry_topic(group)}
         return [*sorted(known), retry_topic(group)]
@@ -62,7 +65,7 @@ class PauseFacts:
 def read_pause_facts(
     admin: BlockingMQAdmin, cluster: str, addrs: Mapping[str, str], group: str, now_ms: int
 ) -> PauseFacts:
-    """Ask every broker. Raises BrokerUnavailable or MQBrokerError: nothing is paused half blind."""
+    """Read every broker; raises BrokerUnavailable or MQBrokerError, since a pause needs all facts."""
 
     async def ask(client: MQAdmin, asked: tuple[str, str]) -> Any:
         what, addr = asked
@@ -96,7 +99,7 @@ def read_pause_facts(
 
 
 async def is_able(client: MQAdmin, addr: str, group: str) -> bool:
-    """Whether the broker knows such a permission at all; asking changes nothing there."""
+    """Return whether the broker supports the permission (353); reading it changes nothing."""
     try:
         await client.group_forbidden(addr, group, retry_topic(group))
     except MQBrokerError as error:
@@ -107,7 +110,7 @@ async def is_able(client: MQAdmin, addr: str, group: str) -> bool:
 
 
 def members_of(connections: Iterable[ConsumerConnection | None]) -> Members:
-    """Members of all brokers' answers; None: nobody is online there."""
+    """Return the members in all brokers' answers; None: no member is online there."""
     online = [one for one in connections if one is not None]
     return Members(
         client_ids=tuple(sorted({client.client_id for one in online for client in one.connection_set})),
@@ -129,7 +132,7 @@ def _not_held(connection: ConsumerConnection) -> Iterable[str]:
 def read_places(
     admin: BlockingMQAdmin, addrs: Mapping[str, str], group: str, places: Sequence[Place]
 ) -> dict[Place, bool]:
-    """Whether the group may read each topic on each broker, asked now. Raises BrokerUnavailable, MQBrokerError."""
+    """Return whether the group may read each place. Raises BrokerUnavailable, MQBrokerError."""
 
     async def ask(client: MQAdmin, place: Place) -> bool:
         topic, broker_name = place
@@ -144,14 +147,14 @@ def read_places(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Arriving:
-    """Messages a minute over some topics; `is_lower_bound` where some topic's rate is unknown, None where all are."""
+    """Messages a minute over some topics; None where all rates are unknown, a lower bound where some are."""
 
     per_minute: float | None
     is_lower_bound: bool
 
 
 def arriving(cluster: str, topics: Sequence[str]) -> Arriving:
-    """What is written to these topics on all brokers, as of the last round."""
+    """Return what is written to these topics on all brokers, as of the last round."""
     rates = dict(TopicRow.objects.filter(cluster=cluster, topic__in=topics).values_list("topic", "in_rate"))
     known = [rate for rate in rates.values() if rate is not None]
     if not known:
@@ -169,20 +172,20 @@ class Waiting:
 
 
 def waiting(row: GroupRow | None, topics: Sequence[str]) -> Waiting:
-    """As of the last round. The retry topic is not part of a group's topics there."""
+    """Return what waits as of the last round; a group's topics there do not include the retry topic."""
     parts = [one for one in (row.topics if row else ()) if one["topic"] in topics]
     known = [one["lag"] for one in parts if one["lag"] is not None]
     ages = [one["time_lag_ms"] for one in parts if one["lag"] != 0]
     return Waiting(
         messages=sum(known) if known else None,
         is_lower_bound=len(known) < len(parts) or any(one.get("lag_lower_bound") for one in parts),
-        # The oldest of those that are known may be young beside one that is not.
+        # An unknown age may be higher than all known ones.
         oldest_ms=None if None in ages or not parts else max(ages, default=0),
     )
 
 
 def kept_for_ms(facts: PauseFacts, brokers: Sequence[str], waits: Waiting) -> int | None:
-    """Until retention by time may remove the oldest message the group has not read; None: unknown."""
+    """Return the time until retention may remove the oldest unread message; None: unknown."""
     hours = [facts.reserved_hours.get(name) for name in brokers]
     if not hours or None in hours or waits.oldest_ms is None:
         return None
@@ -191,5 +194,5 @@ def kept_for_ms(facts: PauseFacts, brokers: Sequence[str], waits: Waiting) -> in
 
 
 def paused_topics(table: Mapping[str, Mapping[str, int]], group: str) -> frozenset[str]:
-    """Return the topics that a group may not read out of a broker's forbiddenTable."""
+    """Return the topics in a broker's forbiddenTable that a group may not read."""
     return read_forbidden(table).get(group, frozenset())

@@ -1,4 +1,4 @@
-"""What is chosen to be paused or resumed."""
+"""The form that pauses or resumes topics."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from console.text import Text
 
 
 class PauseForm(ConfigForm):
-    """Topics and brokers; all of either are said by naming none, so that the plan means those that come too."""
+    """Topics and brokers; naming none means all, including later ones."""
 
     topics = forms.MultipleChoiceField(label=Text("Topics"), required=False)
 
@@ -28,6 +28,6 @@ class PauseForm(ConfigForm):
         return chosen
 
     def settings(self) -> dict[str, Any]:
-        """The chosen topics where they are not all."""
+        """Return the chosen topics where they are not all."""
         chosen = self.cleaned_data["topics"]
         return {} if set(chosen) == set(self.topic_names) else {"topics": chosen}

@@ -1,4 +1,4 @@
-"""Which topics a group may read, broker by broker, asked now: the table of the page that pauses."""
+"""The table of the pause page: which topics a group may read, by broker, read now."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ READS, PAUSED, STOPPED, UNABLE, UNKNOWN = "reads", "paused", "stopped", "unable"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TopicLine:
-    """One topic over all brokers, in their order. A state is reads | paused | stopped (the group may not consume at
-    all) | unable (its release cannot pause a topic) | unknown."""
+    """One topic over all brokers, in their order.
+
+    A state is reads | paused | stopped (the group may not consume at all) | unable (the release cannot pause
+    a topic) | unknown.
+    """
 
     topic: str
     is_retry: bool
@@ -26,13 +29,13 @@ class TopicLine:
 
     @property
     def is_paused(self) -> bool:
-        """Somewhere at least."""
+        """Whether it is paused on at least one broker."""
         return PAUSED in self.states
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PauseTable:
-    """`silent`: broker → why it did not answer. `problem`: why no broker could be asked at all."""
+    """The table; `silent`: broker → why it did not answer; `problem`: why no broker could be asked."""
 
     brokers: tuple[str, ...]
     lines: tuple[TopicLine, ...]
@@ -48,7 +51,7 @@ class PauseTable:
 
 
 def read_table(cluster: Cluster, group: str, row: GroupRow | None) -> PauseTable:
-    """Ask every broker at once. Raises nothing: a page shows what came, and why the rest did not."""
+    """Ask every broker in parallel; raises nothing: the page shows what was read and what failed."""
     admin, now_ms = with_admin(cluster.namesrv_addrs), time.time_ns() // 1_000_000
     try:
         addrs = page_masters(admin)
@@ -82,5 +85,5 @@ def _state(refusals: GroupRefusals | None, group: str, topic: str) -> str:
 
 
 def ticked(table: PauseTable, chosen: Sequence[str] | None) -> list[tuple[TopicLine, bool]]:
-    """Lines with whether their box is ticked: what came back with the form, all of them at first."""
+    """Return lines with whether their box is ticked: as submitted, all of them at first."""
     return [(line, chosen is None or line.topic in chosen) for line in table.lines]

@@ -1,9 +1,9 @@
-"""The plan kinds ``group_pause`` and ``group_resume``: whether a group may read topics, broker by broker (353).
+"""The plan kinds ``group_pause`` and ``group_resume``: whether a group may read topics, by broker (353).
 
-RocketMQ pauses a group on a topic, not one queue, and only members whose pulls are looked up by their heartbeat (push
-members). A broker of Apache's forgets *all* paused topics of a group when one is resumed, and keeps that on disk
-only with the next change of a group; so the others are paused again at once, and the group's settings are written
-once more as they are.
+RocketMQ pauses a group on a topic, not on one queue, and only members whose pulls use the subscription of
+their heartbeat (push members). When one topic is resumed, Apache's broker drops *all* paused topics of the
+group, and saves that to disk only with the next change of a group. So the others are paused again at once,
+and the group's settings are written once more unchanged.
 """
 
 from __future__ import annotations
@@ -44,11 +44,13 @@ from console.operation.plan.kinds import Another, Draft
 from console.operation.plan.params import refuse_unknown
 from console.text import Text
 
-TOPICS_MAX = 200  # of one plan: each is a request to each broker, before and after
+TOPICS_MAX = 200  # per plan: each is a request to each broker, before and after
 
 
 class ReadingPlan(ConfigPlan):
-    """params: {topics?, brokers?}; all that the group reads, and all brokers, without them. ``exact`` of an undo:
+    """Allow or forbid a group to read topics.
+
+    params: {topics?, brokers?}; without them all that the group reads, and all brokers. ``exact`` of an undo:
     [{topic, broker_name, readable, expected}].
     """
 
@@ -85,7 +87,7 @@ class ReadingPlan(ConfigPlan):
         params: Mapping[str, Any],
         facts: PauseFacts,
     ) -> tuple[list[str], list[str]]:
-        """(topics, brokers) that are meant."""
+        """Return the requested (topics, brokers)."""
         refuse_unknown(params, ("brokers", "topics"))
         topics, brokers = (_names(params, field) for field in ("topics", "brokers"))
         paused = sorted(frozenset().union(*facts.forbidden.values()))
@@ -160,7 +162,7 @@ class ReadingPlan(ConfigPlan):
         )
 
     def drift(self, plan: Plan, now_ms: int) -> list[Text]:
-        """Ask each place again and compare with the plan."""
+        """Read each topic and broker again and compare with the plan."""
         admin = admin_of(plan.cluster)
         cover = read_coverage(admin, plan.cluster, {})
         addrs = cover.addrs
@@ -185,7 +187,7 @@ class ReadingPlan(ConfigPlan):
         return sentences
 
     def before_apply(self, run: JobRun, admin: BlockingMQAdmin) -> None:
-        """Which other topics are paused there, and how often the broker saved its groups so far."""
+        """Record which other topics are paused there, and how often the broker has saved its groups."""
         opened = _by_broker(row for row in run.result["brokers"] if row["after"]["readable"])
         run.progress["stay_paused"], run.progress["saved"] = {}, {}
         for broker_name, topics in opened.items():
@@ -195,7 +197,7 @@ class ReadingPlan(ConfigPlan):
             run.progress["saved"][broker_name] = table.data_version.counter
 
     def apply_row(self, run: JobRun, admin: BlockingMQAdmin, row: dict[str, Any]) -> None:
-        """Allow or forbid one topic on one broker; doing it twice changes nothing."""
+        """Allow or forbid one topic on one broker; a repetition changes nothing."""
         readable = row["after"]["readable"]
         if admin.group_forbidden(row["addr"], run.plan.subject, row["name"]).readable != readable:
             run.hold_lease()
@@ -205,7 +207,7 @@ class ReadingPlan(ConfigPlan):
         row["state"], row["error"] = "applied", ""
 
     def after_apply(self, run: JobRun, admin: BlockingMQAdmin) -> None:
-        """What stays paused is paused, and a broker that allowed reading in memory only saves it."""
+        """Pause the other topics again, and make a broker save a permission that is only in memory."""
         group = run.plan.subject
         for broker_name, counter in run.progress["saved"].items():
             run.beat()
@@ -223,11 +225,11 @@ class ReadingPlan(ConfigPlan):
                 )
                 run.note(text, level="warn")
                 continue
-            config.attributes = {}  # none changes
+            config.attributes = {}  # no attribute changes
             admin.create_subscription_group(addr, config)
 
     def unlike(self, run: JobRun, admin: BlockingMQAdmin, rows: Sequence[dict[str, Any]]) -> list[Text]:
-        """Ask each place again; sentences for those that do not show their target."""
+        """Read each topic and broker again; return sentences for those that do not show their target."""
         addrs = {row["broker_name"]: row["addr"] for row in rows}
         by_place = {(row["name"], row["broker_name"]): row for row in rows}
         stay = [(topic, name) for name, topics in run.progress["stay_paused"].items() for topic in topics]
@@ -248,12 +250,12 @@ class ReadingPlan(ConfigPlan):
         return wrong
 
     def verify(self, run: JobRun) -> None:
-        """Also lets the pages know at once what the brokers say now."""
+        """Verify, and update at once what pages show of the brokers' permissions."""
         super().verify(run)
         refusals.survey_cluster(run.plan.cluster, now_ms=run.now_ms())
 
     def undo_params(self, plan: Plan, job: Job) -> dict[str, Any] | None:
-        """What each broker said before, where it was changed."""
+        """Return the previous permission of each broker that was changed."""
         exact = [
             {
                 "topic": row["name"],
@@ -268,7 +270,7 @@ class ReadingPlan(ConfigPlan):
 
 
 class GroupPausePlan(ReadingPlan):
-    """The group may not read the topics."""
+    """Forbid a group to read topics."""
 
     kind = "group_pause"
     title = Text("Pause of a group")
@@ -278,7 +280,7 @@ class GroupPausePlan(ReadingPlan):
 
 
 class GroupResumePlan(ReadingPlan):
-    """It may again; without ``topics`` all that are paused."""
+    """Allow a group to read topics again; without ``topics`` all that are paused."""
 
     kind = "group_resume"
     title = Text("Resumption of a group")
@@ -318,7 +320,7 @@ def _exact_rows(
 
 
 def _others(facts: PauseFacts, changing: Sequence[ConfigRow]) -> dict[str, list[str]]:
-    """Broker → topics that are paused there and are not resumed with these."""
+    """Return broker → topics that are paused there and not resumed by this plan."""
     opened: dict[str, set[str]] = {}
     for row in changing:
         opened.setdefault(row.broker_name, set()).add(row.name)
@@ -356,7 +358,7 @@ def _addr(run: JobRun, broker_name: str) -> str:
 
 
 def _pause_again(run: JobRun, admin: BlockingMQAdmin, broker_name: str) -> None:
-    """A broker of Apache's that was told to let one topic be read lets the group's others be read too."""
+    """Pause the other topics again: Apache's brokers resume them together with the first one."""
     addr, group = _addr(run, broker_name), run.plan.subject
     for topic in run.progress["stay_paused"][broker_name]:
         if admin.group_forbidden(addr, group, topic).readable:

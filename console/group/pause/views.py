@@ -1,4 +1,4 @@
-"""The page that pauses a group on topics and resumes it. Nothing is changed here but by the one-click resumption."""
+"""The page that plans a pause or resumption; only the one-click resumption changes anything."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEEDS = {"pause": "group_pause", "resume": "group_resume"}  # button → kind of
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def pause(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
-    """What each broker lets the group read now and, for those who may, boxes beside it; POST makes the plan."""
+    """Show what each broker lets the group read, with boxes for those who may change it; POST makes the plan."""
     here = admit(request, cluster, Verb.CONFIGURE if request.method == "POST" else Verb.VIEW, group)
     row = selectors.group(here.name, group)
     table = pause_page.read_table(here, group, row)
@@ -44,6 +44,6 @@ def pause(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
 
 @require_POST
 def resume(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
-    """Let the group read all its paused topics: plan and apply in one, since it only gives back what was taken."""
+    """Resume all paused topics: plan and apply in one, since it only restores permissions."""
     here = admit(request, cluster, Verb.CONFIGURE, group)
     return apply_at_once(request, here, DEEDS["resume"], group, redirect("group-pause", here.name, group))

@@ -1,4 +1,4 @@
-"""What a pause or its end means, in words and figures. Pure."""
+"""Texts and figures of a pause or resumption plan. Pure."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from console.operation.plan.kinds import PlanWarning
 from console.text import Duration, Text
 
 NAMED_MAX = 3  # topics in a sentence; the others are counted
-SOON_MS = 24 * 3_600_000  # nearer than a day, retention is a matter of today
+SOON_MS = 24 * 3_600_000  # retention within a day is urgent
 
 
 def summary(group: str, rows: Sequence[ConfigRow], is_closing: bool) -> Text:
-    """The plan in a sentence. ``rows``: those that change."""
+    """Return the plan in a sentence. ``rows``: those that change."""
     if not rows:
         return Text("This would change nothing for %(group)s.", group=group)
     topics = Text.of_names(list(dict.fromkeys(row.name for row in rows)), NAMED_MAX)
@@ -41,7 +41,7 @@ def summary(group: str, rows: Sequence[ConfigRow], is_closing: bool) -> Text:
 def closing_warnings(
     group: str, topics: Sequence[str], facts: PauseFacts, rate: Arriving, kept_ms: int | None
 ) -> list[PlanWarning]:
-    """Who is stopped and who is not, how much will wait, and for how long it may."""
+    """Warn who is stopped and who is not, how much will wait, and for how long it is kept."""
     warnings = []
     members = facts.members
     if members.not_held:
@@ -79,7 +79,7 @@ def closing_warnings(
 def opening_warnings(
     facts: PauseFacts, waits: Waiting, others: Mapping[str, Sequence[str]]
 ) -> list[PlanWarning]:
-    """What will be handled now, and what stays paused."""
+    """Warn what will be handled now, and what stays paused."""
     warnings = []
     if waits.messages:
         title = (
@@ -111,7 +111,10 @@ def opening_warnings(
 def impact(
     facts: PauseFacts, rate: Arriving, waits: Waiting, kept_ms: int | None, is_closing: bool
 ) -> list[dict[str, Any]]:
-    """Rows of "who feels it": [{name, value, words, is_lower_bound, source, at_ms}]; value None = unknown."""
+    """Return rows of the impact, value None = unknown.
+
+    [{name, value, words, is_lower_bound, source, at_ms}]
+    """
     members = facts.members.client_ids
     now = {"source": Text("brokers"), "at_ms": facts.read_at_ms}
     last = {"source": Text("last round"), "at_ms": None if facts.row is None else facts.row.read_at_ms}

@@ -1,4 +1,4 @@
-"""What a consumer group's configuration may be asked to become. Pure.
+"""Allowed configuration of a consumer group. Pure.
 
 Names and limits are RocketMQ's (SubscriptionGroupConfig); every refusal names the parameter at fault.
 """
@@ -43,7 +43,7 @@ MEANING: Mapping[str, str] = {
 
 
 def read_values(params: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that are named, under SubscriptionGroupConfig's own keys. Raises PlanRejected(field)."""
+    """Return the named settings by the keys of SubscriptionGroupConfig. Raises PlanRejected(field)."""
     values = {}
     for field, (key, lowest, highest) in FIELDS.items():
         value = params.get(field)
@@ -67,7 +67,7 @@ def read_values(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_new_name(name: str) -> None:
-    """Raises PlanRejected("group") with the reason when no application's group may be called so."""
+    """Raise PlanRejected("group") unless an application's group may have this name."""
     if name.startswith(("%RETRY%", "%DLQ%")):
         raise PlanRejected(
             Text("A group's name does not begin with %%RETRY%% or %%DLQ%%: those are its topics."), "group"
@@ -89,11 +89,11 @@ def check_new_name(name: str) -> None:
 
 
 def check_changeable(name: str) -> None:
-    """Raises PlanRejected("group") for groups that RocketMQ needs as they are."""
+    """Raise PlanRejected("group") for groups that RocketMQ itself needs."""
     if is_system_group(name):
         raise PlanRejected(Text("%(name)s is a group of RocketMQ's own.", name=name), "group")
 
 
 def new_config(name: str, values: Mapping[str, Any]) -> Config:
-    """A new group as its brokers will have it."""
+    """Return the configuration of a new group."""
     return {**SubscriptionGroupConfig(group_name=name).to_value(), **values}

@@ -1,7 +1,7 @@
-"""Who uses a group now, and what would stay behind: what a plan must know before it takes something away.
+"""Who uses a group now, and what would stay behind: facts for a plan that takes something away.
 
-Members, offsets and the group's own topics are asked of the brokers at the moment of the plan; lag comes from
-the last collection round. Every figure carries its source and its age; what could not be known is None.
+Members, offsets and the group's own topics are read from the brokers when the plan is made; lag comes from
+the last collection round. Every figure carries its source and its age; unknown figures are None.
 """
 
 from __future__ import annotations
@@ -22,14 +22,16 @@ OFFSETS_KEPT_MAX = 20_000  # committed offsets that a deletion records for its u
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GroupFacts:
-    """``offsets``: (broker name, topic, queue id) → committed offset. ``stored``: the group's own topics →
+    """Facts about a group.
+
+    ``offsets``: (broker name, topic, queue id) → committed offset. ``stored``: the group's own topics →
     messages in them, absent where no broker has the topic.
     """
 
     members: tuple[str, ...]
     offsets: dict[tuple[str, str, int], int]
     stored: dict[str, int]
-    auto_create: tuple[str, ...]  # brokers that make the group anew when a member connects
+    auto_create: tuple[str, ...]  # brokers that create the group when a member connects
     row: GroupRow | None
     last_commit_ms: int | None
     read_at_ms: int
@@ -38,7 +40,7 @@ class GroupFacts:
 def read_group_facts(
     admin: BlockingMQAdmin, cluster: str, addrs: Mapping[str, str], group: str, now_ms: int
 ) -> GroupFacts:
-    """Ask every broker. Raises BrokerUnavailable or MQBrokerError: a plan must not be made half blind."""
+    """Read every broker; raises BrokerUnavailable or MQBrokerError, since a plan needs all facts."""
     own_topics = (retry_topic(group), dead_letter_topic(group))
 
     async def ask(client: MQAdmin, asked: tuple[str, str]) -> Any:
@@ -93,8 +95,9 @@ def read_group_facts(
 
 
 def require_answers(answers: Mapping[tuple[str, str], Any], addrs: Mapping[str, str]) -> None:
-    """Raise for the first missing answer to (what, broker), unless it is the broker's own configuration, which an ACL
-    may forbid to read. Raises BrokerUnavailable, MQBrokerError.
+    """Raise BrokerUnavailable or MQBrokerError for the first missing answer to (what, broker).
+
+    A refusal to read the broker's own configuration is no error: an ACL may forbid it.
     """
     for (what, name), answer in sorted(answers.items()):
         if what != "config" or not isinstance(answer, MQBrokerError):
@@ -105,7 +108,10 @@ NAMED_MAX = 3  # members or topics in a row of the impact; the others are counte
 
 
 def impact(facts: GroupFacts, group: str) -> list[dict[str, Any]]:
-    """Rows of "who feels it": [{name, value, words, is_lower_bound, source, at_ms}]; value None = unknown."""
+    """Return rows of the impact, value None = unknown.
+
+    [{name, value, words, is_lower_bound, source, at_ms}]
+    """
     row, now = facts.row, {"source": Text("brokers"), "at_ms": facts.read_at_ms}
     last = {"source": Text("last round"), "at_ms": None if row is None else row.read_at_ms}
     shown = Text.of_names(facts.members, NAMED_MAX)

@@ -1,4 +1,4 @@
-"""What is typed to create a group or to change its configuration. Each field says what RocketMQ allows there."""
+"""Forms to create a group or change its configuration; each field has RocketMQ's limits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from console.text import Text
 
 
 class GroupChangeForm(ConfigForm):
-    """One field per key of SubscriptionGroupConfig, named by it; empty stays as it is."""
+    """One field per key of SubscriptionGroupConfig; an empty field leaves the setting unchanged."""
 
     empty_word = STAYS
 
@@ -44,7 +44,7 @@ class GroupChangeForm(ConfigForm):
         return [(self[name], lowest is None) for name, (_, lowest, _) in FIELDS.items()]
 
     def settings(self) -> dict[str, Any]:
-        """Parameters of group_change."""
+        """Return the parameters of group_change."""
         found: dict[str, Any] = {}
         for name, (_, lowest, _) in FIELDS.items():
             value = self.cleaned_data[name]
@@ -54,7 +54,7 @@ class GroupChangeForm(ConfigForm):
 
 
 class GroupCreateForm(GroupChangeForm):
-    """The same with a name; what is left empty gets RocketMQ's default."""
+    """The same form with a name; empty fields get RocketMQ's defaults."""
 
     empty_word = Text("RocketMQ's default")
     name = forms.CharField(

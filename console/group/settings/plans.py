@@ -47,21 +47,21 @@ from console.text import Text
 
 
 class GroupPlan(ObjectPlan[GroupFacts]):
-    """A consumer group, whatever happens to it."""
+    """Base of all plans of consumer groups."""
 
     what = GROUP
     program = "groups"
 
     def facts(self, asked: Asked, rows: Sequence[ConfigRow]) -> GroupFacts:
-        """Who uses the group, on any broker."""
+        """Return who uses the group, on any broker."""
         return read_group_facts(asked.admin, asked.cluster, asked.addrs, asked.subject, asked.now_ms)
 
     def held_by(self, cluster: str, subject: str, brokers: Coverage) -> frozenset[str]:
-        """Every broker that does not answer: no row says which of them have the settings of a group."""
+        """Return every broker that does not answer: no row records which brokers have a group's settings."""
         return frozenset(brokers.absent)
 
     def recorded(self, asked: Asked, rows: Sequence[ConfigRow], facts: GroupFacts) -> dict[str, Any]:
-        """How many members were online, for what is asked later."""
+        """Return the impact and the number of members online, for later comparison."""
         return {
             "impact": impact(facts, asked.subject),
             "members": len(facts.members),
@@ -69,11 +69,11 @@ class GroupPlan(ObjectPlan[GroupFacts]):
         }
 
     def check_changeable(self, asked: Asked) -> None:
-        """RocketMQ's own groups stay as they are."""
+        """Refuse changes of RocketMQ's own groups."""
         settings_config.check_changeable(asked.subject)
 
     def removed_again(self, asked: Asked, rows: Sequence[ConfigRow], facts: GroupFacts) -> tuple[Text, Text]:
-        """Only an unused group goes without quarantine."""
+        """Return summary and refusal of an undone creation: only an unused group needs no quarantine."""
         in_use = Text("The group is in use since: put it in quarantine and delete it instead.")
         summary = Text(
             "This will delete the unused group %(name)s on %(where)s again.",
@@ -83,7 +83,7 @@ class GroupPlan(ObjectPlan[GroupFacts]):
         return summary, in_use if facts.offsets or facts.members else Text()
 
     def created_again(self, asked: Asked, rows: Sequence[ConfigRow]) -> Text:
-        """The group with its offsets."""
+        """Return the summary of an undone deletion: the group with its offsets."""
         return Text(
             "This will create %(name)s on %(where)s as it was, with its committed offsets (%(number)s).",
             name=asked.subject,
@@ -93,7 +93,7 @@ class GroupPlan(ObjectPlan[GroupFacts]):
 
 
 class GroupCreatePlan(GroupPlan, CreatePlan[GroupFacts]):
-    """params: {brokers?} and the fields of ``settings_config.FIELDS``."""
+    """Create a group. params: {brokers?} and the fields of ``settings_config.FIELDS``."""
 
     kind = "group_create"
     title = Text("New group")
@@ -102,18 +102,18 @@ class GroupCreatePlan(GroupPlan, CreatePlan[GroupFacts]):
     another = Another("group-create", Text("Fill in the form again"), of_subject=False)
 
     def new_config(self, asked: Asked) -> tuple[Wish, Config]:
-        """The group as it is wished."""
+        """Return the requested group."""
         settings_config.check_new_name(asked.subject)
         wish = read_wish(asked.params, FIELDS, settings_config.read_values)
         return wish, settings_config.new_config(asked.subject, wish.values)
 
     def summary(self, asked: Asked, rows: Sequence[ConfigRow], facts: GroupFacts) -> Text:
-        """Where it will be."""
+        """Name the brokers that will have it."""
         new = [row for row in rows if row.before is None]
         return Text("This will create the group %(name)s on %(where)s.", name=asked.subject, where=where(new))
 
     def stakes(self, asked: Asked, rows: Sequence[ConfigRow], facts: GroupFacts) -> Stakes:
-        """Brokers without the group, and offsets that wait for it."""
+        """Warn of brokers without the group, and of offsets committed under its name before."""
         warnings = []
         chosen = {row.broker_name for row in rows}
         left_out = [name for name in asked.addrs if name not in chosen and asked.found[name] is None]
@@ -134,7 +134,7 @@ class GroupCreatePlan(GroupPlan, CreatePlan[GroupFacts]):
 
 
 class GroupChangePlan(GroupPlan, ChangePlan[GroupFacts]):
-    """params as group_create; what is not named stays. ``brokers``: only these."""
+    """Change a group. params as group_create; what is not named stays. ``brokers``: only these."""
 
     kind = "group_change"
     title = Text("Group change")
@@ -143,15 +143,15 @@ class GroupChangePlan(GroupPlan, ChangePlan[GroupFacts]):
     settings_words = Text("retries, retry queues, timeout, or one of the switches")
 
     def wish(self, asked: Asked) -> Wish:
-        """What is asked for."""
+        """Return the request."""
         return read_wish(asked.params, FIELDS, settings_config.read_values)
 
     def changed(self, before: Config, values: Mapping[str, Any]) -> Config:
-        """The group of one broker with the wished values."""
+        """Return the group of one broker with the requested values."""
         return {**before, **values}
 
     def stakes(self, asked: Asked, rows: Sequence[ConfigRow], facts: GroupFacts) -> Stakes:
-        """Members that may not consume any more, messages that wait for a retry."""
+        """Warn of members that may not consume any more, and of messages waiting for a retry."""
         stops = any(row.before and row.after and _stops(row.before, row.after) for row in rows)
         return Stakes(
             warnings=change_warnings(rows, facts),
@@ -161,7 +161,7 @@ class GroupChangePlan(GroupPlan, ChangePlan[GroupFacts]):
 
 
 class GroupQuarantinePlan(GroupPlan, QuarantinePlan[GroupFacts]):
-    """No params: its members may not consume any more."""
+    """Put a group in quarantine: its members may not consume any more. No params."""
 
     kind = "group_quarantine"
     title = Text("Group quarantine")
@@ -170,13 +170,13 @@ class GroupQuarantinePlan(GroupPlan, QuarantinePlan[GroupFacts]):
     is_closed = Text("may not consume already")
 
     def stakes(self, asked: Asked, rows: Sequence[ConfigRow], facts: GroupFacts) -> Stakes:
-        """Who is stopped, and what waits meanwhile."""
+        """Warn who is stopped, and what waits meanwhile."""
         typed = bool(facts.members) or _is_lag_unknown(facts)
         return Stakes(warnings=use_warnings(facts), messages=_lag(facts), typed=typed)
 
 
 class GroupReleasePlan(GroupPlan, ReleasePlan[GroupFacts]):
-    """No params: its members may consume again."""
+    """End the quarantine of a group: its members may consume again. No params."""
 
     kind = "group_release"
     title = Text("Group release")
@@ -187,14 +187,18 @@ class GroupReleasePlan(GroupPlan, ReleasePlan[GroupFacts]):
 
 
 class GroupDeletePlan(GroupPlan, DeletePlan[GroupFacts]):
-    """params: {keep_offsets?: false, with_topics?: false}. ``with_topics``: its %RETRY% and %DLQ% topics go too."""
+    """Delete a group.
+
+    params: {keep_offsets?: false, with_topics?: false}. ``with_topics``: its %RETRY% and %DLQ% topics are
+    deleted too.
+    """
 
     kind = "group_delete"
     title = Text("Group deletion")
     action = Text("Delete the group")
 
     def rows(self, asked: Asked) -> list[ConfigRow]:
-        """The group, and its topics where that is wished."""
+        """Return the rows of the group, and of its topics where requested."""
         _, with_topics = _flags(asked.params)
         rows = super().rows(asked)
         if not with_topics:
@@ -207,11 +211,14 @@ class GroupDeletePlan(GroupPlan, DeletePlan[GroupFacts]):
         ]
 
     def summary(self, asked: Asked, rows: Sequence[ConfigRow], facts: GroupFacts) -> Text:
-        """What goes with it and what stays."""
+        """Name what is deleted with it and what stays."""
         return _delete_summary(asked.subject, rows, facts, *_flags(asked.params))
 
     def stakes(self, asked: Asked, rows: Sequence[ConfigRow], facts: GroupFacts) -> Stakes:
-        """Who uses it still, and what is lost. Raises PlanRejected for more offsets than an undo can bring back."""
+        """Warn who still uses it, and what is lost.
+
+        Raises PlanRejected for more offsets than undo can restore.
+        """
         keep_offsets, with_topics = _flags(asked.params)
         if len(facts.offsets) > OFFSETS_KEPT_MAX and not keep_offsets:
             text = Text(
@@ -228,7 +235,7 @@ class GroupDeletePlan(GroupPlan, DeletePlan[GroupFacts]):
         )
 
     def used_since(self, plan: Plan, now: Mapping[str, Any]) -> list[Text]:
-        """Members that came online."""
+        """Report members that came online."""
         was = plan.before["members"]
         if now["members"] <= was:
             return []
@@ -237,7 +244,7 @@ class GroupDeletePlan(GroupPlan, DeletePlan[GroupFacts]):
         ]
 
     def before_apply(self, run: JobRun, admin: BlockingMQAdmin) -> None:
-        """The committed offsets, which the brokers forget with the group."""
+        """Record the committed offsets, which brokers delete with the group."""
         if "exact" in run.plan.params or run.plan.params.get("keep_offsets"):
             return
         addrs = addrs_of_plan(admin, run.plan)
@@ -245,7 +252,7 @@ class GroupDeletePlan(GroupPlan, DeletePlan[GroupFacts]):
         run.result["offsets"] = [[*place, offset] for place, offset in sorted(facts.offsets.items())]
 
     def after_apply(self, run: JobRun, admin: BlockingMQAdmin) -> None:
-        """An undo commits the recorded offsets again, once the group is there."""
+        """Commit the recorded offsets again in an undo, once the group exists."""
         addrs = addrs_of_plan(admin, run.plan)
         gone: set[str] = set()
         offsets = run.plan.params.get("offsets", ())
@@ -269,7 +276,7 @@ class GroupDeletePlan(GroupPlan, DeletePlan[GroupFacts]):
             )
 
     def verify(self, run: JobRun) -> None:
-        """Also that the offsets of an undo are back; members that read on may be further by now."""
+        """Verify also that the offsets of an undo are restored; members may have read on since."""
         super().verify(run)
         wanted = run.plan.params.get("offsets", ())
         if not wanted:
@@ -287,7 +294,7 @@ class GroupDeletePlan(GroupPlan, DeletePlan[GroupFacts]):
         )
 
     def undo_params(self, plan: Plan, job: Job) -> dict[str, Any] | None:
-        """The configurations and the offsets that were recorded."""
+        """Return the recorded configurations and offsets."""
         params = super().undo_params(plan, job)
         written = {row["broker_name"] for row in job.result.get("brokers", []) if row["state"] != "waiting"}
         if params is None or "offsets" not in job.result:
@@ -302,7 +309,7 @@ class GroupDeletePlan(GroupPlan, DeletePlan[GroupFacts]):
 
 
 class GroupForceDeletePlan(GroupDeletePlan):
-    """The same without quarantine."""
+    """Delete a group without quarantine."""
 
     kind = "group_force_delete"
     title = Text("Group deletion without quarantine")
@@ -323,7 +330,7 @@ def _flags(params: Mapping[str, Any]) -> tuple[bool, bool]:
 
 
 def _lag(facts: GroupFacts) -> int:
-    """Messages that wait, as far as known; `_is_lag_unknown` says when that says nothing."""
+    """Return the known number of waiting messages; meaningless where `_is_lag_unknown`."""
     return 0 if facts.row is None else facts.row.lag or 0
 
 
@@ -336,7 +343,7 @@ def _stops(before: Config, after: Config) -> bool:
 
 
 def change_warnings(rows: Sequence[ConfigRow], facts: GroupFacts) -> list[PlanWarning]:
-    """What a change means for messages that wait for a retry, and for members that are online."""
+    """Warn what a change means for messages waiting for a retry, and for members online."""
     warnings = []
     for row in rows:
         before, after = row.before or {}, row.after or {}
@@ -365,7 +372,7 @@ def change_warnings(rows: Sequence[ConfigRow], facts: GroupFacts) -> list[PlanWa
 
 
 def use_warnings(facts: GroupFacts) -> list[PlanWarning]:
-    """Who is using the group that is about to be taken away."""
+    """Warn who uses the group that is about to be taken away."""
     warnings = []
     if facts.members:
         names = ", ".join(facts.members[:3])

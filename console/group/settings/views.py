@@ -1,6 +1,4 @@
-"""Pages of a group's configuration: create, change, delete. Nothing is changed here but by the one-click
-release.
-"""
+"""Pages of a group's configuration: create, change, delete; only the one-click release changes anything."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ from console.text import Text
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def create(request: HttpRequest, cluster: str) -> HttpResponse:
-    """A form; POST makes the plan and shows it. Whether the name is allowed is asked with the name."""
+    """Show the form to create a group; POST makes the plan and redirects to it."""
     here, _ = admit_to_list(request, cluster)
     brokers = broker_names(here.name)
     form = GroupCreateForm(brokers, request.POST or None, initial={"name": request.GET.get("name", "")[:120]})
@@ -40,7 +38,7 @@ def create(request: HttpRequest, cluster: str) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def settings(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
-    """What each broker has now and, for those who may, a form beside it; POST makes the plan."""
+    """Show what each broker has and, with the right to change it, a form; POST makes the plan."""
     here = admit(request, cluster, Verb.CONFIGURE if request.method == "POST" else Verb.VIEW, group)
     table = read_table(here, GROUP, group)
     brokers = [*table.brokers, *table.silent]
@@ -56,7 +54,7 @@ def settings(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def delete(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
-    """The way of a group out: quarantine, watch, delete. POST plans the step that ``deed`` names."""
+    """Show the steps to delete a group: quarantine, watch, delete; POST plans the step ``deed``."""
     here = admit(request, cluster, Verb.CONFIGURE, group)
     made = submitted_step(request, here, GROUP, group, options=("with_topics", "keep_offsets"))
     if isinstance(made, HttpResponse):
@@ -79,6 +77,6 @@ def delete(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
 
 @require_POST
 def release(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
-    """End the quarantine: plan and apply in one, since it only gives back what was taken."""
+    """End the quarantine: plan and apply in one, since it only restores permissions."""
     here = admit(request, cluster, Verb.CONFIGURE, group)
     return apply_at_once(request, here, "group_release", group, redirect("group-settings", here.name, group))
