@@ -1,4 +1,4 @@
-"""Forms and buttons that make plans of topics. Nothing is changed here but by the one-click release."""
+"""Forms and buttons that make plans of topics; only the one-click release changes anything."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from console.topic.topic_config import READ, WRITE
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def create(request: HttpRequest, cluster: str) -> HttpResponse:
-    """A form; POST makes the plan and shows it. Whether the name is allowed is asked with the name."""
+    """Show the form to create a topic; POST makes the plan and redirects to it."""
     here, _ = admit_to_list(request, cluster)
     brokers = broker_names(here.name)
     form = TopicCreateForm(brokers, request.POST or None, initial={"name": request.GET.get("name", "")[:127]})
@@ -45,7 +45,7 @@ def create(request: HttpRequest, cluster: str) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def change(request: HttpRequest, cluster: str, topic: str) -> HttpResponse:
-    """Beside the form stands what each broker has now; POST makes the plan."""
+    """Show the form to change a topic, with what each broker has now; POST makes the plan."""
     here = admit(request, cluster, Verb.CONFIGURE, topic)
     row = known(here.name, topic)
     form = TopicChangeForm(row.brokers, request.POST or None)
@@ -59,7 +59,7 @@ def change(request: HttpRequest, cluster: str, topic: str) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def delete(request: HttpRequest, cluster: str, topic: str) -> HttpResponse:
-    """The way of a topic out: quarantine, watch, delete. POST plans the step that ``deed`` names."""
+    """Show the steps to delete a topic: quarantine, watch, delete; POST plans the step ``deed``."""
     here = admit(request, cluster, Verb.CONFIGURE, topic)
     made = submitted_step(request, here, TOPIC, topic)
     if isinstance(made, HttpResponse):
@@ -78,13 +78,13 @@ def delete(request: HttpRequest, cluster: str, topic: str) -> HttpResponse:
 
 @require_POST
 def release(request: HttpRequest, cluster: str, topic: str) -> HttpResponse:
-    """End the quarantine: plan and apply in one, since it only gives back what was taken."""
+    """End the quarantine: plan and apply in one, since it only restores permissions."""
     here = admit(request, cluster, Verb.CONFIGURE, topic)
     return apply_at_once(request, here, "topic_release", topic, redirect("topic", here.name, topic))
 
 
 def used_by(cluster: str, topic: str, scope: NameScope) -> Text:
-    """Who reads the topic, in words; groups outside of ``scope`` are counted and not named."""
+    """Return who reads the topic, in words; groups outside of ``scope`` are counted and not named."""
     groups = selectors.topic_groups(cluster, topic)
     if not groups:
         return Text("no group reads it")
@@ -106,7 +106,7 @@ def used_by(cluster: str, topic: str, scope: NameScope) -> Text:
 
 
 def known(cluster: str, topic: str) -> TopicRow:
-    """The topic's row, or Http404."""
+    """Return the topic's row; raises Http404."""
     row = selectors.topic(cluster, topic)
     if row is None:
         unknown = Text(
@@ -119,7 +119,7 @@ def known(cluster: str, topic: str) -> TopicRow:
 
 
 def topic_quarantine(request: HttpRequest, here: Cluster, row: TopicRow) -> dict[str, Any]:
-    """What pages say about the quarantine of a topic; its row tells whether it is closed and who does not mind."""
+    """Return what pages show of a topic's quarantine: whether it is closed, and still written."""
     found = quarantine_context(request, here, TOPIC, row.topic)
     quarantine = found["quarantine"]
     return found | {

@@ -1,4 +1,4 @@
-"""What is typed to create or change a topic. Each field says what RocketMQ allows there."""
+"""Forms to create or change a topic; each field has RocketMQ's limits."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _number(label: Text, help_text: Text, initial: int | None) -> forms.IntegerF
 
 
 class TopicChangeForm(ConfigForm):
-    """What is left empty stays as it is."""
+    """Settings of a topic; an empty field leaves the setting unchanged."""
 
     write_queues = _number(
         Text("Write queues"), Text("on each chosen broker: what producers spread over"), None
@@ -54,11 +54,11 @@ class TopicChangeForm(ConfigForm):
 
     @property
     def selects(self) -> list[forms.BoundField]:
-        """The fields that are a choice."""
+        """The fields with choices."""
         return [self["perm"], self["message_type"], self["order"]]
 
     def settings(self) -> dict[str, Any]:
-        """Parameters of topic_change."""
+        """Return the parameters of topic_change."""
         cleaned = self.cleaned_data
         found: dict[str, Any] = {
             "write_queues": cleaned["write_queues"],
@@ -71,7 +71,7 @@ class TopicChangeForm(ConfigForm):
 
 
 class TopicCreateForm(TopicChangeForm):
-    """The same with a name; nothing can stay as it is, so the usual values are filled in."""
+    """The same form with a name; the usual values are filled in."""
 
     name = forms.CharField(
         label=Text("Name"),

@@ -44,19 +44,19 @@ from console.topic.topic_judgement import (
 
 
 class TopicPlan(ObjectPlan[TopicFacts]):
-    """A topic, whatever happens to it."""
+    """Base of all plans of topics."""
 
     what = TOPIC
     place = TOPICS
     program = "topics"
 
     def facts(self, asked: Asked, rows: Sequence[ConfigRow]) -> TopicFacts:
-        """Who uses the topic on the brokers that have it."""
+        """Return who uses the topic on the brokers that have it."""
         holders = {row.broker_name: row.addr for row in rows if row.before is not None}
         return read_topic_facts(asked.admin, asked.cluster, holders, asked.subject, asked.now_ms)
 
     def recorded(self, asked: Asked, rows: Sequence[ConfigRow], facts: TopicFacts) -> dict[str, Any]:
-        """How much was written and who read it, for what is asked later."""
+        """Return the impact, messages written and members, for later comparison."""
         return {
             "impact": impact(facts) if any(row.before is not None for row in rows) else [],
             "unread": list(facts.unread),
@@ -66,17 +66,17 @@ class TopicPlan(ObjectPlan[TopicFacts]):
         }
 
     def check_changeable(self, asked: Asked) -> None:
-        """RocketMQ's own topics stay as they are."""
+        """Refuse changes of RocketMQ's own topics."""
         topic_config.check_changeable(asked.subject, own_names(asked.admin))
 
     def held_by(self, cluster: str, subject: str, brokers: Coverage) -> frozenset[str]:
-        """Brokers that had the topic when they were last read, and those that never were."""
+        """Return brokers that had the topic when last read, and those that were never read."""
         row = selectors.topic(cluster, subject)
         held = frozenset() if row is None else frozenset(row.brokers)
         return held | {name for name, each in brokers.absent.items() if not each.was_read}
 
     def removed_again(self, asked: Asked, rows: Sequence[ConfigRow], facts: TopicFacts) -> tuple[Text, Text]:
-        """Only an empty topic goes without quarantine."""
+        """Return summary and refusal of an undone creation: only an empty topic needs no quarantine."""
         summary = Text(
             "This will delete the empty topic %(name)s on %(where)s again.",
             name=asked.subject,
@@ -91,7 +91,7 @@ class TopicPlan(ObjectPlan[TopicFacts]):
         )
 
     def created_again(self, asked: Asked, rows: Sequence[ConfigRow]) -> Text:
-        """The topic without its messages."""
+        """Return the summary of an undone deletion: the topic without its messages."""
         return Text(
             "This will create %(name)s on %(where)s as it was. Its messages do not come back.",
             name=asked.subject,
@@ -100,7 +100,7 @@ class TopicPlan(ObjectPlan[TopicFacts]):
 
 
 class TopicCreatePlan(TopicPlan, CreatePlan[TopicFacts]):
-    """params: {brokers?, read_queues?, write_queues?, perm?, order?, message_type?}."""
+    """Create a topic. params: {brokers?, read_queues?, write_queues?, perm?, order?, message_type?}."""
 
     kind = "topic_create"
     title = Text("New topic")
@@ -110,13 +110,13 @@ class TopicCreatePlan(TopicPlan, CreatePlan[TopicFacts]):
     another = Another("topic-create", Text("Fill in the form again"), of_subject=False)
 
     def new_config(self, asked: Asked) -> tuple[Wish, Config]:
-        """The topic as it is wished."""
+        """Return the requested topic."""
         wish = read_wish(asked.params, FIELDS, topic_config.read_values)
         topic_config.check_new_name(asked.subject, own_names(asked.admin))
         return wish, topic_config.new_config(asked.subject, wish.values)
 
     def summary(self, asked: Asked, rows: Sequence[ConfigRow], facts: TopicFacts) -> Text:
-        """How many queues where."""
+        """Name the number of queues and the brokers."""
         new = [row for row in rows if row.before is None]
         after = new[0].after or {}
         return Text(
@@ -130,7 +130,7 @@ class TopicCreatePlan(TopicPlan, CreatePlan[TopicFacts]):
         )
 
     def stakes(self, asked: Asked, rows: Sequence[ConfigRow], facts: TopicFacts) -> Stakes:
-        """What is odd about the topic, and where else there is one."""
+        """Warn of unusual settings, and of brokers that have or do not get the topic."""
         warnings = config_warnings(next(row.after or {} for row in rows if row.before is None))
         elsewhere = [name for name, config in asked.found.items() if config is not None]
         if elsewhere:
@@ -150,7 +150,7 @@ class TopicCreatePlan(TopicPlan, CreatePlan[TopicFacts]):
 
 
 class TopicChangePlan(TopicPlan, ChangePlan[TopicFacts]):
-    """params as topic_create; what is not named stays. ``brokers``: only these."""
+    """Change a topic. params as topic_create; what is not named stays. ``brokers``: only these."""
 
     kind = "topic_change"
     title = Text("Topic change")
@@ -159,15 +159,15 @@ class TopicChangePlan(TopicPlan, ChangePlan[TopicFacts]):
     settings_words = Text("queues, permission, order or message type")
 
     def wish(self, asked: Asked) -> Wish:
-        """What is asked for."""
+        """Return the request."""
         return read_wish(asked.params, FIELDS, topic_config.read_values)
 
     def changed(self, before: Config, values: Mapping[str, Any]) -> Config:
-        """The topic of one broker with the wished values."""
+        """Return the topic of one broker with the requested values."""
         return topic_config.changed(before, values)
 
     def stakes(self, asked: Asked, rows: Sequence[ConfigRow], facts: TopicFacts) -> Stakes:
-        """Messages in queues that vanish, and who can read or write no more."""
+        """Warn of messages in removed queues, and of clients that lose a permission."""
         changing = [row for row in rows if row.changes]
         keep = {
             row.broker_name: row.after["readQueueNums"]
@@ -187,7 +187,7 @@ class TopicChangePlan(TopicPlan, ChangePlan[TopicFacts]):
 
 
 class TopicQuarantinePlan(TopicPlan, QuarantinePlan[TopicFacts]):
-    """No params: nobody may read or write it any more."""
+    """Put a topic in quarantine: no client may read or write it. No params."""
 
     kind = "topic_quarantine"
     title = Text("Topic quarantine")
@@ -196,7 +196,7 @@ class TopicQuarantinePlan(TopicPlan, QuarantinePlan[TopicFacts]):
     is_closed = Text("is closed for everybody already")
 
     def stakes(self, asked: Asked, rows: Sequence[ConfigRow], facts: TopicFacts) -> Stakes:
-        """Who is shut out."""
+        """Warn which clients are shut out."""
         is_backlog_unknown = bool(facts.readers) and facts.backlog is None  # unknown is not few
         return Stakes(
             warnings=use_warnings(facts),
@@ -205,12 +205,12 @@ class TopicQuarantinePlan(TopicPlan, QuarantinePlan[TopicFacts]):
         )
 
     def before_apply(self, run: JobRun, admin: BlockingMQAdmin) -> None:
-        """The count of messages now: what is written later came in spite of the quarantine."""
+        """Record the number of messages: later ones were written in spite of the quarantine."""
         run.result["written_messages"] = run.plan.before["written"]
 
 
 class TopicReleasePlan(TopicPlan, ReleasePlan[TopicFacts]):
-    """No params: the permissions from before the quarantine."""
+    """End the quarantine of a topic: restore its previous permissions. No params."""
 
     kind = "topic_release"
     title = Text("Topic release")
@@ -221,14 +221,14 @@ class TopicReleasePlan(TopicPlan, ReleasePlan[TopicFacts]):
 
 
 class TopicDeletePlan(TopicPlan, DeletePlan[TopicFacts]):
-    """No params. Its messages and the committed offsets of its readers go too."""
+    """Delete a topic with its messages and its readers' committed offsets. No params."""
 
     kind = "topic_delete"
     title = Text("Topic deletion")
     action = Text("Delete the topic")
 
     def summary(self, asked: Asked, rows: Sequence[ConfigRow], facts: TopicFacts) -> Text:
-        """What is gone for good."""
+        """Name what is lost for good."""
         return Text(
             "This will delete %(name)s on %(where)s for good: %(stored)s message(s) and the committed "
             "offsets of %(groups)s group(s).",
@@ -239,12 +239,12 @@ class TopicDeletePlan(TopicPlan, DeletePlan[TopicFacts]):
         )
 
     def stakes(self, asked: Asked, rows: Sequence[ConfigRow], facts: TopicFacts) -> Stakes:
-        """Who uses it still, and what happened in quarantine."""
+        """Warn who still uses it, and what happened in quarantine."""
         warnings = [*use_warnings(facts), *delete_warnings(facts, asked.quarantine)]
         return Stakes(warnings, messages=facts.stored, typed=True)
 
     def used_since(self, plan: Plan, now: Mapping[str, Any]) -> list[Text]:
-        """Messages that came, consumers that came online."""
+        """Report messages written and consumers that came online since."""
         was, sentences = plan.before, []
         more = now["written"] - was["written"]
         if more > 0:
@@ -267,7 +267,7 @@ class TopicDeletePlan(TopicPlan, DeletePlan[TopicFacts]):
 
 
 class TopicForceDeletePlan(TopicDeletePlan):
-    """The same without quarantine."""
+    """Delete a topic without quarantine."""
 
     kind = "topic_force_delete"
     title = Text("Topic deletion without quarantine")

@@ -1,7 +1,8 @@
-"""Who produces to a topic, as far as RocketMQ can tell.
+"""Who produces to a topic, as far as RocketMQ reports it.
 
-A broker lists its connected producers, not what they send; the newest messages carry the address they were
-born at. Both together: who is connected to the topic's brokers, and whose address stands in its messages.
+A broker lists its connected producers, not what they send; messages carry the address of their producer
+(bornHost). Together they show who is connected to the topic's brokers and whose address is in its newest
+messages.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ INNER_GROUPS = frozenset({"CLIENT_INNER_PRODUCER"})  # every consumer has one, t
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sender:
-    """A connected producer; ``messages``: of the sampled ones, how many came from its address."""
+    """A connected producer; ``messages``: how many of the sampled ones came from its address."""
 
     group: str
     client_id: str
@@ -38,7 +39,7 @@ class Sender:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Senders:
-    """``others``: address → sampled messages of producers that are not connected now."""
+    """Producers of a topic; ``others``: address → sampled messages of producers not connected now."""
 
     senders: tuple[Sender, ...]
     others: Mapping[str, int]
@@ -50,7 +51,7 @@ class Senders:
 def senders_of(
     cluster: Cluster, brokers: Sequence[str], topic: str, queues: Sequence[TopicQueueRow]
 ) -> Senders:
-    """Ask the topic's brokers for producers and newest messages. Raises nothing: see ``unread``."""
+    """Read producers and newest messages from the topic's brokers. Raises nothing: see ``unread``."""
     admin, now_ms = with_admin(cluster.namesrv_addrs), time.time_ns() // 1_000_000
     try:
         addrs = {name: addr for name, addr in page_masters(admin).items() if name in brokers}
@@ -119,6 +120,6 @@ def _senders(tables: Mapping[str, object], born: Mapping[str, int]) -> list[Send
 
 
 def host_of(address: str) -> str:
-    """The address without its port: brokers write ``10.0.0.9`` or ``10.0.0.9:53180``."""
+    """Return the address without its port: brokers write ``10.0.0.9`` or ``10.0.0.9:53180``."""
     host, colon, port = address.rpartition(":")
     return host.strip("[]/") if colon and port.isdigit() and host.count(":") != 7 else address.strip("/")

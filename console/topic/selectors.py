@@ -1,4 +1,4 @@
-"""Topics as the last collection round saw them. No function here asks a broker."""
+"""Topics as of the last collection round. No function here calls a broker."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ from console.text import Text
 from console.topic.topic_list import TOPICS
 
 KINDS = ("NORMAL", "RETRY", "DLQ", "SYSTEM")
-NO_READER = "NO_READER"  # a filter of its own: topics of people that no consumer group reads
+NO_READER = "NO_READER"  # a separate filter: NORMAL topics that no consumer group reads
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """One group as a consumer of one topic, as the row of the list shows it when it is opened."""
+    """One group as a consumer of one topic, for the opened row of the list."""
 
     group: str
     status: str
@@ -53,11 +53,11 @@ def topic_page(
     kinds: Sequence[str] = ("NORMAL",),
     only_unread: bool = False,
 ) -> Page[TopicRow]:
-    """Return one page of topics of the given kinds; `counts_by_status` counts all kinds that match the query, and as
-    `NO_READER` those without any consumer group, which are all that `only_unread` gives.
+    """Return one page of topics of the given kinds.
 
-    `hidden_system` is how many matching topics other kinds hide. Three queries at most, four for a reader who may see
-    only the names of `scope`.
+    `counts_by_status` counts all kinds that match the query, and as `NO_READER` those without any consumer
+    group, which `only_unread` selects. `hidden_system` is how many matching topics are of other kinds. At
+    most three queries, four for a user who may see only the names of `scope`.
     """
     asked = asked or ListQuery()
     rows = TopicRow.objects.filter(cluster=cluster_name)
@@ -93,8 +93,9 @@ def topic(cluster_name: str, name: str) -> TopicRow | None:
 
 
 def without_hidden_group(row: TopicRow, scope: NameScope) -> TopicRow:
-    """The row for somebody who may see the names of ``scope``: another's group is not named (``worst_group`` None);
-    how late it is belongs to the topic and stays. The row is not to be saved.
+    """Return the row for a user who may see the names of ``scope``; do not save it.
+
+    A group outside the scope is not named (``worst_group`` None); its lag belongs to the topic and stays.
     """
     if row.worst_group and not scope.covers(row.worst_group):
         row.worst_group = None  # type: ignore[assignment]
@@ -102,7 +103,7 @@ def without_hidden_group(row: TopicRow, scope: NameScope) -> TopicRow:
 
 
 def without_hidden_groups(row: Mapping[str, Any], scope: NameScope) -> dict[str, Any]:
-    """The same for a row as rounds publish it to open pages, which also names the group that loses messages first."""
+    """Return the same for a published row, which also names the group that loses messages first."""
     names = ("worst_group", "time_to_loss_group")
     return {**row, **{name: None for name in names if row.get(name) and not scope.covers(row[name])}}
 
@@ -137,8 +138,9 @@ def topic_groups(cluster_name: str, name: str) -> Sequence[TopicGroup]:
 def topic_readers(
     cluster_name: str, name: str, *, limit: int, scope: NameScope = EVERYTHING
 ) -> tuple[list[Reader], bool]:
-    """Return the first groups that consume the topic, largest time lag first, and whether there are more. Two queries;
-    only groups of the scope.
+    """Return the first groups in scope that consume the topic, and whether there are more; two queries.
+
+    Largest time lag first.
     """
     rows = (row for row in queues.of_topics(cluster_name, [name]) if scope.covers(row.group))
     sums = queues.behind(rows, lambda row: row.group)

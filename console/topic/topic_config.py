@@ -1,4 +1,4 @@
-"""What a topic may be asked to become, and what that means on each broker. Pure.
+"""Allowed configuration of a topic, and its effect on each broker. Pure.
 
 Names and limits are RocketMQ's (TopicValidator, TopicConfig); every refusal names the parameter at fault.
 """
@@ -20,7 +20,7 @@ from console.operation.errors import PlanRejected
 from console.text import Text
 
 READ, WRITE, INHERIT, PRIORITY = 4, 2, 1, 8  # PermName
-QUEUES_MAX = 1_024  # of one topic on one broker: each is a file that is open, and a share of every rebalance
+QUEUES_MAX = 1_024  # per topic and broker: each queue is an open file, and part of every rebalance
 QUEUES_DEFAULT = 8  # BrokerConfig.defaultTopicQueueNums
 PERMISSIONS = {6: Text("read and write"), 4: Text("read only"), 2: Text("write only"), 0: Text("nobody")}
 MESSAGE_TYPE = "message.type"
@@ -32,7 +32,7 @@ FIELDS = ("read_queues", "write_queues", "perm", "order", "message_type")  # par
 
 
 def read_values(params: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that are named, each in its range. Raises PlanRejected(field)."""
+    """Return the named settings, each checked. Raises PlanRejected(field)."""
     perm = params.get("perm")
     if perm is not None and perm not in PERMISSIONS:
         words = ", ".join(f"{value} ({word})" for value, word in PERMISSIONS.items())
@@ -64,7 +64,8 @@ def _check_queues(params: Mapping[str, Any], field: str, word: str) -> None:
 
 
 def check_new_name(name: str, own_names: Sequence[str] = ()) -> None:
-    """Raises PlanRejected("topic") with the reason when no topic of an application may be called so.
+    """Raise PlanRejected("topic") unless an application's topic may have this name.
+
     ``own_names``: of brokers and clusters, each of which is a topic of RocketMQ's own.
     """
     if name.startswith((RETRY_TOPIC_PREFIX, DLQ_TOPIC_PREFIX)):
@@ -85,7 +86,7 @@ def check_new_name(name: str, own_names: Sequence[str] = ()) -> None:
 
 
 def check_changeable(name: str, own_names: Sequence[str] = ()) -> None:
-    """Raises PlanRejected("topic") for topics that RocketMQ needs as they are."""
+    """Raise PlanRejected("topic") for topics that RocketMQ itself needs."""
     if is_system_topic(name) or name in own_names:
         raise PlanRejected(
             Text("%(name)s is a topic of RocketMQ's own: brokers refuse to change it.", name=name), "topic"
@@ -93,7 +94,7 @@ def check_changeable(name: str, own_names: Sequence[str] = ()) -> None:
 
 
 def new_config(name: str, values: Mapping[str, Any]) -> Config:
-    """A new topic as its brokers will have it."""
+    """Return the configuration of a new topic."""
     write = values.get("write_queues") or values.get("read_queues") or QUEUES_DEFAULT
     return TopicConfig(
         topic_name=name,
@@ -106,9 +107,9 @@ def new_config(name: str, values: Mapping[str, Any]) -> Config:
 
 
 def changed(before: Config, values: Mapping[str, Any]) -> Config:
-    """The configuration with the named values in it; everything else stays to the letter."""
+    """Return the configuration with the named values; everything else stays unchanged."""
     after = {**before, **{key: values[name] for name, key in KEYS.items() if name in values}}
-    if "perm" in values:  # the inherit and priority bits are RocketMQ's business
+    if "perm" in values:  # keep the inherit and priority bits
         after["perm"] = values["perm"] | (before["perm"] & (INHERIT | PRIORITY))
     if "message_type" in values:
         after["attributes"] = {**before.get("attributes", {}), MESSAGE_TYPE: values["message_type"]}
@@ -116,11 +117,11 @@ def changed(before: Config, values: Mapping[str, Any]) -> Config:
 
 
 def permission_word(perm: int) -> str:
-    """RocketMQ's permission bits in words."""
+    """Return RocketMQ's permission bits in words."""
     word = {6: Text("read, write"), 4: "read", 2: "write"}.get(perm & (READ | WRITE), "none")
     return f"{word}, inherit" if perm & INHERIT else word
 
 
 def permission_letters(perm: int) -> str:
-    """``RW``, ``R``, ``W``, ``none``: for a narrow column."""
+    """Return ``RW``, ``R``, ``W`` or ``none``, for a narrow column."""
     return {6: "RW", 4: "R", 2: "W"}.get(perm & (READ | WRITE), "none")

@@ -1,7 +1,7 @@
-"""Who uses a topic now: what a plan must know before it takes something away.
+"""Who uses a topic now: facts for a plan that takes something away.
 
-Members, producers and last writes are asked of the brokers at the moment of the plan; backlogs come from the
-last collection round. Every figure carries its source and its age; what could not be known is None.
+Members, producers and last writes are read from the brokers when the plan is made; backlogs come from the
+last collection round. Every figure carries its source and its age; unknown figures are None.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from console.brokers.queues import ask_each
 from console.text import Text, text_of
 from console.topic import selectors
 
-GROUPS_ASKED_MAX = 50  # readers of one topic whose members are asked for; more are counted, not asked
+GROUPS_ASKED_MAX = 50  # readers whose members are read; more are only counted
 AUTO_CREATE = "autoCreateTopicEnable"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class QueueFacts:
-    """One queue as its broker describes it; ``last_write_ms`` 0 = nothing in it."""
+    """One queue as its broker reports it; ``last_write_ms`` 0 = empty."""
 
     broker_name: str
     queue_id: int
@@ -42,12 +42,12 @@ class Reader:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TopicFacts:
-    """``producers``: connected to the topic's brokers, whatever they send; None = these brokers do not tell."""
+    """Facts about a topic; ``producers``: connected to its brokers, None = the brokers do not list them."""
 
     queues: tuple[QueueFacts, ...]
     readers: tuple[Reader, ...]
     producers: int | None
-    auto_create: tuple[str, ...]  # brokers that make the topic anew at the next send
+    auto_create: tuple[str, ...]  # brokers that create the topic at the next send
     unread: tuple[str, ...]  # "broker-a: …": figures that could not be read
     rows_at_ms: int | None  # age of the backlogs
     read_at_ms: int
@@ -79,8 +79,10 @@ class TopicFacts:
 def read_topic_facts(
     admin: BlockingMQAdmin, cluster: str, addrs: Mapping[str, str], topic: str, now_ms: int
 ) -> TopicFacts:
-    """Ask every broker that has the topic. Raises BrokerUnavailable or MQBrokerError when one does not tell its
-    queues; what else is silent is named in ``unread``.
+    """Read every broker that has the topic.
+
+    Raises BrokerUnavailable or MQBrokerError when one does not report its queues; other missing answers are
+    listed in ``unread``.
     """
     answers = _ask(admin, addrs, topic)
     for broker in addrs:
@@ -188,10 +190,10 @@ def _readers(
 def unread_in(
     admin: BlockingMQAdmin, addrs: Mapping[str, str], facts: TopicFacts, topic: str, keep: Mapping[str, int]
 ) -> dict[str, int]:
-    """Group → messages it has not read in the queues that a broker would no longer offer (``keep``: broker
-    name → read queues that stay). A group that never committed there has read nothing of them.
+    """Return group → messages it has not read in the queues that a broker would no longer offer.
 
-    Raises what a broker answers: how much would be lost must not be guessed.
+    ``keep``: broker name → read queues that stay. A group that never committed there has read nothing. Raises
+    what a broker answers: the loss must not be guessed.
     """
     vanishing = [
         queue
@@ -230,9 +232,7 @@ NAMED_MAX = 5  # groups in a row of the impact; the others are counted
 
 
 def impact(facts: TopicFacts) -> list[dict[str, Any]]:
-    """Rows of "who feels it": [{name, value, words, source, at_ms}]; value None = unknown, at_ms None = now
-    unknown too.
-    """
+    """Return rows of the impact: [{name, value, words, is_lower_bound, source, at_ms}]; None = unknown."""
     readers = facts.readers
     online = [reader for reader in readers if reader.members]
     lower = any(reader.backlog_is_lower_bound for reader in readers)

@@ -1,4 +1,4 @@
-"""What a change of a topic means for those who use it, in words: summaries, warnings, reasons to wait."""
+"""What a change of a topic means for its users: warnings and reasons to wait."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from console.topic.topic_facts import TopicFacts
 
 
 def own_names(admin: BlockingMQAdmin) -> list[str]:
-    """Names of brokers and clusters: each is a topic of RocketMQ's own."""
+    """Return names of brokers and clusters: each is a topic of RocketMQ's own."""
     info = admin.cluster_info()
     return [*info.broker_addr_table, *info.cluster_addr_table]
 
 
 def losing(rows: Sequence[ConfigRow]) -> int:
-    """Permission bits (4 read, 2 write) that some broker takes away."""
+    """Return the permission bits (4 read, 2 write) that are removed on some broker."""
     lost = 0
     for row in rows:
         if row.before and row.after:
@@ -30,7 +30,7 @@ def losing(rows: Sequence[ConfigRow]) -> int:
 
 
 def config_warnings(after: Mapping[str, Any]) -> list[PlanWarning]:
-    """What is odd about a configuration, whoever uses it."""
+    """Warn of unusual settings, independent of use."""
     found = []
     if after["writeQueueNums"] > after["readQueueNums"]:
         found.append(
@@ -57,7 +57,7 @@ def config_warnings(after: Mapping[str, Any]) -> list[PlanWarning]:
 def change_warnings(
     rows: Sequence[ConfigRow], facts: TopicFacts, unread: Mapping[str, int], keep: Mapping[str, int]
 ) -> list[PlanWarning]:
-    """Warnings of a change: messages that would be out of reach, permissions that go, order."""
+    """Warn of messages out of reach, removed permissions, and order."""
     warnings = []
     if unread:
         of_groups = ", ".join(f"{group or '–'} {count:,}" for group, count in unread.items())
@@ -105,7 +105,7 @@ def change_warnings(
 
 
 def use_warnings(facts: TopicFacts) -> list[PlanWarning]:
-    """Who is using the topic that is about to be taken away."""
+    """Warn who uses the topic that is about to be taken away."""
     warnings = []
     online = [reader for reader in facts.readers if reader.members]
     if online:
@@ -146,12 +146,12 @@ LATELY_MS = 600_000  # a topic that was written within ten minutes is in use
 
 
 def written_lately(facts: TopicFacts) -> bool:
-    """Whether a producer used the topic in the last ten minutes."""
+    """Return whether a producer used the topic in the last ten minutes."""
     return facts.last_write_ms is not None and facts.read_at_ms - facts.last_write_ms < LATELY_MS
 
 
 def delete_warnings(facts: TopicFacts, quarantine: Quarantine | None) -> list[PlanWarning]:
-    """What happened in quarantine, and what may bring the topic back."""
+    """Warn what happened in quarantine, and what may recreate the topic."""
     warnings = []
     if quarantine is not None and quarantine.written is not None and facts.written > quarantine.written:
         more = facts.written - quarantine.written

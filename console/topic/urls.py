@@ -1,4 +1,4 @@
-"""Addresses of the topic pages. A topic may be called anything: what is no topic stands beside `topics/`."""
+"""URLs of the topic pages. Any name is a valid topic, so other pages are outside `topics/`."""
 
 from django.urls import path
 

@@ -43,7 +43,7 @@ READERS_SHOWN = 10  # below a row of the list; the topic's page has all
 
 @require_safe
 def topics(request: HttpRequest, cluster: str) -> HttpResponseBase:
-    """All topics of the chosen kinds; the chips count every kind. `?format=csv` is a file."""
+    """List topics of the chosen kinds; chips count every kind. `?format=csv` returns a file."""
     here, scope = admit_to_list(request, cluster)
     asked = ListQuery.of(request, TOPICS)
     kinds = [kind for kind in request.GET.getlist("kind") if kind in selectors.KINDS] or ["NORMAL"]
@@ -76,10 +76,10 @@ def topics(request: HttpRequest, cluster: str) -> HttpResponseBase:
 
 @require_safe
 def topic(request: HttpRequest, cluster: str, topic: str) -> HttpResponse:
-    """One topic: figures, findings, and one tab of what belongs to it; ``?tab=`` says which. ``?part=row`` is what the
-    list shows below the topic's row.
+    """Show one topic: figures, findings, and the tab that ``?tab=`` selects.
 
-    Producers and configuration are asked of the brokers, within a few seconds; all else is of the last round.
+    ``?part=row`` returns the part below the topic's row in the list. Producers and configuration are read
+    from the brokers, within a few seconds; all else is of the last round.
     """
     here = admit(request, cluster, name=topic)
     scope = view_scope(request.user, here.name)
@@ -126,7 +126,7 @@ EVENTS_MAX = 50  # of the activity tab; the activity page has all
 
 
 def _tab_context(tab: str, here: Cluster, row: TopicRow, queues: Sequence[TopicQueueRow]) -> dict[str, Any]:
-    """What only one tab shows."""
+    """Return the context of one tab."""
     if tab == "producers":
         return {"senders": senders_of(here, row.brokers, row.topic, queues)}
     if tab == "config":
@@ -138,7 +138,7 @@ def _tab_context(tab: str, here: Cluster, row: TopicRow, queues: Sequence[TopicQ
 
 
 def _shares(queues: Sequence[TopicQueueRow]) -> list[tuple[TopicQueueRow, float | None]]:
-    """Each queue with its share of the topic's known traffic, or None where nothing flows."""
+    """Return each queue with its share of the topic's known traffic, None where nothing flows."""
     total = sum(queue.in_rate or 0.0 for queue in queues)
     return [
         (queue, queue.in_rate / total if total and queue.in_rate is not None else None) for queue in queues
@@ -150,7 +150,7 @@ SKEW_RATE_MIN = 1.0  # messages per second below which a share means nothing
 
 
 def _findings(row: TopicRow, queues: Sequence[TopicQueueRow]) -> list[dict[str, Any]]:
-    """What is wrong with the topic, in words, worst first."""
+    """Return what is wrong with the topic, worst first."""
     found = []
     if not row.perm & 4:
         found.append(
