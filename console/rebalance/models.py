@@ -1,4 +1,4 @@
-"""Groups whose queues the console divides: which, how, and how far the last division got."""
+"""Groups whose queues the console assigns, and the progress of each assignment."""
 
 from typing import Any, ClassVar
 
@@ -12,15 +12,15 @@ class ServerSideGroup(models.Model):
     """One topic of one group in server-side mode.
 
     `assignment` maps client ids to lists of [broker name, queue id]; `version` is the time it was computed
-    (epoch ms), so that it grows even over a lost database; `pushed` maps broker addresses to the version they
-    have stored.
+    (epoch ms), so that it grows even after the database was lost; `pushed` maps broker addresses to the
+    version they have stored.
     """
 
     class State(models.TextChoices):
         PENDING = "PENDING"  # not every broker has stored it yet
-        STORED = "STORED"  # every broker has; the clients have not all said that they follow
+        STORED = "STORED"  # every broker has; not all clients have reported that they follow
         APPLIED = "APPLIED"  # every client holds exactly its share
-        IDLE = "IDLE"  # nobody is connected, there is nothing to divide
+        IDLE = "IDLE"  # no client is connected, or there is no queue to assign
         FAILED = "FAILED"  # see `reason`
 
     cluster = models.CharField(max_length=64)
@@ -44,7 +44,7 @@ class ServerSideGroup(models.Model):
         ]
 
     def as_row(self) -> dict[str, Any]:
-        """What REST and pages show."""
+        """Return what REST and pages show."""
         return {
             "cluster": self.cluster,
             "group": self.group,

@@ -1,4 +1,4 @@
-"""Who should hold which queue, who says so, and what is wrong with that. Pure."""
+"""Who should hold which queue, who reports it, and what is wrong. Pure."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,17 +9,17 @@ from typing import Any
 from console.brokers.mqadmin import STRATEGIES, MessageQueue, TopicRouteData, assign_server_side
 from console.text import Text
 
-# What a broker computes itself when the console is away; another strategy would make queues jump then.
+# Strategies that brokers compute themselves while the console is away; any other would move queues then.
 SERVER_STRATEGIES = ("AVG", "AVG_BY_CIRCLE")
 ASSIGNMENT_CAPABILITY = "assignment"
 PERM_READ = 4
-POPS_ANY_QUEUE = -1  # the queue id by which a member that pops names all of a topic's queues on a broker
+POPS_ANY_QUEUE = -1  # queue id in a popping member's report: all of the topic's queues on a broker
 
 Assignment = Mapping[str, Sequence[MessageQueue]]
 
 
 class FindingKind(StrEnum):
-    """What can be wrong with who reads what."""
+    """Kinds of problems with queue ownership."""
 
     NO_OWNER = "NO_OWNER"
     TWO_OWNERS = "TWO_OWNERS"
@@ -29,7 +29,7 @@ class FindingKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing wrong, with its evidence. `queue` is null for findings about clients."""
+    """One problem with its evidence. `queue` is null for findings about clients."""
 
     kind: FindingKind
     group: str
@@ -41,7 +41,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class ClientView:
-    """A member as it described itself. `queues` null: it did not answer, so nothing can be concluded from it."""
+    """A member as it reported itself. `queues` null: it did not answer, so nothing can be concluded."""
 
     client_id: str
     queues: frozenset[MessageQueue] | None
@@ -50,7 +50,7 @@ class ClientView:
 
 
 def readable_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
-    """Return the queues that are to be divided: those that may be read, in RocketMQ's order."""
+    """Return the queues to assign: the readable ones, in RocketMQ's order."""
     return sorted(
         MessageQueue(topic, data.broker_name, queue_id)
         for data in route.queue_datas
@@ -62,9 +62,9 @@ def readable_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
 def compute(
     queues: Sequence[MessageQueue], client_ids: Iterable[str], strategy: str
 ) -> dict[str, list[MessageQueue]]:
-    """Return each member's share, by the very function the broker falls back to. No members, no shares.
+    """Return each member's share, by the function that brokers fall back to; {} without members or queues.
 
-    Raises ValueError for a strategy no broker can fall back to.
+    Raises ValueError for a strategy that brokers cannot fall back to.
     """
     if strategy not in SERVER_STRATEGIES or strategy not in STRATEGIES:
         names = ", ".join(SERVER_STRATEGIES)
@@ -74,7 +74,7 @@ def compute(
 
 
 def to_json(assignment: Assignment) -> dict[str, list[list[Any]]]:
-    """Return an assignment as a row keeps it."""
+    """Return an assignment as stored in a row."""
     return {
         client_id: [[queue.broker_name, queue.queue_id] for queue in queues]
         for client_id, queues in sorted(assignment.items())
@@ -82,7 +82,7 @@ def to_json(assignment: Assignment) -> dict[str, list[list[Any]]]:
 
 
 def from_json(topic: str, stored: Mapping[str, Sequence[Sequence[Any]]]) -> dict[str, list[MessageQueue]]:
-    """Return the assignment a row keeps."""
+    """Return the assignment stored in a row."""
     return {
         client_id: [MessageQueue(topic, str(broker_name), int(queue_id)) for broker_name, queue_id in queues]
         for client_id, queues in stored.items()
@@ -90,7 +90,7 @@ def from_json(topic: str, stored: Mapping[str, Sequence[Sequence[Any]]]) -> dict
 
 
 def is_followed(topic: str, assignment: Assignment, clients: Sequence[ClientView]) -> bool:
-    """Whether every member says that of this topic it holds exactly its share."""
+    """Return whether every member reports exactly its share of this topic."""
     held = {
         client.client_id: None
         if client.queues is None
@@ -105,9 +105,9 @@ def is_followed(topic: str, assignment: Assignment, clients: Sequence[ClientView
 def findings(group: str, queues: Iterable[MessageQueue], clients: Sequence[ClientView]) -> list[Finding]:
     """Return what is wrong with a group's ownership, queues first. `queues` are those the group should read.
 
-    A member that did not answer may hold any queue: then "no owner" and "idle" cannot be said and are not. Members
-    that pop share a topic's queues on a broker: nobody owns one, and none is left out. Of a broadcasting group every
-    member reads every queue.
+    A member that did not answer may hold any queue: then "no owner" and "idle" are not reported. Members that
+    pop share a topic's queues on a broker: no queue has an owner, and none lacks one. Every member of a
+    broadcasting group reads every queue.
     """
     owners: dict[MessageQueue, list[str]] = defaultdict(list)
     popped: set[tuple[str, str]] = set()
@@ -159,7 +159,7 @@ def _idle(group: str, client_id: str) -> Finding:
 
 
 def _inconsistent(group: str, clients: Sequence[ClientView]) -> list[Finding]:
-    """All members of a group must subscribe alike; the broker keeps whatever it heard last."""
+    """Report differing subscriptions: members must agree, and the broker keeps the last one received."""
     said = {client.client_id: _words(client.subscription) for client in clients if client.subscription}
     counts = Counter(said.values())
     if len(counts) < 2:

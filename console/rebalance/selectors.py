@@ -1,4 +1,4 @@
-"""Who reads what, as clients said at the last sweep, and which groups the console divides."""
+"""Who reads what, as clients reported in the last sweep, and findings about it."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from console.rebalance.rules import ClientView, Finding
 
 
 def client_views(cluster_name: str, group: str) -> list[ClientView]:
-    """Return a group's members with the queues they say they hold."""
+    """Return a group's members with the queues they report."""
     return [
         client_view(row)
         for row in ClientRow.objects.filter(cluster=cluster_name, group=group).order_by("client_id")
@@ -20,7 +20,7 @@ def client_views(cluster_name: str, group: str) -> list[ClientView]:
 
 
 def client_view(row: ClientRow) -> ClientView:
-    """Return what a row says."""
+    """Return the member of a row."""
     queues = None
     if row.queues is not None:
         queues = frozenset(
@@ -30,15 +30,16 @@ def client_view(row: ClientRow) -> ClientView:
 
 
 def findings(cluster_name: str, group: str) -> list[Finding]:
-    """Return what is wrong with a group's ownership now: queue without owner, two owners, idle client. Two
-    queries.
+    """Return what is wrong with a group's ownership: queue without owner, two owners, idle client.
+
+    Makes two queries.
     """
     held = _queues_of(cluster_name, [group])[group]
     return rules.findings(group, held, client_views(cluster_name, group))
 
 
 def cluster_findings(cluster_name: str, scope: NameScope = EVERYTHING) -> list[Finding]:
-    """Return the findings of every group of the scope with connected clients. Two queries."""
+    """Return the findings of every group in scope with connected clients. Makes two queries."""
     clients: dict[str, list[ClientView]] = defaultdict(list)
     rows_of_clients = scope.filter(ClientRow.objects.filter(cluster=cluster_name), "group")
     for row in rows_of_clients.order_by("group", "client_id"):

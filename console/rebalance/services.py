@@ -1,8 +1,7 @@
-"""Dividing queues: switching groups to server-side mode, computing, storing on brokers, watching clients
-follow.
+"""Assign queues: enrol groups, compute, store on brokers, check that clients follow.
 
-The broker is never dependent on this: while an assignment does not fit its live members it computes the same
-function.
+Brokers do not depend on it: while an assignment does not fit its live members, a broker computes the same
+function itself.
 """
 
 import logging
@@ -34,9 +33,9 @@ from console.text import Text, text_of
 
 logger = logging.getLogger(__name__)
 
-DEADLINE_MS = 3_000  # of the questions about all groups of a cluster; the next run asks again
-MIN_DEADLINE_MS = 500  # a question that comes last still gets so much
-CLAIM_MS = 15_000  # a worker that died holds a group up this long
+DEADLINE_MS = 3_000  # for all requests about a cluster's groups; the next run repeats them
+MIN_DEADLINE_MS = 500  # minimum left for the last requests
+CLAIM_MS = 15_000  # a worker that died delays a group for this long
 ENROLLED_MAX = 200  # groups the console enrols by itself
 State = ServerSideGroup.State
 K = TypeVar("K", bound=Hashable)
@@ -50,9 +49,7 @@ def _brokers_without_assignment(cluster_name: str, broker_names: Sequence[str]) 
 
 
 def enrol_embedded_groups(now_ms: int) -> int:
-    """Divide the connected, concurrent groups of the embedded cluster without being asked; returns how many
-    are new.
-    """
+    """Enrol the connected, concurrent groups of the embedded cluster; return how many are new."""
     cluster = Cluster.objects.filter(is_embedded=True).first()
     if cluster is None:
         return 0
@@ -81,14 +78,14 @@ def enrol_embedded_groups(now_ms: int) -> int:
 
 
 def clusters_with_groups() -> list[str]:
-    """Return the clusters with a group to divide; drop the groups of clusters that are registered no more."""
+    """Return the clusters with groups to assign; delete groups of clusters no longer registered."""
     known = {cluster.name for cluster in cluster_selectors.clusters()}
     ServerSideGroup.objects.exclude(cluster__in=known).delete()
     return sorted(set(ServerSideGroup.objects.values_list("cluster", flat=True)))
 
 
 def rebalance_due(cluster_name: str, now_ms: int) -> int:
-    """Divide every group of a cluster whose turn it is; returns how many this worker handled."""
+    """Assign every group of a cluster that no other worker has claimed; return how many."""
     cluster = Cluster.objects.filter(name=cluster_name).first()
     if cluster is None:
         return 0
@@ -97,7 +94,7 @@ def rebalance_due(cluster_name: str, now_ms: int) -> int:
         if rows:
             rebalance(rows, with_admin(cluster.namesrv_addrs), now_ms=now_ms)
     finally:
-        # a claim that ran out may be another worker's by now
+        # an expired claim may be another worker's by now
         ours = ServerSideGroup.objects.filter(
             pk__in=[row.pk for row in rows], claimed_until_ms=now_ms + CLAIM_MS
         )
@@ -113,21 +110,21 @@ def _is_claimed(row: ServerSideGroup, now_ms: int) -> bool:
 
 
 class _Questions:
-    """Questions to brokers, all of them under one deadline, so that a silent broker costs it once for all groups."""
+    """Requests to brokers under one common deadline: a silent broker costs it once for all groups."""
 
     def __init__(self, admin: BlockingMQAdmin) -> None:
         self._admin = admin
         self._until_s = time.monotonic() + DEADLINE_MS / 1000
 
     def ask(self, calls: Mapping[K, Callable[[MQAdmin], Awaitable[T]]]) -> dict[K, T | Exception]:
-        """Ask all at once; what has no answer in what is left of the time is an error."""
+        """Send all requests in parallel; those without an answer in the remaining time return an error."""
         left_ms = max(MIN_DEADLINE_MS, round((self._until_s - time.monotonic()) * 1000))
         return self._admin.gather(calls, deadline_ms=left_ms) if calls else {}
 
 
 @dataclass(slots=True)
 class _Division:
-    """One topic of one group on its way: the queues to divide, the brokers that have them, each member's share."""
+    """One topic of one group in work: the queues to assign, their brokers, each member's share."""
 
     row: ServerSideGroup
     queues: list[MessageQueue]
@@ -136,11 +133,14 @@ class _Division:
 
 
 def rebalance(rows: Sequence[ServerSideGroup], admin: BlockingMQAdmin, *, now_ms: int) -> None:
-    """Divide topics of groups of one cluster, all at once.
+    """Assign topics of groups of one cluster, all in parallel.
 
-    1. Read the routes and, from every broker of each, the members. 2. Compute; a changed division gets a new
-    version. 3. Store it on every broker that does not have that version. 4. Compare with what the clients say
-    they hold. A group with a broker that the last round found silent waits for it, and asks nothing.
+    1. Read the routes and, from every broker of each, the members.
+    2. Compute; a changed assignment gets a new version.
+    3. Store it on every broker that does not have that version.
+    4. Compare it with what clients report.
+
+    A group with a broker that was silent in the last round becomes FAILED; its brokers are not asked.
     """
     questions = _Questions(admin)
     divisions = _routed(rows, questions)
@@ -186,8 +186,9 @@ def _routed(rows: Sequence[ServerSideGroup], questions: _Questions) -> list[_Div
 
 
 def _with_members(divisions: Sequence[_Division], questions: _Questions) -> Iterator[_Division]:
-    """Yield those of which every broker said who the members are, with a share for each: half of the members would get
-    all of the queues.
+    """Yield divisions whose brokers all reported their members, with a share for each member.
+
+    With half of the members, these would get all of the queues.
     """
     calls = {
         (one.row.group, addr): partial(_ask_members, addr=addr, group=one.row.group)
@@ -211,7 +212,7 @@ def _with_members(divisions: Sequence[_Division], questions: _Questions) -> Iter
 
 
 def _compute(one: _Division, now_ms: int) -> bool:
-    """Give a changed division a new version; whether there is anything to divide."""
+    """Give a changed assignment a new version; return whether there is anything to assign."""
     row = one.row
     if not one.assignment:
         reason = Text("no client is connected") if one.queues else Text("the topic has no readable queue")
@@ -231,7 +232,7 @@ async def _ask_members(admin: MQAdmin, *, addr: str, group: str) -> ConsumerConn
 
 
 def _push(divisions: Sequence[_Division], questions: _Questions) -> dict[int, list[Text]]:
-    """Store assignments where they are not yet; return what went wrong, by the row's key."""
+    """Store assignments on brokers that lack them; return failures by the row's key."""
     calls = {}
     for one in divisions:
         row = one.row
@@ -256,7 +257,7 @@ async def _put(
 
 
 def _set(row: ServerSideGroup, **values: Any) -> None:
-    """Save a row's progress, unless somebody switched the group back meanwhile."""
+    """Save a row's progress, unless the group was removed meanwhile."""
     for name, value in values.items():
         setattr(row, name, value)
     fields = ("assignment", "version", "pushed", "applied_at_ms", "state", "reason")
