@@ -22,7 +22,7 @@ def _utc(at_ms: int) -> str:
 
 
 TIMES_FROM_PCT = 900
-# By what rows of `topn` are ranked, and how the figure reads.
+# The figure that rows of `topn` are ranked by, and its format.
 RANKED: dict[str, Callable[[Any], str]] = {
     "time_lag": figures.duration,
     "burn": lambda value: f"{value:,.1f} ×",
@@ -38,7 +38,7 @@ def signed(value: float, digits: int = 1) -> str:
 
 
 def changed(change_pct: float) -> str:
-    """`+12.5 %`; beyond ten times nobody reads per cent: `× 341`."""
+    """Format a change: `+12.5 %`; beyond a factor of ten `× 341`."""
     return f"{signed(change_pct)} %" if change_pct < TIMES_FROM_PCT else f"× {1 + change_pct / 100:,.0f}"
 
 
@@ -87,8 +87,8 @@ class Column:
     unit: Text | str = ""
     priority: int = 1
     note: Text = Text()
-    is_summed: bool = False  # at least that, in a row with `is_lower_bound`
-    is_of_offsets: bool = False  # at most that, in a row with `offset_is_not_count`
+    is_summed: bool = False  # a lower bound in a row with `is_lower_bound`
+    is_of_offsets: bool = False  # an upper bound in a row with `offset_is_not_count`
 
     @property
     def is_number(self) -> bool:
@@ -101,7 +101,7 @@ class Column:
         return self.key if self.key in OWN_COLUMNS else f"figures__{self.key}"
 
     def text(self, row: Mapping[str, Any]) -> str:
-        """The cell in plain English; "" for what is unknown or does not apply."""
+        """Return the cell in plain English; "" for what is unknown or does not apply."""
         if self.kind == "shift":
             return shift_text(row, self.key)
         value = row.get(self.key)
@@ -113,7 +113,7 @@ class Column:
         return f"≥ {text}" if self.is_bound(row) else text
 
     def is_bound(self, row: Mapping[str, Any]) -> bool:
-        """Whether the figure of a row is the least that it can be."""
+        """Return whether the figure of a row is a lower bound."""
         return self.is_summed and bool(row.get("is_lower_bound"))
 
     @property
@@ -125,8 +125,10 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class RowsView:
-    """One table of a report: the rows of a grain, their columns, and the order they come in. `where` leaves only some
-    of them (conditions on `figures`); such a view has a `name` of its own in the address. `words` say what it is.
+    """One table of a report: the rows of a grain, their columns, and their order.
+
+    `where` selects some of the rows (conditions on `figures`); such a view has a `name` of its own in the address.
+    `words` describe the table.
     """
 
     grain: str

@@ -1,4 +1,4 @@
-"""What a person may ask of a report: the window, in the UTC times of the inputs."""
+"""Forms of reports: the window of a run, a schedule, a promise."""
 
 from __future__ import annotations
 
@@ -59,8 +59,9 @@ WEEKDAYS = (
 
 
 class ScheduleForm(forms.Form):
-    """When a report is made, on the wall clock of its zone, and who is told. An empty webhook field keeps the one that
-    is set; `no_webhook` removes it: it is written, never shown.
+    """When a report is made, on the wall clock of its zone, and who is notified.
+
+    An empty webhook field keeps the one that is set; `no_webhook` removes it. The address is never shown.
     """
 
     is_on = forms.BooleanField(required=False, label=Text("On"))
@@ -84,7 +85,7 @@ class ScheduleForm(forms.Form):
 
     @classmethod
     def of(cls, schedule: ReportSchedule) -> ScheduleForm:
-        """The form as it stands."""
+        """Return the form with the schedule's values."""
         names = ("is_on", "cadence", "weekday", "hour", "minute", "zone")
         values = {name: getattr(schedule, name) for name in names}
         return cls(initial={**values, "emails": ", ".join(schedule.emails)})
@@ -122,7 +123,7 @@ class ScheduleForm(forms.Form):
             raise forms.ValidationError(text_of(error)) from None
 
     def changes(self) -> dict[str, Any]:
-        """What to write, once the form is valid."""
+        """Return what to write, once the form is valid."""
         values = {
             name: self.cleaned_data[name]
             for name in ("is_on", "cadence", "weekday", "hour", "minute", "zone", "emails")
@@ -135,7 +136,10 @@ class ScheduleForm(forms.Form):
 
 
 class SloForm(forms.Form):
-    """A group's promise: seconds a message may wait, and per cent of the time. Both empty: the installation's."""
+    """A group's promise: seconds a message may wait, and per cent of the time.
+
+    Both empty: the installation's.
+    """
 
     seconds = forms.IntegerField(
         required=False, min_value=1, max_value=7 * 86_400, label=Text("No message waits longer than")
@@ -157,5 +161,5 @@ def _ms(moment: dt.datetime) -> int:
 
 
 def as_input(at_ms: int) -> str:
-    """The value of a `datetime-local` input."""
+    """Return the value of a `datetime-local` input."""
     return dt.datetime.fromtimestamp(at_ms / 1000, dt.UTC).strftime(MINUTES)

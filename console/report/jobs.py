@@ -1,4 +1,4 @@
-"""The reports there are, and the time that a row of each is about: what rules and models both know."""
+"""The reports, and the time that a row of each covers: shared by rules and models."""
 
 from console.text import Text
 from spark.lag.local_time import DAY_MS, HOUR_MS, UTC, period_end
@@ -14,7 +14,7 @@ JOBS = {
     "forecast_scorecard": Text("Forecast scorecard"),
     "lag_trend": Text("Months, quarters and years"),
 }
-# What each is about, in a sentence.
+# What each is about, as a sentence.
 WORDS = {
     "lag_hour": Text("Lag of every group, topic and queue per UTC hour."),
     "lag_day": Text("Lag of every group, topic and queue per day of the report's zone."),
@@ -30,17 +30,17 @@ WORDS = {
 }
 # Reports whose rows are `LagRow`; those of the others are `ReportRow`.
 LAG_JOBS = ("lag_hour", "lag_day", "lag_week")
-# Rows are of months, quarters and years, made of daily rows: a run makes those anew that its days are part of.
+# Rows cover months, quarters and years, computed from daily rows: a run recomputes those of its days.
 TREND_JOB = "lag_trend"
 # Reports made from the stores of brokers, not from lag history.
 STORE_JOBS = ("topic_traffic", "dead_letter")
-# Reports whose days must be the same: the weekly one and the trend are made of rows of the others.
+# Reports whose days must be the same: the weekly one and the trend are computed from rows of the others.
 SAME_DAYS = ("lag_day", "lag_week", "capacity", "lag_trend")
-# What a row is about, and how long that usually is: an hour of UTC, a day of the report's zone, a week from Monday. A
-# run replaces whole periods.
+# The usual time that a row covers: an hour of UTC, a day of the report's zone, a week from Monday. A run
+# replaces whole periods.
 PERIODS_MS = {**dict.fromkeys(JOBS, DAY_MS), "lag_hour": HOUR_MS, "lag_week": 7 * DAY_MS}
 
 
 def is_so_far(job: str, start_ms: int, end_ms: int, zone: str = UTC) -> bool:
-    """Whether the window of a row was not over when it was computed."""
+    """Return whether the window of a row was not over when it was computed."""
     return end_ms < period_end(start_ms, PERIODS_MS[job], zone)

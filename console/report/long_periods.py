@@ -1,4 +1,4 @@
-"""Months, quarters and years as the operator's zone has them. Pure."""
+"""Months, quarters and years of a zone. Pure."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def period_of(at_ms: int, grain: str, zone: str) -> LongPeriod:
 
 
 def periods_in(from_ms: int, to_ms: int, grain: str, zone: str) -> Iterator[LongPeriod]:
-    """Yield every period that has some of [from_ms, to_ms), in order."""
+    """Yield every period that overlaps [from_ms, to_ms), in order."""
     at_ms = from_ms
     while at_ms < to_ms:
         found = period_of(at_ms, grain, zone)

@@ -33,7 +33,7 @@ class ReportRun(models.Model):
     cluster = models.CharField(max_length=64)
     from_ms = models.BigIntegerField()
     to_ms = models.BigIntegerField()
-    # Of which its days and weeks are; a change of the setting does not touch a run that waits.
+    # The zone of its days and weeks; a change of the setting does not affect a waiting run.
     zone = models.CharField(max_length=ZONE_LENGTH_MAX, default=UTC)
     state = models.CharField(max_length=16, choices=State.choices, default=State.QUEUED)
     step = TextColumn(blank=True)
@@ -43,17 +43,17 @@ class ReportRun(models.Model):
     spec = models.JSONField(default=dict)
     output = models.CharField(max_length=512, default="", blank=True)
     spark_version = models.CharField(max_length=32, default="", blank=True)
-    # Null when beat asked for it.
+    # Null when beat requested it.
     requested_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
     )
     requested_at_ms = models.BigIntegerField()
-    # How often a worker took it up, and until when the present one is known to be alive.
+    # How often a worker took it, and until when the present one is known to be alive.
     attempts = models.IntegerField(default=0)
     lease_until_ms = models.BigIntegerField(null=True)
     started_at_ms = models.BigIntegerField(null=True)
     finished_at_ms = models.BigIntegerField(null=True)
-    # Who was told: [{"kind": "email" | "webhook", "to", "ok", "error", "at_ms"}].
+    # Who was notified: [{"kind": "email" | "webhook", "to", "ok", "error", "at_ms"}].
     deliveries = TextsColumn(default=list)
 
     class Meta:
@@ -78,7 +78,7 @@ class ReportRun(models.Model):
         return self.finished_at_ms - self.started_at_ms
 
     def as_row(self) -> dict[str, Any]:
-        """What REST and the live socket show."""
+        """Return what REST and the live socket show."""
         return {
             "id": self.id,
             "job": self.job,
@@ -104,7 +104,7 @@ OPEN_STATES = (ReportRun.State.QUEUED, ReportRun.State.RUNNING)
 
 
 def of_period(run: ReportRun, start_ms: int) -> models.Q:
-    """Choose what a report has of a period of a run: its rows, and those that overlap, of days of another zone."""
+    """Select a report's rows of one period of a run, and overlapping rows of days of another zone."""
     usual_ms = PERIODS_MS[run.job]
     overlaps = models.Q(
         window_start_ms__gt=start_ms - usual_ms - CHANGE_MS_MAX,
@@ -116,9 +116,10 @@ def of_period(run: ReportRun, start_ms: int) -> models.Q:
 
 
 class LagRow(models.Model):
-    """One hour, day or week of lag of a group's topic: a row of `jobs.lag_hour`, `lag_day` or `lag_week`, column for
-    column. Those of single queues have the same columns and are never saved: they lie in files (`QueueRowFile`) and
-    come out of `console.report.rows.queue_rows`.
+    """One hour, day or week of lag of a group's topic: a row of `jobs.lag_hour`, `lag_day` or `lag_week`.
+
+    The columns are the job's. Rows of single queues have the same columns and are never saved: they are in files
+    (`QueueRowFile`), read by `console.report.rows.queue_rows`.
 
     Lag is messages, times milliseconds, rates messages per second; percentiles are over the complete rounds of the
     window (`samples`). Null is unknown, never zero. The meaning of every column: `spark.lag.folds.figures`.
@@ -136,13 +137,13 @@ class LagRow(models.Model):
     topic = models.CharField(max_length=NAME_LENGTH_MAX)
     broker_name = models.CharField(max_length=NAME_LENGTH_MAX, default="", blank=True)
     queue_id = models.IntegerField(default=-1)
-    # Grows when a topic of the same name is deleted and made again; of several the last.
+    # Grows when a topic is deleted and recreated; of several the last.
     incarnation = models.IntegerField(default=0)
     window_start_ms = models.BigIntegerField()
     window_end_ms = models.BigIntegerField()
     interval_ms = models.IntegerField()
     slo_ms = models.BigIntegerField()
-    # The version of the promise that its last hour was judged by; null in rows of before versions were kept.
+    # The version of the promise that judged its last hour; null in rows older than versions.
     slo_target = models.FloatField(null=True)
     slo_from_ms = models.BigIntegerField(null=True)
     slo_versions = models.IntegerField(null=True)  # by how many its hours were
@@ -163,7 +164,7 @@ class LagRow(models.Model):
     message_latency_p95_ms = models.BigIntegerField(null=True)
     message_latency_p99_ms = models.BigIntegerField(null=True)
     latency_mean_ms = models.BigIntegerField(null=True)
-    # The same by Little's law, of no age at all: area under the lag over messages consumed.
+    # The same by Little's law, independent of ages: area under the lag over messages consumed.
     little_mean_ms = models.BigIntegerField(null=True)
     consumed_within_slo = models.BigIntegerField(null=True)
     within_slo_pct = models.FloatField(null=True)
@@ -171,7 +172,7 @@ class LagRow(models.Model):
     ready_p95 = models.BigIntegerField(null=True)
     produced = models.BigIntegerField()
     consumed = models.BigIntegerField()
-    # The time over which they were counted; 0 in rows of before it was kept.
+    # The time over which they were counted; 0 in rows older than this column.
     counted_ms = models.BigIntegerField(default=0)
     in_rate = models.FloatField(null=True)
     out_rate = models.FloatField(null=True)
@@ -214,11 +215,11 @@ class LagRow(models.Model):
         null=True, help_text="largest time lag of any queue less that of the median queue"
     )
     stall_ms_max = models.BigIntegerField(null=True)
-    # Members of the whole group, of rows of topics, as far as their changes were seen.
+    # Members of the whole group, in rows of topics, as far as their changes were seen.
     clients_min = models.IntegerField(null=True)
     clients_max = models.IntegerField(null=True)
     status_worst = models.CharField(max_length=16, default="", blank=True)
-    # {status: milliseconds}; UNKNOWN is the time without a complete look.
+    # {status: milliseconds}; UNKNOWN is the time without a complete round.
     status_ms = models.JSONField(default=dict)
     samples = models.IntegerField()
     partial_samples = models.IntegerField()
@@ -258,17 +259,17 @@ class LagRow(models.Model):
 
     @property
     def is_partial(self) -> bool:
-        """Whether its window was not over when it was computed."""
+        """Return whether its window was not over when it was computed."""
         return is_so_far(self.job, self.window_start_ms, self.window_end_ms, self.zone)
 
     @property
     def reason(self) -> str:
-        """Why figures in messages are upper bounds, if they are."""
+        """Return why figures in messages are upper bounds, if they are."""
         return NOT_COUNT if self.offset_is_not_count else ""
 
     @property
     def is_censored(self) -> bool:
-        """Whether some time lag is only a lower bound: the oldest message is older than the history."""
+        """Return whether a time lag is only a lower bound: the oldest message is older than the history."""
         return self.time_lag_censored > 0
 
 
@@ -276,10 +277,10 @@ EPISODE_STATUS = {"breach": "FALLING_BEHIND", "stall": "STALLED", "offline": "OF
 
 
 class ReportRow(models.Model):
-    """One row of any other report (episodes, capacity, topic_traffic, dead_letter, lag_trend, …), or of a review.
+    """One row of another report (episodes, capacity, topic_traffic, dead_letter, …), or of a review.
 
-    What all rows have is in columns, what only this report has in `figures`: pages sort and filter by it in SQL
-    (`figures__peak_lag`). A figure that is unknown is not in `figures`. The meaning: the job's module in `spark`.
+    Shared values are in columns, those of one report in `figures`: pages sort and filter by it in SQL
+    (`figures__peak_lag`). An unknown figure is absent. The meaning: the job's module in `spark`.
     """
 
     run = models.ForeignKey(ReportRun, on_delete=models.CASCADE, related_name="report_rows")
@@ -310,23 +311,23 @@ class ReportRow(models.Model):
 
     @property
     def long_period(self) -> LongPeriod | None:
-        """Of a trend: the month, quarter or year it is about."""
+        """Return the month, quarter or year of a trend."""
         return period_of(self.window_start_ms, self.grain, self.zone) if self.job == TREND_JOB else None
 
     @property
     def status(self) -> str:
-        """Of an episode: the lag status whose shape and colour it has."""
+        """Return the lag status whose shape and colour an episode has."""
         return EPISODE_STATUS.get(self.kind, "UNKNOWN")
 
     @property
     def is_partial(self) -> bool:
-        """Whether its window was not over when it was computed."""
+        """Return whether its window was not over when it was computed."""
         if self.long_period is not None:
             return self.window_end_ms < self.long_period.end_ms
         return is_so_far(self.job, self.window_start_ms, self.window_end_ms, self.zone)
 
     def as_row(self) -> dict[str, Any]:
-        """Every column, the report's own figures among them, JSON-ready."""
+        """Return every column and the report's own figures, JSON-ready."""
         shared = {
             field.attname: getattr(self, field.attname)
             for field in self._meta.concrete_fields
@@ -336,8 +337,10 @@ class ReportRow(models.Model):
 
 
 class ReportSchedule(models.Model):
-    """When beat asks for a report of a cluster, and who is told when it is done. One row per cluster and report, made
-    from `rules.DEFAULT_SCHEDULES` when beat first sees the cluster; its times are of the wall clock of its zone.
+    """When beat requests a report of a cluster, and who is notified when it is done.
+
+    One row per cluster and report, created from `rules.DEFAULT_SCHEDULES` when beat first sees the cluster; its
+    times are wall-clock times of its zone.
     """
 
     class Cadence(models.TextChoices):
@@ -352,16 +355,16 @@ class ReportSchedule(models.Model):
     minute = models.PositiveSmallIntegerField(default=0)
     hour = models.PositiveSmallIntegerField(default=0)
     weekday = models.PositiveSmallIntegerField(default=0)  # 0 is Monday
-    # Of which its days and weeks are; empty: REPORT_TIME_ZONE.
+    # The zone of its days and weeks; empty: REPORT_TIME_ZONE.
     zone = models.CharField(max_length=ZONE_LENGTH_MAX, default="", blank=True)
     emails = models.JSONField(default=list)
-    # Whoever knows the address can post to it: shown by its host only.
+    # A secret: anyone with the address can post to it, so only its host is shown.
     webhook_url = models.CharField(max_length=500, default="", blank=True)
-    # Who set them: an address that is nobody's account reads no more than this person may see.
+    # Who set them: an address without an account reads no more than this person may see.
     receivers_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
     )
-    # The last moment it was due, and what came of it.
+    # The last moment it was due, and the outcome.
     last_due_ms = models.BigIntegerField(default=0)
     last_outcome = TextColumn(blank=True)
     last_run = models.ForeignKey(
@@ -379,19 +382,19 @@ class ReportSchedule(models.Model):
 
     @property
     def clock(self) -> str:
-        """Its time of day, of daily and weekly ones."""
+        """Return its time of day, of daily and weekly ones."""
         return f"{self.hour:02}:{self.minute:02}"
 
     @property
     def time_zone(self) -> str:
-        """Its own zone or the installation's."""
+        """Return its own zone or the installation's."""
         return self.zone or str(settings.REPORT_TIME_ZONE)
 
 
 class QueueRowFile(models.Model):
-    """The manifest of rows of single queues: a Parquet file of one window of a lag report, and of a range of groups.
+    """A Parquet file with rows of single queues: one window of a lag report, a range of groups.
 
-    It is read while it is LIVE. What becomes of it: `console.report.rows.queue_files`.
+    It is read while it is LIVE. Its life: `console.report.rows.queue_files`.
     """
 
     REASON_LENGTH_MAX = 300
@@ -400,7 +403,7 @@ class QueueRowFile(models.Model):
         WRITING = "writing"
         LIVE = "live"
         SUPERSEDED = "superseded"
-        DAMAGED = "damaged"  # `reason` says how; whoever reads is told, until the report is run again
+        DAMAGED = "damaged"  # `reason` says how; readers report it until the report is run again
 
     path = models.CharField(max_length=512, unique=True)  # below REPORTS_URL
     run = models.ForeignKey(ReportRun, on_delete=models.CASCADE, related_name="queue_row_files")

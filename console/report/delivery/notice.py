@@ -1,6 +1,6 @@
-"""What people are told of a run that is done: as data for webhooks, as text for chats and mails, as HTML for mails.
+"""The notice of a finished run: data for webhooks, text for chats and mails, HTML for mails.
 
-A notice holds nothing that its receiver may not see: rows are those of a scope of names.
+A notice contains nothing that its receiver may not see: rows are those of a scope of names.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ FIGURES_A_LINE = 4
 
 
 def of(run: ReportRun, scope: NameScope = EVERYTHING) -> dict[str, Any]:
-    """The run, its worst rows, and where the whole is. See `api.report.schedules.ReportNoticeSerializer`."""
+    """Return the run, its worst rows, and the report's address.
+
+    See `api.report.schedules.ReportNoticeSerializer`.
+    """
     path = reverse("report", args=[run.cluster, run.job])
     done = run.state == ReportRun.State.SUCCEEDED
     found: dict[str, Any] = {
@@ -54,7 +57,7 @@ def of(run: ReportRun, scope: NameScope = EVERYTHING) -> dict[str, Any]:
 
 
 def is_partial(run: ReportRun) -> bool:
-    """Whether the run was made before its window was over: its figures are those so far."""
+    """Return whether the run was made before its window was over: its figures are those so far."""
     return run.started_at_ms is not None and run.started_at_ms < run.to_ms
 
 
@@ -88,7 +91,7 @@ def _worst_lag(run: ReportRun, scope: NameScope) -> list[dict[str, Any]]:
 
 
 def _worst_lines(run: ReportRun, scope: NameScope) -> list[dict[str, Any]]:
-    """The first rows in the order in which the report's page shows them; of episodes the longest."""
+    """Return the first rows in the order of the report's page; the longest of episodes."""
     found, field = _lines(run, scope), "figures__duration_ms"
     if run.job != "episodes":
         view = VIEWS[run.job][0]
@@ -99,11 +102,11 @@ def _worst_lines(run: ReportRun, scope: NameScope) -> list[dict[str, Any]]:
     return [{**{key: getattr(row, key) for key in keys}, **row.figures} for row in rows]
 
 
-# --- In words -----------------------------------------------------------------------------------------------
+# --- Texts --------------------------------------------------------------------------------------------------
 
 
 def subject(notice: dict[str, Any]) -> str:
-    """One line: what, of which time, how it went."""
+    """Return one line: the report, its window and its outcome."""
     how = (
         "failed"
         if notice["state"] == ReportRun.State.FAILED
@@ -115,21 +118,21 @@ def subject(notice: dict[str, Any]) -> str:
 
 
 def as_text(notice: dict[str, Any]) -> str:
-    """Plain text, for mails and as `text` of webhooks."""
+    """Return plain text, for mails and as `text` of webhooks."""
     lines = sentences(notice)
     lines += [f"  {name}: {', '.join(words)}" for name, words in lines_of(notice)]
     return "\n".join([*lines, "", notice["url"], ""])
 
 
 def as_html(notice: dict[str, Any]) -> str:
-    """The same for mail programs that show HTML: no script, no image, no address but the report's own."""
+    """Return the notice for HTML mail: no script, no image, no address but the report's own."""
     return render_to_string(
         "report/mail.html", {"notice": notice, "sentences": sentences(notice), "lines": lines_of(notice)}
     )
 
 
 def sentences(notice: dict[str, Any]) -> list[str]:
-    """What is to be said of the run as a whole, most important first."""
+    """Return sentences about the run as a whole, most important first."""
     how = "failed" if notice["state"] == ReportRun.State.FAILED else "done"
     found = [f"{notice['name']} of {notice['cluster']}, {_window(notice)}: {how}."]
     if notice["error"]:
@@ -148,7 +151,7 @@ def sentences(notice: dict[str, Any]) -> list[str]:
 
 
 def lines_of(notice: dict[str, Any]) -> Sequence[tuple[str, list[str]]]:
-    """(group and topic, its figures in words) of each of the worst rows."""
+    """Return (group and topic, its figures as text) of each of the worst rows."""
     if notice["report"] in LAG_JOBS:
         return [(_name(row), _lag_words(row)) for row in notice["worst"]]
     if notice["report"] == "episodes":

@@ -1,4 +1,4 @@
-"""When reports are made by themselves: schedules per cluster and report, asked for by beat, changed by people."""
+"""Report schedules per cluster and report: read by beat, changed by people."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from console.text import Text, text_of
 
 logger = logging.getLogger(__name__)
 
-SLO_VERSIONS_MAX = 200  # of a group: every job that judges its past carries them
+SLO_VERSIONS_MAX = 200  # of a group: every job that judges its past contains them
 ASKED_FOR = Text("asked for")
 CHANGEABLE = ("is_on", "cadence", "minute", "hour", "weekday", "zone", "emails", "webhook_url")
 
 
 def schedules(cluster: str, *, now_ms: int) -> Sequence[ReportSchedule]:
-    """Every report's schedule of a cluster, in the order of JOBS; made from the defaults where there is none yet."""
+    """Return a cluster's schedules in the order of JOBS; create missing ones from the defaults."""
     known = {
         one.job: one
         for one in ReportSchedule.objects.filter(cluster=cluster).select_related("last_run", "receivers_by")
@@ -50,7 +50,7 @@ def schedules(cluster: str, *, now_ms: int) -> Sequence[ReportSchedule]:
 
 
 def _default(cluster: str, job: str, now_ms: int) -> ReportSchedule:
-    """Not due before its next moment: a new cluster has no past to report on."""
+    """Make a schedule not due before its next moment: a new cluster has no past to report on."""
     cadence, hour, minute = DEFAULT_SCHEDULES[job]
     made = ReportSchedule(cluster=cluster, job=job, cadence=cadence, hour=hour, minute=minute)
     made.last_due_ms = _due_ms(made, now_ms)
@@ -69,7 +69,10 @@ def _due_ms(schedule: ReportSchedule, now_ms: int) -> int:
 
 
 def fire_due(*, now_ms: int) -> int:
-    """Beat, every 20 s: ask for the reports that are due; how many were. Two beats ask only once."""
+    """Request the reports that are due and return how many; beat calls it every 20 s.
+
+    Two beats request a report only once.
+    """
     fired = 0
     for cluster in cluster_selectors.clusters():
         for schedule in schedules(cluster.name, now_ms=now_ms):
@@ -105,7 +108,7 @@ def _fire(schedule: ReportSchedule, due_ms: int, now_ms: int) -> None:
 
 
 def window_of(schedule: ReportSchedule, now_ms: int) -> Window:
-    """What a run of now is about: an hourly one the hours just over, others the period just over."""
+    """Return the window of a run now: the last full hours for an hourly report, else the last full period."""
     period_ms = PERIODS_MS[schedule.job]
     if schedule.cadence == HOURLY:
         return last_two_hours(now_ms, period_ms, schedule.time_zone)
@@ -121,8 +124,10 @@ def _has_input(schedule: ReportSchedule, window: Window) -> bool:
 def change(
     schedule: ReportSchedule, values: Mapping[str, Any], *, actor: Any, now_ms: int, remote_addr: str = ""
 ) -> None:
-    """Change a schedule. A new time counts from now on: it does not fire for a moment already past. A new zone of one
-    of SAME_DAYS is the zone of all of them.
+    """Change a schedule.
+
+    A new time counts from now on: it does not fire for a moment already past. A new zone of one of SAME_DAYS is the
+    zone of all of them.
     """
     unknown = values.keys() - set(CHANGEABLE)
     if unknown:
@@ -159,7 +164,7 @@ def _change(
 
 
 def as_row(schedule: ReportSchedule) -> dict[str, Any]:
-    """What REST and the audit show: of the webhook only whether there is one, and its host."""
+    """Return what REST and the audit show: of the webhook only whether it is set, and its host."""
     return {
         "job": schedule.job,
         "cluster": schedule.cluster,
@@ -186,7 +191,7 @@ def host_of(url: str) -> str:
 
 
 def slo_of(cluster: str, group: str) -> tuple[int, float]:
-    """(milliseconds, share of the time): the group's own promise or the installation's."""
+    """Return (milliseconds, share of the time): the group's own promise or the installation's."""
     last = slo_versions(cluster, group)[:1]
     if not last or last[0].slo_ms is None or last[0].target is None:
         return settings.LAG_SLO_MS, settings.LAG_SLO_TARGET
@@ -194,7 +199,7 @@ def slo_of(cluster: str, group: str) -> tuple[int, float]:
 
 
 def slo_versions(cluster: str, group: str) -> Sequence[GroupSlo]:
-    """Every version of a group's own promise, the newest first; without figures it is the installation's."""
+    """Return all versions of a group's promise, newest first; without figures: the installation's."""
     return list(GroupSlo.objects.filter(cluster=cluster, group=group).order_by("-from_ms"))
 
 
@@ -208,8 +213,9 @@ def set_slo(
     now_ms: int,
     remote_addr: str = "",
 ) -> None:
-    """Begin a version of a group's promise; without figures it has the installation's again. Time before now stays
-    judged by the versions of then.
+    """Start a new version of a group's promise; without figures the installation's applies again.
+
+    Time before now stays judged by the versions of then.
     """
     before = dict(zip(("slo_ms", "target"), slo_of(cluster, group), strict=True))
     with transaction.atomic():
@@ -223,7 +229,7 @@ def set_slo(
             group=group,
             slo_ms=wanted[0],
             target=wanted[1],
-            # the clock may have been set back
+            # The clock may have been set back.
             from_ms=max(now_ms, versions[0].from_ms + 1) if versions else now_ms,
             set_by=access_services.actor_name(actor),
         )

@@ -1,9 +1,9 @@
-"""Telling people that a scheduled report is done: by e-mail and by webhook, at least once, without its rows' secrets.
+"""Send a scheduled report by e-mail and webhook, at least once, without rows the receiver may not see.
 
-A receiver that gets it twice (the worker died between sending and noting it) knows the run by its id.
+A receiver that gets it twice (the worker died between sending and recording it) can recognise the run by its id.
 
-A webhook's address is typed by somebody who may configure a cluster, and asked by this machine: it must not reach what
-only this machine may. See `valid_webhook` and `_refuse_inner`.
+A webhook's address is typed by a person who may configure a cluster, and requested by this machine: it must not
+reach what only this machine may reach. See `valid_webhook` and `_refuse_inner`.
 """
 
 from __future__ import annotations
@@ -44,15 +44,17 @@ class NotDelivered(Exception):
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """The address was typed by somebody with the right to; where it points further was not."""
+    """Refuse redirects: the address was entered by an authorised person, its redirect target was not."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
         return None
 
 
 def valid_webhook(url: str) -> str:
-    """The address, or ValueError with what is wrong with it. With WEBHOOK_HOSTS only those hosts; without, any host
-    whose address is not inner (a host that is an address is judged now, a name when it is connected to).
+    """Return the address, or raise ValueError with what is wrong with it.
+
+    With WEBHOOK_HOSTS only those hosts; without, any host whose address is not inner (a host that is an address is
+    checked now, a name when it is connected to).
     """
     try:
         parts = urlsplit(url)
@@ -85,8 +87,9 @@ def _inner(host: str) -> Text:
 
 
 def _refuse_inner(connection: HTTPConnection) -> None:
-    """Judge the address that a name really led to, before a byte of HTTP is sent: a name may lead elsewhere each time
-    it is asked. Raises OSError.
+    """Check the connected address before a byte of HTTP is sent; raise OSError.
+
+    A name may resolve to another address each time.
     """
     if not settings.WEBHOOK_HOSTS and is_inner(connection.sock.getpeername()[0]):
         connection.close()
@@ -116,14 +119,14 @@ class _Https(urllib.request.HTTPSHandler):
 
 
 def _opener(scheme: str) -> urllib.request.OpenerDirector:
-    """Behind a proxy (HTTPS_PROXY, HTTP_PROXY) it is the proxy that decides where requests may go."""
+    """Return the opener; a proxy (HTTPS_PROXY, HTTP_PROXY) decides by itself which hosts it allows."""
     if scheme in urllib.request.getproxies():
         return urllib.request.build_opener(_NoRedirect)
     return urllib.request.build_opener(urllib.request.ProxyHandler({}), _Http, _Https, _NoRedirect)
 
 
 def valid_email(address: str) -> str:
-    """The bare address, or ValueError."""
+    """Return the bare address, or raise ValueError."""
     name, bare = parseaddr(address)
     is_one = bare.count("@") == 1 and all(bare.split("@")) and bare.isprintable() and " " not in bare
     if name or bare != address or not is_one:
@@ -134,7 +137,7 @@ def valid_email(address: str) -> str:
 
 
 def deliver(run: ReportRun, *, now_ms: int) -> list[dict[str, Any]]:
-    """Tell every receiver of the run's schedule that has not been told yet; returns all deliveries of the run."""
+    """Notify every receiver of the run's schedule not notified yet; return all deliveries of the run."""
     schedule = ReportSchedule.objects.filter(cluster=run.cluster, job=run.job).first()
     deliveries: list[dict[str, Any]] = list(run.deliveries)
     if schedule is None or not run.is_final:
@@ -163,9 +166,10 @@ def deliver(run: ReportRun, *, now_ms: int) -> list[dict[str, Any]]:
 
 
 def scope_of(schedule: ReportSchedule, address: str) -> NameScope:
-    """The names that a receiver may read: those of the account with that e-mail address. An address without one, and a
-    webhook, read what the person may see who set them; receivers that nobody is known to have set, everything.
-    Raises NotDelivered when that is nothing.
+    """Return the names that a receiver may read; raise NotDelivered if there are none.
+
+    An e-mail address of an account: what that account may see. An address without one, and a webhook: what the
+    person who set them may see. Receivers without a recorded person: everything.
     """
     accounts = User.objects.filter(email__iexact=address) if address else User.objects.none()
     people = list(accounts) or ([schedule.receivers_by] if schedule.receivers_by else [])
@@ -186,7 +190,7 @@ def scope_of(schedule: ReportSchedule, address: str) -> NameScope:
 
 
 def send_email(to: str, told: dict[str, Any]) -> None:
-    """One mail, as text and as HTML. Raises NotDelivered."""
+    """Send one mail, as text and as HTML. Raises NotDelivered."""
     if not settings.EMAIL_HOST:
         raise NotDelivered(Text("No mail server is set: EMAIL_URL=smtp://user:password@host:587."))
     mail = EmailMultiAlternatives(
@@ -205,7 +209,7 @@ def _of_server(server: str, why: Text) -> Text:
 
 
 def _reason(error: OSError) -> Text:
-    """Return what happened, without the number of the error and, of SMTP, with the server's own words."""
+    """Return the cause, without the error number and, for SMTP, with the server's own words."""
     code, words = getattr(error, "smtp_code", None), getattr(error, "smtp_error", b"")
     if code is not None:
         text = words.decode(errors="replace") if isinstance(words, bytes) else str(words)
@@ -219,7 +223,7 @@ def _reason(error: OSError) -> Text:
 
 
 def post(url: str, told: dict[str, Any]) -> None:
-    """One POST of JSON; `text` serves chat webhooks. Raises NotDelivered for anything but 2xx."""
+    """Post JSON once; `text` serves chat webhooks. Raises NotDelivered for anything but 2xx."""
     body = json.dumps({"text": notice.as_text(told), **told}).encode()
     headers = {"Content-Type": "application/json", "X-Tidemark-Run": told["run"]}
     try:

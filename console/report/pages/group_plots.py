@@ -1,5 +1,6 @@
-"""What the smaller plots of a group's report read off its hourly rows: where it stood between lag and catch-up speed,
-over how many queues its backlog was spread, and what came back or ended as dead letters.
+"""The smaller plots of a group's report, from its hourly rows.
+
+Lag against catch-up speed, the number of queues that share the backlog, and retries and dead letters.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Any
 from console.report import selectors
 from spark.lag.local_time import HOUR_MS
 
-TOPICS_SHOWN = 6  # of the small multiples: those that waited longest
+TOPICS_SHOWN = 6  # of the small multiples: the topics with the longest waits
 COLUMNS = (
     "topic", "window_start_ms", "time_lag_last_ms", "time_lag_max_ms", "catch_up_speed", "effective_queues", "queues",
     "consumed", "retry_in", "dead_letter_in",
@@ -19,14 +20,14 @@ Row = dict[str, Any]
 
 
 def plots(cluster: str, group: str, from_ms: int, to_ms: int) -> dict[str, Any]:
-    """{"phase", "skew", "ways"}, each None where there is nothing to draw."""
+    """Return {"phase", "skew", "ways"}, each None if there is nothing to draw."""
     found = selectors.group_hours(cluster, group, from_ms, to_ms)
     rows = list(found.order_by("window_start_ms", "topic").values(*COLUMNS))
     return {"phase": phase(rows), "skew": skew(rows), "ways": ways(rows)}
 
 
 def phase(rows: Sequence[Row]) -> dict[str, Any] | None:
-    """Time lag at the end of each hour of a topic against its catch-up speed in it, of hours in which anything waited.
+    """Return time lag at the end of each hour against catch-up speed, for hours with waiting messages.
 
     Lists of one length, in the order of time: "times", "topics", "lag_ms", "speed".
     """
@@ -48,8 +49,10 @@ def phase(rows: Sequence[Row]) -> dict[str, Any] | None:
 
 
 def skew(rows: Sequence[Row]) -> dict[str, Any] | None:
-    """{"times", "topics": [{"topic", "effective", "queues"}], "total"}: over how many queues the backlog of each hour
-    was spread, of how many; None where nothing waited or nobody looked. Topics with one queue have no skew.
+    """Return over how many queues the backlog of each hour was spread, and of how many.
+
+    {"times", "topics": [{"topic", "effective", "queues"}], "total"}; None if nothing waited or was observed.
+    Topics with one queue have no skew.
     """
     own: dict[str, dict[int, Row]] = {}
     for row in rows:
@@ -84,10 +87,11 @@ def _of(row: Row | None, name: str) -> Any:
 
 
 def ways(rows: Sequence[Row]) -> dict[str, Any] | None:
-    """{"consumed", "retried", "dead", "hours"}: messages confirmed on the group's topics, sent back to be retried (each
-    try counts), and ended as dead letters; "hours" that were seen. None where retries were not collected: unknown.
+    """Return {"consumed", "retried", "dead", "hours"}; None if retries were not collected.
 
-    Every topic's row of an hour has the whole group's retries and dead letters, so an hour counts them once.
+    Messages confirmed on the group's topics, sent back for a retry (each try counts), and ended as dead letters;
+    "hours" is the number of observed hours. Every topic's row of an hour has the whole group's retries and dead
+    letters, so an hour counts them once.
     """
     retried: dict[int, int] = {}
     dead: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""One group's past as a page: what its report rows say in words, and the series of its plots.
+"""One group's past as a page: findings from its report rows, and the series of its plots.
 
 Nothing is computed from samples here: hours come from `LagRow` (job lag_hour) and `QueueRows`, episodes from
 `ReportRow`. An hour without a row is a gap (None), never 0.
@@ -18,10 +18,10 @@ from console.report.rows import queue_rows
 from console.report.rows.queue_rows import QueueRows
 from spark.lag.local_time import DAY_MS, HOUR_MS, UTC, hour_of_week
 
-QUEUES_SHOWN = 40  # of the queue heat map: those that were worst
+QUEUES_SHOWN = 40  # of the queue heat map: the worst ones
 EPISODES_SHOWN = 50
 SENTENCES_MAX = 4
-# A daily tide is said only when an hour of the day stands out on most of the days that were seen.
+# A daily tide is reported only if an hour of the day stands out on most of the observed days.
 TIDE_DAYS_MIN, TIDE_FACTOR = 3, 3
 
 
@@ -54,7 +54,7 @@ class Hours:
 
     @property
     def first_seen(self) -> int | None:
-        """The place of the first hour that was observed."""
+        """Return the index of the first observed hour."""
         return next((place for place, value in enumerate(self.max_ms) if value is not None), None)
 
     @property
@@ -67,7 +67,7 @@ class Hours:
 
 
 def hours_of(cluster: str, group: str, from_ms: int, to_ms: int) -> Hours:
-    """The worst topic's figures of each hour (time lag is a maximum), the sums of all."""
+    """Return the worst topic's figures of each hour (time lag is a maximum) and the sums of all."""
     rows = selectors.group_hours(cluster, group, from_ms, to_ms)
     times = list(range(from_ms, to_ms, HOUR_MS))
     place = {time_ms: number for number, time_ms in enumerate(times)}
@@ -104,8 +104,9 @@ def hours_of(cluster: str, group: str, from_ms: int, to_ms: int) -> Hours:
 def _added(
     rows: Sequence[LagRow], place: dict[int, int]
 ) -> tuple[list[int | None], list[int | None], list[int]]:
-    """(produced, lag at the end, when that was) of each hour, the topics added up. The lag of an hour is unknown when
-    that of one of its topics is.
+    """Return (produced, lag at the end, when that was) of each hour, summed over the topics.
+
+    The lag of an hour is unknown if that of one of its topics is.
     """
     produced: list[int | None] = [None] * len(place)
     left: list[int | None] = [None] * len(place)
@@ -122,9 +123,9 @@ def _added(
 
 
 def flow_of(hours: Hours) -> dict[str, Any]:
-    """The cumulative flow by the hour, for `Tide.flow`: messages since the window began; null where nobody looked.
+    """Return the hourly cumulative flow for `Tide.flow`: messages since the window began; null if unobserved.
 
-    What is committed is what was produced less what was left: so the height between the lines is the lag exactly.
+    Committed is produced minus what was left, so the height between the lines is exactly the lag.
     """
     total = 0
     produced: list[int | None] = []
@@ -144,7 +145,7 @@ def flow_of(hours: Hours) -> dict[str, Any]:
 
 
 def _coverage(rows: Iterable[LagRow], hours: int) -> float | None:
-    """Share of the asked time that was observed: hours without a row count as not observed."""
+    """Return the share of the requested time that was observed: hours without a row count as not observed."""
     worst: dict[int, float] = {}
     for row in rows:
         worst[row.window_start_ms] = min(worst.get(row.window_start_ms, 100.0), row.coverage_pct)
@@ -178,7 +179,7 @@ def budget_of(hours: Hours, target: float) -> Budget:
     spent_ms = 0
     for breach_ms in hours.breach_ms:
         spent_ms += breach_ms or 0
-        # An hour that nobody saw spends nothing and says nothing.
+        # An unobserved hour spends nothing.
         left.append(None if breach_ms is None else round(100 * (1 - spent_ms / allowed_ms), 2))
     count = len(hours.times)
     even = [round(100 * (1 - (number + 1) / count), 2) for number in range(count)]
@@ -186,10 +187,10 @@ def budget_of(hours: Hours, target: float) -> Budget:
 
 
 def queue_heat(cluster: str, group: str, from_ms: int, to_ms: int) -> dict[str, Any]:
-    """Largest time lag of each queue in each hour: {"rows": names, "times": […], "values": [[ms or None]], "total",
-    "gaps": hours whose files cannot be read}.
+    """Return the largest time lag of each queue in each hour.
 
-    The hourly report keeps no row of a queue that had neither backlog nor traffic: there the value is None, too.
+    {"rows": names, "times": […], "values": [[ms or None]], "total", "gaps": hours whose files cannot be read}. The
+    hourly report keeps no row of a queue that had neither backlog nor traffic: there the value is None, too.
     """
     asked = QueueRows(cluster, "lag_hour", only_group=group, from_ms=from_ms, to_ms=to_ms)
     found = queue_rows.cells(asked, "GROUP")
@@ -217,7 +218,7 @@ def queue_heat(cluster: str, group: str, from_ms: int, to_ms: int) -> dict[str, 
 
 
 def episodes_of(cluster: str, group: str, from_ms: int, to_ms: int) -> Sequence[ReportRow]:
-    """The group's episodes that touch the window, longest first."""
+    """Return the group's episodes that touch the window, longest first."""
     found = ReportRow.objects.filter(
         cluster=cluster,
         job="episodes",
@@ -230,7 +231,7 @@ def episodes_of(cluster: str, group: str, from_ms: int, to_ms: int) -> Sequence[
 
 
 def runways_of(cluster: str, group: str) -> Sequence[LagRow]:
-    """The newest hour of each of the group's topics: how far retention is from the first unread message."""
+    """Return the newest hour of each topic: how far retention is from the first unread message."""
     newest: dict[str, LagRow] = {}
     rows = selectors.group_hours(cluster, group)
     last = rows.aggregate(at=Max("window_start_ms"))["at"]
@@ -242,7 +243,7 @@ def runways_of(cluster: str, group: str) -> Sequence[LagRow]:
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """One finding of the window; the page puts `facts` into words. ``status`` gives its shape and colour."""
+    """One finding of the window; the page words it from `facts`. ``status`` gives its shape and colour."""
 
     status: str
     kind: str
@@ -250,7 +251,7 @@ class Sentence:
 
 
 def sentences(hours: Hours, budget: Budget, episodes: Sequence[ReportRow], zone: str = UTC) -> list[Sentence]:
-    """What stands out, worst first; at most SENTENCES_MAX. Empty: the window was quiet and seen."""
+    """Return what stands out, worst first, at most SENTENCES_MAX; empty if the window was quiet."""
     found: list[Sentence] = []
     for episode in episodes[:2]:
         figures = episode.figures
@@ -279,7 +280,7 @@ def _share_of_breach(figures: dict[str, Any], hours: Hours) -> float | None:
 
 
 def daily_tide(hours: Hours, zone: str = UTC) -> dict[str, Any] | None:
-    """The hour of the day of `zone` whose p95 is at least TIDE_FACTOR times the usual on most days, if there is one."""
+    """Return the hour of day whose p95 is at least TIDE_FACTOR times the usual on most days, or None."""
     by_hour: dict[int, list[int]] = {}
     for time_ms, p95_ms in zip(hours.times, hours.p95_ms, strict=True):
         if p95_ms is not None:
@@ -294,7 +295,8 @@ def daily_tide(hours: Hours, zone: str = UTC) -> dict[str, Any] | None:
         if len(values) >= TIDE_DAYS_MIN
         and 2 * sum(value >= TIDE_FACTOR * usual_ms for value in values) > len(values)
     }
-    if not high or len(high) > 6:  # most of the day is no tide
+    if not high or len(high) > 6:
+        # Most of the day is no tide.
         return None
     hour = max(high, key=lambda each: sum(high[each]) / len(high[each]))
     return {

@@ -1,4 +1,4 @@
-"""The report of one group: words, figures and plots over a day, a week or four."""
+"""The report of one group: findings, figures and plots over a day, a week or four."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ SPANS = {
 }
 DRAWN_HOURS_MIN = 24
 SLO_VERSIONS_SHOWN = 10
-LATENCY_DAYS_MAX = 7  # the distribution is made from samples, not from rows
+LATENCY_DAYS_MAX = 7  # the distribution is computed from samples, not from rows
 
 
 @require_safe
 def group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
-    """What the hourly rows and the episodes of a group say."""
+    """Show the report of a group."""
     return page(request, admit(request, cluster, name=group), group)
 
 
 def page(
     request: HttpRequest, here: Cluster, group: str, form: SloForm | None = None, status: int = 200
 ) -> HttpResponse:
-    """The page; a promise that was refused comes with its reasons."""
+    """Render the page, with the errors of a refused promise."""
     now_ms = _now_ms()
     own_slo_ms, target = schedules.slo_of(here.name, group)
     zone = selectors.zone_of(here.name, "lag_day")
@@ -110,8 +110,9 @@ def _plots(
     runways: Sequence[LagRow],
     zone: str,
 ) -> dict[str, Any]:
-    """What each canvas reads; None where there is nothing to draw. Time before the first hour seen is not drawn, but
-    for the last day: there was nothing to look at.
+    """Return the data of each canvas; None if there is nothing to draw.
+
+    Time before the first observed hour is not drawn, except for the last day.
     """
     count = len(hours.times)
     first = count if hours.first_seen is None else hours.first_seen
@@ -157,13 +158,13 @@ def _plots(
 
 
 def _sum(values: list[int | None]) -> int | None:
-    """The sum of what is known; None when nothing is."""
+    """Return the sum of what is known; None if nothing is."""
     known = [value for value in values if value is not None]
     return sum(known) if known else None
 
 
 def _runway(cluster: str, row: LagRow) -> tuple[LagRow, int | None, float | None]:
-    """(row, age of the oldest message kept, which part of it the time lag is)."""
+    """Return (row, age of the oldest message kept, the time lag's share of that age)."""
     kept = TopicRow.objects.filter(cluster=cluster, topic=row.topic).values_list("retained_ms", flat=True)
     retained_ms = kept.first()
     if not retained_ms or row.time_lag_last_ms is None:
@@ -178,7 +179,7 @@ def _latency_url(cluster: str, group: str, from_ms: int, to_ms: int, slo_ms: int
 
 
 def _room_url(cluster: str, group: str, from_ms: int, to_ms: int, first_ms: int | None) -> str:
-    """Over the hours that are drawn of the others."""
+    """Return the address of the plot over the hours that the other plots draw."""
     start_ms = max(from_ms, to_ms - retention_room.SPAN_MS_MAX)
     if first_ms is not None:
         start_ms = max(start_ms, min(first_ms, to_ms - DAY_MS))

@@ -1,6 +1,6 @@
-"""A report as one HTML page that needs nothing else: what the page's tables show, for reading, mailing and printing.
+"""A report as one self-contained HTML page: the page's tables, for reading, mailing and printing.
 
-CSV and Parquet carry every column as it is; this one carries those that people read, in their units.
+CSV and Parquet contain every column; this page contains those that people read, in their units.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NUMBER = "n"  # the class of cells and heads of numbers
 
 
 def page(rows: AnyRows, job: str, cluster: str, now_ms: int) -> str:
-    """The page, a table per kind of row, the worst first; at most ROWS_MAX rows each."""
+    """Return the page, a table per kind of row, the worst first; at most ROWS_MAX rows each."""
     tables = [table for view in views_of(rows, job) if (table := _table(rows, view, job))]
     context = {
         "title": f"{JOBS[job]} of {cluster}",
@@ -45,7 +45,7 @@ def page(rows: AnyRows, job: str, cluster: str, now_ms: int) -> str:
 
 
 def views_of(rows: AnyRows, job: str) -> Sequence[RowsView]:
-    """The tables that there may be; those that show a part of another one's rows are left to it."""
+    """Return the possible tables, without those that show a part of another one's rows."""
     if isinstance(rows, QueueRows) or rows.model is LagRow:
         return LAG_VIEWS
     whole = {view.grain for view in VIEWS[job] if not view.where}
@@ -71,7 +71,7 @@ def _table(rows: AnyRows, view: RowsView, job: str) -> dict[str, Any] | None:
 
 
 def _ordered(rows: AnyRows, view: RowsView, job: str) -> tuple[int, Iterable[Any]]:
-    """How many rows of a view there are, and the first ROWS_MAX of them in its order."""
+    """Return the number of rows of a view, and the first ROWS_MAX in its order."""
     if isinstance(rows, QueueRows):
         if view.grain != LagRow.Grain.QUEUE:
             return 0, []
@@ -107,7 +107,7 @@ def _lines(rows: Iterable[Any], columns: Sequence[Column], job: str) -> Iterator
 
 
 def window(row: Any, job: str) -> str:
-    """The hour, day or week of a row, with a zone that is not UTC; those that were not over when it was made say so."""
+    """Return the hour, day or week of a row, with a zone that is not UTC, marked if it was not over."""
     length = PERIODS_MS[job]
     long_period = getattr(row, "long_period", None)
     start = local(row.window_start_ms, UTC if length == HOUR_MS else row.zone)

@@ -1,4 +1,4 @@
-"""How long messages waited, slice of time after slice: the distribution of `windows.measures`, cut into hours."""
+"""The distribution of waiting times per hour, from `windows.measures`."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ def latency_heat(
     target: float,
     topic: str | None = None,
 ) -> dict[str, Any]:
-    """{"step_ms", "slices": […]} over [from_ms, to_ms), at most SPAN_MS_MAX. A slice: "from_ms", "to_ms", "messages",
-    "within_slo", "censored" (only a lower bound is known) and "histogram" (`api.lag.LatencyBucketSerializer`), null
-    where nobody looked.
+    """Return {"step_ms", "slices": […]} over [from_ms, to_ms), at most SPAN_MS_MAX.
+
+    A slice: "from_ms", "to_ms", "messages", "within_slo", "censored" (only a lower bound is known) and "histogram"
+    (`api.lag.LatencyBucketSerializer`), null if unobserved.
     """
     step_ms = next((step for step in STEPS_MS if (to_ms - from_ms) / step <= SLICES_MAX), STEPS_MS[-1])
     slices = []

@@ -35,7 +35,7 @@ LANES_MAX = 30
 
 @require_safe
 def reports(request: HttpRequest, cluster: str) -> HttpResponse:
-    """Every report: what it says, when it was made last, how that went."""
+    """Show every report: its subject, its last run and the outcome."""
     here, _ = admit_to_list(request, cluster)
     now_ms = _now_ms()
     newest = selectors.newest_runs(here.name)
@@ -57,7 +57,7 @@ def reports(request: HttpRequest, cluster: str) -> HttpResponse:
 def page(
     request: HttpRequest, here: Cluster, job: str, panel: dict[str, Any], status: int = 200
 ) -> HttpResponse:
-    """The page of one of these reports; `panel` is what `run_panel.context` gives."""
+    """Render the page of one of these reports; `panel` is the result of `run_panel.context`."""
     now_ms = _now_ms()
     build = _episodes if job == "episodes" else _lines
     context = {
@@ -74,7 +74,7 @@ def page(
 
 
 def found(request: HttpRequest, here: Cluster, job: str, scope: NameScope) -> QuerySet[ReportRow]:
-    """The rows that the page's filter leaves of what a scope lets through, for a download."""
+    """Return the rows in a scope that match the page's filter, for a download."""
     return _found(request, here, job, _view(request, job) if VIEWS[job] else None, scope)
 
 
@@ -112,7 +112,7 @@ def _episodes(request: HttpRequest, here: Cluster, job: str, now_ms: int) -> dic
 
 
 def lanes(found: QuerySet[ReportRow], from_ms: int | None, to_ms: int) -> dict[str, Any] | None:
-    """The episodes as bars, a lane a group: those with the longest sum first, LANES_MAX of them."""
+    """Return the episodes as bars, a lane per group: the longest sums first, at most LANES_MAX."""
     words = {
         "breach": Text("late"),
         "stall": Text("queue stood still"),
@@ -166,7 +166,7 @@ def _view(request: HttpRequest, job: str) -> RowsView:
 
 
 def is_asked(request: HttpRequest, job: str) -> bool:
-    """Whether the address names one of a report's views: of a lag report one that is not of its own rows."""
+    """Return whether the address names one of a report's views; of a lag report, one of other rows."""
     return request.GET.get("grain", "") in {view.key for view in VIEWS[job]}
 
 

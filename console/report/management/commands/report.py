@@ -1,6 +1,6 @@
-"""`manage.py report run|list|export`: the reports from a shell; page and REST show the same run ids.
+"""`manage.py report run|list|export`: reports from a shell; page and REST show the same run ids.
 
-Exit codes: 0 done, 1 refused (the text says why), 4 the run failed.
+Exit codes: 0 done, 1 refused (the text gives the reason), 4 the run failed.
 """
 
 from __future__ import annotations
@@ -58,9 +58,8 @@ class Command(BaseCommand):
             try:
                 for line in _csv_lines(cluster, options):
                     self.stdout.write(line, ending="")
-            except (
-                BrokenPipeError
-            ):  # `| head` has seen enough; Python's own last flush must not complain either
+            except BrokenPipeError:
+                # `| head` has closed the pipe; Python's final flush must not fail either.
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
     def _run(self, cluster: str, options: dict[str, Any]) -> None:
@@ -84,7 +83,7 @@ class Command(BaseCommand):
             raise CommandError(f"{run.id} failed: {run.error}", returncode=RUN_FAILED)
 
     def _follow(self, run: ReportRun) -> ReportRun:
-        """Compute it here, or wait while a worker does, whoever is first; to its end."""
+        """Compute the run here, or wait for the worker that has it, until it ends."""
         said = ""
         while True:
             services.run_report(run.id, now_ms=time.time_ns() // 1_000_000)
@@ -132,7 +131,7 @@ def _window(options: dict[str, Any], zone: str, now_ms: int) -> Window:
 
 
 def _ms(text: str) -> int:
-    """ISO time; without a zone it is UTC, as the report's hours are. Raises CommandError."""
+    """Parse an ISO time; without a zone it is UTC, as the report's hours are. Raises CommandError."""
     try:
         moment = dt.datetime.fromisoformat(text)
     except ValueError:
