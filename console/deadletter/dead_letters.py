@@ -140,12 +140,12 @@ def _body_text(record: MessageRecord) -> str:
 
 
 def topic_of(group: str) -> str:
-    """``%DLQ%group``."""
+    """Return ``%DLQ%group``."""
     return dead_letter_topic(group)
 
 
 def group_of(topic: str) -> str:
-    """The group whose dead letters a topic holds."""
+    """Return the group whose dead letters a topic holds."""
     return topic.removeprefix(DLQ_TOPIC_PREFIX)
 
 

@@ -1,4 +1,4 @@
-"""The list of groups: its columns, orders and filters, for the page, REST, live rows, files and saved choices."""
+"""The list of groups: columns, orders and filters, for page, REST, live rows, files and saved choices."""
 
 from __future__ import annotations
 

@@ -54,11 +54,12 @@ def group_page(
     include_system: bool = False,
     stale_since_ms: int | None = None,
 ) -> GroupPage:
-    """Return one page of groups, most urgent first by default; see `group_list.GROUPS` for orders and filters.
+    """Return one page of groups, most urgent first by default.
 
-    `status` is a LagStatus code or `PARTIAL`; all filters must hold. Unknown figures sort last in both directions. With
-    `stale_since_ms` (see `console.lag.selectors`) every group is UNKNOWN. Three queries, four for a reader who may see
-    only the names of `scope`, and one of which groups are paused.
+    See `group_list.GROUPS` for orders and filters; all filters must hold. `status` is a LagStatus code or
+    `PARTIAL`. Unknown figures sort last in both directions. With `stale_since_ms` (see
+    `console.lag.selectors`) every group is UNKNOWN. Three queries, four for a user who may see only the names
+    of `scope`, and one for the paused groups.
     """
     asked = asked or ListQuery()
     paused = pauses.paused_groups(cluster_name)
@@ -187,7 +188,7 @@ def group_names(
 
 
 def group_flow(cluster_name: str, name: str, from_ms: int, to_ms: int, points: int) -> dict[str, Any]:
-    """Return produced, pulled, committed and oldest stored of a group over time; see `flow.cumulative_flow`."""
+    """Return a group's produced, pulled, committed and oldest stored over time (`flow.cumulative_flow`)."""
     interval_ms = lag_selectors.collect_interval_ms(cluster_name)
     samples = _main_samples(cluster_name, name, from_ms, to_ms, interval_ms)
     return flow.cumulative_flow(samples, points, GAP_INTERVALS * interval_ms)

@@ -32,7 +32,7 @@ class QueueFacts:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reader:
-    """A group that reads the topic. ``members`` None: not asked or not answered; ``backlog`` None: unknown."""
+    """A group that reads the topic; ``members`` None: not asked or no answer, ``backlog`` None: unknown."""
 
     group: str
     members: int | None

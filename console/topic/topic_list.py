@@ -1,4 +1,4 @@
-"""The list of topics: its columns and orders, for the page, REST, live rows, files and saved choices."""
+"""The list of topics: columns and orders, for page, REST, live rows, files and saved choices."""
 
 from __future__ import annotations
 

@@ -438,7 +438,10 @@ class Replay:
     # --- Policy ---------------------------------------------------------------------------------------------
 
     def obey_policy(self) -> None:
-        """Raise VerificationFailed when the replay must stop: buried copies, too many failures, a growing DLQ."""
+        """Raise VerificationFailed when the replay must stop.
+
+        That is: copies that became dead letters again, too many failures, or a growing dead-letter topic.
+        """
         reason = self._buried_words() or self._failure_words() or self._growth_words()
         if not reason:
             return

@@ -34,7 +34,10 @@ SENTENCES_MAX = 5
 
 
 class DiffRow(TypedDict):
-    """A queue in ``Plan.diff``. ``after`` is ``before`` where the queue stays; None: never committed, or unknown."""
+    """A queue in ``Plan.diff``.
+
+    ``after`` is ``before`` where the queue stays; None: never committed, or unknown.
+    """
 
     topic: str
     broker_name: str

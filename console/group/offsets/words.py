@@ -1,4 +1,4 @@
-"""An offset change in words: what it replays and skips, how long that takes, what to beware of. Pure."""
+"""Texts of an offset change: what it replays and skips, how long that takes, warnings. Pure."""
 
 from __future__ import annotations
 
@@ -28,9 +28,11 @@ RECENT_MS = 10 * 60_000  # a rate older than this is not "present"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pace:
-    """How fast the group goes, messages per second; None: not known. ``best``: its best minute of the last
-    hour; ``was_behind``: it was measured while the group was behind, and so is all it can read. Else the group
-    read what came, and can read more."""
+    """Speed of the group in messages per second; None: unknown.
+
+    ``best``: its best minute of the last hour. ``was_behind``: that was measured while the group was behind,
+    so it is all the group can read; otherwise the group read what arrived and can read more.
+    """
 
     in_rate: float | None = None
     out_rate: float | None = None
@@ -39,7 +41,7 @@ class Pace:
 
     @property
     def speed(self) -> float | None:
-        """What the group has shown that it can do."""
+        """The highest speed the group has shown."""
         return max((each for each in (self.best, self.out_rate) if each), default=None)
 
 
@@ -47,7 +49,7 @@ class Pace:
 
 
 def replayed(rows: Iterable[Change]) -> int:
-    """Messages that are delivered again, and those of queues that were never committed."""
+    """Return how many messages are delivered again, or at first on queues that were never committed."""
     total = 0
     for row in rows:
         if row.moves and row.after is not None:
@@ -59,7 +61,7 @@ def replayed(rows: Iterable[Change]) -> int:
 
 
 def skipped(rows: Iterable[Change]) -> int:
-    """Messages that are never delivered to the group."""
+    """Return how many messages are never delivered to the group."""
     return sum(
         row.after - max(row.before, row.min_offset)
         for row in rows
@@ -70,8 +72,10 @@ def skipped(rows: Iterable[Change]) -> int:
 def summary(
     group: str, rows: Sequence[Change], span: tuple[int, int] | None, pace: Pace, online: bool, now_ms: int
 ) -> Text:
-    """The change in two sentences: what, and how long. ``span``: store times of the first and last message
-    concerned."""
+    """Return the change in two sentences: what, and how long it takes.
+
+    ``span``: store times of the first and last message concerned.
+    """
     moving = [row for row in rows if row.moves]
     if not moving:
         return nothing_moves(rows, group)
@@ -113,7 +117,7 @@ def _deed(again: int, past: int) -> Text:
 
 
 def nothing_moves(rows: Sequence[Change], group: str = "") -> Text:
-    """Why a plan moves no queue: those that stand there already, and those that are left alone."""
+    """Return why a plan moves no queue: queues already at the target, and queues left alone."""
     alone = Counter(row.note for row in rows if row.after is None)
     level = len(rows) - sum(alone.values())
     parts = []
@@ -136,7 +140,7 @@ def nothing_moves(rows: Sequence[Change], group: str = "") -> Text:
 
 
 def how_long(again: int, rows: Sequence[Change], pace: Pace, online: bool) -> Text:
-    """How long the replay takes at the speed the group has shown."""
+    """Return how long the replay takes at the speed the group has shown."""
     speed = pace.speed
     if speed is None:
         return Text("How long that takes is not known: the group was not seen reading in the last hour.")
@@ -171,7 +175,7 @@ def _once_online(sentence: Text, online: bool) -> Text:
 
 
 def time_span(span: tuple[int, int], now_ms: int) -> str:
-    """``09:00:12–11:42:03 UTC``, with the date where it is not today's."""
+    """Return ``09:00:12–11:42:03 UTC``, with the date where it is not today's."""
     first, last, today = (_utc(ms) for ms in (*span, now_ms))
     if first.date() == last.date() == today.date():
         return f"{first:%H:%M:%S}–{last:%H:%M:%S} UTC"
@@ -181,7 +185,7 @@ def time_span(span: tuple[int, int], now_ms: int) -> str:
 
 
 def moment(at_ms: int) -> str:
-    """``2026-03-12 08:20:00 UTC``."""
+    """Return ``2026-03-12 08:20:00 UTC``."""
     return f"{_utc(at_ms):%Y-%m-%d %H:%M:%S} UTC"
 
 
@@ -194,7 +198,7 @@ def _utc(at_ms: int) -> datetime.datetime:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Limits:
-    """From how many messages on a change must be confirmed by typing, and by a second person (None: never)."""
+    """Message counts from which a change is confirmed by typing, or by a second person; None: never."""
 
     typed_from: int | None
     second_person_from: int | None
@@ -203,7 +207,7 @@ class Limits:
 def warnings(
     state: GroupState, wish: Wish, rows: Sequence[Change], limits: Limits, seen_model: str, sampled: Text
 ) -> list[PlanWarning]:
-    """The banners of the plan page, most important first. ``sampled``: where recorded offsets come from."""
+    """Return the banners of the plan page, most important first; ``sampled``: origin of recorded offsets."""
     moving = [row for row in rows if row.moves]
     older = [row for row in rows if row.is_expired]
     found = [*_retention(older), *_never_committed(moving), *_size(replayed(rows) + skipped(rows), limits)]
@@ -237,7 +241,7 @@ def _never_committed(moving: Sequence[Change]) -> Iterable[PlanWarning]:
 
 
 def _size(messages: int, limits: Limits) -> Iterable[PlanWarning]:
-    """More than n messages: what the cluster asks of people for such a change."""
+    """Warn of a size that needs confirmation in this cluster."""
     second, typed = limits.second_person_from, limits.typed_from
     if second is not None and messages >= second:
         text = Text(
@@ -271,7 +275,7 @@ WAYS = (RESET_PER_QUEUE, RESET_BY_TIME, UPDATE_PER_QUEUE)
 
 
 def _way(how: str, where: str) -> Text:
-    """How members learn of the change at some brokers."""
+    """Return how members learn of the change from these brokers."""
     if how == RESET_PER_QUEUE:
         return Text(
             "%(where)s moves the offsets and tells the members itself (222 per queue); each drops what it "
@@ -292,7 +296,7 @@ def _way(how: str, where: str) -> Text:
 
 
 def _telling(state: GroupState, moving: Sequence[Change], seen_model: str) -> Iterable[PlanWarning]:
-    """Whether members run, and how they learn of the change."""
+    """Report whether members are online, and how they learn of the change."""
     if not state.online:
         yield PlanWarning(
             "info",
@@ -329,8 +333,10 @@ def _queue_names(rows: Sequence[Change]) -> Text:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sums:
-    """Sums under the columns of an offset plan. Where the lag of some queue is unknown, as that of one that was never
-    committed, the others' is a lower bound; None where no queue's is known.
+    """Sums under the columns of an offset plan.
+
+    Where the lag of some queue is unknown, as for one that was never committed, the sum of the others is a
+    lower bound; None where no lag is known.
     """
 
     queues: int
@@ -343,7 +349,7 @@ class Sums:
 
 
 def sums(diff: Sequence[DiffRow]) -> Sums:
-    """The sums of all rows, also of those on other pages."""
+    """Return the sums of all rows, including those on other pages."""
     moving = [row for row in diff if row["moves"]]
     before = [lag for row in diff if (lag := row["lag_before"]) is not None]
     after = [lag for row in diff if (lag := row["lag_after"]) is not None]
@@ -359,7 +365,7 @@ def sums(diff: Sequence[DiffRow]) -> Sums:
 
 
 def button(diff: Sequence[DiffRow]) -> Text:
-    """What applying does: ``Replay 1,204 messages``."""
+    """Return the text of the button, such as ``Replay 1,204 messages``."""
     deltas = [row["delta"] or 0 for row in diff if row["moves"]]
     again, past = -sum(min(0, each) for each in deltas), sum(max(0, each) for each in deltas)
     if again and not past:
@@ -370,7 +376,7 @@ def button(diff: Sequence[DiffRow]) -> Text:
 
 
 def terminal_row(row: DiffRow) -> str:
-    """``orders · broker-a · 3   1,204 → 800   15 per queue``."""
+    """Return ``orders · broker-a · 3   1,204 → 800   15 per queue``."""
     place = f"{row['topic']} · {row['broker_name']} · {row['queue_id']}"
     unread = "unknown" if row["how"] == LEFT_OUT else "never committed"
     before = unread if row["before"] is None else f"{row['before']:,}"

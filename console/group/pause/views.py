@@ -21,7 +21,7 @@ DEEDS = {"pause": "group_pause", "resume": "group_resume"}  # button → kind of
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def pause(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
-    """Show what each broker lets the group read, with boxes for those who may change it; POST makes the plan."""
+    """Show what each broker lets the group read, and boxes to change it; POST makes the plan."""
     here = admit(request, cluster, Verb.CONFIGURE if request.method == "POST" else Verb.VIEW, group)
     row = selectors.group(here.name, group)
     table = pause_page.read_table(here, group, row)

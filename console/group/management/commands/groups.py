@@ -1,4 +1,4 @@
-"""`groups`: list groups; plan, apply and undo their creation, change of settings, pause, quarantine and deletion."""
+"""`groups`: list groups; plan, apply and undo changes of them."""
 
 import json
 from collections.abc import Mapping

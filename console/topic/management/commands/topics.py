@@ -1,4 +1,4 @@
-"""`topics`: list topics; plan, apply and undo their creation, change, quarantine and deletion."""
+"""`topics`: list topics; plan, apply and undo changes of them."""
 
 import json
 from collections.abc import Mapping
