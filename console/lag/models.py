@@ -1,10 +1,9 @@
-"""What the last collection round saw: the rows every page, REST answer and alert reads instead of asking a
-broker.
+"""Store the last collection round: pages, REST and alerts read these rows instead of calling a broker.
 
-All models but those that say so live in the database `metrics`
-(`database_router.MetricsRouter`) and are keyed by the cluster's *name*, not by a foreign key: they are a cache of
-what brokers said and may be deleted at any time. Null means unknown, never zero. Counts are messages, rates messages
-per second, times epoch milliseconds of the collector's clock, durations milliseconds.
+All models except those marked otherwise live in the database `metrics` (`database_router.MetricsRouter`) and are keyed
+by the cluster's *name*, not by a foreign key: they are a cache of what brokers reported and may be deleted at any time.
+Null means unknown, never zero. Counts are messages, rates messages per second, times epoch milliseconds of the
+collector's clock, durations milliseconds.
 """
 
 from typing import Any
@@ -13,9 +12,11 @@ from django.db import models
 
 from console.text.columns import TextColumn, TextsColumn
 
-BUDGET_MS = 28 * 24 * 3_600_000  # four whole weeks, so that weekdays weigh the same
+# Four whole weeks, so that weekdays weigh the same.
+BUDGET_MS = 28 * 24 * 3_600_000
 HOST_LENGTH_MAX = 64
-NAME_LENGTH_MAX = 255  # RocketMQ: topic <= 127, group <= 255 with its %RETRY% prefix
+# RocketMQ: topic <= 127, group <= 255 with its %RETRY% prefix.
+NAME_LENGTH_MAX = 255
 
 
 class RowModel(models.Model):
@@ -25,7 +26,7 @@ class RowModel(models.Model):
         abstract = True
 
     def as_row(self) -> dict[str, Any]:
-        """Every column but the surrogate key, JSON-ready."""
+        """Return every column but the surrogate key, JSON-ready."""
         return {
             field.attname: getattr(self, field.attname)
             for field in self._meta.concrete_fields
@@ -140,7 +141,7 @@ class GroupRow(RowModel):
 
 
 class SheetModel(models.Model):
-    """A sheet: the queues of some groups, or of some topics, as one value; `rows.sheets` reads and writes it."""
+    """One sheet: the queues of some groups, or of some topics, as one value; see `rows.sheets`."""
 
     cluster = models.CharField(max_length=64)
     number = models.IntegerField()
@@ -197,7 +198,7 @@ class TopicRow(RowModel):
 
 
 class TopicQueueSheet(SheetModel):
-    """Queues of topics, whoever consumes them: `queue_row.TopicQueueRow`."""
+    """Queues of topics, whichever groups consume them: `queue_row.TopicQueueRow`."""
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["cluster", "number"], name="topic_queue_sheet_key")]
@@ -236,7 +237,7 @@ class BrokerRow(RowModel):
 
 
 class GroupMembers(models.Model):
-    """Who is connected for a group, as the last sweep (about every 30 s, outside the rounds) found it."""
+    """The connected clients of a group, as of the last sweep (about every 30 s, outside the rounds)."""
 
     cluster = models.CharField(max_length=64)
     group = models.CharField(max_length=NAME_LENGTH_MAX)
@@ -300,8 +301,9 @@ class Round(RowModel):
 
 
 class CollectorLease(models.Model):
-    """Who may collect a cluster now. Claimed by a conditional update; `round_number` proves whose window is
-    current.
+    """The right to collect a cluster, claimed by a conditional update.
+
+    `round_number` shows which process has the current window.
     """
 
     cluster = models.CharField(max_length=64, primary_key=True)
@@ -315,7 +317,7 @@ class CollectorLease(models.Model):
 
 
 class GroupWatch(models.Model):
-    """A group somebody looks at: its pulled offsets and clients are read more often until `until_ms`."""
+    """A group on an open page: its pulled offsets and clients are read more often until `until_ms`."""
 
     cluster = models.CharField(max_length=64)
     group = models.CharField(max_length=NAME_LENGTH_MAX)
@@ -326,7 +328,7 @@ class GroupWatch(models.Model):
 
 
 class GroupFilterSample(models.Model):
-    """How many of a group's waiting messages pass its filter, as last looked at (`collect.filter_sampling`)."""
+    """How many of a group's waiting messages pass its filter, as last sampled (`collect.filter_sampling`)."""
 
     cluster = models.CharField(max_length=64)
     group = models.CharField(max_length=NAME_LENGTH_MAX)
@@ -340,9 +342,10 @@ class GroupFilterSample(models.Model):
 
 
 class OffsetMove(models.Model):
-    """Committed offsets that a change of ours set (database `default`): `queues` is a list of [topic, broker name,
-    queue id, before, target], before null where nothing was committed. Kept for `reset.KEPT_MS`: rounds tell by it what
-    is no progress.
+    """Committed offsets that a change of this console set (database `default`).
+
+    `queues` is a list of [topic, broker name, queue id, before, target], before null where nothing was committed. Kept
+    for `reset.KEPT_MS`: rounds use it to tell a move from progress.
     """
 
     cluster = models.CharField(max_length=64)
@@ -357,7 +360,7 @@ class OffsetMove(models.Model):
 class LagEvent(models.Model):
     """Something that happened to a committed offset or a queue, seen between two rounds (database `default`).
 
-    A REWIND or SKIPPED that a change of ours explains has its words in `cause`. A row stands for one topic of a
+    A REWIND or SKIPPED that a change of this console explains has it in `cause`. A row stands for one topic of a
     group (or one topic); offsets are those of `broker_name` and `queue_id`, the queue with the most `messages`.
     MEMBERS has the clients before and after in the offsets, and `members`. BROKER_RESTART is of no group.
     """
@@ -390,9 +393,10 @@ class LagEvent(models.Model):
 
 
 class PromiseCourse(RowModel):
-    """When a group's topic kept its promise in the last days (`console.lag.promise_courses`): `changes` is a list of
-    [from when, state] as `folds.promise` has them, each round judged by the promise of its time. The row without a
-    group is common to all topics. A topic without a row was known and in time all along.
+    """When a group's topic kept its promise in the last days (`console.lag.promise_courses`).
+
+    `changes` is a list of [from when, state] as in `folds.promise`, each round judged by the promise of its time. The
+    row without a group is common to all topics. A topic without a row was known and in time all along.
     """
 
     cluster = models.CharField(max_length=64)
@@ -439,8 +443,10 @@ class QueueOwner(models.Model):
 
 
 class GroupSlo(models.Model):
-    """What a group promises from `from_ms` to its next row: no message waits longer than `slo_ms` for `target` of the
-    time. Null, and groups without a row: the installation's. A change is a new row. Database `default`.
+    """A group's promise from `from_ms` to its next row (database `default`).
+
+    No message waits longer than `slo_ms` for `target` of the time. Null, and groups without a row: the installation's
+    default. A change is a new row.
     """
 
     cluster = models.CharField(max_length=64)
@@ -459,9 +465,9 @@ class Episode(models.Model):
     """A stretch of time in which something was wrong with a group's topic (database `default`).
 
     What `kind`, `state` and the times mean: `console.lag.episode_state`. `cause` is the first that fits: reset,
-    retention, offline, queue stuck, surge, slow, unclear. `reset_by` has the words of the change of ours that set the
-    offsets just before; such an episode is intentional. `slo_ms` and `target` are the promise at its start.
-    `forecast_…` is the first drain forecast during the episode, to be held against its end.
+    retention, offline, queue stuck, surge, slow, unclear. `reset_by` is the change of this console that set the offsets
+    just before; such an episode is intentional. `slo_ms` and `target` are the promise at its start. `forecast_…` is the
+    first drain forecast during the episode, to be compared with its end.
     """
 
     id = models.CharField(primary_key=True, max_length=16)  # `episode_state.episode_id`
@@ -509,19 +515,19 @@ class Episode(models.Model):
 
     @property
     def budget_burnt(self) -> float:
-        """Which share of the promise's four weeks of budget it used; only a breach uses any."""
+        """Return the share of the promise's four weeks of budget that it used; only a breach uses any."""
         return self.bad_ms / ((1 - self.target) * BUDGET_MS) if self.kind == "breach" else 0.0
 
     @property
     def recovered_ms(self) -> int | None:
-        """How long after the forecast the episode was over."""
+        """Return how long after the forecast the episode was over."""
         if self.forecast_at_ms is None or not self.is_over:
             return None
         return self.end_ms - self.forecast_at_ms
 
 
 class HistoryGap(models.Model):
-    """Time nobody looked: the collector was away (`broker_name` empty) or a broker silent (database `default`)."""
+    """Time without rounds (`broker_name` empty) or with a silent broker (database `default`)."""
 
     cluster = models.CharField(max_length=64)
     broker_name = models.CharField(max_length=NAME_LENGTH_MAX, default="", blank=True)
@@ -581,15 +587,17 @@ class HistoryFile(models.Model):
         indexes = [models.Index(fields=["cluster", "kind", "state", "ts_lo_ms"], name="history_file_window")]
 
     def may_hold(self, group: str) -> bool:
-        """Whether rows of a group may be in the file, "" for heads. Not asked of the database: it may order names by
-        other rules than files do.
+        """Return whether rows of a group may be in the file, "" for heads.
+
+        Compared in Python: the database may order names differently than files do.
         """
         return self.group_lo is None or self.group_hi is None or self.group_lo <= group <= self.group_hi
 
 
 class HistoryLease(models.Model):
-    """Which process may make files of a cluster's history now (database `default`): taken by a conditional update,
-    renewed while the work goes on, checked in the transaction that lists a file.
+    """The right of a process to make files of a cluster's history (database `default`).
+
+    Taken by a conditional update, renewed while the work goes on, checked in the transaction that lists a file.
     """
 
     cluster = models.CharField(max_length=64, primary_key=True)

@@ -1,4 +1,4 @@
-"""From the log to hour files, from hour files to day files, and out again: what happens to history after it is durable.
+"""Turn the log into hour files, hour files into day files, and delete them: history after it is durable.
 
 A file exists when its row in `HistoryFile` is LIVE, and a row changes only when its file is as the row says:
 
@@ -47,28 +47,34 @@ from spark.lag.snapshot import Snapshot
 
 logger = logging.getLogger(__name__)
 
-COMPACT_AFTER_MS = 60_000  # a round that began in an hour is on disk a minute after it
-MERGE_AFTER_MS = 15 * 60_000  # the last hour of a day is made by then
-WAL_KEPT_MS = 48 * HOUR_MS  # lag.md 3.3
-GRACE_MS = HOUR_MS  # a reader that listed a file before it was superseded has finished
-ROWS_KEPT_MS = 30 * DAY_MS  # rows of deleted files, for whoever asks where a file went
-EVENTS_KEPT_MS = 400 * DAY_MS  # with their reports; a year and a month
-OTHERS_LOOKED_AT = (
-    10  # files that would have to be removed by hand together to look like a storage that is away
-)
-# A day of more than twice this is cut into buckets (lag.md 3.3: 64 to 256 MB a file): who asks for one group reads the
-# footer of one of them.
+# A round that began in an hour is on disk a minute after it.
+COMPACT_AFTER_MS = 60_000
+# The last hour of a day is made by then.
+MERGE_AFTER_MS = 15 * 60_000
+# lag.md 3.3
+WAL_KEPT_MS = 48 * HOUR_MS
+# A reader that listed a file before it was superseded has finished by then.
+GRACE_MS = HOUR_MS
+# Rows of deleted files, to find out where a file went.
+ROWS_KEPT_MS = 30 * DAY_MS
+# With their reports; a year and a month.
+EVENTS_KEPT_MS = 400 * DAY_MS
+# If so many files are missing at once, the storage is away; removed by hand they would hardly be.
+OTHERS_LOOKED_AT = 10
+# A day of more than twice this is cut into buckets (lag.md 3.3: 64 to 256 MB a file): to read one group, the footer of
+# one bucket is read.
 BUCKET_BYTES = 128 * 1024 * 1024
-MERGED_SHARE = 0.8  # of its hour files is about a day: rows of a series side by side are smaller
+# Of its hour files is about a day: rows of a series side by side are smaller.
+MERGED_SHARE = 0.8
 UNREADABLE = (pa.ArrowException, wal.WalError, OSError, EOFError)
 
 
 class SourcesGone(Exception):
-    """An hour would lose rounds if it were made again: the segments of some of them are deleted."""
+    """Report that an hour would lose rounds if it were made again: segments of some are deleted."""
 
 
 def clusters_with_history() -> list[str]:
-    """Return the clusters that have files to look after, removed ones too."""
+    """Return the clusters that have files to maintain, including removed clusters."""
     rows = HistoryFile.objects.filter(state=State.LIVE)
     return sorted(rows.order_by("cluster").values_list("cluster", flat=True).distinct())
 
@@ -76,7 +82,7 @@ def clusters_with_history() -> list[str]:
 def hours_to_compact(cluster: str, now_ms: int) -> list[int]:
     """Return the hours that are over and have log segments of their own that this host can read.
 
-    An hour waits for the segments that another host is about to upload, and not for those of a host that is silent.
+    An hour waits for the segments that another host is about to upload, not for those of a host that is down.
     """
     over_ms = now_ms - COMPACT_AFTER_MS
     rows = HistoryFile.objects.filter(readable(), cluster=cluster, kind=Kind.WAL, state=State.LIVE)
@@ -517,7 +523,8 @@ def _is_done(what: str, work: Callable[[], object]) -> bool:
         return False
     except StorageError:
         raise
-    except (*UNREADABLE, compaction_lease.LeaseLost, SourcesGone):  # a full disk
+    # Such as a full disk.
+    except (*UNREADABLE, compaction_lease.LeaseLost, SourcesGone):
         logger.exception("history was not tended %s", what)
         return False
     return True

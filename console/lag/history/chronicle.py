@@ -1,7 +1,8 @@
-"""What happened between two rounds, and when nobody looked: events and gaps, kept beside the history.
+"""Record what happened between two rounds, and when no rounds took place: events and gaps, kept beside the history.
 
-An event is seen from two rows of the same queue; what a change of ours explains within a minute carries its words
-(lag.md 1.3). Events of one kind on one topic of a group are one row: a reset of 64 queues is one thing.
+An event is derived from two rows of the same queue; one that a change of this console explains within a minute carries
+that change as its cause (lag.md 1.3). Events of one kind on one topic of a group are one row: a reset of 64 queues is
+one event.
 """
 
 import logging
@@ -24,15 +25,17 @@ from spark.lag.round.window import is_lost_tail
 
 logger = logging.getLogger(__name__)
 
-EXPLAINED_WITHIN_S = 60  # a reset is in force this long after it was applied at the latest
-EVENTS_PER_ROUND_MAX = 500  # a disaster on every topic is told by the first five hundred
+# A reset takes effect at most this long after it was applied.
+EXPLAINED_WITHIN_S = 60
+# Of a disaster on every topic the first five hundred are enough.
+EVENTS_PER_ROUND_MAX = 500
 CAUSE_LENGTH_MAX = 300
 EXPLAINABLE = {LagEvent.Kind.REWIND, LagEvent.Kind.SKIPPED}
 
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """Something that happened to one queue of a group."""
+    """Describe an event of one queue of a group."""
 
     kind: LagEvent.Kind
     key: QueueKey
@@ -42,7 +45,7 @@ class Happening:
 
 
 def happenings(before: Mapping[QueueKey, QueueRow], after: Mapping[QueueKey, QueueRow]) -> list[Happening]:
-    """Return what happened between two rounds, of queues that both know. Pure."""
+    """Return the events between two rounds, of queues that are in both. Pure."""
     found = []
     for key, row in after.items():
         previous = before.get(key)
@@ -64,7 +67,8 @@ def _happening(key: QueueKey, before: QueueRow, row: QueueRow) -> Happening | No
         return Happening(kind, key, high, row.max_offset, high - row.max_offset)
     was, now = before.committed_offset, row.committed_offset
     if was is None or now is None or (high is not None and was > high):
-        return None  # beyond the end was no place to move from
+        # Beyond the end was no valid position to move from.
+        return None
     if now < was:
         return Happening(LagEvent.Kind.REWIND, key, was, now, was - now)
     lost = (row.lost or 0) - (before.lost or 0)
@@ -78,7 +82,7 @@ def _happening(key: QueueKey, before: QueueRow, row: QueueRow) -> Happening | No
 def record(
     view: RoundView, before: Mapping[QueueKey, QueueRow], after: Mapping[QueueKey, QueueRow]
 ) -> list[LagEvent]:
-    """Write down what happened between the round before and this one; return the rows."""
+    """Record what happened between the round before and this one; return the rows."""
     bundles: dict[tuple[LagEvent.Kind, str, str], list[Happening]] = {}
     for one in happenings(before, after):
         bundles.setdefault((one.kind, one.key.group, one.key.topic), []).append(one)
@@ -114,7 +118,7 @@ def record(
 
 
 def cause_of(cluster: str, group: str, now_ms: int) -> Text:
-    """Return which change of ours was applied to a group in the last minute; empty when another tool did it."""
+    """Return the change of this console applied to a group in the last minute; empty if there is none."""
     now = datetime.fromtimestamp(now_ms / 1000, UTC)
     applied = AuditEvent.objects.filter(
         cluster=cluster,
@@ -136,7 +140,7 @@ def record_restarts(
     after: Mapping[tuple[str, int], RowDict],
     now_ms: int,
 ) -> None:
-    """Write down which brokers run in another process than when they answered last."""
+    """Record the brokers whose process has restarted since they last answered."""
     names = {
         name
         for (name, broker_id), row in after.items()
@@ -156,8 +160,9 @@ def record_members(
     after: Sequence[GroupMembers],
     changes: Mapping[str, MemberChange],
 ) -> None:
-    """Write down who joined, left or restarted; unknown is no change, what comes after it is compared with what was
-    known before.
+    """Record which members joined, left or restarted.
+
+    Unknown members are no change; the next known ones are compared with those known before.
     """
     forgotten = [row.group for row in after if row.group in before and before[row.group].clients is None]
     last = {
@@ -192,10 +197,10 @@ def record_members(
 def client_counts(
     cluster: str, from_ms: int, to_ms: int, groups: Collection[str] | None = None
 ) -> dict[str, list[tuple[int, int]]]:
-    """Return of each group [(since when, how many clients)] in [from_ms, to_ms), the first one as of `from_ms`.
+    """Return for each group [(since when, how many clients)] in [from_ms, to_ms), the first as of `from_ms`.
 
-    Only changes are written down: before the first one there were as many as it began with, and where there was none,
-    as many as now. A group of which nobody knows how many it has is left out.
+    Only changes are recorded: before the first one the number is the one it changed from, and without any change it is
+    the present one. A group with an unknown number is left out.
     """
     known = GroupMembers.objects.filter(cluster=cluster)
     changes = _member_events(cluster).order_by("at_ms", "pk")
@@ -221,19 +226,19 @@ def _member_events(cluster: str) -> "QuerySet[LagEvent]":
 
 @dataclass(slots=True)
 class Gaps:
-    """The gaps that last, of one cluster: broker name ("" for the collector itself) → row."""
+    """Keep the lasting gaps of one cluster: broker name ("" for the collector itself) → row."""
 
     cluster: str
     interval_ms: int
     lasting: dict[str, HistoryGap] = field(default_factory=dict)
 
     def load(self) -> None:
-        """Take over what lasted when the process before this one ended."""
+        """Load the gaps that lasted when the process before this one ended."""
         rows = HistoryGap.objects.filter(cluster=self.cluster, to_ms__isnull=True)
         self.lasting = {row.broker_name: row for row in rows}
 
     def away(self, last_ms: int, now_ms: int) -> None:
-        """Note that no round took place since `last_ms`, if that is long ago.
+        """Record that no round took place since `last_ms`, if that is long ago.
 
         Rounds of another host may be missing here only because its log is not uploaded: they took place.
         """
@@ -259,7 +264,7 @@ class Gaps:
             self._end(name, now_ms)
 
     def replaced(self, last_ms: int, now_ms: int, reason: Text) -> None:
-        """Note that a round was taken and not written, because another process had gone on without it."""
+        """Record that a round was read and not written, because another process had taken over."""
         HistoryGap.objects.create(
             cluster=self.cluster,
             from_ms=max(0, last_ms),
@@ -268,7 +273,7 @@ class Gaps:
         )
 
     def unwritten(self, reason: Text, last_ms: int, now_ms: int) -> None:
-        """Note that a round could not be written, or with an empty `reason` that writing works again."""
+        """Record that a round could not be written, or with an empty `reason` that writing works again."""
         if reason and "" not in self.lasting:
             self._begin("", last_ms if last_ms > 0 else now_ms, reason)
         elif not reason and "" in self.lasting:

@@ -1,7 +1,7 @@
-"""One process at a time makes files of a cluster's history, on whichever host it runs.
+"""Let one process at a time make files of a cluster's history, on whichever host it runs.
 
-A lease is a row with an end. The process that has it renews it while it works; one that stood still for longer loses
-it, and finds out in the transaction in which it would list its file: nothing of it is listed then.
+A lease is a row with an end. Its holder renews it while it works; a holder that was suspended for longer loses it, and
+detects that in the transaction in which it would list its file: nothing is listed then.
 """
 
 import time
@@ -14,20 +14,21 @@ from django.db.models import Q
 
 from console.lag.models import HistoryLease
 
-LEASE_MS = 120_000  # a host that died in the middle delays the next compaction by this much
+# A host that died in the middle delays the next compaction by this much.
+LEASE_MS = 120_000
 RENEWED_EVERY_S = 20.0
 
 
 class LeaseTaken(Exception):
-    """Another process makes files of this cluster now."""
+    """Report that another process makes files of this cluster now."""
 
 
 class LeaseLost(Exception):
-    """The lease ran out and another process has taken it: what was made is not listed."""
+    """Report that the lease expired and another process took it: the file is not listed."""
 
 
 class CompactionLease:
-    """The lease as its holder sees it."""
+    """Give the holder access to its lease."""
 
     def __init__(self, cluster: str, owner: str, now_ms: int) -> None:
         self.cluster = cluster
@@ -36,12 +37,12 @@ class CompactionLease:
         self._renewed_s = time.monotonic()
 
     def renew_if_due(self) -> None:
-        """Prolong the lease now and then; to be called while the work goes on. Raises LeaseLost."""
+        """Extend the lease if it is time; call it while the work goes on. Raises LeaseLost."""
         if time.monotonic() - self._renewed_s >= RENEWED_EVERY_S:
             self.confirm()
 
     def confirm(self) -> None:
-        """Prolong the lease. Raises LeaseLost.
+        """Extend the lease. Raises LeaseLost.
 
         Inside a transaction the row stays locked until it commits: another process takes the lease before or after.
         """
@@ -58,7 +59,7 @@ class CompactionLease:
 def held(cluster: str, now_ms: int) -> Iterator[CompactionLease]:
     """Hold the lease of a cluster. Raises LeaseTaken.
 
-    A lease that ends further ahead than any lease does is ignored: the clock was set back.
+    A lease that ends too far ahead for any lease is ignored: the clock was set back.
     """
     HistoryLease.objects.get_or_create(cluster=cluster)
     owner = uuid.uuid4().hex

@@ -1,8 +1,8 @@
-"""The history on disk: where files lie, appending to the log, reading it back.
+"""Store the history on disk: locations of files, appending to the log, reading it back.
 
-The log lies in `DATA_DIR/history/wal/<cluster>/<host>/<start in ms>.wal` of the host that took the rounds, hour files
-under `HISTORY_URL`. The table `HistoryFile` says which files exist; a log segment that a crash left unregistered is
-registered by the next writer. Copies of the log for other hosts: `history.uploads`. What becomes of the log:
+The log lies in `DATA_DIR/history/wal/<cluster>/<host>/<start in ms>.wal` of the host that ran the rounds, hour files
+under `HISTORY_URL`. The table `HistoryFile` lists the files that exist; a log segment that a crash left unregistered is
+registered by the next writer. Copies of the log for other hosts: `history.uploads`. What the log is turned into:
 `console.lag.history.archive`.
 """
 
@@ -28,36 +28,39 @@ logger = logging.getLogger(__name__)
 
 
 Kind, State = HistoryFile.Kind, HistoryFile.State
-# what a damaged file is made from again
+# What a damaged file is made from again.
 SOURCES: dict[str, str] = {Kind.CHUNK_DAY: Kind.CHUNK_HOUR, Kind.CHUNK_HOUR: Kind.WAL}
 AHEAD_SUFFIX = ".ahead"
-CLOSED = "closed"  # the file that names the moment before which nothing is appended
+# The file with the moment before which nothing is appended.
+CLOSED = "closed"
 # A segment written ahead has room for its rounds: zeros, which frames replace. A sync of bytes that replace others
-# waits for nothing but these bytes; one of a file that grew waits for the file system's journal, and so for whatever
-# else is written on the machine. Measured on a busy disk: 4 ms instead of 22 in the middle, half of it in the tail.
-ROOM_BYTES_MAX = 64 * 1024 * 1024  # five minutes of 200,000 series every 5 s are 40
+# waits only for these bytes; one of a file that grew waits for the file system's journal, and so for all else that is
+# written on the machine. Measured on a busy disk: 4 ms instead of 22 in the median, half of it in the tail.
+# Five minutes of 200,000 series every 5 s are 40 MB.
+ROOM_BYTES_MAX = 64 * 1024 * 1024
 ZEROS = bytes(1024 * 1024)
-NO_ROUND = Snapshot(-1, -1)  # the round before the first one: no series is known
+# The round before the first one: without any series.
+NO_ROUND = Snapshot(-1, -1)
 
 
 class HistoryMoved(Exception):
-    """Somebody else wrote to the log meanwhile: this round's lease was lost, its snapshot is not written."""
+    """Report that another process wrote to the log: the lease was lost, this round is not written."""
 
 
 def wal_folder(cluster: str) -> Path:
-    """Return where this host's log segments of a cluster lie."""
+    """Return the folder of this host's log segments of a cluster."""
     return Path(settings.DATA_DIR) / "history" / "wal" / cluster / settings.HOST_ID
 
 
 def file_location(path: str, kind: str) -> str:
-    """Return where a file lies that is no other host's: a local path or an fsspec URL."""
+    """Return the location of a file that belongs to no other host: a local path or an fsspec URL."""
     if kind == Kind.WAL:
         return str(Path(settings.DATA_DIR) / "history" / path)
     return stored_location(path)
 
 
 def stored_location(path: str) -> str:
-    """Return where a file lies under `HISTORY_URL`: a local path or an fsspec URL."""
+    """Return the location of a file under `HISTORY_URL`: a local path or an fsspec URL."""
     base = str(settings.HISTORY_URL).rstrip("/")
     return f"{base.removeprefix('file://')}/{path}"
 
@@ -71,12 +74,12 @@ def location_of(row: HistoryFile) -> str:
 
 
 def job_location(row: HistoryFile) -> str:
-    """Return where any host opens the file of a manifest row, as far as it lies where all can."""
+    """Return where any host opens the file of a manifest row, if it lies where all can."""
     return stored_location(row.path) if row.uploaded_at_ms else file_location(row.path, row.kind)
 
 
 def is_readable(row: HistoryFile) -> bool:
-    """Whether this host can open the file: the log of another one only once it is uploaded."""
+    """Return whether this host can open the file: another host's log only once it is uploaded."""
     return row.kind != Kind.WAL or row.uploaded_at_ms > 0 or row.host in ("", settings.HOST_ID)
 
 
@@ -86,7 +89,7 @@ def readable() -> Q:
 
 
 def quarantine(row: HistoryFile, problem: Text, now_ms: int) -> None:
-    """Set a damaged file aside: nobody reads it any more, it stays for whoever wants to look.
+    """Set a damaged file aside: it is no longer read, and kept for inspection.
 
     The row goes first: a crash before the file has moved leaves a file that no row lists. What it was made from,
     while it exists, is live again: the hour or day is made anew.
@@ -115,8 +118,9 @@ def quarantine(row: HistoryFile, problem: Text, now_ms: int) -> None:
 
 
 def uploads_of_others(cluster: str, since_ms: int) -> list[Snapshot]:
-    """Return the rounds that other hosts took from `since_ms` on, as far as their log is uploaded, in time order; the
-    last segment however old it is.
+    """Return the uploaded rounds of other hosts from `since_ms` on, in time order.
+
+    The last segment is included however old it is.
     """
     rows = HistoryFile.objects.filter(
         cluster=cluster, kind=Kind.WAL, state__in=[State.LIVE, State.SUPERSEDED], uploaded_at_ms__gt=0
@@ -130,13 +134,14 @@ def uploads_of_others(cluster: str, since_ms: int) -> list[Snapshot]:
             # What is missing is a gap in the live window; the making of the hour's file decides about the segment.
             logger.warning("log of another host not read path=%s reason=%s", row.path, error)
             if isinstance(error, files.StorageError):
-                break  # it was tried for 20 s: a round is waiting
+                # It was tried for 20 s: a round is waiting.
+                break
     return sorted(snapshots, key=lambda one: one.ts_ms)
 
 
 @dataclass(frozen=True, slots=True)
 class _Ahead:
-    """The beginning of a segment that has not begun: durable, under a name that nobody reads."""
+    """Hold the beginning of a segment written ahead: durable, under a name that no reader opens."""
 
     start_ms: int
     path: Path
@@ -144,7 +149,7 @@ class _Ahead:
 
 
 class HistoryLog:
-    """One cluster's log as one process sees it. Caller: whoever holds the cluster's lease."""
+    """Read and append one cluster's log in one process, which holds the cluster's lease."""
 
     def __init__(self, cluster: str) -> None:
         self.cluster = cluster
@@ -153,16 +158,18 @@ class HistoryLog:
         self.state = wal.SegmentState()
         self.last = NO_ROUND
         self._ahead: _Ahead | None = None
-        self._unlisted_ms = -1  # the segment that has no row yet
-        self._ended: tuple[Path, int] | None = None  # the segment before, and where its frames end
+        # The segment that has no row yet.
+        self._unlisted_ms = -1
+        # The segment before, and where its frames end.
+        self._ended: tuple[Path, int] | None = None
         self._is_caught_up = False
 
     def catch_up(self, since_ms: int) -> list[Snapshot]:
-        """Return the rounds this process has not seen, from `since_ms` at first, with what other hosts uploaded, then
-        what other processes of this host appended.
+        """Return the rounds that this process has not read yet.
 
-        The last segment is read however old it is: its last round says which series there are. A torn tail is cut off,
-        so that the next append follows a whole frame. A file that is no segment is set aside.
+        At first those from `since_ms` on, with what other hosts uploaded; then those that other processes of this host
+        appended. The last segment is read however old it is: its last round has the list of series. A torn tail is cut
+        off, so that the next append follows a whole frame. A file that is no segment is set aside.
         """
         is_first = not self._is_caught_up
         self._is_caught_up = True
@@ -189,7 +196,7 @@ class HistoryLog:
         return snapshots
 
     def _newest_round(self, starts: list[int]) -> Snapshot:
-        """Return the last round of these segments: the one behind them was begun and has none."""
+        """Return the last round of these segments: the one after them was begun and has none."""
         for start_ms in reversed(starts):
             with suppress(FileNotFoundError, wal.WalError):
                 if found := wal.read_segment(self._path(start_ms).read_bytes()).snapshots:
@@ -197,10 +204,10 @@ class HistoryLog:
         return NO_ROUND
 
     def append(self, snapshot: Snapshot) -> None:
-        """Write a round and make it durable. Raises HistoryMoved when the file is not as this process left it, or is
-        closed.
+        """Write a round and make it durable.
 
-        After any error the log must be made anew: its idea of the file may be wrong.
+        Raises HistoryMoved when the file is not as this process left it, or is closed. After any error the log must be
+        made anew: its state may not match the file.
         """
         start_ms = snapshot.ts_ms - snapshot.ts_ms % wal.SEGMENT_MS
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -218,7 +225,7 @@ class HistoryLog:
             self._register(start_ms)
 
     def prepare(self, next_ms: int) -> None:
-        """Do what may be done after a round, while nobody waits. Whoever calls this calls it after every round.
+        """Do the work that can wait until after a round; call it after every round.
 
         A segment that was begun ahead gets its row, the one before gives back the room it did not need. Where the round
         expected at `next_ms` begins a segment, its beginning is written now: it names every series, which takes as long
@@ -240,9 +247,8 @@ class HistoryLog:
         data = wal.encode_beginning(state, self.cluster, start_ms, self.last)
         path = self.folder / f"{start_ms}-{os.getpid()}-{secrets.token_hex(4)}{AHEAD_SUFFIX}"
         self._ahead = _Ahead(start_ms, path, state)
-        room_bytes = min(
-            self.state.position * 5 // 4 - len(data), ROOM_BYTES_MAX
-        )  # as the segment before, and more
+        # As the segment before, and more.
+        room_bytes = min(self.state.position * 5 // 4 - len(data), ROOM_BYTES_MAX)
         try:
             _append_durably(path, 0, data, room_bytes=room_bytes)
             _fsync_folder(self.folder)
@@ -261,7 +267,7 @@ class HistoryLog:
                     os.truncate(path, position)
 
     def _begin(self, start_ms: int) -> bytes:
-        """Take over what was written ahead; without it return the header to be written before the first frame."""
+        """Use what was written ahead; without it return the header to be written before the first frame."""
         path = self._path(start_ms)
         if path.exists() and path.stat().st_size:
             raise HistoryMoved(f"{path.name} exists and this process did not write it")
@@ -269,8 +275,10 @@ class HistoryLog:
             self._ended = self._path(self.start_ms), self.state.position
         if self._ahead is not None and self._ahead.start_ms == start_ms:
             ahead, self._ahead = self._ahead, None
-            with suppress(FileNotFoundError):  # another process took it for a leftover
-                ahead.path.rename(path)  # should a crash undo this, `_settle_ahead` does it again
+            # Another process may have removed it as a leftover.
+            with suppress(FileNotFoundError):
+                # If a crash undoes this, `_settle_ahead` does it again.
+                ahead.path.rename(path)
                 self.start_ms, self.state, self._unlisted_ms = start_ms, ahead.state, start_ms
                 return b""
         self._forget_ahead()
@@ -283,8 +291,10 @@ class HistoryLog:
             ahead.path.unlink(missing_ok=True)
 
     def _settle_ahead(self) -> None:
-        """Take care of what processes before this one wrote ahead: a beginning that no round followed is of no use; one
-        that has rounds was in use when the machine stopped, before its new name was on the disk.
+        """Use or remove what earlier processes wrote ahead.
+
+        A beginning without a round is removed; one with rounds was in use when the machine stopped, before its new name
+        was on the disk.
         """
         for path in self.folder.glob(f"*{AHEAD_SUFFIX}"):
             start_ms = int(path.stem.partition("-")[0])
@@ -319,7 +329,8 @@ class HistoryLog:
                 base = self.state.position
                 file.seek(base)
                 if not any(file.read(wal.FRAME_HEADER.size)):
-                    return []  # room that nobody has used
+                    # Room that is still unused.
+                    return []
                 file.seek(base)
                 data = file.read()
                 snapshots = wal.read_frames(data, self.state, base=base)
@@ -361,8 +372,9 @@ class HistoryLog:
         return self.folder / f"{start_ms}.wal"
 
     def close_before(self, at_ms: int) -> None:
-        """Let no process of this host append to segments that end at or before a moment: they are about to be read for
-        good. A process that stood still finds out when it appends.
+        """Close the segments of this host that end at or before a moment: they are about to be read for good.
+
+        A process that was suspended detects it when it appends.
         """
         if self.folder.is_dir():
             with self._locked():
@@ -370,13 +382,13 @@ class HistoryLog:
                     self._set_closed(at_ms)
 
     def reopen(self, at_ms: int) -> None:
-        """Allow appending from a moment on again: the clock was set back."""
+        """Allow appending from a moment on again, after the clock was set back."""
         if self.folder.is_dir():
             with self._locked():
                 self._set_closed(min(at_ms, self._closed_ms()))
 
     def register_all(self) -> None:
-        """Give every segment a row: a crash may have come before it."""
+        """Register every segment: a crash may have prevented it."""
         if self.folder.is_dir():
             self._register_unknown([int(path.stem) for path in self.folder.glob("*.wal")])
 
@@ -392,14 +404,14 @@ class HistoryLog:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """One process at a time reads or writes the log's end; the lock dies with its process."""
+        """Lock the log's end for one process at a time; the lock ends with its process."""
         with (self.folder / "lock").open("a") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
 
 def _append_durably(path: Path, expected_bytes: int, data: bytes, *, room_bytes: int = 0) -> None:
-    """Write data where the file ends, or where its room begins, and behind it zeros as room for more."""
+    """Write data where the file ends, or where its room begins, then zeros as room for more."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         size = os.fstat(descriptor).st_size
@@ -409,7 +421,8 @@ def _append_durably(path: Path, expected_bytes: int, data: bytes, *, room_bytes:
         _write_all(descriptor, data)
         for at in range(0, room_bytes, len(ZEROS)):
             _write_all(descriptor, ZEROS[: room_bytes - at])
-        os.fdatasync(descriptor)  # a new size is made durable with the data, times of access are not
+        # A new size is made durable with the data, access times are not.
+        os.fdatasync(descriptor)
     finally:
         os.close(descriptor)
 

@@ -1,4 +1,4 @@
-"""Who joined, left or restarted between two sweeps of a group. Pure: two lists of members in, one change out."""
+"""Find which members joined, left or restarted between two sweeps of a group. Pure: two lists in, one change out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any
 from console.lag.history.owners import host_of
 from console.lag.models import ClientRow
 
-NAMED_MAX = 10  # of each: a deployment of a thousand clients is told by its count
+# Of each kind: for a deployment of a thousand clients the count is enough.
+NAMED_MAX = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class MemberChange:
         return bool(self.joined or self.left or self.restarted)
 
     def as_json(self) -> dict[str, Any]:
-        """Return what `LagEvent.members` holds: of each kind how many, and the first `NAMED_MAX` names."""
+        """Return the value of `LagEvent.members`: the count of each kind, and the first `NAMED_MAX` names."""
         kinds = {"joined": self.joined, "left": self.left, "restarted": self.restarted}
         return {
             name: {"count": len(ids), "names": list(ids[:NAMED_MAX])} for name, ids in kinds.items() if ids

@@ -1,8 +1,8 @@
-"""Which member of a group owned which queue, and when: kept by the sweep as it changes.
+"""Record which member of a group owned which queue, and when; each sweep writes what changed.
 
-The members' own word counts. A queue has an owner while exactly one member that is connected says that it holds it; a
+Ownership is what members report. A queue has an owner while exactly one connected member reports that it holds it; a
 member that does not answer, two that both claim a queue, and a broker whose members are hidden leave the owner unknown.
-Members of a broadcasting group all read every queue, and popped queues are anyone's: there no queue has an owner.
+Members of a broadcasting group all read every queue, and any member may pop a queue: there no queue has an owner.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from console.lag.round.series import QueueKey
 from console.lag.rows import broadcast
 from spark.lag.folds.owners import Tenure
 
-# Groups and clients are asked in turn: of 10,000 groups each one, and of 1,280 clients, is asked this often.
+# Groups and clients take turns: of 10,000 groups and of 1,280 clients each one is read this often.
 KNOWN_MS = 10 * 60_000
 BATCH_ROWS = 500
 
@@ -48,7 +48,7 @@ def host_of(client: ClientRow) -> str:
 
 
 def claims(clients: Iterable[ClientRow], now_ms: int) -> dict[QueueKey, Owner]:
-    """Return the queues that one member claims. A newer word beats an older one: members are asked in turn. Pure."""
+    """Return the queues that one member claims; a newer report beats an older one. Pure."""
     found: dict[QueueKey, tuple[int, Owner | None]] = {}
     for client in clients:
         if now_ms - client.read_at_ms > KNOWN_MS:
@@ -67,7 +67,7 @@ def claims(clients: Iterable[ClientRow], now_ms: int) -> dict[QueueKey, Owner]:
 
 
 def record(cluster: str, groups: Sequence[Swept], now_ms: int) -> None:
-    """Write down what changed since the sweep before: owners that ended, and those that began.
+    """Record the owners that ended and those that began since the sweep before.
 
     A group that was not swept for `KNOWN_MS` had no known owners from then on.
     """
@@ -100,7 +100,7 @@ def record(cluster: str, groups: Sequence[Swept], now_ms: int) -> None:
 
 
 def known_until(row: QueueOwner, swept_ms: int | None) -> int:
-    """Return until when an owner is known whose group was swept last at `swept_ms`."""
+    """Return until when an owner is known if its group was last swept at `swept_ms`."""
     return row.to_ms if row.to_ms is not None else max(row.from_ms, swept_ms or 0) + KNOWN_MS
 
 
@@ -118,7 +118,7 @@ def between(cluster: str, group: str, from_ms: int, to_ms: int) -> list[QueueOwn
 
 
 def tenures(rows: Iterable[QueueOwner], *, by_host: bool = False) -> list[Tenure]:
-    """Return them for a fold, by client id or by host."""
+    """Return rows as tenures for a fold, by client id or by host."""
     return list(_tenures(rows, by_host))
 
 
@@ -130,7 +130,7 @@ def _tenures(rows: Iterable[QueueOwner], by_host: bool) -> Iterator[Tenure]:
 
 
 def delete_expired(before_ms: int, now_ms: int) -> None:
-    """Delete what ended before a moment; end what is known no longer, of groups that are swept no more."""
+    """Delete owners that ended before a moment; end unknown ones, of groups that are no longer swept."""
     lasting = QueueOwner.objects.filter(to_ms__isnull=True, from_ms__lt=now_ms - KNOWN_MS)
     for cluster, group in lasting.values_list("cluster", "group").distinct():
         swept_ms = _swept_ms(cluster, [group]).get(group)

@@ -1,10 +1,10 @@
-"""The log of this host for all others: a segment that is over is closed, copied to `HISTORY_URL` and then listed.
+"""Share this host's log with all others: a finished segment is closed, copied to `HISTORY_URL`, then listed.
 
 Where the history lies in this host's own data folder nothing is copied. Each step may be the last one before a crash:
 
     closed (nothing is appended any more) -> copied under its final name -> `uploaded_at_ms` in its row
 
-A copy whose row does not say so is written again, the same bytes under the same name.
+A copy without that mark in its row is written again, the same bytes under the same name.
 """
 
 import logging
@@ -31,12 +31,14 @@ from spark.lag.local_time import HOUR_MS
 
 logger = logging.getLogger(__name__)
 
-CLOSED_AFTER_MS = 60_000  # a round that began in a segment is on disk a minute after it
-DEAD_AFTER_MS = 2 * wal.SEGMENT_MS  # a host that did not upload for so long is not waited for
+# A round that began in a segment is on disk a minute after it.
+CLOSED_AFTER_MS = 60_000
+# A host that did not upload for so long is not waited for.
+DEAD_AFTER_MS = 2 * wal.SEGMENT_MS
 
 
 def is_shared() -> bool:
-    """Whether the history lies where the log of this host does not."""
+    """Return whether the history lies elsewhere than the log of this host."""
     stored = stored_location("")
     return "://" in stored or Path(stored).resolve() != Path(file_location("", Kind.WAL)).resolve()
 
@@ -103,7 +105,7 @@ def _delete_expired_copies(cluster: str) -> None:
 
 
 def hosts(now_ms: int) -> list[str]:
-    """Return the hosts that took rounds of any cluster within a day; one that starts again later uploads by itself."""
+    """Return the hosts that ran rounds within a day; a host that starts again later uploads by itself."""
     found = HistoryFile.objects.filter(kind=Kind.WAL, ts_hi_ms__gt=now_ms - 24 * HOUR_MS).exclude(host="")
     return sorted(found.order_by("host").values_list("host", flat=True).distinct())
 
@@ -114,7 +116,7 @@ def absent(cluster: str) -> "QuerySet[HistoryFile]":
 
 
 def why_absent(row: HistoryFile) -> Text:
-    """Return why this host cannot read a segment, and what brings it."""
+    """Return why this host cannot read a segment, and how to make it available."""
     return Text(
         "the log of %(host)s is not uploaded yet: that takes six minutes while the host runs; if it is down, start it "
         "again with its data folder",
@@ -123,12 +125,12 @@ def why_absent(row: HistoryFile) -> Text:
 
 
 def still_awaited(now_ms: int) -> Q:
-    """Return the condition on `absent` rows whose host has not been silent for long."""
+    """Return the condition for `absent` rows whose host has not been silent for long."""
     return Q(ts_hi_ms__gt=now_ms - DEAD_AFTER_MS - CLOSED_AFTER_MS)
 
 
 def remove_copies(row: HistoryFile) -> None:
-    """Remove a file from where this host reaches it."""
+    """Remove a file wherever this host can reach it."""
     if row.kind != Kind.WAL:
         files.remove(stored_location(row.path))
         return

@@ -34,36 +34,40 @@ from console.lag.round.offset_kind import offset_kind
 from console.text import Text
 from console.text.value import text_of
 
-QUIET_TOPICS_MAX = 200  # so many topics that nobody consumes are read in every round, of more only a part
-QUIET_PARTS = 6  # ... each in every sixth
-LOOKUPS_MAX = 16  # messages looked up for their age in one round: all other ages come from history
-GROUP_READS_MAX = 64  # groups whose pulled offsets (208) are read in one round
+# Up to so many topics without consumers are read in every round, of more only a part ...
+QUIET_TOPICS_MAX = 200
+# ... each in every sixth.
+QUIET_PARTS = 6
+# Messages looked up for their age in one round: all other ages come from history.
+LOOKUPS_MAX = 16
+# Groups whose pulled offsets (208) are read in one round.
+GROUP_READS_MAX = 64
 
 # A broker that was silent in the round before is given this long, except in every sixth round: seven healthy
 # brokers' figures are not to come late by the whole deadline in every round because the eighth hangs.
 SILENT_PATIENCE_S = 1.0
 
-# Brokers are asked for their offsets one after the other; the next one waits no longer than this,
+# Offsets are read from one broker after the other; the next one waits no longer than this,
 TURN_MAX_S = 0.05
-TURNS_MAX_S = 0.4  # ... and the last one of many is asked so long after the first
+# ... and the last one of many begins at most this long after the first.
+TURNS_MAX_S = 0.4
 
 NO_ANSWER = Text("no answer in time")
 READ_ERRORS = (MQClientError, MQBrokerError, RemotingError, OSError, ValueError)
 
 
 class BrokerAddress(NamedTuple):
-    """A broker to ask: the master, or where there is none the slave with the smallest id."""
+    """Address a broker to read: the master, or without one the slave with the smallest id."""
 
     broker_name: str
     broker_id: int
     addr: str
-    cluster_name: str = ""  # RocketMQ's name of the cluster, not ours
+    # RocketMQ's name of the cluster, not the console's.
+    cluster_name: str = ""
 
 
 class QueueOffsets(NamedTuple):
-    """A queue's min and max offset, and the store time of its newest message by the broker's clock, 0 when
-    none.
-    """
+    """Hold a queue's min and max offset, and its newest message's store time by the broker's clock (0: none)."""
 
     queue_id: int
     min_offset: int
@@ -72,7 +76,7 @@ class QueueOffsets(NamedTuple):
 
 
 class TopicFacts(NamedTuple):
-    """A topic's configuration on one broker; `offset_kind` is "" where an offset stands for a message."""
+    """Hold a topic's configuration on one broker; `offset_kind` is "" where an offset stands for a message."""
 
     read_queues: int
     write_queues: int
@@ -81,7 +85,7 @@ class TopicFacts(NamedTuple):
 
 
 class Lookup(NamedTuple):
-    """A message whose store time is wanted."""
+    """Identify a message whose store time is needed."""
 
     broker_name: str
     topic: str
@@ -91,7 +95,7 @@ class Lookup(NamedTuple):
 
 @dataclass(slots=True)
 class BrokerAnswers:
-    """What one broker said in one round. `answered`: its committed offsets and at least one topic were read.
+    """Hold one broker's answers of a round. `answered`: its committed offsets and at least one topic were read.
 
     `offsets` maps (topic, group) to {queue id: committed offset}; `unread` a topic to why its offsets are
     missing; `topics` and `groups` are null when their tables were not asked for or not answered.
@@ -136,9 +140,8 @@ class Question:
     known_topics: Mapping[str, Collection[str]]
     pulled_groups: Sequence[str] = ()
     lookups: Sequence[Lookup] = ()
-    silent: Mapping[str, Text] = field(
-        default_factory=dict
-    )  # broker that gets little patience → why it is silent
+    # Broker that gets little patience → why it is silent.
+    silent: Mapping[str, Text] = field(default_factory=dict)
 
 
 def find_brokers(admin: BlockingMQAdmin) -> tuple[list[BrokerAddress], int]:
@@ -157,7 +160,7 @@ def find_brokers(admin: BlockingMQAdmin) -> tuple[list[BrokerAddress], int]:
 def read_brokers(
     admin: BlockingMQAdmin, brokers: Sequence[BrokerAddress], question: Question, *, deadline_ms: int
 ) -> list[BrokerAnswers]:
-    """Ask every broker; return what came within `deadline_ms`, in the order of `brokers`."""
+    """Read every broker; return what arrives within `deadline_ms`, in the order of `brokers`."""
     answers = [BrokerAnswers(broker) for broker in brokers]
     told = [_Told() for _ in brokers]
     turns = _Turns(len(brokers))
@@ -174,8 +177,10 @@ def read_brokers(
 
 
 class _Turns:
-    """Lets brokers be asked one after the other: each begins when the one before has told its offsets, or when that
-    takes longer than its part of `TURNS_MAX_S`, so that slow brokers answer side by side.
+    """Let brokers be read one after the other.
+
+    Each begins when the one before has returned its offsets, or when that takes longer than its part of `TURNS_MAX_S`,
+    so that slow brokers answer side by side.
     """
 
     def __init__(self, count: int) -> None:
@@ -190,7 +195,7 @@ class _Turns:
                     await self._over[place - 1].wait()
 
     def end(self, place: int) -> None:
-        """The broker has told its offsets, or will not."""
+        """End a broker's turn: it has returned its offsets, or will not."""
         self._over[place].set()
 
 
@@ -218,8 +223,9 @@ def _reader(
 async def _ask_offsets(
     admin: MQAdmin, answer: BrokerAnswers, told: _Told, question: Question, patience: asyncio.Timeout
 ) -> frozenset[str]:
-    """Ask for c, then for m; return the topics with committed offsets. A broker that says anything has all the time of
-    the round (`patience` ends).
+    """Read committed, then max offsets; return the topics with committed offsets.
+
+    A broker that answers at all gets the whole time of the round (`patience` ends).
     """
     addr = answer.address.addr
     started = time.monotonic()
@@ -239,7 +245,7 @@ async def _ask_offsets(
 async def _ask_the_rest(
     admin: MQAdmin, answer: BrokerAnswers, told: _Told, question: Question, consumed: frozenset[str]
 ) -> None:
-    """Ask for what nobody's lag depends on, most important first: a deadline cuts the end off."""
+    """Read what no lag depends on, most important first: the deadline cuts off the rest."""
     if answer.unread and not told.stats:
         answer.error = next(iter(answer.unread.values()))
         return
@@ -247,7 +253,7 @@ async def _ask_the_rest(
     answer.answered = known is not None or bool(told.stats)
     if question.tables or known is None:
         await _read_tables(admin, answer)
-        # What the table names for the first time; of a broker that nobody consumes from, everything.
+        # Topics the table names for the first time; for a broker without consumers, all of them.
         new = set(topics_to_read(consumed, answer.topics or (), question.number)) - told.stats.keys()
         await _ask_stats(admin, answer, told, sorted(new - set(known or ())))
     answer.answered = True
@@ -258,7 +264,8 @@ async def _ask_stats(admin: MQAdmin, answer: BrokerAnswers, told: _Told, wanted:
     answer.rpcs += len(wanted)
     for topic, body in (await admin.topic_stats_bodies(answer.address.addr, wanted)).items():
         if isinstance(body, MQBrokerError) and body.code == ResponseCode.TOPIC_NOT_EXIST:
-            continue  # deleted; its committed offsets outlive it on some versions
+            # Deleted; its committed offsets outlive it on some versions.
+            continue
         if isinstance(body, Exception):
             answer.unread[topic] = describe(body)
         else:
@@ -266,7 +273,7 @@ async def _ask_stats(admin: MQAdmin, answer: BrokerAnswers, told: _Told, wanted:
 
 
 def _decode(answer: BrokerAnswers, told: _Told) -> None:
-    """Read what a broker told. Offsets that cannot be read are as good as no answer."""
+    """Decode a broker's answers. Offsets that cannot be decoded count as no answer."""
     if not told.offsets:
         return
     try:
@@ -284,7 +291,7 @@ def _decode(answer: BrokerAnswers, told: _Told) -> None:
 
 
 async def _read_tables(admin: MQAdmin, answer: BrokerAnswers) -> None:
-    """Topics and groups of the broker (21, 201), and which extensions of ours it has."""
+    """Read the broker's topics and groups (21, 201), and which extensions of brokerd it has."""
     addr = answer.address.addr
     answer.rpcs += 3
     table = await admin.all_topic_config(addr)
@@ -304,7 +311,7 @@ async def _read_tables(admin: MQAdmin, answer: BrokerAnswers) -> None:
 
 
 async def _read_extras(admin: MQAdmin, answer: BrokerAnswers, told: _Told, question: Question) -> None:
-    """Figures nobody's lag depends on: a failure here leaves them unknown and the round whole."""
+    """Read figures that no lag depends on: a failure here leaves them unknown and the round whole."""
     addr = answer.address.addr
     answer.rpcs += 1
     try:
@@ -315,7 +322,8 @@ async def _read_extras(admin: MQAdmin, answer: BrokerAnswers, told: _Told, quest
             answer.rpcs += 1
             table = (await admin.consume_stats(addr, group)).offset_table
             for queue, one in table.items():
-                if one.pull_offset is not None:  # 4.x does not tell
+                # 4.x does not report it.
+                if one.pull_offset is not None:
                     answer.pulled[group, queue.topic, queue.queue_id] = one.pull_offset
         for lookup in question.lookups[:LOOKUPS_MAX]:
             if lookup.broker_name == answer.address.broker_name:
@@ -330,8 +338,8 @@ async def _read_extras(admin: MQAdmin, answer: BrokerAnswers, told: _Told, quest
 def topics_to_read(consumed: Collection[str], existing: Collection[str], number: int) -> list[str]:
     """Return the topics whose offsets this round reads.
 
-    Every consumed topic; of the others all while they are few, else a sixth each round; RocketMQ's own topics
-    that nobody consumes a sixth always.
+    Every consumed topic; of the others all while they are few, else a sixth each round; of RocketMQ's own topics
+    without consumers always a sixth.
     """
     quiet = sorted(set(existing) - set(consumed))
     own = [topic for topic in quiet if is_system_topic(topic)]
@@ -347,7 +355,7 @@ def _is_its_turn(topic: str, number: int) -> bool:
 
 
 def describe(error: Exception) -> Text:
-    """Return an error in one line of at most 300 characters; words of brokers and the network as they are."""
+    """Return an error in one line of at most 300 characters; messages of brokers and the network as they are."""
     found = text_of(error)
     line = " ".join(found.split())[:300]
     return found if found and line == found else Text.foreign(line or type(error).__name__)

@@ -1,4 +1,4 @@
-"""Columns of rows as arrays, with their own unknown, and sums over runs of rows that belong together."""
+"""Hold columns of rows as arrays, with values for unknown, and sum over runs of rows that belong together."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -8,7 +8,8 @@ import numpy.typing as npt
 
 from spark.lag.snapshot import BoolArray, Int64Array
 
-NULL = int(np.iinfo(np.int64).min)  # a whole number that is not known; no offset, count or time is this small
+# An unknown whole number; no offset, count or time is this small.
+NULL = int(np.iinfo(np.int64).min)
 LARGEST = int(np.iinfo(np.int64).max)
 FloatArray = npt.NDArray[np.float64]
 
@@ -51,10 +52,10 @@ def each(values: FloatArray, change: Callable[[float], float]) -> list[float | N
 
 
 class Runs:
-    """Runs of neighbouring rows, such as the queues of each group: what they say together. No run is empty."""
+    """Combine runs of neighbouring rows, such as the queues of each group. No run is empty."""
 
     def __init__(self, names: Sequence[object]) -> None:
-        """`names` tells of each row what it belongs to; equal ones are neighbours."""
+        """Take the name of each row's run; equal names are neighbours."""
         count = len(names)
         begins = [0] if count else []
         begins += [at for at in range(1, count) if names[at] != names[at - 1]]
@@ -64,11 +65,11 @@ class Runs:
         self._rows = np.arange(count, dtype=np.int64)
 
     def count(self, holds: BoolArray) -> Int64Array:
-        """Return of how many rows of each run it holds."""
+        """Return how many rows of each run are marked."""
         return np.bincount(self.ids[holds], minlength=len(self.starts))
 
     def any(self, holds: BoolArray) -> BoolArray:
-        """Return whether it holds of some row of each run."""
+        """Return whether a row of each run is marked."""
         return self.count(holds) > 0
 
     def sum(self, values: Int64Array) -> Int64Array:
@@ -97,7 +98,7 @@ class Runs:
         return np.where(found == LARGEST, NULL, found)
 
     def first(self, holds: BoolArray) -> Int64Array:
-        """Return the first row of each run of which it holds, -1 where there is none."""
+        """Return the first marked row of each run, -1 where there is none."""
         if not len(holds):
             return self.starts
         found = np.minimum.reduceat(np.where(holds, self._rows, LARGEST), self.starts)

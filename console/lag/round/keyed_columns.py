@@ -1,6 +1,4 @@
-"""Many rows of one sort as columns, with a key for each: the form in which a round compares queues with the round
-before. Pure.
-"""
+"""Hold rows of one kind as columns with a key for each: how a round compares queues with the round before. Pure."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +16,8 @@ from spark.lag.snapshot import BoolArray, Int64Array
 Key = TypeVar("Key", bound=QueueKey | TopicQueueKey)
 Row = TypeVar("Row")
 Column = npt.NDArray[Any]
-UNKNOWNS = {int: NULL, float: np.nan, bool: False, str: "", Text: Text()}  # of each kind, as columns hold it
+# The unknown value of each type, as columns hold it.
+UNKNOWNS = {int: NULL, float: np.nan, bool: False, str: "", Text: Text()}
 
 
 @dataclass(eq=False)
@@ -33,7 +32,7 @@ class KeyedColumns(Generic[Key]):
 
     @classmethod
     def nothing(cls) -> Self:
-        """Return no rows at all: what is known before the first round."""
+        """Return no rows at all: the state before the first round."""
         return cls([], {})
 
     @classmethod
@@ -46,7 +45,7 @@ class KeyedColumns(Generic[Key]):
         )
 
     def places_of(self, keys: Sequence[Key]) -> Int64Array:
-        """Return where each of `keys` is, -1 where it is not. Rounds mostly have the keys of the round before."""
+        """Return the index of each of `keys`, -1 where absent. Rounds mostly have the keys of the round before."""
         if self._has_exactly(keys):
             return np.arange(len(self.keys), dtype=np.int64)
         places = self._places
@@ -60,7 +59,7 @@ class KeyedColumns(Generic[Key]):
         return [key for key in self.keys if key not in others]
 
     def taken(self, name: str, places: Int64Array, missing: object) -> Column:
-        """Return a column's values at places, `missing` where a place is -1."""
+        """Return a column's values at these indexes, `missing` where an index is -1."""
         if not self.keys:
             return np.full(len(places), missing, dtype=object if isinstance(missing, str) else np.int64)
         found = self.columns[name][places]
@@ -68,7 +67,7 @@ class KeyedColumns(Generic[Key]):
         return found
 
     def rows(self, row: Callable[..., Row], places: Int64Array | None = None) -> dict[Key, Row]:
-        """Return a row for each key, or for those at some places; `row` takes the key's fields and the columns."""
+        """Return a row for each key, or for some indexes; `row` takes the key's fields and the columns."""
         keys = self.keys if places is None else [self.keys[at] for at in places.tolist()]
         lists = [values_of(column if places is None else column[places]) for column in self.columns.values()]
         return {

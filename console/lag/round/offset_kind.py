@@ -1,7 +1,7 @@
-"""Topics whose offsets are not a count of messages: a difference of offsets says only how many there are at most.
+"""Recognise topics whose offsets do not count messages: a difference of offsets is only an upper bound.
 
-The broker's table of topics (21) shows which: attributes of 5.x, and which topics are mapped over brokers. Pages and
-REST mark every number made of offsets (`rows.reasons`); ages are as good as of any topic (lag.md 1.3).
+The broker's table of topics (21) shows which: attributes of 5.x, and topics mapped over brokers (static topics). Pages
+and REST mark every number made of offsets (`rows.reasons`); ages are as good as of any topic (lag.md 1.3).
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What the brokers told of every queue in one round, as parallel arrays: the form in which rows are made. Pure."""
+"""Hold the brokers' answers for every queue of one round as parallel arrays, from which rows are made. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,8 @@ from spark.lag.round import round_arrays
 from spark.lag.round.window import LagWindow
 from spark.lag.snapshot import UNKNOWN_OFFSET, BoolArray, BrokerRead, CommitKey, HeadKey, Int64Array, Snapshot
 
-CLOCK_TOLERANCE_MS = 1_000  # below this a broker's clock counts as ours (lag.md 1.3, clock skew)
+# Below this a broker's clock counts as equal to the collector's (lag.md 1.3, clock skew).
+CLOCK_TOLERANCE_MS = 1_000
 
 
 class QueueKey(NamedTuple):
@@ -35,9 +36,11 @@ class TopicQueueKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TopicQueues:
-    """Every queue that was read. `heads` is the series it is in history, None for a topic of RocketMQ's own that no
-    group consumes; `read_ms` the collector's clock, `last_write_ms` the broker's, 0 when nothing was written. `before`
-    is the max offset as it was read the time before, `UNKNOWN_OFFSET` at the first. `brokers`: where each one's are.
+    """Hold every queue that was read.
+
+    `heads` is its series in history, None for a topic of RocketMQ's own that no group consumes; `read_ms` is by the
+    collector's clock, `last_write_ms` by the broker's, 0 when nothing was written. `before` is the max offset of the
+    previous reading, `UNKNOWN_OFFSET` at the first. `brokers`: the slice of each broker.
     """
 
     keys: list[TopicQueueKey]
@@ -52,8 +55,10 @@ class TopicQueues:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupQueues:
-    """Every queue that was read as every group consumes it, by key. `place` is its place among `TopicQueues`; offsets
-    are `UNKNOWN_OFFSET` where nothing was committed, or the pulled one was not read.
+    """Hold every queue that was read as every group consumes it, by key.
+
+    `place` is its index in `TopicQueues`; offsets are `UNKNOWN_OFFSET` where nothing was committed, or the pulled one
+    was not read.
     """
 
     keys: list[QueueKey]
@@ -64,7 +69,7 @@ class GroupQueues:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RoundSeries:
-    """One round. `unread` are queues with committed offsets whose topic's offsets were not told."""
+    """Hold one round; `unread`: queues with committed offsets whose topic's offsets were not returned."""
 
     topics: TopicQueues
     groups: GroupQueues
@@ -72,7 +77,7 @@ class RoundSeries:
 
 
 class OldestAges(NamedTuple):
-    """Ages of the oldest messages of queues, as likely as they are known: the least they can be where `lower_bound`."""
+    """Hold estimated ages of the oldest messages of queues; the least possible where `lower_bound`."""
 
     ms: Int64Array
     lower_bound: BoolArray
@@ -93,7 +98,7 @@ class RoundColumns:
 
 
 def columns_of(window: LagWindow, series: RoundSeries) -> RoundColumns:
-    """Return the columns of the round that `window` took last."""
+    """Return the columns of the round that was last added to `window`."""
     topics = series.topics
     heads = np.full(len(topics.keys), -1, dtype=np.int64)
     heads[[head is not None for head in topics.heads]] = window.newest_heads
@@ -108,9 +113,10 @@ def columns_of(window: LagWindow, series: RoundSeries) -> RoundColumns:
 
 
 def series_of(answers: Sequence[BrokerAnswers], window: LagWindow) -> RoundSeries:
-    """Return the round as arrays; which series each queue is follows from what `window` knows of it."""
+    """Return the round as arrays; the incarnation of each queue's series follows from `window`."""
     topics = _topic_queues(answers, window)
-    places: dict[str, dict[str, list[tuple[int, int]]]] = {}  # broker → topic → (queue id, place)
+    # Broker → topic → (queue id, index).
+    places: dict[str, dict[str, list[tuple[int, int]]]] = {}
     for place, key in enumerate(topics.keys):
         places.setdefault(key.broker_name, {}).setdefault(key.topic, []).append((key.queue_id, place))
     rows: list[tuple[QueueKey, int, int, int]] = []
@@ -213,7 +219,7 @@ def commit_key(series: RoundSeries, at: int) -> CommitKey:
 
 
 def clock_offset_ms(ahead_ms: int, *, interval_ms: int) -> int:
-    """Return broker clock - our clock, as far as its store times betray it.
+    """Return the broker's clock minus the collector's, as far as store times show it.
 
     `ahead_ms` is the store time of the newest message that came since the round before minus the time it was read: by
     a good clock it lies between the two rounds.
@@ -239,7 +245,7 @@ def newest_writes_ms(series: RoundSeries) -> dict[str, int]:
 def learn_store_times(
     window: LagWindow, series: RoundSeries, answers: Sequence[BrokerAnswers], offsets_ms: Mapping[str, int]
 ) -> None:
-    """Teach the window the store times it cannot know from history: a new queue's newest message, and lookups."""
+    """Add to the window store times that history lacks: a new queue's newest message, and lookups."""
     topics = series.topics
     for broker, own in topics.brokers.items():
         skew_ms = offsets_ms.get(broker, 0)

@@ -1,6 +1,4 @@
-"""Everything the rows of one round are made from, as values: the answers, the window, and what was known
-before.
-"""
+"""Hold everything the rows of one round are made from: the answers, the window, and the state before."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,11 +17,12 @@ from spark.lag.round.window import LagWindow
 from spark.lag.snapshot import BoolArray
 
 RowDict = dict[str, Any]
-FORGET_BROKER_MS = 24 * 3_600_000  # silent and unknown to every name server for so long: gone
+# A broker silent and missing at every name server for so long is gone.
+FORGET_BROKER_MS = 24 * 3_600_000
 
 
 class Silence(NamedTuple):
-    """A broker that did not answer: since when, and why."""
+    """Describe a broker that did not answer: since when, and why."""
 
     since_ms: int
     reason: Text
@@ -31,8 +30,10 @@ class Silence(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Popped:
-    """Messages by topic that a group's members said they hold, at the sweep of `at_ms` or later. `is_whole`: there are
-    members and every one told it. `since_ms`: since then the sum has not become less, null while it is none.
+    """Hold messages by topic that a group's members reported to hold, at the sweep of `at_ms` or later.
+
+    `is_whole`: there are members and all of them reported. `since_ms`: since then the sum has not decreased, null while
+    it is zero.
     """
 
     by_topic: Mapping[str, int] = field(default_factory=dict)
@@ -43,20 +44,20 @@ class Popped:
 
 @dataclass(frozen=True, slots=True)
 class ClientProgress:
-    """How far a member of a broadcasting group has read, by its own word: `queues` as `broadcast` keeps them."""
+    """Hold a broadcasting member's reported progress: `queues` as kept by `rows.broadcast`."""
 
     client_id: str
     queues: Sequence[RowDict] = ()
 
     @property
     def read_at_ms(self) -> int:
-        """When it last told it; 0: never."""
+        """Return when it last reported; 0: never."""
         return max((one["samples"][-1][0] for one in self.queues if one["samples"]), default=0)
 
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """A group's connected clients at the last sweep; `clients` null while no sweep has answered."""
+    """Hold a group's connected clients at the last sweep; `clients` null while no sweep has answered."""
 
     clients: int | None = None
     model: str = ""
@@ -69,7 +70,7 @@ class Members:
 
 @dataclass(frozen=True, slots=True)
 class SampledFilter:
-    """How much of a group's backlog passed its filter when that was last looked at."""
+    """Hold how much of a group's backlog passed its filter at the last sample."""
 
     sample: FilterSample
     at_ms: int
@@ -77,10 +78,10 @@ class SampledFilter:
 
 @dataclass(frozen=True, slots=True)
 class RoundView:
-    """One round. `previous_*` are the rows of the round before; `owners` who said it holds a queue.
+    """Hold one round. `previous_*` are the rows of the round before; `owners` the reported holders of queues.
 
-    `topics` and `groups` are the newest tables of every broker that ever answered; `blind` names silent
-    brokers of which nothing is known at all: they may hold queues of any group.
+    `topics` and `groups` are the newest tables of every broker that ever answered; `blind` names silent brokers without
+    any reading: they may hold queues of any group.
     """
 
     cluster: str
@@ -91,9 +92,11 @@ class RoundView:
     columns: RoundColumns
     silences: Mapping[str, Silence] = field(default_factory=dict)
     blind: frozenset[str] = frozenset()
-    topics: Mapping[str, Mapping[str, TopicFacts]] = field(default_factory=dict)  # broker → topic → facts
+    # Broker → topic → facts.
+    topics: Mapping[str, Mapping[str, TopicFacts]] = field(default_factory=dict)
     groups: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    refusals: Mapping[str, GroupRefusals] = field(default_factory=dict)  # broker → what it gives to nobody
+    # Broker → groups and topics that it refuses to serve.
+    refusals: Mapping[str, GroupRefusals] = field(default_factory=dict)
     members: Mapping[str, Members] = field(default_factory=dict)
     owners: Mapping[QueueKey, str] = field(default_factory=dict)
     filters: Mapping[str, SampledFilter] = field(default_factory=dict)
@@ -101,21 +104,23 @@ class RoundView:
     previous_groups: Mapping[str, RowDict] = field(default_factory=dict)
     previous_topics: Mapping[str, RowDict] = field(default_factory=dict)
     previous_topic_queues: KeyedColumns[TopicQueueKey] = field(default_factory=KeyedColumns.nothing)
-    # which of the groups' queues stand where a change of ours put them, and which it moved ahead since they were read
+    # Which of the groups' queues are where this console put them, and which it moved ahead since the last reading.
     set_here: BoolArray | np.bool_ = np.False_
     moved_here: BoolArray | np.bool_ = np.False_
-    # groups of which no member is connected, by the brokers' word of this round
+    # Groups without a connected member by the brokers' answers of this round.
     without_members: frozenset[str] = frozenset()
-    offset_kinds: Mapping[str, str] = field(default_factory=dict)  # of topics whose offsets are no count
-    own_topics: frozenset[str] = frozenset()  # brokers make topics of their own and their cluster's name
+    # Of topics whose offsets do not count messages.
+    offset_kinds: Mapping[str, str] = field(default_factory=dict)
+    # Topics that brokers make with their own and their cluster's name.
+    own_topics: frozenset[str] = frozenset()
 
     def is_refused(self, group: str, topic: str, broker_name: str) -> bool:
-        """Whether somebody paused the group there, as the broker's table of groups said last."""
+        """Return whether the group is paused there, by the broker's last table of groups."""
         told = self.refusals.get(broker_name)
         return told is not None and told.refuse(group, topic)
 
     def is_forgotten(self, broker_name: str, read_at_ms: int) -> bool:
-        """Whether a queue that was read last at `read_at_ms` went with its broker, which is not asked any more."""
+        """Return whether a queue last read at `read_at_ms` went with its broker, which is no longer read."""
         is_asked = any(answer.address.broker_name == broker_name for answer in self.answers)
         return not is_asked and self.now_ms - read_at_ms > FORGET_BROKER_MS
 
