@@ -7,8 +7,8 @@ A file exists when its row in `HistoryFile` is LIVE, and a row changes only when
 
 Files are made under the cluster's lease (`history.compaction_lease`), from the log of all hosts as far as this one
 can read it; nothing is superseded that was not read. Every step may be the last one before a crash; running it again
-ends the same. A file that turns out to be damaged is moved beside the history, its row says why, and everything else
-goes on; an hour whose segments still exist is made again from them.
+gives the same result. A damaged file is moved beside the history, its row has the reason, and everything else goes on;
+an hour whose segments still exist is made again from them.
 """
 
 import io
@@ -168,7 +168,7 @@ def _is_in_chunk(hour: "QuerySet[HistoryFile]") -> bool:
 
 
 def _in_order(segments: Iterable[Sequence[Snapshot]]) -> list[Snapshot]:
-    """Return rounds in time order, of several hosts too; of two at one moment the later one."""
+    """Return rounds in time order, also of several hosts; of two at one moment the one with the higher number."""
     by_time = {one.ts_ms: one for one in sorted(chain(*segments), key=lambda one: one.number)}
     return [by_time[ts_ms] for ts_ms in sorted(by_time)]
 
@@ -190,8 +190,8 @@ def days_to_merge(cluster: str, now_ms: int) -> list[int]:
 def merge_day(cluster: str, day_ms: int, *, now_ms: int) -> list[HistoryFile]:
     """Put the hour files of a day into one file, sorted by series, or into several, each of some groups.
 
-    The day's files of before come first, so that hours which were made again replace their part of it. The same steps
-    as `compact_hour`; an hour file that cannot be read is set aside and the day made from the rest. Returns the
+    Earlier files of the day come first, so that hours which were made again replace their part of it. The steps are
+    those of `compact_hour`; an hour file that cannot be read is set aside and the day made from the rest. Returns the
     new files, none when no file of the day can be read. Raises LeaseTaken, LeaseLost.
     """
     with compaction_lease.held(cluster, now_ms) as lease:
@@ -268,10 +268,10 @@ def _reserved(
     bucket: int = 0,
     generation: int | None = None,
 ) -> HistoryFile:
-    """Take the name of a file to be made; return its row.
+    """Reserve the name of a file to be made; return its row.
 
-    A new generation has a new name, so no file is ever changed. The row takes it, so that a process which lost its
-    lease in the middle writes no file that another one lists.
+    A new generation has a new name, so no file is ever changed. The row reserves it, so that a process which lost its
+    lease in the middle cannot write a file that another process lists.
     """
     span_ms = HOUR_MS if kind == Kind.CHUNK_HOUR else DAY_MS
     generation = generation or _next_generation(cluster, kind, start_ms)
@@ -296,7 +296,7 @@ def _reserved(
 def _written(
     row: HistoryFile, write: Callable[[IO[bytes]], Written], lease: compaction_lease.CompactionLease
 ) -> HistoryFile:
-    """Write the file of a row and fill in what it turned out to be."""
+    """Write the file of a row and fill in its size, checksum and counts."""
 
     def renewing(sink: IO[bytes]) -> Written:
         return write(cast(IO[bytes], _RenewingSink(sink, lease)))
@@ -308,7 +308,7 @@ def _written(
 
 
 class _RenewingSink(io.RawIOBase):
-    """Keeps the lease alive while a large file is written."""
+    """Renew the lease while a large file is written."""
 
     def __init__(self, sink: IO[bytes], lease: compaction_lease.CompactionLease) -> None:
         self._sink = sink
@@ -332,7 +332,7 @@ def _list(row: HistoryFile) -> None:
 
 @contextmanager
 def _unlisted_on_error(rows: Sequence[HistoryFile]) -> Iterator[None]:
-    """Give names back whose files were not listed; what of them was written goes too."""
+    """Release the names of files that were not listed, and remove what was written of them."""
     try:
         yield
     except Exception:
@@ -344,9 +344,9 @@ def _unlisted_on_error(rows: Sequence[HistoryFile]) -> Iterator[None]:
 
 
 def _clear_abandoned(cluster: str) -> None:
-    """Remove what processes left that died while they wrote. Caller: the holder of the lease, before it writes.
+    """Remove files of processes that died while they wrote. Called by the lease's holder before it writes.
 
-    The name stays taken: a process that only stood still may yet write there.
+    The name stays reserved: a process that was only suspended may still write there.
     """
     for row in HistoryFile.objects.filter(cluster=cluster, state=State.WRITING):
         files.remove(stored_location(row.path))
@@ -356,10 +356,10 @@ def _clear_abandoned(cluster: str) -> None:
 
 
 def quarantine_if_damaged(row: HistoryFile, now_ms: int, *, or_gone: bool = False) -> bool:
-    """Look at a file; when it is not what its row says, set it aside and say why. Returns whether it was.
+    """Check a file; if it does not match its row, set it aside with the reason. Returns whether it was.
 
-    A file that is gone is no damage for a reader: it was superseded or expired meanwhile. Whoever looks after the files
-    (`or_gone`) knows better: it was removed by hand. A storage that does not answer proves nothing: StorageError.
+    A missing file is no damage for a reader: it was superseded or expired meanwhile. The maintenance of files
+    (`or_gone`) treats it as removed by hand. A storage that does not answer proves nothing: StorageError.
     """
     location = location_of(row)
     try:
@@ -379,7 +379,7 @@ def quarantine_if_damaged(row: HistoryFile, now_ms: int, *, or_gone: bool = Fals
 
 
 def _damage(row: HistoryFile, location: str) -> Text:
-    """Return why a file is not what its row says, empty when it is. Raises FileNotFoundError and StorageError."""
+    """Return why a file does not match its row, empty if it does. Raises FileNotFoundError, StorageError."""
     try:
         if row.kind == Kind.WAL:
             wal.decode_header(files.read(location)[: wal.HEADER_BYTES_MAX])
@@ -397,14 +397,14 @@ def _damage(row: HistoryFile, location: str) -> Text:
 
 
 def _is_storage_away(row: HistoryFile) -> bool:
-    """Whether other files are missing too: a volume that is not mounted, another bucket."""
+    """Return whether other files are missing too: a volume that is not mounted, another bucket."""
     others = HistoryFile.objects.filter(state=State.LIVE).exclude(kind=Kind.WAL).exclude(pk=row.pk)
     sample = list(others.order_by("-ts_lo_ms")[:OTHERS_LOOKED_AT])
     return bool(sample) and not any(files.exists(stored_location(one.path)) for one in sample)
 
 
 def _segment(row: HistoryFile, names: wal.SegmentState | None = None) -> wal.Segment | None:
-    """Return a segment that holds something; what is wrong with it is noted in its row. Raises StorageError."""
+    """Return a segment that is not empty; damage is recorded in its row. Raises StorageError."""
     try:
         data = files.read(location_of(row))
         if len(data) < wal.SEGMENT_HEADER.size:
@@ -434,7 +434,7 @@ def _segment(row: HistoryFile, names: wal.SegmentState | None = None) -> wal.Seg
 
 
 def _last_before(cluster: str, hour_ms: int) -> Snapshot | None:
-    """Return the last round before the hour that a segment has, however long before."""
+    """Return the last round before the hour that is in a segment, however old."""
     rows = HistoryFile.objects.filter(
         readable(),
         cluster=cluster,
@@ -453,8 +453,9 @@ def _last_before(cluster: str, hour_ms: int) -> Snapshot | None:
 
 
 def delete_expired(now_ms: int) -> int:
-    """Delete files that outlived their time; return how many. A file is deleted before its row says so, never the
-    reverse. Old rows, events and gaps go too.
+    """Delete expired files, then old rows, events and gaps; return how many files.
+
+    A file is deleted before its row is marked, never the reverse.
     """
     history_ms = settings.HISTORY_DAYS * DAY_MS
     files = HistoryFile.objects.exclude(state=State.DELETED)
@@ -474,15 +475,16 @@ def delete_expired(now_ms: int) -> int:
 
 
 def old_logs_elsewhere(before_ms: int) -> "QuerySet[HistoryFile]":
-    """Return segments that ended before a moment and that this host has never been able to read."""
+    """Return segments that ended before a moment and that this host could never read."""
     return HistoryFile.objects.filter(
         ~readable(), kind=Kind.WAL, state__in=[State.LIVE, State.SUPERSEDED], ts_hi_ms__lt=before_ms
     )
 
 
 def _delete(rows: "QuerySet[HistoryFile]") -> int:
-    """Delete files and mark their rows. A segment stays while another one of its hour is in no hour file yet: the hour
-    is then made again from all of them.
+    """Delete files and mark their rows.
+
+    A segment stays while another one of its hour is in no hour file yet: the hour is then made again from all of them.
     """
     awaited = {
         (row.cluster, row.ts_lo_ms - row.ts_lo_ms % HOUR_MS)
@@ -499,9 +501,10 @@ def _delete(rows: "QuerySet[HistoryFile]") -> int:
 
 
 def tend(cluster: str, *, interval_ms: int, now_ms: int) -> int:
-    """Make the hours and days that are due; return how many hours. One that fails does not keep the others waiting:
-    the log says why, and the next run tries again. A storage that is away fails all of them, each after 20 s: the first
-    one ends the run.
+    """Make the hours and days that are due; return how many hours.
+
+    One that fails does not delay the others: the error is logged and the next run tries again. An unreachable storage
+    fails all of them, each after 20 s: the first failure ends the run.
     """
     made = 0
     try:
@@ -531,9 +534,7 @@ def _is_done(what: str, work: Callable[[], object]) -> bool:
 
 
 def set_aside_future(cluster: str, now_ms: int) -> None:
-    """Quarantine log segments of this host that reach beyond now: they were written while its clock was ahead, at wrong
-    times.
-    """
+    """Quarantine this host's log segments that end after now: its clock was ahead, their times are wrong."""
     HistoryLog(cluster).reopen(now_ms - now_ms % wal.SEGMENT_MS)
     own = HistoryFile.objects.filter(host__in=["", settings.HOST_ID])
     rows = own.filter(cluster=cluster, kind=Kind.WAL, state=State.LIVE, ts_hi_ms__gt=now_ms)

@@ -1,4 +1,4 @@
-"""Record what happened between two rounds, and when no rounds took place: events and gaps, kept beside the history.
+"""Record what happened between two rounds, and when none took place: events and gaps beside the history.
 
 An event is derived from two rows of the same queue; one that a change of this console explains within a minute carries
 that change as its cause (lag.md 1.3). Events of one kind on one topic of a group are one row: a reset of 64 queues is

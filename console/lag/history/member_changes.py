@@ -1,4 +1,4 @@
-"""Find which members joined, left or restarted between two sweeps of a group. Pure: two lists in, one change out."""
+"""Find which members joined, left or restarted between two sweeps. Pure: two lists in, one change out."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAMED_MAX = 10
 
 @dataclass(frozen=True, slots=True)
 class MemberChange:
-    """Client ids; of a client that restarted the id that it has now."""
+    """Hold the ids of clients; of a client that restarted the id that it has now."""
 
     joined: tuple[str, ...] = ()
     left: tuple[str, ...] = ()

@@ -26,7 +26,7 @@ BATCH_ROWS = 500
 
 
 class Owner(NamedTuple):
-    """A member of a group, and where it runs."""
+    """Identify a member of a group and its host."""
 
     client_id: str
     host: str
@@ -34,7 +34,7 @@ class Owner(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What a sweep knows of a group now: its members' rows, None when they are unknown; and what it knew before."""
+    """Hold a sweep's members of a group, None when unknown, and the time of the sweep before."""
 
     group: str
     clients: Sequence[ClientRow] | None

@@ -44,9 +44,9 @@ def is_shared() -> bool:
 
 
 def upload_closed(cluster: str, now_ms: int) -> int:
-    """Copy the segments of this host that are over; return how many. Raises StorageError.
+    """Copy the finished segments of this host; return how many. Raises StorageError.
 
-    Also what is listed nowhere yet, because a crash came before its row.
+    Includes segments without a row because of a crash.
     """
     if not is_shared():
         return 0
@@ -79,9 +79,9 @@ def _upload(row: HistoryFile, now_ms: int) -> bool:
 
 
 def tend_own(now_ms: int) -> int:
-    """Upload what this host has of any cluster, and delete local copies that no row needs; return how many it uploaded.
+    """Upload this host's segments of every cluster and delete local copies no row needs; return how many.
 
-    One cluster or storage that fails does not keep the others waiting: the log says why, and the next run tries again.
+    A cluster or storage that fails does not delay the others: the error is logged and the next run tries again.
     """
     count = 0
     for folder in sorted(wal_folder("*").parent.parent.glob(f"*/{settings.HOST_ID}")):

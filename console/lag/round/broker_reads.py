@@ -1,12 +1,12 @@
-"""What one collection round asks the brokers, and their answers as plain values.
+"""Read from the brokers what one collection round needs, and return their answers as plain values.
 
 Per broker, all under one deadline: the committed offsets of every group (43) first, then min and max offsets of the
 topics (202, pipelined), so that a race never makes a lag negative; then figures of the broker itself (28) and, now and
-then, its tables of topics (21) and groups (201). What was answered before the deadline counts, the rest is unread with
-its reason.
+then, its tables of topics (21) and groups (201). What arrives before the deadline counts, the rest is unread with its
+reason.
 
-What lies between c and m of a broker makes its lags too large: the large answers are kept as they came and read when
-all brokers have answered, and the brokers are asked one after the other while they answer quickly.
+The time between reading a broker's committed (c) and max offsets (m) makes its lags too large: the large answers are
+kept as bytes and decoded when all brokers have answered, and brokers are read one after the other while they are quick.
 """
 
 import asyncio
@@ -67,7 +67,7 @@ class BrokerAddress(NamedTuple):
 
 
 class QueueOffsets(NamedTuple):
-    """Hold a queue's min and max offset, and its newest message's store time by the broker's clock (0: none)."""
+    """Hold a queue's min and max offset and its newest message's store time by the broker's clock (0: none)."""
 
     queue_id: int
     min_offset: int
@@ -123,7 +123,7 @@ class BrokerAnswers:
 
 @dataclass(slots=True)
 class _Told:
-    """What a broker answered, as it came."""
+    """Hold a broker's undecoded answers."""
 
     offsets: bytes = b""
     topics: frozenset[str] = frozenset()  # that have committed offsets, and whose
@@ -133,7 +133,7 @@ class _Told:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What to ask besides the offsets. `known_topics` is the broker's topic table of an earlier round."""
+    """Define what to read besides offsets. `known_topics` is the broker's topic table of an earlier round."""
 
     number: int
     tables: bool
@@ -355,7 +355,7 @@ def _is_its_turn(topic: str, number: int) -> bool:
 
 
 def describe(error: Exception) -> Text:
-    """Return an error in one line of at most 300 characters; messages of brokers and the network as they are."""
+    """Return an error in one line of at most 300 characters; texts of brokers and the network as they are."""
     found = text_of(error)
     line = " ".join(found.split())[:300]
     return found if found and line == found else Text.foreign(line or type(error).__name__)

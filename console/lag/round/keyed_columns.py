@@ -1,4 +1,4 @@
-"""Hold rows of one kind as columns with a key for each: how a round compares queues with the round before. Pure."""
+"""Hold rows of one kind as columns with a key each: how a round compares queues with the one before. Pure."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ class KeyedColumns(Generic[Key]):
         )
 
     def places_of(self, keys: Sequence[Key]) -> Int64Array:
-        """Return the index of each of `keys`, -1 where absent. Rounds mostly have the keys of the round before."""
+        """Return the index of each of `keys`, -1 where absent. Rounds mostly have the keys of the one before."""
         if self._has_exactly(keys):
             return np.arange(len(self.keys), dtype=np.int64)
         places = self._places

@@ -1,4 +1,4 @@
-"""Hold the brokers' answers for every queue of one round as parallel arrays, from which rows are made. Pure."""
+"""Hold the brokers' answers for every queue of a round as parallel arrays, from which rows are made. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -86,7 +86,7 @@ class OldestAges(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RoundColumns:
-    """Where the queues of a round are in the window, once the window has the round.
+    """Map the queues of a round to the window, once the window has the round.
 
     `heads` is parallel to `TopicQueues`, -1 for what is not in history; `commits` to those of `GroupQueues` that have a
     committed offset. `oldest`, parallel to `TopicQueues`, are the ages of the oldest messages; 0 of an empty queue.
