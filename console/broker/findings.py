@@ -1,4 +1,4 @@
-"""What is wrong with a broker: what, since when, evidence, what next. Pure; worst first."""
+"""Problems of a broker: what, since when, evidence, next step. Pure; worst first."""
 
 from __future__ import annotations
 
@@ -13,15 +13,18 @@ from console.broker.survey.held_back import TIMER_LATE_S
 from console.text import Duration, Latency, Text
 from console.text.figures import percent, size
 
-SOON_MS, VERY_SOON_MS = 12 * 3_600_000, 3 * 3_600_000  # a disk that is full within a shift, or within hours
+SOON_MS, VERY_SOON_MS = (
+    12 * 3_600_000,
+    3 * 3_600_000,
+)  # a disk that will be full within a shift, or within hours
 SLOW_PUT_MS = 50  # slowest 1 %; healthy disks need a few
-BEHIND_BYTES = 16_000_000  # of the index: stored messages that nobody can read yet
+BEHIND_BYTES = 16_000_000  # of the index: stored messages that cannot be read yet
 SEVERITY = ("LOST", "STALLED", "STOPPED", "FALLING_BEHIND", "INVALID", "UNKNOWN", "OFFLINE")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Finding:
-    """`status` gives the shape, `since_ms` an age beside the title, `tab` where the page says more."""
+    """One problem; `status` selects its icon, `since_ms` its age, `tab` the tab with details."""
 
     status: str
     title: Text
@@ -32,7 +35,7 @@ class Finding:
 
 
 def findings(view: BrokerView, servers: Sequence[NameServerRow] = ()) -> list[Finding]:
-    """Everything that deserves a sentence; [] for a broker that is well."""
+    """Return all problems of a broker; [] for a healthy one."""
     found = [*_silence(view), *_disk(view), *_routes(view, servers)]
     if view.row.answered:
         found += [*_writing(view), *_held_back(view), *_clock(view), *_slaves(view)]
@@ -41,11 +44,11 @@ def findings(view: BrokerView, servers: Sequence[NameServerRow] = ()) -> list[Fi
 
 
 def config_findings(table: ConfigTable) -> list[Finding]:
-    """Dangerous keys that brokers of one cluster do not agree about."""
+    """Return dangerous keys whose values differ between brokers of one cluster."""
     found = []
     for line in table.lines:
         if not line.differs or not config_key(line.key.name).danger or "" in line.values:
-            continue  # an empty value is "as always": a broker that is its own name server names none
+            continue  # an empty value is the default: a broker that is its own name server names none
         values = [
             Text("%(broker)s has none", broker=broker.broker_name)
             if value is None
@@ -176,7 +179,7 @@ def _writing(view: BrokerView) -> Iterable[Finding]:
 
 
 def _held_back(view: BrokerView) -> Iterable[Finding]:
-    """Messages that should be in their topics by now. They are in no lag: nothing else shows them."""
+    """Report messages that should be in their topics by now; no lag includes them."""
     held = view.held_back
     for one in held.late:
         text = Text(
@@ -196,7 +199,7 @@ def _held_back(view: BrokerView) -> Iterable[Finding]:
 
 
 def _clock(view: BrokerView) -> Iterable[Finding]:
-    """Store times are by its clock. Ages are corrected by the difference; what only the broker judges is not."""
+    """Report a wrong clock, by store times. Shown ages are corrected; the broker's own are not."""
     off_ms = view.row.clock_offset_ms
     if off_ms:
         apart = Duration(abs(off_ms))

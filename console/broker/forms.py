@@ -13,7 +13,7 @@ from console.text import Text
 
 
 class ConfigForm(forms.Form):
-    """Key, value and the brokers that get it; one broker makes a plan of that broker, several one of the cluster."""
+    """Key, value and brokers; one broker makes a plan for that broker, several one for the cluster."""
 
     key = forms.CharField(max_length=KEY_LENGTH_MAX, error_messages={"required": Text("Name the key.")})
     value = forms.CharField(max_length=VALUE_LENGTH_MAX, required=False, strip=False)
@@ -37,7 +37,7 @@ class ConfigForm(forms.Form):
 
     @property
     def subject(self) -> str:
-        """What the plan is about: needs the right to configure it."""
+        """Return the subject of the plan: the caller needs CONFIGURE on it."""
         chosen: list[str] = self.cleaned_data["brokers"]
         return chosen[0] if len(chosen) == 1 else WILDCARD
 

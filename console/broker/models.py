@@ -1,6 +1,6 @@
-"""What the slow survey found of brokers and name servers; the fast figures of each round are `BrokerRow`s.
+"""Results of the slow survey of brokers and name servers; fast figures of each round are `BrokerRow`s.
 
-All models live in the database `metrics`, keyed by the cluster's name: a cache of what brokers said, which may be
+All models live in the database `metrics`, keyed by the cluster's name: a cache of the brokers' answers, which may be
 deleted at any time. Null means unknown, never zero. Times are epoch milliseconds of the console's clock.
 """
 
@@ -16,12 +16,12 @@ from console.text.columns import TextColumn, TextsColumn
 class BrokerSurvey(RowModel):
     """One broker address, slaves included.
 
-    `config` is what GET_BROKER_CONFIG (26) answered, values of secret keys replaced by `config_keys.SET`; null with
-    `config_reason` while it was never read. `runtime` is the last answer to 28, with its age in `runtime_at_ms`: a
-    silent broker keeps it. `producers` is a list of {"group", "client_id", "address", "language", "version",
-    "seen_ms"}; `replicas` of {"addr", "behind_bytes", "in_sync", "bytes_per_s"}. As of `held_back_at_ms`:
-    `delayed` is a list of {"level", "waiting", "newest_ms"} of the levels with messages, `timed` {topic: messages in
-    the timer wheel}, `half` how many half messages there are at most (see `held_back`).
+    `config` is the answer to GET_BROKER_CONFIG (26), values of secret keys replaced by `keys.SET`; null with
+    `config_reason` while it was never read. `runtime` is the last answer to 28, of `runtime_at_ms`: a silent broker
+    keeps it. `producers` is a list of {"group", "client_id", "address", "language", "version", "seen_ms"}; `replicas`
+    of {"addr", "behind_bytes", "in_sync", "bytes_per_s"}. As of `held_back_at_ms`: `delayed` is a list of {"level",
+    "waiting", "newest_ms"} of the levels with messages, `timed` {topic: messages in the timer wheel}, `half` the
+    highest possible number of half messages (see `held_back`).
     """
 
     cluster = models.CharField(max_length=64)
@@ -83,7 +83,7 @@ class BrokerSample(models.Model):
 class NameServerRow(RowModel):
     """One name server of the cluster's list. `since_ms` is when `answered` last changed.
 
-    `brokers` is {name: {id: address}} as this one tells it, `unwritable` the brokers it offers to no producer.
+    `brokers` is {name: {id: address}} as this server returns it, `unwritable` the brokers it offers to no producer.
     """
 
     cluster = models.CharField(max_length=64)
@@ -104,7 +104,7 @@ class NameServerRow(RowModel):
 
 
 class RouteDifference(RowModel):
-    """A topic about which name servers do not agree: `views` is {name server: its route in words}."""
+    """A topic whose routes differ between name servers: `views` is {name server: its route in words}."""
 
     cluster = models.CharField(max_length=64)
     topic = models.CharField(max_length=NAME_LENGTH_MAX)
@@ -117,7 +117,7 @@ class RouteDifference(RowModel):
 
 
 class Survey(RowModel):
-    """How the survey of a cluster goes: who runs it, what it cost, and how far the comparison of routes is.
+    """State of a cluster's survey: its claim, its cost, and the progress of comparing routes.
 
     Claimed by a conditional update of `until_ms`.
     """
@@ -131,7 +131,7 @@ class Survey(RowModel):
     routes_compared_at_ms = models.BigIntegerField(null=True)  # when the last pass over all topics ended
 
     def as_row(self) -> dict[str, Any]:
-        """Every column but the claim."""
+        """Return every column but the claim."""
         row = super().as_row()
         del row["until_ms"]
         return row

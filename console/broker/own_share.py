@@ -1,4 +1,4 @@
-"""What of each broker belongs to somebody who may look at some names only: sums over their own topics and groups."""
+"""A reader's own part of each broker: sums over the topics and groups they may see."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from console.text import Text
 
 @dataclass(frozen=True, slots=True)
 class OwnShare:
-    """One broker's part in the topics and groups of a scope. Rates in messages per second, lag in messages.
+    """One broker's part in the topics and groups of a scope.
 
-    A figure is null when no queue told it, and a lower bound when some queues did not. Zero queues of topics: the
-    broker holds none of them.
+    Rates are in messages per second, lag in messages. A figure is null when no queue reported it, and a lower bound
+    when some queues did not. Zero queues of topics: the broker holds none of them.
     """
 
     topics: int = 0
@@ -35,12 +35,12 @@ class OwnShare:
 
     @property
     def partial(self) -> bool:
-        """What cells read to know that a rate is a lower bound."""
+        """Whether the rate is a lower bound; read by cells."""
         return self.in_rate_lower_bound
 
 
 def own_shares(cluster_name: str, scope: NameScope) -> Mapping[str, OwnShare]:
-    """Broker name → share; a broker without any queue of the scope has an empty one. Two queries."""
+    """Return broker name → share; a broker without queues of the scope has an empty one. Two queries."""
     parts: dict[str, dict[str, object]] = defaultdict(dict)
     for broker_name, own in _topics(cluster_name, scope).items():
         rates = [rate for _, rate in own if rate is not None]
@@ -71,7 +71,7 @@ def own_shares(cluster_name: str, scope: NameScope) -> Mapping[str, OwnShare]:
 
 
 def _topics(cluster_name: str, scope: NameScope) -> Mapping[str, list[tuple[str, float | None]]]:
-    """Broker name → (topic, rate) of each of its queues that belong to the scope."""
+    """Return broker name → (topic, rate) of each of its queues in the scope."""
     found: dict[str, list[tuple[str, float | None]]] = defaultdict(list)
     covers = cache(scope.covers)
     for broker_name, topic, rate in queues.every_topic_queue(cluster_name, "broker_name", "topic", "in_rate"):

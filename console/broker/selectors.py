@@ -1,4 +1,4 @@
-"""Brokers and name servers as the last round and the last survey saw them. No function here asks a broker."""
+"""Brokers and name servers as of the last round and the last survey. Calls no broker."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ CHART_POINTS = 288  # five minutes each over a day
 
 @dataclass(frozen=True, slots=True)
 class BrokerView:
-    """One broker for lists and pages: the round's row, the survey's row (null before the first), its slaves.
+    """One broker for pages: the round's row, the survey's row (null before the first), and its slaves.
 
     `drained_at` and `asked` are name servers: those that offer the broker to no producer, and those that answered.
-    `own` is what of it belongs to a reader who may look at some names only; null for those who see all of it.
+    `own` is the part of a reader who may see some names only; null for those who see all of it.
     """
 
     row: BrokerRow
@@ -50,7 +50,7 @@ class BrokerView:
 
     @property
     def reason(self) -> Text:
-        """Why figures are unknown; what cells read."""
+        """Return why figures are unknown; read by cells."""
         return text_of(self.row.reason)
 
     @property
@@ -59,14 +59,14 @@ class BrokerView:
 
     @property
     def figures(self) -> Mapping[str, str]:
-        """The runtime table of the last round, or the last one that was told."""
+        """Return the runtime table of the last round, or the last one received."""
         if self.row.answered and self.row.runtime:
             return dict(self.row.runtime)
         return dict(self.survey.runtime) if self.survey is not None else {}
 
     @property
     def disk_sizes(self) -> tuple[str, str] | None:
-        """(size of the disk, what is free of it), null where the broker does not tell."""
+        """Return (size of the disk, free space), None where the broker does not report them."""
         return disk.capacity_words(self.figures.get("commitLogDirCapacity", ""))
 
     @property
@@ -77,7 +77,7 @@ class BrokerView:
 
     @property
     def last_told(self) -> dict[str, float | None]:
-        """In, out and disk as the broker told them last: what a silent one shows with its age."""
+        """Return the last reported in, out and disk figures, which a silent broker shows with their age."""
         figures = self.figures
         out = figures.get("getTransferredTps") or figures.get("getTransferedTps")
         return {
@@ -88,7 +88,7 @@ class BrokerView:
 
     @property
     def offered_at(self) -> list[str]:
-        """Name servers that offer it to producers."""
+        """Return the name servers that offer it to producers."""
         return [addr for addr in self.listed_at if addr not in self.drained_at]
 
     @property
@@ -101,14 +101,14 @@ class BrokerView:
 
     @property
     def page_cache(self) -> tuple[Text, str]:
-        """(word, tone), "" when unknown."""
+        """Return (word, tone) of the page cache, "" when unknown."""
         busy = runtime.number((self.config or {}).get("osPageCacheBusyTimeOutMills"))
         found = runtime.page_cache_state(self.row.runtime, round(busy) if busy else runtime.CACHE_BUSY_MS)
         return found if self.row.answered else (Text(), "")
 
     @property
     def held_back(self) -> HeldBack:
-        """Messages that no consumer can see yet: delayed, for a set time, half."""
+        """Return messages that no consumer can see yet: delayed, for a set time, half."""
         return held_back(self.survey, self.figures, self.row.clock_offset_ms)
 
     @property
@@ -121,7 +121,7 @@ class BrokerView:
 
     @property
     def queues(self) -> int | None:
-        """Of all topics, as of the last survey; null before it."""
+        """Return the number of queues of all topics, as of the last survey; None before it."""
         return self.survey.queues if self.survey is not None else None
 
     @property
@@ -138,12 +138,12 @@ class BrokerView:
 
     @property
     def state(self) -> str:
-        """One word for a file: "silent", "drained" or "serving"."""
+        """Return one word for a file: "silent", "drained" or "serving"."""
         return "silent" if not self.row.answered else "drained" if self.is_drained else "serving"
 
     @property
     def role(self) -> Text:
-        """master, slave 1; with the count of slaves where there are any."""
+        """Return "master" or "slave 1", with the count of slaves if there are any."""
         if self.row.broker_id:
             return Text("slave %(number)s", number=self.row.broker_id)
         if not self.slaves:
@@ -152,10 +152,10 @@ class BrokerView:
 
 
 def broker_views(cluster_name: str, scope: NameScope = EVERYTHING) -> list[BrokerView]:
-    """Every broker known to the cluster, silent ones included, by name. Three queries, five for somebody who may
-    see only the names of `scope`.
+    """Return every broker known to the cluster, silent ones included, by name. Three queries.
 
-    A cluster has tens of brokers, not thousands: lists sort and cut these in memory.
+    Five queries for a reader of some names only. A cluster has tens of brokers, not thousands: lists sort and cut these
+    in memory.
     """
     surveys: dict[str, list[BrokerSurvey]] = defaultdict(list)
     for one in BrokerSurvey.objects.filter(cluster=cluster_name).order_by("broker_id"):
@@ -170,7 +170,7 @@ def broker_views(cluster_name: str, scope: NameScope = EVERYTHING) -> list[Broke
 
 
 def queue_counts(cluster_name: str) -> dict[str, int]:
-    """How many queues of all topics each broker has."""
+    """Return how many queues of all topics each broker has."""
     return Counter(name for (name,) in queues.every_topic_queue(cluster_name, "broker_name"))
 
 
@@ -188,7 +188,10 @@ def _view(row: BrokerRow, surveys: Sequence[BrokerSurvey], servers: Sequence[Nam
 def broker_page(
     cluster_name: str, asked: ListQuery | None = None, *, scope: NameScope = EVERYTHING
 ) -> Page[BrokerView]:
-    """One page of brokers. `counts_by_status` counts by state those that match the search words, and "all" of them."""
+    """Return one page of brokers.
+
+    `counts_by_status` counts by state those that match the search words, and "all" of them.
+    """
     asked = asked or ListQuery()
     everything = broker_views(cluster_name, scope)
     query = asked.query
@@ -216,12 +219,12 @@ def broker_page(
 
 
 def broker(cluster_name: str, name: str, scope: NameScope = EVERYTHING) -> BrokerView | None:
-    """One broker, or None when neither rounds nor name servers know it."""
+    """Return one broker, or None when neither rounds nor name servers know it."""
     return next((view for view in broker_views(cluster_name, scope) if view.name == name), None)
 
 
 def last_survey(cluster_name: str) -> Survey | None:
-    """How the last survey went, or None before the first."""
+    """Return the state of the last survey, or None before the first."""
     return Survey.objects.filter(cluster=cluster_name, started_at_ms__isnull=False).first()
 
 
@@ -230,8 +233,10 @@ def last_survey(cluster_name: str) -> Survey | None:
 
 @dataclass(frozen=True, slots=True)
 class ConfigLine:
-    """One key over the brokers: `values` in the order of `ConfigTable.brokers`, null where a broker has no such key or
-    was never read; `usual` is the value of most brokers, `odd` the brokers that differ from it.
+    """One key over the brokers.
+
+    `values` are in the order of `ConfigTable.brokers`, null where a broker has no such key or was never read; `usual`
+    is the value of most brokers, `odd` the brokers that differ from it.
     """
 
     key: ConfigKey
@@ -244,13 +249,13 @@ class ConfigLine:
 
     @property
     def cells(self) -> list[tuple[str | None, bool]]:
-        """(value, is odd) of each broker."""
+        """Return (value, is odd) of each broker."""
         return list(zip(self.values, self.odd, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigTable:
-    """`brokers` are those whose configuration is known; `unread` the others with the reason."""
+    """Configuration of the `brokers` where it is known; `unread` holds the others with the reason."""
 
     brokers: Sequence[BrokerSurvey]
     unread: Mapping[str, str]
@@ -261,7 +266,7 @@ class ConfigTable:
 
 
 OWN_BY_NATURE = frozenset(
-    # Every broker has its own: not a difference that anybody looks for.
+    # Keys that always differ between brokers.
     {
         *(
             "brokerName",
@@ -280,7 +285,7 @@ OWN_BY_NATURE = frozenset(
 def config_table(
     cluster_name: str, *, query: str = "", only_differences: bool = False, only_explained: bool = False
 ) -> ConfigTable:
-    """The configuration of all masters side by side, keys by name; `query` finds keys, words and values."""
+    """Return the configuration of all masters side by side; `query` matches keys, meanings and values."""
     first: dict[str, BrokerSurvey] = {}
     for one in BrokerSurvey.objects.filter(cluster=cluster_name).order_by("broker_name", "broker_id"):
         first.setdefault(one.broker_name, one)
@@ -304,7 +309,7 @@ def config_table(
 
 
 def _matches(line: ConfigLine, wanted: str) -> bool:
-    """Whether the key's name, its meaning or one of its values holds the text."""
+    """Whether the key's name, its meaning or one of its values contains the text."""
     texts = (line.key.name, line.key.says, *(value or "" for value in line.values))
     return any(wanted in text.lower() for text in texts)
 
@@ -314,7 +319,7 @@ def _line(key: str, surveys: Sequence[BrokerSurvey]) -> ConfigLine:
     if key in OWN_BY_NATURE or len(set(values)) < 2:
         return ConfigLine(config_key(key), values, [False] * len(values))
     (usual, most), *others = Counter(values).most_common()
-    # Where no value has a majority every broker is as odd as the next: all are tinted.
+    # Without a majority no value is usual: all brokers are highlighted.
     is_clear = not others or most > others[0][1]
     return ConfigLine(config_key(key), values, [not is_clear or value != usual for value in values])
 
@@ -325,7 +330,10 @@ def _line(key: str, surveys: Sequence[BrokerSurvey]) -> ConfigLine:
 def broker_topics(
     cluster_name: str, name: str, scope: NameScope = EVERYTHING
 ) -> tuple[list[dict[str, Any]], int]:
-    """Topics with queues on the broker, busiest first, at most `TOPICS_SHOWN`, and their count. Two queries."""
+    """Return the topics with queues on the broker, busiest first, and their count. Two queries.
+
+    At most `TOPICS_SHOWN` topics are returned.
+    """
     covers = cache(scope.covers)
     fields = ("topic", "in_rate", "min_offset", "max_offset", "last_write_ms")
     rows_of: dict[str, list[tuple[Any, ...]]] = defaultdict(list)
@@ -362,7 +370,7 @@ def _topic_sums(topic: str, rows: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
 def broker_groups(
     cluster_name: str, name: str, scope: NameScope = EVERYTHING
 ) -> tuple[list[dict[str, Any]], int]:
-    """Groups with queues on the broker, largest time lag there first, and how many there are. One query."""
+    """Return the groups with queues on the broker, largest time lag first, and their count. One query."""
     covers = cache(scope.covers)
     sums: dict[str, queues.Behind] = defaultdict(queues.Behind)
     for group, lag, time_lag_ms in queues.on_broker(cluster_name, name, "group", "lag", "time_lag_ms"):
@@ -382,7 +390,7 @@ def broker_groups(
 
 
 def broker_consumers(cluster_name: str, name: str, scope: NameScope = EVERYTHING) -> list[dict[str, Any]]:
-    """Members that say they hold queues of the broker, by group; at most `CLIENTS_SHOWN`. One query."""
+    """Return members that report queues of the broker, by group; at most `CLIENTS_SHOWN`. One query."""
     found = []
     rows = scope.filter(ClientRow.objects.filter(cluster=cluster_name, queues__isnull=False), "group")
     for row in rows.order_by("group", "client_id").iterator():
@@ -395,7 +403,7 @@ def broker_consumers(cluster_name: str, name: str, scope: NameScope = EVERYTHING
 
 
 def producers(view: BrokerView, scope: NameScope = EVERYTHING) -> list[dict[str, Any]] | None:
-    """Connected producers of the scope's groups; null when the broker was never asked, or does not tell."""
+    """Return connected producers of the scope's groups; None when they were never read or not reported."""
     if view.survey is None or view.survey.producers is None:
         return None
     return [one for one in view.survey.producers if scope.covers(one["group"])]
@@ -405,7 +413,7 @@ def producers(view: BrokerView, scope: NameScope = EVERYTHING) -> list[dict[str,
 
 
 def name_servers(cluster_name: str) -> list[NameServerRow]:
-    """Every name server of the cluster's list as the last survey found it."""
+    """Return every name server of the cluster's list as of the last survey."""
     return list(NameServerRow.objects.filter(cluster=cluster_name).order_by("addr"))
 
 
@@ -417,7 +425,7 @@ def route_differences(
     page: int = 1,
     per_page: int = 50,
 ) -> Page[RouteDifference]:
-    """Topics about which the name servers do not agree, oldest disagreement first. Three queries."""
+    """Return topics whose routes differ between name servers, oldest difference first. Three queries."""
     rows = scope.filter(RouteDifference.objects.filter(cluster=cluster_name), "topic")
     all_total = rows.count()
     if query:
@@ -431,12 +439,11 @@ def route_differences(
 
 
 def samples(cluster_name: str, from_ms: int, to_ms: int, broker_name: str = "") -> dict[str, list[Any]]:
-    """Traffic and messages held back (and of one broker disk and storing time) as lists over time, null where nothing
-    was sampled.
+    """Return traffic and messages held back as lists over time, null where nothing was sampled.
 
-    Each point is the mean of its step; over several brokers rates are summed, and null where any of them was not
-    sampled: a partial sum would look like a drop. A broker counts from its first sample to its last, one that is
-    silent now until now.
+    Of one broker also disk and storing time. Each point is the mean of its step; over several brokers rates are summed,
+    and null where any of them was not sampled: a partial sum would look like a drop. A broker counts from its first
+    sample to its last, one that is silent now until now.
     """
     step_ms = max(60_000, (to_ms - from_ms) // CHART_POINTS)
     rows = BrokerSample.objects.filter(cluster=cluster_name, at_ms__gte=from_ms, at_ms__lte=to_ms)

@@ -1,4 +1,4 @@
-"""The survey of a cluster from outside: claim, ask, save. About once a minute, beside the collector's rounds."""
+"""Survey a cluster: claim, read, save. About once a minute, beside the collector's rounds."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MODELS = (BrokerSurvey, BrokerSample, NameServerRow, RouteDifference, Survey)
 
 
 def due_clusters(now_ms: int) -> list[str]:
-    """The clusters whose next survey is due; forgets what belongs to clusters that are no longer registered."""
+    """Return the clusters whose next survey is due; delete rows of clusters that are not registered."""
     names = [cluster.name for cluster in cluster_selectors.clusters()]
     for gone in set(Survey.objects.values_list("cluster", flat=True)) - set(names):
         for model in MODELS:
@@ -42,14 +42,14 @@ def due_clusters(now_ms: int) -> list[str]:
 
 
 def request_survey(cluster_name: str) -> None:
-    """Let the next survey begin at once: something was just changed."""
+    """Let the next survey begin at once, after a change."""
     Survey.objects.filter(cluster=cluster_name).update(until_ms=0)
 
 
 def survey_cluster(cluster_name: str, *, now_ms: int) -> Survey | None:
-    """Run one survey if nobody else does and it is due. Returns its row, or None when there was nothing to do.
+    """Run a survey if one is due and unclaimed. Return its row, or None when there was nothing to do.
 
-    1. Claim by a conditional update. 2. Ask the name servers. 3. Ask brokers and slaves. 4. Compare routes. 5. Save.
+    1. Claim by a conditional update. 2. Read the name servers. 3. Read brokers and slaves. 4. Compare routes. 5. Save.
     """
     cluster = Cluster.objects.filter(name=cluster_name).first()
     if cluster is None:
@@ -86,7 +86,7 @@ def survey_cluster(cluster_name: str, *, now_ms: int) -> Survey | None:
 def _places(
     servers: Sequence[NameServerAnswer], rows: Mapping[tuple[str, int], BrokerRow]
 ) -> list[BrokerPlace]:
-    """Every address that a name server lists, and brokers known from rounds that none lists."""
+    """Return every address that a name server lists, and brokers of rounds that no name server lists."""
     places = {
         (name, broker_id): BrokerPlace(name, broker_id, addr)
         for server in servers
@@ -128,7 +128,7 @@ def _save_brokers(
 
 
 def _take_over(found: BrokerSurvey, answer: BrokerAnswer, row: BrokerRow | None, now_ms: int) -> None:
-    """What was answered replaces what was known; what was not keeps its value, its age and the reason."""
+    """Replace known values by the answer; what was not answered keeps its value, its age and the reason."""
     found.addr = answer.place.addr
     found.config_reason, found.producers_reason = answer.config_reason, answer.producers_reason
     found.replicas_reason = answer.replicas_reason
@@ -150,7 +150,7 @@ def _take_over(found: BrokerSurvey, answer: BrokerAnswer, row: BrokerRow | None,
 
 
 def _logs(cluster_name: str, now_ms: int) -> dict[str, list[disk.LogSample]]:
-    """Commit log positions of the last hour per broker, oldest first."""
+    """Return the commit log positions of the last hour per broker, oldest first."""
     rows = BrokerSample.objects.filter(
         cluster=cluster_name, at_ms__gte=now_ms - disk.WINDOW_MS, log_max_offset__isnull=False
     ).order_by("at_ms")
@@ -163,7 +163,7 @@ def _logs(cluster_name: str, now_ms: int) -> dict[str, list[disk.LogSample]]:
 
 def _judge_disk(found: BrokerSurvey, row: BrokerRow, log: list[disk.LogSample], now_ms: int) -> None:
     if not row.answered:
-        # What was judged while it answered says nothing about now.
+        # Results of an earlier answer do not apply now.
         found.filling, found.full_in_ms, found.write_bytes_per_s = disk.Filling.UNKNOWN, None, None
         found.full_words = (
             Text("it does not answer: %(reason)s", reason=row.reason)
@@ -186,8 +186,9 @@ def _judge_disk(found: BrokerSurvey, row: BrokerRow, log: list[disk.LogSample], 
 def _save_samples(
     cluster_name: str, rows: Sequence[BrokerRow], held: Mapping[str, HeldBack], now_ms: int
 ) -> None:
-    """One sample of each broker that answers; the silence of the others is a gap in every chart. A broker that has just
-    started has no rate yet: what it counts in its first seconds is everything its clients had kept for it.
+    """Save one sample of each broker that answers; silent brokers leave a gap in the charts.
+
+    A broker that has just started has no rate yet: its first seconds include everything that its clients had kept.
     """
     BrokerSample.objects.bulk_create(
         [
@@ -214,7 +215,7 @@ def _save_samples(
 
 
 def _is_young(row: BrokerRow, now_ms: int) -> bool:
-    """Whether the broker runs for less than the time that one sample stands for, by its own word."""
+    """Whether the broker, by its own report, has run for less than one sample's interval."""
     started_ms = runtime.number(row.runtime.get("bootTimestamp"))
     return started_ms is not None and now_ms - started_ms < SURVEY_EVERY_MS
 
@@ -238,7 +239,7 @@ def _save_name_servers(cluster_name: str, servers: Sequence[NameServerAnswer], n
 def _save_differences(
     cluster_name: str, servers: Sequence[NameServerAnswer], compared: RouteComparison, now_ms: int
 ) -> None:
-    """New differences begin now; those compared and equal, or of topics that nobody lists any more, are over."""
+    """Save new differences from now on; end those compared and equal, or of topics no longer listed."""
     rows = {row.topic: row for row in RouteDifference.objects.filter(cluster=cluster_name)}
     for topic, views in compared.differences.items():
         row = rows.pop(topic, None) or RouteDifference(cluster=cluster_name, topic=topic, since_ms=now_ms)

@@ -1,4 +1,4 @@
-"""Brokers: the list, the page of one with its tabs, the forms that start a change; and the name servers."""
+"""Pages of brokers (list, one broker with its tabs, forms that start a change) and of name servers."""
 
 from __future__ import annotations
 
@@ -57,8 +57,9 @@ BROKER_TROUBLE = (BrokerUnavailable, MQBrokerError, RemotingTimeout, OperationEr
 
 @require_safe
 def brokers(request: HttpRequest, cluster: str) -> HttpResponseBase:
-    """Every broker as the last round and survey saw it, silent ones included. Who may see some names only reads the
-    sums over those instead of the broker's whole traffic. `?format=csv` is a file.
+    """List every broker as of the last round and survey, silent ones included; `?format=csv` is a file.
+
+    Readers of some names only see the sums over those instead of the broker's whole traffic.
     """
     here, scope = admit_to_list(request, cluster)
     spec = BROKERS if scope.is_everything else OWN_BROKERS
@@ -85,7 +86,7 @@ def brokers(request: HttpRequest, cluster: str) -> HttpResponseBase:
 
 @require_safe
 def broker(request: HttpRequest, cluster: str, broker: str) -> HttpResponse:
-    """One broker; `?tab=` chooses what of it, `?part=1` gives the live part of health and runtime alone."""
+    """Show one broker; `?tab=` selects a tab, `?part=1` returns the live part of health and runtime only."""
     here, scope = admit_to_list(request, cluster)
     view = _known(here.name, broker, scope)
     tabs = [one for one in TABS if scope.is_everything or one[0] in OWN_TABS]
@@ -145,7 +146,7 @@ def _health_context(
 
 
 def _config_context(request: HttpRequest, here: Cluster, view: BrokerView) -> dict[str, Any]:
-    """All keys are hundreds: first those with an explanation, by area; a search goes over all of them."""
+    """Return the keys with an explanation, by area; a search covers all keys, which are hundreds."""
     query = ListQuery.plain(request)
     show = request.GET.get("show", "")
     show = show if show in ("all", "differences") else "all" if query.query else ""
@@ -162,14 +163,14 @@ def _config_context(request: HttpRequest, here: Cluster, view: BrokerView) -> di
 
 
 def _drain_job(cluster: str, name: str) -> Job | None:
-    """The drain that runs now."""
+    """Return the drain that runs now."""
     return next(
         (job for job in operation_selectors.active_jobs(cluster, name) if job.kind == "broker_drain"), None
     )
 
 
 def _last_jobs(cluster: str, name: str) -> list[Job]:
-    """Drains and returns of the past, newest first."""
+    """Return past drains and returns, newest first."""
     jobs = operation_selectors.jobs_page(cluster, kind="broker_drain", subject=name, per_page=5).rows
     return [job for job in jobs if job.state in FINAL_STATES]
 
@@ -189,7 +190,7 @@ def _known(cluster: str, name: str, scope: NameScope = EVERYTHING) -> BrokerView
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def change_config(request: HttpRequest, cluster: str, broker: str) -> HttpResponse:
-    """Which key, which value, which brokers. POST makes the plan and shows it; nothing is changed here."""
+    """Choose key, value and brokers. POST makes the plan and shows it; nothing is changed here."""
     here = admit(request, cluster, Verb.CONFIGURE)
     admit(request, cluster)
     view = _known(here.name, broker)
@@ -235,7 +236,7 @@ def change_config(request: HttpRequest, cluster: str, broker: str) -> HttpRespon
 
 
 def _choices(cluster: str, key: str, names: list[str], chosen: list[str]) -> list[dict[str, Any]]:
-    """The brokers a plan may be about, each with the key's value as of the last survey."""
+    """Return the brokers a plan may include, each with the key's value as of the last survey."""
     return [
         {
             "name": view.name,
@@ -271,7 +272,7 @@ def drain(request: HttpRequest, cluster: str, broker: str) -> HttpResponse:
 
 @require_safe
 def name_servers(request: HttpRequest, cluster: str) -> HttpResponse:
-    """Each name server: what it knows and since when it answers; and the topics about which they do not agree."""
+    """List name servers: what each knows, since when it answers, and topics whose routes differ."""
     here = admit(request, cluster)
     query = ListQuery.plain(request)
     servers = selectors.name_servers(here.name)

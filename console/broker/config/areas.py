@@ -1,4 +1,4 @@
-"""Keys of a broker's configuration by what they are about: how its page lays them out."""
+"""Group the keys of a broker's configuration by area, for its page."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from console.broker.config.keys import ConfigKey
 
 Line = TypeVar("Line")
 
-# Area → its keys in the order of the page; every key with an explanation has one (a test counts them).
+# Area → its keys, in the order of the page; every key with an explanation has one (tested).
 AREAS: tuple[tuple[Promise | str, frozenset[str]], ...] = (
     (
         gettext_lazy("Permission and access"),
@@ -113,7 +113,7 @@ AREAS: tuple[tuple[Promise | str, frozenset[str]], ...] = (
 
 
 def by_area(keyed: Sequence[tuple[ConfigKey, Line]]) -> list[tuple[Promise | str, list[Line]]]:
-    """The lines of a page by area, each area once and none empty; keys of no area come last, under no name."""
+    """Group the lines of a page by area, without empty areas; keys without an area come last, unnamed."""
     found: list[tuple[Promise | str, list[Line]]] = [
         (title, [line for key, line in keyed if key.name in names]) for title, names in AREAS
     ]

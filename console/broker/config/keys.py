@@ -1,7 +1,7 @@
-"""What is known about keys of a broker's configuration: what they do, in which unit, and how dangerous they are.
+"""Keys of a broker's configuration: meaning, unit, when a change takes effect, and danger.
 
-Words are ours; the facts are those of `BrokerConfig`, `MessageStoreConfig` and `NettyServerConfig`. A key that is not
-named here may be changed too, with the warning that nothing is known about it.
+Facts are those of `BrokerConfig`, `MessageStoreConfig` and `NettyServerConfig`. Keys that are not listed here may be
+changed too, with a warning that nothing is known about them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import re
 
 from console.text import Text
 
-SET = Text("(set, not shown)")  # stands for the value of a secret key: a broker's secrets are not kept here
+# Stands for the value of a secret key: a broker's secrets are not stored here.
+SET = Text("(set, not shown)")
 KEY_LENGTH_MAX, VALUE_LENGTH_MAX = 128, 4_096
 
 _SECRET = re.compile(
@@ -22,7 +23,7 @@ _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 
 
 class Effect(enum.StrEnum):
-    """When a changed value is used."""
+    """When a changed value takes effect."""
 
     AT_ONCE = Text("at once")
     RESTART = Text("after a restart of the broker")
@@ -31,8 +32,10 @@ class Effect(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ConfigKey:
-    """`says` in one line; `danger` is why a wrong value hurts, "" for a harmless key; `fixed` why it is never changed
-    here.
+    """One key of the configuration.
+
+    `says`: its meaning in one line; `danger`: why a wrong value hurts, "" for a harmless key; `fixed`: why it is never
+    changed here.
     """
 
     name: str
@@ -297,7 +300,7 @@ KEYS = {key.name: key for key in _KEYS}
 
 
 def config_key(name: str) -> ConfigKey:
-    """What is known of a key; one that is not in the table is known by its name only."""
+    """Return what is known about a key; of an unlisted key only the name."""
     return KEYS.get(name) or ConfigKey(name)
 
 
@@ -307,17 +310,17 @@ def is_secret(name: str) -> bool:
 
 
 def without_secrets(config: dict[str, str]) -> dict[str, str]:
-    """The configuration with `SET` for every secret that has a value."""
+    """Return the configuration with `SET` for every secret that has a value."""
     return {key: SET if value and is_secret(key) else value for key, value in config.items()}
 
 
 def is_key_name(name: str) -> bool:
-    """Whether a configuration can hold a key of this name."""
+    """Whether a configuration can contain a key of this name."""
     return len(name) <= KEY_LENGTH_MAX and _KEY.fullmatch(name) is not None
 
 
 def problem_of(key: ConfigKey, value: str) -> Text:
-    """Why a value can not be set; empty when it can. The broker judges the rest."""
+    """Return why a value cannot be set; empty when it can. The broker validates the rest."""
     if not is_key_name(key.name):
         return Text(
             "%(key)s is not a configuration key: letters, digits, dots and underscores.",

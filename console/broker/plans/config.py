@@ -1,7 +1,7 @@
-"""The plan kind ``broker_config_change``: one key of a broker's configuration, on one or several brokers.
+"""The plan kind ``broker_config_change``: change one key of the configuration of one or more brokers.
 
-A row is one broker with the key before and after. Writing is safe to repeat: a broker that shows the target already is
-left alone, one that shows neither the value before nor the target was changed by somebody else and is not touched.
+A row is one broker with the key before and after. Writing is safe to repeat: a broker that already has the target is
+skipped; one with neither the value before nor the target was changed by someone else and is not touched.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ READ_DEADLINE_MS = 5_000
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Wish:
-    """`values` is {broker name: the key's new value}."""
+    """The requested change; `values` is {broker name: the key's new value}."""
 
     key: ConfigKey
     values: Mapping[str, str]
 
 
 class BrokerConfigPlan(ConfigPlan):
-    """params: {key, value, brokers?} or, for an undo, {key, values: {broker name: value}}.
+    """Plan to change one key. params: {key, value, brokers?} or {key, values: {broker name: value}}.
 
-    The subject is one broker, or ``*`` with ``brokers`` (all of them without): that needs the right to configure the
-    whole cluster.
+    An undo uses the latter. The subject is one broker, or ``*`` with ``brokers`` (all of them without): that needs the
+    right to configure the whole cluster.
     """
 
     kind = "broker_config_change"
@@ -61,7 +61,7 @@ class BrokerConfigPlan(ConfigPlan):
     typed_reason = Text("This touches a whole broker")
 
     def place_of(self, plan: Plan) -> Place:
-        """Of several brokers the key is typed."""
+        """Return the page of the plan; for several brokers the key is typed to confirm."""
         if plan.subject == WILDCARD:
             return dataclasses.replace(BROKERS, page="", name_words=Text("Name of the key"))
         return BROKERS
@@ -98,7 +98,7 @@ class BrokerConfigPlan(ConfigPlan):
         )
 
     def command_line(self, cluster: str, subject: str, params: Mapping[str, Any]) -> str:
-        """``manage.py brokers config KEY --set broker-a=value …``."""
+        """Return ``manage.py brokers config KEY --set broker-a=value …``."""
         words = ["manage.py", "brokers", "config", params["key"]]
         for name, value in params["values"].items():
             words += ["--set", f"{name}={value}"]
@@ -130,7 +130,7 @@ class BrokerConfigPlan(ConfigPlan):
         return sentences
 
     def apply_row(self, run: JobRun, admin: BlockingMQAdmin, row: dict[str, Any]) -> None:
-        """Write the key (25) unless somebody else changed it meanwhile."""
+        """Write the key (25) unless it was changed meanwhile."""
         (key, after), before = next(iter(row["after"].items())), _value(row["before"])
         now = read_configs(admin, {row["broker_name"]: row["addr"]})[row["broker_name"]].get(key)
         if now not in (before, after):
@@ -147,7 +147,7 @@ class BrokerConfigPlan(ConfigPlan):
         row["state"], row["error"] = "applied", ""
 
     def unlike(self, run: JobRun, admin: BlockingMQAdmin, rows: Sequence[dict[str, Any]]) -> list[Text]:
-        """Read the key again (26); sentences for the brokers that do not show their target yet."""
+        """Read the key again (26); return sentences for the brokers that do not have their target yet."""
         wrong = []
         for row in rows:
             key, after = next(iter(row["after"].items()))
@@ -167,7 +167,7 @@ class BrokerConfigPlan(ConfigPlan):
         return wrong
 
     def undo_params(self, plan: Plan, job: Job) -> dict[str, Any] | None:
-        """The values recorded on each broker that was written."""
+        """Return the values recorded on each broker that was written."""
         values = {
             row["broker_name"]: _value(row["before"])
             for row in job.result.get("brokers", [])
@@ -176,14 +176,15 @@ class BrokerConfigPlan(ConfigPlan):
         return {"key": plan.before["key"], "values": values} if values else None
 
     def look_again(self, cluster: str) -> None:
-        """The survey too: it reads the configurations that the pages show."""
+        """Request a survey too: it reads the configurations that the pages show."""
         services.request_survey(cluster)
         super().look_again(cluster)
 
 
 def read_wish(params: Mapping[str, Any], subject: str, cluster: Coverage) -> Wish:
-    """`*` without brokers is all of the cluster, those that do not answer included. Raises PlanRejected naming the
-    parameter.
+    """Validate the parameters of a plan. Raises PlanRejected naming the parameter.
+
+    `*` without brokers means all of the cluster, including those that do not answer.
     """
     refuse_unknown(params, ("key", "value", "values", "brokers"))
     name, value, values = params.get("key"), params.get("value"), params.get("values")
@@ -218,7 +219,7 @@ def read_wish(params: Mapping[str, Any], subject: str, cluster: Coverage) -> Wis
 
 
 def read_configs(admin: BlockingMQAdmin, addrs: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """Broker name → configuration. Raises BrokerUnavailable for a silent one: nothing is changed blind."""
+    """Return broker name → configuration. Raises BrokerUnavailable for a silent broker."""
 
     async def ask(client: MQAdmin, addr: str) -> dict[str, str]:
         return await client.broker_config(addr)
@@ -299,7 +300,7 @@ RESTART_WORDS = Text(
 
 
 def _difference_warning(wish: Wish, configs: Mapping[str, Mapping[str, str]]) -> list[PlanWarning]:
-    """Which brokers will have another value afterwards; those not chosen as the last survey saw them."""
+    """Warn when brokers will have different values; those not chosen as of the last survey."""
     after = {name: wish.values.get(name, config.get(wish.key.name, "")) for name, config in configs.items()}
     if len(set(after.values())) < 2:
         return []

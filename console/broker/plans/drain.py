@@ -1,7 +1,7 @@
-"""The plan kind ``broker_drain``: no producer is offered the broker any more, readers go on; and the way back.
+"""The plan kind ``broker_drain``: offer a broker to no producer while readers continue; and the reverse.
 
-Every name server is told (205, back: 327). Then the job watches the routes and the broker's own count of messages until
-nobody has sent to it for as long as producers need to look at their routes again.
+Every name server receives the request (205, reverse: 327). Then the job watches the routes and the broker's own count
+of messages until no client has sent to it for as long as producers take to refresh their routes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from console.text import Text, text_of
 READ_DEADLINE_MS = 15_000  # routes of all topics from all name servers, pipelined
 NAMED_MAX = 10  # topics named in a sentence; all of them stand in the plan's before-state
 STRANDED_KEPT = 500
-# Clients look at their routes every 30 s (pollNameServerInterval): who has not noticed by then never will.
+# Clients refresh their routes every 30 s (pollNameServerInterval); one that still sends after that will not stop.
 QUIET_MS = 30_000
 QUIET_WITHIN_MS = 300_000
 LOOK_EVERY_S = 1.0
@@ -47,7 +47,7 @@ AWAY = (BrokerUnavailable, RemotingTimeout)
 
 
 class ServerView:
-    """What one name server offers of the broker: {topic: offered?}, and topics without any other writable queue."""
+    """One name server's routes of a broker: {topic: offered?}, and topics without other writable queues."""
 
     def __init__(self, addr: str) -> None:
         self.addr = addr
@@ -72,7 +72,7 @@ class ServerView:
 
 
 class BrokerDrainPlan(PlanKind):
-    """params: {direction: drain | give_back}; the subject is the broker."""
+    """Plan to drain a broker or give it back. params: {direction: drain | give_back}; subject: the broker."""
 
     kind = "broker_drain"
     title = Text("Broker drain")
@@ -85,22 +85,22 @@ class BrokerDrainPlan(PlanKind):
     runs_long = True  # it watches until the traffic is gone
 
     def button(self, plan: Plan) -> Text:
-        """Which way it goes."""
+        """Return the button's text for the direction."""
         if plan.params.get("direction") == DRAIN:
             return Text("Drain %(name)s", name=plan.subject)
         return Text("Offer %(name)s again", name=plan.subject)
 
     def rest_call(self, cluster: str, subject: str, params: Mapping[str, Any]) -> RestCall:
-        """As for a change of configuration."""
+        """Return the REST call, the same as for a change of configuration."""
         return config_plans_call(cluster, self.kind, subject, params)
 
     def command_line(self, cluster: str, subject: str, params: Mapping[str, Any]) -> str:
-        """``manage.py brokers drain broker-a``."""
+        """Return ``manage.py brokers drain broker-a``."""
         action = "drain" if params["direction"] == DRAIN else "give-back"
         return shlex.join(["manage.py", "brokers", action, subject, "--cluster", cluster])
 
     def terminal_rows(self, plan: Plan) -> Iterable[str]:
-        """Of how many topics each name server offers the broker."""
+        """Return the topics that each name server offers, for a terminal."""
         return terminal_rows(plan.diff)
 
     def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> Draft:
@@ -138,7 +138,7 @@ class BrokerDrainPlan(PlanKind):
         )
 
     def drift(self, plan: Plan, now_ms: int) -> list[Text]:
-        """Who offers the broker now, and which topics would newly be left without a queue."""
+        """Return which servers changed their offer, and which topics would newly have no writable queue."""
         views, silent = read_servers(admin_of(plan.cluster), plan.subject)
         planned = plan.before["servers"]
         sentences = [
@@ -172,7 +172,7 @@ class BrokerDrainPlan(PlanKind):
         return sentences
 
     def apply(self, run: JobRun) -> None:
-        """Tell every name server of the plan; telling one twice changes nothing."""
+        """Send the request to every name server of the plan; repeating it changes nothing."""
         admin = admin_of(run.plan.cluster)
         if "servers" not in run.result:
             run.result["servers"] = [
@@ -218,7 +218,7 @@ class BrokerDrainPlan(PlanKind):
         return call(namesrv, plan.subject)
 
     def verify(self, run: JobRun) -> None:
-        """The routes show it; then, for a drain, until the broker is quiet. Raises VerificationFailed."""
+        """Check the routes; for a drain, watch until the broker is quiet. Raises VerificationFailed."""
         admin = admin_of(run.plan.cluster)
         self._verify_routes(run, admin)
         if run.plan.params["direction"] == DRAIN:
@@ -227,7 +227,7 @@ class BrokerDrainPlan(PlanKind):
         services.request_survey(run.plan.cluster)
 
     def _verify_routes(self, run: JobRun, admin: BlockingMQAdmin) -> None:
-        """Every told name server shows the target; a permission that came back is taken away again."""
+        """Check that every name server shows the target; remove a permission that came back."""
         wanted = run.plan.params["direction"] == GIVE_BACK
         told = {row["namesrv"]: row for row in run.result["servers"]}
         for _ in range(WIPES_MAX):
@@ -265,13 +265,13 @@ class BrokerDrainPlan(PlanKind):
         )
 
     def settle(self, run: JobRun) -> None:
-        """Cancelled: say how many name servers were told."""
+        """Record how many name servers were changed before the job was cancelled."""
         rows = run.result.get("servers", [])
         run.result["told"] = sum(row["state"] in ("applied", "verified") for row in rows)
         services.request_survey(run.plan.cluster)
 
     def undo_params(self, plan: Plan, job: Job) -> dict[str, Any] | None:
-        """The other direction, where anything was told."""
+        """Return the other direction if any name server was changed."""
         told = any(row["state"] in ("applied", "verified") for row in job.result.get("servers", []))
         back = DRAIN if plan.params["direction"] == GIVE_BACK else GIVE_BACK
         return {"direction": back} if told else None
@@ -281,9 +281,9 @@ class BrokerDrainPlan(PlanKind):
 
 
 def watch_traffic(run: JobRun, admin: BlockingMQAdmin, look_at_routes: Any) -> None:
-    """Count what the broker takes until it took nothing for `QUIET_MS`. Goes on where an interrupted job stood.
+    """Count what the broker takes until it took nothing for `QUIET_MS`; resumes an interrupted count.
 
-    Raises VerificationFailed after `QUIET_WITHIN_MS`: somebody does not follow the routes.
+    Raises VerificationFailed after `QUIET_WITHIN_MS`: some client does not follow the routes.
     """
     seen = run.progress.setdefault("traffic", {})
     while True:
@@ -292,7 +292,7 @@ def watch_traffic(run: JobRun, admin: BlockingMQAdmin, look_at_routes: Any) -> N
         if not seen:
             seen |= {"puts_first": puts, "puts": puts, "began_ms": now_ms, "last_put_ms": now_ms}
         if puts < seen["puts"]:
-            look_at_routes()  # the broker started anew: it registered with its permission
+            look_at_routes()  # the broker restarted and registered with its permission
             seen["puts_first"] = 0
         if puts != seen["puts"]:
             seen |= {"puts": puts, "last_put_ms": now_ms}
@@ -328,7 +328,7 @@ def watch_traffic(run: JobRun, admin: BlockingMQAdmin, look_at_routes: Any) -> N
 
 
 def _puts(admin: BlockingMQAdmin, broker_name: str) -> int:
-    """Messages that clients ever sent to the broker. Raises BrokerUnavailable, VerificationFailed."""
+    """Return how many messages clients sent to the broker. Raises BrokerUnavailable, VerificationFailed."""
     data = admin.cluster_info().broker_addr_table.get(broker_name)
     if data is None or 0 not in data.broker_addrs:
         raise BrokerUnavailable(
@@ -352,7 +352,7 @@ def _puts(admin: BlockingMQAdmin, broker_name: str) -> int:
 def read_servers(
     admin: BlockingMQAdmin, broker_name: str, *, only: Sequence[str] = ()
 ) -> tuple[list[ServerView], dict[str, Text]]:
-    """What every name server offers of the broker, and why some did not answer: {address: reason}."""
+    """Return every name server's view of the broker, and {address: reason} of those that did not answer."""
     addrs = list(only) or split_addrs(admin.namesrv_addrs)
 
     async def ask(addr: str, client: MQAdmin) -> ServerView:
@@ -382,7 +382,7 @@ def read_servers(
 
 
 def _own(broker_name: str, views: Sequence[ServerView]) -> set[str]:
-    """RocketMQ's own topics: nobody misses a queue of those."""
+    """Return RocketMQ's own topics, whose queues no client misses."""
     topics = set().union(*(view.offered for view in views))
     known_brokers = {broker_name}.union(*(view.other_brokers for view in views))
     return {
@@ -413,7 +413,7 @@ def _silent_row(addr: str, why: Text) -> dict[str, Any]:
 def _server_row(
     addr: str, topics: int | None, before: int | None, after: int | None, deed: str, note: Text = Text()
 ) -> dict[str, Any]:
-    """One name server: of how many topics it offers the broker to producers, before and after."""
+    """Return the row of a name server: how many topics it offers to producers, before and after."""
     changes = [{"key": "topics offered", "before": before, "after": after}] if deed == "change" else []
     return {
         "what": "name server",

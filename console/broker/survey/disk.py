@@ -1,6 +1,6 @@
-"""How long until a broker's disk is full, from what it wrote lately. Pure; the words say how it was computed.
+"""Estimate how long until a broker's disk is full, from its recent writes. Pure; states its basis.
 
-The broker tells its disk in whole percents, so the speed is taken from the commit log's own byte counters and only
+The broker reports its disk in whole percents, so the speed is taken from the commit log's own byte counters and only
 the room from the percentage: room = (limit - used) x size of the disk; time = room / bytes written per second. Files
 that expire meanwhile are not counted: the figure is "if nothing is deleted", and says so.
 """
@@ -23,7 +23,7 @@ _CAPACITY = re.compile(r"Total\s*:\s*([\d.]+)\s*(\w+)\s*,\s*Free\s*:\s*([\d.]+)\
 
 
 class Filling(enum.StrEnum):
-    """What the history says. FULL: the broker refuses writes already."""
+    """The state of the disk. FULL: the broker refuses writes already."""
 
     UNKNOWN = "UNKNOWN"
     IDLE = "IDLE"
@@ -41,7 +41,7 @@ class LogSample:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FullIn:
-    """`full_in_ms` only while FILLING; `write_bytes_per_s` null without enough history."""
+    """The estimate; `full_in_ms` only while FILLING, `write_bytes_per_s` null without enough history."""
 
     filling: Filling
     words: Text
@@ -50,7 +50,7 @@ class FullIn:
 
 
 def capacity_bytes(text: str) -> int | None:
-    """Size of the disk out of "Total : 252.0 GiB, Free : 75.7 GiB.", null for anything else."""
+    """Parse the size of the disk from "Total : 252.0 GiB, Free : 75.7 GiB."; None for anything else."""
     found = _CAPACITY.search(text)
     if found is None or found[2] not in UNITS:
         return None
@@ -58,13 +58,13 @@ def capacity_bytes(text: str) -> int | None:
 
 
 def capacity_words(text: str) -> tuple[str, str] | None:
-    """(size of the disk, what is free of it) as the broker writes them, null where it writes something else."""
+    """Return (size of the disk, free space) as the broker writes them; None for anything else."""
     found = _CAPACITY.search(text)
     return None if found is None else (f"{found[1]} {found[2]}", f"{found[3]} {found[4]}")
 
 
 def refuses_at(config: dict[str, str] | None) -> float:
-    """The share of the disk at which this broker refuses to write, by its configuration."""
+    """Return the share of the disk at which this broker refuses to write, by its configuration."""
     text = (config or {}).get("diskSpaceWarningLevelRatio", "")
     return int(text) / 100 if text.isascii() and text.isdigit() and 0 < int(text) <= 100 else REFUSES_AT
 
@@ -72,7 +72,7 @@ def refuses_at(config: dict[str, str] | None) -> float:
 def full_in(
     samples: Sequence[LogSample], disk_ratio: float | None, total_bytes: int | None, limit: float = REFUSES_AT
 ) -> FullIn:
-    """Judge by samples in the order of time, the newest last; those older than `WINDOW_MS` are not looked at."""
+    """Estimate from samples in the order of time, newest last; those older than `WINDOW_MS` are ignored."""
     if disk_ratio is None:
         return FullIn(Filling.UNKNOWN, Text("the broker does not tell how full its disk is"))
     if disk_ratio >= limit:
@@ -112,7 +112,7 @@ def full_in(
 
 
 def _since_restart(samples: list[LogSample]) -> list[LogSample]:
-    """The samples after the last time the log began anew: a replaced store says nothing about the present one."""
+    """Return the samples since the log last began anew: a replaced store does not predict this one."""
     start = 0
     for place in range(1, len(samples)):
         if samples[place].max_offset < samples[place - 1].max_offset:

@@ -17,15 +17,17 @@ from console.broker.survey import runtime
 from console.brokers.mqadmin import TopicStatsTable, is_system_topic
 from console.text import Text
 
-LATE_MS = 60_000  # a level is looked at every 100 ms (4.x: 1 s): so late nobody delivers it
+LATE_MS = 60_000  # a level is checked every 100 ms (4.x: 1 s): this late, it is not being delivered
 TIMER_LATE_S = 60  # the wheel turns once a second
 UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 NOT_YET = Text("the first survey is not done yet")
 
 
 def levels(table: TopicStatsTable, progress: Mapping[int, int]) -> list[dict[str, Any]]:
-    """Return {"level", "waiting", "newest_ms"} of each delay level with messages: how many are not delivered, and when
-    the newest was stored by the broker's clock. A level without progress has delivered nothing since its oldest.
+    """Return {"level", "waiting", "newest_ms"} of each delay level with messages.
+
+    `waiting`: how many are not delivered; `newest_ms`: when the newest was stored, by the broker's clock. A level
+    without progress has delivered nothing since its oldest.
     """
     found = []
     for queue, offsets in sorted(table.offset_table.items(), key=lambda item: item[0].queue_id):
@@ -39,8 +41,10 @@ def levels(table: TopicStatsTable, progress: Mapping[int, int]) -> list[dict[str
 
 
 def half_messages(table: TopicStatsTable, ended: int | None) -> int:
-    """Return how many half messages are not known to have ended, at most: the broker notes progress only when it
-    checks, and stores those that it asks about again anew. `ended` null: it never noted any.
+    """Return an upper bound of the half messages that have not ended.
+
+    The broker records progress only when it checks, and stores those it checks again anew. `ended` null: it never
+    recorded any.
     """
     return sum(
         max(0, offsets.max_offset - max(ended or 0, offsets.min_offset))
@@ -50,7 +54,7 @@ def half_messages(table: TopicStatsTable, ended: int | None) -> int:
 
 
 def delays_ms(config: Mapping[str, str] | None) -> list[int]:
-    """Return how long each level waits, the first level first; [] when the configuration does not tell."""
+    """Return the delay of each level, first level first; [] when the configuration does not list them."""
     words = ((config or {}).get("messageDelayLevel") or "").split()
     found = [re.fullmatch(r"(\d{1,9})([smhd])", word) for word in words]
     return [int(one[1]) * UNIT_MS[one[2]] for one in found if one is not None]
@@ -58,7 +62,10 @@ def delays_ms(config: Mapping[str, str] | None) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class DelayLevel:
-    """`delay_ms` null: the configuration is unknown. `late_ms`: all of it should have been delivered so long ago."""
+    """One delay level; `delay_ms` is null while the configuration is unknown.
+
+    `late_ms`: how long ago even its newest message was due; null if the level is delivered.
+    """
 
     level: int
     delay_ms: int | None
@@ -87,15 +94,16 @@ class HeldBack:
 
     @property
     def late(self) -> list[DelayLevel]:
-        """Levels that nobody delivers."""
+        """Return the levels that are not being delivered."""
         return [one for one in self.levels if one.late_ms is not None]
 
 
 def held_back(
     survey: BrokerSurvey | None, figures: Mapping[str, str], clock_offset_ms: int | None = None
 ) -> HeldBack:
-    """Return what one broker holds back by its survey's row (null before the first) and its runtime table (28); its
-    clock is `clock_offset_ms` before ours.
+    """Return the messages that one broker holds back, from its survey's row and its runtime table (28).
+
+    The row is null before the first survey. The broker's clock is `clock_offset_ms` ahead of the console's.
     """
     if survey is None or survey.held_back_at_ms is None:
         return HeldBack(None, None, NOT_YET, (), None, NOT_YET, (), None, None, NOT_YET)
@@ -131,8 +139,9 @@ def _level(told: Mapping[str, Any], delays: Sequence[int], at_ms: int) -> DelayL
 
 
 def timed_messages(survey: BrokerSurvey, figures: Mapping[str, str]) -> tuple[dict[str, int] | None, Text]:
-    """Return messages in the timer wheel by ordinary topic, POP keeps its own check points there; null with a reason.
-    A wheel that says it is empty needs no table.
+    """Return messages in the timer wheel by ordinary topic, or None with a reason.
+
+    POP keeps its own check points there. A wheel reported as empty needs no table.
     """
     if survey.timed is not None:
         own = {topic: count for topic, count in survey.timed.items() if count > 0}

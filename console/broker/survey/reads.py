@@ -1,9 +1,9 @@
-"""What a survey asks: name servers one by one, brokers and slaves for what rounds leave out. Answers as plain values.
+"""Read what rounds leave out: name servers one by one, brokers and slaves. Returns plain values.
 
-Per minute and cluster: each name server its brokers (106), topics (206), configuration (319) and some routes
-(105, pipelined, only where there are several name servers to compare); each broker its configuration (26),
-producers (328), slaves (907) and the messages it holds back (45, 14, 61 and 202 of two topics); each slave its
-figures (28). What fails stays unknown with its reason.
+Per minute and cluster: each name server its brokers (106), topics (206), configuration (319) and some routes (105,
+pipelined, only where there are several name servers to compare); each broker its configuration (26), producers (328),
+slaves (907) and the messages it holds back (45, 14, 61 and 202 of two topics); each slave its figures (28). What fails
+stays unknown with its reason.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from console.text import Text, text_of
 
 DEADLINE_MS = 8_000  # a silent name server or broker costs a survey this much; it runs beside the rounds
 ROUTES_PER_SURVEY = 500  # topics compared each minute: 10,000 take twenty minutes, at 8 requests a second
-PRODUCERS_MAX = 1_000  # of one broker kept as rows; more are counted by nobody reading them
+PRODUCERS_MAX = 1_000  # of one broker, stored as rows
 
 
 class BrokerPlace(NamedTuple):
@@ -44,7 +44,7 @@ class BrokerPlace(NamedTuple):
 
 @dataclass(slots=True)
 class NameServerAnswer:
-    """What one name server said; `reason` when it did not answer."""
+    """The answer of one name server; `reason` when it did not answer."""
 
     addr: str
     answered: bool = False
@@ -60,7 +60,7 @@ class NameServerAnswer:
 
 @dataclass(slots=True)
 class BrokerAnswer:
-    """What one broker or slave said beyond its rounds; null with a reason where it did not."""
+    """The answer of one broker or slave beyond its rounds; null with a reason where it did not answer."""
 
     place: BrokerPlace
     rpcs: int = 0
@@ -81,7 +81,7 @@ class BrokerAnswer:
 
 
 def ask_name_servers(admin: BlockingMQAdmin, addrs: Sequence[str]) -> list[NameServerAnswer]:
-    """Ask every name server at once; one that is silent has its reason, the others are not kept waiting."""
+    """Read every name server at once; a silent one gets a reason and does not delay the others."""
     answers = [NameServerAnswer(addr) for addr in addrs]
     calls: dict[int, Callable[[MQAdmin], Awaitable[None]]] = {
         place: partial(_ask_name_server, answer) for place, answer in enumerate(answers)
@@ -105,7 +105,7 @@ async def _ask_name_server(answer: NameServerAnswer, admin: MQAdmin) -> None:
         answer.topics = await admin.topic_list_of(answer.addr)
     except READ_ERRORS as error:
         answer.config_reason = text_of(error)
-    # Every broker has a topic of its own name, so one route tells whether the broker was wiped here.
+    # Every broker has a topic of its own name, so one route shows whether the broker was wiped here.
     answer.rpcs += len(answer.brokers)
     own = await admin.topic_routes_of(answer.addr, answer.brokers)
     answer.unwritable = [
@@ -118,7 +118,7 @@ async def _ask_name_server(answer: NameServerAnswer, admin: MQAdmin) -> None:
 def ask_brokers(
     admin: BlockingMQAdmin, places: Sequence[BrokerPlace], masters: Collection[BrokerPlace]
 ) -> list[BrokerAnswer]:
-    """Ask every broker and slave at once, in the order of `places`."""
+    """Read every broker and slave at once, in the order of `places`."""
     answers = [BrokerAnswer(place) for place in places]
     calls: dict[int, Callable[[MQAdmin], Awaitable[None]]] = {
         number: partial(_ask_broker, answer, answer.place in masters) for number, answer in enumerate(answers)
@@ -130,7 +130,7 @@ def ask_brokers(
 
 
 def _unanswered(answer: BrokerAnswer, why: Text) -> None:
-    """A deadline or a broken connection: what has no value yet has this reason."""
+    """Set the reason of every value still missing after a deadline or a broken connection."""
     for name in ("config", "runtime", "producers", "replicas", "delayed", "half", "timed"):
         if getattr(answer, name) is None and not getattr(answer, f"{name}_reason"):
             setattr(answer, f"{name}_reason", why)
@@ -171,8 +171,9 @@ async def _ask_broker(answer: BrokerAnswer, is_master: bool, admin: MQAdmin) -> 
 
 
 async def _ask_held_back(answer: BrokerAnswer, admin: MQAdmin) -> None:
-    """Messages of delay levels, half messages and timer messages; progress before ends, so that no count is negative
-    by a race.
+    """Read messages of delay levels, half messages and timer messages.
+
+    Progress is read before ends, so that no count is negative by a race.
     """
     addr = answer.place.addr
     progress, answer.delayed_reason = await _read(answer, admin.delay_offsets(addr))
@@ -199,7 +200,7 @@ def _outcome(
 
 
 async def _read(answer: BrokerAnswer, call: Awaitable[Any]) -> tuple[Any, Text]:
-    """One question: (value, "") or (None, reason). A request that the release does not know is no error."""
+    """Await one answer: (value, "") or (None, reason). A request unknown to the release is no error."""
     answer.rpcs += 1
     try:
         return await call, Text()
@@ -213,9 +214,10 @@ async def _read(answer: BrokerAnswer, call: Awaitable[Any]) -> tuple[Any, Text]:
 
 @dataclass(frozen=True, slots=True)
 class RouteComparison:
-    """`compared` topics were asked of every answering name server; `differences` is {topic: {server: words}}.
+    """Result of a comparison; `differences` is {topic: {server: words}}.
 
-    `cursor` is where the next survey goes on, "" when this one reached the end.
+    `compared` topics were read from every answering name server. `cursor` is where the next survey continues, "" when
+    this one reached the end.
     """
 
     compared: frozenset[str]
@@ -227,9 +229,9 @@ class RouteComparison:
 def compare_routes(
     admin: BlockingMQAdmin, answers: Sequence[NameServerAnswer], suspects: Collection[str], cursor: str
 ) -> RouteComparison:
-    """Compare some topics' routes: suspects and topics that not every server lists first, then the next in order.
+    """Compare some topics' routes: suspects and partly listed topics first, then the next in order.
 
-    What differs is asked once more: a registration reaches name servers one after another.
+    Differences are read once more: a registration reaches name servers one after another.
     """
     servers = [answer for answer in answers if answer.answered and answer.topics is not None]
     if len(servers) < 2:
@@ -258,7 +260,7 @@ def compare_routes(
 def _ask_routes(
     admin: BlockingMQAdmin, addrs: Sequence[str], topics: Sequence[str]
 ) -> tuple[dict[str, dict[str, Text]], frozenset[str]]:
-    """({topic: {name server: words}}, topics that every one answered for); what failed to answer is left out."""
+    """Return ({topic: {name server: words}}, topics that all servers answered); failures are left out."""
 
     async def ask(addr: str, admin: MQAdmin) -> dict[str, TopicRouteData | Exception]:
         return await admin.topic_routes_of(addr, topics)

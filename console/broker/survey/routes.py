@@ -1,4 +1,4 @@
-"""Routes as name servers tell them, in words that can be compared. Pure."""
+"""Routes of name servers as words that can be compared. Pure."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ PERMISSION_WORDS = {
 
 
 def permission_words(perm: int) -> Text:
-    """RocketMQ's permission bits in words."""
+    """Return RocketMQ's permission bits in words."""
     return PERMISSION_WORDS[perm & (READ | WRITE)]
 
 
 def route_words(route: TopicRouteData | None) -> Text:
-    """`broker-a 4/4 read, write at 10.0.0.1:10911; broker-b …`: everything that clients act on, brokers by name.
+    """Return `broker-a 4/4 read, write at 10.0.0.1:10911; …`: all that clients use, by broker name.
 
     None is a name server that does not know the topic.
     """
@@ -48,7 +48,7 @@ def route_words(route: TopicRouteData | None) -> Text:
 
 
 def writable_queues(route: TopicRouteData, *, without: str = "") -> int:
-    """How many queues producers are offered, those of one broker left out."""
+    """Return how many queues producers are offered, without those of one broker."""
     masters = {data.broker_name for data in route.broker_datas if 0 in data.broker_addrs}
     return sum(
         queues.write_queue_nums
@@ -58,11 +58,11 @@ def writable_queues(route: TopicRouteData, *, without: str = "") -> int:
 
 
 def offers(route: TopicRouteData, broker_name: str) -> bool | None:
-    """Whether producers are offered this broker for the topic; null where the route does not name it."""
+    """Whether producers are offered this broker for the topic; None where the route does not contain it."""
     own = [queues for queues in route.queue_datas if queues.broker_name == broker_name]
     return bool(own[0].perm & WRITE and own[0].write_queue_nums) if own else None
 
 
 def differing(views: Mapping[str, Mapping[str, Text]]) -> dict[str, dict[str, Text]]:
-    """{topic: {name server: words}} → the topics about which the name servers do not say the same."""
+    """Return the topics of {topic: {name server: words}} whose words differ between name servers."""
     return {topic: dict(by_server) for topic, by_server in views.items() if len(set(by_server.values())) > 1}

@@ -1,7 +1,7 @@
-"""A broker's runtime table (28) explained: grouped, named, with units, and honest where a release tells nothing.
+"""Explain a broker's runtime table (28): grouped, named, with units, and marked where a release lacks it.
 
-`figures` turns the texts of one broker into groups of `RuntimeFigure`; what is not in the table below is listed as it
-came. Words are ours, meanings those of `StoreStatsService`, `DefaultMessageStore` and `AdminBrokerProcessor`.
+`figures` turns the texts of one broker into groups of `RuntimeFigure`; what is not in the table below is listed as
+received. Meanings are those of `StoreStatsService`, `DefaultMessageStore` and `AdminBrokerProcessor`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from console.text import Duration, Latency, Text
 from console.text.figures import count, duration, latency, percent, rate, size
 
 Table = Mapping[str, str]
-NEVER = 2**31 - 1  # what brokers say for "no limit" and "there is none"
+NEVER = 2**31 - 1  # RocketMQ's value for "no limit" and "none"
 SYSTEM_BUSY_MS = 200  # waitTimeMillsInSendQueue's default
 CACHE_BUSY_MS = 1_000  # osPageCacheBusyTimeOutMills' default
 _BUCKET = re.compile(r"\[([^\]]+)\]:(\d+)")
@@ -25,7 +25,7 @@ _SIZE = re.compile(r"([\d.]+)\s*(B|KiB|MiB|GiB|TiB|PiB)")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RuntimeFigure:
-    """`text` is empty when the figure is unknown; `says` then tells why. `tone`: "" | warn | bad."""
+    """One figure; `text` is empty when it is unknown, `says` is then the reason. `tone`: "" | warn | bad."""
 
     key: str
     label: Text
@@ -50,7 +50,7 @@ class RuntimeGroup:
 
 
 def number(text: str | None) -> float | None:
-    """The first number of "12.0 11.5 11.0 " (10 s, 60 s, 600 s); null for none."""
+    """Parse the first number of "12.0 11.5 11.0 " (10 s, 60 s, 600 s); None without one."""
     try:
         return float((text or "").split()[0])
     except (IndexError, ValueError):
@@ -58,7 +58,7 @@ def number(text: str | None) -> float | None:
 
 
 def size_bytes(text: str | None) -> int | None:
-    """`977 B`, `1.5 KiB` or a bare number of bytes."""
+    """Parse `977 B`, `1.5 KiB` or a bare number of bytes."""
     found = _SIZE.search(text or "")
     if found:
         return round(float(found[1]) * UNITS[found[2]])
@@ -67,15 +67,15 @@ def size_bytes(text: str | None) -> int | None:
 
 
 def put_distribution(table: Table) -> list[tuple[str, int]]:
-    """How many puts took how long in the last minute: [("<=0ms", 23), ("0~10ms", 11), …]."""
+    """Return how many puts took how long in the last minute: [("<=0ms", 23), ("0~10ms", 11), …]."""
     return [(span, int(puts)) for span, puts in _BUCKET.findall(table.get("putMessageDistributeTime", ""))]
 
 
 def put_p99_ms(table: Table) -> tuple[float | None, Text]:
-    """How long the slowest 1 % of puts took, and why it is unknown when it is null.
+    """Return how long the slowest 1 % of puts took, and the reason when that is None.
 
-    Brokers tell it of the last whole minute: one whose first minute with messages is not over yet, and one without
-    traffic in the last one, have nothing to tell.
+    Brokers report the last whole minute: not before their first minute with messages is over, and not without traffic
+    in the last one.
     """
     value = number(table.get("putLatency99"))
     if value is None:
@@ -88,13 +88,13 @@ def put_p99_ms(table: Table) -> tuple[float | None, Text]:
 
 
 def loop_delay_s(table: Table) -> tuple[float | None, float | None]:
-    """(p99, longest) wait for the event loop in the last minute, in seconds; None where a broker has no such figure."""
+    """Return (p99, longest) wait for the event loop in the last minute, in seconds; None where unreported."""
     p99_ms, max_ms = number(table.get("loopDelay99")), number(table.get("loopDelayMax"))
     return None if p99_ms is None else p99_ms / 1000, None if max_ms is None else max_ms / 1000
 
 
 def page_cache_state(table: Table, busy_from_ms: int = CACHE_BUSY_MS) -> tuple[Text, str]:
-    """(word, tone) of the page cache by the longest wait for the commit log now; "" when unknown."""
+    """Return (word, tone) of the page cache by the longest current wait for the log; "" when unknown."""
     held_ms = number(table.get("pageCacheLockTimeMills"))
     if held_ms is None or held_ms >= NEVER:
         return Text(), ""
@@ -153,7 +153,7 @@ class _Entry:
     says: Text = Text()
     judge: Judge | None = None
     also: tuple[str, ...] = ()
-    release: str = ""  # the first that tells it, "" for all
+    release: str = ""  # the first release that reports it, "" for all
 
 
 def _three(table: Table, key: str) -> Text:
@@ -442,7 +442,7 @@ HIDDEN = frozenset({"loopDelay50", "brokerVersion", "dispatchMaxBuffer", "broker
 
 
 def figures(table: Table) -> list[RuntimeGroup]:
-    """The known figures in groups, what is missing named as unknown, and the rest under "Other"."""
+    """Return the known figures in groups, missing ones marked unknown, and the rest under "Other"."""
     groups = [
         RuntimeGroup(name, question, [_figure(entry, table) for entry in entries])
         for name, question, entries in _GROUPS
@@ -479,7 +479,7 @@ def _figure(entry: _Entry, table: Table) -> RuntimeFigure:
 
 
 def _why_unmeasured(key: str, table: Table) -> Text:
-    """Why the zero of a figure is none: nobody measured; "" for a figure that counts."""
+    """Return why a zero was not measured; "" for a measured figure."""
     if key.startswith("putLatency") or key == "putMessageDistributeTime":
         return put_p99_ms(table)[1]
     pool = key.removesuffix("ThreadPoolQueueSize")

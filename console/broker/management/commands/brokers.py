@@ -1,4 +1,4 @@
-"""`brokers`: list them, read and change configuration keys, drain one and let it back."""
+"""`brokers`: list brokers, read and change configuration keys, drain a broker or give it back."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Command(ChangeCommand):
 
 
 def row_of(view: BrokerView) -> dict[str, Any]:
-    """A broker as JSON; null is unknown."""
+    """Return a broker as JSON; null is unknown."""
     return {
         "broker_name": view.name,
         "addr": view.row.addr,
@@ -121,7 +121,7 @@ def row_of(view: BrokerView) -> dict[str, Any]:
 
 
 def line_of(view: BrokerView) -> str:
-    """A broker as one line of a terminal."""
+    """Return a broker as one line of a terminal."""
     if not view.row.answered:
         return f"{view.name:<20} unknown: {view.row.reason}"
     figures = [
