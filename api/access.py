@@ -68,7 +68,7 @@ class Tokens(Resource):
         responses={201: NewTokenSerializer},
     )
     def post(self, request: Request) -> Response:
-        """Create a token for the caller. It never allows more than its owner may."""
+        """Create a token for the caller. It never allows more than its owner's grants."""
         if request.auth is not None and not is_admin(request):
             raise PermissionDenied("A token makes another token only with the scope ADMIN: sign in instead.")
         wanted = TokenRequestSerializer(data=request.data)

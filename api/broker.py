@@ -43,8 +43,10 @@ WHOLE_TRAFFIC = ("in_rate", "out_rate", "queues", "held_back")
 
 
 class BrokerSerializer(serializers.Serializer[Any]):
-    """A broker; null is unknown, never zero. ``answered`` false: silent ``since_ms``, because ``reason``. ``own`` is
-    null for a caller who may VIEW the whole cluster; for others the broker's whole traffic is null and ``own`` theirs.
+    """A broker; null is unknown, never zero.
+
+    ``answered`` false: silent ``since_ms``, because of ``reason``. ``own`` is null for a caller who may VIEW the whole
+    cluster; for others ``own`` is their part, and the broker's whole traffic is null.
     """
 
     broker_name = serializers.CharField(source="row.broker_name")
@@ -114,8 +116,9 @@ class DelayLevelSerializer(serializers.Serializer[Any]):
 
 
 class HeldBackSerializer(serializers.Serializer[Any]):
-    """Messages that are stored and not in their topics yet, so in no lag; as of ``read_at_ms``, null is unknown because
-    of the reason beside it.
+    """Messages that are stored but not in their topics yet, so in no lag.
+
+    As of ``read_at_ms``; null is unknown because of the reason beside it.
     """
 
     read_at_ms = serializers.IntegerField(allow_null=True)
@@ -138,7 +141,9 @@ class HeldBackSerializer(serializers.Serializer[Any]):
 
 
 class BrokerDetailSerializer(BrokerSerializer):
-    """``replicas`` and ``producers`` null: this release does not report them, or no survey was done yet. Producers are
+    """A broker with replicas, producers and messages held back.
+
+    ``replicas`` and ``producers`` null: this release does not report them, or no survey was done yet. Producers are
     those of groups that the caller may VIEW. ``held_back`` null: the caller may VIEW some names only.
     """
 

@@ -56,8 +56,11 @@ class LetterPlaceSerializer(serializers.Serializer[Any]):
 
 
 class ReplayPlanRequestSerializer(serializers.Serializer[Any]):
-    """``other_topic`` needs topic, ``client`` needs client_id and sends exactly one message. ``original_topic`` and
-    ``other_topic`` need SEND on the topics too. ``nowhere`` marks letters as handled and sends nothing."""
+    """A replay and its target.
+
+    ``other_topic`` needs topic, ``client`` needs client_id and sends exactly one message. ``original_topic`` and
+    ``other_topic`` need SEND on the topics too. ``nowhere`` marks letters as handled and sends nothing.
+    """
 
     group = serializers.CharField(max_length=255)
     target = serializers.ChoiceField(choices=TARGETS)
@@ -181,7 +184,7 @@ class DeadLetters(Resource):
         limit = pagination.integer(request, "limit", 20, low=1, high=services.SAMPLE_MAX)
         try:
             found = services.sample(cluster, group, wanted, limit or 20)
-        except PlanRejected as error:  # a read: its parameters are at fault, nothing was refused
+        except PlanRejected as error:  # a read: its parameters are wrong, nothing was refused
             raise ValidationError({error.field.removeprefix("filter."): [str(error)]}) from error
         return Response(DeadLetterSampleSerializer(dataclasses.asdict(found)).data)
 
@@ -235,7 +238,7 @@ class ReplayPlans(MakesPlan):
 
 
 class ReadablePlans(MakesPlan):
-    """Preview how a write-only dead-letter topic gets the permission to be read. Changes nothing."""
+    """Preview making a write-only dead-letter topic readable. Changes nothing."""
 
     verbs: ClassVar[dict[str, str]] = {"POST": "CONFIGURE"}
     kind = "dlq_readable"

@@ -1,4 +1,4 @@
-"""Episodes, kept by the collector: a group's topic was late, stood still, was offline or lost messages."""
+"""Episodes, stored by the collector: a group's topic was late, stalled, offline or lost messages."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class MarkSerializer(serializers.Serializer[Any]):
 
 
 class EpisodeSerializer(serializers.ModelSerializer[Episode]):
-    """``id`` is the same for ever. Of one that is not OVER ``end_ms`` is until when it is known to have held.
+    """An episode; its ``id`` never changes. ``end_ms`` of an open one is its last observation.
 
     ``state``: ONGOING, UNKNOWN (its broker is silent), ENDING (well for less than six intervals), OVER. ``bad_ms`` is
     the time it is known to have held, ``unknown_ms`` the unknown time.

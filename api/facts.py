@@ -29,7 +29,7 @@ class WindowBurnSerializer(serializers.Serializer[Any]):
 
 
 class TopicFactsSerializer(serializers.Serializer[Any]):
-    """Null is unknown. ``burn`` is empty while the topic's lag is unknown, and for broadcasting groups."""
+    """Facts of a topic. Null is unknown. ``burn`` is empty for unknown lag and for broadcasting groups."""
 
     topic = serializers.CharField()
     status = serializers.CharField()
@@ -46,7 +46,7 @@ class TopicFactsSerializer(serializers.Serializer[Any]):
 
 
 class GroupFactsSerializer(serializers.Serializer[Any]):
-    """Null is unknown, never zero or false: a rule must not take it for either."""
+    """Facts of a group. Null is unknown, never zero or false: a rule must not treat it as either."""
 
     group = serializers.CharField()
     status = serializers.CharField()

@@ -169,8 +169,10 @@ class ClientRunningInfo(Resource):
 
 
 class GroupFlowSerializer(serializers.Serializer[Any]):
-    """Lists of one length, in messages since the first committed offset; null in a gap. Produced minus committed
-    is the lag; "queues" of "queues_total" were read to the end and are in the sums."""
+    """Lists of one length, in messages since the first committed offset; null in a gap.
+
+    Produced minus committed is the lag; "queues" of "queues_total" were read completely and are in the sums.
+    """
 
     times = serializers.ListField(child=serializers.IntegerField())
     produced = serializers.ListField(child=serializers.IntegerField(allow_null=True))

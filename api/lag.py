@@ -22,7 +22,7 @@ from console.lag.windows.by_client import TooManyChanges
 from spark.lag.local_time import HOUR_MS
 
 SPAN_MS_MAX = 31 * 24 * HOUR_MS  # the longest range the pages draw; more is a report
-LATENCY_SPAN_MS_MAX = 7 * 24 * HOUR_MS  # every message of the range is weighed
+LATENCY_SPAN_MS_MAX = 7 * 24 * HOUR_MS  # every message of the range is counted
 POINTS_MAX = 2_000
 STEPS_MAX = 120  # of each client: a fold each
 SLO_MS_MAX = 31 * 24 * HOUR_MS

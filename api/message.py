@@ -88,7 +88,7 @@ class MessagePageSerializer(serializers.Serializer[Any]):
 
 
 class NdjsonRenderer(renderers.JSONRenderer):
-    """Accept the media type of a stream; refusals are JSON all the same."""
+    """Accept the media type of a stream; refusals are JSON nevertheless."""
 
     media_type = NDJSON
     format = "ndjson"
@@ -163,7 +163,7 @@ class _Reads(Resource):
     asks_brokers = True
 
     def search(self, request: Request, cluster: str, topic: str, *, limit: int, time_ms: int) -> Search:
-        """Open the search of a request; raises ValidationError for what a broker can not filter."""
+        """Open the search of a request; raises ValidationError for what a broker cannot filter."""
         try:
             return open_search(
                 source_of(cluster, topic),
@@ -214,8 +214,11 @@ class Messages(_Reads):
 
 
 class MessageStream(_Reads):
-    """The same search as NDJSON while it runs: {"message": …} per hit in order, {"progress": …} once a second,
-    {"end": …} at last, with a cursor where it is not complete. Closing the connection ends the search."""
+    """Run the same search as an NDJSON stream.
+
+    {"message": …} per hit in order, {"progress": …} once a second, {"end": …} at the end, with a cursor if the search
+    is not complete. Closing the connection ends the search.
+    """
 
     renderer_classes = (NdjsonRenderer, renderers.JSONRenderer)
 
@@ -236,8 +239,7 @@ class MessageStream(_Reads):
 
 
 class MessageTail(_Reads):
-    """New messages as NDJSON, like the stream of a search; what is more than a reader can take is
-    skipped and counted."""
+    """Stream new messages as NDJSON, like a search; what a slow reader misses is skipped and counted."""
 
     renderer_classes = (NdjsonRenderer, renderers.JSONRenderer)
 
@@ -265,7 +267,7 @@ class MessageTail(_Reads):
 
 
 class MessageExport(_Reads):
-    """The whole search as a file that streams, up to a million messages."""
+    """Stream the whole search as a file, up to a million messages."""
 
     renderer_classes = (FileRenderer,)
 
@@ -289,7 +291,7 @@ class MessageExport(_Reads):
 
 def _streaming(pieces: Streamed, content_type: str) -> StreamingHttpResponse:
     answer = StreamingHttpResponse(pieces, content_type=content_type)
-    answer["X-Accel-Buffering"] = "no"  # a proxy must not collect it first
+    answer["X-Accel-Buffering"] = "no"  # a proxy must not buffer it
     return answer
 
 
@@ -298,7 +300,10 @@ def _person(request: Request) -> str:
 
 
 class MessageDetail(_Reads):
-    """By unique key or offset id; ``at`` names its place, which needs no index and finds it in a batch."""
+    """A message by unique key or offset id.
+
+    ``at`` gives its position, which needs no index and also finds it in a batch.
+    """
 
     @extend_schema(
         operation_id="messages_get",

@@ -61,7 +61,7 @@ class TopicProducerSerializer(serializers.Serializer[Any]):
 
 
 class TopicProducersSerializer(serializers.Serializer[Any]):
-    """Connected producers, and those that the newest messages name: RocketMQ records no senders by topic."""
+    """Connected producers, and those named by the newest messages: RocketMQ records no senders by topic."""
 
     senders = TopicProducerSerializer(many=True)
     others = serializers.DictField(
@@ -205,7 +205,7 @@ class TopicConfigs(Resource):
 
 
 class TopicQuarantine(Resource):
-    """404 where this console has not put the topic in quarantine."""
+    """The topic's quarantine; 404 unless this console put it there."""
 
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
     name_kwarg = "topic"

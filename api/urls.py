@@ -1,6 +1,6 @@
 """Addresses under /api/: /api/v1/…, the OpenAPI document at /api/schema, Swagger UI at /api/docs.
 
-A new resource: a module of its own with ``urlpatterns``, named in RESOURCES.
+A new resource is a module with ``urlpatterns``, listed in RESOURCES.
 """
 
 from __future__ import annotations

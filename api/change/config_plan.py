@@ -1,7 +1,7 @@
-"""Changes of configuration: ``POST config-plans`` previews one (201 with its diff per broker) and changes nothing.
+"""Preview changes of configuration: ``POST config-plans`` returns 201 with a diff per broker.
 
-A kind with its parameters is a serializer in ``KINDS``; applying, undoing and watching are those of every plan
-(``/plans/{id}/apply``, …).
+Nothing is changed. A kind with its parameters is a serializer in ``KINDS``; applying, undoing and watching are those of
+every plan (``/plans/{id}/apply``, …).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ BROKERS_MAX = 200
 
 
 class NothingSerializer(serializers.Serializer[Any]):
-    """No parameters but the brokers that may be left out."""
+    """No parameters except the brokers that may be left out."""
 
     accept_without = AcceptWithoutField()
 
@@ -89,7 +89,7 @@ class GroupReadingParamsSerializer(BrokersSerializer):
 
 
 class GroupModeParamsSerializer(BrokersSerializer):
-    """Counts for members that let the broker divide the queues (clientRebalance false)."""
+    """Applies to members that let the broker divide the queues (clientRebalance false)."""
 
     topic = serializers.CharField(max_length=NAME_LENGTH_MAX)
     mode = serializers.ChoiceField(choices=MODES)
@@ -102,7 +102,7 @@ class GroupModeParamsSerializer(BrokersSerializer):
 
 
 class BrokerConfigParamsSerializer(BrokersSerializer):
-    """One value for the chosen brokers, or ``values`` with one for each."""
+    """One value for the chosen brokers, or ``values`` with one per broker."""
 
     key = serializers.CharField(max_length=KEY_LENGTH_MAX)
     value = serializers.CharField(

@@ -18,8 +18,11 @@ from console.group import pauses
 
 
 class PauseSerializer(serializers.Serializer[Any]):
-    """``topic`` "" is the whole group (consumeEnable false). ``since_ms`` null: since before the first read;
-    ``by`` "": not by this console."""
+    """A topic that the group may not read.
+
+    ``topic`` "" is the whole group (consumeEnable false). ``since_ms`` null: since before the first read; ``by`` "":
+    not by this console.
+    """
 
     topic = serializers.CharField(allow_blank=True)
     brokers = serializers.ListField(child=serializers.CharField())
@@ -30,7 +33,7 @@ class PauseSerializer(serializers.Serializer[Any]):
 
 
 class UnknownPauseSerializer(serializers.Serializer[Any]):
-    """A broker that does not answer now whether the group may read; ``read_at_ms`` null: it never did."""
+    """A broker that does not report now whether the group may read; ``read_at_ms`` null: it never did."""
 
     broker_name = serializers.CharField()
     reason = serializers.CharField(allow_blank=True)

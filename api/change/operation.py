@@ -1,7 +1,7 @@
-"""Changes: make a plan (201 with its diff), apply it (202 with a job), undo it (201 with a new plan), steer
-the job.
+"""Changes: make a plan (201 with its diff), apply it (202 with a job), undo it, steer the job.
 
-``Idempotency-Key`` on plans, apply and undo: the same key again answers what the first request made.
+Undo returns 201 with a new plan. ``Idempotency-Key`` on plans, apply and undo: a repeated key returns the result of the
+first request.
 """
 
 from __future__ import annotations
@@ -96,8 +96,10 @@ class OffsetPlanRequestSerializer(serializers.Serializer[Any]):
 
 
 class PlanSerializer(serializers.ModelSerializer[Plan]):
-    """``diff``: a row per queue. ``blocked``: why it can not be applied. ``confirm``: inline, typed,
-    second_person."""
+    """A plan, its diff and its job.
+
+    ``diff``: a row per queue. ``blocked``: why it cannot be applied. ``confirm``: inline, typed, second_person.
+    """
 
     job = serializers.SerializerMethodField()
     coverage = serializers.SerializerMethodField()
@@ -110,7 +112,7 @@ class PlanSerializer(serializers.ModelSerializer[Plan]):
 
     @extend_schema_field(CoverageSerializer(allow_null=True))
     def get_coverage(self, plan: Plan) -> Any:
-        """Return the coverage; null of kinds that always reach everything."""
+        """Return the coverage; null for kinds that always reach everything."""
         return plan.before.get("coverage")
 
     def get_job(self, plan: Plan) -> str | None:

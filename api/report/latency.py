@@ -1,4 +1,4 @@
-"""Reports, fourth part: how long the messages of a group waited, slice of time after slice."""
+"""Latency of a group's messages over time, slice by slice."""
 
 from __future__ import annotations
 

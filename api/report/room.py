@@ -1,4 +1,4 @@
-"""Reports, third part: the room of a group before retention."""
+"""The room of a group before retention deletes its unread messages."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from console.report.rules import window, yesterday_to_now
 from console.web.streamed import StreamedResponse
 
 WORST_FIRST = "-time_lag_max"
-TIME_MS_MAX = 2**53  # what every JSON reader holds exactly
+TIME_MS_MAX = 2**53  # the largest integer that every JSON parser keeps exactly
 
 
 class DeliverySerializer(serializers.Serializer[Any]):
@@ -45,9 +45,10 @@ class DeliverySerializer(serializers.Serializer[Any]):
 
 
 class ReportRunSerializer(serializers.Serializer[Any]):
-    """``state``: QUEUED, RUNNING, SUCCEEDED, FAILED. ``warnings``: parts of the window that could not be read (hours
-    without history, damaged files). ``deliveries``: who was notified; only for those who may CONFIGURE the cluster, for
-    it holds their addresses.
+    """A run of a report; ``state``: QUEUED, RUNNING, SUCCEEDED, FAILED.
+
+    ``warnings``: parts of the window that could not be read (hours without history, damaged files). ``deliveries``: who
+    was notified; only for those who may CONFIGURE the cluster, since it contains addresses.
     """
 
     id = serializers.CharField()
@@ -104,7 +105,7 @@ class LagRowSerializer(serializers.ModelSerializer[LagRow]):
 
 
 class GapSerializer(serializers.Serializer[Any]):
-    """Rows of single queues lie in files. One that is damaged or gone: what was in it is in no row, and unknown."""
+    """A damaged or missing file of single-queue rows: its rows are missing, and unknown."""
 
     window_start_ms = serializers.IntegerField()
     window_end_ms = serializers.IntegerField()
@@ -121,7 +122,7 @@ class CsvRenderer(JSONRenderer):
 
 
 class Runs(Resource):
-    """Runs of all reports, newest first, for all who may see anything of the cluster: they name no group."""
+    """Runs of all reports, newest first, for all who may see anything of the cluster (they name no group)."""
 
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
     filters_names = True
@@ -241,11 +242,11 @@ class Rows(Resource):
 
 
 class RowsCsv(Resource):
-    """The same rows by hour, all of them, as CSV; an unknown figure is an empty cell. Of single queues a line of
-    its own names, in the column ``gap``, rows that are missing because their file is damaged.
+    """The same rows by hour, all of them, as CSV; an unknown figure is an empty cell.
 
-    Units are in the names: ``_ms``, ``_pct``, ``_rate`` (messages a second); lags and counts are messages. When a
-    window began is also there in ISO 8601 (``window_start_utc``), for spreadsheets.
+    For single queues, a separate line names in the column ``gap`` the rows that are missing because their file is
+    damaged. Units are in the names: ``_ms``, ``_pct``, ``_rate`` (messages a second); lags and counts are messages. The
+    start of a window is also given in ISO 8601 (``window_start_utc``), for spreadsheets.
     """
 
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}

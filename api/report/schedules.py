@@ -1,4 +1,4 @@
-"""Reports, second part: schedules, promises of groups, rows of the reports that are not lag per window, downloads."""
+"""Schedules, promises of groups, rows of reports that are not lag per window, downloads."""
 
 from __future__ import annotations
 
@@ -40,8 +40,9 @@ def _now_ms() -> int:
 
 
 class ScheduleSerializer(serializers.Serializer[Any]):
-    """Times are of the wall clock of ``time_zone``; ``hour`` counts for daily and weekly ones, ``weekday`` (0 is
-    Monday) for weekly ones.
+    """A schedule. Times are wall-clock times of ``time_zone``.
+
+    ``hour`` applies to daily and weekly schedules, ``weekday`` (0 is Monday) to weekly ones.
     """
 
     job = serializers.CharField()
@@ -116,11 +117,11 @@ class WorstRowSerializer(serializers.Serializer[Any]):
 
 
 class ReportNoticeSerializer(serializers.Serializer[Any]):
-    """The body posted to a schedule's webhook after each scheduled run, also a failed one.
+    """The body posted to a schedule's webhook after each scheduled run, including failed ones.
 
-    At least once: a receiver that gets it twice recognizes the run by ``run``, which is also the header
-    ``X-Tidemark-Run``. Any answer but 2xx is tried again, four times in all. Rows are those that the person may
-    see who set the webhook.
+    Delivered at least once: a receiver recognizes a repeated run by ``run``, which is also the header
+    ``X-Tidemark-Run``. Any response but 2xx is retried, four times in all. Rows are those visible to the person who set
+    the webhook.
     """
 
     text = serializers.CharField(help_text="all of it in words, for chats")
@@ -210,15 +211,16 @@ class SloVersionSerializer(serializers.ModelSerializer[SloVersion]):
 
 
 class SloWithVersionsSerializer(SloSerializer):
-    """The promise in force now, and every version, the newest first. Each hour is judged by the one in force when it
-    began, whenever it is computed.
+    """The promise in force now, and every version, newest first.
+
+    Each hour is judged by the version in force when it began, whenever it is computed.
     """
 
     versions = SloVersionSerializer(many=True, read_only=True)
 
 
 class GroupSlo(Resource):
-    """The promise of a group; POST begins a version, DELETE one with the installation's promise. The past stays."""
+    """The promise of a group; POST starts a version, DELETE returns to the installation's. The past stays."""
 
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW", "POST": "CONFIGURE", "DELETE": "CONFIGURE"}
     name_kwarg = "group"

@@ -15,12 +15,14 @@ from console.access.models import ApiToken
 from console.access.rules import TokenPrincipal
 
 SCHEME = "Bearer"
-KEY_LENGTH_MAX = 200  # ours have 46; a longer one is no key and is not hashed
+KEY_LENGTH_MAX = 200  # keys have 46 characters; longer ones are not hashed
 
 
 class TokenAuthentication(BaseAuthentication):
-    """``Authorization: Bearer tm_…``. Other schemes are left to the session; a wrong key is 401, never
-    anonymous."""
+    """``Authorization: Bearer tm_…``; a wrong key is 401, never anonymous.
+
+    Other schemes are left to the session.
+    """
 
     def authenticate(self, request: Request) -> tuple[TokenPrincipal, ApiToken] | None:
         parts = get_authorization_header(request).split()

@@ -10,7 +10,7 @@ from rest_framework.parsers import JSONParser
 
 
 class ShallowJSONParser(JSONParser):
-    """Parse JSON; lists nested deeper than Python can read are an error of the caller, not of the server."""
+    """Parse JSON; lists nested deeper than Python can read are the caller's error, not the server's."""
 
     def parse(
         self, stream: IO[Any], media_type: str | None = None, parser_context: Mapping[str, Any] | None = None

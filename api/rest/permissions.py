@@ -1,8 +1,7 @@
-"""Permissions of callers. Deny by default: a view names the verb of each method, a method without one is
-refused.
+"""Permissions of callers. Deny by default: a method without a verb in its view is refused.
 
-What a caller may not see does not exist: an invisible cluster, plan or job is 404, a visible one without the verb
-is 403.
+What a caller may not see does not exist: an invisible cluster, plan or job is 404, a visible one without the verb is
+403.
 """
 
 from __future__ import annotations
@@ -53,8 +52,7 @@ def require_cluster(principal: Any, cluster: str) -> None:
 
 
 def require(principal: Any, verb: str, cluster: str, name: str = EVERYTHING) -> None:
-    """Raise NotFound for an invisible cluster or name, PermissionDenied for a visible one without the
-    verb."""
+    """Raise NotFound for an invisible cluster or name, PermissionDenied for one without the verb."""
     require_cluster(principal, cluster)
     if not rules.may(principal, verb, cluster, name):
         if verb == VIEW and name != EVERYTHING:

@@ -64,10 +64,10 @@ class ProblemSchema(AutoSchema):
 class Resource(APIView):
     """Base of all views. ``verbs``: method → access verb; a method without one is refused.
 
-    ``subject_in_body``: the group or topic stands in the body, so the view calls ``permissions.require``
-    itself. ``name_kwarg``: which part of the address is the topic or group the verb is checked on; without
-    it the whole cluster. ``filters_names``: a list open to all who may see anything of the cluster; it
-    shows the names of ``permissions.view_scope`` only and counts the rest in ``not_shown``.
+    ``subject_in_body``: the group or topic is in the body, so the view calls ``permissions.require`` itself.
+    ``name_kwarg``: which part of the address is the topic or group that the verb is checked on; without it the whole
+    cluster. ``filters_names``: a list open to all who may see anything of the cluster; it shows only the names of
+    ``permissions.view_scope`` and counts the rest in ``not_shown``.
     """
 
     verbs: ClassVar[dict[str, str]] = {}

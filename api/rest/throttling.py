@@ -13,8 +13,10 @@ WINDOW_S = 60.0
 
 
 class ScopeThrottle(BaseThrottle):
-    """Count requests per caller and scope; the scope is ``view.throttle_scope`` for reads, ``change`` for everything
-    else. One instance serves one request."""
+    """Count requests per caller and scope: ``view.throttle_scope`` for reads, ``change`` otherwise.
+
+    One instance serves one request.
+    """
 
     # A minute. A script that polls ten resources a second stays below; a loop without a pause does not.
     RATES: ClassVar[dict[str, int]] = {"read": 1_200, "search": 120, "change": 240}
