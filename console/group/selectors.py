@@ -22,7 +22,7 @@ from spark.lag.folds.rounds import GAP_INTERVALS
 from spark.lag.samples import Samples
 
 UNKNOWN = "UNKNOWN"
-PARTIAL = "PARTIAL"  # a filter of its own: known status, unknown parts
+PARTIAL = "PARTIAL"  # a separate filter: known status, unknown parts
 
 # The longest cumulative flow: over a month, its lines would coincide.
 FLOW_MS_MAX = 24 * 3_600_000

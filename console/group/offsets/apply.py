@@ -31,7 +31,7 @@ CONSUMER_NOT_ONLINE = 206  # ResponseCode.CONSUMER_NOT_ONLINE: the last member l
 TIME_OF_TARGET = {"earliest": 0, "latest": -1}  # the time of 222 by time; -1 is the end
 AWAY = (BrokerUnavailable, RemotingTimeout)
 
-# The offsets that a broker moved itself, by queue; None: it moved the one that was named.
+# Returns the offsets by queue that the broker set; None: it set the requested one.
 Call = Callable[[MQAdmin], Awaitable[Mapping[MessageQueue, int] | None]]
 
 

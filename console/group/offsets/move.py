@@ -45,7 +45,7 @@ DONE = frozenset({MoveState.APPLIED, MoveState.VERIFIED})  # the committed offse
 
 
 class MemberPosition(NamedTuple):
-    """What a member reports of a queue: the next offset it will confirm, and whether it has let go of it."""
+    """What a member reports of a queue: the next offset it will commit, and whether it has dropped it."""
 
     offset: int
     is_dropped: bool = False

@@ -49,7 +49,7 @@ class Pace:
 
 
 def replayed(rows: Iterable[Change]) -> int:
-    """Return how many messages are delivered again, or at first on queues that were never committed."""
+    """Return how many messages are delivered again, and those of queues that were never committed."""
     total = 0
     for row in rows:
         if row.moves and row.after is not None:

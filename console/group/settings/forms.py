@@ -40,7 +40,7 @@ class GroupChangeForm(ConfigForm):
 
     @property
     def settings_fields(self) -> list[tuple[forms.BoundField, bool]]:
-        """(field, whether it is a choice) of every key."""
+        """(field, whether it has choices) of every setting."""
         return [(self[name], lowest is None) for name, (_, lowest, _) in FIELDS.items()]
 
     def settings(self) -> dict[str, Any]:
