@@ -1,9 +1,9 @@
-"""The process of Spark jobs, seen from the console: started, followed line by line, kept for the next job or ended.
+"""Control the process of Spark jobs: start it, follow its output, keep it for the next job or end it.
 
-It says `TAKEN` to a spec, `STEP text` while it works, and in the end `RESULT {json}` or `ERROR text`; everything else
-on its output is Spark's own talk and is kept only to explain a failure. After a result it may stay for a while (see
-`job_server`): the next report then needs no new JVM. One that failed, took too long or is not wanted any more is
-killed.
+It writes `TAKEN` for a spec, `STEP text` while it works, and finally `RESULT {json}` or `ERROR text`; all other
+output is Spark's own and is kept only to explain a failure. After a result it may stay for a while (see
+`job_server`): the next report then needs no new JVM. A process that failed, took too long or is no longer wanted
+is killed.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ STEPS: dict[str, Callable[[int], Text]] = {
     "stores": lambda number: Text("reading %(number)s store(s)", number=number),
     "dead_letters": lambda number: Text("reading the dead letters of %(number)s store(s)", number=number),
 }
-BEAT_S = 1.0  # how often the caller is asked whether to go on while the job is silent
+BEAT_S = 1.0  # how often the caller can stop a silent job
 END_WITHIN_S = 10
 
 
 class ReportFailed(Exception):
-    """The job ended without a result; the text says why and what to do, for the page."""
+    """The job ended without a result; the text gives the reason and what to do, for the page."""
 
 
 class UnreadFile(msgspec.Struct, frozen=True):
@@ -70,7 +70,7 @@ class JobResult(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class Said:
-    """What the job has said so far."""
+    """The job's output so far."""
 
     result: JobResult | None = None
     error: str = ""
@@ -94,7 +94,7 @@ class Said:
 
     @property
     def is_all(self) -> bool:
-        """Whether the job has said how it ended."""
+        """Return whether the job has reported its end."""
         return self.result is not None or self.error != ""
 
     @property
@@ -107,9 +107,9 @@ class Said:
 
 @contextmanager
 def a_place(folder: Path, count: int) -> Iterator[bool]:
-    """Whether this process may have Spark compute now: so many at a time on a machine.
+    """Yield whether this process may have Spark compute now: so many at a time on a machine.
 
-    A place is a lock that dies with its holder, however that ends.
+    A place is a lock that is released when its holder ends, however it ends.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for number in range(count):
@@ -124,7 +124,7 @@ def a_place(folder: Path, count: int) -> Iterator[bool]:
 
 
 class JobProcess:
-    """A process that takes specs. Its output is read by a thread of its own, from its start to its end."""
+    """A process that takes specs. A thread of its own reads its output from start to end."""
 
     def __init__(self, idle_s: float) -> None:
         self._process = subprocess.Popen(
@@ -146,7 +146,7 @@ class JobProcess:
         return self._process.poll() is None
 
     def lines(self, spec: str) -> Iterator[str]:
-        """Hand it a spec. Its lines as they come, and an empty one for every second without; ends with its output."""
+        """Send a spec; yield output lines to the end, an empty one for every silent second."""
         threading.Thread(target=_write, args=(self._stdin, spec), daemon=True).start()
         while True:
             try:
@@ -158,7 +158,7 @@ class JobProcess:
             yield line
 
     def code(self) -> int:
-        """Its exit code. Raises ReportFailed when it closed its output and does not end."""
+        """Return its exit code. Raises ReportFailed if it closed its output and does not end."""
         try:
             return self._process.wait(END_WITHIN_S)
         except subprocess.TimeoutExpired as error:
@@ -184,14 +184,14 @@ class JobProcess:
 
 
 class _Kept:
-    """The process that waits for the next job of this one, if any: one, however many jobs run at a time."""
+    """The process that waits for the next job, if any: only one, however many jobs run at a time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._process: JobProcess | None = None
 
     def take(self) -> JobProcess | None:
-        """It is the caller's now; None when there is none that still runs."""
+        """Take the waiting process; None if there is none that still runs."""
         with self._lock:
             found, self._process = self._process, None
         return found if found is not None and found.is_running else None
@@ -216,9 +216,9 @@ atexit.register(end_kept)
 def run_job(
     spec: str, *, on_step: Callable[[Text], None], on_beat: Callable[[], None], timeout_s: float
 ) -> JobResult:
-    """Have a spec run to its end, by the process that the last one left or a new one. Raises ReportFailed.
+    """Run a spec to its end, in the waiting process or a new one. Raises ReportFailed.
 
-    `on_beat` is called about once a second; whatever it raises ends the job and goes to the caller.
+    `on_beat` is called about once a second; an exception from it ends the job and reaches the caller.
     """
     deadline = time.monotonic() + timeout_s
     idle_s = settings.SPARK_IDLE_S if not settings.SPARK_MASTER.startswith("spark://") else 0.0
@@ -245,7 +245,7 @@ def run_job(
     try:
         said = follow(process) if process is not None else Said()
         if process is None or not (said.is_taken or said.is_all):
-            process = JobProcess(idle_s)  # the one before had waited long enough just now
+            process = JobProcess(idle_s)  # the waiting one had just reached its idle limit
             said = follow(process)
         if said.result is None:
             raise ReportFailed(_why(said, process))
@@ -272,7 +272,7 @@ def _write(stdin: IO[str], spec: str) -> None:
         stdin.write(spec + "\n")
         stdin.flush()
     except (OSError, ValueError):  # broken, or closed already
-        return  # the job ended before it read; what it said instead tells why
+        return  # the job ended before it read; its output gives the reason
 
 
 def _step(announced: str) -> Text:
@@ -282,7 +282,7 @@ def _step(announced: str) -> Text:
 
 
 def _why(said: Said, process: JobProcess) -> Text:
-    """Return why a job ended without a result: its own words, or the likeliest line of its output."""
+    """Return why a job ended without a result: its error, or the likeliest line of its output."""
     if said.error:
         return Text.foreign(said.error)
     cause = Text.foreign(said.cause) or Text("it wrote nothing")
@@ -317,5 +317,5 @@ def _java_problem_of(minute: int) -> Text | None:
 
 
 def java_problem() -> Text | None:
-    """What is wrong with Java on this machine, looked up once a minute: somebody may just have installed it."""
+    """Return what is wrong with Java on this machine, checked once a minute (it may be installed meanwhile)."""
     return _java_problem_of(int(time.monotonic() // JAVA_LOOKED_UP_EVERY_S))

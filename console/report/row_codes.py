@@ -1,4 +1,4 @@
-"""Words of the codes that jobs and reviews write into the figures of rows."""
+"""Texts of the codes that jobs and reviews write into the figures of rows."""
 
 from console.text import Text
 

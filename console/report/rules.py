@@ -1,4 +1,4 @@
-"""Judgements about report windows: pure, given the time."""
+"""Rules of report windows and schedules. Pure: the time is an argument."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from spark.lag.local_time import (
     wall_ms,
 )
 
-# One run computes at most a month: longer questions are asked of the day reports.
+# One run computes at most a month: longer questions are for the day reports.
 WINDOW_HOURS_MAX = 31 * 24
-# Whoever computes a run says so this often, and is taken for dead after the lease.
+# The worker renews a run's lease this often, and counts as dead when it expires.
 LEASE_RENEWED_EVERY_MS = 5_000
 LEASE_MS = 30_000
 # A run whose worker died is taken up once more; a window that kills two workers would kill a third.
@@ -41,12 +41,12 @@ DEFAULT_SCHEDULES = {
     **dict.fromkeys(WEEKLY_JOBS, (WEEKLY, 0, 40)),
     TREND_JOB: (DAILY, 1, 20),  # when the day's rows are in
 }
-# A moment that was missed (nothing ran) is made up for within this time; later the next one is near.
+# A missed moment (nothing ran) is made up for within this time; later the next one is near.
 GRACE_MS = {HOURLY: 50 * 60_000, DAILY: 12 * HOUR_MS, WEEKLY: DAY_MS}
 
 
 def last_due_ms(cadence: str, weekday: int, hour: int, minute: int, now_ms: int, zone: str = UTC) -> int:
-    """The newest moment at or before `now_ms` at which such a schedule was due.
+    """Return the newest moment at or before `now_ms` at which such a schedule was due.
 
     `hour` and `minute` are of the wall clock of `zone`; `weekday` 0 is Monday.
     """
@@ -61,7 +61,7 @@ def last_due_ms(cadence: str, weekday: int, hour: int, minute: int, now_ms: int,
 
 
 class ReportRejected(ValueError):
-    """The run cannot be made as asked; the text says what and how to ask instead. `field` names the input."""
+    """The run cannot be made; the text gives the reason and a valid request. `field` names the input."""
 
     def __init__(self, field: str, text: Text) -> None:
         super().__init__(text)
@@ -105,20 +105,21 @@ def window(from_ms: int, to_ms: int, *, now_ms: int, period_ms: int = HOUR_MS, z
 
 
 def yesterday_to_now(now_ms: int, zone: str = UTC) -> Window:
-    """From yesterday 00:00 to the end of the running hour: the default of the page."""
+    """Return the page's default: from yesterday 00:00 to the end of the running hour."""
     return Window(days_later(now_ms, -1, zone), now_ms + -now_ms % HOUR_MS)
 
 
 def last_two_hours(now_ms: int, period_ms: int = HOUR_MS, zone: str = UTC) -> Window:
-    """What beat recomputes each hour: the hour just over, and the one before for late snapshots; of a report about days
-    the days that hold them, so far.
+    """Return the hourly window of beat: the hour just over, and the one before for late snapshots.
+
+    For a report about days: the days that hold them, so far.
     """
     end = now_ms - now_ms % HOUR_MS
     return Window(period_start(end - 2 * HOUR_MS, period_ms, zone), end)
 
 
 def last_period(now_ms: int, period_ms: int, zone: str = UTC) -> Window:
-    """The day or week just over."""
+    """Return the day or week just over."""
     end = period_start(now_ms, period_ms, zone)
     return Window(period_start(end - 1, period_ms, zone), end)
 
@@ -139,12 +140,12 @@ def spans_of(job: str) -> dict[str, Text]:
 
 
 def span_of(asked: str, job: str) -> str:
-    """The span that is asked for, or the report's own: "" or, of weeks, the first one they have."""
+    """Return the requested span, or the report's default: "" or, for weeks, their first one."""
     spans = spans_of(job)
     return asked if asked in spans else next(iter(spans))
 
 
 def span_start(span: str, *, now_ms: int, zone: str = UTC) -> int | None:
-    """Where a span of the page begins, epoch ms at 00:00 of `zone`; None: at the first row."""
+    """Return where a span of the page begins, epoch ms at 00:00 of `zone`; None: at the first row."""
     days = SPANS[span][1]
     return None if days is None else days_later(now_ms, -days, zone)

@@ -1,8 +1,8 @@
-"""A report's life: asked for, computed by Spark in a process of its own, its rows replaced period by period.
+"""The life of a report: requested, computed by Spark in its own process, its rows replaced period by period.
 
-Spark never starts inside the web or Celery process: a run is `python -m spark.jobs.<job>` with a JobSpec on its input.
-One run per report and cluster is open at a time (the database sees to it), REPORTS_AT_ONCE of them are computed on a
-machine at a time (lock files), and a run whose worker died is taken up again once its lease is over.
+Spark never starts inside the web or Celery process: a run is `python -m spark.jobs.<job>` with a JobSpec on its
+input. One run per report and cluster is open at a time (enforced by the database), REPORTS_AT_ONCE of them are
+computed on a machine at a time (lock files), and a run whose worker died is taken again once its lease is over.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ RowMaker = Callable[..., int]
 
 DELIVER_TASK = "console.report.tasks.deliver"
 RUN_REPORT_TASK = "console.report.tasks.run_report"  # by name: tasks import services, not the other way round
-# kombu tries three times, two seconds apart, before it says that Redis is away: too long for a button.
+# kombu tries three times, two seconds apart, before it reports that Redis is away: too long for a button.
 ONE_TRY = {"max_retries": 1, "interval_start": 0, "interval_step": 0}
 RUN_TIMEOUT_S = 20 * 60
 # Reports that need no Spark: made of what is in the database.
@@ -68,7 +68,7 @@ WAITING, RUNNING = ReportRun.State.QUEUED, ReportRun.State.RUNNING
 
 
 class ReportAlreadyRunning(Exception):
-    """The same report of the same cluster waits or is being computed; `run` is that run."""
+    """The same report of the same cluster is waiting or running; `run` is that run."""
 
     def __init__(self, run: ReportRun) -> None:
         super().__init__(
@@ -83,15 +83,15 @@ class ReportAlreadyRunning(Exception):
 
 
 class RunLost(Exception):
-    """The run is no longer this worker's: its lease was over and somebody else has taken it up."""
+    """The run's lease was over, and another worker has taken it."""
 
 
 def no_report(job: str) -> Text:
-    """Return the refusal of a report that there is not."""
+    """Return the refusal of an unknown report."""
     return Text("There is no report %(name)s; there are: %(names)s.", name=job, names=", ".join(JOBS))
 
 
-# --- Asking for a run ---------------------------------------------------------------------------------------
+# --- Requesting a run ---------------------------------------------------------------------------------------
 
 
 def request_run(
@@ -159,7 +159,7 @@ def recover_runs(*, now_ms: int) -> None:
 
 
 def release_dead_runs(*, now_ms: int) -> None:
-    """A run whose worker has been silent for a lease waits again; after its last attempt it has failed."""
+    """Requeue runs whose worker's lease has expired; fail them after the last attempt."""
     dead = ReportRun.objects.filter(state=RUNNING, lease_until_ms__lt=now_ms)
     for run in list(dead):
         mine = dead.filter(pk=run.pk, attempts=run.attempts)
@@ -218,7 +218,7 @@ def run_report(run_id: str, *, now_ms: int) -> None:
 
 
 class _Attempt:
-    """One worker's go at one run. Everything it writes is on condition that the run is still its own."""
+    """One worker's attempt at a run. It writes only while the run is still its own."""
 
     def __init__(self, run: ReportRun, now_ms: int) -> None:
         self.run = run
@@ -284,7 +284,7 @@ class _Attempt:
         self._succeed(row_count=count)
 
     def show(self, step: Text) -> None:
-        """Show the page what is being done."""
+        """Show the page the current step."""
         self._write(step=step)
         _publish(self.run.id, self.now_ms())
 
@@ -337,7 +337,7 @@ class _Attempt:
         }
 
     def _claim(self) -> None:
-        """Hold the run until the end of the caller's transaction: no other attempt writes meanwhile. Raises RunLost."""
+        """Hold the run until the caller's transaction ends, excluding other attempts. Raises RunLost."""
         self._write(lease_until_ms=self.now_ms() + LEASE_MS)
 
     def _fail(self, error: Text) -> None:
@@ -385,7 +385,7 @@ def job_spec(run: ReportRun, *, now_ms: int) -> dict[str, Any]:
 
 
 def _hours(run: ReportRun, now_ms: int) -> list[dict[str, Any]]:
-    """The hours that have history, with their files and those of the time before."""
+    """Return the hours that have history, with their files and those of the time before."""
     back_ms = settings.REPORT_LOOKBACK_MS
     known = selectors.history_files(run.cluster, run.from_ms - HOUR_MS - back_ms, run.to_ms)
     lost = lost_hours(run.cluster, run.from_ms, run.to_ms)
@@ -410,7 +410,7 @@ def _hours(run: ReportRun, now_ms: int) -> list[dict[str, Any]]:
 
 
 def _locations(files: Sequence[HistoryFile]) -> list[str]:
-    """Return where any host opens files; the buckets of a day are one (`spark.lag.history.buckets`)."""
+    """Return addresses that any host can open; the buckets of a day are one (`spark.lag.history.buckets`)."""
     days: dict[tuple[str, int, str], list[HistoryFile]] = {}
     for file in files:
         whole = file.path if file.kind == Kind.WAL else str(file.generation)
@@ -423,7 +423,7 @@ def _locations(files: Sequence[HistoryFile]) -> list[str]:
 
 
 def _stores(run: ReportRun) -> list[dict[str, Any]]:
-    """The folders of broker files that this machine may read. Raises ReportFailed without one."""
+    """Return the folders of broker files that this machine may read. Raises ReportFailed without one."""
     stores = [one for one in settings.STORE_FOLDERS if one["cluster"] == run.cluster]
     if not stores:
         raise ReportFailed(
@@ -438,7 +438,7 @@ def _stores(run: ReportRun) -> list[dict[str, Any]]:
 
 
 def computed_periods(run: ReportRun, spec: dict[str, Any]) -> list[int]:
-    """The starts of the periods that a run computed, whose rows it replaces."""
+    """Return the starts of the periods that a run computed, whose rows it replaces."""
     period_ms = PERIODS_MS[run.job]
     until_ms = min(run.to_ms, spec["as_of_ms"])
     if not spec["hours"]:
@@ -450,8 +450,9 @@ def computed_periods(run: ReportRun, spec: dict[str, Any]) -> list[int]:
 
 
 def _publish(run_id: str, now_ms: int) -> None:
-    """Tell the browsers: the row of a report is its newest run. A Redis that is away must not stop a run: pages read
-    the database anyway.
+    """Send the newest run to the browsers.
+
+    A failure of Redis must not stop a run: pages read the database anyway.
     """
     run = selectors.run(run_id)
     try:
@@ -461,7 +462,7 @@ def _publish(run_id: str, now_ms: int) -> None:
 
 
 def java_problem() -> Text | None:
-    """Why no report can be computed on this machine, with the way out; None when it can."""
+    """Return why no report can be computed on this machine, with the remedy; None if it can."""
     if settings.SPARK_REMOTE:
         return None
     return process.java_problem()

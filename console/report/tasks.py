@@ -1,4 +1,4 @@
-"""Celery's side of reports: every task calls one service and adds nothing."""
+"""The Celery tasks of reports: every task only calls one service."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def run_report(run_id: str) -> None:
 
 @shared_task(name="console.report.tasks.fire_due")
 def fire_due() -> None:
-    """Beat, every 20 s: reports whose schedule is due."""
+    """Request the reports whose schedule is due; beat calls it every 20 s."""
     schedules.fire_due(now_ms=time.time_ns() // 1_000_000)
 
 
 @shared_task(bind=True, name="console.report.tasks.deliver", max_retries=DELIVERY_TRIES)
 def deliver(self: Task[Any, Any], run_id: str) -> None:
-    """Tell the receivers of a scheduled run; those that could not be reached are tried again three times."""
+    """Notify the receivers of a scheduled run; retry failed ones three times."""
     run = ReportRun.objects.filter(pk=run_id).first()
     if run is None:
         return
@@ -40,5 +40,5 @@ def deliver(self: Task[Any, Any], run_id: str) -> None:
 
 @shared_task(name="console.report.tasks.recover_runs")
 def recover_runs() -> None:
-    """Beat, every 10 s: runs whose worker died, and runs whose place in the task queue was lost."""
+    """Requeue runs whose worker died or whose queue message was lost; beat calls it every 10 s."""
     services.recover_runs(now_ms=time.time_ns() // 1_000_000)

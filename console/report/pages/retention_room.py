@@ -1,9 +1,9 @@
-"""How much room a group has before retention takes messages that it has not read, by the brokers' store time.
+"""The room of a group before retention deletes messages it has not read, by the brokers' store time.
 
-For every queue two messages matter: the oldest that is kept (s(n)) and the first unread one (s(ĉ)). Retention moves the
-one towards the other; between them lies the room. Both store times come from the history of max offsets, and no broker
-is asked; history is looked through every STEP_MS, which is how exact they are. A message older than the history has a
-lower bound of its age, never an extrapolation.
+For every queue two messages matter: the oldest that is kept (s(n)) and the first unread one (s(ĉ)). Retention
+moves the former towards the latter; between them is the room. Both store times come from the history of max
+offsets, without reading a broker; history is sampled every STEP_MS, which limits the precision. A message older
+than the history has a lower bound of its age, never an extrapolation.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class _Queue:
 
 
 def room(cluster: str, group: str, from_ms: int, to_ms: int, topic: str | None = None) -> dict[str, Any]:
-    """The group's room over [from_ms, to_ms), a point every STEP_MS, null where nobody looked.
+    """Return the group's room over [from_ms, to_ms), a point every STEP_MS, null if unobserved.
 
-    "times", and lists of one length: "kept_ms" age of the oldest message kept, "unread_ms" age of the first unread one
-    (0: nothing waits), "room_ms" the time between them; all of the queue that has the least room at that moment.
-    "kept_lower_bound": the oldest message is older than the history, so kept and room are at least that. Queues from
-    which nothing was removed yet have no edge and are left out; "queues" says how many have one.
+    "times", and lists of one length: "kept_ms" age of the oldest message kept, "unread_ms" age of the first unread
+    one (0: nothing waits), "room_ms" the time between them; all of the queue that has the least room at that
+    moment. "kept_lower_bound": the oldest message is older than the history, so kept and room are at least that.
+    Queues from which nothing was removed yet have no edge and are left out; "queues" counts those that have one.
     """
     queues = _queues(cluster, group, topic, from_ms - LOOKBACK_MS, to_ms)
     times = np.arange(from_ms - from_ms % STEP_MS + STEP_MS, to_ms, STEP_MS, dtype=np.int64)

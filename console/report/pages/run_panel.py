@@ -1,4 +1,4 @@
-"""What every report page says of its runs: the last one, the running one, and the form that asks for another."""
+"""The runs on every report page: the last one, the running one, and the form that requests another."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from console.report.pages import exports
 from console.report.rules import yesterday_to_now
 
 RUNS_SHOWN = 10
-# A run changes no broker but takes every core of this machine for a while: more than looking.
+# A run changes no broker but takes every core of this machine for a while: it needs more than VIEW.
 RUN_VERB = Verb.REPORT
 
 
@@ -60,8 +60,9 @@ def context(
 
 
 def told(schedule: ReportSchedule) -> dict[str, Any]:
-    """What became of the schedule's last moment, for `report/_told.html`: whether it was left out, and which of its
-    receivers could not be told so far.
+    """Return the outcome of the schedule's last moment, for `report/_told.html`.
+
+    Whether it was left out, and which of its receivers could not be notified so far.
     """
     run = schedule.last_run
     deliveries = run.deliveries if run is not None else []
@@ -73,7 +74,7 @@ def told(schedule: ReportSchedule) -> dict[str, Any]:
 
 
 def downloads(request: HttpRequest, here: Cluster, job: str) -> list[tuple[str, str]]:
-    """(word, address) of each format of the rows that the page's filter leaves."""
+    """Return (label, address) of each format of the rows that match the page's filter."""
     query = f"?{request.GET.urlencode()}" if request.GET else ""
     return [
         (word, reverse("report-download", args=[here.name, job, fmt]) + query)

@@ -1,4 +1,4 @@
-"""Changing when a report is made and who is told, and what a group promises."""
+"""Change when a report is made and who is notified, and a group's promise."""
 
 from __future__ import annotations
 

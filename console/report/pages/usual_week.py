@@ -1,7 +1,7 @@
-"""Will the usual traffic of the coming hours let a backlog drain? From hourly rows of the last weeks (lag.md 1.2, 15).
+"""When usual traffic lets a backlog drain, from hourly rows of the last weeks (lag.md 1.2, 15).
 
-A drain at the present pace says "never" while more comes in than goes out. This one asks when, at the best this topic's
-group reads and with what came at the same hours of past weeks, the trough arrives that clears it.
+A drain at the present pace is "never" while more comes in than goes out. This one finds when, at the group's best
+reading rate and with the arrivals of the same hours of past weeks, the trough comes that clears the backlog.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from spark.lag.forecast import Drain, HourPattern, drain_forecast, hour_pattern
 from spark.lag.local_time import DAY_MS
 
 WEEKS = 4
-CAPACITY_MS = 7 * DAY_MS  # how fast a group reads is of its present members: not of a month ago
+CAPACITY_MS = 7 * DAY_MS  # a group's reading rate is that of its present members, not of a month ago
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +35,9 @@ class UsualDrain:
 
 
 def usual_drain(cluster: str, group: str, runways: Sequence[LagRow]) -> UsualDrain | None:
-    """Return it for the topic with the largest backlog at the end of the newest hour (`runways`), None without one. One
-    query, of at most 672 rows.
+    """Return the drain of the topic with the largest backlog at the end of the newest hour (`runways`).
+
+    None without a backlog. One query, of at most 672 rows.
     """
     behind = [row for row in runways if row.lag_last]
     worst = max(behind, key=lambda row: row.lag_last or 0, default=None)

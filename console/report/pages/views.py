@@ -40,7 +40,7 @@ def report(request: HttpRequest, cluster: str, job: str) -> HttpResponse:
 
 @require_POST
 def run(request: HttpRequest, cluster: str, job: str) -> HttpResponse:
-    """Ask for a run; the page then shows its progress."""
+    """Request a run; the page then shows its progress."""
     here = admit(request, cluster, verb=run_panel.RUN_VERB)
     _require_job(job)
     now_ms = _now_ms()
@@ -65,7 +65,7 @@ def run(request: HttpRequest, cluster: str, job: str) -> HttpResponse:
 
 @require_safe
 def download(request: HttpRequest, cluster: str, job: str, fmt: str) -> HttpResponseBase:
-    """The rows that the page's filter and the visitor's rights leave, as a file, streamed."""
+    """Stream, as a file, the rows that match the page's filter and the visitor's rights."""
     here, scope = admit_to_list(request, cluster)
     _require_job(job)
     now_ms = _now_ms()
@@ -88,7 +88,7 @@ def page(
     schedule_form: ScheduleForm | None = None,
     status: int = 200,
 ) -> HttpResponse:
-    """The page of a report; a form that was refused comes with its reasons."""
+    """Render the page of a report, with the errors of a refused form."""
     now_ms = _now_ms()
     panel = run_panel.context(request, here, job, form or RunForm(now_ms=now_ms), now_ms, schedule_form)
     if job not in LAG_JOBS or line_views.is_asked(request, job):

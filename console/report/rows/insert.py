@@ -1,8 +1,7 @@
-"""Rows of reports from their Parquet files into the database; those of single queues stay in files
-(`console.report.rows.queue_files`).
+"""Insert rows of reports from their Parquet files into the database; rows of single queues stay in files.
 
-Those of lag reports go in as columns, not as instances of the model: a day of 1,000 groups has 24,000 rows, which took
-6 s as instances, in a transaction in which nobody else can write to SQLite.
+See `console.report.rows.queue_files`. Rows of lag reports go in as columns, not as instances of the model: a day of
+1,000 groups has 24,000 rows, which took 6 s as instances, in a transaction that blocks all other writers of SQLite.
 """
 
 from __future__ import annotations
@@ -24,15 +23,17 @@ from console.report.rows.queue_rows import named_status_ms
 ROWS_AT_ONCE = 5_000  # 10 MB of them
 REPORT_ROWS_AT_ONCE = 1_000
 SHARED_COLUMNS = frozenset(field.attname for field in ReportRow._meta.concrete_fields) - {"figures"}
-# Its histograms stay in the Parquet file, for days and weeks to add up.
+# Histograms stay in the Parquet file, for days and weeks to add up.
 ONLY_IN_FILES = ("_buckets", "_counts")
 # A null is an empty field, an empty text is "".
 AS_CSV = pacsv.WriteOptions(include_header=False, quoting_style="all_valid")
 
 
 def insert_lag_rows(file: pq.ParquetFile, stamp: dict[str, Any]) -> int:
-    """Insert the rows of a file and return how many; `stamp`: values by column that every row has, in the place of what
-    the file says. Raises ValueError for a file with a column that the table lacks.
+    """Insert the rows of a file and return how many.
+
+    `stamp`: values by column that replace the file's in every row. Raises ValueError for a column that the table
+    lacks.
     """
     into = connections[router.db_for_write(LagRow)]
     write = _copy if into.vendor == "postgresql" else _insert
@@ -44,7 +45,7 @@ def insert_lag_rows(file: pq.ParquetFile, stamp: dict[str, Any]) -> int:
 
 
 def insert_report_rows(table: pa.Table | None, stamp: dict[str, Any]) -> int:
-    """As `insert_lag_rows`, of reports whose rows are few: shared columns as columns, the known figures as JSON."""
+    """Insert the few rows of other reports: shared columns as columns, the known figures as JSON."""
     if table is None:
         return 0
     for batch in table.to_batches(REPORT_ROWS_AT_ONCE):
@@ -107,7 +108,7 @@ def _copy(into: BaseDatabaseWrapper, table: pa.Table) -> None:
     text = io.BytesIO()
     pacsv.write_csv(table, text, AS_CSV)
     with (
-        into.wrap_database_errors,  # Django's cursor knows nothing of COPY
+        into.wrap_database_errors,  # Django's cursor has no COPY
         into.cursor() as cursor,
         cursor.copy(f"COPY {name} ({columns}) FROM STDIN (FORMAT csv)") as rows,
     ):

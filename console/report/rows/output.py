@@ -126,7 +126,7 @@ def below_reports_url(output: Output, part: Part) -> str:
 
 
 def prune(job: str) -> None:
-    """Delete what nobody reads any more: of failed runs and of all but the newest ones everything but queue rows."""
+    """Delete files that are no longer read: of failed and older runs everything but queue rows."""
     over = ReportRun.objects.filter(job=job).exclude(output="").exclude(state__in=OPEN_STATES)
     done = over.filter(state=ReportRun.State.SUCCEEDED).order_by("-finished_at_ms")
     kept = set(done.values_list("pk", flat=True)[:OUTPUTS_KEPT])

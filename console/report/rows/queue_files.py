@@ -1,4 +1,4 @@
-"""The files that hold the rows of single queues: how they are published, looked after and found to be damaged.
+"""The files that hold the rows of single queues: publishing, maintenance and detection of damage.
 
 An hour of 1,000 groups has a hundred thousand such rows, so they stay in the Parquet files that the job wrote, beside
 the history and not in the database. A file is of one window and of a range of groups, sorted by group, topic, broker
@@ -7,7 +7,7 @@ and queue, and is never changed or moved. It exists when its row in `QueueRowFil
     written by a task -> noted as WRITING -> LIVE, in the transaction that replaces the other rows of its window ->
     SUPERSEDED by the next run over the same window -> deleted after GRACE_MS
 
-Every step may be the last one before a crash: what was noted and never became LIVE is deleted like the superseded.
+Every step may be the last one before a crash: files noted and never LIVE are deleted like superseded ones.
 Reading the rows: `console.report.rows.queue_rows`.
 """
 
@@ -32,14 +32,14 @@ from spark.lag.local_time import DAY_MS, HOUR_MS
 logger = logging.getLogger(__name__)
 
 State = QueueRowFile.State
-GRACE_MS = HOUR_MS  # who listed a file before it was superseded has read it by then
+GRACE_MS = HOUR_MS  # a reader that listed a file before it was superseded has read it by then
 DELETED_AT_ONCE = 2_000  # after one run: a console that was off for long catches up over several
 BLOCK_BYTES = 4 * 1024 * 1024
 UNREADABLE = (pa.ArrowException, OSError, EOFError, KeyError, ValueError)
 
 
 def note(run: ReportRun, output: Output, parts: Sequence[Part], now_ms: int) -> list[QueueRowFile]:
-    """Note the files of a run that were written; the caller then calls `publish`. Raises OSError."""
+    """Record the written files of a run; the caller then calls `publish`. Raises OSError."""
     files = [
         QueueRowFile(
             path=below_reports_url(output, part),
@@ -63,7 +63,7 @@ def note(run: ReportRun, output: Output, parts: Sequence[Part], now_ms: int) -> 
 
 
 def publish(files: Sequence[QueueRowFile], is_before: Q, now_ms: int) -> int:
-    """Let files replace those that `is_before` chooses, in the caller's transaction; return their rows."""
+    """Let files replace those that `is_before` selects, in the caller's transaction; return their rows."""
     before = QueueRowFile.objects.filter(is_before, state__in=[State.LIVE, State.DAMAGED])
     before.update(state=State.SUPERSEDED, superseded_at_ms=now_ms)
     for file in files:
@@ -73,8 +73,9 @@ def publish(files: Sequence[QueueRowFile], is_before: Q, now_ms: int) -> int:
 
 
 def tend(cluster: str, now_ms: int) -> int:
-    """Delete files that were superseded, never published, or outlived their time; how many. A file goes before its row:
-    a crash in between leaves a row, and the next run deletes it.
+    """Delete files that were superseded, never published, or are too old; return how many.
+
+    A file is deleted before its row: after a crash in between, the next run deletes the row.
     """
     unwanted = (
         Q(state=State.SUPERSEDED, superseded_at_ms__lt=now_ms - GRACE_MS)
@@ -94,7 +95,7 @@ def tend(cluster: str, now_ms: int) -> int:
 
 
 def location(file: QueueRowFile) -> str:
-    """A local path, or an fsspec address."""
+    """Return a local path, or an fsspec address."""
     return f"{local_or_url(str(settings.REPORTS_URL))}/{file.path}"
 
 

@@ -1,9 +1,8 @@
-"""Rows of single queues, read from the files that `rows.queue_files` publishes: the only reader there is.
+"""Read rows of single queues from the files that `rows.queue_files` publishes: the only reader.
 
-A question (`QueueRows`) is asked as one of the database would be: filtered, counted, paged in any order, summed up,
-streamed. Only the columns that a question needs are read, file by file, so memory does not grow with the time asked
-for. A file that cannot be read is a gap with a reason (`QueueRows.gaps`), and what would have been in it is missing,
-never zero.
+A query (`QueueRows`) works like one of the database: filtered, counted, paged in any order, summed up, streamed.
+Only the columns that a query needs are read, file by file, so memory does not grow with the time range. A file
+that cannot be read is a gap with a reason (`QueueRows.gaps`); its rows are missing, never zero.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ from spark.lag.round.status import WORST_FIRST
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-# Of one question. Two weeks of hours of 1,000 groups are 1,350 files, two years of days 2,900.
+# Of one query. Two weeks of hours of 1,000 groups are 1,350 files, two years of days 2,900.
 FILES_MAX = 3_000
-# How far a list can be paged through: what lies behind is for downloads, or a narrower question.
+# How far a list can be paged through; rows beyond need a download, or a narrower query.
 ROWS_REACHED_MAX = 20_000
 DEFAULTS = {each.attname: each.get_default() for each in LagRow._meta.concrete_fields if not each.primary_key}
 COLUMNS = tuple(DEFAULTS)
@@ -53,13 +52,13 @@ class Gap:
 
     @property
     def sentence(self) -> str:
-        """For files and shells; pages have their own words."""
+        """Return a sentence for files and shells; pages have their own texts."""
         start = dt.datetime.fromtimestamp(self.window_start_ms / 1000, dt.UTC)
         first, last = self.groups
         return f"The file of {start:%Y-%m-%d %H:%M} UTC, groups {first} to {last}, is not read: {self.reason}"
 
     def as_row(self) -> dict[str, Any]:
-        """What REST shows."""
+        """Return what REST shows."""
         return {
             "window_start_ms": self.window_start_ms,
             "window_end_ms": self.window_end_ms,
@@ -70,7 +69,7 @@ class Gap:
 
 
 class Row(NamedTuple):
-    """Where a row lies: in which of the question's files, and at which place in it."""
+    """The position of a row: the file in the query's list, and the index in it."""
 
     file: int
     place: int
@@ -78,10 +77,10 @@ class Row(NamedTuple):
 
 @dataclass(slots=True)
 class QueueRows:
-    """A question about the rows of single queues of one lag report.
+    """A query for the rows of single queues of one lag report.
 
-    `group` keeps names that contain it, `only_group` is one name, `scope` what somebody may see. `gaps` fill up while
-    rows are read.
+    `group` keeps names that contain it, `only_group` is one name, `scope` the names that the person may see.
+    `gaps` fills while rows are read.
     """
 
     cluster: str
@@ -97,11 +96,11 @@ class QueueRows:
 
     @property
     def gaps(self) -> list[Gap]:
-        """What could not be read so far, newest first."""
+        """Return what could not be read so far, newest first."""
         return sorted(self._gaps.values(), key=lambda gap: (-gap.window_start_ms, gap.groups))
 
     def files(self) -> list[QueueRowFile]:
-        """The files that may hold rows of it, newest window first, inside of it in the order of groups."""
+        """Return the files that may hold matching rows, newest window first, then in the order of groups."""
         if self._files is None:
             self._files = self._listed()
         return self._files
@@ -132,13 +131,13 @@ class QueueRows:
         return [file for file in files if file.state == State.LIVE]
 
     def miss(self, file: QueueRowFile, reason: Text) -> None:
-        """Note that the rows of a file are missing."""
+        """Record that the rows of a file are missing."""
         names = file.group_first, file.group_last
         self._gaps[file.pk] = Gap(file.window_start_ms, file.window_end_ms, names, reason)
 
     @property
     def is_everybody(self) -> bool:
-        """Whether no row of a file is left out."""
+        """Return whether no row of a file is left out."""
         return not self.group and not self.only_group and self.scope.is_everything
 
     def asks_for(self, group: str) -> bool:
@@ -154,9 +153,9 @@ class QueueRows:
         return sum(len(rows.places) for rows in self.read(()))
 
     def read(self, columns: Sequence[str]) -> Iterator[Found]:
-        """The rows of file after file, newest first, with some columns."""
+        """Yield the rows of file after file, newest first, with some columns."""
         for number, file in enumerate(self.files()):
-            if file.pk in self._gaps:  # found out by an earlier reading of the same question
+            if file.pk in self._gaps:  # found by an earlier reading of the same query
                 continue
             try:
                 rows = self._read(number, file, columns)
@@ -179,13 +178,13 @@ class QueueRows:
         return Found(number, file, places, table)
 
     def kept(self, groups: pa.ChunkedArray) -> IntArray:
-        """The places of the rows that are asked for."""
+        """Return the indexes of the matching rows."""
         coded = groups.unify_dictionaries().combine_chunks()
         is_asked = np.array([self.asks_for(name) for name in coded.dictionary.to_pylist()], dtype=np.bool_)
         return np.flatnonzero(is_asked[coded.indices.to_numpy()])
 
     def rows_at(self, wanted: Sequence[Row]) -> list[LagRow]:
-        """Rows whole, in the order asked for; those that cannot be read are left out, and a gap."""
+        """Return whole rows in the given order; those that cannot be read are left out, as gaps."""
         by_file: dict[int, list[int]] = {}
         for row in wanted:
             by_file.setdefault(row.file, []).append(row.place)
@@ -204,7 +203,7 @@ class QueueRows:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The rows of one file that are asked for: where they are in it, and their columns."""
+    """The matching rows of one file: their indexes and their columns."""
 
     number: int
     file: QueueRowFile
@@ -212,14 +211,15 @@ class Found:
     table: pa.Table
 
 
-# --- Questions ----------------------------------------------------------------------------------------------
+# --- Queries ------------------------------------------------------------------------------------------------
 
 
 def page(
     found: QueueRows, column: str, *, descending: bool, page: int, per_page: int, whole: QueueRows | None
 ) -> Page[LagRow]:
-    """One page in the order of a column, unknown figures last both ways, ties by newest window and then by name.
-    `whole`: the rows that there would be without a scope. Pages behind ROWS_REACHED_MAX are not reached.
+    """Return one page in the order of a column, unknown figures last, then newest window, then name.
+
+    `whole`: the number of rows without a scope. Pages beyond ROWS_REACHED_MAX cannot be reached.
     """
     best = _Best(min(max(page, 1) * per_page, ROWS_REACHED_MAX), descending)
     total = 0
@@ -273,7 +273,7 @@ def summary(found: QueueRows) -> dict[str, Any]:
 
 
 def by_window(found: QueueRows, most: int) -> Iterator[list[Any] | Gap]:
-    """The values of COLUMNS of all rows, oldest window first, at most so many, streamed; at last the gaps."""
+    """Yield the values of COLUMNS of at most `most` rows, oldest window first; then the gaps."""
     left = most
     for file in sorted(found.files(), key=lambda file: (file.window_start_ms, file.path)):
         try:
@@ -309,7 +309,7 @@ def _known(function: Any, one: Any, other: Any) -> Any:
 
 
 class _Best:
-    """The first rows of a question in the order of a column, while its files are gone through."""
+    """The first rows of a query in the order of a column, while its files are read."""
 
     def __init__(self, most: int, descending: bool) -> None:
         self._most, self._descending = most, descending
@@ -329,7 +329,7 @@ class _Best:
             self._reduce()
 
     def order(self) -> list[Row]:
-        """The rows in order."""
+        """Return the rows in order."""
         if not self._rows:
             return []
         self._reduce()
@@ -343,14 +343,14 @@ class _Best:
         self._values, self._rows, self._waiting = [values[first]], [rows[first]], len(first)
 
     def _keys(self, values: Any) -> FloatArray:
-        """Numbers that rise in the order asked for; unknown is NaN, which sorts last."""
+        """Return numbers that ascend in the requested order; unknown is NaN, which sorts last."""
         if values.dtype == object:
             values = np.unique(values, return_inverse=True)[1].astype(np.float64)
         keys: FloatArray = -values if self._descending else values
         return keys
 
     def _first(self, values: Any) -> IntArray:
-        """The places of the first rows, in the order they lie: of equal ones the earlier."""
+        """Return the indexes of the first rows in file order; of equal rows the earlier."""
         keys = self._keys(values)
         if len(keys) <= self._most:
             return np.arange(len(keys))
@@ -362,7 +362,7 @@ class _Best:
 
 
 def _numbers(values: pa.ChunkedArray) -> FloatArray:
-    """As floats, exact up to 2**53; NaN where it is unknown."""
+    """Return floats, exact up to 2**53; NaN if unknown."""
     return np.asarray(values.cast(pa.float64()).to_numpy(), dtype=np.float64)
 
 
@@ -370,7 +370,7 @@ def _numbers(values: pa.ChunkedArray) -> FloatArray:
 
 
 class _Opened:
-    """A file that is open. Its pages have checksums: what is read is what was written."""
+    """An open file. Its pages have checksums, so damage is detected on reading."""
 
     def __init__(self, file: QueueRowFile) -> None:
         path = location(file)
@@ -396,7 +396,7 @@ class _Opened:
         self._source.close()
 
     def row_groups_of(self, group: str) -> list[int]:
-        """Those that may hold rows of a group, all of them without one."""
+        """Return the row groups that may hold rows of a group; all without a group."""
         everything = range(self._metadata.num_row_groups)
         if not group:
             return list(everything)
@@ -409,7 +409,7 @@ class _Opened:
         return found
 
     def rows(self, row_groups: Sequence[int], columns: Sequence[str]) -> tuple[pa.Table, IntArray]:
-        """Columns of whole row groups, those that the file lacks unknown, and where the rows lie in the file."""
+        """Return columns of whole row groups, missing ones as unknown, and the rows' indexes in the file."""
         there = [name for name in dict.fromkeys(columns) if name in self._names]
         table = self._parquet.read_row_groups(list(row_groups), columns=there, use_threads=False)
         for name in dict.fromkeys(columns):
@@ -419,19 +419,19 @@ class _Opened:
         return table, np.concatenate([np.zeros(0, dtype=np.int64), *spans])
 
     def at(self, places: Sequence[int], columns: Sequence[str]) -> pa.Table:
-        """The rows at some places, which rise."""
+        """Return the rows at ascending indexes."""
         of_groups = np.searchsorted(self._starts, places, side="right") - 1
         table, known = self.rows(sorted(set(of_groups.tolist())), columns)
         return table.take(np.searchsorted(known, places))
 
 
 def _models(table: pa.Table, file: QueueRowFile) -> list[LagRow]:
-    """Rows as those of the database are: instances that are not saved."""
+    """Return rows as model instances that are not saved."""
     return [LagRow(**dict(zip(COLUMNS, values, strict=True))) for values in _lines(table, file)]
 
 
 def _lines(table: pa.Table, file: QueueRowFile) -> Iterator[list[Any]]:
-    """The values of COLUMNS, row by row."""
+    """Yield the values of COLUMNS, row by row."""
     shared = {
         "run_id": file.run_id,
         "job": file.job,
@@ -446,7 +446,7 @@ def _lines(table: pa.Table, file: QueueRowFile) -> Iterator[list[Any]]:
 
 
 def _column(values: pa.ChunkedArray, name: str) -> list[Any]:
-    """What the file says, else what the database would hold without a word of it."""
+    """Return the file's values, or the database's default for a missing column."""
     if name == "status_ms":
         return [named_status_ms(each) for each in values.to_pylist()]
     return [DEFAULTS[name] if value is None else value for value in values.to_pylist()]

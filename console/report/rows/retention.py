@@ -1,13 +1,13 @@
-"""How long the rows of each report stay, and the deletion of older ones after every run.
+"""How long the rows of each report are kept; older ones are deleted after every run.
 
     lag_hour            REPORT_HOUR_DAYS; its files of single queues REPORT_QUEUE_DAYS
     lag_week, lag_trend REPORT_WEEK_DAYS
     episodes            EPISODE_DAYS, as the episodes themselves
     every other report  REPORT_DAY_DAYS
 
-A row stays for so many days after the start of its window and after it was computed: rows of an old time that is asked
-for can be looked at.
-Runs without rows go REPORT_RUN_DAYS after their end, the newest of each report never: the page tells of it.
+A row is kept for so many days after the start of its window and after it was computed, so that requested rows of an
+old time can be read. Runs without rows are deleted REPORT_RUN_DAYS after their end, but never the newest of a report:
+the page shows it.
 """
 
 from __future__ import annotations
@@ -18,14 +18,13 @@ from django.db.models import Exists, OuterRef
 from console.report.models import OPEN_STATES, LagRow, QueueRowFile, ReportRow, ReportRun
 from spark.lag.local_time import DAY_MS
 
-WINDOWS_AT_ONCE = (
-    200  # after one run: a console that was off for long, or a shorter setting, catches up over several
-)
+# Deleted after one run; after a long stop or a shorter setting, several runs catch up.
+WINDOWS_AT_ONCE = 200
 RUNS_AT_ONCE = 500
 
 
 def kept_days(job: str) -> int:
-    """How many days the rows of a report stay after the start of their window."""
+    """Return how many days the rows of a report are kept after the start of their window."""
     days = {
         "lag_hour": settings.REPORT_HOUR_DAYS,
         "lag_week": settings.REPORT_WEEK_DAYS,
@@ -36,14 +35,15 @@ def kept_days(job: str) -> int:
 
 
 def drop_old(cluster: str, job: str, now_ms: int) -> int:
-    """Delete rows of a report that outlived their time, the oldest windows first; return how many rows."""
+    """Delete rows of a report that are too old, the oldest windows first; return how many."""
     before_ms = now_ms - kept_days(job) * DAY_MS
     count = 0
     for model in (LagRow, ReportRow):
         old = model._default_manager.filter(
             cluster=cluster, job=job, window_start_ms__lt=before_ms, generated_at_ms__lt=before_ms
         )
-        if job == "episodes":  # one that lasts is as young as its end
+        if job == "episodes":
+            # An ongoing episode is as young as its end.
             old = old.filter(window_end_ms__lt=before_ms)
         starts = old.order_by("window_start_ms").values_list("window_start_ms", flat=True).distinct()
         for start_ms in list(starts[:WINDOWS_AT_ONCE]):

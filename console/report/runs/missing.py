@@ -1,4 +1,4 @@
-"""What of a run's window nobody knows: hours without history, files that were set aside. Stated, never filled in."""
+"""The unobserved part of a run's window: hours without history, files set aside. Never filled in."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def hours_of(from_ms: int, to_ms: int) -> range:
 
 
 def lost_hours(cluster: str, from_ms: int, to_ms: int) -> set[int]:
-    """Return the hours whose only file was set aside: the file of their day, if there is one, has nothing of them."""
+    """Return the hours whose only file was set aside, which their day's file lacks too."""
     return {row.ts_lo_ms for row in past.lost_files(cluster, from_ms, to_ms) if row.kind == Kind.CHUNK_HOUR}
 
 

@@ -1,9 +1,8 @@
-"""What a daily or weekly lag report says besides lag: promises and their budgets, dead weight, what was reset and by
-whom, how well the collector watched, what changed from week to week, and what to do about it.
+"""The reviews of a daily or weekly lag report: promises and budgets, dead weight, resets, coverage, changes.
 
-These rows are made from rows: of days (`LagRow` of job lag_day), of capacity, and what the collector wrote down. They
-are kept as `ReportRow` of the lag report, in grains of their own, and replaced with its periods. Days that nobody
-computed are not filled in: each row says of how many days it is.
+They are computed from rows: of days (`LagRow` of job lag_day), of capacity, and the collector's records. They are
+kept as `ReportRow` of the lag report, in grains of their own, and replaced with its periods. Days without rows are
+not filled in: each row states how many days it covers.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ from spark.lag.local_time import DAY_MS, days_later, period_end, period_start
 
 REVIEWED_JOBS = ("lag_day", "lag_week")
 BUDGET_DAYS = 28  # four whole weeks, so that weekdays weigh the same
-EVENTS_MAX = 2_000  # of a day: what a disaster does to everybody is told by so many
+EVENTS_MAX = 2_000  # of a day: enough to describe an outage of everything
 OFFLINE_MS = 7 * DAY_MS
-STILL_DAYS = 7  # days without any progress after which a group is dead weight
-KNOWN_NOW_MS = DAY_MS  # what is only known as of now is told of periods that ended no longer ago
+STILL_DAYS = 7  # days without any progress after which a group counts as dead weight
+KNOWN_NOW_MS = DAY_MS  # facts known only as of now are reported for periods that ended no longer ago
 NOT_BY_US = Text("nobody here")
 RESETS = (
     LagEvent.Kind.REWIND,
@@ -112,7 +111,7 @@ def _review_rows(
 
 
 def _group_days(cluster: str, from_ms: int, to_ms: int) -> dict[str, dict[int, GroupDay]]:
-    """Group → {day: its worst topic}; days without a row are not there."""
+    """Return group → {day: its worst topic}; days without a row are absent."""
     rows = LagRow.objects.filter(
         cluster=cluster,
         job="lag_day",
@@ -162,7 +161,7 @@ def _slo_rows(
         month = [day for day_ms, day in own.items() if first_ms <= day_ms < end_ms]
         good_pct, good_before_pct = _good_pct(inside), _good_pct(before)
         consumed = sum(day.consumed for day in inside)
-        # each day allows what was promised then, days without a row what the last one did
+        # Each day allows what was promised then; days without a row use the last promise.
         targets = [day.target or now for day in month]
         allowed_ms = (BUDGET_DAYS * (1 - target) + sum(target - one for one in targets)) * DAY_MS
         allowed = 1 - sum(day.target or now for day in inside) / len(inside)
@@ -207,7 +206,7 @@ def _day_rows(run: ReportRun, start_ms: int, end_ms: int, now_ms: int) -> Iterat
 
 
 def _event_rows(cluster: str, start_ms: int, end_ms: int) -> Iterator[tuple[str, Figures]]:
-    """Every move of committed offsets that is no progress, and by which change of ours; "" by none: somebody else's."""
+    """Yield every offset move that is no progress, with our change that made it; "" for other clients'."""
     events = LagEvent.objects.filter(cluster=cluster, kind__in=RESETS, at_ms__gte=start_ms, at_ms__lt=end_ms)
     for event in events.order_by("at_ms", "pk")[:EVENTS_MAX]:
         explainable = event.kind in (LagEvent.Kind.REWIND, LagEvent.Kind.SKIPPED)
@@ -268,8 +267,9 @@ def _collector_rows(cluster: str, start_ms: int, end_ms: int) -> Iterator[tuple[
 
 
 def _watched_pct(span_ms: int, away_ms: int, covered_pct: float | None) -> float | None:
-    """The gaps that were written down, and at most what the best row of the day covers: before its first round nobody
-    writes a gap. None: no row of the day.
+    """Return the watched share: written gaps, limited by the best row's coverage of the day.
+
+    Before its first round the collector writes no gap. None: no row of the day.
     """
     if covered_pct is None:
         return None
@@ -277,7 +277,7 @@ def _watched_pct(span_ms: int, away_ms: int, covered_pct: float | None) -> float
 
 
 def _dead_weight_rows(run: ReportRun, start_ms: int, now_ms: int) -> Iterator[tuple[str, Figures]]:
-    """Groups and topics that nobody would miss, as far as is known now, the longest first."""
+    """Yield unused groups and topics, as far as is known now, the longest unused first."""
     still = _without_progress(run, start_ms)
     for row in GroupRow.objects.filter(cluster=run.cluster, is_system=False).order_by("group"):
         offline_ms = None if row.offline_since_ms is None else now_ms - row.offline_since_ms
