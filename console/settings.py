@@ -25,8 +25,7 @@ env = environ.Env()
 
 # --- Where things are ---------------------------------------------------------------------------------------
 
-# TIDEMARK_DATA: databases, broker store, history, reports, secret key. On a local disk (SQLite's WAL needs
-# one).
+# TIDEMARK_DATA: databases, broker store, history, reports, secret key. On a local disk: SQLite's WAL requires one.
 DATA_DIR = Path(env.str("TIDEMARK_DATA", default=str(BASE_DIR / "var"))).resolve()
 keep_private(DATA_DIR)
 # HISTORY_URL: an fsspec address for lag history, e.g. s3://bucket/history; a folder of DATA_DIR without it.
@@ -57,8 +56,8 @@ EPISODE_DAYS = env.int("EPISODE_DAYS", default=400)
 LAG_SLO_MS = env.int("LAG_SLO_MS", default=60_000)
 # Hours a topic or group must be in quarantine before deleting it is offered.
 QUARANTINE_HOURS = env.int("QUARANTINE_HOURS", default=24)
-# DEAD_LETTER_CAUSE_PROPERTIES: message properties that say why a message died, the first that is there counts.
-# Brokers write none; these are what Spring Cloud Stream and common handlers set, and ours.
+# DEAD_LETTER_CAUSE_PROPERTIES: message properties with the reason why a message died; the first one present counts.
+# Brokers write none; the defaults are those of Spring Cloud Stream, of common handlers, and ours.
 DEAD_LETTER_CAUSE_PROPERTIES = env.list(
     "DEAD_LETTER_CAUSE_PROPERTIES",
     default=["DEAD_LETTER_CAUSE", "x-exception-message", "exception", "error", "cause"],
@@ -90,27 +89,27 @@ STORE_FOLDERS = [
     {"cluster": name.partition(":")[0], "broker_name": name.partition(":")[2], "path": folder}
     for name, folder in env.dict("STORE_FOLDERS", default={}).items()
 ]
-# REDIS_URL: task queue and live updates, redis://host:port/0 or unix:///path/redis.sock
-# Without it: the server that a running `manage.py up` on the same data folder has noted there, else Redis's own port.
+# REDIS_URL: task queue and live updates, redis://host:port/0 or unix:///path/redis.sock. Without it: the server of a
+# running `manage.py up` on the same data folder, else Redis's default port.
 REDIS_NOTE = DATA_DIR / "redis_url"
 REDIS_URL = env.str(
     "REDIS_URL", default=REDIS_NOTE.read_text() if REDIS_NOTE.is_file() else "redis://127.0.0.1:6379/0"
 )
-# SPARK_REMOTE (sc://host:port) or SPARK_MASTER (spark://host:port): where reports run; in a subprocess here
-# without both.
+# SPARK_REMOTE (sc://host:port) or SPARK_MASTER (spark://host:port): where reports run; without both, in a subprocess
+# of this machine.
 SPARK_REMOTE = env.str("SPARK_REMOTE", default="")
 SPARK_MASTER = env.str("SPARK_MASTER", default="")
-# SPARK_LOCAL_CONNECT_REUSE: reports on this machine share one Spark server that stays up between runs (1 GB of memory).
+# SPARK_LOCAL_CONNECT_REUSE: reports on this machine share one Spark server that stays up between runs (1 GB of
+# memory).
 SPARK_LOCAL_CONNECT_REUSE = env.bool("SPARK_LOCAL_CONNECT_REUSE", default=False)
-# REPORTS_AT_ONCE: how many reports this machine has computed at a time. Here each takes every core and a gigabyte; a
-# cluster runs several, as many as WORKER_REPORT_THREADS wait for.
+# REPORTS_AT_ONCE: how many reports run at a time. On this machine each takes every core and a gigabyte; a cluster runs
+# several, as many as WORKER_REPORT_THREADS wait for.
 REPORTS_AT_ONCE = env.int(
     "REPORTS_AT_ONCE", default=2 if SPARK_REMOTE or SPARK_MASTER.startswith("spark://") else 1
 )
 # SPARK_IDLE_S: how long the process of a report waits for the next one, with its JVM (1 GB of memory); 0: not at all.
 SPARK_IDLE_S = env.float("SPARK_IDLE_S", default=300.0)
-# TIDEMARK_EMBEDDED_NAMESRV: name server of the brokerd that `manage.py up` runs; registered as cluster
-# "local".
+# TIDEMARK_EMBEDDED_NAMESRV: name server of the brokerd that `manage.py up` runs; registered as cluster "local".
 EMBEDDED_NAMESRV = env.str("TIDEMARK_EMBEDDED_NAMESRV", default="")
 
 
@@ -131,12 +130,12 @@ def kept(path: Path, make: Callable[[], str]) -> str:
         return path.read_text().strip()
     except FileNotFoundError:
         path.parent.mkdir(parents=True, exist_ok=True)
-    # A name of its own and mode 0600: neither another process nor another thread writes or removes this draft.
+    # A unique name and mode 0600: no other process or thread writes or removes this draft.
     descriptor, draft = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(descriptor, "w") as file:
             file.write(make())
-        os.link(draft, path)  # fails if another was first; then its key is the key
+        os.link(draft, path)  # fails if another process was first; its value is used then
     except FileExistsError:
         pass
     finally:
@@ -150,8 +149,8 @@ def new_host_id() -> str:
     return f"{name or 'host'}-{secrets.token_hex(4)}"
 
 
-# TIDEMARK_HOST: the name of this host's log in the history, at most 64 of [a-z0-9-]. Made at first use and kept in the
-# data folder: each host has a data folder of its own, and keeps it.
+# TIDEMARK_HOST: the name of this host's log in the history, at most 64 of [a-z0-9-]. Created at first use and kept in
+# the data folder, which each host must have for itself.
 HOST_ID = env.str("TIDEMARK_HOST", default="") or kept(DATA_DIR / "host_id", new_host_id)
 if not re.fullmatch(r"[a-z0-9-]{1,64}", HOST_ID):
     raise ImproperlyConfigured(f"TIDEMARK_HOST is {HOST_ID!r}: use at most 64 of a to z, 0 to 9 and -.")
@@ -182,8 +181,9 @@ CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
 HTTPS = env.bool("TIDEMARK_HTTPS", default=False)
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = HTTPS
 SECURE_HSTS_SECONDS = 365 * 24 * 3600 if HTTPS else 0
-# TIDEMARK_HSTS_SUBDOMAINS, TIDEMARK_HSTS_PRELOAD: bind every name below this one to TLS too, and browsers that never
-# came here. For years, other services under these names included: only where all of them are reached by TLS.
+# TIDEMARK_HSTS_SUBDOMAINS, TIDEMARK_HSTS_PRELOAD: force TLS for every subdomain too, and for browsers that have never
+# been here. This lasts for years and includes other services under these names: only where all of them are reached by
+# TLS.
 SECURE_HSTS_INCLUDE_SUBDOMAINS = HTTPS and env.bool("TIDEMARK_HSTS_SUBDOMAINS", default=False)
 SECURE_HSTS_PRELOAD = SECURE_HSTS_INCLUDE_SUBDOMAINS and env.bool("TIDEMARK_HSTS_PRELOAD", default=False)
 # TRUSTED_PROXIES: addresses or networks of the reverse proxies in front, comma separated: 127.0.0.1,10.0.0.0/24. Their
@@ -195,18 +195,18 @@ except ValueError as error:
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS else None
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
-# SESSION_DAYS: how long one sign-in lasts at most; SESSION_IDLE_MINUTES: how long without use (0: not limited).
+# SESSION_DAYS: the longest duration of a sign-in; SESSION_IDLE_MINUTES: the longest without use (0: no limit).
 SESSION_COOKIE_AGE = env.int("SESSION_DAYS", default=14) * 24 * 3600
 SESSION_IDLE_S = env.int("SESSION_IDLE_MINUTES", default=8 * 60) * 60
 SESSION_COOKIE_NAME = "tidemark_session"
 CSRF_COOKIE_NAME = "tidemark_csrf"
 X_FRAME_OPTIONS = "DENY"
 SECURE_REFERRER_POLICY = "same-origin"
-# METRICS_TOKEN: the bearer token that /metrics and the reasons of /readyz require. Without it
-# only this machine may, and not through a proxy.
+# METRICS_TOKEN: the bearer token that /metrics and the reasons of /readyz require. Without it only this machine may
+# read them, and not through a proxy.
 METRICS_TOKEN = env.str("METRICS_TOKEN", default="")
-# METRICS_TOPICS_MAX: how many topics of groups /metrics gives, about 15 series each, the most urgent ones;
-# METRICS_QUEUES: single queues too, at most METRICS_QUEUES_MAX. What is left out is counted there.
+# METRICS_TOPICS_MAX: how many topics of groups /metrics exports, about 15 series each, the most urgent ones;
+# METRICS_QUEUES: single queues too, at most METRICS_QUEUES_MAX. The number left out is exported too.
 METRICS_TOPICS_MAX = env.int("METRICS_TOPICS_MAX", default=5_000)
 METRICS_QUEUES = env.bool("METRICS_QUEUES", default=False)
 METRICS_QUEUES_MAX = env.int("METRICS_QUEUES_MAX", default=20_000)
@@ -281,13 +281,12 @@ TEMPLATES: list[dict[str, Any]] = [
         },
     }
 ]
-PLAN_KINDS = "console.plans.PLAN_KINDS"  # the table plan kind → class that console.operation works by
-MESSAGE_EVENTS = "console.plans.MESSAGE_EVENTS"  # who knows what the console did to a message
+PLAN_KINDS = "console.plans.PLAN_KINDS"  # the table plan kind → its object, used by console.operation
+MESSAGE_EVENTS = "console.plans.MESSAGE_EVENTS"  # sources of the console's own events of a message
 
 # --- Databases ----------------------------------------------------------------------------------------------
 
-# IMMEDIATE: a transaction that reads and then writes waits for its turn instead of failing with "database is
-# locked".
+# IMMEDIATE: a transaction that reads and then writes waits for its turn instead of failing with "database is locked".
 SQLITE_OPTIONS = {"timeout": 20, "transaction_mode": "IMMEDIATE"}
 SQLITE_PRAGMAS = (
     "PRAGMA journal_mode=WAL; PRAGMA synchronous={synchronous}; PRAGMA cache_size=-20000; "
@@ -312,11 +311,11 @@ def database(variable: str, file_name: str, *, synchronous: str) -> dict[str, An
     return found
 
 
-# The rows of every collection round have a file of their own: one writer per SQLite file, so pages never wait
-# for them.
+# The rows of every collection round have their own file: SQLite allows one writer per file, so pages never wait for
+# them.
 DATABASES = {
-    # FULL: plans, jobs, ledgers and audit survive a power cut from the commit on; NORMAL may lose the last commits,
-    # and a replay that forgets which letters it sent would send them twice.
+    # FULL: plans, jobs, ledgers and audit survive a power cut once committed; NORMAL may lose the last commits, and a
+    # replay without the record of what it sent would send it twice.
     "default": database("DATABASE_URL", "console.sqlite3", synchronous="FULL"),
     # Rows lost in a power cut are read again in the next round.
     "metrics": database("METRICS_DATABASE_URL", "metrics.sqlite3", synchronous="NORMAL"),
@@ -328,8 +327,8 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 STATIC_URL = "/static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
-# STATIC_ROOT: where `collectstatic` put hashed, compressed files. Without it they are served from where they
-# lie.
+# STATIC_ROOT: where `collectstatic` put hashed, compressed files. Without it they are served from their source
+# folders.
 STATIC_ROOT = env.str("STATIC_ROOT", default="") or None
 WHITENOISE_USE_FINDERS = STATIC_ROOT is None
 WHITENOISE_AUTOREFRESH = DEBUG
@@ -361,7 +360,7 @@ CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://", 1)
 # Without both timeouts a worker on a silently dropped connection would receive nothing any more.
 CELERY_BROKER_TRANSPORT_OPTIONS = {"socket_timeout": 15, "health_check_interval": 5, "socket_keepalive": True}
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
-CELERY_TASK_IGNORE_RESULT = True  # a job's row says more than a stored result
+CELERY_TASK_IGNORE_RESULT = True  # the job's row holds the result
 # Queues with workers of their own, and their threads: collection and sweeps never wait for jobs, jobs not for reports.
 # WORKER_COLLECT_THREADS, WORKER_OPERATE_THREADS (of which a quarter work on replays and drains, so that a short change
 # always finds one), WORKER_REPORT_THREADS (each waits for a Spark process of up to 1 GB).

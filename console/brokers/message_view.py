@@ -39,7 +39,7 @@ class MessageView:
     body_text: str
     body_format: str  # json | text | msgpack | protobuf | hex | base64
     body_cut: bool
-    body_problem: str  # "" or why it is shown as stored, or not in the format that was asked for
+    body_problem: str  # "" or why it is shown as stored, or not in the requested format
     properties: dict[str, str]
     size_bytes: int
     flag: int

@@ -1,4 +1,7 @@
-"""Keep files readable by their owner only: databases, secrets, store, history, reports. Knows no Django."""
+"""Keep files readable by their owner only: databases, secrets, store, history, reports.
+
+Imports no Django.
+"""
 
 import contextlib
 import os

@@ -1,4 +1,7 @@
-"""The processes of `manage.py up`: command lines and how each shows that it is ready. Knows no Django."""
+"""The processes of `manage.py up`: command lines and how each shows that it is ready.
+
+Imports no Django.
+"""
 
 import asyncio
 import re

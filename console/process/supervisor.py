@@ -1,4 +1,4 @@
-"""Run `manage.py up`: start, watch and stop every process on one machine. Knows no Django.
+"""Run `manage.py up`: start, watch and stop every process on one machine. Imports no Django.
 
 Order of start: Redis, brokerd, databases and web at once; the sign-in link as soon as these answer; then worker and
 demo traffic, so that they take no CPU time from what the link waits for. Stop is in reverse. A process that ends by

@@ -1,7 +1,7 @@
 """Find a request's client: the other end of the connection, or the one named by trusted proxies.
 
 `TRUSTED_PROXIES` lists the proxies. Headers of any other peer are ignored: it could choose its own address in the audit
-and escape the limits of sign-in. Knows no Django.
+and escape the limits of sign-in. Imports no Django.
 """
 
 from collections.abc import Iterable, MutableMapping, Sequence

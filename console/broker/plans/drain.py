@@ -124,7 +124,8 @@ class BrokerDrainPlan(PlanKind):
             summary=_summary(direction, subject, rate, views),
             diff=diff,
             before={
-                # A name pattern is about topics and groups: whoever may configure topics b* may not drain broker-a.
+                # Name patterns are for topics and groups: a right to configure topics b* must not allow draining
+                # broker-a.
                 "needs": [["CONFIGURE", "*"]],
                 "servers": {view.addr: view.writable for view in views},
                 "stranded": [] if writable else stranded[:STRANDED_KEPT],

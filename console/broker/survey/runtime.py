@@ -106,7 +106,7 @@ def page_cache_state(table: Table, busy_from_ms: int = CACHE_BUSY_MS) -> tuple[T
     return Text("keeps up"), ""
 
 
-# ---- the table: (key, other spellings) → label, form, what it says ----
+# ---- the table: (key, other spellings) → label, form, meaning ----
 
 Form = Callable[[str], str]
 Judge = Callable[[Table], tuple[Text, str]]  # → words, tone
