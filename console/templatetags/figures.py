@@ -1,8 +1,8 @@
-"""How a figure of a row looks: the one place that turns figures, times and statuses into markup.
+"""Render figures, times and statuses of rows as markup, in one place.
 
-`static/js/figures.js` says the same for cells that change live; `tests/console/figures.json` holds literal
-cases that both must give. The four kinds of "no number" never look alike: unknown (violet, with since when
-and why), lower bound (≥), not applicable (–) and zero (grey 0).
+`static/js/figures.js` does the same for cells that change live; `tests/console/figures.json` holds literal cases
+for both. The four kinds of "no number" never look alike: unknown (violet, with since when and why), lower bound
+(≥), not applicable (–) and zero (grey 0).
 """
 
 from __future__ import annotations
@@ -95,23 +95,23 @@ def moment(milliseconds: int, zone: dt.tzinfo, *, now_ms: int, with_ms: bool = F
     return figure_words(english.moment(milliseconds, zone, now_ms=now_ms, with_ms=with_ms))
 
 
-# ---- cells: a figure of a row, with everything it may have to admit ----
+# ---- cells: a figure of a row, with its uncertainty ----
 
 
 def value_of(row: object, name: str) -> Any:
-    """A column of a model, a dataclass or a published dict; absent reads as unknown (None)."""
+    """Return a column of a model, a dataclass or a published dict; an absent one is unknown (None)."""
     return row.get(name) if isinstance(row, Mapping) else getattr(row, name, None)
 
 
 def _why(row: object) -> SafeString:
-    """The attributes a popover is made of: why, and since when (see shell.js)."""
+    """Return the attributes of the popover: why, and since when (see shell.js)."""
     reason, since = value_of(row, "reason") or "", value_of(row, "unknown_since_ms")
     since_attr = format_html(' data-since="{}"', since) if since else ""
     return format_html('tabindex="0" data-why="{}"{}', reason, since_attr)
 
 
 def unknown(row: object, name: str = "") -> SafeString:
-    """With the last complete value where the row keeps one: `known_lag` as of `known_at_ms` for `lag`."""
+    """Render an unknown value, with the last complete one: `known_lag` as of `known_at_ms` for `lag`."""
     known, at_ms = value_of(row, f"known_{name}"), value_of(row, "known_at_ms")
     last = "" if known is None else format_html(' data-known="{}" data-known-at="{}"', known, at_ms)
     return format_html('<span class="unknown" {}{}>{}</span>', _why(row), last, _("unknown"))
@@ -121,12 +121,12 @@ def at_least(row: object) -> SafeString:
     return format_html('<span class="atleast" {}>≥</span>', _why(row))
 
 
-# made of offsets: where those are not a count of messages, there are at most as many
+# Made of offsets: where those are not a count of messages, there are at most as many.
 COUNTED = frozenset({"lag", "lag_max", "available", "in_flight", "messages"})
 
 
 def bound_of(row: object, name: str) -> SafeString | str:
-    """The sign before a figure that is a bound: ≥, ≤, or ≈ where something is missing and something too much."""
+    """Return the sign before a bounded figure: ≥, ≤, or ≈ for bounds in both directions."""
     is_low = bool(value_of(row, f"{name.removesuffix('_ms')}_lower_bound"))
     if name in COUNTED and value_of(row, "offset_is_not_count"):
         return format_html('<span class="atleast" {}>{}</span>', _why(row), "≈" if is_low else "≤")
@@ -152,7 +152,7 @@ def _figure(row: object, name: str, text: str, is_zero: bool, tone: str = "") ->
 
 
 def _absent(row: object, name: str = "") -> SafeString:
-    """No number: not applicable where nothing was ever committed, else unknown and why."""
+    """Render a missing number: not applicable if nothing was ever committed, else unknown and why."""
     return NOT_APPLICABLE if value_of(row, "status") == "NEVER_COMMITTED" else unknown(row, name)
 
 
@@ -183,7 +183,7 @@ def time_lag_cell(row: object, name: str, now_ms: int) -> SafeString:
 
 
 def drain_cell(row: object, name: str, now_ms: int) -> SafeString:
-    """`never`, `14 m`, `< 5 s`; – where nobody drains it; unknown without a known lag."""
+    """Render `never`, `14 m`, `< 5 s`; – if no client drains it; unknown without a known lag."""
     if value_of(row, "drain_never"):
         return format_html('<span class="t-warn">{}</span>', pgettext("drains", "never"))
     value, lag = value_of(row, name), value_of(row, "lag")
@@ -197,7 +197,7 @@ def drain_cell(row: object, name: str, now_ms: int) -> SafeString:
 
 
 def clients_cell(row: object, name: str, now_ms: int) -> SafeString:
-    """The count, or `none` and how long nobody has been there."""
+    """Render the count, or `none` and since when there are no clients."""
     value, since = value_of(row, name), value_of(row, "offline_since_ms")
     if value is None:
         return unknown(row)
@@ -211,7 +211,7 @@ def clients_cell(row: object, name: str, now_ms: int) -> SafeString:
 
 
 def status_parts(code: str) -> tuple[str, str, str]:
-    """Colour family, shape and word of a status; one that is not in the table is its own word."""
+    """Return colour family, shape and word of a status; an unlisted one is its own word."""
     family, shape, word = STATUSES.get(code, ("unknown", "unknown", code))
     return family, shape, _(word) if word else ""
 
@@ -236,7 +236,7 @@ def status_cell(row: object, name: str, now_ms: int) -> SafeString:
 
 
 def trend_cell(row: object, name: str, now_ms: int) -> SafeString:
-    """A sparkline of one value per minute; charts.js draws it."""
+    """Render a sparkline of one value per minute; charts.js draws it."""
     family = STATUSES.get(value_of(row, "status") or "OK", ("ok", "", ""))[0]
     values = json.dumps(value_of(row, name) or [], separators=(",", ":"))
     return format_html(
@@ -255,8 +255,9 @@ def ago_cell(row: object, name: str, now_ms: int) -> SafeString:
 
 
 def seen_cell(row: object, name: str, now_ms: int) -> SafeString:
-    """An age of what only this console's rounds can notice: what they did not see may well have been. An offset that
-    somebody set, and no member confirmed, moved by no commit.
+    """Render an age that only this console's rounds can observe: an unobserved event may still have happened.
+
+    An offset that was set, and that no member confirmed, moved by no commit.
     """
     value = value_of(row, name)
     if value_of(row, "reset_pending"):
@@ -271,12 +272,12 @@ def seen_cell(row: object, name: str, now_ms: int) -> SafeString:
 
 
 def ticking(milliseconds: int, now_ms: int) -> SafeString:
-    """An age that shell.js keeps up to date."""
+    """Render an age that shell.js keeps up to date."""
     return format_html('<time data-at="{}" data-as="age">{}</time>', milliseconds, age(now_ms - milliseconds))
 
 
 def never_committed_cell(row: object, name: str, now_ms: int) -> SafeString:
-    """What lies in queues on which the group never committed, over its topics: it is in no lag. Empty without any."""
+    """Render the messages in queues without a commit of the group, which are in no lag."""
     waiting = sum(topic.get("never_committed_lag") or 0 for topic in value_of(row, name) or [])
     if not waiting:
         return SafeString("")
@@ -303,13 +304,13 @@ def latency_cell(row: object, name: str, now_ms: int) -> SafeString:
 
 
 def optional_cell(row: object, name: str, now_ms: int) -> SafeString:
-    """A count that only some rows have (pulled offsets of watched groups): – without one."""
+    """Render a count that only some rows have (pulled offsets of watched groups); – without one."""
     value = value_of(row, name)
     return NOT_APPLICABLE if value is None else _figure(row, name, count(value), value == 0)
 
 
 def optional_duration_cell(row: object, name: str, now_ms: int) -> SafeString:
-    """A duration that only some rows have: – without one, unknown where a part of the row is unknown."""
+    """Render a duration that only some rows have; – without one, unknown if part of the row is unknown."""
     value = value_of(row, name)
     if value is None:
         return unknown(row) if value_of(row, "partial") else NOT_APPLICABLE
@@ -345,7 +346,7 @@ CELLS = {
 
 
 def zone_of(context: Mapping[str, Any]) -> dt.tzinfo:
-    """The person's zone: the cookie that shell.js keeps, UTC until it is known or when it is nonsense."""
+    """Return the person's zone from the cookie of shell.js; UTC until it is set or if it is invalid."""
     request = context.get("request")
     name = request.COOKIES.get("zone", "") if request is not None else ""
     try:
@@ -360,14 +361,14 @@ def _now_ms(context: Mapping[str, Any]) -> int:
 
 @register.simple_tag(takes_context=True)
 def cell(context: Mapping[str, Any], row: object, name: str, kind: str) -> SafeString:
-    """A figure of a row that updates live: `{% cell row "lag" "count" %}`."""
+    """Render a figure of a row that updates live: `{% cell row "lag" "count" %}`."""
     inner = CELLS[kind](row, name, _now_ms(context))
     return format_html('<span data-field="{}" data-as="{}">{}</span>', name, kind, inner)
 
 
 @register.simple_tag(takes_context=True)
 def figure(context: Mapping[str, Any], row: object, name: str, kind: str) -> SafeString:
-    """A figure of a row that does not update."""
+    """Render a figure of a row that does not update."""
     return CELLS[kind](row, name, _now_ms(context))
 
 
@@ -381,8 +382,9 @@ def ago(context: Mapping[str, Any], milliseconds: int | None, never: str = "") -
 
 @register.simple_tag(takes_context=True)
 def at(context: Mapping[str, Any], milliseconds: int | None, style: str = "moment") -> SafeString:
-    """A moment in the person's zone, in a popover as UTC and its age; style `moment`, `clock`, `clock_ms`,
-    `moment_ms`.
+    """Render a moment in the person's zone, with UTC and its age in a popover.
+
+    Styles: `moment`, `clock`, `clock_ms`, `moment_ms`.
     """
     if milliseconds is None:
         return NOT_APPLICABLE
@@ -403,7 +405,7 @@ def at(context: Mapping[str, Any], milliseconds: int | None, style: str = "momen
 
 @register.simple_tag(takes_context=True)
 def zone_name(context: Mapping[str, Any]) -> SafeString:
-    """`UTC+8`; shell.js corrects it where the cookie was not there yet."""
+    """Render `UTC+8`; shell.js corrects it if the cookie was not set yet."""
     return format_html("<span data-zone-name>{}</span>", zone_offset(zone_of(context), _now_ms(context)))
 
 
@@ -429,7 +431,7 @@ def icon(name: str, small: bool = False) -> SafeString:
 
 @register.simple_tag
 def glyph(code: str) -> SafeString:
-    """A status as its shape alone, with its word for those who cannot see it."""
+    """Render a status as its shape alone, with its word for screen readers."""
     family, shape, word = status_parts(code)
     return format_html(
         '<svg class="glyph g-{}" role="img" aria-label="{}"><use href="#s-{}"/></svg>', family, word, shape
@@ -444,7 +446,7 @@ def status(code: str, style: str = "") -> SafeString:
 
 @register.simple_tag
 def meter(ratio: float | None, tone: str = "", label: str = "") -> SafeString:
-    """A bar of a ratio 0..1, its width an SVG attribute (no style, for the content security policy)."""
+    """Render a bar of a ratio 0..1; its width is an SVG attribute, as the CSP allows no style."""
     share = min(1.0, max(0.0, ratio or 0.0)) * 100
     return format_html(
         '<svg class="meter" role="img" aria-label="{}"><rect class="{}" width="{}%" height="100%"/></svg>',
@@ -455,7 +457,7 @@ def meter(ratio: float | None, tone: str = "", label: str = "") -> SafeString:
 
 
 LANGUAGES = {
-    # What clients say they are written in → as their people write it; others stand as they are told.
+    # Language codes of clients → their usual names; others are shown unchanged.
     "JAVA": "Java",
     "CPP": "C++",
     "DOTNET": ".NET",
@@ -542,7 +544,7 @@ def time_left(left: int, per_second: int) -> str:
 
 @register.filter
 def kind_words(kind: str) -> str:
-    """A plan's kind as people say it."""
+    """Return the name of a plan's kind."""
     found = operation_selectors.plan_kinds().get(kind)
     return kind if found is None else found.title.local()
 
@@ -561,7 +563,7 @@ CONSUME_MODES = {"CONCURRENTLY": gettext_noop("Clustering"), "ORDERLY": gettext_
 
 @register.simple_tag
 def model_words(row: object) -> SafeString | str:
-    """Broadcast where each client reads everything, else how it consumes; – while never seen online."""
+    """Render broadcast, or how the group consumes; – while never seen online."""
     model, mode = value_of(row, "model"), value_of(row, "consume_mode")
     if model == "BROADCASTING":
         return _(MODELS[model])

@@ -22,10 +22,10 @@ register = template.Library()
 
 @register.simple_tag(takes_context=True)
 def link(context: Mapping[str, Any], **changes: object) -> SafeString:
-    """The page's own address with some parameters changed; None or "" removes one."""
+    """Return the page's own address with some parameters changed; None or "" removes one."""
     request = context["request"]
     query = request.GET.copy()
-    # What a page fetched again of itself links to the page, not to the part.
+    # A part of a page that is fetched again links to the page, not to the part.
     query.pop("part", None)
     for key, value in changes.items():
         query.pop(key, None)
@@ -57,8 +57,9 @@ def sort_th(
     first: str = "desc",
     tip: str = "",
 ) -> dict[str, Any]:
-    """A column head that sorts, of a list that is not declared: `{% sort_th "lag" "Lag" "msgs" %}`. `tip`: what the
-    column means, in a popover.
+    """Render a sortable column head for an undeclared list: `{% sort_th "lag" "Lag" "msgs" %}`.
+
+    `tip`: what the column means, in a popover.
     """
     column = Column(key, label, unit=unit, css=css, tip=tip)
     return _sortable(context, key, first) | {"column": column}
@@ -85,7 +86,8 @@ def pager(
     columns: bool = False,
     file: bool = False,
 ) -> dict[str, Any]:
-    """The foot of a list: which rows of how many, rows per page, previous and next. Works for any `Page`.
+    """Render the foot of a list: rows shown, rows per page, previous and next. Works for any `Page`.
+
     ``columns``: with a chooser for the columns of the card's table, which is marked `data-columns="<list>"`;
     ``file``: with the same rows as CSV.
     """
@@ -109,7 +111,7 @@ def pager(
 
 @register.simple_tag(takes_context=True)
 def chip(context: Mapping[str, Any], code: str, number: int, current: str) -> SafeString:
-    """A filter chip with its count; one that would show nothing is hidden until a live count fills it."""
+    """Render a filter chip with its count; an empty one is hidden until a live count fills it."""
     family, shape, word = status_parts(code)
     is_current = code == current
     return format_html(
@@ -128,7 +130,7 @@ def chip(context: Mapping[str, Any], code: str, number: int, current: str) -> Sa
 
 @register.simple_tag(takes_context=True)
 def filter_chip(context: Mapping[str, Any], name: str, value: str, label: str, number: int) -> SafeString:
-    """A filter of a list as a chip with its count; one value of each name at a time, a second press clears it."""
+    """Render a list filter as a chip with its count: one value per name, a second press clears it."""
     is_current = context["request"].GET.get(name) == value
     return format_html(
         '<a class="chip" href="{}"{}>{} <b>{}</b></a>',
@@ -141,8 +143,9 @@ def filter_chip(context: Mapping[str, Any], name: str, value: str, label: str, n
 
 @register.simple_tag(takes_context=True)
 def toggle(context: Mapping[str, Any], key: str, value: str, default: str = "") -> SafeString:
-    """The page's address with one value of a repeated parameter switched; `default` is what none of
-    them means.
+    """Return the page's address with one value of a repeated parameter switched.
+
+    `default` is the value that its absence means.
     """
     request = context["request"]
     query = request.GET.copy()
@@ -167,19 +170,19 @@ def paused_tag(paused: Mapping[str, Sequence[str]], group: str) -> SafeString | 
 
 @register.simple_tag
 def steps(*words: str, now: int = 1) -> list[tuple[int, str, bool, bool]]:
-    """(number, word, is done, is the present one) of each step of a way."""
+    """Return (number, word, is done, is current) of each step."""
     return [(number, word, number < now, number == now) for number, word in enumerate(words, 1)]
 
 
 @register.simple_tag
 def message_url(cluster: str, message: Any) -> str:
-    """A permalink: by id, with topic and place, so that it works where brokers report another address."""
+    """Return a permalink by id, with topic and offset for brokers that report another address."""
     return _message_url(cluster, message, message.queue_offset, message.offset_message_id)
 
 
 @register.simple_tag
 def neighbour_url(cluster: str, message: Any, step: int) -> str:
-    """The message before or after in the same queue, by its place."""
+    """Return the address of the message before or after in the same queue, by its offset."""
     offset = max(0, message.queue_offset + step)
     return _message_url(cluster, message, offset, f"{message.broker_name}-{message.queue_id}-{offset}")
 

@@ -1,4 +1,4 @@
-"""Tags of the message pages: what is searched in words, chips, the bar of a scan."""
+"""Tags of the message pages: the search as text, chips, the progress bar of a scan."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def item(mapping: Mapping[str, Any], name: str) -> Any:
 
 @register.simple_tag
 def scan_bar(figures: Any) -> SafeString:
-    """Read, to go and unreadable as shares: of messages within the queues that answer, of queues for the rest."""
+    """Render shares read, to go and unreadable: of messages in answering queues, of queues for the rest."""
     queues = figures.queues + max(0, figures.queues_silent)
     answering = 1 - figures.queues_silent / queues if queues and figures.queues_silent else 1.0
     total = figures.scanned + figures.to_go
@@ -48,14 +48,14 @@ def scan_bar(figures: Any) -> SafeString:
 
 @register.simple_tag
 def scan_line(found: Any, is_running: bool) -> SafeString:
-    """The head of a page's results: how much was read for it."""
+    """Render the head of a page's results: how many messages were read for it."""
     context = {"figures": found.figures, "is_running": is_running, "stop_reason": found.stop_reason}
     return mark_safe(render_to_string("message/_scan.html", context))  # noqa: S308 - a template of ours
 
 
 @register.simple_tag(takes_context=True)
 def broker_chips(context: Mapping[str, Any], brokers: Sequence[Mapping[str, Any]]) -> SafeString:
-    """One chip per broker with its number of queues; none pressed means all."""
+    """Render one chip per broker with its number of queues; none pressed means all."""
     chosen = context["request"].GET.getlist("broker")
     everything = format_html(
         '<a class="chip" href="{}"{}>{} <b>{}</b></a>',
@@ -88,7 +88,7 @@ def broker_chips(context: Mapping[str, Any], brokers: Sequence[Mapping[str, Any]
 
 @register.simple_tag(takes_context=True)
 def tag_chips(context: Mapping[str, Any], found: Any, expression: str) -> SafeString:
-    """Tags of what was read with their shares; a chosen one is pressed, and pressing it again drops it."""
+    """Render tags of the messages read, with shares; pressing a chosen one again removes it."""
     chosen = [tag for part in expression.split("||") if (tag := part.strip())]
     tags = [] if found is None else list(found.tags)
     total = 0 if found is None or found.figures is None else sum(number for _, number in tags)
@@ -126,7 +126,7 @@ def _toggled(chosen: list[str], tag: str) -> str:
 
 @register.simple_tag
 def search_words(form: Any, read: str) -> SafeString:
-    """The search in one line, for phones: `orders from 12:02:00, tag paid, $.city == "x"`."""
+    """Return the search in one line, for phones: `orders from 12:02:00, tag paid, $.city == "x"`."""
     value = form.data.get
     begin = {
         "tail": _("as they arrive"),
@@ -159,7 +159,7 @@ LIFE_STATES: Mapping[str, tuple[str, str, str]] = {
 
 @register.simple_tag
 def life_badge(state: str) -> SafeString:
-    """What became of a message in a group."""
+    """Render what became of a message in a group."""
     family, shape, word = LIFE_STATES[state]
     word = _(word)
     return format_html(

@@ -71,7 +71,7 @@ def episode_marks(figures: Mapping[str, Any]) -> list[tuple[int, str, str]]:
 
 
 def _budget(left_pct: float) -> SafeString:
-    """What is left of an error budget, with a bar; overspent ones say by how much."""
+    """Render what is left of an error budget, with a bar; an overspent one shows by how much."""
     if left_pct < 0:
         over = Text("%(share)s %% over", share=f"{-left_pct:,.0f}").local()
         return format_html('{} <span class="t-bad">{}</span>', figures.meter(0.0, "", over), over)
@@ -80,7 +80,7 @@ def _budget(left_pct: float) -> SafeString:
 
 
 def _shift(row: Mapping[str, Any], key: str) -> SafeString | str:
-    """A week against the one before: the change, strong where it is clear, its grounds in a popover."""
+    """Render the change of a week against the one before, strong if clear, with details in a popover."""
     verdict = row.get(f"{key}_verdict")
     if verdict is None:
         return figures.NOT_APPLICABLE
@@ -112,7 +112,7 @@ def period(context: Mapping[str, Any], from_ms: int, to_ms: int) -> SafeString:
 
 @register.simple_tag
 def forecast_error(figures_of: Mapping[str, Any]) -> SafeString | str:
-    """`{% forecast_error figures %}`: how far an episode's first forecast was from what came, `+11 %`."""
+    """Render how far an episode's first forecast was from the outcome, `+11 %`."""
     said, came = figures_of.get("forecast_ms"), figures_of.get("drained_ms")
     if said is None or not came:
         return figures.NOT_APPLICABLE
@@ -124,7 +124,7 @@ def forecast_error(figures_of: Mapping[str, Any]) -> SafeString | str:
 
 @register.simple_tag(takes_context=True)
 def provenance(context: Mapping[str, Any], row: Any) -> SafeString:
-    """`{% provenance row %}`: the row's coverage, in a popover where it comes from."""
+    """Render the row's coverage, with its origin in a popover: `{% provenance row %}`."""
     parts = [
         Text(
             "Computed %(time)s by run %(run)s, code %(code)s.",
@@ -142,7 +142,7 @@ def provenance(context: Mapping[str, Any], row: Any) -> SafeString:
 
 
 def _beside(row: Any) -> Iterator[Text]:
-    """Yield what is known of a row of a lag report and has no column."""
+    """Yield the facts of a lag report's row that have no column."""
     if row.last_consumed_age_ms is not None:
         age = Duration(row.last_consumed_age_ms)
         yield Text("The newest message consumed was %(age)s old at the end.", age=age)
@@ -157,8 +157,9 @@ def _beside(row: Any) -> Iterator[Text]:
 
 @register.simple_tag(takes_context=True)
 def row_window(context: Mapping[str, Any], row: Any) -> SafeString:
-    """`{% row_window row %}`: the hour, day or week that a row is about, and whether that is not over in it. Days and
-    weeks are of the zone that the head of the column names, or of the one beside them.
+    """Render the hour, day or week of a row, and whether it was not over: `{% row_window row %}`.
+
+    Days and weeks are of the zone that the head of the column names, or of the one beside them.
     """
     length = PERIODS_MS[row.job]
     start = local(row.window_start_ms, row.zone)

@@ -1,4 +1,4 @@
-"""What the frame around every page shows: clusters, navigation, the collector's last round, running jobs."""
+"""The frame around every page: clusters, navigation, the collector's last round, running jobs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ NAVIGATION = (
         ("activity", "a", "activity", gettext_noop("Activity")),
     ),
 )
-# Pages about the cluster as a whole; the others show each person what they may look at.
+# Pages about the cluster as a whole; the others show each person what they may see.
 OF_THE_WHOLE_CLUSTER = frozenset({"name-servers"})
 OUTSIDE_CLUSTERS = frozenset({"clusters", "tokens", "activity"})
 SECTIONS = {
@@ -78,15 +78,16 @@ class NavigationItem:
     label: str
     is_current: bool
     url_name: str
-    count: int = 0  # jobs that are not finished and plans that wait for this person, for operations
+    count: int = 0  # for operations: unfinished jobs, and plans that wait for this person
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Shell:
-    """Everything base.html needs beyond the page's own context. Times in epoch ms.
+    """The data of base.html beyond the page's own context. Times in epoch ms.
 
-    `is_stale`: no round for longer than `STALE_ROUNDS` intervals. `unreachable_since_ms` is null while the last round
-    reached any broker of the cluster. `full_disk` says that nothing can be written here, "" while there is room.
+    `is_stale`: no round for longer than `STALE_ROUNDS` intervals. `unreachable_since_ms` is null while the last
+    round reached any broker of the cluster. `full_disk` warns that nothing can be written here, "" while there is
+    room.
     """
 
     now_ms: int
@@ -144,7 +145,7 @@ def _shell(context: Mapping[str, Any]) -> Shell:
 
 
 def _open_operations(user: Any, cluster: Cluster) -> int:
-    """Jobs of what this person may see that are not finished, and plans that ask them to agree."""
+    """Count unfinished jobs that this person may see, and plans that wait for their approval."""
     jobs = operation_selectors.active_jobs(cluster.name)
     waiting = operation_list.waiting_for_others(
         cluster.name, user.get_username(), now=dt.datetime.now(dt.UTC)
@@ -159,18 +160,18 @@ def _open_operations(user: Any, cluster: Cluster) -> int:
 
 @register.simple_tag
 def script_words() -> str:
-    """Where the scripts' words of the page's language are; empty for English."""
+    """Return the address of the scripts' catalogue in the page's language; empty for English."""
     return language.catalog_url()
 
 
 @register.simple_tag(takes_context=True)
 def can_open(context: Mapping[str, Any], name: str) -> bool:
-    """Whether a link to a page of the navigation leads this person anywhere: `{% can_open "brokers" as linked %}`."""
+    """Return whether this person may open a page of the navigation: `{% can_open "brokers" as linked %}`."""
     return may_open(context["request"].user, name, context.get("cluster"))
 
 
 def may_open(user: Any, name: str, cluster: Cluster | None) -> bool:
-    """Whether a page of the navigation would let this person in."""
+    """Return whether this person may open a page of the navigation."""
     if name == "activity":
         return rules.may_see_activity(user)
     return name not in OF_THE_WHOLE_CLUSTER or cluster is None or rules.may(user, Verb.VIEW, cluster.name)
@@ -179,7 +180,7 @@ def may_open(user: Any, name: str, cluster: Cluster | None) -> bool:
 def _item(
     user: Any, entry: tuple[str, str, str, str], cluster: Cluster | None, current: str, jobs: int
 ) -> NavigationItem | None:
-    """None for a page that this installation does not have, or this person may not open."""
+    """Return the entry; None if this installation lacks the page or this person may not open it."""
     name, key, icon, label = entry
     if (cluster is None and name not in OUTSIDE_CLUSTERS) or not may_open(user, name, cluster):
         return None

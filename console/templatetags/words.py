@@ -1,8 +1,8 @@
-"""Sentences on pages: times in them in the reader's zone, what explains a thing in a popover, and kept values as text.
+"""Sentences on pages: times in the reader's zone, explanations in popovers, and stored values as text.
 
-One rule for times in words: whoever writes a sentence that is kept (a plan's summary, a broker's reason, an
-error) writes UTC and says so, because it is read in audits, by REST and in other zones; a page shows the same
-sentence with the reader's own time in its place. `static/js/figures.js` does it for text that comes live.
+One rule for times in texts: a stored sentence (a plan's summary, a broker's reason, an error) has its times in UTC,
+marked as such, because audits, REST and other zones read it; a page shows them in the reader's zone.
+`static/js/figures.js` does so for live text.
 """
 
 from __future__ import annotations
@@ -32,16 +32,18 @@ TIMES = re.compile(rf"{_TIME}(?:(–| to ){_TIME})? UTC")
 
 @register.filter
 def local(text: Any) -> Any:
-    """`{{ view.role|local|capfirst }}`: a text in the reader's language, for a filter that takes a string. By itself
-    a text in a template is in the reader's language.
+    """Return a text in the reader's language, for string filters: `{{ view.role|local|capfirst }}`.
+
+    Elsewhere a text in a template is in the reader's language by itself.
     """
     return text.local() if isinstance(text, Text) else text
 
 
 @register.simple_tag(takes_context=True)
 def words(context: Mapping[str, Any], said_text: Text | str, written_ms: int | None = None) -> SafeString:
-    """A kept sentence in the reader's language, its UTC times in the reader's zone. A time without a day is of
-    the day on which the sentence was written (``written_ms``; without it the last such time before now).
+    """Render a stored sentence in the reader's language, its UTC times in the reader's zone.
+
+    A time without a day is of the day of ``written_ms``; without that, the last such time before now.
     """
     zone, text = zone_of(context), str(local(said_text))
     now_ms = int(context.get("now_ms") or dt.datetime.now(dt.UTC).timestamp() * 1000)
@@ -69,7 +71,7 @@ def words(context: Mapping[str, Any], said_text: Text | str, written_ms: int | N
 
 
 def _at_ms(day: str | None, time: str, written_ms: int | None, now_ms: int) -> int | None:
-    """The moment that a day and a time of day in UTC mean; None for 25:61:00."""
+    """Return the moment of a day and a time of day in UTC; None for 25:61:00."""
     base_ms = now_ms if written_ms is None else written_ms
     date = day or f"{dt.datetime.fromtimestamp(base_ms / 1000, dt.UTC):%Y-%m-%d}"
     try:
@@ -81,7 +83,7 @@ def _at_ms(day: str | None, time: str, written_ms: int | None, now_ms: int) -> i
 
 @register.simple_tag
 def tip(text: Text | str, label: str = "") -> SafeString:
-    """A small mark that opens an explanation on hover, focus and touch: what a `title` can not do."""
+    """Render a mark that opens an explanation on hover, focus and touch, which a `title` cannot do."""
     return format_html(
         '<button class="tip" type="button" data-tip="{}" aria-label="{}">'
         '<svg class="icon icon--sm" aria-hidden="true"><use href="#i-info"/></svg></button>',
@@ -92,19 +94,19 @@ def tip(text: Text | str, label: str = "") -> SafeString:
 
 @register.filter
 def pretty(value: object) -> str:
-    """A kept value as people read it: text as it is, the rest as indented JSON."""
+    """Format a stored value for people: text as it is, the rest as indented JSON."""
     return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
 
 
 @register.filter
 def quoted_json(value: object) -> str:
-    """JSON to stand between single quotes in a shell: an apostrophe in it is escaped."""
+    """Return JSON for single quotes in a shell: an apostrophe in it is escaped."""
     return json.dumps(value, ensure_ascii=False).replace("'", "\\u0027")
 
 
 @register.filter
 def config_value(value: object) -> str:
-    """A value of a broker's, topic's or group's configuration: `true`, `8`, `message.type=FIFO`."""
+    """Format a configuration value: `true`, `8`, `message.type=FIFO`."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Mapping):

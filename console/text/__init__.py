@@ -1,4 +1,4 @@
-"""What the console says, as values: see `console.text.value`."""
+"""The console's texts as values: see `console.text.value`."""
 
 from console.text.value import Duration, Latency, Moment, Text, text_of
 

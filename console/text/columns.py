@@ -21,12 +21,12 @@ else:
 
 
 def as_stored(text: Text) -> str:
-    """A text as a column of strings keeps it."""
+    """Return a text as a column of strings stores it."""
     return json.dumps(text.as_json(), ensure_ascii=False) if text else ""
 
 
 def of_stored(value: str) -> Text:
-    """The text that `as_stored` wrote; a plain sentence as a text without values."""
+    """Return the text that `as_stored` wrote; a plain sentence is a text without values."""
     if not value.startswith('{"text":'):
         return Text(value)
     found = json.loads(value, object_hook=of_json)
@@ -34,14 +34,14 @@ def of_stored(value: str) -> Text:
 
 
 class TextsDecoder(json.JSONDecoder):
-    """Reads JSON with texts in it."""
+    """Decode JSON with texts in it."""
 
     def __init__(self) -> None:
         super().__init__(object_hook=of_json)
 
 
 class TextColumn(TextBase):
-    """One `Text`. A sentence that is no `Text` is refused when the row is written."""
+    """A column of one `Text`. A string that is no `Text` is rejected when the row is written."""
 
     def deconstruct(self) -> Any:
         name, _, arguments, options = super().deconstruct()
@@ -55,7 +55,7 @@ class TextColumn(TextBase):
         return found
 
     def get_prep_value(self, value: Any) -> Any:
-        """Also of look-ups, which compare and search by strings."""
+        """Convert values of look-ups too, which compare and search strings."""
         if isinstance(value, Text):
             return as_stored(value)
         return super().get_prep_value(value)
@@ -70,7 +70,7 @@ class TextColumn(TextBase):
 
 
 class TextsColumn(JsonBase):
-    """JSON that holds texts beside its other values."""
+    """A JSON column that may contain texts."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         options.setdefault("decoder", TextsDecoder)

@@ -1,8 +1,7 @@
 """Figures as text: counts, rates, durations, sizes, ages and moments, the same everywhere on the pages.
 
-`static/js/figures.js` is its twin for figures that change live; `tests/console/figures.json` holds
-literal cases
-that both must give. Pure: time and zone are arguments.
+`static/js/figures.js` is its twin for figures that change live; `tests/console/figures.json` holds literal cases
+for both. Pure: time and zone are arguments.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import math
 from spark.lag.local_time import DAY_MS, HOUR_MS, MINUTE_MS
 
 SECOND_MS = 1_000
-DAYS_FROM_MS = 2 * DAY_MS  # up to here "31 h 04 m" says more than "1 d 07 h"
+DAYS_FROM_MS = 2 * DAY_MS  # up to here "31 h 04 m" is clearer than "1 d 07 h"
 MINUS = "−"
 
 
@@ -102,7 +101,7 @@ def moment(milliseconds: int, zone: dt.tzinfo, *, now_ms: int, with_ms: bool = F
 
 
 def zone_offset(zone: dt.tzinfo, milliseconds: int) -> str:
-    """`UTC`, `UTC+8`, `UTC+5:30`: what the page says once about its times."""
+    """Format a zone's offset: `UTC`, `UTC+8`, `UTC+5:30`."""
     offset = (
         zone.utcoffset(dt.datetime.fromtimestamp(milliseconds / 1000, zone).replace(tzinfo=None))
         or dt.timedelta()

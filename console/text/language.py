@@ -1,8 +1,7 @@
-"""The reader's language: which one a request speaks, the switch, and the words of the scripts.
+"""The reader's language: its choice per request, the switch, and the scripts' catalogue.
 
-English is what code, REST, the command line, jobs and everything that is kept in a database speak; pages say the
-same in the reader's language (``locale/``). A person's choice is a cookie; before the first choice the browser's
-Accept-Language decides.
+Code, REST, the command line, jobs and everything in the database are English; pages show the same in the reader's
+language (``locale/``). A person's choice is a cookie; without it the browser's Accept-Language decides.
 """
 
 import functools
@@ -28,7 +27,7 @@ CATALOG_AGE_S = 365 * 24 * 3600  # the address carries a hash of the words
 
 
 class LanguageMiddleware(LocaleMiddleware):
-    """Django's, but REST speaks English to everybody: scripts compare its sentences."""
+    """Django's middleware, but REST is always English: scripts compare its sentences."""
 
     def process_request(self, request: HttpRequest) -> None:
         if request.path.startswith(API_PREFIX):
@@ -45,7 +44,7 @@ class LanguageMiddleware(LocaleMiddleware):
 @login_not_required
 @require_POST
 def choose(request: HttpRequest) -> HttpResponseBase:
-    """Keeps the language of the form in a cookie and leads back to the page the form was on."""
+    """Store the chosen language in a cookie and redirect to the page of the form."""
     return set_language(request)
 
 
@@ -57,7 +56,7 @@ def catalog_version(code: str) -> str:
 
 
 def catalog_url() -> str:
-    """Where a page in the present language finds the words of its scripts; empty for English."""
+    """Return the address of the scripts' catalogue in the active language; empty for English."""
     code = translation.get_language() or settings.LANGUAGE_CODE
     version = catalog_version(code)
     return f"{reverse('script-words', args=[code])}?v={version}" if version else ""
@@ -66,7 +65,7 @@ def catalog_url() -> str:
 @login_not_required
 @require_safe
 def script_words(request: HttpRequest, code: str) -> HttpResponse:
-    """The catalogue of one language as a script, kept by browsers until its words change."""
+    """Return the catalogue of one language as a script, cached by browsers until it changes."""
     version = catalog_version(code) if code in dict(settings.LANGUAGES) else ""
     if not version:
         return HttpResponse(status=404)
@@ -81,7 +80,7 @@ def script_words(request: HttpRequest, code: str) -> HttpResponse:
 
 
 def of_scope(scope: Mapping[str, Any]) -> str:
-    """The language of a socket: what the same browser's pages have."""
+    """Return the language of a socket: that of the same browser's pages."""
     headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
     request = HttpRequest()
     request.META["HTTP_ACCEPT_LANGUAGE"] = headers.get("accept-language", "")
@@ -102,7 +101,8 @@ def is_english() -> bool:
 
 
 def figure_words(text: str) -> str:
-    """A figure's text in the reader's language: `3 h 12 m`, `12 Mar 12:02:41` say their units and month in it.
+    """Translate the units and months of a figure's text: `3 h 12 m`, `12 Mar 12:02:41`.
+
     ``static/js/figures.js`` does the same where figures change live.
     """
     if is_english():

@@ -15,14 +15,14 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 
 def storable(text: str, limit: int | None = None) -> str:
-    """The text as the databases keep it, at most ``limit`` characters of it."""
+    """Return the text as the databases store it, at most ``limit`` characters."""
     if "\0" in text or not (text.isascii() or _encodes(text)):
         text = text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
     return text if limit is None else text[:limit]
 
 
 def storable_value(value: Any) -> Any:
-    """A JSON value with every text of it, keys too, as the databases keep it."""
+    """Return a JSON value with all its texts, including keys, as the databases store them."""
     if isinstance(value, str):
         return storable(value)
     if isinstance(value, Mapping):
@@ -33,7 +33,7 @@ def storable_value(value: Any) -> Any:
 
 
 def install(connection: BaseDatabaseWrapper, **_: Any) -> None:
-    """Let every statement of a new connection pass here (signal ``connection_created``)."""
+    """Make every statement of a new connection storable (signal ``connection_created``)."""
     if _guard in connection.execute_wrappers:
         return
     connection.execute_wrappers.insert(0, _guard)  # first: others are pushed and popped at the end

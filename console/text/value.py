@@ -29,7 +29,7 @@ from console.text.figures import count, duration, latency
 from console.text.language import figure_words, is_english
 
 PLACE = re.compile(r"%\((\w+)\)s|(\(s\))|(%%)|\{([^{}|]*)\|([^{}|]*)\}")
-FOREIGN_LENGTH_MAX = 300  # of an error's words: more is a page, and no reason
+FOREIGN_LENGTH_MAX = 300  # of an error's text: longer is a page, not a reason
 SENTENCE_ENDS = (".", "!", "?", "。", "！", "？")
 
 
@@ -45,7 +45,7 @@ class Duration:
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """How long an answer took, inside a text: ``210 ms``, from a second on as a duration."""
+    """A response time inside a text: ``210 ms``, from a second on as a duration."""
 
     latency_ms: int
 
@@ -88,7 +88,7 @@ class Text(str):
         return escape(self.local())
 
     def __mod__(self, values: Any) -> Text:
-        """Fill further places: Django formats the messages of validators so."""
+        """Fill further placeholders: Django formats the messages of validators this way."""
         named = {name: value for name, value in values.items() if f"%({name})s" in self.text}
         return Text(self.text, **self.values, **named) if named else self
 
@@ -96,31 +96,31 @@ class Text(str):
         return _made_again, (self.text, dict(self.values))
 
     def local(self) -> str:
-        """The text in the active language."""
+        """Return the text in the active language."""
         if is_english():
             return str.__str__(self)
         return _rendered(self.text, self.values, gettext, lambda value: figure_words(str(value)))
 
     @classmethod
     def foreign(cls, words: str) -> Text:
-        """Words that are not ours, such as a broker's answer: shown as they are in every language."""
+        """Return text that is not ours, such as a broker's answer: the same in every language."""
         return cls("%(words)s", words=words) if words else cls()
 
     @classmethod
     def of_parts(cls, parts: Sequence[Text]) -> Text:
-        """Several texts, one after another."""
+        """Join several texts, one after another."""
         return cls("%(parts)s", parts=tuple(parts)) if parts else cls()
 
     @classmethod
     def of_list(cls, parts: Sequence[Text]) -> Text:
-        """Several texts with commas between them."""
+        """Join several texts with commas."""
         if len(parts) < 2:
             return parts[0] if parts else cls()
         return Text("%(first)s, %(rest)s", first=parts[0], rest=cls.of_list(parts[1:]))
 
     @classmethod
     def of_names(cls, names: Sequence[str], most: int | None = None) -> Text:
-        """``a``, ``a and b``, ``a, b and c``; of more than ``most`` names the others are counted."""
+        """Join names: ``a``, ``a and b``, ``a, b and c``; beyond ``most`` names count the others."""
         if most is not None and len(names) > most:
             return Text(
                 "%(names)s and %(number)s more", names=", ".join(names[:most]), number=len(names) - most
@@ -130,19 +130,19 @@ class Text(str):
         return Text("%(names)s and %(last)s", names=", ".join(names[:-1]), last=names[-1])
 
     def as_json(self) -> dict[str, Any]:
-        """The text as rows keep it."""
+        """Return the text as rows store it."""
         return {"text": self.text, "values": {name: _json_of(value) for name, value in self.values.items()}}
 
 
 @runtime_checkable
 class Worded(Protocol):
-    """What packages that may not know the console give as words: an id and its values, as a `Text` has them."""
+    """A text of a package that does not import the console: an id and its values, as a `Text` has them."""
 
     text: str
 
     @property
     def values(self) -> Mapping[str, object]:
-        """The values of the places."""
+        """Return the values of the placeholders."""
 
 
 def text_of(error: object) -> Text:
@@ -200,7 +200,7 @@ def _rendered(
 
 @lru_cache(4_096)  # of a catalogue; a round makes tens of thousands of texts of a few ids
 def _only_places(words: str) -> frozenset[str] | None:
-    """Return the places of words that have nothing else to fill in: no plural and no percent sign."""
+    """Return the placeholders of a text that has nothing else to fill in: no plural and no percent sign."""
     names = [found[1] for found in PLACE.finditer(words)]
     return None if None in names or words.count("%") != len(names) else frozenset(names)
 
@@ -216,7 +216,7 @@ def _value_words(value: Value, words_of: Callable[[str], str], figure: Callable[
 
 
 def _together(parts: Sequence[str]) -> str:
-    """Sentences are set apart by a blank, or nothing in Chinese; what is no sentence by a semicolon."""
+    """Join sentences with a blank, or with nothing in Chinese; join other texts with a semicolon."""
     said = ""
     for part in filter(None, parts):
         if said.endswith(SENTENCE_ENDS):
@@ -239,7 +239,7 @@ def _json_of(value: Value) -> Any:
 
 
 def with_json(value: Any) -> Any:
-    """A JSON value with each text in it as rows keep it."""
+    """Return a JSON value with each text in it as rows store it."""
     if isinstance(value, Text):
         return value.as_json()
     if isinstance(value, Mapping):
@@ -250,7 +250,7 @@ def with_json(value: Any) -> Any:
 
 
 def in_words(value: Any) -> Any:
-    """A JSON value with each text in it in the active language."""
+    """Return a JSON value with each text in it in the active language."""
     if isinstance(value, Text):
         return value.local()
     if isinstance(value, dict):
@@ -259,7 +259,7 @@ def in_words(value: Any) -> Any:
 
 
 def of_json(value: dict[str, Any]) -> Any:
-    """A JSON object as it is read: the text that `Text.as_json` wrote, any other as it is (``object_hook``)."""
+    """Decode a JSON object: a text written by `Text.as_json`, any other unchanged (``object_hook``)."""
     if value.keys() != {"text", "values"} or not isinstance(value["values"], dict):
         return value
     return Text(str(value["text"]), **{name: _value_of(each) for name, each in value["values"].items()})
