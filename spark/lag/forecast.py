@@ -45,8 +45,10 @@ class Direction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """How a lag changes in messages per millisecond (`pace`), between which paces all but a tenth at either end of the
-    pairs of points lie, and the lags of the first and the last point, `span_ms` apart.
+    """Describe how a lag changes: `pace` in messages per millisecond.
+
+    With the paces between which all but a tenth at either end of the pairs of points lie, and the lags of the first
+    and the last point, `span_ms` apart.
     """
 
     first: int
@@ -81,10 +83,12 @@ class Drain:
 
 @dataclass(frozen=True, slots=True)
 class BandRule:
-    """How wide a band is. It reaches from the `100 - low` to the `low` percentile of how fast the backlog shrank in the
-    window's minutes, and never less than a factor on either side of the forecast: `1 + room`, more by `spread` times
-    how far those minutes lie apart (as a share of the pace), and for forecasts longer than the window they are made
-    from more by their ratio to the power `growth`: arrivals do not stay as they are.
+    """Set how wide a band is.
+
+    It reaches from the `100 - low` to the `low` percentile of how fast the backlog shrank in the window's minutes, and
+    never less than a factor on either side of the forecast: `1 + room`, more by `spread` times how far those minutes
+    lie apart (as a share of the pace), and for forecasts longer than the window they are made from more by their ratio
+    to the power `growth`: arrivals do not stay as they are.
     """
 
     low: float
@@ -102,8 +106,9 @@ DRAINED = Drain(0, False)
 
 
 def trend(t_ms: Int64Array, lag: Int64Array, committed: Int64Array) -> Trend:
-    """Return the trend of a window (at least one sample): the median of the paces between all pairs of points of the
-    last minutes (Theil and Sen), which neither a burst nor a pause bends.
+    """Return the trend of a window of at least one sample (Theil and Sen).
+
+    The median of the paces between all pairs of points of the last minutes, which neither a burst nor a pause bends.
 
     Points are the rounds in which the committed offset rose: behind each commit the lag is what the group has really
     not handled, whether it commits every few seconds or every half minute. Without two of them it is the first and the

@@ -81,8 +81,10 @@ class Grid:
 
 
 def carried(samples: Samples, before: Grid) -> Samples:
-    """Let samples follow an earlier grid: its last round is the sample before the first one of each series without
-    one, and a series that lives at its end and is not among the samples was not read: it is not gone.
+    """Append samples to an earlier grid.
+
+    The grid's last round is the sample before the first one of each series without one. A series that exists at its
+    end and is not among the samples was not read: it is not gone.
     """
     place = {key: row for row, key in enumerate(samples.keys)}
     lasts = Previous(

@@ -42,7 +42,7 @@ def moment_of(day: dt.date, hour: int, minute: int, zone: str) -> int:
 
 
 def days_later(at_ms: int, days: int, zone: str) -> int:
-    """Return the midnight so many days after the one that begins the day of a moment; before it: a negative number."""
+    """Return the midnight so many days after the one that begins the day of a moment; negative: before it."""
     return moment_of(local(at_ms, zone).date() + days * ONE_DAY, 0, 0, zone)
 
 
@@ -76,9 +76,7 @@ def periods(from_ms: int, to_ms: int, period_ms: int, zone: str = UTC) -> Iterat
 
 
 def starts_in_hour(hour_ms: int, from_ms: int, to_ms: int, period_ms: int, zone: str = UTC) -> set[int]:
-    """Return the starts of the one or two periods that have some of an hour of UTC, as far as it lies in
-    [from_ms, to_ms).
-    """
+    """Return the starts of the one or two periods that overlap an hour of UTC within [from_ms, to_ms)."""
     first_ms, last_ms = max(hour_ms, from_ms), min(hour_ms + HOUR_MS, to_ms) - 1
     return {period_start(at_ms, period_ms, zone) for at_ms in (first_ms, max(first_ms, last_ms))}
 

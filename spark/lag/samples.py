@@ -1,5 +1,4 @@
-"""Lag history in memory: one flat array per figure, all samples of a series side by side, series in key
-order.
+"""Hold lag history in memory: one flat array per figure, samples of a series side by side, series by key.
 
 This form suits array code: every rule is a whole-array expression with the series' boundaries taken from
 `starts`. Chunks (Parquet) and snapshots (write-ahead log) are both read into it.
@@ -192,9 +191,7 @@ class Samples:
         return self._kept(rows, kept, counts[rows], self.previous.take(rows))
 
     def window(self, from_ms: int, to_ms: int) -> "Samples":
-        """Return the samples of [from_ms, to_ms); the last one before becomes `previous`. Empty series are
-        dropped.
-        """
+        """Return the samples of [from_ms, to_ms); the last one before becomes `previous`. Empty series are dropped."""
         if len(self.t_ms) and self.t_ms.min() >= from_ms and self.t_ms.max() < to_ms and self.counts.all():
             return self
         kept = (self.t_ms >= from_ms) & (self.t_ms < to_ms)
@@ -268,8 +265,7 @@ def from_snapshots(snapshots: Iterable[Snapshot], previous: Snapshot | None = No
 def assemble(
     keys: Sequence[SeriesKey], series: Int64Array, columns: Sequence[Any], previous: Previous
 ) -> Samples:
-    """Sort samples given in any order by (series key, time); of several with the same time the last given
-    stays.
+    """Sort samples given in any order by (series key, time); of several at the same time the last one stays.
 
     `columns` are `SAMPLE_COLUMNS`; `series` numbers the keys.
     """
@@ -322,8 +318,9 @@ def join_in_time(
 
 
 def _side_by_side(parts: Sequence[Samples]) -> list[Figures] | None:
-    """Return the columns of parts that hold the same series, in which every series has as many samples as the others:
-    whole rows are copied. None for other parts.
+    """Return the columns of parts with the same series, in which every series has equally many samples.
+
+    Whole rows are copied. None for other parts.
     """
     lengths = [part.counts[:1].tolist() for part in parts]
     if not all(

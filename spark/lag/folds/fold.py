@@ -49,8 +49,9 @@ class Fold:
 
 
 def fold(grid: Grid, from_ms: int, to_ms: int, slo_of: Callable[[str], int]) -> Fold:
-    """Return the fold of [from_ms, to_ms); the grid may reach further on both sides. `slo_of` a group: how long its
-    messages may wait, milliseconds.
+    """Return the fold of [from_ms, to_ms); the grid may extend beyond it on both sides.
+
+    `slo_of` a group: how long its messages may wait, milliseconds.
     """
     own = grid.between(from_ms, to_ms)
     parts = [

@@ -28,7 +28,7 @@ def bucket_of(values: Int64Array) -> Int64Array:
 
 
 def narrow_bucket_of(values: Int32Array) -> Int32Array:
-    """Return `bucket_of` 32-bit values: a float's leading bits are its power of two and the seven bits behind."""
+    """Return `bucket_of` 32-bit values: a float's leading bits are its power of two and the next seven bits."""
     buckets: Int32Array
     if values.size and values.max() < 1 << 24:  # exact in 32 bits
         buckets = values.astype(np.float32).view(np.int32)
@@ -64,8 +64,9 @@ def runs_of(ordered: npt.NDArray[np.uint16], counts: Int64Array) -> tuple[Int64A
 def weighed(
     buckets: npt.NDArray[np.uint16], weights: npt.NDArray[Any]
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """Add up the weights of the buckets of each row: (rows, buckets, sums), each bucket once and in order. A weight of
-    0 does not count.
+    """Add up the weights of the buckets of each row: (rows, buckets, sums), each bucket once and in order.
+
+    A weight of 0 does not count.
     """
     nothing = np.empty(0, dtype=np.int64)
     bits = int(weights.max(initial=0)).bit_length()

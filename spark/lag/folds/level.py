@@ -40,11 +40,13 @@ def _least() -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """One number a row. Times are milliseconds, of which each belongs to one window; `status_ms` has a column for each
-    severity rank. `samples`: rounds in which all was counted. `watched_ms`: time in which it is known whether the
-    promise was kept. `latency_ms`: sum over `timed` messages, those whose wait is known. `breach_weighted` is
-    thousandths of milliseconds, `lag_area` messages times milliseconds. `newest_ms`: store time of the newest message
-    that was consumed. `not_count`: 1 where offsets did not count messages in some round, NONE where no round was read.
+    """Hold one number a row.
+
+    Times are milliseconds, each of which belongs to one window; `status_ms` has a column for each severity rank.
+    `samples`: rounds in which all was counted. `watched_ms`: time in which it is known whether the promise was kept.
+    `latency_ms`: sum over `timed` messages, those whose wait is known. `breach_weighted` is thousandths of
+    milliseconds, `lag_area` messages times milliseconds. `newest_ms`: store time of the newest message that was
+    consumed. `not_count`: 1 where offsets did not count messages in some round, NONE where no round was read.
     """
 
     incarnation: Int64Array = _largest()
@@ -108,8 +110,9 @@ class Ends:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """How long something went on without a break: at most, up to the end, and from the beginning; `is_whole`: the
-    whole time. Each part is the time since the round before, which may be older than the window.
+    """Hold how long something went on without a break: at most, up to the end, and from the beginning.
+
+    `is_whole`: the whole time. Each part is the time since the round before, which may be older than the window.
     """
 
     longest_ms: Int64Array

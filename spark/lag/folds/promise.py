@@ -61,8 +61,9 @@ def changed(course: Course, at_ms: int, state: int) -> Course:
 
 
 def shortened(course: Course, since_ms: int, now_ms: int) -> Course:
-    """Return a course without what is older than `since_ms`; where it changed too often, whole hours before the last
-    one are sorted by state: what is spent in each of them stays.
+    """Return a course without what is older than `since_ms`.
+
+    Where it changed too often, whole hours before the last one are sorted by state: the time in each state stays.
     """
     older = [place for place, (at_ms, _) in enumerate(course) if at_ms <= since_ms]
     if older:

@@ -242,8 +242,9 @@ def _in_flight(grid: Grid, effective: Int64Array, lag: Int64Array, is_valid: Boo
 
 
 def where(mask: BoolArray, values: npt.NDArray[T]) -> npt.NDArray[T]:
-    """Return the values where the mask is true, else 0. Mostly all of it is; else a product is ten times as fast as
-    `np.where`.
+    """Return the values where the mask is true, else 0.
+
+    Mostly it is true everywhere; else a product is ten times as fast as `np.where`.
     """
     return values if mask.all() else values * mask
 

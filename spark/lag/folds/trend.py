@@ -22,8 +22,9 @@ SIDE_MIN = 3  # days on each side of it
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """`after` against `before`: means of the pairs known on both sides. `p_value`: how often chance alone does as
-    much.
+    """Compare `after` with `before`: means of the pairs known on both sides.
+
+    `p_value`: how often chance alone does as much.
     """
 
     before: float

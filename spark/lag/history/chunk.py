@@ -80,8 +80,9 @@ FOOTER_BYTES_KEPT = 128 * 1024 * 1024
 
 
 def compact(snapshots: Iterable[Snapshot], *, interval_ms: int, previous: Snapshot | None = None) -> pa.Table:
-    """Turn the rounds of an hour into a chunk table. `previous` is the last round before them, if there is
-    one. `spark.lag.history.compaction` does the same for many series without holding all of them at once.
+    """Turn the rounds of an hour into a chunk table. `previous` is the last round before them, if any.
+
+    `spark.lag.history.compaction` does the same for many series without holding all of them at once.
     """
     return encode_table(from_snapshots(snapshots, previous), interval_ms=interval_ms)
 
@@ -302,8 +303,9 @@ def load_samples(files: Iterable[str], from_ms: int, to_ms: int, *, group: str |
 
 @contextmanager
 def _side_by_side(files: int) -> Iterator[Callable[..., Iterator[Any]]]:
-    """Give a `map` that works in as many threads as there are processors: most of reading and decoding is outside of
-    Python.
+    """Return a `map` that works in as many threads as there are processors.
+
+    Most of reading and decoding runs outside of Python.
     """
     threads = min(files, os.cpu_count() or 1, READERS_MAX)
     if threads < 2:

@@ -100,8 +100,10 @@ def regular_rows(table: pa.Table) -> RegularRows | None:
 
 
 def decode_in_order(tables: Iterable[pa.Table], each: Callable[..., Iterable[Any]] = map) -> list[Samples]:
-    """Return the samples of chunk tables; tables that follow each other in time and hold the same series are
-    one part. `each` is a `map`, of a thread pool for example.
+    """Return the samples of chunk tables.
+
+    Tables that follow each other in time and hold the same series are one part. `each` is a `map`, of a thread pool for
+    example.
     """
     found: list[Samples | list[RegularRows]] = []
     for table in tables:
@@ -144,9 +146,10 @@ def _joined(parts: Sequence[RegularRows], each: Callable[..., Iterable[Any]]) ->
 def decode_grid(
     table: pa.Table, interval_ms: int, from_ms: int, to_ms: int, *, is_compact: bool = False
 ) -> Grid | None:
-    """Return the grid of rows as they mostly are, the round before them included where it is known: decoded straight to
-    where it stands. None for others, of which samples have to be made (`spark.lag.grid.grid_of`), and where there are
-    samples outside of [from_ms, to_ms). `is_compact`: of an hour a compact grid, if its numbers are small enough.
+    """Return the grid of rows in the usual form, decoded in place, with the round before them where it is known.
+
+    None for other rows, of which samples have to be made (`spark.lag.grid.grid_of`), and where there are samples
+    outside of [from_ms, to_ms). `is_compact`: of an hour a compact grid, if its numbers are small enough.
     """
     rows = regular_rows(table) if table.num_rows else None
     if rows is None or lives_again(rows.keys) or rows.t_ms[0] < from_ms or rows.t_ms[-1] >= to_ms:
@@ -257,8 +260,9 @@ def _follows(before: RegularRows, after: RegularRows) -> bool:
 
 
 def _decode(rows: RegularRows, is_head: BoolArray, columns: Sequence[Figures]) -> None:
-    """Write the `FIGURES` of the samples into their places, one array each, series x rounds; pulled offsets may be
-    read-only: then none was read.
+    """Write the `FIGURES` of the samples into their places, one array each, series x rounds.
+
+    Pulled offsets may be read-only: then none was read.
     """
     if not bool((rows.counts == rows.counts[0]).all()):
         for column, values in zip(columns, decode_columns(rows.table)[1:], strict=True):

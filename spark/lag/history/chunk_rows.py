@@ -88,8 +88,9 @@ CHUNK_SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Changing:
-    """A figure that mostly stays what it is: the first value of each series, in which it changes, all values of those
-    one after the other.
+    """Hold a figure that mostly stays the same.
+
+    The first value of each series, the series in which it changes, all values of those one after the other.
     """
 
     first: Figures
@@ -231,8 +232,9 @@ def _raw_lag(samples: SeriesRows, is_head: BoolArray) -> Int64Array:
 def _row_starts(
     samples: SeriesRows, raw_lag: Int64Array
 ) -> tuple[Int64Array, list[tuple[Int64Array, Int64Array]]]:
-    """Return where chunk rows start and end: at every series and wherever a difference needs more than 32 bits; and of
-    each row the extents of (max offset, min offset, lag).
+    """Return where chunk rows start and end, and of each row the extents of (max offset, min offset, lag).
+
+    A row starts at every series and wherever a difference needs more than 32 bits.
     """
     columns = (samples.max_offset, samples.min_offset, raw_lag)
     end = len(samples.t_ms)
@@ -322,8 +324,9 @@ def _in_flight(samples: SeriesRows, starts: Int64Array) -> pa.Array:
 
 
 def _based(samples: SeriesRows, split: Int64Array | None) -> dict[str, pa.Array]:
-    """Return the columns of `BASED`: what does not change in an hour, as mostly, takes a number and no list. `split`:
-    where rows start, if they are not one a series.
+    """Return the columns of `BASED`: what does not change in an hour, as mostly, takes a number and no list.
+
+    `split`: where rows start, if they are not one a series.
     """
     found = {}
     starts = samples.starts if split is None else split
@@ -368,8 +371,9 @@ def _list_array(values: Figures, starts: Int64Array, is_null: BoolArray) -> pa.A
 
 
 def _kept(values: Figures, starts: Int64Array, is_null: BoolArray) -> Figures:
-    """Return the items of lists that are not null. Rows of one length are copied whole: 10 times as fast as item by
-    item.
+    """Return the items of lists that are not null.
+
+    Rows of one length are copied whole: 10 times as fast as item by item.
     """
     grid = _grid(values, starts)
     if grid is None:

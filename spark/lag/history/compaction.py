@@ -89,9 +89,7 @@ class _Matrix:
 
 @dataclass(frozen=True, slots=True)
 class _Series:
-    """Heads, or commits: their keys in the order of columns, the columns in the order of keys, the names in that
-    order.
-    """
+    """Hold heads or commits: keys by column, columns by key, and the names in that order."""
 
     keys: Sequence[Any]
     order: Int64Array

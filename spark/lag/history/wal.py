@@ -1,5 +1,4 @@
-"""The write-ahead log of lag history: one append-only segment per cluster and five minutes, one frame per
-snapshot.
+"""Encode the write-ahead log of lag history: a segment per cluster and five minutes, a frame per snapshot.
 
 A frame is durable once appended and fsynced; compaction turns the segments of an hour into one Parquet chunk
 (`spark.lag.history.chunk`). This module is pure: it turns snapshots into bytes and back, files belong to the caller.
@@ -38,7 +37,7 @@ byte of a number that changed. Mostly the next segment begins with the same name
 once.
 
 A frame without names of columns has those of `HEAD_COLUMNS` and `COMMIT_COLUMNS`. A later version of this program may
-write more: a reader skips columns that it does not know, and one that a frame lacks is the default of `Snapshot`. The
+write more: a reader skips unknown columns, and one that a frame lacks is the default of `Snapshot`. The
 version in the header names the writer and excludes no reader.
 
 Behind the last frame there may be zeros, room for frames to come (`history.log`). A frame cut by a crash ends
@@ -175,9 +174,7 @@ class _Known(Generic[Key]):
 
 @dataclass(slots=True)
 class SegmentState:
-    """The state of a reader or writer after the frames so far. `position` is the end of the last
-    one.
-    """
+    """Hold the state of a reader or writer after the frames so far; `position` is the end of the last one."""
 
     position: int = 0
     heads: _Known[HeadKey] = field(default_factory=_Known)
@@ -219,8 +216,9 @@ def encode_header(cluster: str, started_at_ms: int) -> bytes:
 
 
 def encode_beginning(state: SegmentState, cluster: str, started_at_ms: int, snapshot: Snapshot) -> bytes:
-    """Return the first bytes of a segment that names the series of an earlier round, and move the state behind them:
-    the round itself is not in the segment.
+    """Return the first bytes of a segment that names the series of an earlier round, and advance the state.
+
+    The round itself is not in the segment.
     """
     header = encode_header(cluster, started_at_ms)
     state.position = len(header)

@@ -95,7 +95,7 @@ def _changes(column: bytes, width: int, places: Int64Array, bits: ByteArray) -> 
 
 
 class GroupReader:
-    """Reads segments of one cluster, one after the other; mostly the next one begins with the same names."""
+    """Read segments of one cluster, one after the other; mostly the next one begins with the same names."""
 
     def __init__(self, group: str) -> None:
         self._group = group
@@ -103,9 +103,7 @@ class GroupReader:
         self.before: Snapshot | None = None  # the round before the segment read last, where that has it
 
     def read(self, data: bytes) -> list[Snapshot]:
-        """Return the rounds of a segment with nothing but the group's queues; a torn tail is left out. Raises
-        WalError.
-        """
+        """Return the rounds of a segment with only the group's queues; a torn tail is left out. Raises WalError."""
         _, _, position = wal.decode_header(data)
         self.before = None
         frames = []

@@ -61,8 +61,9 @@ def filtered_lag(lag: int | None, ratio: Ratio | None) -> tuple[int, int, int] |
 
 
 def strata(from_offset: int, to_offset: int, parts: int, each: int) -> list[tuple[int, int]]:
-    """Return (offset, count) of the entries to look at in [from_offset, to_offset): `each` from the middle of each
-    part, or everything when that is not more.
+    """Return (offset, count) of the entries to sample in [from_offset, to_offset).
+
+    `each` from the middle of each part, or everything when that is not more.
     """
     span = to_offset - from_offset
     if span <= 0 or parts <= 0 or each <= 0:

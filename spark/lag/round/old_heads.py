@@ -26,8 +26,10 @@ class Brackets(NamedTuple):
 
 
 class HeadLog:
-    """A ring of readings: a row per time, a column per queue. Columns never fall (a lost tail is a stretch without
-    messages); what was not read has the value before it, as its complement.
+    """Keep a ring of readings: a row per time, a column per queue.
+
+    Columns never fall (a lost tail is a stretch without messages); what was not read has the value before it, as its
+    complement.
     """
 
     def __init__(self, rows: int, columns: int) -> None:

@@ -62,8 +62,9 @@ class Progress:
 
 
 def ages(window: LagWindow, heads: Int64Array, offsets: Int64Array) -> Ages:
-    """Return how old messages are: of each column of `heads`, which the newest round read, the one at an offset below
-    its max offset.
+    """Return the age of one message of each queue that the newest round read.
+
+    The queues are columns of `heads`; each message has an offset below the queue's max offset.
     """
     first = np.zeros(len(heads), dtype=np.int64)  # the round of each column's first reading
     first_offset = window.heads.first[window.order[0], heads]
@@ -119,8 +120,9 @@ def _young(window: LagWindow, heads: Int64Array, offsets: Int64Array) -> Bracket
 def _old(
     window: LagWindow, heads: Int64Array, offsets: Int64Array, first_ms: Int64Array, first_offset: Int64Array
 ) -> Brackets:
-    """Return between which readings messages came that are older than those kept in full, which begin with
-    `first_offset` at `first_ms`.
+    """Return the two readings between which each message arrived that is older than those kept in full.
+
+    Those kept in full begin with `first_offset` at `first_ms`.
     """
     slots = window.late.slots[heads]
     found = Brackets(*(np.full(len(heads), NOT_FOUND, dtype=np.int64) for _ in Brackets._fields))
@@ -152,9 +154,9 @@ def _narrow(found: Brackets, at: int, known: list[KnownTime], offset: int) -> No
 
 
 def is_ordinary(window: LagWindow, queues: Progress, age: Ages) -> BoolArray:
-    """Return of which queues with messages waiting it is certain, without their history, that `judge` returns OK:
-    a client is connected, the offset lies between min and max and moved on as usual, and what waits is young.
+    """Return the queues with messages waiting for which `judge` certainly returns OK, without their history.
 
+    A client is connected, the offset lies between min and max and moved on as usual, and what waits is young.
     `age` is of the first unread message. The other queues have to be judged.
     """
     sound = (queues.committed <= queues.max_offset) & (queues.committed >= queues.min_offset)
@@ -174,8 +176,9 @@ def is_ordinary(window: LagWindow, queues: Progress, age: Ages) -> BoolArray:
 
 
 def speeds(window: LagWindow, queues: Progress, age: Ages) -> FloatArray:
-    """Return the catch-up speed (lag.md 1.2, 13) of queues with messages waiting: seconds of messages read in a second;
-    1 keeps pace, 0 stands. `age` is of the first unread one.
+    """Return the catch-up speed (lag.md 1.2, 13) of queues with messages waiting.
+
+    Seconds of messages read in a second; 1 keeps pace, 0 stands. `age` is of the first unread one.
 
     Of the last two minutes, or as much of them as was read. NaN with fewer than two readings, when the offset was set
     meanwhile, and while no reading is as old as a message (unless nothing was confirmed: that is 0).

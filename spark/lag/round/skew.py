@@ -9,9 +9,10 @@ from spark.lag.snapshot import Int64Array
 
 
 class Skews(NamedTuple):
-    """Of the queues of each group: all in 1 queue is gini near 1 and 1 effective queue, all alike is gini 0 and as many
-    as there are; `variation` is the standard deviation over the mean. NaN where nothing waits: nothing is evenly spread
-    over nothing.
+    """Hold how unevenly the lag of each group is spread over its queues.
+
+    All in 1 queue is gini near 1 and 1 effective queue, all alike is gini 0 and as many as there are; `variation` is
+    the standard deviation over the mean. NaN where nothing waits.
     """
 
     max_over_mean: npt.NDArray[np.float64]
@@ -21,8 +22,9 @@ class Skews(NamedTuple):
 
 
 def skews(lags: Int64Array, groups: Int64Array, count: int, *, unknown: int) -> Skews:
-    """Return the skew of `count` groups; `groups[k]` is the group (0 and up) of the queue with `lags[k]`. A lag that is
-    `unknown` does not count.
+    """Return the skew of `count` groups; `groups[k]` is the group (0 and up) of the queue with `lags[k]`.
+
+    A lag that is `unknown` does not count.
     """
     known = lags != unknown
     values, groups = lags[known].astype(np.float64), groups[known]

@@ -57,8 +57,9 @@ SKIP_FACTOR = 8  # a group whose database recovers is several times as fast at o
 
 @dataclass(frozen=True, slots=True)
 class QueueHistory:
-    """The window of one queue as one group consumes it, oldest first, only rounds that were read; at least
-    one. `moved`: the committed offset was set, not consumed, since the round before.
+    """Hold the window of one queue as one group consumes it: rounds that were read, at least one, oldest first.
+
+    `moved`: the committed offset was set, not consumed, since the round before.
     """
 
     t_ms: Int64Array
@@ -198,8 +199,9 @@ def _judge_backlog(
 
 
 def _judge_trend(history: QueueHistory, backlog: slice, previous: LagStatus | None) -> Judgement:
-    """Return status and drain from one trend. CATCHING_UP stays while the lag more likely shrinks than not: pages do
-    not flicker.
+    """Return status and drain from one trend.
+
+    CATCHING_UP stays while the lag more likely shrinks than not: pages do not flicker.
     """
     own = history.part(backlog)
     found = trend(own.t_ms, own.max_offset - own.committed, own.committed)

@@ -43,8 +43,9 @@ class KnownTime:
 
 
 class Ring(Generic[Key]):
-    """The last rounds of many series: a row per round, a column per series, two numbers in each cell. `last` is the
-    first number as it was last read, however long ago.
+    """Keep the last rounds of many series: a row per round, a column per series, two numbers in each cell.
+
+    `last` is the first number as it was last read, however long ago.
     """
 
     def __init__(self, rows: int) -> None:
@@ -56,8 +57,9 @@ class Ring(Generic[Key]):
         self._newest: tuple[Sequence[Key], Int64Array] = ((), no_offsets())
 
     def columns(self, keys: Sequence[Key]) -> Int64Array:
-        """Return the columns of some series, new ones for those not seen before. Rounds mostly have the series of the
-        round before.
+        """Return the columns of some series, new ones for those not seen before.
+
+        Rounds mostly have the series of the round before.
         """
         if keys == self._newest[0]:
             return self._newest[1]
@@ -88,8 +90,9 @@ class Ring(Generic[Key]):
 
 
 def is_lost_tail(before: tuple[int, int], now: tuple[int, int]) -> bool:
-    """Whether a queue whose max offset fell lost its newest messages only, as at a master switch: the same oldest one,
-    and nearly all of them. Else its topic was made again. Both are (min, max).
+    """Return whether a queue whose max offset fell lost only its newest messages, as at a master switch.
+
+    It has the same oldest message, and nearly all of them. Else its topic was made again. Both are (min, max).
     """
     return now[0] == before[0] and before[1] - now[1] <= REGRESSION_SHARE * before[1]
 
@@ -120,8 +123,9 @@ class LagWindow:
         self._head_of = no_offsets()  # per column of `commits`, the queue's column of `heads`
 
     def append(self, snapshot: Snapshot) -> None:
-        """Take the next round; rounds must come in time order. Of one that was judged, out of the log, what was not
-        read counts as such: it has the offsets of the round before.
+        """Add the next round; rounds must come in time order.
+
+        In a judged round, from the log, what was not read counts as such: it has the offsets of the round before.
         """
         row = self._next
         self._rates.clear()
@@ -198,8 +202,9 @@ class LagWindow:
         self.late.put(int(self.times[row]), self.heads.first[row], is_late, is_read)
 
     def seed(self, samples: Samples, late: Collection[tuple[str, str, int]] = ()) -> None:
-        """Take max offsets older than the log, from chunks: heads only, oldest first. Of the queues (topic, broker
-        name, queue id) in `late`, whose first unread message is that old, every reading.
+        """Add max offsets older than the log, from chunks: heads only, oldest first.
+
+        Every reading of the queues (topic, broker name, queue id) in `late`, whose first unread message is that old.
         """
         samples = samples.read_part()
         if not len(samples.t_ms):
@@ -220,7 +225,7 @@ class LagWindow:
         return self._head_columns([HeadKey(*key[1:]) for key in samples.keys])
 
     def add_known_time(self, head: HeadKey, offset: int, stored_ms: int) -> None:
-        """Remember the store time of a message, on the collector's clock."""
+        """Record the store time of a message, on the collector's clock."""
         known = self.known_times.setdefault(head, [])
         if any(one.offset == offset for one in known):
             return
@@ -240,9 +245,7 @@ class LagWindow:
     def incarnation(
         self, topic: str, broker_name: str, queue_id: int, min_offset: int, max_offset: int
     ) -> int:
-        """Return which incarnation of a queue has these offsets: the last one, or the next if the topic was
-        made again.
-        """
+        """Return the incarnation of a queue with these offsets: the last, or the next if the topic was made again."""
         newest = self._newest.get((topic, broker_name, queue_id))
         if newest is None:
             return 0
@@ -258,8 +261,9 @@ class LagWindow:
     def incarnations(
         self, queues: Sequence[tuple[str, str, int]], min_offset: Int64Array, max_offset: Int64Array
     ) -> tuple[list[int], Int64Array]:
-        """Return `incarnation` of many queues (topic, broker name, queue id), and their max offsets as they were last
-        read, `UNKNOWN_OFFSET` of those never read.
+        """Return `incarnation` of many queues (topic, broker name, queue id), and their last known max offsets.
+
+        `UNKNOWN_OFFSET` of those never read.
         """
         found = [self._newest.get(queue, 0) for queue in queues]
         index = self.heads.index
@@ -326,16 +330,18 @@ class LagWindow:
         return self._rates["heads"]
 
     def consume_rates(self) -> npt.NDArray[np.float64]:
-        """Return messages per second confirmed in the last minute, by column of `commits`; NaN where unknown. What an
-        offset passes by being set, below min or beyond max is no consumption.
+        """Return messages per second confirmed in the last minute, by column of `commits`; NaN where unknown.
+
+        What an offset passes by being set, below min or beyond max is no consumption.
         """
         if "commits" not in self._rates:
             self._rates["commits"] = self._rises(self.commits, self._head_of)
         return self._rates["commits"]
 
     def _rises(self, ring: Ring[Key], head_of: Int64Array | None) -> npt.NDArray[np.float64]:
-        """Return rises per second of every column since the last round that is a minute old: over a gap of rounds that
-        is longer, both of whose ends are known.
+        """Return rises per second of every column since the last round that is a minute old.
+
+        Over a gap of rounds that is longer, both of whose ends are known.
         """
         count = len(ring.keys)
         before, gained = np.full(count, UNKNOWN_OFFSET, dtype=np.int64), np.zeros(count, dtype=np.int64)
@@ -374,9 +380,7 @@ class LateHeads:
         self.slots = np.pad(self.slots, (0, missing), constant_values=-1) if missing else self.slots
 
     def put(self, t_ms: int, values: Int64Array, is_late: BoolArray, is_read: BoolArray) -> None:
-        """Take a row of the window; `is_late`: columns with messages waiting, `is_read`: those of which that is
-        certain.
-        """
+        """Add a row of the window; `is_late`: columns with messages waiting, `is_read`: those known for certain."""
         over = np.flatnonzero((self.slots >= 0) & ~is_late & is_read)
         self._heads[self.slots[over]] = -1
         self.slots[over] = -1
