@@ -1,4 +1,4 @@
-"""People who change things."""
+"""Users with the right to change things."""
 
 from __future__ import annotations
 

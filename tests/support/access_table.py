@@ -1,6 +1,6 @@
-"""Who may use what: every page, REST endpoint, socket subject, kind of plan and task, as data.
+"""The rights for every page, REST endpoint, socket subject, kind of plan and task, as data.
 
-`tests/test_access_of_routes.py` walks it, and fails for what exists and is not in it.
+`tests/test_access_of_routes.py` checks all of it, and fails for a route that is not listed.
 """
 
 from __future__ import annotations
@@ -9,15 +9,18 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
-# Who may: anybody · who signed in · who may see anything of the cluster (rows of others are left out) · who may do the
-# verb to the whole cluster · who may do it to the name in the address.
+# Who has access: everyone · a signed-in person · a person who may see any name of the cluster (rows of others are left
+# out) · one with the verb on the whole cluster · one with the verb on the name in the address.
 OPEN, PERSON, SOME, WHOLE, NAMED = "open", "person", "some", "whole", "named"
 # Names that a person of another name must read nowhere.
 HIDDEN = ("analytics", "billing", "notifier", "fraud", "orders", "op-sample", "job-sample")
 
 
 class Route(NamedTuple):
-    """GET and POST: who may, and the verb it takes. `whole` routes are of the cluster, `named` of `name`."""
+    """GET and POST: who has access, and the verb it needs.
+
+    `whole` routes are of the cluster, `named` of `name`.
+    """
 
     get: tuple[str, str] | None = None
     post: tuple[str, str] | None = None
@@ -191,8 +194,8 @@ TABLE = PAGES | REST
 # Addresses without a name: everything else under /api/v1 is a 404 document, and Django's admin asks for staff.
 NAMELESS = {"api/v1/<path:rest>", "admin/login/"}
 
-# --- Live subjects: who sees rows of them, as above; ROWS: everybody may ask, each row is judged by its cluster and
-# subject.
+# --- Live subjects: who receives their rows, as above; ROWS: any signed-in person may subscribe, each row is checked
+# by its cluster and subject.
 ROWS = "rows"
 SUBJECTS = {
     "c/{}/collector": SOME,

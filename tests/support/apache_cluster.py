@@ -1,7 +1,7 @@
 """Apache RocketMQ itself, as released: one name server and two brokers in small JVMs on free ports.
 
-Everything it writes (store, logs, name server settings) lies in one folder of the caller's; nothing goes to
-the home folder. Fetched once by Maven (`tests/peers/apache/pom.xml`).
+All its files (store, logs, name server settings) are in one folder of the caller; none in the home folder. Fetched
+once by Maven (`tests/peers/apache/pom.xml`).
 """
 
 from __future__ import annotations
@@ -86,7 +86,8 @@ class Jvm:
         self.log = folder / "output.log"
         self.process: subprocess.Popen[bytes] | None = None
         (folder / "conf").mkdir(parents=True)
-        for name in ("namesrv", "broker"):  # 4.9 does not start without; what it would log there nobody reads
+        for name in ("namesrv", "broker"):
+            # 4.9 does not start without them; their log is not needed.
             (folder / "conf" / f"logback_{name}.xml").write_text("<configuration/>")
         lines = [f"{key}={value}\n" for key, value in settings.items()]
         (folder / "conf.properties").write_text("".join(lines))
@@ -110,7 +111,7 @@ class Jvm:
             raise AssertionError(f"{self.folder.name} ended with {code}: {output}")
 
     def kill(self) -> None:
-        """At once: an orderly stop of a broker takes it 18 s."""
+        """Kill the process: an orderly stop of a broker takes 18 s."""
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
             self.process.wait()
@@ -242,7 +243,7 @@ class ApacheCluster:
         self._wait_for(lambda: asyncio.run(self._all_serve()), "serving brokers")
 
     def _keep_classes(self) -> None:
-        """The next JVMs map them instead of reading jars: half of the CPU that a broker takes to start."""
+        """Archive the loaded classes: the next JVMs map them, which halves the CPU time of a broker's start."""
         process, archive = self.brokers[0].process, class_archive(self._release)
         assert process is not None
         draft = archive.with_suffix(f".{os.getpid()}")
@@ -255,7 +256,7 @@ class ApacheCluster:
             each.kill()
 
     async def _all_serve(self) -> bool:
-        """Both are registered and answer: a broker listens long before it is in the routes."""
+        """Return whether all are registered and answer: a broker listens long before it is in the routes."""
         if not all(accepts(broker.port) for broker in self.brokers):
             return False
         async with MQAdmin([self.namesrv]) as admin:

@@ -66,7 +66,7 @@ class BrokerProcess:
         return self.log.read_text() if self.log.exists() else ""
 
     def kill(self) -> None:
-        """As the power cut would."""
+        """Kill the process, as a power cut would."""
         assert self.process is not None
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()

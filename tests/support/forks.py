@@ -1,7 +1,7 @@
-"""A process that has a program loaded and forks: three quarters of what a start costs is importing the same modules.
+"""A process that loads a program and forks it: three quarters of a start's cost is importing modules.
 
-Hundreds of tests start a broker. Each fork is what `python -m brokerd` would be: a process, a store and ports of its
-own. The process ends with the one that started it, and every fork with it.
+Hundreds of tests start a broker. Each fork equals `python -m brokerd`: a process, a store and ports of its own. The
+process ends with the one that started it, and every fork with it.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ PROJECT = Path(__file__).parent.parent / "peers" / "java"
 RELEASES = ("5.3.3", "4.9.7")
 # A JVM on two busy cores needs seconds to start; the messages themselves need a few more.
 PATIENCE_S = 120
-# The client and the tools log into `logs` of the home folder, whatever they are told.
+# The client and the tools always log into `logs` of the home folder.
 HOME = Path(tempfile.gettempdir()) / "tidemark-java-peer"
 
 
@@ -90,7 +90,7 @@ class JavaPeer:
             time.sleep(0.05)
 
     def finish(self, patience_s: float = PATIENCE_S) -> int:
-        """Wait for its own end; the exit code."""
+        """Wait until it ends; return the exit code."""
         code = self.process.wait(patience_s)
         self._reader.join(5)
         return code

@@ -1,6 +1,6 @@
-"""Judgements for made-up histories: what a collector that saw these offsets would have kept beside them.
+"""Judgements for made-up histories: those a collector would have stored with these offsets.
 
-Simple on purpose: ages by the rises of max offsets that were seen, and the statuses that tests and benchmarks need.
+Simple on purpose: ages from the observed rises of max offsets, and the statuses that tests and benchmarks need.
 """
 
 from __future__ import annotations

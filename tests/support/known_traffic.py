@@ -1,8 +1,8 @@
-"""Traffic of which every message and every commit is known: what a console says of it can be held against the truth.
+"""Traffic of which every message and commit is known, to compare the console's figures with the truth.
 
-A member that only sends heartbeats stands for the group, so that no client commits offsets of its own. Times are epoch
-milliseconds of this machine, which is the brokers' clock too. Each fact has a time before and after its request: what
-lies between may be either.
+A member that only sends heartbeats stands for the group, so that no client commits offsets of its own. Times are
+epoch milliseconds of this machine, which is the brokers' clock too. Each fact has a time before and after its
+request: in between, it may or may not hold yet.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class KnownTraffic:
         return next(one for one in self.queues if (one.broker_name, one.queue_id) == (broker_name, queue_id))
 
     def set_offset(self, queue: KnownQueue, offset: int) -> None:
-        """Move the group as an operator of another console would: this is no consumption."""
+        """Move the group as an operator of another console would: not a consumption."""
         self.run(self._commit(queue, offset))
 
     def burst(self, queue: KnownQueue, count: int) -> None:
@@ -139,13 +139,15 @@ class KnownTraffic:
         self.run(self._burst(queue, count))
 
     def make_again(self, *, stale: bool = False) -> None:
-        """Delete the topic under load and create it at once, as it was. With `stale` the member does not notice: it
-        commits where it stood, beyond what the new topic holds, and nothing else until `notice`.
+        """Delete the topic under load and recreate it at once, unchanged.
+
+        With `stale` the member does not detect it: until `notice` it only commits its old position, beyond the new
+        topic's end.
         """
         self.run(self._make_again(stale))
 
     def notice(self) -> None:
-        """Commit again what is true."""
+        """Commit the true positions again."""
         for queue in self.queues:
             queue.is_stale = False
 

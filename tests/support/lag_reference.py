@@ -202,7 +202,7 @@ class Reference:
         for group, queue in np.argwhere(chance.random((groups, queues)) < 0.004):  # a poison message
             first, length = chance.integers(0, rounds), chance.integers(4, rounds // 2)
             capacity[group, queue, first : first + length] = 0
-        for group in np.flatnonzero(chance.random(groups) < 0.02):  # nobody is connected
+        for group in np.flatnonzero(chance.random(groups) < 0.02):  # no client is connected
             first, length = chance.integers(0, rounds), chance.integers(rounds // 10, rounds)
             capacity[group, :, first : first + length] = 0
         pending = np.minimum(chance.poisson(3.0, (groups, queues, rounds)), high - topic.max_offset[:, None])
@@ -213,7 +213,7 @@ class Reference:
             total + np.minimum(ahead, topic.committed[:, :, None]), topic.committed[:, :, None]
         )
         committed = np.maximum.accumulate(committed, axis=2)
-        for group, queue in np.argwhere(chance.random((groups, queues)) < 0.001):  # somebody moved it
+        for group, queue in np.argwhere(chance.random((groups, queues)) < 0.001):  # an operator moved it
             at, moved = int(chance.integers(1, rounds)), int(chance.integers(100, 50_000))
             back = chance.random() < 0.7
             own = committed[group, queue]

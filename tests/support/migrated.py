@@ -23,7 +23,7 @@ FILES = {"default": "console.sqlite3", "metrics": "metrics.sqlite3"}
 
 @cache
 def folder() -> Path:
-    """Where they lie: in one folder for each state of the migrations. One process of tests at a time makes them."""
+    """Return the databases' folder, one for each state of the migrations; one process at a time creates it."""
     state = " ".join(f"{name} {version(name)}" for name in PACKAGES).encode()
     for path in sorted(ROOT.glob("console/**/migrations/*.py")):
         state += str(path.relative_to(ROOT)).encode() + path.read_bytes()
@@ -55,7 +55,7 @@ def _make(made: Path) -> None:
 
 
 def copy_to(data: Path) -> None:
-    """Give a data folder its databases."""
+    """Copy the databases into a data folder."""
     data.mkdir(parents=True, exist_ok=True, mode=0o700)
     for name in FILES.values():
         shutil.copy(folder() / name, data / name)
@@ -65,7 +65,7 @@ _filled: set[str] = set()
 
 
 def fill(connection: Any, **_: Any) -> None:
-    """Receiver of `connection_created`: fill a database in memory when its first connection is there."""
+    """Fill a database in memory on its first connection; receiver of `connection_created`."""
     if connection.vendor == "sqlite" and connection.is_in_memory_db() and connection.alias not in _filled:
         _filled.add(connection.alias)
         with closing(sqlite3.connect(folder() / FILES[connection.alias])) as made:

@@ -1,4 +1,4 @@
-"""In CI a skipped test is a failure: what a test needs, the set-up installs, or it says what is missing."""
+"""In CI a skipped test is a failure: the set-up must install what a test needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""People of tests: browsers of persons by their verbs, and persons by the role they have."""
+"""Users of tests: browsers by verbs, and users by role."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.shown import Browser
 def signed_in(
     name: str = "admin", *, verbs: tuple[str, ...] | None = None, cluster: str = "*", names: str = "*"
 ) -> Client:
-    """A browser of this person. Without `verbs` they may do everything; with () nothing."""
+    """Return a signed-in browser. Without `verbs` the user may do everything; with () nothing."""
     person = User.objects.create_user(name, is_superuser=verbs is None)
     if verbs:
         Role.objects.create(name=f"role of {name}", verbs=list(verbs))
@@ -24,7 +24,7 @@ def signed_in(
 
 
 def person(name: str, role: str, cluster_pattern: str = "*", name_pattern: str = "*") -> User:
-    """Somebody who has one of the roles that every installation has."""
+    """Create a user with one of the roles that every installation has."""
     services.ensure_first_person()
     user = User.objects.create_user(name)
     services.grant(role=role, user=user, cluster_pattern=cluster_pattern, name_pattern=name_pattern)
