@@ -16,7 +16,7 @@ from console.lag.rows.broadcast import BROADCASTING
 
 @dataclass(frozen=True, slots=True)
 class TopicFacts:
-    """Hold a group's topic: `burn` over each window, `burning` the factors of the SRE workbook's alerts firing."""
+    """Hold a group's topic: `burn` over each window, `burning` the factors of the firing SRE workbook alerts."""
 
     topic: str
     status: str

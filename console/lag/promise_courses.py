@@ -74,7 +74,7 @@ class PromiseCourses:
         self._history_ms = files.aggregate(first=Min("ts_lo_ms"))["first"]
 
     def catch_up(self, snapshots: Sequence[Snapshot]) -> None:
-        """Replay rounds of the log: the topics there were, and what was not yet recorded when the process ended."""
+        """Replay rounds of the log: their topics, and what was not recorded when the process ended."""
         noted = [snapshot for snapshot in snapshots if snapshot.ts_ms <= self.at_ms]
         if noted:
             self._index(noted[-1].commit_keys, noted[-1].ts_ms)

@@ -191,7 +191,7 @@ class Samples:
         return self._kept(rows, kept, counts[rows], self.previous.take(rows))
 
     def window(self, from_ms: int, to_ms: int) -> "Samples":
-        """Return the samples of [from_ms, to_ms); the last one before becomes `previous`. Empty series are dropped."""
+        """Return the samples of [from_ms, to_ms); the last before becomes `previous`. Drop empty series."""
         if len(self.t_ms) and self.t_ms.min() >= from_ms and self.t_ms.max() < to_ms and self.counts.all():
             return self
         kept = (self.t_ms >= from_ms) & (self.t_ms < to_ms)

@@ -168,7 +168,7 @@ def _is_in_chunk(hour: "QuerySet[HistoryFile]") -> bool:
 
 
 def _in_order(segments: Iterable[Sequence[Snapshot]]) -> list[Snapshot]:
-    """Return rounds in time order, also of several hosts; of two at one moment the one with the higher number."""
+    """Return rounds of all hosts in time order; of two at one moment the one with the higher number."""
     by_time = {one.ts_ms: one for one in sorted(chain(*segments), key=lambda one: one.number)}
     return [by_time[ts_ms] for ts_ms in sorted(by_time)]
 

@@ -67,7 +67,7 @@ class BrokerAddress(NamedTuple):
 
 
 class QueueOffsets(NamedTuple):
-    """Hold a queue's min and max offset and its newest message's store time by the broker's clock (0: none)."""
+    """Hold a queue's min and max offset and its newest message's store time (broker's clock, 0: none)."""
 
     queue_id: int
     min_offset: int

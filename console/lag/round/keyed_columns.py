@@ -45,7 +45,7 @@ class KeyedColumns(Generic[Key]):
         )
 
     def places_of(self, keys: Sequence[Key]) -> Int64Array:
-        """Return the index of each of `keys`, -1 where absent. Rounds mostly have the keys of the one before."""
+        """Return the index of each of `keys`, -1 where absent; rounds mostly have the same keys."""
         if self._has_exactly(keys):
             return np.arange(len(self.keys), dtype=np.int64)
         places = self._places

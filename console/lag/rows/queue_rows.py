@@ -261,7 +261,7 @@ class _Read:
         return np.where(self.has, found, NULL)
 
     def _losses(self, speed: round_arrays.FloatArray) -> dict[str, Column]:
-        """Return when retention reaches the first unread message; never with no lag or a group that keeps pace.
+        """Return when retention reaches the first unread message; never without lag, or at full pace.
 
         A queue whose first message still exists has seen no retention yet: the time is then a lower bound.
         """

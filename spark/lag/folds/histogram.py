@@ -28,7 +28,7 @@ def bucket_of(values: Int64Array) -> Int64Array:
 
 
 def narrow_bucket_of(values: Int32Array) -> Int32Array:
-    """Return `bucket_of` 32-bit values: a float's leading bits are its power of two and the next seven bits."""
+    """Return `bucket_of` 32-bit values: a float's leading bits are its power of two and seven bits more."""
     buckets: Int32Array
     if values.size and values.max() < 1 << 24:  # exact in 32 bits
         buckets = values.astype(np.float32).view(np.int32)

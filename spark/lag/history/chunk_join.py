@@ -146,7 +146,7 @@ def _joined(parts: Sequence[RegularRows], each: Callable[..., Iterable[Any]]) ->
 def decode_grid(
     table: pa.Table, interval_ms: int, from_ms: int, to_ms: int, *, is_compact: bool = False
 ) -> Grid | None:
-    """Return the grid of rows in the usual form, decoded in place, with the round before them where it is known.
+    """Return the grid of rows in the usual form, decoded in place, with the round before if it is known.
 
     None for other rows, of which samples have to be made (`spark.lag.grid.grid_of`), and where there are samples
     outside of [from_ms, to_ms). `is_compact`: of an hour a compact grid, if its numbers are small enough.

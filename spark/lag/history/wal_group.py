@@ -103,7 +103,7 @@ class GroupReader:
         self.before: Snapshot | None = None  # the round before the segment read last, where that has it
 
     def read(self, data: bytes) -> list[Snapshot]:
-        """Return the rounds of a segment with only the group's queues; a torn tail is left out. Raises WalError."""
+        """Return a segment's rounds with only the group's queues, without a torn tail. Raises WalError."""
         _, _, position = wal.decode_header(data)
         self.before = None
         frames = []

@@ -57,7 +57,7 @@ SKIP_FACTOR = 8  # a group whose database recovers is several times as fast at o
 
 @dataclass(frozen=True, slots=True)
 class QueueHistory:
-    """Hold the window of one queue as one group consumes it: rounds that were read, at least one, oldest first.
+    """Hold the window of a queue as one group consumes it: rounds that were read, at least one, in order.
 
     `moved`: the committed offset was set, not consumed, since the round before.
     """

@@ -245,7 +245,7 @@ class LagWindow:
     def incarnation(
         self, topic: str, broker_name: str, queue_id: int, min_offset: int, max_offset: int
     ) -> int:
-        """Return the incarnation of a queue with these offsets: the last, or the next if the topic was made again."""
+        """Return a queue's incarnation with these offsets: the last, or the next if the topic is new."""
         newest = self._newest.get((topic, broker_name, queue_id))
         if newest is None:
             return 0
@@ -261,7 +261,7 @@ class LagWindow:
     def incarnations(
         self, queues: Sequence[tuple[str, str, int]], min_offset: Int64Array, max_offset: Int64Array
     ) -> tuple[list[int], Int64Array]:
-        """Return `incarnation` of many queues (topic, broker name, queue id), and their last known max offsets.
+        """Return `incarnation` of many queues (topic, broker name, queue id) and their last max offsets.
 
         `UNKNOWN_OFFSET` of those never read.
         """
@@ -380,7 +380,7 @@ class LateHeads:
         self.slots = np.pad(self.slots, (0, missing), constant_values=-1) if missing else self.slots
 
     def put(self, t_ms: int, values: Int64Array, is_late: BoolArray, is_read: BoolArray) -> None:
-        """Add a row of the window; `is_late`: columns with messages waiting, `is_read`: those known for certain."""
+        """Add a row of the window; `is_late`: columns with messages waiting, `is_read`: those certain of it."""
         over = np.flatnonzero((self.slots >= 0) & ~is_late & is_read)
         self._heads[self.slots[over]] = -1
         self.slots[over] = -1
