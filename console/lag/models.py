@@ -548,10 +548,12 @@ class HistoryFile(models.Model):
         CHUNK_DAY = "chunk_day"
 
     class State(models.TextChoices):
-        WRITING = "writing"  # a name that is taken: the file is not whole, or its writer died
+        # A reserved name: the file is not whole, or its writer died.
+        WRITING = "writing"
         LIVE = "live"
         SUPERSEDED = "superseded"
-        QUARANTINED = "quarantined"  # damaged: named in `reason`, kept beside the history, read by nobody
+        # Damaged: described in `reason`, kept beside the history, no longer read.
+        QUARANTINED = "quarantined"
         DELETED = "deleted"
 
     # relative to HISTORY_URL; `wal` relative to the data folder of its host too, and only there until it is uploaded
@@ -578,9 +580,8 @@ class HistoryFile(models.Model):
     generation = models.IntegerField(default=1)
     state = models.CharField(max_length=16, choices=State.choices, default=State.LIVE)
     created_at_ms = models.BigIntegerField(default=0)
-    superseded_at_ms = models.BigIntegerField(
-        default=0
-    )  # readers that listed it before have a grace to finish
+    # Readers that listed it before have a grace period to finish.
+    superseded_at_ms = models.BigIntegerField(default=0)
     reason = TextColumn(default="", blank=True)
 
     class Meta:
