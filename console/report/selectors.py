@@ -1,4 +1,4 @@
-"""What pages, REST and exports read about reports. Nothing here starts a job."""
+"""Queries of pages, REST and exports about reports. Nothing here starts a job."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ M = TypeVar("M", bound=Model)
 
 
 def runs(cluster: str, job: str, *, limit: int = 20) -> Sequence[ReportRun]:
-    """The newest runs of one report, newest first. One that is not finished is the first."""
+    """Return the newest runs of one report, newest first; an unfinished one comes first."""
     found = ReportRun.objects.filter(cluster=cluster, job=job).select_related("requested_by")
     return list(found.order_by("-requested_at_ms", "-pk")[:limit])
 
 
 def newest_runs(cluster: str) -> dict[str, ReportRun]:
-    """The newest run of each report that was ever asked for."""
+    """Return the newest run of each report that was ever requested."""
     same = ReportRun.objects.filter(cluster=cluster, job=OuterRef("job")).order_by("-requested_at_ms", "-pk")
     newest = ReportRun.objects.filter(cluster=cluster, pk=Subquery(same.values("pk")[:1]))
     return {run.job: run for run in newest}
@@ -77,7 +77,7 @@ def newest_runs(cluster: str) -> dict[str, ReportRun]:
 def run_page(
     cluster: str, *, job: str = "", state: str = "", page: int = 1, per_page: int = 50
 ) -> Page[ReportRun]:
-    """Runs of all reports of a cluster, newest first."""
+    """Return runs of all reports of a cluster, newest first."""
     found = ReportRun.objects.filter(cluster=cluster).select_related("requested_by")
     if job:
         found = found.filter(job=job)
@@ -87,24 +87,24 @@ def run_page(
 
 
 def run(run_id: str) -> ReportRun:
-    """One run. Raises ReportRun.DoesNotExist."""
+    """Return one run. Raises ReportRun.DoesNotExist."""
     return ReportRun.objects.select_related("requested_by").get(pk=run_id)
 
 
 def last_success(cluster: str, job: str) -> ReportRun | None:
-    """The newest run whose rows are in the tables."""
+    """Return the newest run whose rows are in the tables."""
     found = ReportRun.objects.filter(cluster=cluster, job=job, state=ReportRun.State.SUCCEEDED)
     return found.order_by("-finished_at_ms").first()
 
 
 def zone_of(cluster: str, job: str) -> str:
-    """The zone whose days and weeks a report is about: its schedule's or the installation's."""
+    """Return the zone of a report's days and weeks: its schedule's or the installation's."""
     own = ReportSchedule.objects.filter(cluster=cluster, job=job).first()
     return own.time_zone if own else str(settings.REPORT_TIME_ZONE)
 
 
 def history_files(cluster: str, from_ms: int, to_ms: int) -> Sequence[HistoryFile]:
-    """The live history files that hold some of [from_ms, to_ms) and that this host can read, oldest first."""
+    """Return the live history files that overlap [from_ms, to_ms) and that this host can read, oldest first."""
     found = HistoryFile.objects.filter(
         readable(), cluster=cluster, state=HistoryFile.State.LIVE, ts_lo_ms__lt=to_ms, ts_hi_ms__gt=from_ms
     )
@@ -120,8 +120,9 @@ def rows(
     to_ms: int | None = None,
     scope: NameScope = EVERYTHING,
 ) -> QuerySet[LagRow]:
-    """Rows of groups' topics of one lag report, not yet ordered; `group` keeps names that contain it, `scope` what
-    somebody may see.
+    """Return rows of groups' topics of one lag report, unordered.
+
+    `group` keeps names that contain it, `scope` the names that the person may see.
     """
     found = scope.filter(LagRow.objects.filter(cluster=cluster, job=job), "group")
     if group:
@@ -134,12 +135,12 @@ def rows(
 
 
 def rows_of_grain(grain: str, cluster: str, **asked: Any) -> LagRows:
-    """As `rows`, of one of `LagRow.Grain`: those of single queues are in files."""
+    """Return as `rows` those of one of `LagRow.Grain`; rows of single queues are in files."""
     return QueueRows(cluster, **asked) if grain == LagRow.Grain.QUEUE else rows(cluster, **asked)
 
 
 def group_hours(cluster: str, group: str, from_ms: int = 0, to_ms: int | None = None) -> QuerySet[LagRow]:
-    """The hourly rows of a group's topics, its retries and dead letters not among them."""
+    """Return the hourly rows of a group's topics, without its retries and dead letters."""
     hours = LagRow.objects.filter(
         cluster=cluster,
         job="lag_hour",
@@ -152,7 +153,7 @@ def group_hours(cluster: str, group: str, from_ms: int = 0, to_ms: int | None = 
 
 
 def gaps(found: AnyRows) -> list[Gap]:
-    """What could not be read of rows of single queues so far, newest first."""
+    """Return the gaps found so far in rows of single queues, newest first."""
     return found.gaps if isinstance(found, QueueRows) else []
 
 
@@ -166,9 +167,10 @@ def report_rows(
     to_ms: int | None = None,
     scope: NameScope = EVERYTHING,
 ) -> QuerySet[ReportRow]:
-    """Rows of a report that is not about lag per window, not yet ordered: sort by `figures__…`. `name` keeps groups and
-    topics that contain it, `scope` what somebody may see: by the group, of rows without one by the topic; those about
-    the cluster as a whole are for who may see all of it.
+    """Return rows of a report that is not about lag per window, unordered: sort by `figures__…`.
+
+    `name` keeps groups and topics that contain it. `scope` keeps what the person may see: by the group, for rows
+    without one by the topic; rows about the whole cluster need the right to see all of it.
     """
     found = ReportRow.objects.filter(cluster=cluster, job=job)
     if not scope.is_everything:
@@ -188,13 +190,13 @@ def report_rows(
 
 
 def members(cluster: str) -> dict[str, int]:
-    """How many clients each group has now, where that is known."""
+    """Return how many clients each group has now, where known."""
     found = GroupMembers.objects.filter(cluster=cluster, clients__isnull=False)
     return {group: clients or 0 for group, clients in found.values_list("group", "clients")}
 
 
 def slos(cluster: str) -> dict[str, list[dict[str, Any]]]:
-    """The promises that groups made themselves, version after version, for `spark.job.JobSpec`."""
+    """Return all versions of the groups' own promises, for `spark.job.JobSpec`."""
     return {group: [one._asdict() for one in own] for group, own in promises_of(cluster).versions.items()}
 
 
@@ -207,8 +209,10 @@ def row_page(
     per_page: int = 50,
     whole: LagRows | None = None,
 ) -> Page[LagRow]:
-    """One page; unknown figures sort last both ways. An unknown sort word falls back to the worst time lag. `whole`:
-    the rows that there would be without a scope, to say how many are not shown.
+    """Return one page; unknown figures sort last in both directions.
+
+    An unknown sort key falls back to the worst time lag. `whole`: the rows without a scope, to count those not
+    shown.
     """
     name = SORTS.get(sort, "time_lag_max_ms")
     if isinstance(found, QueueRows):
@@ -228,7 +232,7 @@ def report_row_page(
     per_page: int,
     whole: QuerySet[ReportRow] | None = None,
 ) -> Page[ReportRow]:
-    """One page of a report's rows in the asked order; ties by newest window, then by name. `whole`: see `row_page`."""
+    """Return one page of a report's rows, ties by newest window, then by name. `whole`: see `row_page`."""
     return _page_of(found.order_by(order, "-window_start_ms", *KEY, "pk"), page, per_page, whole)
 
 
@@ -245,7 +249,7 @@ def _page_of(ordered: QuerySet[M], page: int, per_page: int, whole: QuerySet[M] 
 
 
 def summary(found: LagRows) -> dict[str, Any]:
-    """The head of the page: worst figures, sums, the least coverage; None where nothing is known."""
+    """Return the head of the page: worst figures, sums, the least coverage; None if nothing is known."""
     if isinstance(found, QueueRows):
         return queue_rows.summary(found)
     figures: dict[str, Any] = found.aggregate(
@@ -268,9 +272,11 @@ def summary(found: LagRows) -> dict[str, Any]:
 
 
 def table_rows(found: AnyRows, most: int = EXPORT_ROWS_MAX) -> tuple[list[str], Iterator[Sequence[Any]]]:
-    """(column names, rows by window): the shared columns, when the window began for people, whether it was over; then a
-    report's own figures in the order of their names. Units are in the names (`_ms`, `_pct`, `_bytes`, `_rate` and
-    `_per_s` a second); lags and counts are messages.
+    """Return (column names, rows by window) for exports.
+
+    The shared columns, when the window began as UTC text, whether it was over; then a report's own figures in the
+    order of their names. Units are in the names (`_ms`, `_pct`, `_bytes`, `_rate` and `_per_s` a second); lags and
+    counts are messages.
     """
     if isinstance(found, QueueRows):
         lines = (
@@ -298,14 +304,14 @@ def table_rows(found: AnyRows, most: int = EXPORT_ROWS_MAX) -> tuple[list[str], 
 
 
 def _with_made(row: Sequence[Any]) -> list[Any]:
-    """The values of COLUMNS and MADE_COLUMNS."""
+    """Return the values of COLUMNS and MADE_COLUMNS."""
     names = ("window_start_ms", "window_end_ms", "job", "zone")
     begin, end, job, zone = (row[COLUMNS.index(name)] for name in names)
     return [*row, _iso(begin), is_so_far(job, begin, end, zone)]
 
 
 def _gap_line(found: QueueRows, gap: Gap) -> list[Any]:
-    """A line in the place of rows that could not be read: nothing but what is known."""
+    """Return a line in place of rows that could not be read: only what is known."""
     known = {
         "grain": str(LagRow.Grain.QUEUE),
         "cluster": found.cluster,
@@ -319,17 +325,17 @@ def _gap_line(found: QueueRows, gap: Gap) -> list[Any]:
 
 
 def _iso(at_ms: int) -> str:
-    """What spreadsheets and every program read as a time."""
+    """Format a time as spreadsheets and other programs read it."""
     return dt.datetime.fromtimestamp(at_ms / 1000, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def flat(value: Any) -> Any:
-    """A value for one cell: lists and maps as JSON."""
+    """Return a value for one cell: lists and maps as JSON."""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
 
 
 def csv_lines(found: AnyRows) -> Iterator[str]:
-    """The rows as CSV, one line at a time, so that memory stays flat; an unknown figure is an empty cell."""
+    """Yield the rows as CSV, line by line, so that memory stays flat; an unknown figure is an empty cell."""
     names, rows = table_rows(found)
     yield csv_line(names)
     for row in rows:

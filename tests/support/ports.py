@@ -1,8 +1,8 @@
-"""Ports for the servers that tests start: between the choice and the server's own bind nobody else takes one.
+"""Ports for the servers that tests start: no other process takes one before the server binds it.
 
-A port that the system gives out (bind to 0) and that is let go again is soon somebody else's: the next test process is
-given it too, or any client's outgoing connection. So these come from outside of the range that the system gives out,
-and each is held by a lock until the test process that took it ends.
+A port that the system assigns (bind to 0) and that is released is soon assigned again: to the next test process,
+or to a client's outgoing connection. So these are outside the range that the system assigns, and each is held by a
+lock until the test process that took it ends.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ IANA_RANGE = (49_152, 65_535)  # what systems without that file give out
 
 
 def free_port(neighbours: Sequence[int] = ()) -> int:
-    """A port nobody listens on, ours while this process lives. ``neighbours``: distances of ports taken with it."""
+    """Return a free port, ours while this process lives. ``neighbours``: distances of ports taken with it."""
     bindable = 0
     for port in _candidates():
         wanted = [port, *(port + each for each in neighbours)]

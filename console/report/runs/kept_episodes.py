@@ -1,7 +1,7 @@
-"""The episodes report: rows of what the collector kept as it happened (`console.lag.episodes`). Nothing is computed.
+"""The episodes report: rows of the collector's episodes (`console.lag.episodes`). Nothing is computed.
 
 An episode has one row, in the day it began, however long it lasts; a run takes over every episode that touches its
-window, those that began before it included.
+window, including those that began before it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ IDS_AT_ONCE = 200  # parameters of a statement
 
 
 def replace_rows(run: ReportRun, stamp: Mapping[str, Any], *, claim: Callable[[], None], now_ms: int) -> int:
-    """Let the episodes that touch a run's window take the place of what was known of them; return how many."""
+    """Replace the rows of the episodes that touch a run's window; return how many."""
     own = ReportRow.objects.filter(cluster=run.cluster, job=JOB)
     inside = own.filter(window_start_ms__lt=run.to_ms, window_end_ms__gt=run.from_ms)
     # days of another zone reach beyond the window: their episodes get a row of this zone too

@@ -1,8 +1,8 @@
-"""Trends by month, quarter and year: made of the daily rows that are kept, without Spark and without history.
+"""Trends by month, quarter and year, computed from stored daily rows, without Spark and history.
 
-A row is a group's topic in a period of the report's zone. Sums and maxima are over the days that were computed; with
-fewer than the period has, or a day that was not over, they are at least that (`is_lower_bound`). A figure that no day
-knows is not there. Percentiles are never averaged: `time_lag_p95_ms` is that of the median day.
+A row is a group's topic in a period of the report's zone. Sums and maxima are over the days that were computed;
+with fewer than the period has, or a day that was not over, they are at least that (`is_lower_bound`). A figure
+that no day has is absent. Percentiles are never averaged: `time_lag_p95_ms` is that of the median day.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class _Days:
     p95_ms: list[int] = field(default_factory=list)
 
     def add(self, day: Mapping[str, Any]) -> None:
-        """Take up a day; null is unknown."""
+        """Add a day; null is unknown."""
         self.days += 1
         start_ms, end_ms = day["window_start_ms"], day["window_end_ms"]
         self.is_open |= is_so_far("lag_day", start_ms, end_ms, day["zone"])
@@ -68,8 +68,9 @@ class _Days:
 
 
 def replace_rows(run: ReportRun, stamp: Mapping[str, Any], *, claim: Callable[[], None], now_ms: int) -> int:
-    """Make the rows of every month, quarter and year anew that a run's window touches, a transaction a period; return
-    how many. A period of which fewer days are kept than its rows are made of keeps its rows.
+    """Recompute every month, quarter and year that a run's window touches; return the number of rows.
+
+    One transaction per period. A period keeps its rows if fewer days are stored than they were computed from.
     """
     count = 0
     for grain in MONTHS:
@@ -86,7 +87,7 @@ def replace_rows(run: ReportRun, stamp: Mapping[str, Any], *, claim: Callable[[]
 
 
 def _kept(cluster: str, period: LongPeriod) -> Any:
-    """Return the rows of a period, those of another zone too."""
+    """Return the rows of a period, including those of another zone."""
     near = period.start_ms - DAY_MS, period.start_ms + DAY_MS
     return ReportRow.objects.filter(
         cluster=cluster, job=TREND_JOB, grain=period.grain, window_start_ms__range=near
@@ -118,7 +119,7 @@ def _rows(run: ReportRun, period: LongPeriod, stamp: Mapping[str, Any], now_ms: 
 
 
 def _days_of(cluster: str, period: LongPeriod) -> dict[Topic, _Days]:
-    """Return the days that are kept of a period. A day belongs to it by the date that it has in its own zone."""
+    """Return the stored days of a period; a day belongs to it by its date in the day's own zone."""
     rows = LagRow.objects.filter(
         cluster=cluster,
         job="lag_day",
@@ -168,7 +169,7 @@ def _figures_before(cluster: str, period: LongPeriod, zone: str) -> dict[Topic, 
 
 
 def _changes(now: Mapping[str, Any], before: Mapping[str, Any]) -> Figures:
-    """Return changes against the period before, of figures that need no whole period: rates, a day's p95, shares."""
+    """Return changes against the period before, of figures that need no whole period: rates, p95, shares."""
     found: Figures = {}
     for name in ("in_rate", "time_lag_p95_ms"):
         was, value = before.get(name), now.get(name)

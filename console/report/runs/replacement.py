@@ -28,7 +28,7 @@ TOPN = "topn"
 
 @dataclass(frozen=True, slots=True)
 class Produced:
-    """What a run has for the database: files by window, and tables of reports with few rows."""
+    """The rows that a run produced: files by window, and tables of reports with few rows."""
 
     output: Output
     topics: dict[int, list[Part]]
@@ -37,7 +37,7 @@ class Produced:
 
     @classmethod
     def of(cls, run: ReportRun, result: JobResult, periods: Sequence[int], now_ms: int) -> Produced:
-        """Look at the output and note the files of single queues. Raises ReportFailed when rows are missing there."""
+        """Read the output and record the files of single queues. Raises ReportFailed if rows are missing."""
         output = Output(result.output)
         topics: dict[int, list[Part]] = {}
         queues: dict[int, list[QueueRowFile]] = {}
@@ -57,7 +57,7 @@ class Produced:
         return cls(output, topics, queues, output.table(TOPN))
 
     def table_of(self, start_ms: int) -> pa.Table | None:
-        """The few rows of one window."""
+        """Return the few rows of one window."""
         if self.table is None:
             return None
         return self.table.filter(pc.equal(self.table["window_start_ms"], start_ms))
@@ -72,7 +72,7 @@ def replace_rows(
     claim: Callable[[], None],
     now_ms: int,
 ) -> int:
-    """Replace the rows of the periods, the earliest first, and then what is made of them; return how many there are.
+    """Replace the rows of the periods, earliest first, and what is derived from them; return how many.
 
     `claim` is called in every transaction and raises when the run belongs to another worker.
     """

@@ -1,7 +1,8 @@
-"""What a week says against the weeks before it: changes with their significance, the cost of lag, proposals.
+"""Compare a week with the weeks before it: changes with their significance, the cost of lag, proposals.
 
-Made from the daily rows of up to four weeks (`LagRow` of job lag_day) and the week's rows of capacity. A change is one
-when the test of `folds.trend` says so; days that nobody computed, or hardly watched, are left out and counted.
+Computed from the daily rows of up to four weeks (`LagRow` of job lag_day) and the week's rows of capacity. A
+change counts if the test of `folds.trend` finds it significant; days without rows, or hardly observed, are left
+out and counted.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ Key = tuple[str, str]
 
 
 def week_rows(cluster: str, start_ms: int, zone: str = UTC) -> Iterator[tuple[str, Figures]]:
-    """(grain, figures) of the week of `zone` that begins at `start_ms`: "trend", "change", "proposal"."""
+    """Yield (grain, figures) of the week from `start_ms` in `zone`: "trend", "change", "proposal"."""
     first_ms = days_later(start_ms, WEEK_DAYS - BACK_DAYS, zone)
     end_ms = days_later(start_ms, WEEK_DAYS, zone)
     days = _days(cluster, first_ms, end_ms)
@@ -49,7 +50,7 @@ def week_rows(cluster: str, start_ms: int, zone: str = UTC) -> Iterator[tuple[st
 
 
 def _days(cluster: str, first_ms: int, end_ms: int) -> dict[Key, dict[int, LagRow]]:
-    """(group, topic) → {number of the day from `first_ms`: its row}, of days that were watched."""
+    """Return (group, topic) → {number of the day from `first_ms`: its row}, of observed days."""
     names = [*(column for column, _ in COMPARED.values()), "late_message_ms", "coverage_pct", "consumed"]
     rows = LagRow.objects.filter(
         cluster=cluster,
@@ -76,7 +77,7 @@ def _series(rows: Mapping[int, LagRow], column: str) -> FloatArray:
 
 
 def _trend(key: Key, rows: Mapping[int, LagRow]) -> Iterator[tuple[str, Figures]]:
-    """The week against the one before, of each figure; and what the week's lag cost."""
+    """Yield each figure of the week against the one before, and the cost of the week's lag."""
     week = [row for number, row in rows.items() if number >= BACK_DAYS - WEEK_DAYS]
     if not week:
         return
@@ -120,7 +121,7 @@ def _change_pct(before: float, after: float) -> float | None:
 
 
 def _changes(key: Key, rows: Mapping[int, LagRow], first_ms: int, zone: str) -> Iterator[tuple[str, Figures]]:
-    """Changes of level that began in the week."""
+    """Yield the changes of level that began in the week."""
     for word in CHANGING:
         column, least = COMPARED[word]
         found = trend.change_point(_series(rows, column))
@@ -150,7 +151,7 @@ def _changes(key: Key, rows: Mapping[int, LagRow], first_ms: int, zone: str) -> 
 
 
 def _capacity(cluster: str, start_ms: int, end_ms: int) -> dict[Key, list[Figures]]:
-    """The week's days of each group's topic, as the capacity report has them."""
+    """Return the week's days of each group's topic from the capacity report."""
     rows = ReportRow.objects.filter(
         cluster=cluster,
         job="capacity",
@@ -166,7 +167,7 @@ def _capacity(cluster: str, start_ms: int, end_ms: int) -> dict[Key, list[Figure
 
 
 def proposals(capacity: Mapping[Key, Sequence[Figures]]) -> Iterator[tuple[str, Figures]]:
-    """What would help, each with the figures that speak for it; nothing is proposed from less than what a day shows."""
+    """Yield proposals, each with the figures that support it."""
     for (group, topic), days in sorted(capacity.items()):
         for figures in (_consumers(days), _queues(days), _key(days), _retention(days), _dead(days)):
             if figures is not None:
@@ -175,7 +176,7 @@ def proposals(capacity: Mapping[Key, Sequence[Figures]]) -> Iterator[tuple[str, 
 
 
 def _consumers(days: Sequence[Figures]) -> Figures | None:
-    """As many consumers as the worst day needs, where there are fewer."""
+    """Propose as many consumers as the worst day needs, if there are fewer."""
     clients = days[-1].get("clients")
     needed = max((day["consumers_needed"] for day in days if "consumers_needed" in day), default=None)
     if clients is None or needed is None or needed <= clients:
@@ -185,7 +186,7 @@ def _consumers(days: Sequence[Figures]) -> Figures | None:
 
 
 def _queues(days: Sequence[Figures]) -> Figures | None:
-    """More queues where even a consumer on each would not do."""
+    """Propose more queues if one consumer per queue would not be enough."""
     wanted = [
         math.ceil(day["consumers_factor"] * max(day["clients"], 1))
         for day in days
@@ -199,7 +200,7 @@ def _queues(days: Sequence[Figures]) -> Figures | None:
 
 
 def _key(days: Sequence[Figures]) -> Figures | None:
-    """Another key where the same queue is the worst on most days: consumers and queues would not help it."""
+    """Propose another key if the same queue is the worst on most days: more consumers would not help."""
     offenders = [day["skew_offender"] for day in days if day.get("skew_offender")]
     if not offenders:
         return None
@@ -211,7 +212,7 @@ def _key(days: Sequence[Figures]) -> Figures | None:
 
 
 def _retention(days: Sequence[Figures]) -> Figures | None:
-    """Longer retention, or a faster group, where loss was less than a day away."""
+    """Propose longer retention, or a faster group, if loss was less than a day away."""
     near = [day["runway_ms"] for day in days if day.get("runway_ms") is not None]
     near = [runway_ms for runway_ms in near if runway_ms < NEAR_LOSS_MS]
     if not near:
@@ -220,7 +221,7 @@ def _retention(days: Sequence[Figures]) -> Figures | None:
 
 
 def _dead(days: Sequence[Figures]) -> Figures | None:
-    """Removing what made no progress on any day of a whole week."""
+    """Propose removing a group that made no progress on any day of the week."""
     if len(days) < WEEK_DAYS or not all(day.get("dead_weight") for day in days):
         return None
     return {"proposal": "remove", "evidence": days[-1]["dead_weight"], "on_days": len(days)}
