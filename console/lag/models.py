@@ -1,9 +1,8 @@
 """Store the last collection round: pages, REST and alerts read these rows instead of calling a broker.
 
-All models except those marked otherwise live in the database `metrics` (`database_router.MetricsRouter`) and are keyed
-by the cluster's *name*, not by a foreign key: they are a cache of what brokers reported and may be deleted at any time.
-Null means unknown, never zero. Counts are messages, rates messages per second, times epoch milliseconds of the
-collector's clock, durations milliseconds.
+Models not marked otherwise live in the database `metrics` (`database_router.MetricsRouter`), keyed by the cluster's
+*name*, not by a foreign key: they are a cache of what brokers reported and may be deleted at any time. Null means
+unknown, never zero. Counts are messages, rates a second, times epoch ms of the collector's clock, durations ms.
 """
 
 from typing import Any
@@ -12,11 +11,9 @@ from django.db import models
 
 from console.text.columns import TextColumn, TextsColumn
 
-# Four whole weeks, so that weekdays weigh the same.
-BUDGET_MS = 28 * 24 * 3_600_000
+BUDGET_MS = 28 * 24 * 3_600_000  # four whole weeks, so that weekdays weigh the same
 HOST_LENGTH_MAX = 64
-# RocketMQ: topic <= 127, group <= 255 with its %RETRY% prefix.
-NAME_LENGTH_MAX = 255
+NAME_LENGTH_MAX = 255  # RocketMQ: topic <= 127, group <= 255 with its %RETRY% prefix
 
 
 class RowModel(models.Model):
@@ -301,10 +298,7 @@ class Round(RowModel):
 
 
 class CollectorLease(models.Model):
-    """The right to collect a cluster, claimed by a conditional update.
-
-    `round_number` shows which process has the current window.
-    """
+    """The right to collect a cluster, claimed by a conditional update; `round_number` is its last round's."""
 
     cluster = models.CharField(max_length=64, primary_key=True)
     owner = models.CharField(max_length=64, default="", blank=True)
@@ -588,18 +582,12 @@ class HistoryFile(models.Model):
         indexes = [models.Index(fields=["cluster", "kind", "state", "ts_lo_ms"], name="history_file_window")]
 
     def may_hold(self, group: str) -> bool:
-        """Return whether rows of a group may be in the file, "" for heads.
-
-        Compared in Python: the database may order names differently than files do.
-        """
+        """Return whether rows of a group may be in the file, "" for heads. Databases order names differently."""
         return self.group_lo is None or self.group_hi is None or self.group_lo <= group <= self.group_hi
 
 
 class HistoryLease(models.Model):
-    """The right of a process to make files of a cluster's history (database `default`).
-
-    Taken by a conditional update, renewed while the work goes on, checked in the transaction that lists a file.
-    """
+    """The right to make files of a cluster's history (database `default`), renewed and checked while in use."""
 
     cluster = models.CharField(max_length=64, primary_key=True)
     owner = models.CharField(max_length=64, default="", blank=True)
