@@ -18,7 +18,7 @@ from console.text import Text
 
 DESCRIPTOR_SET_BYTES_MAX = 1024 * 1024  # thousands of messages; googleapis itself has some MB
 TYPES_SUGGESTED = 20
-CLASSES_KEPT = 64  # decoded message classes kept in memory, one per schema in use
+CLASSES_KEPT = 64  # message classes kept in memory, one per schema in use
 
 
 class SchemaRefused(ValueError):

@@ -104,7 +104,7 @@ def zone_of(cluster: str, job: str) -> str:
 
 
 def history_files(cluster: str, from_ms: int, to_ms: int) -> Sequence[HistoryFile]:
-    """Return the live history files that overlap [from_ms, to_ms) and that this host can read, oldest first."""
+    """Return the live history files of [from_ms, to_ms) that this host can read, oldest first."""
     found = HistoryFile.objects.filter(
         readable(), cluster=cluster, state=HistoryFile.State.LIVE, ts_lo_ms__lt=to_ms, ts_hi_ms__gt=from_ms
     )

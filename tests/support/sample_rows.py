@@ -124,7 +124,7 @@ def sample() -> Cluster:
 
 
 def _brokers() -> None:
-    """broker-a answers, broker-b does not; the round says so."""
+    """Make a round in which broker-a answers and broker-b does not."""
     Round.objects.create(
         cluster=CLUSTER,
         number=41_208,
