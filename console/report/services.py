@@ -97,8 +97,10 @@ def no_report(job: str) -> Text:
 def request_run(
     *, job: str, cluster: str, window: Window, actor: Any, now_ms: int, remote_addr: str = ""
 ) -> ReportRun:
-    """Make one run that waits for a worker; the caller then calls `enqueue`. `actor`: a person, a token, or None for
-    the system itself. The window grows to whole periods of the report. Raises ReportRejected, ReportAlreadyRunning.
+    """Make one run that waits for a worker; the caller then calls `enqueue`.
+
+    `actor`: a person, a token, or None for the system itself. The window grows to whole periods of the report.
+    Raises ReportRejected, ReportAlreadyRunning.
     """
     if job not in JOBS:
         raise ReportRejected("job", no_report(job))
@@ -195,8 +197,10 @@ def _enqueue_next() -> None:
 
 
 def run_report(run_id: str, *, now_ms: int) -> None:
-    """Compute one waiting run. Does nothing when another worker has it, or while Spark computes as many reports on this
-    machine as it may: then it waits on, and comes up when one of them is done.
+    """Compute one waiting run.
+
+    Does nothing when another worker has it, or while Spark computes as many reports on this machine as it may:
+    then the run waits until one of them is done.
     """
     with process.a_place(Path(settings.REPORTS_DIR), settings.REPORTS_AT_ONCE) as is_free:
         if not is_free:
@@ -349,8 +353,10 @@ class _Attempt:
 
 
 def job_spec(run: ReportRun, *, now_ms: int) -> dict[str, Any]:
-    """Everything the job depends on (`spark.job.JobSpec`). Hours without history are left out: what was computed of
-    them before stays. Raises ReportFailed when there is nothing to compute from.
+    """Return everything the job depends on (`spark.job.JobSpec`).
+
+    Hours without history are left out: earlier results for them stay. Raises ReportFailed when there is nothing to
+    compute from.
     """
     try:
         cluster = cluster_selectors.cluster_by_name(run.cluster)

@@ -230,8 +230,9 @@ def _event_rows(cluster: str, start_ms: int, end_ms: int) -> Iterator[tuple[str,
 
 
 def _collector_rows(cluster: str, start_ms: int, end_ms: int) -> Iterator[tuple[str, Figures]]:
-    """How long nobody looked: a row for the collector itself and one for every broker that was silent; damaged history
-    files of the day count with the collector.
+    """Yield how long collector and brokers were silent: a row for each.
+
+    Damaged history files of the day count with the collector.
     """
     span_ms = max(1, end_ms - start_ms)
     gaps: dict[str, list[int]] = {"": []}
