@@ -582,12 +582,12 @@ class HistoryFile(models.Model):
         indexes = [models.Index(fields=["cluster", "kind", "state", "ts_lo_ms"], name="history_file_window")]
 
     def may_hold(self, group: str) -> bool:
-        """Return whether rows of a group may be in the file, "" for heads. Databases order names differently."""
+        """Return whether rows of a group may be in the file, "" for heads. Databases may order names otherwise."""
         return self.group_lo is None or self.group_hi is None or self.group_lo <= group <= self.group_hi
 
 
 class HistoryLease(models.Model):
-    """The right to make files of a cluster's history (database `default`), renewed and checked while in use."""
+    """The right to make files of a cluster's history (database `default`), renewed and checked in use."""
 
     cluster = models.CharField(max_length=64, primary_key=True)
     owner = models.CharField(max_length=64, default="", blank=True)

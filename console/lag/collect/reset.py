@@ -35,8 +35,7 @@ class Move(NamedTuple):
 class SetHere:
     """Mark the queues of a round that are where this console put them.
 
-    `moved` are those that it moved ahead since they
-    were read last, wherever their members have brought them from there.
+    `moved` are those that it moved ahead since the last reading, wherever their members have got to since.
     """
 
     marks: BoolArray

@@ -201,8 +201,7 @@ def _age_then(
 ) -> tuple[int | None, bool]:
     """Return (age, is it a lower bound) of the first message a client had not consumed when it reported.
 
-    Null: the newest round
-    did not read that queue.
+    Null: the newest round did not read that queue.
     """
     if first >= high:
         return 0, False
