@@ -121,7 +121,7 @@ class DeadLetterSerializer(serializers.Serializer[Any]):
 class DeadLetterSampleSerializer(serializers.Serializer[Any]):
     rows = DeadLetterSerializer(many=True)
     scanned = serializers.IntegerField()
-    problem = serializers.CharField(allow_blank=True, help_text="why they can not be read")
+    problem = serializers.CharField(allow_blank=True, help_text="why they cannot be read")
 
 
 class LedgerSerializer(serializers.ModelSerializer[ReplayLedger]):

@@ -107,7 +107,7 @@ SEARCH_PARAMETERS = [
     OpenApiParameter("queue_id", int),
     OpenApiParameter("queue", str, many=True, description="broker-a:3; may be repeated"),
     OpenApiParameter("tag", str, description="paid || refunded; the broker filters"),
-    OpenApiParameter("sql", str, description="SQL92; the broker filters, 400 where it can not"),
+    OpenApiParameter("sql", str, description="SQL92; the broker filters, 400 where it cannot"),
     OpenApiParameter("find_in", str, enum=sorted(body_match.KIND_NAMES), description="default body"),
     OpenApiParameter("find", str, description='looked for here: text, $.a.b == "x", name == "x", a key'),
     OpenApiParameter("from_ms", int, description="not older than this"),

@@ -49,7 +49,7 @@ def check_data_folder(**_: Any) -> Sequence[CheckMessage]:
     folder = nearest_existing(settings.DATA_DIR)
     if not os.access(folder, os.W_OK | os.X_OK):
         hint = f"Give this user the folder (chown), or name another with TIDEMARK_DATA. Found: {folder}"
-        return [Error(f"{settings.DATA_DIR} can not be written.", hint=hint, id="tidemark.E002")]
+        return [Error(f"{settings.DATA_DIR} cannot be written.", hint=hint, id="tidemark.E002")]
     kind = file_system_of(folder, Path("/proc/mounts"))
     if NETWORK_FILE_SYSTEMS.match(kind) and _uses_sqlite():
         hint = "Put TIDEMARK_DATA on a local disk, or use PostgreSQL (DATABASE_URL, METRICS_DATABASE_URL)."

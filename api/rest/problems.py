@@ -52,7 +52,7 @@ TABLE: list[tuple[type[Exception], int, str, str]] = [
     (exceptions.NotAcceptable, 406, "not_acceptable", "Only JSON is served"),
     (exceptions.UnsupportedMediaType, 415, "unsupported_media_type", "Send application/json"),
     (exceptions.Throttled, 429, "throttled", "Too many requests"),
-    (ReportRejected, 422, "report_rejected", "The report can not be run so"),
+    (ReportRejected, 422, "report_rejected", "The report cannot be run"),
     (ReportAlreadyRunning, 409, "report_running", "The report is being computed"),
     (TooManySearches, 429, "too_many_searches", "Too many searches at once"),
     (BadCursor, 400, "bad_cursor", "The cursor is not valid"),
@@ -62,7 +62,7 @@ TABLE: list[tuple[type[Exception], int, str, str]] = [
     (BrokerUnavailable, 503, "broker_unavailable", "A broker does not answer"),
     (RemotingTimeout, 504, "broker_timeout", "A broker did not answer in time"),
     (MQBrokerError, 502, "broker_refused", "A broker refused"),
-    (MQClientError, 503, "broker_unavailable", "The cluster can not be reached"),
+    (MQClientError, 503, "broker_unavailable", "The cluster cannot be reached"),
 ]
 
 

@@ -121,7 +121,7 @@ class ChangeCommand(BaseCommand):
         for warning in plan.warnings:
             self.stdout.write(f"  {warning['level']}: {warning['title']}. {warning['text']}".rstrip())
         if plan.blocked:
-            self.stdout.write(f"It can not be applied: {plan.blocked}")
+            self.stdout.write(f"It cannot be applied: {plan.blocked}")
         else:
             self.stdout.write(f"Apply until {plan.expires_at:%H:%M:%S} UTC: {plan.equivalent['command']}")
 

@@ -82,7 +82,7 @@ class Plan(models.Model):
     equivalent = models.JSONField(default=dict, help_text="the same by hand: {rest, command}")
     before = TextsColumn(default=dict, help_text="state the plan was computed from; drift compares with it")
     state_hash = models.CharField(max_length=64, help_text="SHA-256 of before, for people who compare plans")
-    blocked = TextColumn(blank=True, help_text="why this plan can not be applied; empty when it can")
+    blocked = TextColumn(blank=True, help_text="why this plan cannot be applied; empty when it can")
     confirm = models.CharField(max_length=16, choices=Confirm.choices, default=Confirm.INLINE)
     confirm_text = models.CharField(max_length=255, blank=True)
     messages = models.BigIntegerField(default=0, help_text="blast radius: messages replayed, skipped or sent")

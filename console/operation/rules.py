@@ -66,7 +66,7 @@ def next_state(state: JobState, event: JobEventKind) -> JobState:
     target = TRANSITIONS.get((state, event))
     if target is None:
         raise IllegalTransition(
-            Text("A job that is %(state)s can not %(event)s.", state=state.value, event=event.value)
+            Text("A job that is %(state)s cannot %(event)s.", state=state.value, event=event.value)
         )
     return target
 

@@ -368,7 +368,7 @@ def _require_confirmation(plan: Plan, confirm_text: str) -> None:
         touched = (
             Text("touches %(number)s messages", number=plan.messages)
             if plan.messages
-            else Text("can not simply be taken back")
+            else Text("cannot simply be taken back")
         )
         raise ConfirmationMissing(
             Text(
@@ -430,7 +430,7 @@ def cancel(job_id: str, actor: Any, *, remote_addr: str = "") -> Job:
     with transaction.atomic():
         asked = Job.objects.filter(pk=job.pk, state__in=CANCELLABLE).update(cancel_requested=True)
         if asked != 1:
-            raise IllegalTransition(Text("A job that is %(state)s can not be cancelled.", state=job.state))
+            raise IllegalTransition(Text("A job that is %(state)s cannot be cancelled.", state=job.state))
         Job.objects.filter(pk=job.pk, state=JobState.PAUSED).update(
             state=next_state(JobState.PAUSED, JobEventKind.RESUME)
         )
@@ -457,7 +457,7 @@ def set_rate(job_id: str, actor: Any, rate_per_s: int | None, *, remote_addr: st
     with transaction.atomic():
         if Job.objects.filter(pk=job.pk).exclude(state__in=FINAL_STATES).update(rate_per_s=rate_per_s) != 1:
             raise IllegalTransition(
-                Text("The rate of a job that is %(state)s can not change.", state=job.state)
+                Text("The rate of a job that is %(state)s cannot change.", state=job.state)
             )
         text = Text("Rate set to %(rate)s by %(person)s", rate=words, person=journal.actor_name(actor))
         found = _record(job_id, actor, "rate", text, at_ms, remote_addr)
@@ -487,7 +487,7 @@ def _move(job_id: str, event: JobEventKind, actor: Any, text: Text, remote_addr:
         if not moved:
             raise IllegalTransition(
                 Text(
-                    "A job that is %(state)s can not %(event)s.",
+                    "A job that is %(state)s cannot %(event)s.",
                     state=selectors.job(job.id).state,
                     event=event.value,
                 )

@@ -525,7 +525,7 @@ def check_ports(options: Options) -> None:
             try:
                 probe.bind(("0.0.0.0", port))
             except OSError as error:
-                why = "is taken" if error.errno == errno.EADDRINUSE else f"can not be used ({error.strerror})"
+                why = "is taken" if error.errno == errno.EADDRINUSE else f"cannot be used ({error.strerror})"
                 raise UpError(f"port {port} ({what}) {why}; choose another with {option}") from None
 
 

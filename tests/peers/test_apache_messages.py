@@ -74,7 +74,7 @@ def test_it_searches_two_brokers_as_one(world: ApacheWorld, monkeypatch: pytest.
     try:
         found = pages(Query(TOPIC, sql="n > 100 AND TAGS = 'third'"), 5)
         assert [number for page in found for number in page] == [117, 114, 111, 108, 105, 102]
-        with pytest.raises(QueryRefused, match="can not read this expression"):
+        with pytest.raises(QueryRefused, match="cannot read this expression"):
             services.find(NAME, Query(TOPIC, sql="n >"))
     finally:
         for addr in world.cluster.addrs.values():

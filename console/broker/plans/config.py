@@ -295,7 +295,7 @@ def _warnings(cluster: str, wish: Wish, configs: Mapping[str, Mapping[str, str]]
 
 RESTART_WORDS = Text(
     "The broker keeps the new value and shows it, and works by the old one until it starts anew. A broker "
-    "that can not change the key while it runs refuses, and nothing is changed there."
+    "that cannot change the key while it runs refuses, and nothing is changed there."
 )
 
 

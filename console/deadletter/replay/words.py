@@ -118,7 +118,7 @@ def preview_warnings(
         found.append(PlanWarning("info", Text("The letters stay where they are"), text))
     else:
         text = Text("Every copy carries a key: each letter is sent at most once, or reported as unknown.")
-        found.append(PlanWarning("info", Text("A replay can not be undone"), text))
+        found.append(PlanWarning("info", Text("A replay cannot be undone"), text))
     return found
 
 
@@ -129,7 +129,7 @@ def _letters(preview: Preview, checked: Mapping[str, Any], expiring: int | None)
         found.append(
             PlanWarning(
                 "warn",
-                Text("%(number)s can not be read", number=preview.unreadable),
+                Text("%(number)s cannot be read", number=preview.unreadable),
                 Text("They are counted as failed."),
             )
         )
@@ -284,7 +284,7 @@ def readable_warnings(*, is_undo: bool) -> list[PlanWarning]:
         return [
             PlanWarning(
                 "info",
-                Text("A write-only topic can not be looked at"),
+                Text("A write-only topic cannot be looked at"),
                 Text("Neither here nor by a consumer."),
             )
         ]

@@ -225,7 +225,7 @@ def warnings(
 
 def _retention(older: Sequence[Change]) -> Iterable[PlanWarning]:
     if older:
-        title = Text("%(number)s queue(s) can not go back that far", number=len(older))
+        title = Text("%(number)s queue(s) cannot go back that far", number=len(older))
         text = Text(
             "The messages asked for are older than retention; these queues start at the oldest one stored."
         )
@@ -236,7 +236,7 @@ def _never_committed(moving: Sequence[Change]) -> Iterable[PlanWarning]:
     never = [row for row in moving if row.before is None]
     if never:
         title = Text("%(number)s queue(s) {has|have} never been committed", number=len(never))
-        text = Text("%(names)s: undo can not take a first offset away again.", names=_queue_names(never))
+        text = Text("%(names)s: undo cannot take a first offset away again.", names=_queue_names(never))
         yield PlanWarning("warn", title, text)
 
 

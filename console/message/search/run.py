@@ -374,7 +374,7 @@ def check_sql(admin: BlockingMQAdmin, query: Query, places: Sequence[BrokerQueue
             continue
         if answer.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED:
             raise QueryRefused(
-                Text("%(name)s can not read this expression: %(reason)s", name=name, reason=answer.remark),
+                Text("%(name)s cannot read this expression: %(reason)s", name=name, reason=answer.remark),
                 "sql",
             )
         raise QueryRefused(

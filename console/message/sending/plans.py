@@ -150,7 +150,7 @@ class MessageSendPlan(PlanKind):
             if queue in writable
             else [
                 Text(
-                    "%(queue)s can not be written any more",
+                    "%(queue)s cannot be written any more",
                     queue=f"{queue.broker_name} · {queue.queue_id}",
                 )
             ]
@@ -345,7 +345,7 @@ def _body(params: Mapping[str, Any], source: Hit | None) -> bytes:
         unpacked = unpack(source.record.body, source.record.sys_flag)
         if unpacked.problem and source.record.sys_flag & 1:
             raise PlanRejected(
-                Text("The body can not be kept: %(problem)s", problem=unpacked.problem), field="body"
+                Text("The body cannot be kept: %(problem)s", problem=unpacked.problem), field="body"
             )
         # Only what the client compressed is decompressed; other bodies stay as their producer packed them.
         body = unpacked.body if source.record.sys_flag & 1 else source.record.body
@@ -381,7 +381,7 @@ def _queue(
         raise PlanRejected(Text("There is no topic %(topic)s.", topic=topic), field="topic")
     writable = route_queues(route, topic, write=True)
     if not writable:
-        raise PlanRejected(Text("%(topic)s can not be written on any broker.", topic=topic), field="topic")
+        raise PlanRejected(Text("%(topic)s cannot be written on any broker.", topic=topic), field="topic")
     if wanted:
         try:
             queue = MessageQueue(topic, str(wanted["broker_name"]), int(wanted["queue_id"]))
@@ -444,7 +444,7 @@ def _warnings(topic: str, groups: set[str], source: Hit | None) -> list[PlanWarn
             )
             if groups
             else Text("No group reads %(topic)s", topic=topic),
-            Text("It can not be called back."),
+            Text("It cannot be called back."),
         )
     ]
     if source is not None and source.record.topic != topic:

@@ -68,7 +68,7 @@ class Migration(migrations.Migration):
                 ('equivalent', models.JSONField(default=dict, help_text='the same by hand: {rest, command}')),
                 ('before', models.JSONField(default=dict, help_text='state the plan was computed from; drift compares with it')),
                 ('state_hash', models.CharField(help_text='SHA-256 of before, for people who compare plans', max_length=64)),
-                ('blocked', models.TextField(blank=True, help_text='why this plan can not be applied; empty when it can')),
+                ('blocked', models.TextField(blank=True, help_text='why this plan cannot be applied; empty when it can')),
                 ('confirm', models.CharField(choices=[('inline', 'Inline'), ('typed', 'Typed'), ('second_person', 'Second Person')], default='inline', max_length=16)),
                 ('confirm_text', models.CharField(blank=True, max_length=255)),
                 ('messages', models.BigIntegerField(default=0, help_text='blast radius: messages replayed, skipped or sent')),

@@ -44,7 +44,7 @@ def test_it_allows_reading_from_the_command_line_and_takes_it_back(live: LiveClu
     assert live.admin.topic_config(live.addr, DLQ).perm == 2, "a plan changes nothing"
     assert "SUCCEEDED" in call("apply", plan_id, "--here")
     assert live.admin.topic_config(live.addr, DLQ).perm == 6
-    assert "It can not be applied" in call("readable", "billing")
+    assert "It cannot be applied" in call("readable", "billing")
     back = json.loads(call("undo", plan_id, "--format", "json"))
     assert "SUCCEEDED" in call("apply", back["id"], "--here")
     assert live.admin.topic_config(live.addr, DLQ).perm == 2

@@ -99,5 +99,5 @@ def test_it_refuses_clearly(live: LiveCluster) -> None:
     ):
         with pytest.raises(CommandError, match=words):
             call(*arguments)
-    with pytest.raises(CommandError, match="does not filter by SQL92|can not read this expression"):
+    with pytest.raises(CommandError, match="does not filter by SQL92|cannot read this expression"):
         call("find", "orders", "--sql", "amount >")

@@ -194,7 +194,7 @@ def test_the_broker_filters_by_sql_where_it_may(orders: LiveCluster) -> None:
     found = services.find("test", query)
     assert sorted(bodies(found)) == ["dear", "dearer"]
     with pytest.raises(
-        QueryRefused, match="broker-a can not read this expression: line 1, column 9: expected"
+        QueryRefused, match="broker-a cannot read this expression: line 1, column 9: expected"
     ) as it:
         services.find("test", Query("orders", sql="TAGS IS BETWEEN"))
     assert it.value.field == "sql"

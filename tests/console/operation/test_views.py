@@ -247,7 +247,7 @@ def test_it_refuses_to_agree_with_what_is_too_old_or_gone(tally: type[Tally], al
 def test_it_shows_why_a_plan_can_not_be_applied(tally: type[Tally], alice: User) -> None:
     plan = make(alice, blocked="The group is broadcasting.")
     text = text_of(browser(alice), f"/c/test/plans/{plan.id}")
-    assert "This plan can not be applied." in text
+    assert "This plan cannot be applied." in text
     assert 'id="apply"' not in text
 
 

@@ -129,7 +129,7 @@ def test_it_leads_from_quarantine_to_deletion(live: LiveCluster, browser: Client
     assert "Plan the quarantine" in text and "24 hours after the quarantine" in text
     early = browser.post("/c/test/topics/orders/delete", {"deed": "delete"})
     text = page(browser, early["Location"][len("/c/test/") :])
-    assert "This plan can not be applied." in text and "Put it in quarantine first" in text
+    assert "This plan cannot be applied." in text and "Put it in quarantine first" in text
     answer = browser.post("/c/test/topics/orders/delete", {"deed": "quarantine"})
     plan_id = answer["Location"].rsplit("/", 1)[1]
     browser.post(f"/c/test/plans/{plan_id}/apply", {"confirm_text": "orders"})

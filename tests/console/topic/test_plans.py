@@ -248,7 +248,7 @@ def test_it_lets_only_an_administrator_skip_the_quarantine(
         plan_of(live, maria, "force_delete")
     plan = plan_of(live, admin, "force_delete")
     assert (plan.blocked, plan.confirm, plan.messages) == ("", "typed", 0)
-    with pytest.raises(errors.ConfirmationMissing, match="can not simply be taken back"):
+    with pytest.raises(errors.ConfirmationMissing, match="cannot simply be taken back"):
         services.apply_plan(plan.id, admin, "order")
     assert run(plan, admin).state == "SUCCEEDED"
     assert config_of(live) is None

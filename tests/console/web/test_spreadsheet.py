@@ -1,4 +1,4 @@
-"""Lines of CSV that a spreadsheet can not run."""
+"""Lines of CSV that a spreadsheet cannot run."""
 
 import csv
 

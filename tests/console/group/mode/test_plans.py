@@ -121,7 +121,7 @@ def test_it_plans_from_a_terminal(shop: LiveCluster, maria: User) -> None:
     call_command("groups", "mode", "billing", "--topic", "orders", "--mode", "POP", stdout=out)
     plan = Plan.objects.get()
     assert plan.params == {"topic": "orders", "mode": "POP"}
-    assert "It can not be applied" in out.getvalue()
+    assert "It cannot be applied" in out.getvalue()
     assert plan.equivalent["made_by"]["command"] == (
         "manage.py groups mode billing --topic orders --mode POP --cluster test"
     )

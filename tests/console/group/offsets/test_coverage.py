@@ -227,7 +227,7 @@ def test_the_page_asks_for_the_broker_by_name(halved: World, client: Client, set
     client.force_login(halved.actor)
     plan = halved.plan("offset_change", target="earliest")
     page = client.get(f"/c/local/plans/{plan.id}").content.decode()
-    assert "This plan can not be applied." in page and "and holds 1 of 2 queues" in page
+    assert "This plan cannot be applied." in page and "and holds 1 of 2 queues" in page
     assert 'name="accept_without" value="broker-1" required' in page
     assert "Leave out <strong>broker-1</strong> and its 1 queue<" in page
     assert "not covered" in page and "Replay 1,000 messages" not in page
@@ -267,7 +267,7 @@ def test_rest_names_it_and_takes_the_acceptance(halved: World, client: Client) -
 def test_the_command_prints_it_and_takes_the_acceptance(halved: World) -> None:
     out = io.StringIO()
     call_command("offsets", "plan", GROUP, "--target", "earliest", stdout=out)
-    assert "It can not be applied: broker-1 has not answered since" in out.getvalue()
+    assert "It cannot be applied: broker-1 has not answered since" in out.getvalue()
     out = io.StringIO()
     options = ["--target", "earliest", "--accept-without", "broker-1"]
     call_command("offsets", "plan", GROUP, *options, stdout=out)

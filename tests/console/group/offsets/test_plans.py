@@ -535,7 +535,7 @@ def test_it_waits_for_a_broker_that_is_away_and_goes_on(orders: LiveCluster, ali
 
 
 def test_it_uses_the_old_way_with_members_online(live_old: LiveCluster, alice: User) -> None:
-    """4.x, or useServerSideResetOffset=false: 222 by time; single offsets can not be told to running members."""
+    """4.x, or useServerSideResetOffset=false: 222 by time; single offsets cannot be told to running members."""
     live = live_old
     live.create_topic("orders", queues=2)
     live.create_group("billing")

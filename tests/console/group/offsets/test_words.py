@@ -117,7 +117,7 @@ def test_it_warns_of_what_a_change_may_cost() -> None:
     ]
     gone = titles(state(online=False, q0=None, q1=5), model="BROADCASTING", target="shift", shift=-9)
     assert gone == [
-        ("warn", "1 queue can not go back that far"),
+        ("warn", "1 queue cannot go back that far"),
         ("warn", "1 queue stays as before"),
         ("info", "No member is online"),
         ("danger", "The group was broadcasting"),

@@ -224,7 +224,7 @@ def test_it_goes_on_without_a_silent_broker_and_says_so() -> None:
         search.step()
     assert [hit.record.queue_offset for hit in search.picked] == list(range(9, -1, -1))
     assert list(search.silent) == ["broker-b"] and search.figures().queues_silent == 1
-    assert search.figures().to_go == 0, "what can not be read is not to go"
+    assert search.figures().to_go == 0, "what cannot be read is not to go"
 
 
 def test_a_stopped_search_gives_what_it_has_and_goes_on_behind_it() -> None:
