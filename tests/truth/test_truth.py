@@ -27,6 +27,8 @@ from tests.support.known_traffic import KnownQueue, KnownTraffic, now_ms
 from tests.support.product import ROOT, Product
 
 INTERVAL_MS = 5_000
+# What was consumed in the interval of a move counts as skipped too: 20 a second, for two rounds on a busy machine.
+CONSUMED_IN_A_MOVE = 2 * 20 * INTERVAL_MS // 1_000
 DEADLINE_MS = 4_000  # what a silent broker costs the round in which it falls silent
 SLACK_MS = 3_000  # two busy cores
 FROZEN_S = 55
@@ -458,7 +460,8 @@ def test_what_came_and_what_was_read_is_summed_over_gaps(story: Story) -> None:
     assert produced <= sum(x or 0 for x in flow["produced"]) <= first
     consumed = sum(one.consumed for one in queues)
     early = sum(max(one.committed.between(began_ms - 1_000, began_ms + DEADLINE_MS)) for one in queues)
-    assert consumed - early <= sum(x or 0 for x in flow["committed"]) <= consumed
+    least = consumed - early - CONSUMED_IN_A_MOVE
+    assert least <= sum(x or 0 for x in flow["committed"]) <= consumed
 
 
 def report_rows(story: Story, group: str, topic: str) -> list[dict[str, Any]]:
@@ -478,8 +481,7 @@ def test_the_report_says_what_the_live_page_said(story: Story) -> None:
     assert run["state"] == "SUCCEEDED", run
     rows = report_rows(story, GROUP, TOPIC)
     queues = story.traffic.queues
-    # what was consumed in the interval of the move counts as skipped too: at most 20 a second
-    assert 0 <= sum(row["skipped"] for row in rows) - story.skipped <= 20 * INTERVAL_MS / 1_000
+    assert 0 <= sum(row["skipped"] for row in rows) - story.skipped <= CONSUMED_IN_A_MOVE
     assert sum(row["rewinds"] for row in rows) == 1
     consumed = sum(one.consumed for one in queues)
     assert 0.9 * consumed < sum(row["consumed"] for row in rows) <= consumed
