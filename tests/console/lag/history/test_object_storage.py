@@ -244,4 +244,5 @@ def test_rounds_go_on_while_the_storage_is_away(collected: CollectedCluster, s3:
     services.collectors.clear()  # a restart
     with s3.fault("GET", "deny"), s3.fault("HEAD", "deny"), s3.fault("PUT", "deny"):
         assert collected.collect().error == ""
-    assert HistoryFile.objects.filter(kind="chunk_hour", state="live").count() == 1
+    # Between 22:00 and 24:00 UTC the hour is in a day that is over: merged already.
+    assert HistoryFile.objects.filter(kind__startswith="chunk", state="live").count() == 1
