@@ -11,7 +11,7 @@ PYTEST := $(PY) -m pytest -q --reruns 1 --reruns-delay 1 -rR
 SPREAD := --dist loadfile --no-loadscope-reorder
 # What waits for real clients, brokers and a browser has deadlines: the rest computes while those wait, on more workers
 # than there are cores, and gives way to them.
-GIVING_WAY := nice -n 8
+GIVING_WAY := nice -n 5
 
 # Every process of the product and of the tests would compile the same modules again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -32,7 +32,7 @@ test: set-up-test ## All checks and all tests, with real peers and a real browse
 	@$(MAKE) --no-print-directory --keep-going --jobs 6 --output-sync=target peers truth e2e unit postgres check
 
 unit: set-up-test ## Tests of the packages only (T=tests/brokerd for a part)
-	$(GIVING_WAY) $(PYTEST) $(T) -n 5 $(SPREAD) --ignore=tests/peers --ignore=tests/truth --ignore=tests/e2e --ignore=tests/benchmark
+	$(GIVING_WAY) $(PYTEST) $(T) -n 3 $(SPREAD) --ignore=tests/peers --ignore=tests/truth --ignore=tests/e2e --ignore=tests/benchmark
 
 postgres: set-up-test ## What has a database, once more on PostgreSQL
 	$(GIVING_WAY) deploy/with-postgres.sh $(PYTEST) tests/api tests/console -n 2 $(SPREAD) --ignore=tests/console/process/test_supervisor.py
