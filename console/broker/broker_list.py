@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from console.lists.spec import Choice, Column, Filter, ListSpec
+from console.lists.spec import MSGS, PER_S, Choice, Column, Filter, ListSpec
 from console.text import Text
-
-MSGS, PER_S = Text("msgs"), Text("/s")
 
 _NAME = Column(
     "broker",

@@ -5,10 +5,8 @@ from __future__ import annotations
 from django.db.models import Q
 
 from console.lag.rows.broadcast import BROADCASTING
-from console.lists.spec import Choice, Column, Filter, ListSpec
+from console.lists.spec import MSGS, PER_S, Choice, Column, Filter, ListSpec
 from console.text import Text
-
-MSGS, PER_S = Text("msgs"), Text("/s")
 
 GROUPS = ListSpec(
     name="groups",

@@ -19,7 +19,7 @@ from console.lag.rows.queue_row import QueueRow
 from console.lag.windows import mark_words, marks
 from console.lists.page import Page, cut
 from console.lists.query import ListQuery
-from console.lists.spec import Column, ListSpec
+from console.lists.spec import MSGS, Column, ListSpec
 from console.operation import selectors as operation_selectors
 from console.text import Text
 
@@ -117,7 +117,7 @@ QUEUES = ListSpec(
         Column("committed", Text("Committed"), css="num hide-s", fields=("committed_offset",)),
         Column("pulled", Text("Pulled"), css="num p3", fields=("pulled_offset",)),
         Column("max", Text("Max"), css="num hide-s", fields=("max_offset",)),
-        Column("lag", Text("Lag"), Text("msgs"), order=lambda row: row.lag, fields=("lag",)),
+        Column("lag", Text("Lag"), MSGS, order=lambda row: row.lag, fields=("lag",)),
         Column(
             "in_flight",
             Text("In flight"),

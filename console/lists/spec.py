@@ -15,9 +15,12 @@ from django.db.models import F, Q
 from django.db.models.expressions import OrderBy
 from django.utils.functional import Promise
 
+from console.text import Text
 from console.web.spreadsheet import csv_line
 
 Label = str | Promise
+# Units of the columns of more than one list.
+MSGS, PER_S = Text("msgs"), Text("/s")
 # Columns of the model, most significant first, or the value of a row that is sorted in memory; () does not sort.
 Order = tuple[str, ...] | Callable[[Any], Any]
 

@@ -12,7 +12,7 @@ from django.utils import timezone
 from console.access.name_scope import EVERYTHING, NameScope
 from console.lists.page import PER_PAGE_MAX, Page, cut
 from console.lists.query import ListQuery
-from console.lists.spec import Choice, Column, Filter, ListSpec
+from console.lists.spec import MSGS, Choice, Column, Filter, ListSpec
 from console.operation.models import ACTIVE_STATES, Confirm, JobState, Plan, PlanState
 from console.text import Text
 
@@ -43,9 +43,7 @@ OPERATIONS = ListSpec(
         Column("state", Text("State"), css="", order=("where",), ascending=True, fields=("where",)),
         Column("progress", Text("Progress"), css=""),
         Column("words", Text("In words"), css="", fields=("summary",)),
-        Column(
-            "messages", Text("Touches"), Text("msgs"), css="num p3", order=("messages",), fields=("messages",)
-        ),
+        Column("messages", Text("Touches"), MSGS, css="num p3", order=("messages",), fields=("messages",)),
         Column(
             "by",
             Text("By"),

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from console.lists.spec import Column, ListSpec
+from console.lists.spec import MSGS, PER_S, Column, ListSpec
 from console.text import Text
-
-MSGS, PER_S = Text("msgs"), Text("/s")
 
 TOPICS = ListSpec(
     name="topics",

@@ -43,8 +43,8 @@ def ask_member(cluster: str, group: str, client_id: str, *, with_stack: bool) ->
 
 def running_info(admin: BlockingMQAdmin, group: str, client_id: str, *, with_stack: bool) -> RunningInfo:
     """Read the running info of a member. Raises MemberSilent."""
-    online = ask_each(admin, masters(admin), lambda client, addr: client.consumer_connection(addr, group))
     addrs = masters(admin)
+    online = ask_each(admin, addrs, lambda client, addr: client.consumer_connection(addr, group))
     holders = [
         addrs[name]
         for name, answer in online.items()

@@ -23,7 +23,6 @@ from console.text import Duration, Text
 from console.text.figures import rate
 
 NAMED_MAX = 3  # queues, topics or brokers that are named; the others are counted
-RECENT_MS = 10 * 60_000  # a rate older than this is not "present"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
