@@ -19,8 +19,8 @@ from console.cluster import selectors as cluster_selectors
 from console.lag import episodes
 from console.lag.episode_state import EpisodeKind, EpisodeState
 from console.lag.models import Episode
-from console.lag.windows import marks
-from console.lag.windows.marks import Marks
+from console.lag.past import marks
+from console.lag.past.marks import Marks
 from console.lists.page import cut
 
 TIME_MS_MAX = 2**53

@@ -17,8 +17,8 @@ from api.rest import pagination
 from api.rest.resource import Resource
 from console.lag import selectors
 from console.lag.models import HistoryGap, LagEvent
+from console.lag.past.by_client import TooManyChanges
 from console.lag.promise_versions import promises_of
-from console.lag.windows.by_client import TooManyChanges
 from spark.lag.local_time import HOUR_MS
 
 SPAN_MS_MAX = 31 * 24 * HOUR_MS  # the longest range the pages draw; more is a report

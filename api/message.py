@@ -22,8 +22,8 @@ from console.message import services
 from console.message.forms import OFFSET_MAX, QUEUES_MAX, SQL_LENGTH_MAX, place_of
 from console.message.search import body_match
 from console.message.search.export import EXPORT_MESSAGES_MAX, EXPORT_MS, FORMATS, export
+from console.message.search.message_search import Search, open_search, source_of
 from console.message.search.query import Query, QueryRefused, tags_of
-from console.message.search.run import Search, open_search, source_of
 from console.message.search.tail import TAIL_MS, Tail
 from console.message.streaming import (
     NDJSON,

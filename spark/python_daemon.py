@@ -7,8 +7,8 @@ from __future__ import annotations
 import pyspark.daemon
 import pyspark.worker  # noqa: F401  # what a worker runs
 
-import spark.rows.lag_rows
-import spark.rows.part_files  # noqa: F401  # with NumPy and pyarrow: a second of imports
+import spark.output.lag_rows
+import spark.output.part_files  # noqa: F401  # with NumPy and pyarrow: a second of imports
 
 if __name__ == "__main__":
     pyspark.daemon.manager()

@@ -21,9 +21,9 @@ from console.deadletter.replay import copy as replay_copy
 from console.deadletter.replay import direct
 from console.deadletter.replay import recovery as replay_recovery
 from console.deadletter.replay import words as replay_words
+from console.deadletter.replay.batches import Replay
 from console.deadletter.replay.params import checked_params
 from console.deadletter.replay.preview import Preview, look_through
-from console.deadletter.replay.run import Replay
 from console.deadletter.replay.targets import route_queues_of
 from console.deadletter.retention import retention_ms
 from console.lag.last_seen import topic_queues_seen

@@ -15,8 +15,8 @@ import numpy.typing as npt
 from console.brokers.mqadmin import MessageQueue
 from spark.lag.codes import SampleFlag
 from spark.lag.folds.figures import handling_rates
-from spark.lag.folds.fold import level_of
 from spark.lag.folds.rounds import rounds_of, whole
+from spark.lag.folds.window import level_of
 from spark.lag.grid import grid_of
 from spark.lag.local_time import MINUTE_MS
 from spark.lag.samples import Samples

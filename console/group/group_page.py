@@ -15,8 +15,8 @@ from django.utils.translation import gettext
 from console.brokers.mqadmin import RETRY_TOPIC_PREFIX
 from console.group.findings import SEVERITY
 from console.lag.models import ClientRow, GroupRow
+from console.lag.past import mark_words, marks
 from console.lag.rows.queue_row import QueueRow
-from console.lag.windows import mark_words, marks
 from console.lists.page import Page, cut
 from console.lists.query import ListQuery
 from console.lists.spec import MSGS, Column, ListSpec

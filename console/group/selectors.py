@@ -13,9 +13,9 @@ from console.group.group_list import GROUPS
 from console.lag import selectors as lag_selectors
 from console.lag.collect import reset
 from console.lag.models import ClientRow, GroupRow
+from console.lag.past import history_reads
 from console.lag.rows import broadcast, queues
 from console.lag.rows.queue_row import QueueRow
-from console.lag.windows import past
 from console.lists.page import Page, count_if, cut
 from console.lists.query import ListQuery
 from spark.lag.folds.rounds import GAP_INTERVALS
@@ -212,7 +212,7 @@ def best_speed(cluster_name: str, name: str, now_ms: int) -> tuple[float | None,
 def queue_paces(cluster_name: str, name: str, at_ms: int) -> dict[MessageQueue, float]:
     """Return messages per second the group was reading of each queue in the minutes before a moment."""
     interval_ms = lag_selectors.collect_interval_ms(cluster_name)
-    samples = past.load(cluster_name, name, at_ms - PACE_MS, at_ms + 1, interval_ms=interval_ms)
+    samples = history_reads.load(cluster_name, name, at_ms - PACE_MS, at_ms + 1, interval_ms=interval_ms)
     set_at_ms = {
         MessageQueue(key.topic, key.broker_name, key.queue_id): move.at_ms
         for key, move in reset.recent_moves(cluster_name, now_ms=at_ms).items()
@@ -223,5 +223,5 @@ def queue_paces(cluster_name: str, name: str, at_ms: int) -> dict[MessageQueue, 
 
 def _main_samples(cluster_name: str, name: str, from_ms: int, to_ms: int, interval_ms: int) -> Samples:
     """Return the samples of a group without its retry topic, which is not part of its own flow."""
-    samples = past.load(cluster_name, name, from_ms, to_ms, interval_ms=interval_ms)
+    samples = history_reads.load(cluster_name, name, from_ms, to_ms, interval_ms=interval_ms)
     return samples.select(lambda key: not key.topic.startswith(RETRY_TOPIC_PREFIX))

@@ -29,10 +29,10 @@ from console.lag import selectors as lag_selectors
 from console.lag import services as lag_services
 from console.lag.last_seen import may_lie_on_silent
 from console.lag.models import ClientRow, GroupRow
+from console.lag.past.by_client import CHANGES_MAX, TooManyChanges
 from console.lag.promise_versions import promises_of
 from console.lag.rows.broadcast import BROADCASTING
 from console.lag.rows.queue_row import QueueRow
-from console.lag.windows.by_client import CHANGES_MAX, TooManyChanges
 from console.lists.file import file_of
 from console.lists.query import ListQuery
 from console.operation import selectors as operation_selectors

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from console.brokers.mqadmin import MessageQueue
 from console.lag import selectors as lag_selectors
+from console.lag.past import history_reads
 from console.lag.rows import queues
-from console.lag.windows import past
 from console.text import Moment, Text
 from spark.lag.local_time import HOUR_MS
 
@@ -71,7 +71,7 @@ def group_queues_seen(cluster: str, group: str, now_ms: int) -> dict[MessageQueu
         found[queue] = QueueSeen(row.min_offset, row.max_offset, row.committed_offset, row.read_at_ms)
     interval_ms = lag_selectors.collect_interval_ms(cluster)
     for back_ms in LOOKED_BACK_MS:
-        then = past.offsets_at(cluster, group, now_ms - back_ms, interval_ms=interval_ms)
+        then = history_reads.offsets_at(cluster, group, now_ms - back_ms, interval_ms=interval_ms)
         for queue, reading in then.items():
             found.setdefault(queue, QueueSeen(None, None, reading.offset, reading.read_at_ms))
     return found

@@ -1,6 +1,6 @@
 """Record when each group's topic kept its promise in the last days, the input of burn rates.
 
-Kept in the metrics database: the rounds' own states, as `folds.fold` finds them in history (`folds.promise`). A round
+Kept in the metrics database: the rounds' own states, as `folds.window` finds them in history (`folds.promise`). A round
 without changes writes only the time of the round: no row means that all was known and nothing late. The row without a
 group is what all topics have in common: since when rounds are recorded, and the time that no round covers.
 """

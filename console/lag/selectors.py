@@ -9,11 +9,11 @@ from console.brokers.mqadmin import MessageQueue
 from console.cluster.models import Cluster
 from console.lag.history import chronicle, uploads
 from console.lag.models import BrokerRow, GroupRow, HistoryGap, LagEvent, Round
+from console.lag.past import by_client, history_reads, measures
+from console.lag.past.history_reads import OffsetThen
 from console.lag.round.view import clock
 from console.lag.rows import queues
 from console.lag.rows.queue_row import QueueRow
-from console.lag.windows import by_client, measures, past
-from console.lag.windows.past import OffsetThen
 from console.text import Text
 
 StaleRow = TypeVar("StaleRow", GroupRow, QueueRow)
@@ -97,20 +97,22 @@ def collect_interval_ms(cluster_name: str) -> int:
 
 def history_files(cluster_name: str, from_ms: int, to_ms: int) -> list[str]:
     """Return the history files that overlap [from_ms, to_ms), as `history.chunk.load_samples` takes them."""
-    return past.history_paths(cluster_name, from_ms, to_ms)
+    return history_reads.history_paths(cluster_name, from_ms, to_ms)
 
 
 def lag_history(
     cluster_name: str, group: str, from_ms: int, to_ms: int, points: int = 600, topic: str | None = None
 ) -> dict[str, Any]:
-    """Return a group's lag and time lag over time for a chart; see `windows.past.lag_series`.
+    """Return a group's lag and time lag over time for a chart; see `past.history_reads.lag_series`.
 
     With "markers" (what happened) and "gaps" (no rounds took place, or a broker was silent).
     """
     interval_ms = collect_interval_ms(cluster_name)
     marked = markers(cluster_name, group, from_ms, to_ms, topic)
     return {
-        **past.lag_series(cluster_name, group, from_ms, to_ms, points, interval_ms=interval_ms, topic=topic),
+        **history_reads.lag_series(
+            cluster_name, group, from_ms, to_ms, points, interval_ms=interval_ms, topic=topic
+        ),
         "markers": marked[-MARKERS_MAX:],
         "markers_lower_bound": len(marked) > MARKERS_MAX,
         "gaps": gaps(cluster_name, from_ms, to_ms),
@@ -154,7 +156,7 @@ def gaps(cluster_name: str, from_ms: int, to_ms: int) -> list[HistoryGap]:
             to_ms=row.ts_hi_ms,
             reason=Text("history file set aside: %(reason)s", reason=row.reason),
         )
-        for row in past.lost_files(cluster_name, from_ms, to_ms)[:MARKERS_MAX]
+        for row in history_reads.lost_files(cluster_name, from_ms, to_ms)[:MARKERS_MAX]
     ]
     elsewhere = uploads.absent(cluster_name).filter(ts_lo_ms__lt=to_ms, ts_hi_ms__gt=from_ms)
     absent = [
@@ -179,7 +181,7 @@ def latency(
     target: float,
     topic: str | None = None,
 ) -> dict[str, Any]:
-    """Return how long messages waited and how a promise was kept; see `windows.measures.latency_of`."""
+    """Return how long messages waited and how a promise was kept; see `past.measures.latency_of`."""
     interval_ms = collect_interval_ms(cluster_name)
     return measures.latency_of(
         cluster_name,
@@ -196,7 +198,7 @@ def latency(
 def throughput(
     cluster_name: str, group: str, from_ms: int, to_ms: int, points: int = 600, topic: str | None = None
 ) -> dict[str, Any]:
-    """Return messages written and read by the minute; see `windows.measures.throughput_of`."""
+    """Return messages written and read by the minute; see `past.measures.throughput_of`."""
     interval_ms = collect_interval_ms(cluster_name)
     return measures.throughput_of(
         cluster_name, group, from_ms, to_ms, points, interval_ms=interval_ms, topic=topic
@@ -213,7 +215,7 @@ def by_client_between(
     slo_ms: int,
     topic: str | None = None,
 ) -> by_client.ByClient:
-    """Return how slow each client and host was; see `windows.by_client.by_client_of`."""
+    """Return how slow each client and host was; see `past.by_client.by_client_of`."""
     interval_ms = collect_interval_ms(cluster_name)
     return by_client.by_client_of(
         cluster_name, group, from_ms, to_ms, points, interval_ms=interval_ms, slo_ms=slo_ms, topic=topic
@@ -228,4 +230,4 @@ def committed_offsets_then(
     With what was read next within `ahead_ms`. Queues for which that is unknown are left out.
     """
     interval_ms = collect_interval_ms(cluster_name)
-    return past.offsets_at(cluster_name, group, at_ms, interval_ms=interval_ms, ahead_ms=ahead_ms)
+    return history_reads.offsets_at(cluster_name, group, at_ms, interval_ms=interval_ms, ahead_ms=ahead_ms)

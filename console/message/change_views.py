@@ -19,9 +19,9 @@ from console.message import schemas, services
 from console.message.forms import LOOKUPS, BrowseForm, place_of, refusals
 from console.message.search.export import EXPORT_MESSAGES_MAX, EXPORT_MS, FORMATS, export
 from console.message.search.lanes import Hit
+from console.message.search.message_search import open_search, source_of
 from console.message.search.query import QueryRefused
 from console.message.search.quota import TooManySearches
-from console.message.search.run import open_search, source_of
 from console.message.sending.composer import ENCODINGS, SchemaForm, SendForm, initial_of
 from console.message.streaming import Streamed
 from console.message.views import BrokerTrouble

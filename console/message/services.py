@@ -22,8 +22,8 @@ from console.message import schemas
 from console.message.search.body_match import MatchRefused
 from console.message.search.cursor import BadCursor
 from console.message.search.lanes import Hit
+from console.message.search.message_search import Figures, Search, TopicNotFound, open_search, source_of
 from console.message.search.query import Query, QueryRefused
-from console.message.search.run import Figures, Search, TopicNotFound, open_search, source_of
 from console.text import Text
 
 __all__ = [

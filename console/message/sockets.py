@@ -35,9 +35,9 @@ from console.live.hub import STALL_LIMIT_S, Permits
 from console.message.forms import LOOKUPS, BrowseForm, refusals
 from console.message.list_rows import hit_rows, rendered
 from console.message.search.lanes import Hit
+from console.message.search.message_search import Search, Source, TopicNotFound, open_search, source_of
 from console.message.search.query import QueryRefused
 from console.message.search.quota import TooManySearches, quota
-from console.message.search.run import Search, Source, TopicNotFound, open_search, source_of
 from console.message.search.tail import Tail
 from console.message.services import BadCursor, page_of
 from console.message.streaming import threads

@@ -14,8 +14,8 @@ from typing import Any
 from console.brokers.body_format import ProtobufDecoder
 from console.message.search.export import end_facts
 from console.message.search.lanes import Hit
+from console.message.search.message_search import Search
 from console.message.search.quota import TOGETHER_MAX, quota
-from console.message.search.run import Search
 from console.message.search.tail import Tail
 from console.message.services import views
 

@@ -31,8 +31,8 @@ from console.message.list_rows import ListRow, hit_rows, list_rows
 from console.message.search import body_match
 from console.message.search.export import FORMATS
 from console.message.search.lanes import Hit
+from console.message.search.message_search import open_search, source_of
 from console.message.search.query import QueryRefused
-from console.message.search.run import open_search, source_of
 from console.text import Text, text_of
 
 BrokerTrouble = (BrokerUnavailable, MQBrokerError, RemotingTimeout)

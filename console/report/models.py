@@ -119,7 +119,7 @@ class LagRow(models.Model):
     """One hour, day or week of lag of a group's topic: a row of `jobs.lag_hour`, `lag_day` or `lag_week`.
 
     The columns are the job's. Rows of single queues have the same columns and are never saved: they are in files
-    (`QueueRowFile`), read by `console.report.rows.queue_rows`.
+    (`QueueRowFile`), read by `console.report.kept_rows.queue_rows`.
 
     Lag is messages, times milliseconds, rates messages per second; percentiles are over the complete rounds of the
     window (`samples`). Null is unknown, never zero. The meaning of every column: `spark.lag.folds.figures`.
@@ -394,7 +394,7 @@ class ReportSchedule(models.Model):
 class QueueRowFile(models.Model):
     """A Parquet file with rows of single queues: one window of a lag report, a range of groups.
 
-    It is read while it is LIVE. Its life: `console.report.rows.queue_files`.
+    It is read while it is LIVE. Its life: `console.report.kept_rows.queue_files`.
     """
 
     REASON_LENGTH_MAX = 300

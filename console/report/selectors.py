@@ -17,9 +17,9 @@ from console.lag.models import GroupMembers, HistoryFile
 from console.lag.promise_versions import promises_of
 from console.lists.page import Page, cut
 from console.report.jobs import is_so_far
+from console.report.kept_rows import queue_rows
+from console.report.kept_rows.queue_rows import Gap, QueueRows
 from console.report.models import LagRow, ReportRow, ReportRun, ReportSchedule
-from console.report.rows import queue_rows
-from console.report.rows.queue_rows import Gap, QueueRows
 from console.web.spreadsheet import csv_line
 
 PER_PAGE_MAX = 500

@@ -33,9 +33,9 @@ from console.lag.models import HistoryFile
 from console.live import hub as live
 from console.report import process, selectors
 from console.report.jobs import JOBS, LAG_JOBS, PERIODS_MS, STORE_JOBS, TREND_JOB
+from console.report.kept_rows import output, queue_files, retention
 from console.report.models import OPEN_STATES, ReportRun
 from console.report.process import JobResult, ReportFailed
-from console.report.rows import output, queue_files, retention
 from console.report.rules import (
     ATTEMPTS_MAX,
     LEASE_MS,

@@ -12,8 +12,8 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext
 
-from console.lag.windows import mark_words
-from console.lag.windows.marks import Mark
+from console.lag.past import mark_words
+from console.lag.past.marks import Mark
 from console.report.columns import TIMES_FROM_PCT, changed
 from console.report.jobs import PERIODS_MS
 from console.report.row_codes import CODE_WORDS, EVENT_STATUS

@@ -32,8 +32,8 @@ from pyspark.sql import functions as F
 from spark.job import JobResult, JobSpec
 from spark.jobs.line_job import Row, run_lines, shared
 from spark.lag.folds import figures
-from spark.lag.folds.fold import Fold, fold, merge
 from spark.lag.folds.line import Line, LineKey, joined, topic_lines
+from spark.lag.folds.window import Fold, fold, merge
 from spark.lag.forecast import DRAIN_MS_MAX
 from spark.lag.local_time import MINUTE_MS
 from spark.process.job_process import main

@@ -14,10 +14,10 @@ from pyspark.sql import SparkSession
 
 from spark.job import JobResult, JobSpec
 from spark.lag.local_time import DAY_MS
+from spark.output.lag_rows import period_rows
+from spark.output.part_files import publish_parts
 from spark.process.job_process import main
 from spark.process.session import cores_of
-from spark.rows.lag_rows import period_rows
-from spark.rows.part_files import publish_parts
 from spark.sources.work import work_items
 
 

@@ -19,10 +19,10 @@ from pyspark.sql import SparkSession
 
 from spark.job import JobResult, JobSpec
 from spark.lag.local_time import HOUR_MS
+from spark.output.lag_rows import GRAIN_TOPIC, LAG_SCHEMA, hour_rows
+from spark.output.part_files import publish_parts
 from spark.process.job_process import main
 from spark.process.session import cores_of
-from spark.rows.lag_rows import GRAIN_TOPIC, LAG_SCHEMA, hour_rows
-from spark.rows.part_files import publish_parts
 from spark.schemas import report_columns
 from spark.sources.work import work_items
 

@@ -14,8 +14,8 @@ from spark.lag.folds.line import Line, LineKey
 from spark.lag.local_time import DAY_MS
 from spark.lag.samples import RETRY_TOPIC_PREFIX
 from spark.notes import with_losses
+from spark.output.publish import publish
 from spark.process.session import cores_of
-from spark.rows.publish import publish
 from spark.schemas import ddl, report_columns, warning_rows
 from spark.sources.work import HistoryReader, Window, WorkItem, work_items
 

@@ -13,7 +13,7 @@ from pyspark.sql.datasource import DataSource
 from spark.job import JobFailed, JobResult, JobSpec
 from spark.lag.local_time import DAY_MS, periods
 from spark.notes import NOTES_MAX, Note
-from spark.rows.publish import result, write
+from spark.output.publish import result, write
 from spark.schemas import report_columns
 from spark.sources.store import CommitLogSource
 

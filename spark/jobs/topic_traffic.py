@@ -26,8 +26,8 @@ from pyspark.sql import functions as F
 from spark.job import JobResult, JobSpec
 from spark.jobs.store_job import ORDER, coverage, day_start, published, read_stores, stamped
 from spark.lag.local_time import HOUR_MS, MINUTE_MS
+from spark.output.publish import result
 from spark.process.job_process import main, report_step
-from spark.rows.publish import result
 from spark.schemas import KEY, STAMP, WINDOW, row_schema
 from spark.sources.store import CommitLogSource, ConsumeQueueSource
 

@@ -11,7 +11,7 @@ from rest_framework.test import APIClient
 
 from console.cluster.models import Cluster
 from console.lag.models import GroupSlo, LagEvent, QueueOwner
-from console.lag.windows import by_client
+from console.lag.past import by_client
 from console.text import Text
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])

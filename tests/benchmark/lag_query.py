@@ -132,7 +132,7 @@ def queries(folder: Path, groups: int) -> dict[str, Any]:
 def charts(paths: Sequence[str], groups: Sequence[str], start_ms: int) -> dict[str, Any]:
     """What the page of a group asks for, with the manifest in a database."""
     from console.lag.models import HistoryFile
-    from console.lag.windows import past
+    from console.lag.past import history_reads
 
     for number, path in enumerate(paths):
         HistoryFile.objects.create(
@@ -145,7 +145,7 @@ def charts(paths: Sequence[str], groups: Sequence[str], start_ms: int) -> dict[s
     end_ms = start_ms + len(paths) * DAY_MS
 
     def chart(days: int) -> Callable[[str], object]:
-        return lambda group: past.lag_series(
+        return lambda group: history_reads.lag_series(
             "reference", group, end_ms - days * DAY_MS, end_ms, 600, interval_ms=STEP_MS
         )
 

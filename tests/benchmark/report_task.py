@@ -63,8 +63,8 @@ def _hours(history: Path, files: int, interval_ms: int) -> dict[str, Any]:
     from console.cluster.models import Cluster
     from console.lag.models import HistoryFile
     from console.report import process, services
+    from console.report.kept_rows import queue_files
     from console.report.models import LagRow, QueueRowFile, ReportRun
-    from console.report.rows import queue_files
     from console.report.rules import Window
 
     Cluster.objects.create(name="reference", namesrv_addrs="127.0.0.1:1", poll_interval_s=interval_ms // 1000)

@@ -44,8 +44,8 @@ from spark.jobs import forecast_scorecard, lag_day, lag_hour
 from spark.lag.folds.line import late_queue_lines
 from spark.lag.folds.replay import backlogs, forecasts
 from spark.lag.local_time import HOUR_MS
+from spark.output.lag_rows import hour_rows
 from spark.process.session import build_session, package_shipped
-from spark.rows.lag_rows import hour_rows
 from spark.sources.work import HistoryReader, work_items
 from tests.support.lag_reference import SIZES, START_MS, Reference, Size, write_history
 

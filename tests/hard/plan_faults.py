@@ -51,8 +51,8 @@ from console.access import services as access_services  # noqa: E402
 from console.access.models import AuditEvent  # noqa: E402
 from console.brokers.mqadmin import Message  # noqa: E402
 from console.deadletter.models import ReplayLedger  # noqa: E402
+from console.deadletter.replay import batches as replay  # noqa: E402
 from console.deadletter.replay import recovery as replay_recovery  # noqa: E402
-from console.deadletter.replay import run as replay  # noqa: E402
 from console.operation import services  # noqa: E402
 from console.operation.job import journal, runner  # noqa: E402
 from console.operation.models import Job, JobState, Plan  # noqa: E402

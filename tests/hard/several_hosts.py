@@ -140,11 +140,11 @@ class World:
 
     def check(self) -> None:
         from console.lag.models import HistoryFile
-        from console.lag.windows import past
+        from console.lag.past import history_reads
 
         for name in self.up():
             with self.on(name):
-                samples = past.load("local", "", START, self.now_ms + DAY_MS, interval_ms=60_000)
+                samples = history_reads.load("local", "", START, self.now_ms + DAY_MS, interval_ms=60_000)
                 seen = samples.t_ms.tolist()
             assert len(seen) == len(set(seen)), f"doubled at {name}: {len(seen) - len(set(seen))}"
             absent = HistoryFile.objects.filter(kind="wal", uploaded_at_ms=0).exclude(host=name)

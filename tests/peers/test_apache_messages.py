@@ -11,9 +11,9 @@ from console.brokers.mqadmin import Message
 from console.cluster.models import Cluster
 from console.message import services
 from console.message.life_line.events import life_line
-from console.message.search import run as search
+from console.message.search import message_search as search
+from console.message.search.message_search import source_of
 from console.message.search.query import Query, QueryRefused
-from console.message.search.run import source_of
 from console.message.search.tail import Tail
 from tests.console.operation.live_cluster import wait_for
 from tests.peers.apache_world import NAME, ApacheWorld

@@ -12,7 +12,7 @@ import pytest
 from spark.job import HourFiles, JobSpec, JobSpecError
 from spark.jobs.store_job import days
 from spark.lag.local_time import HOUR_MS
-from spark.rows.lag_rows import period_rows
+from spark.output.lag_rows import period_rows
 from spark.sources.work import work_items
 from tests.spark.history_files import AS_OF, HOUR, START, STEP, generated
 from tests.spark.work_of import day_rows, queue_chunk, spec

@@ -14,9 +14,9 @@ from spark.lag.local_time import HOUR_MS
 from spark.lag.samples import from_snapshots
 from spark.lag.snapshot import CommitKey, HeadKey
 from spark.notes import Note
-from spark.rows.lag_rows import hour_rows as hours_of
-from spark.rows.lag_rows import period_rows as periods_of
-from spark.rows.part_files import ItemRows
+from spark.output.lag_rows import hour_rows as hours_of
+from spark.output.lag_rows import period_rows as periods_of
+from spark.output.part_files import ItemRows
 from spark.sources.work import work_items
 from tests.spark.lag.sample_history import rounds
 from tests.support.judge import judged

@@ -20,8 +20,8 @@ from console.brokers.queues import with_offsets
 from console.deadletter.dead_letters import LetterReader, read_window
 from console.deadletter.models import LedgerState
 from console.deadletter.replay import copy as replay_copy
+from console.deadletter.replay.batches import BATCH_MAX, Replay
 from console.deadletter.replay.ledger import LedgerEntry, pending_entries, write_outcomes
-from console.deadletter.replay.run import BATCH_MAX, Replay
 from console.deadletter.replay.targets import Outgoing
 from console.deadletter.replay.token_bucket import batch_size
 from console.text import Text

@@ -8,7 +8,7 @@ from console.brokers.mqadmin import MessageQueue
 from console.group.offsets.wish import Known
 from console.group.offsets.words import moment
 from console.lag import selectors as lag_selectors
-from console.lag.windows.past import OffsetThen
+from console.lag.past.history_reads import OffsetThen
 from console.operation.errors import PlanRejected
 from console.text import Duration, Text
 from spark.lag.folds.rounds import GAP_INTERVALS

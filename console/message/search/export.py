@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from console.brokers.body_unpack import unpack
 from console.message.search.lanes import Hit
-from console.message.search.run import Search
+from console.message.search.message_search import Search
 from console.text import Text
 from console.web.spreadsheet import csv_line
 

@@ -8,8 +8,8 @@ import time
 from console.brokers.queues import BrokerQueue
 from console.message.search.cursor import Cursor
 from console.message.search.lanes import Hit
+from console.message.search.message_search import Queues, Search, Source, begin_search, check_sql, queues_now
 from console.message.search.query import Query
-from console.message.search.run import Queues, Search, Source, begin_search, check_sql, queues_now
 from console.text import Text
 
 ROWS_PER_STEP_MAX = 50  # more than a person can read in a second

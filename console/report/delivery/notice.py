@@ -17,9 +17,9 @@ from console.access.name_scope import EVERYTHING, NameScope
 from console.report import selectors
 from console.report.columns import TEXTS, VIEWS, Column
 from console.report.jobs import JOBS, LAG_JOBS
+from console.report.kept_rows.queue_rows import QueueRows
 from console.report.models import LagRow, ReportRow, ReportRun
 from console.report.row_codes import EPISODE_WORDS
-from console.report.rows.queue_rows import QueueRows
 from console.text import figures
 from spark.lag.local_time import DAY_MS, local, period_end
 

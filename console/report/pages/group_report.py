@@ -13,9 +13,9 @@ from typing import Any
 from django.db.models import Max
 
 from console.report import selectors
+from console.report.kept_rows import queue_rows
+from console.report.kept_rows.queue_rows import QueueRows
 from console.report.models import EPISODE_STATUS, LagRow, ReportRow
-from console.report.rows import queue_rows
-from console.report.rows.queue_rows import QueueRows
 from spark.lag.local_time import DAY_MS, HOUR_MS, UTC, hour_of_week
 
 QUEUES_SHOWN = 40  # of the queue heat map: the worst ones

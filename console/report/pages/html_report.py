@@ -17,9 +17,9 @@ from django.utils import translation
 from console.report import selectors
 from console.report.columns import EPISODES_VIEW, LAG_VIEWS, VIEWS, Column, RowsView
 from console.report.jobs import JOBS, PERIODS_MS
+from console.report.kept_rows import queue_rows
+from console.report.kept_rows.queue_rows import QueueRows
 from console.report.models import LagRow
-from console.report.rows import queue_rows
-from console.report.rows.queue_rows import QueueRows
 from console.report.selectors import KEY, AnyRows
 from spark.lag.local_time import DAY_MS, HOUR_MS, UTC, local
 

@@ -1,4 +1,4 @@
-"""The distribution of waiting times per hour, from `windows.measures`."""
+"""The distribution of waiting times per hour, from `past.measures`."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from console.lag.past import history_reads
 from console.lag.selectors import collect_interval_ms
-from console.lag.windows import past
 from spark.lag.local_time import DAY_MS
 from spark.lag.samples import Samples, SeriesKey
 from spark.lag.snapshot import BoolArray, Int64Array
@@ -113,7 +113,7 @@ def _queues(cluster: str, group: str, topic: str | None, from_ms: int, to_ms: in
     parts: dict[SeriesKey, list[_Queue]] = {}
     for start_ms in range(from_ms - from_ms % DAY_MS, to_ms, DAY_MS):
         begin, end = max(start_ms, from_ms), min(start_ms + DAY_MS, to_ms)
-        day = past.load_main(cluster, group, begin, end, interval_ms=interval_ms, topic=topic)
+        day = history_reads.load_main(cluster, group, begin, end, interval_ms=interval_ms, topic=topic)
         for key, part in _thinned(day):
             parts.setdefault(key, []).append(part)
     names = ("t_ms", "max_offset", "min_offset", "committed")

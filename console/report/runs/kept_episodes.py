@@ -14,8 +14,8 @@ from django.db.models import Max, Min
 
 from console.lag import episodes
 from console.lag.models import Episode
-from console.lag.windows import marks
-from console.lag.windows.marks import Marks
+from console.lag.past import marks
+from console.lag.past.marks import Marks
 from console.report.models import ReportRow, ReportRun
 from spark.lag.local_time import DAY_MS, period_end, period_start
 

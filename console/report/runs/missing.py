@@ -8,7 +8,7 @@ from typing import Any
 
 from console.lag.history import uploads
 from console.lag.history.log import Kind
-from console.lag.windows import past
+from console.lag.past import history_reads
 from console.report.jobs import PERIODS_MS
 from console.report.models import ReportRun
 from console.report.process import JobResult
@@ -25,7 +25,11 @@ def hours_of(from_ms: int, to_ms: int) -> range:
 
 def lost_hours(cluster: str, from_ms: int, to_ms: int) -> set[int]:
     """Return the hours whose only file was set aside, which their day's file lacks too."""
-    return {row.ts_lo_ms for row in past.lost_files(cluster, from_ms, to_ms) if row.kind == Kind.CHUNK_HOUR}
+    return {
+        row.ts_lo_ms
+        for row in history_reads.lost_files(cluster, from_ms, to_ms)
+        if row.kind == Kind.CHUNK_HOUR
+    }
 
 
 def missing(run: ReportRun, hours: Collection[int], now_ms: int) -> list[Text]:
@@ -36,7 +40,7 @@ def missing(run: ReportRun, hours: Collection[int], now_ms: int) -> list[Text]:
     """
     if not hours:
         return []
-    lost = past.lost_files(run.cluster, run.from_ms, run.to_ms)
+    lost = history_reads.lost_files(run.cluster, run.from_ms, run.to_ms)
     said = [
         Text(
             "%(span)s: a history file was set aside, %(reason)s (%(path)s)",

@@ -16,11 +16,11 @@ import pyarrow.compute as pc
 from django.db import transaction
 
 from console.report.jobs import LAG_JOBS
+from console.report.kept_rows import queue_files
+from console.report.kept_rows.insert import insert_lag_rows, insert_report_rows
+from console.report.kept_rows.output import Output, Part
 from console.report.models import LagRow, QueueRowFile, ReportRow, ReportRun, of_period
 from console.report.process import JobResult
-from console.report.rows import queue_files
-from console.report.rows.insert import insert_lag_rows, insert_report_rows
-from console.report.rows.output import Output, Part
 from console.report.runs.reviews import replace_reviews
 
 TOPN = "topn"

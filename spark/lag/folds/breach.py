@@ -1,7 +1,7 @@
 """Error budgets: how fast they burn, and the windows of burn rate alerts (lag.md 1.2, 21).
 
 A service level objective: the oldest unread message waits at most `slo_ms`, `target` of the time. Which time was
-bad, good or not watched is folded (`spark.lag.folds.fold`).
+bad, good or not watched is folded (`spark.lag.folds.window`).
 """
 
 from typing import NamedTuple

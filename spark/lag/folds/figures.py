@@ -1,4 +1,4 @@
-"""Figures of pages, REST and reports, computed once from the merged sums of a window (`spark.lag.folds.fold`).
+"""Figures of pages, REST and reports, computed once from the merged sums of a window (`spark.lag.folds.window`).
 
 Null is unknown, never zero. Counts are messages, times milliseconds, rates messages per second; percentiles are those
 of histograms (`spark.lag.folds.histogram`), at most 0.8 % too large: only so are those of a day the ones of its hours.
@@ -50,8 +50,8 @@ import pyarrow as pa
 
 from spark.lag.codes import SEVERITY, WORST_FIRST
 from spark.lag.folds import histogram
-from spark.lag.folds.fold import BEHIND_MS, WEIGHT, Fold
 from spark.lag.folds.level import HIGHEST, NONE, Level, Sums
+from spark.lag.folds.window import BEHIND_MS, WEIGHT, Fold
 from spark.lag.forecast import DRAIN_MS_MAX
 from spark.lag.grid import TOPIC_WIDTH
 from spark.lag.round.skew import skews

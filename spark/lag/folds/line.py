@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spark.lag.folds.fold import BEHIND_MS
 from spark.lag.folds.rounds import GAP_INTERVALS, rounds_of
+from spark.lag.folds.window import BEHIND_MS
 from spark.lag.grid import QUEUE_WIDTH, TOPIC_WIDTH, Grid
 from spark.lag.samples import SeriesKey
 from spark.lag.snapshot import BoolArray, Int64Array

@@ -1,7 +1,7 @@
 """Fold a group's past by who owned its queues: a window is cut where an owner changes, and queues of one owner add up.
 
 In a piece between two changes each queue has one owner, so a piece is folded with the owner in the topic's place
-(`folds.fold`), and the pieces merge as windows that follow each other do. What came or went between two rounds
+(`folds.window`), and the pieces merge as windows that follow each other do. What came or went between two rounds
 belongs to the owner at the later one.
 """
 
@@ -13,8 +13,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from spark.lag.folds.fold import fold
 from spark.lag.folds.level import Level
+from spark.lag.folds.window import fold
 from spark.lag.grid import Grid
 
 UNKNOWN_OWNER = ""

@@ -2,7 +2,7 @@
 
     state = states_of(snapshot, topics, slo_ms)        # of every topic in one round
     course = ((0, ABSENT), (t1, KEPT), (t2, LATE), …)  # when it changed: exact; rounds without a change add nothing
-    spent = times(joined(common, course), from_ms, to_ms)   # as `spark.lag.folds.fold` counts the same rounds
+    spent = times(joined(common, course), from_ms, to_ms)   # as `spark.lag.folds.window` counts the same rounds
 
 The states are ordered so that the larger of two is the state of both: time that no round covers (UNKNOWN in the course
 that all topics have in common) hides what a topic was last, and what does not exist is neither late nor unknown.

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spark.lag.folds.fold import BEHIND_MS
 from spark.lag.folds.line import Line
+from spark.lag.folds.window import BEHIND_MS
 from spark.lag.forecast import drain
 from spark.lag.snapshot import Int64Array
 

@@ -2,7 +2,7 @@
 
 For readers of a window::
 
-    grid = grid_of(load_samples(paths, from_ms, to_ms), interval_ms)      # see spark.lag.grid, spark.lag.folds.fold
+    grid = grid_of(load_samples(paths, from_ms, to_ms), interval_ms)      # see spark.lag.grid, spark.lag.folds.window
 
 `paths` are the `path`s of the manifest (`console.lag.models.HistoryFile`, state live) that overlap the window:
 `.parquet` chunks and `.wal` segments in any mix and order; overlapping files are merged, a sample that is in several is

@@ -29,8 +29,8 @@ from console.group import findings
 from console.lag import selectors, services
 from console.lag.collect import filter_sampling, reset, sweep
 from console.lag.models import ClientRow, CollectorLease, GroupRow, LagEvent, TopicRow
+from console.lag.past import marks
 from console.lag.rows.queue_row import QueueRow
-from console.lag.windows import marks
 from tests.console.lag.conftest import CollectedCluster
 from tests.console.lag.running_consumers import RunningConsumers, eventually
 from tests.support import sample_queues
@@ -173,7 +173,7 @@ def test_row_topic_deleted_and_made_again(orders: CollectedCluster) -> None:
     assert (row.lag, row.lost) == (1, 0)
     assert event("RECREATED").to_offset == 2
     assert group().in_rate == 0.0 or group().in_rate is None  # a fall of max is not traffic
-    samples = selectors.past.load(
+    samples = selectors.history_reads.load(
         "local", "billing", orders.now_ms - 60_000, orders.now_ms + 1, interval_ms=5_000
     )
     assert [key.incarnation for key in samples.keys] == [0, 1]

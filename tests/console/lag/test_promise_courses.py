@@ -14,8 +14,8 @@ from hypothesis.extra.django import TestCase
 
 from console.lag.models import GroupSlo, HistoryFile, PromiseCourse
 from console.lag.promise_courses import Budgets, PromiseCourses
-from spark.lag.folds.fold import fold
 from spark.lag.folds.promise import Spent
+from spark.lag.folds.window import fold
 from spark.lag.grid import grid_of
 from tests.spark.lag.folds.test_promise import SLO_MS, rounds
 from tests.spark.lag.judged import STEP, made

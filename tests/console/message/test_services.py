@@ -13,8 +13,8 @@ from console.brokers.mqadmin import Message, TopicConfig
 from console.lag.models import BrokerRow, TopicRow
 from console.message import services
 from console.message.search.body_match import read_match
+from console.message.search.message_search import source_of
 from console.message.search.query import Query, QueryRefused
-from console.message.search.run import source_of
 from console.message.search.tail import Tail
 from console.text import Text
 from tests.console.operation.live_cluster import LiveCluster, wait_for

@@ -17,8 +17,8 @@ from django.urls import path
 
 from console.live.update import View
 from console.message import sockets
+from console.message.search.message_search import Search
 from console.message.search.quota import quota
-from console.message.search.run import Search
 from console.message.sockets import MessageSocket
 from tests.console.operation.live_cluster import LiveCluster
 from tests.support.shown import as_shown

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from console.report.kept_rows import queue_files
+from console.report.kept_rows.output import Output, output_url
 from console.report.models import LagRow, QueueRowFile, ReportRun, of_period
-from console.report.rows import queue_files
-from console.report.rows.output import Output, output_url
 
 HOUR = 3_600_000
 DAY = 24 * HOUR

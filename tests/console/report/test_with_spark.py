@@ -17,8 +17,8 @@ from pytest_django import Settings
 from console.cluster.models import Cluster
 from console.lag.models import GroupSlo, HistoryFile
 from console.report import process, selectors, services
+from console.report.kept_rows import queue_files
 from console.report.models import LagRow, ReportRun
-from console.report.rows import queue_files
 from console.report.rules import Window
 from spark.lag.history import wal
 from tests.spark import lag_oracle

@@ -15,8 +15,8 @@ from console.brokers.body_format import FORMAT_NAMES
 from console.message import services
 from console.message.search.body_match import KIND_NAMES, MatchRefused, read_match
 from console.message.search.export import EXPORT_MESSAGES_MAX, EXPORT_MS, FORMATS, export
+from console.message.search.message_search import open_search, source_of
 from console.message.search.query import Query, QueryRefused, tags_of
-from console.message.search.run import open_search, source_of
 from console.message.search.tail import TAIL_MS, Tail
 from console.message.sending.plans import TYPED_BODY_BYTES_MAX
 from console.message.services import BadCursor, MessageView, TopicNotFound, views

@@ -10,7 +10,7 @@ from django.db import OperationalError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from console.deadletter.models import ReplayLedger
-from console.deadletter.replay import run as replay
+from console.deadletter.replay import batches as replay
 from console.operation import selectors, services
 from console.operation.models import Job
 from tests.console.deadletter.letters import GROUP, RETRY, end, group_with_topics, write_letters

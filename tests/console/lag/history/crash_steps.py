@@ -37,7 +37,7 @@ from console.lag.history import archive, uploads  # noqa: E402
 from console.lag.history.compaction_lease import LEASE_MS  # noqa: E402
 from console.lag.history.log import HistoryLog  # noqa: E402
 from console.lag.models import HistoryFile, HistoryGap, HistoryLease, LagEvent, QueueOwner  # noqa: E402
-from console.lag.windows import past  # noqa: E402
+from console.lag.past import history_reads  # noqa: E402
 from spark.lag.history import files  # noqa: E402
 from spark.lag.local_time import HOUR_MS  # noqa: E402
 from spark.lag.snapshot import CommitKey, HeadKey, Snapshot  # noqa: E402
@@ -74,7 +74,7 @@ def append(snapshots: list[Snapshot]) -> None:
 
 def seen() -> list[int]:
     """The max offsets that a chart would show, from whatever files the manifest lists."""
-    samples = past.load("local", "billing", START, START + 24 * HOUR_MS, interval_ms=5_000)
+    samples = history_reads.load("local", "billing", START, START + 24 * HOUR_MS, interval_ms=5_000)
     found: list[int] = samples.max_offset.tolist()
     return found
 

@@ -17,7 +17,7 @@ from console.lag.history import archive
 from console.lag.history import log as history
 from console.lag.history.log import HistoryLog
 from console.lag.models import HistoryFile
-from console.lag.windows import past
+from console.lag.past import history_reads
 from spark.lag.history import chunk, compaction
 from spark.lag.local_time import HOUR_MS
 from spark.lag.snapshot import CommitKey, HeadKey, Snapshot
@@ -48,7 +48,7 @@ def write(start_ms: int, count: int = 20, first: int = 0) -> list[Snapshot]:
 
 
 def seen() -> list[int]:
-    found: list[int] = past.load(
+    found: list[int] = history_reads.load(
         "local", "billing", START, START + DAY_MS, interval_ms=5_000
     ).max_offset.tolist()
     return found
@@ -264,7 +264,9 @@ def write_groups(start_ms: int) -> None:
 
 
 def told(group: str) -> list[int]:
-    found: list[int] = past.load("local", group, START, START + DAY_MS, interval_ms=5_000).committed.tolist()
+    found: list[int] = history_reads.load(
+        "local", group, START, START + DAY_MS, interval_ms=5_000
+    ).committed.tolist()
     return found
 
 
@@ -299,8 +301,10 @@ def test_a_large_day_is_several_files(bucketed: dict[str, list[int]]) -> None:
     for row in made[1:]:
         location(row).unlink()
     assert told("group-1") == bucketed["group-1"]  # who asks for one group opens its file only
-    assert past.history_paths("local", START, START + DAY_MS, group="group-3") == [str(location(made[1]))]
-    assert len(past.history_paths("local", START, START + DAY_MS)) == 3
+    assert history_reads.history_paths("local", START, START + DAY_MS, group="group-3") == [
+        str(location(made[1]))
+    ]
+    assert len(history_reads.history_paths("local", START, START + DAY_MS)) == 3
 
 
 def test_a_late_hour_makes_all_buckets_anew(bucketed: dict[str, list[int]]) -> None:
@@ -342,7 +346,7 @@ def test_a_damaged_bucket_is_made_again_from_its_hours_or_named(bucketed: dict[s
     hours = list(HistoryFile.objects.filter(kind="chunk_hour"))
     location(days()[1]).write_bytes(b"PAR1 no more")
     assert told("group-2") == bucketed["group-2"]  # from the hours, which still lie there
-    assert past.lost_files("local", START, START + DAY_MS) == []
+    assert history_reads.lost_files("local", START, START + DAY_MS) == []
     tend()
     assert {row.generation for row in days()} == {2}
     assert {group: told(group) for group in bucketed} == bucketed
@@ -352,7 +356,7 @@ def test_a_damaged_bucket_is_made_again_from_its_hours_or_named(bucketed: dict[s
     location(days()[-1]).write_bytes(b"PAR1 no more")
     assert told("group-5") == []
     assert told("group-0") == bucketed["group-0"]
-    (lost,) = past.lost_files("local", START, START + DAY_MS)
+    (lost,) = history_reads.lost_files("local", START, START + DAY_MS)
     assert (lost.group_hi, lost.bucket) == ("group-5", len(days()))
 
 

@@ -15,7 +15,7 @@ from console.lag.history import archive
 from console.lag.history import log as history
 from console.lag.history.log import HistoryLog, HistoryMoved
 from console.lag.models import HistoryFile
-from console.lag.windows import past
+from console.lag.past import history_reads
 from spark.lag.history import chunk, wal
 from spark.lag.local_time import HOUR_MS
 from spark.lag.samples import from_snapshots
@@ -56,7 +56,7 @@ def files() -> list[tuple[str, str, int]]:
 
 
 def committed(at_ms: int) -> Any:
-    return past.offsets_at("local", "billing", at_ms, interval_ms=5_000)
+    return history_reads.offsets_at("local", "billing", at_ms, interval_ms=5_000)
 
 
 def test_it_goes_on_where_another_process_stopped() -> None:
@@ -146,7 +146,7 @@ def test_it_writes_the_beginning_of_a_segment_ahead() -> None:
     end = wal.read_segment(path.read_bytes()).state.position
     assert end - size < size  # its rounds name nothing
     assert HistoryFile.objects.count() == 2
-    samples = past.load("local", "billing", START, START + HOUR_MS, interval_ms=5_000)
+    samples = history_reads.load("local", "billing", START, START + HOUR_MS, interval_ms=5_000)
     assert samples.t_ms.tolist() == [one.ts_ms for one in [*first, *second]]
     assert samples.max_offset.tolist() == [0, 5, 0, 5]
 
@@ -179,7 +179,7 @@ def test_a_round_takes_the_room_that_was_made_for_it() -> None:
     log.append(hour_of_rounds(second + wal.SEGMENT_MS, 1)[0])
     log.prepare(second + wal.SEGMENT_MS + 5_000)
     assert path.stat().st_size == end
-    samples = past.load("local", "billing", START, START + HOUR_MS, interval_ms=5_000)
+    samples = history_reads.load("local", "billing", START, START + HOUR_MS, interval_ms=5_000)
     assert len(samples.t_ms) == 40 + 4 + 1
 
 
@@ -380,10 +380,12 @@ def test_it_survives_files_removed_by_hand() -> None:
 
 def test_it_restores_the_offsets_of_a_moment_exactly() -> None:
     write(hour_of_rounds(count=100))
-    assert committed(START + 62_000)[QUEUE] == past.OffsetThen(30, START + 60_000)
+    assert committed(START + 62_000)[QUEUE] == history_reads.OffsetThen(30, START + 60_000)
     assert committed(START - 1) == {}
-    assert committed(START + 495_000 + past.AS_OF_MS)[QUEUE].offset == 247
-    assert committed(START + 495_001 + past.AS_OF_MS) == {}  # a quarter of an hour old is not "as it was"
+    assert committed(START + 495_000 + history_reads.AS_OF_MS)[QUEUE].offset == 247
+    assert (
+        committed(START + 495_001 + history_reads.AS_OF_MS) == {}
+    )  # a quarter of an hour old is not "as it was"
     assert selectors.committed_offsets_then("local", "nobody", START + 62_000) == {}
 
 
@@ -463,7 +465,7 @@ def test_it_reads_a_long_window_day_by_day_and_keeps_its_peaks_and_gaps() -> Non
     )  # two hours are missing
     now_ms = first_ms + 3 * day_ms
     services.compact_history(now_ms=now_ms + HOUR_MS)
-    before = past._days.hits
+    before = history_reads._days.hits
     for _ in range(2):  # the second time whole days come from memory
         found = selectors.lag_history("local", "billing", first_ms + HOUR_MS, now_ms, 400)
         assert max(lag for lag in found["lag"] if lag is not None) == 9_000
@@ -471,4 +473,4 @@ def test_it_reads_a_long_window_day_by_day_and_keeps_its_peaks_and_gaps() -> Non
         assert first_ms + 600 * step_ms < found["times"][found["lag"].index(None)] < first_ms + 624 * step_ms
         assert found["times"][0] >= first_ms + HOUR_MS
         assert len(found["times"]) < 410
-    assert past._days.hits >= before + 2
+    assert history_reads._days.hits >= before + 2

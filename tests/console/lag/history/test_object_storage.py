@@ -16,7 +16,7 @@ from console.lag.history import archive, uploads
 from console.lag.history import log as history
 from console.lag.history.log import HistoryLog
 from console.lag.models import HistoryFile
-from console.lag.windows import past
+from console.lag.past import history_reads
 from spark.lag.history import files
 from spark.lag.history.files import StorageError
 from spark.lag.local_time import HOUR_MS
@@ -60,7 +60,7 @@ def write(start_ms: int, first: int = 0, count: int = 20) -> None:
 
 
 def seen() -> list[int]:
-    samples = past.load("local", "billing", START, START + DAY_MS, interval_ms=5_000)
+    samples = history_reads.load("local", "billing", START, START + DAY_MS, interval_ms=5_000)
     found: list[int] = samples.max_offset.tolist()
     return found
 

@@ -17,8 +17,8 @@ from console.lag.history import log as history
 from console.lag.history.compaction_lease import LEASE_MS, LeaseLost, LeaseTaken
 from console.lag.history.log import HistoryLog, HistoryMoved
 from console.lag.models import CollectorLease, HistoryFile, HistoryGap, HistoryLease
+from console.lag.past import history_reads
 from console.lag.tasks import queue_of
-from console.lag.windows import past
 from spark.lag.history import compaction, files, wal
 from spark.lag.local_time import HOUR_MS
 from spark.lag.snapshot import CommitKey, HeadKey, Snapshot
@@ -75,7 +75,7 @@ class Hosts:
     def seen(self, name: str) -> list[int]:
         """The round numbers that a chart on a host would show."""
         with self.on(name):
-            samples = past.load("local", "billing", START, START + DAY_MS, interval_ms=5_000)
+            samples = history_reads.load("local", "billing", START, START + DAY_MS, interval_ms=5_000)
             return [offset // 10 for offset in samples.max_offset.tolist()]
 
     def gaps(self, name: str) -> list[tuple[int, int, str]]:

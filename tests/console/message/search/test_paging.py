@@ -15,8 +15,8 @@ from console.brokers.mqadmin import MessageQueue, MessageRecord, PullResult, Pul
 from console.brokers.queues import BrokerQueue
 from console.message.search.cursor import BadCursor, Cursor
 from console.message.search.lanes import Hit
+from console.message.search.message_search import Search, begin_search
 from console.message.search.query import Query
-from console.message.search.run import Search, begin_search
 from console.message.services import page_of
 
 TOPIC = "orders"

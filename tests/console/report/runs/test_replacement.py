@@ -13,9 +13,9 @@ from django.db import DatabaseError
 
 from console.cluster.models import Cluster
 from console.report import selectors, services
+from console.report.kept_rows import output, queue_files
+from console.report.kept_rows.queue_rows import QueueRows
 from console.report.models import LagRow, QueueRowFile, ReportRow, ReportRun
-from console.report.rows import output, queue_files
-from console.report.rows.queue_rows import QueueRows
 from console.report.rules import LEASE_MS, Window
 from console.report.runs import replacement
 from tests.console.report import sample_rows as rows

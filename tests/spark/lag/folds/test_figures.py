@@ -8,7 +8,7 @@ import numpy as np
 
 from spark.lag.codes import LagStatus, SampleFlag
 from spark.lag.folds import figures
-from spark.lag.folds.fold import fold
+from spark.lag.folds.window import fold
 from spark.lag.grid import grid_of
 from spark.lag.samples import SeriesKey
 from tests.spark.lag.judged import START, STEP, queue, together

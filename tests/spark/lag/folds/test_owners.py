@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 
 from spark.lag.folds import level
-from spark.lag.folds.fold import fold
 from spark.lag.folds.level import Level
 from spark.lag.folds.owners import UNKNOWN_OWNER, Tenure, fold_by_owner
+from spark.lag.folds.window import fold
 from spark.lag.grid import Grid, grid_of
 from spark.lag.samples import from_snapshots
 from spark.lag.snapshot import CommitKey, HeadKey

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark.lag.folds import promise
-from spark.lag.folds.fold import fold
 from spark.lag.folds.promise import ABSENT, KEPT, LATE, UNKNOWN, Spent
+from spark.lag.folds.window import fold
 from spark.lag.grid import grid_of
 from spark.lag.samples import Samples
 from spark.lag.snapshot import CommitKey, Snapshot

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark.lag.folds import figures
-from spark.lag.folds.fold import Fold, fold, merge
+from spark.lag.folds.window import Fold, fold, merge
 from spark.lag.grid import MATRICES, Grid, carried, grid_of
 from spark.lag.history import chunk
 from spark.lag.history.chunk_join import decode_grid

@@ -15,10 +15,10 @@ from django.db import IntegrityError
 from console.access.name_scope import NameScope
 from console.cluster.models import Cluster
 from console.report import selectors
+from console.report.kept_rows import queue_files, queue_rows
+from console.report.kept_rows.queue_rows import QueueRows
 from console.report.models import LagRow, QueueRowFile, ReportRun
 from console.report.pages import exports
-from console.report.rows import queue_files, queue_rows
-from console.report.rows.queue_rows import QueueRows
 from tests.console.report import sample_rows as rows
 from tests.console.report.sample_rows import HOUR, NOW, TODAY, queue
 from tests.support.people import signed_in

@@ -5,7 +5,7 @@
                                  <grain>/part-00000.parquet           small tables made of the others
 
 An attempt has a folder of its own, as one that lost its lease may still be writing. The files of single queues stay
-where they are (`console.report.rows.queue_files`); the rest of a folder is deleted some runs later.
+where they are (`console.report.kept_rows.queue_files`); the rest of a folder is deleted some runs later.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import numpy as np
 
 from console.lag.history import owners
 from console.lag.models import GroupMembers
-from console.lag.windows.measures import days_of
+from console.lag.past.measures import days_of
 from spark.lag.folds import figures, histogram, level
 from spark.lag.folds.level import Level
 from spark.lag.folds.owners import cuts_of, fold_by_owner

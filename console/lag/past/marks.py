@@ -1,7 +1,7 @@
 """Collect what happened to a group in a window, for charts and episodes.
 
 Offsets that were set, messages lost, members that joined, left or restarted, brokers that restarted or were silent.
-Facts only; pages render them (`console.lag.windows.mark_words`).
+Facts only; pages render them (`console.lag.past.mark_words`).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ and queue, and is never changed or moved. It exists when its row in `QueueRowFil
     SUPERSEDED by the next run over the same window -> deleted after GRACE_MS
 
 Every step may be the last one before a crash: files noted and never LIVE are deleted like superseded ones.
-Reading the rows: `console.report.rows.queue_rows`.
+Reading the rows: `console.report.kept_rows.queue_rows`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,14 @@ import pyarrow as pa
 from django.conf import settings
 from django.db.models import Q
 
+from console.report.kept_rows.output import (
+    Output,
+    Part,
+    below_reports_url,
+    local_or_url,
+    remove_empty_folders,
+)
 from console.report.models import QueueRowFile, ReportRun
-from console.report.rows.output import Output, Part, below_reports_url, local_or_url, remove_empty_folders
 from console.text import Text
 from spark.lag.local_time import DAY_MS, HOUR_MS
 

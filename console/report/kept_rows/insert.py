@@ -1,7 +1,8 @@
 """Insert rows of reports from their Parquet files into the database; rows of single queues stay in files.
 
-See `console.report.rows.queue_files`. Rows of lag reports go in as columns, not as instances of the model: a day of
-1,000 groups has 24,000 rows, which took 6 s as instances, in a transaction that blocks all other writers of SQLite.
+See `console.report.kept_rows.queue_files`. Rows of lag reports go in as columns, not as instances of the model: a day
+of 1,000 groups has 24,000 rows, which took 6 s as instances, in a transaction that blocks all other writers of
+SQLite.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ import pyarrow.parquet as pq
 from django.db import connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from console.report.kept_rows.queue_rows import named_status_ms
 from console.report.models import LagRow, ReportRow
-from console.report.rows.queue_rows import named_status_ms
 
 ROWS_AT_ONCE = 5_000  # 10 MB of them
 REPORT_ROWS_AT_ONCE = 1_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.utils.translation import gettext, ngettext
 
 from console.lag.models import LagEvent
-from console.lag.windows.marks import SILENT, Mark, Who
+from console.lag.past.marks import SILENT, Mark, Who
 
 Kind = LagEvent.Kind
 OFFSETS, LOST, QUEUES, MEMBERS, BROKER = "R", "L", "Q", "M", "B"

@@ -2,7 +2,7 @@
 
 The driver writes through fsspec and not through Spark's writer: that one leaves the parts with the executors where
 they share no folder, and needs Hadoop's own file systems for object storage. For reports with few rows;
-`spark.rows.part_files` has those with many.
+`spark.output.part_files` has those with many.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from console.lag.windows.chart_rounds import Rounds, decimate, rounds_of, thinned
+from console.lag.past.chart_rounds import Rounds, decimate, rounds_of, thinned
 from spark.lag.grid import grid_of
 from spark.lag.history import chunk
 from spark.lag.samples import Samples

@@ -10,9 +10,9 @@ from pytest_django import Settings
 
 from console.cluster.models import Cluster
 from console.report import selectors, services
+from console.report.kept_rows import queue_files
+from console.report.kept_rows.queue_rows import QueueRows
 from console.report.models import LagRow, QueueRowFile, ReportRun
-from console.report.rows import queue_files
-from console.report.rows.queue_rows import QueueRows
 from console.report.rules import Window
 from tests.console.report import sample_rows as rows
 from tests.console.report.conftest import FakeSpark

@@ -1,6 +1,6 @@
 """Compute figures of a past window of one group: latency by message, promises kept, throughput by the minute.
 
-All of them are folds of stored judgements (`folds.fold`), as report rows are: a window is cut into days, and at the
+All of them are folds of stored judgements (`folds.window`), as report rows are: a window is cut into days, and at the
 times that alerts look back to from its end; the figures of the parts are added up.
 """
 
@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from console.lag.windows import past
-from console.lag.windows.past import BEFORE_MS
+from console.lag.past import history_reads
+from console.lag.past.history_reads import BEFORE_MS
 from spark.lag.folds import histogram, level
 from spark.lag.folds.breach import BURN_WINDOWS, BurnWindow, budget_left, burn_rate
 from spark.lag.folds.figures import COVERAGE_MIN, PERCENTILES
-from spark.lag.folds.fold import WEIGHT, latencies_of, level_of
 from spark.lag.folds.level import Counts, Level, Sums
 from spark.lag.folds.rounds import Rounds, rounds_of, whole
+from spark.lag.folds.window import WEIGHT, latencies_of, level_of
 from spark.lag.grid import Grid, carried, grid_of
 from spark.lag.local_time import DAY_MS, MINUTE_MS
 from spark.lag.samples import SeriesKey
@@ -39,7 +39,9 @@ def days_of(
     for start_ms in range(from_ms, to_ms, DAY_MS):
         end_ms = min(start_ms + DAY_MS, to_ms)
         back_ms = start_ms - BEFORE_MS if grid is None else start_ms
-        samples = past.load_main(cluster, group, back_ms, end_ms, interval_ms=interval_ms, topic=topic)
+        samples = history_reads.load_main(
+            cluster, group, back_ms, end_ms, interval_ms=interval_ms, topic=topic
+        )
         if grid is not None:
             samples = carried(samples, grid)
         if samples.keys:

@@ -26,8 +26,8 @@ import pyarrow as pa
 from spark.job import JobSpec, Promise
 from spark.lag.folds import figures
 from spark.lag.folds.figures import PERCENTILES, Columns
-from spark.lag.folds.fold import Fold, fold, merge
 from spark.lag.folds.level import Level
+from spark.lag.folds.window import Fold, fold, merge
 from spark.lag.samples import SeriesKey, SeriesKind
 from spark.lag.snapshot import BoolArray
 from spark.notes import Note

@@ -27,9 +27,9 @@ from pyspark.sql import SparkSession
 
 from spark.job import JobFailed, JobResult, JobSpec
 from spark.notes import Note, with_losses
+from spark.output.publish import emptied, result
 from spark.process.job_process import report_step
 from spark.process.session import context_of, cores_of
-from spark.rows.publish import emptied, result
 from spark.sources.work import TASKS_MAX, TASKS_PER_CORE, WorkItem
 
 ItemRows = Callable[[WorkItem, list[Note]], Iterator[pa.Table]]

@@ -13,9 +13,9 @@ from spark.job import HourFiles, JobFailed, JobSpec, Promise
 from spark.jobs import lag_hour
 from spark.lag.local_time import HOUR_MS
 from spark.notes import Note
-from spark.rows import part_files
-from spark.rows.lag_rows import hour_rows, period_rows
-from spark.rows.part_files import ORDER, ItemRows, Written
+from spark.output import part_files
+from spark.output.lag_rows import hour_rows, period_rows
+from spark.output.part_files import ORDER, ItemRows, Written
 from spark.sources import work
 from tests.spark.history_files import AS_OF, START, STEP, generated
 from tests.spark.hours import Hour, an_hour

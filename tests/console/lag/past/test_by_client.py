@@ -8,11 +8,11 @@ import pytest
 
 from console.lag import selectors
 from console.lag.models import GroupMembers, QueueOwner
-from console.lag.windows import by_client
-from console.lag.windows.by_client import ByClient, OwnerFigures
+from console.lag.past import by_client
+from console.lag.past.by_client import ByClient, OwnerFigures
 from spark.lag.local_time import HOUR_MS
 from spark.lag.snapshot import Snapshot
-from tests.console.lag.windows.test_measures import COMMITS, HEADS, START, a_slow_hour, write
+from tests.console.lag.past.test_measures import COMMITS, HEADS, START, a_slow_hour, write
 from tests.spark.lag.sample_history import rounds
 from tests.support import sample_rows
 from tests.support.people import signed_in

@@ -14,7 +14,7 @@ from console.brokers.mqadmin import RETRY_TOPIC_PREFIX, MessageQueue
 from console.lag.history import archive
 from console.lag.history.log import Kind, State, location_of, readable
 from console.lag.models import HistoryFile
-from console.lag.windows.chart_rounds import Rounds, decimate, rounds_of, thinned
+from console.lag.past.chart_rounds import Rounds, decimate, rounds_of, thinned
 from spark.lag.codes import ABSENT, UNKNOWN_CODE
 from spark.lag.folds.rounds import GAP_INTERVALS
 from spark.lag.grid import Grid, grid_of

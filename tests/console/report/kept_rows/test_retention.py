@@ -6,8 +6,8 @@ import pytest
 from pytest_django import Settings
 
 from console.cluster.models import Cluster
+from console.report.kept_rows import retention
 from console.report.models import LagRow, ReportRow, ReportRun
-from console.report.rows import retention
 from tests.console.report import sample_rows as rows
 from tests.console.report.sample_rows import DAY, HOUR, NOW
 

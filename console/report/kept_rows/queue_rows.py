@@ -22,8 +22,8 @@ import pyarrow.parquet as pq
 
 from console.access.name_scope import EVERYTHING, NameScope
 from console.lists.page import Page
+from console.report.kept_rows.queue_files import UNREADABLE, State, location, what_is_wrong
 from console.report.models import LagRow, QueueRowFile
-from console.report.rows.queue_files import UNREADABLE, State, location, what_is_wrong
 from console.text import Text
 from spark.lag.round.status import WORST_FIRST
 
