@@ -5,13 +5,11 @@ Everything is in the address; the page, its socket and its exports all read it w
 
 from __future__ import annotations
 
-from typing import Any
-
 from django import forms
 from django.http import QueryDict
 
 from console.cluster.moment_field import MomentField
-from console.message.search.body_match import KIND_NAMES, TEXT_LENGTH_MAX, MatchRefused, read_match
+from console.message.search.body_match import KIND_NAMES, TEXT_LENGTH_MAX, Match, MatchRefused, read_match
 from console.message.search.cursor import TEXT_LENGTH_MAX as CURSOR_LENGTH_MAX
 from console.message.search.query import Query, QueryRefused, tags_of
 from console.text import Text, text_of
@@ -65,8 +63,9 @@ class BrowseForm(forms.Form):
         except QueryRefused as refusal:
             raise forms.ValidationError(text_of(refusal)) from refusal
 
-    def clean(self) -> dict[str, Any]:
-        cleaned = super().clean() or {}
+    def clean(self) -> None:
+        super().clean()
+        cleaned = self.cleaned_data
         read = cleaned.get("read") or "newest"
         needs = {
             "time": ("since", Text("a time")),
@@ -80,8 +79,7 @@ class BrowseForm(forms.Form):
         if read != "id" and not cleaned.get("topic") and self.data.get("read"):
             self.add_error("topic", Text("Name a topic."))
         cleaned["queues"], cleaned["brokers"] = self._queues(), frozenset(self._list("broker"))
-        cleaned["match"] = self._match(cleaned)
-        return cleaned
+        cleaned["match"] = self._match()
 
     def _list(self, name: str) -> list[str]:
         data = self.data
@@ -98,7 +96,8 @@ class BrowseForm(forms.Form):
             found.add((name, int(number)))
         return frozenset(found)
 
-    def _match(self, cleaned: dict[str, Any]) -> Any:
+    def _match(self) -> Match | None:
+        cleaned = self.cleaned_data
         if "find_in" not in cleaned or "find" not in cleaned:
             return None
         try:

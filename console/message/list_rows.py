@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from django.template.loader import render_to_string
 
 from console.brokers.body_format import ProtobufDecoder
 from console.brokers.message_view import MessageView
+from console.cluster.models import Cluster
 from console.message.search.body_match import Match
 from console.message.search.lanes import Hit
 from console.message.services import views
@@ -64,12 +64,17 @@ def hit_rows(
     return list_rows(views(hits, limit_bytes=EXCERPT_SOURCE_BYTES, protobuf=protobuf), match)
 
 
-def rendered(rows: Sequence[ListRow], cluster: Any) -> list[dict[str, Any]]:
+@dataclasses.dataclass(frozen=True, slots=True)
+class RenderedRow:
+    """A row for the socket: its sort key and its HTML."""
+
+    key: str
+    html: str
+
+
+def rendered(rows: Sequence[ListRow], cluster: Cluster) -> list[RenderedRow]:
     """Return key and HTML of each row for the socket; times are UTC, the browser converts them."""
     return [
-        {
-            "key": row.key,
-            "html": render_to_string("message/_row.html", {"row": row, "cluster": cluster}),
-        }
+        RenderedRow(row.key, render_to_string("message/_row.html", {"row": row, "cluster": cluster}))
         for row in rows
     ]

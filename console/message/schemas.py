@@ -190,7 +190,7 @@ def delete_schema(*, cluster: str, topic: str, actor: Any, remote_addr: str = ""
     return True
 
 
-def _audited(schema: ProtobufSchema) -> dict[str, Any]:
+def _audited(schema: ProtobufSchema) -> dict[str, str | int]:
     return {
         "message_type": schema.message_type,
         "sha256": schema.sha256,

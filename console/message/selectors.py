@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
-from typing import Any
 
 from console.access.name_scope import NameScope
 from console.lag.models import BrokerRow, TopicRow
 from console.lag.rows import queues
 
 TOPICS_SUGGESTED = 500
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class BrokerQueues:
+    """A broker of a topic and how many of its queues it holds; ``is_silent``: it missed the last round."""
+
+    broker_name: str
+    queues: int
+    is_silent: bool
 
 
 def topic_names(cluster: str, scope: NameScope, *, limit: int = TOPICS_SUGGESTED) -> list[str]:
@@ -23,13 +32,10 @@ def topic_facts(cluster: str, topic: str) -> TopicRow | None:
     return TopicRow.objects.filter(cluster=cluster, topic=topic).first()
 
 
-def queues_by_broker(cluster: str, topic: str) -> list[dict[str, Any]]:
-    """Return {broker_name, queues, silent} of each broker of the topic, for the chips of the search."""
+def queues_by_broker(cluster: str, topic: str) -> list[BrokerQueues]:
+    """Return the brokers of the topic, for the chips of the search."""
     counts = Counter(row.broker_name for row in queues.topic_queues(cluster, [topic]))
     silent = set(
         BrokerRow.objects.filter(cluster=cluster, answered=False).values_list("broker_name", flat=True)
     )
-    return [
-        {"broker_name": name, "queues": count, "silent": name in silent}
-        for name, count in sorted(counts.items())
-    ]
+    return [BrokerQueues(name, count, name in silent) for name, count in sorted(counts.items())]

@@ -16,9 +16,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import dataclasses
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 import orjson
@@ -33,7 +34,7 @@ from console.cluster import selectors as cluster_selectors
 from console.cluster.models import Cluster
 from console.live.hub import STALL_LIMIT_S, Permits
 from console.message.forms import LOOKUPS, BrowseForm, refusals
-from console.message.list_rows import hit_rows, rendered
+from console.message.list_rows import RenderedRow, hit_rows, rendered
 from console.message.search.lanes import Hit
 from console.message.search.message_search import Search, Source, TopicNotFound, open_search, source_of
 from console.message.search.query import QueryRefused
@@ -69,6 +70,71 @@ Refusals = (
 )
 
 
+# --- Frames to the browser ----------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Refused:
+    """Why there is no search; the socket closes."""
+
+    refused: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Scanned:
+    """How far a search is."""
+
+    scan: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FoundRows:
+    """Hits as they are found."""
+
+    scan: str
+    rows: Sequence[RenderedRow]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Done:
+    """The final page of a search: only the rows with the keys of ``keep`` stay."""
+
+    keep: Sequence[str]
+    scan: str
+    notes: str
+    foot: str
+    done: bool = True
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Following:
+    """What a tail has shown and skipped."""
+
+    tail: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NewRows:
+    """New messages of a tail."""
+
+    rows: Sequence[RenderedRow]
+    tail: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TailOver:
+    """The end of a tail."""
+
+    tail: str
+    done: bool = True
+
+
+Frame = Refused | Scanned | FoundRows | Done | Following | NewRows | TailOver
+
+
+# --- The socket ---------------------------------------------------------------------------------------------
+
+
 class MessageSocket(AsyncWebsocketConsumer):
     """`MessageSocket.as_asgi(permits=…)` under /ws/c/<cluster>/messages."""
 
@@ -102,7 +168,7 @@ class MessageSocket(AsyncWebsocketConsumer):
         except ValueError:
             request = None
         if not isinstance(request, dict):
-            await self._send({"refused": Text("A request is a JSON object: stop or pause.").local()})
+            await self._send(Refused(Text("A request is a JSON object: stop or pause.").local()))
             return
         if request.get("stop"):
             self.stopped.set()
@@ -130,13 +196,13 @@ class MessageSocket(AsyncWebsocketConsumer):
                 else:
                     await self._find(form, cluster, source)
         except Refusals as refusal:
-            await self._send({"refused": text_of(refusal).local()})
+            await self._send(Refused(text_of(refusal).local()))
         except TimeoutError:
             logger.warning("browser does not read, closing user=%s", self.scope.get("user"))
             return
         except Exception:
             logger.exception("message socket failed query=%r", self.scope["query_string"][:300])
-            await self._send({"refused": Text("The search failed; the server's log says why.").local()})
+            await self._send(Refused(Text("The search failed; the server's log says why.").local()))
         with contextlib.suppress(RuntimeError):  # the browser may have disconnected meanwhile
             await self.close()
 
@@ -184,7 +250,7 @@ class MessageSocket(AsyncWebsocketConsumer):
             search.stop(STOPPED)
         sent: set[Any] = set()
         checked_s = framed_s = time.monotonic()
-        await self._send({"scan": scan_html(search, cluster)})
+        await self._send(Scanned(scan_html(search, cluster)))
         while not search.is_done:
             await self._threaded(search.step)
             if (now := time.monotonic()) - framed_s >= FRAME_EVERY_S or search.is_done:
@@ -202,27 +268,27 @@ class MessageSocket(AsyncWebsocketConsumer):
         fresh = [hit for hit in search.candidates() if hit.key not in sent]
         sent.update(hit.key for hit in fresh)
         rows = await self._threaded(_rows, fresh, search, cluster) if fresh else []
-        await self._send({"scan": scan_html(search, cluster), "rows": rows})
+        await self._send(FoundRows(scan_html(search, cluster), rows))
 
     # --- A tail ---------------------------------------------------------------------------------------------
 
     async def _follow(self, form: BrowseForm, cluster: Cluster, source: Source) -> None:
         tail = await self._threaded(Tail, source, form.query())
         checked_s = time.monotonic()
-        await self._send({"tail": tail_html(tail)})
+        await self._send(Following(tail_html(tail)))
         while not self.stopped.is_set() and not tail.is_over:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.stopped.wait(), TAIL_EVERY_S)
             await self.going_on.wait()
             arrivals = await self._threaded(tail.step)
             rows = await self._threaded(_tail_rows, arrivals.hits, tail, cluster)
-            await self._send({"rows": rows, "tail": tail_html(tail)})
+            await self._send(NewRows(rows, tail_html(tail)))
             if time.monotonic() - checked_s >= RECHECK_EVERY_S:
                 checked_s = time.monotonic()
                 if not await self.permits.signed_in(self.scope):
                     return
                 await self._require_view(tail.query.topic)
-        await self._send({"done": True, "tail": tail_html(tail, is_over=True)})
+        await self._send(TailOver(tail_html(tail, is_over=True)))
 
     # --- Inside ---------------------------------------------------------------------------------------------
 
@@ -230,17 +296,17 @@ class MessageSocket(AsyncWebsocketConsumer):
         run = contextvars.copy_context().run  # copies the language
         return await asyncio.get_running_loop().run_in_executor(threads, lambda: run(call, *args, **kwargs))
 
-    async def _send(self, frame: Mapping[str, Any]) -> None:
+    async def _send(self, frame: Frame) -> None:
         """Send a frame; TimeoutError ends the work if the browser takes none for STALL_LIMIT_S."""
         async with asyncio.timeout(STALL_LIMIT_S):
             await self.send(text_data=orjson.dumps(frame).decode())
 
 
-def _rows(hits: list[Hit], search: Search, cluster: Cluster) -> list[dict[str, Any]]:
+def _rows(hits: list[Hit], search: Search, cluster: Cluster) -> list[RenderedRow]:
     return rendered(hit_rows(hits, search.query.match, search.protobuf), cluster)
 
 
-def _tail_rows(hits: list[Hit], tail: Tail, cluster: Cluster) -> list[dict[str, Any]]:
+def _tail_rows(hits: list[Hit], tail: Tail, cluster: Cluster) -> list[RenderedRow]:
     return rendered(hit_rows(hits, tail.query.match, tail.source.protobuf), cluster)
 
 
@@ -261,7 +327,7 @@ def tail_html(tail: Tail, *, is_over: bool = False) -> str:
     return render_to_string("message/_tail.html", {"tail": tail, "is_over": is_over, "silent": tail.silent})
 
 
-def done_frame(search: Search, cluster: Cluster, form: BrowseForm) -> dict[str, Any]:
+def done_frame(search: Search, cluster: Cluster, form: BrowseForm) -> Done:
     """Return the final page of a search: which rows stay, and how it continues."""
     page = page_of(search, has_cursor=bool(form.cleaned_data["cursor"]))
     rows = hit_rows(search.picked, search.query.match, search.protobuf)
@@ -269,10 +335,9 @@ def done_frame(search: Search, cluster: Cluster, form: BrowseForm) -> dict[str, 
     query.update(form.data)
     query.pop("cursor", None)
     context = {"found": page, "shown": len(page.rows), "address": query.urlencode(), "cluster": cluster}
-    return {
-        "done": True,
-        "keep": [row.key for row in rows],
-        "scan": scan_html(search, cluster, is_over=True),
-        "notes": render_to_string("message/_notes.html", context),
-        "foot": render_to_string("message/_foot.html", context),
-    }
+    return Done(
+        keep=[row.key for row in rows],
+        scan=scan_html(search, cluster, is_over=True),
+        notes=render_to_string("message/_notes.html", context),
+        foot=render_to_string("message/_foot.html", context),
+    )

@@ -6,18 +6,19 @@ import asyncio
 import dataclasses
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import Any
 
 from console.brokers.body_format import ProtobufDecoder
-from console.message.search.export import end_facts
+from console.brokers.message_view import MessageView
+from console.message.search.export import ExportEnd
 from console.message.search.lanes import Hit
-from console.message.search.message_search import Search
+from console.message.search.message_search import Figures, Search
 from console.message.search.quota import TOGETHER_MAX, quota
 from console.message.search.tail import Tail
 from console.message.services import views
+from console.text import Text
 
 STREAM_MS = 10 * 60 * 1000  # of one streamed search
 STREAM_MESSAGES_MAX = 100_000
@@ -74,14 +75,33 @@ class Streamed:
         self._held.close()
 
 
-def line(value: dict[str, Any]) -> bytes:
-    """Return one line of NDJSON."""
-    return json.dumps(value, ensure_ascii=False).encode() + b"\n"
+@dataclasses.dataclass(frozen=True, slots=True)
+class TailProgress:
+    """How far a tail is."""
+
+    queues: int
+    shown: int
+    scanned: int
+    skipped: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TailEnd:
+    """What a tail showed; ``silent``: broker → why it could not be read."""
+
+    messages: int
+    skipped: int
+    silent: Mapping[str, Text]
+
+
+def line(name: str, value: MessageView | Figures | ExportEnd | TailProgress | TailEnd) -> bytes:
+    """Return one line of NDJSON: ``{name: value}``."""
+    return json.dumps({name: dataclasses.asdict(value)}, ensure_ascii=False).encode() + b"\n"
 
 
 def _messages(hits: list[Hit], protobuf: ProtobufDecoder | None) -> Iterator[bytes]:
     for view in views(hits, limit_bytes=BODY_STREAMED_BYTES, protobuf=protobuf):
-        yield line({"message": dataclasses.asdict(view)})
+        yield line("message", view)
 
 
 def search_lines(search: Search) -> Generator[bytes, None, None]:
@@ -96,9 +116,9 @@ def search_lines(search: Search) -> Generator[bytes, None, None]:
             break
         if time.monotonic() - told_s >= PROGRESS_EVERY_S:
             told_s = time.monotonic()
-            yield line({"progress": dataclasses.asdict(search.figures())})
+            yield line("progress", search.figures())
         search.step()
-    yield line({"end": end_facts(search, written)})
+    yield line("end", ExportEnd.of(search, written))
 
 
 def tail_lines(tail: Tail, *, seconds: int, most: int) -> Generator[bytes, None, None]:
@@ -108,16 +128,15 @@ def tail_lines(tail: Tail, *, seconds: int, most: int) -> Generator[bytes, None,
     """
     until_s = time.monotonic() + seconds
     shown = 0
-    yield line({"progress": {"queues": tail.queues, "shown": 0, "scanned": 0, "skipped": 0}})
+    yield line("progress", TailProgress(tail.queues, 0, 0, 0))
     while time.monotonic() < until_s and shown < most and not tail.is_over:
         arrivals = tail.step()
         hits = arrivals.hits[: most - shown]
         shown += len(hits)
         yield b"".join(_messages(hits, tail.source.protobuf))
-        progress = {"queues": tail.queues, "shown": shown, "scanned": tail.scanned, "skipped": tail.skipped}
-        yield line({"progress": progress})
+        yield line("progress", TailProgress(tail.queues, shown, tail.scanned, tail.skipped))
         next_s = min(time.monotonic() + TAIL_EVERY_S, until_s)
         while shown < most and (left_s := next_s - time.monotonic()) > 0:
             time.sleep(min(NAP_S, left_s))
             yield b""
-    yield line({"end": {"messages": shown, "skipped": tail.skipped, "silent": dict(tail.silent)}})
+    yield line("end", TailEnd(shown, tail.skipped, dict(tail.silent)))

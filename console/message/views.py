@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping
-from typing import Any
 
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, QueryDict
@@ -110,10 +108,10 @@ def _with(address: QueryDict, **changes: str) -> str:
 
 
 def _search(cluster: str, form: BrowseForm) -> Found:
-    wanted: Mapping[str, Any] = form.cleaned_data
+    wanted = form.cleaned_data
     try:
         if wanted["read"] in LOOKUPS:
-            return Found(list_rows(_looked_up(cluster, wanted)))
+            return Found(list_rows(_looked_up(cluster, form)))
         if wanted["read"] == "tail":
             return Found()
         query = form.query()
@@ -140,7 +138,8 @@ def _search(cluster: str, form: BrowseForm) -> Found:
     return Found(rows, services.page_of(search, has_cursor=bool(wanted["cursor"])))
 
 
-def _looked_up(cluster: str, wanted: Mapping[str, Any]) -> list[MessageView]:
+def _looked_up(cluster: str, form: BrowseForm) -> list[MessageView]:
+    wanted = form.cleaned_data
     if wanted["read"] == "unique":
         return services.by_unique_key(cluster, wanted["topic"], wanted["id"].strip())
     return services.by_key(cluster, wanted["topic"], wanted["key"], limit=PAGE_MESSAGES, limit_bytes=512)
@@ -189,7 +188,7 @@ def _message_page(request: HttpRequest, here: Cluster, found: Hit) -> HttpRespon
         body_format=wanted if wanted in FORMAT_NAMES else "auto",
     )
     now_ms = int(time.time() * 1000)
-    context: dict[str, Any] = {
+    context = {
         "cluster": here,
         "message": shown,
         "formats": [

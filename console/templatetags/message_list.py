@@ -12,6 +12,7 @@ from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
+from console.message.selectors import BrokerQueues
 from console.templatetags.figures import duration, latency
 from console.templatetags.lists import link, toggle
 from console.text.figures import count, percent
@@ -54,7 +55,7 @@ def scan_line(found: Any, is_running: bool) -> SafeString:
 
 
 @register.simple_tag(takes_context=True)
-def broker_chips(context: Mapping[str, Any], brokers: Sequence[Mapping[str, Any]]) -> SafeString:
+def broker_chips(context: Mapping[str, Any], brokers: Sequence[BrokerQueues]) -> SafeString:
     """Render one chip per broker with its number of queues; none pressed means all."""
     chosen = context["request"].GET.getlist("broker")
     everything = format_html(
@@ -62,20 +63,20 @@ def broker_chips(context: Mapping[str, Any], brokers: Sequence[Mapping[str, Any]
         link(context, broker=None, queue=None, cursor=None),
         SafeString(' aria-current="true"') if not chosen else "",
         _("All"),
-        count(sum(row["queues"] for row in brokers)),
+        count(sum(row.queues for row in brokers)),
     )
     chips = format_html_join(
         "",
         '<a class="chip{}" href="{}"{}>{}{} <b>{}</b>{}</a>',
         (
             (
-                " chip--unknown" if row["silent"] else "",
-                toggle(context, "broker", row["broker_name"]),
-                SafeString(' aria-current="true"') if row["broker_name"] in chosen else "",
-                SafeString('<svg aria-hidden="true"><use href="#s-unknown"/></svg>') if row["silent"] else "",
-                row["broker_name"],
-                count(row["queues"]),
-                " " + _("silent") if row["silent"] else "",
+                " chip--unknown" if row.is_silent else "",
+                toggle(context, "broker", row.broker_name),
+                SafeString(' aria-current="true"') if row.broker_name in chosen else "",
+                SafeString('<svg aria-hidden="true"><use href="#s-unknown"/></svg>') if row.is_silent else "",
+                row.broker_name,
+                count(row.queues),
+                " " + _("silent") if row.is_silent else "",
             )
             for row in brokers
         ),

@@ -8,6 +8,7 @@ Parquet in the key ``tidemark.end`` of its metadata.
 from __future__ import annotations
 
 import base64
+import dataclasses
 import io
 import json
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -27,23 +28,6 @@ EXPORT_MESSAGES_MAX = 1_000_000
 BATCH_MESSAGES = 1_000  # rows of a Parquet row group
 BATCH_BYTES = 8 * 1024 * 1024  # of bodies; a batch ends early when its messages are large
 
-COLUMNS = (
-    "topic",
-    "broker_name",
-    "queue_id",
-    "queue_offset",
-    "store_timestamp_ms",
-    "born_timestamp_ms",
-    "born_host",
-    "message_id",
-    "keys",
-    "tags",
-    "reconsume_times",
-    "properties",
-    "body",
-    "body_encoding",
-    "body_problem",
-)
 SCHEMA = pa.schema(
     [
         ("topic", pa.string()),
@@ -65,43 +49,109 @@ SCHEMA = pa.schema(
 )
 
 
-def row_of(hit: Hit) -> dict[str, Any]:
-    """Return a message with its whole body: decompressed bytes, times in ms since 1970 UTC."""
-    record = hit.record
-    unpacked = unpack(record.body, record.sys_flag)
-    return {
-        "topic": record.topic,
-        "broker_name": hit.broker_name,
-        "queue_id": record.queue_id,
-        "queue_offset": record.queue_offset,
-        "store_timestamp_ms": record.store_timestamp_ms,
-        "born_timestamp_ms": record.born_timestamp_ms,
-        "born_host": f"{record.born_host[0]}:{record.born_host[1]}",
-        "message_id": record.message_id,
-        "keys": record.keys,
-        "tags": record.tags,
-        "reconsume_times": record.reconsume_times,
-        "properties": dict(record.properties),
-        "body": unpacked.body,
-        "body_encoding": "",
-        "body_problem": unpacked.problem,
-    }
+@dataclasses.dataclass(frozen=True, slots=True)
+class ExportedMessage:
+    """A message with its whole body, as one line or row; times in ms since 1970 UTC.
+
+    ``body`` is bytes, decompressed; where it is text, ``body_encoding`` says how it was made of them.
+    """
+
+    topic: str
+    broker_name: str
+    queue_id: int
+    queue_offset: int
+    store_timestamp_ms: int
+    born_timestamp_ms: int
+    born_host: str
+    message_id: str
+    keys: str | None
+    tags: str | None
+    reconsume_times: int
+    properties: Mapping[str, str]
+    body: bytes | str
+    body_encoding: str
+    body_problem: str
+
+    @classmethod
+    def of_hit(cls, hit: Hit) -> ExportedMessage:
+        """Return the message of a hit, its body as bytes."""
+        record = hit.record
+        unpacked = unpack(record.body, record.sys_flag)
+        return cls(
+            topic=record.topic,
+            broker_name=hit.broker_name,
+            queue_id=record.queue_id,
+            queue_offset=record.queue_offset,
+            store_timestamp_ms=record.store_timestamp_ms,
+            born_timestamp_ms=record.born_timestamp_ms,
+            born_host=f"{record.born_host[0]}:{record.born_host[1]}",
+            message_id=record.message_id,
+            keys=record.keys,
+            tags=record.tags,
+            reconsume_times=record.reconsume_times,
+            properties=record.properties,
+            body=unpacked.body,
+            body_encoding="bytes",
+            body_problem=unpacked.problem,
+        )
+
+    def with_text(self) -> ExportedMessage:
+        """Return it with the body as text, or as base64 if it is not text."""
+        assert isinstance(self.body, bytes)
+        try:
+            return dataclasses.replace(self, body=self.body.decode(), body_encoding="utf-8")
+        except UnicodeDecodeError:
+            text = base64.b64encode(self.body).decode()
+            return dataclasses.replace(self, body=text, body_encoding="base64")
+
+    def values(self) -> Iterator[Any]:
+        """Iterate over the values in the order of ``COLUMNS``."""
+        return (getattr(self, name) for name in COLUMNS)
 
 
-def _with_text(row: dict[str, Any]) -> dict[str, Any]:
-    """Replace the body by text, or by base64 if it is not text."""
-    try:
-        return {**row, "body": row["body"].decode(), "body_encoding": "utf-8"}
-    except UnicodeDecodeError:
-        return {**row, "body": base64.b64encode(row["body"]).decode(), "body_encoding": "base64"}
+COLUMNS = tuple(field.name for field in dataclasses.fields(ExportedMessage))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ExportEnd:
+    """The facts that an export records at its end.
+
+    ``cursor`` continues it; None at the end of the topic. ``silent``: broker → why it could not be read.
+    """
+
+    messages: int
+    scanned: int
+    complete: bool
+    ended_because: Text
+    silent: Mapping[str, Text]
+    cursor: str | None
+
+    @classmethod
+    def of(cls, search: Search, written: int) -> ExportEnd:
+        """Return the end of a search of which ``written`` messages were written."""
+        reason = search.stop_reason
+        if not reason and search.limit <= 0 and not search.merge.is_ended:
+            reason = Text("it has %(number)s messages, the most of one export", number=written)
+        return cls(
+            messages=written,
+            scanned=search.figures().scanned,
+            complete=not search.silent and not reason,
+            ended_because=reason,
+            silent=dict(search.silent),
+            cursor=None if search.merge.is_ended else search.far_cut.to_text(),
+        )
+
+    def to_json(self) -> str:
+        """Return the facts as one line of JSON."""
+        return json.dumps(dataclasses.asdict(self), ensure_ascii=False)
 
 
 class Writer(Protocol):
-    """Convert rows to bytes."""
+    """Convert messages to bytes."""
 
     def start(self) -> bytes: ...
-    def rows(self, rows: Sequence[dict[str, Any]]) -> bytes: ...
-    def end(self, facts: Mapping[str, Any]) -> bytes: ...
+    def rows(self, rows: Sequence[ExportedMessage]) -> bytes: ...
+    def end(self, facts: ExportEnd) -> bytes: ...
 
 
 class NdjsonWriter:
@@ -110,11 +160,15 @@ class NdjsonWriter:
     def start(self) -> bytes:
         return b""
 
-    def rows(self, rows: Sequence[dict[str, Any]]) -> bytes:
-        return b"".join(json.dumps(_with_text(row), ensure_ascii=False).encode() + b"\n" for row in rows)
+    def rows(self, rows: Sequence[ExportedMessage]) -> bytes:
+        return b"".join(map(self._line, rows))
 
-    def end(self, facts: Mapping[str, Any]) -> bytes:
-        return json.dumps({"end": facts}, ensure_ascii=False).encode() + b"\n"
+    def end(self, facts: ExportEnd) -> bytes:
+        return f'{{"end": {facts.to_json()}}}\n'.encode()
+
+    def _line(self, row: ExportedMessage) -> bytes:
+        named = dict(zip(COLUMNS, row.with_text().values(), strict=True))
+        return json.dumps(named, ensure_ascii=False).encode() + b"\n"
 
 
 class CsvWriter:
@@ -123,17 +177,15 @@ class CsvWriter:
     def start(self) -> bytes:
         return self._lines([list(COLUMNS)])
 
-    def rows(self, rows: Sequence[dict[str, Any]]) -> bytes:
-        return self._lines([list(self._values(_with_text(row))) for row in rows])
+    def rows(self, rows: Sequence[ExportedMessage]) -> bytes:
+        return self._lines([list(self._values(row.with_text())) for row in rows])
 
-    def end(self, facts: Mapping[str, Any]) -> bytes:
-        if facts["complete"]:
-            return b""
-        return self._lines([[f"# incomplete: {json.dumps(facts, ensure_ascii=False)}"]])
+    def end(self, facts: ExportEnd) -> bytes:
+        return b"" if facts.complete else self._lines([[f"# incomplete: {facts.to_json()}"]])
 
-    def _values(self, row: Mapping[str, Any]) -> Iterator[Any]:
-        for name in COLUMNS:
-            yield json.dumps(row[name], ensure_ascii=False) if name == "properties" else row[name]
+    def _values(self, row: ExportedMessage) -> Iterator[Any]:
+        for name, value in zip(COLUMNS, row.values(), strict=True):
+            yield json.dumps(value, ensure_ascii=False) if name == "properties" else value
 
     def _lines(self, lines: Sequence[Sequence[Any]]) -> bytes:
         return "".join(map(csv_line, lines)).encode()
@@ -173,19 +225,16 @@ class ParquetWriter:
     def start(self) -> bytes:
         return self._pipe.take()
 
-    def rows(self, rows: Sequence[dict[str, Any]]) -> bytes:
-        table = pa.Table.from_pylist(
-            [
-                {**row, "properties": list(row["properties"].items()), "body_encoding": "bytes"}
-                for row in rows
-            ],
-            schema=SCHEMA,
-        )
+    def rows(self, rows: Sequence[ExportedMessage]) -> bytes:
+        columns = [list(column) for column in zip(*(row.values() for row in rows), strict=True)]
+        properties = COLUMNS.index("properties")
+        columns[properties] = [list(each.items()) for each in columns[properties]]
+        table = pa.table(columns, schema=SCHEMA)
         self._writer.write_table(table)
         return self._pipe.take()
 
-    def end(self, facts: Mapping[str, Any]) -> bytes:
-        self._writer.add_key_value_metadata({"tidemark.end": json.dumps(facts, ensure_ascii=False)})
+    def end(self, facts: ExportEnd) -> bytes:
+        self._writer.add_key_value_metadata({"tidemark.end": facts.to_json()})
         self._writer.close()
         return self._pipe.take()
 
@@ -205,12 +254,12 @@ def export(search: Search, writer: Writer) -> Generator[bytes, None, None]:
     """
     yield writer.start()
     written = 0
-    batch: list[dict[str, Any]] = []
+    batch: list[ExportedMessage] = []
     size = 0
     while True:
         for hit in search.drain():
-            batch.append(row_of(hit))
-            size += len(batch[-1]["body"])
+            batch.append(ExportedMessage.of_hit(hit))
+            size += len(batch[-1].body)
             if len(batch) >= BATCH_MESSAGES or size >= BATCH_BYTES:
                 written += len(batch)
                 yield writer.rows(batch)
@@ -222,20 +271,4 @@ def export(search: Search, writer: Writer) -> Generator[bytes, None, None]:
     if batch:
         written += len(batch)
         yield writer.rows(batch)
-    yield writer.end(end_facts(search, written))
-
-
-def end_facts(search: Search, written: int) -> dict[str, Any]:
-    """Return the facts that an export records at its end."""
-    figures = search.figures()
-    reason = search.stop_reason
-    if not reason and search.limit <= 0 and not search.merge.is_ended:
-        reason = Text("it has %(number)s messages, the most of one export", number=written)
-    return {
-        "messages": written,
-        "scanned": figures.scanned,
-        "complete": not search.silent and not reason,
-        "ended_because": reason,
-        "silent": dict(search.silent),
-        "cursor": None if search.merge.is_ended else search.far_cut.to_text(),
-    }
+    yield writer.end(ExportEnd.of(search, written))

@@ -6,7 +6,7 @@ import datetime
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
@@ -86,7 +86,7 @@ class Command(ChangeCommand):
             return
         if not 0 < limit <= FIND_MAX:
             raise CommandError(f"--limit is 1 to {FIND_MAX:,}; `messages export` writes more.")
-        search = open_search(source_of(name, topic), _query(topic, options), limit=limit, time_ms=FIND_MS)
+        search = open_search(source_of(name, topic), _query(topic, **options), limit=limit, time_ms=FIND_MS)
         while not search.is_done:
             search.step()
             if self.stderr.isatty():
@@ -115,7 +115,7 @@ class Command(ChangeCommand):
 
     def _tail(self, *, topic: str, count: int, cluster: str, format: str, **options: Any) -> None:
         source = source_of(cluster_name(cluster), topic)
-        tail, seen = Tail(source, _query(topic, options)), 0
+        tail, seen = Tail(source, _query(topic, **options)), 0
         while (count == 0 or seen < count) and not tail.is_over:
             arrivals = tail.step()
             hits = arrivals.hits[: count - seen] if count else arrivals.hits
@@ -133,7 +133,7 @@ class Command(ChangeCommand):
             raise CommandError(f"--limit is 1 to {EXPORT_MESSAGES_MAX:,}.")
         _, _, writer = FORMATS[file]
         source = source_of(cluster_name(cluster), topic)
-        search = open_search(source, _query(topic, options), limit=limit, time_ms=EXPORT_MS)
+        search = open_search(source, _query(topic, **options), limit=limit, time_ms=EXPORT_MS)
         pieces = export(search, writer())
         if out == "-":
             target = getattr(self.stdout, "buffer", sys.stdout.buffer)
@@ -175,17 +175,27 @@ class Command(ChangeCommand):
             )
 
 
-def _query(topic: str, options: dict[str, Any]) -> Query:
-    from_time, to_time = options.get("from_time"), options.get("to_time")
+def _query(
+    topic: str,
+    *,
+    tag: str,
+    sql: str,
+    find_in: str,
+    find: str,
+    queue: Sequence[str],
+    from_time: str | None = None,
+    to_time: str | None = None,
+    **_: Any,
+) -> Query:
     return Query(
         topic,
         newest=not from_time,
-        queues=frozenset(_place_of(text) for text in options["queue"]),
+        queues=frozenset(_place_of(text) for text in queue),
         from_ms=time_ms(from_time) if from_time else None,
         to_ms=time_ms(to_time) if to_time else None,
-        tags=tags_of(options["tag"]),
-        sql=options["sql"].strip(),
-        match=read_match(options["find_in"], options["find"]),
+        tags=tags_of(tag),
+        sql=sql.strip(),
+        match=read_match(find_in, find),
     )
 
 
