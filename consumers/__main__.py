@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from consumers.config import ConsumeFromWhere, InvalidClientConfig, MessageModel, PushConsumerConfig
 from consumers.consumer.consume_message import Handler
 from consumers.consumer.push_consumer import PushConsumer
-from consumers.demo import Demo
+from consumers.demo.traffic import Demo
 
 logger = logging.getLogger("consumers")
 

@@ -3,41 +3,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 
-from consumers.demo import (
-    Shop,
-    analytics_rate,
-    click_rate,
-    due_messages,
-    notification_fails,
-    sharding_key,
-)
+from consumers.demo.shop import DEPOT_WITHOUT_ADDRESS, Shop, click_rate, order_key
 
 NOW_MS = 1_767_225_600_000  # 2026-01-01T00:00:00Z
 
 
-def test_it_sends_what_is_due_and_keeps_the_rest():
-    assert due_messages(10.0, 0.0, 250) == (2, 0.5)
-    assert due_messages(10.0, 0.5, 250) == (3, 0.0)
-    assert due_messages(0.0, 0.25, 250) == (0, 0.25)
-
-
 def test_it_bursts_for_20_seconds_of_a_minute():
     assert [click_rate(ms) for ms in (0, 19_999, 20_000, 59_999, 60_000)] == [70.0, 70.0, 10.0, 10.0, 70.0]
-
-
-def test_it_lets_analytics_fall_behind_and_catch_up_again():
-    in_one_period = sum(click_rate(ms) for ms in range(0, 14 * 60_000, 1_000))
-    out_one_period = sum(analytics_rate(ms) for ms in range(0, 14 * 60_000, 1_000))
-    assert (in_one_period, out_one_period) == (25_200.0, 25_800.0)
-    assert analytics_rate(0) < 30.0 < analytics_rate(600_000)
-
-
-def test_it_fails_some_notifications_once_and_some_always():
-    keys = [f"A-{number}" for number in range(10_000)]
-    always = sum(notification_fails(key, 2) for key in keys)
-    first = sum(notification_fails(key, 0) for key in keys)
-    assert 200 < always < 400
-    assert 400 < first < 800
 
 
 def test_it_makes_the_same_shop_from_the_same_seed():
@@ -66,5 +38,26 @@ def test_it_passes_the_steps_of_each_order_in_order():
     assert all(seen == ["created", "paid", "shipped"][: len(seen)] for seen in steps.values())
 
 
-def test_it_names_the_account_of_a_payment():
-    assert sharding_key(Shop(seed=1, first_number=57).payment(NOW_MS)) == "acc-07"
+def test_it_names_what_keeps_a_message_in_order():
+    shop = Shop(seed=1, first_number=57)
+    flows = {flow.topic: flow for flow in shop.flows()}
+    assert order_key(flows["payments"], shop.payment(NOW_MS)) == "acc-07"
+    assert order_key(flows["parcels"], shop.parcel(NOW_MS)).startswith("depot-")
+
+
+def test_it_leaves_out_one_address_always_of_the_same_depot():
+    for seed in range(20):
+        shop = Shop(seed, first_number=1)
+        parcels = [json.loads(shop.parcel(NOW_MS).body) for _ in range(200)]
+        assert [body["depot"] for body in parcels if body["address"] is None] == [DEPOT_WITHOUT_ADDRESS]
+
+
+def test_it_moves_most_stock_in_one_warehouse():
+    shop = Shop(seed=1, first_number=1)
+    moved = Counter(json.loads(shop.stock_movement(NOW_MS).body)["warehouse"] for _ in range(1_000))
+    assert 650 < moved["berlin"] < 750
+    assert len(moved) == 5
+
+
+def test_it_delays_reminders_by_a_minute():
+    assert Shop(seed=1, first_number=1).reminder(NOW_MS).properties["DELAY"] == "5"
