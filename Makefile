@@ -52,6 +52,7 @@ pages: set-up-test ## Pictures of every page, both themes, 1440 and 390 px, in t
 check: set-up-test ## Format, lint, types, import directions
 	.venv/bin/ruff format --check .
 	.venv/bin/djangofmt --check templates
+	.venv/bin/oxfmt --check static
 	.venv/bin/ruff check .
 	.venv/bin/lint-imports
 	$(GIVING_WAY) .venv/bin/mypy brokerd consumers spark
@@ -67,6 +68,7 @@ hard: set-up-test ## Fault harnesses at full length: kill -9, damage, fuzz, full
 format: set-up-test ## Rewrite the code in house format
 	.venv/bin/ruff format .
 	.venv/bin/djangofmt templates
+	.venv/bin/oxfmt static
 	.venv/bin/ruff check --fix .
 
 messages: set-up-test ## Refresh and compile locale/*.po after texts changed; the tests name what has no translation

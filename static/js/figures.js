@@ -1,5 +1,6 @@
-/* How a figure looks in the browser: the twin of console/text/figures.py and console/templatetags/figures.py, for cells that change live.
-   tests/console/figures.json holds literal cases that both must give. Everything from a row is escaped. */
+/* How a figure looks in the browser: the twin of console/text/figures.py and console/templatetags/figures.py, for cells
+   that change live. tests/console/figures.json holds literal cases that both must give. Everything from a row is
+   escaped. */
 (function () {
   "use strict";
 
@@ -10,7 +11,10 @@
   window.interpolate ??= (text, values) => text.replace(/%\((\w+)\)s/g, (all, name) => values[name]);
   const say = (text, values) => interpolate(text, values, true);
 
-  const SECOND = 1000, MINUTE = 60000, HOUR = 3600000, DAY = 86400000;
+  const SECOND = 1000,
+    MINUTE = 60000,
+    HOUR = 3600000,
+    DAY = 86400000;
   const DAYS_FROM = 2 * DAY; // up to here "31 h 04 m" says more than "1 d 07 h"
   const MINUS = "−";
   const STATUSES = {
@@ -42,7 +46,13 @@
     PENDING: ["offline", "never", gettext("To go")],
     SENT: ["ok", "ok", gettext("Sent")],
   };
-  const TONES = { bad: "bad-mark", warn: "warn-mark", catch: "catch-mark", unknown: "unknown-mark", offline: "offline-mark" };
+  const TONES = {
+    bad: "bad-mark",
+    warn: "warn-mark",
+    catch: "catch-mark",
+    unknown: "unknown-mark",
+    offline: "offline-mark",
+  };
   const TIME_TONES = { LOST: "t-bad", STALLED: "t-bad", STOPPED: "t-bad", FALLING_BEHIND: "t-warn" };
 
   /* ---- text ---- */
@@ -63,7 +73,11 @@
 
   function compact(value) {
     const size = Math.abs(value);
-    for (const [unit, scale] of [["B", 1e9], ["M", 1e6], ["k", 1e3]]) {
+    for (const [unit, scale] of [
+      ["B", 1e9],
+      ["M", 1e6],
+      ["k", 1e3],
+    ]) {
       if (size >= scale * (unit === "k" ? 10 : 1)) return `${value < 0 ? MINUS : ""}${short(size / scale)} ${unit}`;
     }
     return count(value);
@@ -96,7 +110,12 @@
   const age = (ms) => duration(Math.max(0, Math.floor(ms / SECOND)) * SECOND);
   const latency = (ms) => (ms < SECOND ? unit(rounded(ms), "ms") : duration(ms));
   function size(bytes) {
-    for (const [unit, scale] of [["TB", 1e12], ["GB", 1e9], ["MB", 1e6], ["kB", 1e3]]) {
+    for (const [unit, scale] of [
+      ["TB", 1e12],
+      ["GB", 1e9],
+      ["MB", 1e6],
+      ["kB", 1e3],
+    ]) {
       if (bytes >= scale) return `${short(bytes / scale)} ${unit}`;
     }
     return `${rounded(bytes)} B`;
@@ -105,12 +124,23 @@
 
   /* ---- moments, in the zone of this browser ---- */
   const MONTHS = [
-    gettext("Jan"), gettext("Feb"), gettext("Mar"), gettext("Apr"), pgettext("month", "May"), gettext("Jun"),
-    gettext("Jul"), gettext("Aug"), gettext("Sep"), gettext("Oct"), gettext("Nov"), gettext("Dec"),
+    gettext("Jan"),
+    gettext("Feb"),
+    gettext("Mar"),
+    gettext("Apr"),
+    pgettext("month", "May"),
+    gettext("Jun"),
+    gettext("Jul"),
+    gettext("Aug"),
+    gettext("Sep"),
+    gettext("Oct"),
+    gettext("Nov"),
+    gettext("Dec"),
   ];
   function clock(ms, withMs = false) {
     const at = new Date(ms);
-    return `${pad(at.getHours())}:${pad(at.getMinutes())}:${pad(at.getSeconds())}${withMs ? "." + pad(at.getMilliseconds(), 3) : ""}`;
+    const fraction = withMs ? "." + pad(at.getMilliseconds(), 3) : "";
+    return `${pad(at.getHours())}:${pad(at.getMinutes())}:${pad(at.getSeconds())}${fraction}`;
   }
   function day(ms) {
     const at = new Date(ms);
@@ -118,10 +148,15 @@
   }
   function dayOfYear(ms) {
     const at = new Date(ms);
-    return say(gettext("%(day)s %(month)s %(year)s"), { day: at.getDate(), month: MONTHS[at.getMonth()], year: at.getFullYear() });
+    return say(gettext("%(day)s %(month)s %(year)s"), {
+      day: at.getDate(),
+      month: MONTHS[at.getMonth()],
+      year: at.getFullYear(),
+    });
   }
   function moment(ms, now, withMs = false) {
-    const at = new Date(ms), today = new Date(now);
+    const at = new Date(ms),
+      today = new Date(now);
     if (at.toDateString() === today.toDateString()) return clock(ms, withMs);
     return `${at.getFullYear() === today.getFullYear() ? day(ms) : dayOfYear(ms)} ${clock(ms, withMs)}`;
   }
@@ -133,14 +168,16 @@
   }
 
   /* UTC times in a kept sentence, in the zone of this browser; the twin of the tag `words`. */
-  const TIMES = /(?:(\d{4}-\d\d-\d\d)[ T])?(\d\d:\d\d:\d\d)(?:(–| to )(?:(\d{4}-\d\d-\d\d)[ T])?(\d\d:\d\d:\d\d))? UTC/g;
+  const TIMES =
+    /(?:(\d{4}-\d\d-\d\d)[ T])?(\d\d:\d\d:\d\d)(?:(–| to )(?:(\d{4}-\d\d-\d\d)[ T])?(\d\d:\d\d:\d\d))? UTC/g;
   function words(text, now) {
     const at = (date, time) => {
       const ms = Date.parse(`${date || new Date(now).toISOString().slice(0, 10)}T${time}Z`);
       return date || ms <= now ? ms : ms - DAY;
     };
     return text.replace(TIMES, (all, date, time, between, lastDate, lastTime) => {
-      const first = at(date, time), last = lastTime ? at(lastDate || date, lastTime) : first;
+      const first = at(date, time),
+        last = lastTime ? at(lastDate || date, lastTime) : first;
       if (Number.isNaN(first) || Number.isNaN(last)) return all;
       const end = day(first) === day(last) ? clock(last) : moment(last, now);
       return `${moment(first, now)}${lastTime ? between + end : ""} ${zoneOffset(last)}`;
@@ -150,7 +187,10 @@
   /* ---- cells: HTML of a figure of a row, with everything it may have to admit ---- */
   const ENTITIES = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;" };
   const escape = (text) => String(text).replace(/[&<>"']/g, (c) => ENTITIES[c]);
-  const why = (row) => `tabindex="0" data-why="${escape(row.reason || "")}"${row.unknown_since_ms ? ` data-since="${row.unknown_since_ms}"` : ""}`;
+  const why = (row) => {
+    const since = row.unknown_since_ms ? ` data-since="${row.unknown_since_ms}"` : "";
+    return `tabindex="0" data-why="${escape(row.reason || "")}"${since}`;
+  };
   function unknown(row, name) {
     const known = row["known_" + name];
     const last = missing(known) ? "" : ` data-known="${escape(known)}" data-known-at="${escape(row.known_at_ms)}"`;
@@ -161,7 +201,8 @@
   const COUNTED = new Set(["lag", "available", "in_flight", "messages"]);
   function boundOf(row, name) {
     const isLow = row[name.replace(/_ms$/, "") + "_lower_bound"];
-    if (row.offset_is_not_count && COUNTED.has(name)) return `<span class="atleast" ${why(row)}>${isLow ? "≈" : "≤"}</span>`;
+    if (row.offset_is_not_count && COUNTED.has(name))
+      return `<span class="atleast" ${why(row)}>${isLow ? "≈" : "≤"}</span>`;
     return isLow ? atLeast(row) : "";
   }
   const NA = '<span class="na">–</span>';
@@ -182,18 +223,24 @@
     return `<span class="badge badge--${family}"><svg aria-hidden="true"><use href="#s-${shape}"/></svg>${word}</span>`;
   }
   const CELLS = {
-    count: (row, name) => (missing(row[name]) ? absent(row, name) : figure(row, name, count(row[name]), row[name] === 0)),
+    count: (row, name) =>
+      missing(row[name]) ? absent(row, name) : figure(row, name, count(row[name]), row[name] === 0),
     rate(row, name) {
       if (missing(row[name])) return unknown(row);
       const bound = row.partial ? atLeast(row) : "";
       return row[name] === 0 && !bound ? zero("0") : bound + escape(rate(row[name]));
     },
-    duration: (row, name) => (missing(row[name]) ? absent(row) : figure(row, name, duration(row[name]), row[name] === 0)),
-    time_lag: (row, name) => (missing(row[name]) ? absent(row) : figure(row, name, duration(row[name]), row[name] === 0, TIME_TONES[row.status])),
+    duration: (row, name) =>
+      missing(row[name]) ? absent(row) : figure(row, name, duration(row[name]), row[name] === 0),
+    time_lag: (row, name) =>
+      missing(row[name])
+        ? absent(row)
+        : figure(row, name, duration(row[name]), row[name] === 0, TIME_TONES[row.status]),
     drain(row, name) {
       if (row.drain_never) return `<span class="t-warn">${pgettext("drains", "never")}</span>`;
       const value = row[name];
-      if (missing(value)) return missing(row.lag) ? absent(row) : row.lag === 0 && !row.lag_lower_bound ? zero(duration(0)) : NA;
+      if (missing(value))
+        return missing(row.lag) ? absent(row) : row.lag === 0 && !row.lag_lower_bound ? zero(duration(0)) : NA;
       if (value === 0) return zero(duration(0));
       return value < 5 * SECOND ? `&lt; ${unit(5, "s")}` : duration(value);
     },
@@ -210,30 +257,66 @@
     trend(row, name) {
       const [family] = STATUSES[row.status || "OK"] || ["ok"];
       const values = escape(JSON.stringify(row[name] || []));
-      return `<canvas class="spark" data-trend="${values}" data-tone="${TONES[family] || "chart-1"}" role="img" aria-label="${gettext("last hour")}"></canvas>`;
+      const tone = TONES[family] || "chart-1";
+      const about = `role="img" aria-label="${gettext("last hour")}"`;
+      return `<canvas class="spark" data-trend="${values}" data-tone="${tone}" ${about}></canvas>`;
     },
     never_committed(row, name) {
       const waiting = (row[name] || []).reduce((sum, topic) => sum + (topic.never_committed_lag || 0), 0);
       if (!waiting) return "";
-      const tip = gettext("Messages in queues without a committed offset: they are in no lag. Where a client begins is its own setting.");
-      return ` + ${row.partial ? atLeast(row) : ""}<span class="nowrap" tabindex="0" data-tip="${escape(tip)}">${say(gettext("%(count)s never committed"), { count: count(waiting) })}</span>`;
+      const tip = gettext(
+        "Messages in queues without a committed offset: they are in no lag. Where a client begins is its own setting.",
+      );
+      const words = say(gettext("%(count)s never committed"), { count: count(waiting) });
+      const bound = row.partial ? atLeast(row) : "";
+      return ` + ${bound}<span class="nowrap" tabindex="0" data-tip="${escape(tip)}">${words}</span>`;
     },
     progress(row, name) {
       const { done, total } = row[name] || {};
-      return missing(total) ? NA : say(gettext("%(done)s of %(total)s"), { done: count(done || 0), total: count(total) });
+      return missing(total)
+        ? NA
+        : say(gettext("%(done)s of %(total)s"), { done: count(done || 0), total: count(total) });
     },
     latency: (row, name) => (missing(row[name]) ? NA : latency(row[name])),
     optional: (row, name) => (missing(row[name]) ? NA : figure(row, name, count(row[name]), row[name] === 0)),
-    optional_duration: (row, name) => (missing(row[name]) ? (row.partial ? unknown(row) : NA) : figure(row, name, duration(row[name]), row[name] === 0)),
+    optional_duration: (row, name) =>
+      missing(row[name]) ? (row.partial ? unknown(row) : NA) : figure(row, name, duration(row[name]), row[name] === 0),
     text: (row, name) => (missing(row[name]) || row[name] === "" ? NA : escape(row[name])),
     // what only our rounds can notice: not seen is not never
     seen(row, name, now) {
-      if (row.reset_pending) return `<span class="tag tag--warn" tabindex="0" data-why="${escape(gettext("Somebody set this offset and no member has committed since: it is a target, no progress."))}">${gettext("reset pending")}</span>`;
+      if (row.reset_pending) {
+        const reason = gettext(
+          "Somebody set this offset and no member has committed since: it is a target, no progress.",
+        );
+        const words = gettext("reset pending");
+        return `<span class="tag tag--warn" tabindex="0" data-why="${escape(reason)}">${words}</span>`;
+      }
       return missing(row[name]) ? `<span class="muted">${gettext("not seen")}</span>` : ticking(row[name], now);
     },
-    ago: (row, name, now) => (missing(row[name]) ? `<span class="muted">${gettext("never")}</span>` : ticking(row[name], now)),
+    ago: (row, name, now) =>
+      missing(row[name]) ? `<span class="muted">${gettext("never")}</span>` : ticking(row[name], now),
   };
   const cell = (row, name, kind, now) => CELLS[kind](row, name, now);
 
-  window.Tide = { ...window.Tide, text: say, count, compact, rate, duration, age, latency, size, percent, clock, day, moment, zoneOffset, words, escape, badge, cell, STATUSES };
+  window.Tide = {
+    ...window.Tide,
+    text: say,
+    count,
+    compact,
+    rate,
+    duration,
+    age,
+    latency,
+    size,
+    percent,
+    clock,
+    day,
+    moment,
+    zoneOffset,
+    words,
+    escape,
+    badge,
+    cell,
+    STATUSES,
+  };
 })();

@@ -1,22 +1,33 @@
-/* The page's one WebSocket: names the subjects and the rows on the page, applies them to cells, and says how old the data is.
-   Markup: data-live-subject on a part, data-key on a row (or the part), data-field and data-as on a cell.
-   Server: {"subject", "seq", "at_ms", "full", "rows": {key: row | null}}; it sends everything again after a gap by itself,
-   and {"redis": "away" | "back"} when nothing can reach it. */
+/* The page's one WebSocket: names the subjects and the rows on the page, applies them to cells, and says how old the
+   data is. Markup: data-live-subject on a part, data-key on a row (or the part), data-field and data-as on a cell.
+   Server: {"subject", "seq", "at_ms", "full", "rows": {key: row | null}}; it sends everything again after a gap by
+   itself, and {"redis": "away" | "back"} when nothing can reach it. */
 (function () {
   "use strict";
   const root = document.documentElement;
   const INTERVAL = Number(root.dataset.interval || 5) * 1000;
-  const STALE_AFTER = 3 * INTERVAL, HIDDEN_CLOSES_AFTER = 60000;
-  const RETRY_FIRST = 500, RETRY_LAST = 15000, LOST_AFTER = 3000;
-  const PROBE_EVERY = 10000, PROBE_WAITS = 4000;
+  const STALE_AFTER = 3 * INTERVAL,
+    HIDDEN_CLOSES_AFTER = 60000;
+  const RETRY_FIRST = 500,
+    RETRY_LAST = 15000,
+    LOST_AFTER = 3000;
+  const PROBE_EVERY = 10000,
+    PROBE_WAITS = 4000;
 
   const subjects = new Map(); // subject → {seq, handlers: [{handler, keys}]}; keys null: every row
   const indicator = document.querySelector("[data-do=live]");
-  let socket = null, retry = RETRY_FIRST, timer = 0, paused = false, hidden = 0;
+  let socket = null,
+    retry = RETRY_FIRST,
+    timer = 0,
+    paused = false,
+    hidden = 0;
   let unreached = 0; // since which round no broker has answered
-  let lost = 0, silent = 0; // since when there is no socket, or a socket that nothing reaches
-  let mute = 0, probed = 0; // since when the console itself says nothing; when it was asked last
-  let lastAt = Number(root.dataset.readAt || 0), partial = indicator?.classList.contains("live--partial") || false;
+  let lost = 0,
+    silent = 0; // since when there is no socket, or a socket that nothing reaches
+  let mute = 0,
+    probed = 0; // since when the console itself says nothing; when it was asked last
+  let lastAt = Number(root.dataset.readAt || 0),
+    partial = indicator?.classList.contains("live--partial") || false;
 
   /* ---- subjects ---- */
   const isOpen = () => socket?.readyState === WebSocket.OPEN;
@@ -41,8 +52,12 @@
   const ask = (...names) => socket.send(JSON.stringify({ subscribe: names.map(wish) }));
 
   function receive(event) {
-    const message = JSON.parse(event.data), known = subjects.get(message.subject);
-    if (message.redis) { silent = message.redis === "away" ? Tide.now() : 0; show(); }
+    const message = JSON.parse(event.data),
+      known = subjects.get(message.subject);
+    if (message.redis) {
+      silent = message.redis === "away" ? Tide.now() : 0;
+      show();
+    }
     if (!known || !message.rows) return;
     if (!message.full && message.seq <= known.seq) return;
     known.seq = message.seq;
@@ -65,7 +80,8 @@
           if (row === null) continue;
           shown.last = { ...shown.last, ...row };
           for (const cell of shown.cells) {
-            if (cell.dataset.field in shown.last) Tide.put(cell, Tide.cell(shown.last, cell.dataset.field, cell.dataset.as, now), cell.dataset.as);
+            if (cell.dataset.field in shown.last)
+              Tide.put(cell, Tide.cell(shown.last, cell.dataset.field, cell.dataset.as, now), cell.dataset.as);
           }
         }
       }
@@ -78,7 +94,12 @@
     clearTimeout(timer);
     if (paused || socket || !subjects.size) return;
     socket = new WebSocket(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws/live`);
-    socket.addEventListener("open", () => { retry = RETRY_FIRST; lost = silent = mute = 0; ask(...subjects.keys()); show(); });
+    socket.addEventListener("open", () => {
+      retry = RETRY_FIRST;
+      lost = silent = mute = 0;
+      ask(...subjects.keys());
+      show();
+    });
     socket.addEventListener("message", receive);
     socket.addEventListener("close", () => {
       socket = null;
@@ -93,7 +114,11 @@
   document.addEventListener("visibilitychange", () => {
     clearTimeout(hidden);
     if (document.hidden) hidden = setTimeout(() => socket?.close(), HIDDEN_CLOSES_AFTER);
-    else { Tide.tell(document); retry = RETRY_FIRST; connect(); }
+    else {
+      Tide.tell(document);
+      retry = RETRY_FIRST;
+      connect();
+    }
   });
 
   /* ---- the indicator: Live, Live partial, Stale, Paused, Reconnecting; with the age of the newest round ---- */
@@ -103,14 +128,23 @@
     const old = lastAt ? Tide.now() - lastAt : null;
     const stale = old !== null && old > STALE_AFTER;
     const isAway = !socket || socket.readyState !== WebSocket.OPEN;
-    const next = paused ? gettext("Paused") : stale ? gettext("Stale") : isAway ? gettext("Reconnecting") : partial ? gettext("Live, partial") : gettext("Live");
+    const next = paused
+      ? gettext("Paused")
+      : stale
+        ? gettext("Stale")
+        : isAway
+          ? gettext("Reconnecting")
+          : partial
+            ? gettext("Live, partial")
+            : gettext("Live");
     indicator.classList.toggle("live--paused", paused);
     indicator.classList.toggle("live--stale", !paused && (stale || isAway));
     indicator.classList.toggle("live--partial", !paused && partial);
     indicator.setAttribute("aria-pressed", String(paused));
     indicator.querySelector("[data-live-word]").textContent = next;
     indicator.querySelector("[data-live-age]").textContent = old === null ? gettext("no data") : Tide.age(old);
-    if (state && next !== state && (paused || stale || !isAway)) document.getElementById("announce").textContent = Tide.text(gettext("Data: %(state)s"), { state: next });
+    if (state && next !== state && (paused || stale || !isAway))
+      document.getElementById("announce").textContent = Tide.text(gettext("Data: %(state)s"), { state: next });
     state = next;
     tellLost();
   }
@@ -118,7 +152,10 @@
   async function probe() {
     if (Tide.now() - probed < PROBE_EVERY) return;
     probed = Tide.now();
-    const isThere = await fetch("/healthz", { cache: "no-store", signal: AbortSignal.timeout(PROBE_WAITS) }).then((answer) => answer.ok, () => false);
+    const isThere = await fetch("/healthz", { cache: "no-store", signal: AbortSignal.timeout(PROBE_WAITS) }).then(
+      (answer) => answer.ok,
+      () => false,
+    );
     mute = isThere ? 0 : mute || lastAt;
     if (mute) socket?.close(); // its end makes a new one
     show();
@@ -127,17 +164,41 @@
   const bar = document.getElementById("not-live");
   function tellLost() {
     if (!bar) return;
-    const now = Tide.now(), line = bar.querySelector("[data-not-live]");
-    const gone = lost && now - lost > LOST_AFTER ? lost : 0, old = lastAt && now - lastAt > STALE_AFTER ? lastAt : 0;
-    const [since, text] =
-      paused || document.hidden ? [0, ""]
-      : silent ? [silent, gettext("Not live since %(time)s: Redis, which carries live updates, does not answer the console. Figures stand still; a reload shows those of the last round.")]
-      : mute ? [mute, gettext("The console has not answered this page since %(time)s; reconnecting. Figures stand still until then. If it stays so: does it run, and is it reached from here?")]
-      : gone ? [gone, gettext("Not live since %(time)s, reconnecting. Figures stand still until then.")]
-      : unreached && !document.querySelector("[data-unreachable]") ? [unreached, gettext("No broker of this cluster has answered since %(time)s. What is shown is what was known before; a reload says more.")]
-      : old && isOpen() ? [old, gettext("No new round since %(time)s: the worker that reads the brokers, or Redis between it and this page, does not answer. Figures stand still; “manage.py doctor” says which.")]
-      : [0, ""];
-    if (old && isOpen() && !paused && !document.hidden) probe();
+    const now = Tide.now(),
+      line = bar.querySelector("[data-not-live]");
+    const gone = lost && now - lost > LOST_AFTER ? lost : 0,
+      old = lastAt && now - lastAt > STALE_AFTER ? lastAt : 0;
+    const isUnreachable = unreached && !document.querySelector("[data-unreachable]");
+    const reasons = [
+      [
+        silent,
+        gettext(
+          "Not live since %(time)s: Redis, which carries live updates, does not answer the console. Figures stand still; a reload shows those of the last round.",
+        ),
+      ],
+      [
+        mute,
+        gettext(
+          "The console has not answered this page since %(time)s; reconnecting. Figures stand still until then. If it stays so: does it run, and is it reached from here?",
+        ),
+      ],
+      [gone, gettext("Not live since %(time)s, reconnecting. Figures stand still until then.")],
+      [
+        isUnreachable ? unreached : 0,
+        gettext(
+          "No broker of this cluster has answered since %(time)s. What is shown is what was known before; a reload says more.",
+        ),
+      ],
+      [
+        isOpen() ? old : 0,
+        gettext(
+          "No new round since %(time)s: the worker that reads the brokers, or Redis between it and this page, does not answer. Figures stand still; “manage.py doctor” says which.",
+        ),
+      ],
+    ];
+    const isWatched = !paused && !document.hidden;
+    const [since, text] = (isWatched && reasons.find(([at]) => at)) || [0, ""];
+    if (old && isOpen() && isWatched) probe();
     const said = since ? Tide.text(text, { time: Tide.moment(since, now) }) : "";
     bar.hidden = !since;
     if (line.textContent !== said) line.textContent = said;
@@ -157,21 +218,28 @@
     const shown = new Map(); // key → row, of the rows on the page
     const moves = (changes, message) => {
       if (message.full) shown.clear();
-      for (const [key, row] of Object.entries(changes)) { if (row === null) shown.delete(key); else shown.set(key, { ...shown.get(key), ...row }); }
+      for (const [key, row] of Object.entries(changes)) {
+        if (row === null) shown.delete(key);
+        else shown.set(key, { ...shown.get(key), ...row });
+      }
       note(part, { moves: moved(part, shown) });
     };
     return moves;
   }
-  /* The collector counts every group, as the chips of an unfiltered list do; with a search they stay as the page was made. */
+  /* The collector counts every group, as the chips of an unfiltered list do; with a search they stay as the page was
+     made. */
   function chips(part) {
     return ({ groups }) => {
       if (!groups) return;
       for (const chip of document.querySelectorAll("[data-chip]")) {
-        const number = groups[chip.dataset.chip] || 0, text = Tide.count(number);
-        chip.closest(".chip").hidden = !number && !chip.closest(".chip").hasAttribute("aria-current") && chip.dataset.chip !== "ALL";
+        const number = groups[chip.dataset.chip] || 0,
+          text = Tide.count(number);
+        chip.closest(".chip").hidden =
+          !number && !chip.closest(".chip").hasAttribute("aria-current") && chip.dataset.chip !== "ALL";
         if (chip.textContent !== text) chip.textContent = text;
       }
-      if (part.dataset.complete === "1") note(part, { news: Math.max(0, groups.ALL - part.querySelectorAll("tr[data-key]").length) });
+      if (part.dataset.complete === "1")
+        note(part, { news: Math.max(0, groups.ALL - part.querySelectorAll("tr[data-key]").length) });
     };
   }
   function note(part, changes) {
@@ -180,8 +248,14 @@
     const { moves = 0, news = 0 } = Object.assign((part.noted ||= {}), changes);
     line.hidden = !moves && !news;
     const figures = { news: Tide.count(news), moves: Tide.count(moves) };
-    const text = Tide.text(news && moves ? gettext("%(news)s new, %(moves)s rows have moved since the page was made.")
-      : news ? gettext("%(news)s new since the page was made.") : gettext("%(moves)s rows have moved since the page was made."), figures);
+    const text = Tide.text(
+      news && moves
+        ? gettext("%(news)s new, %(moves)s rows have moved since the page was made.")
+        : news
+          ? gettext("%(news)s new since the page was made.")
+          : gettext("%(moves)s rows have moved since the page was made."),
+      figures,
+    );
     if (!line.hidden && line.querySelector("span").textContent !== text) line.querySelector("span").textContent = text;
   }
   function moved(part, all) {
@@ -190,23 +264,32 @@
     const sign = part.dataset.descending === "1" ? -1 : 1;
     const keys = [...part.querySelectorAll("tr[data-key]")].map((row) => row.dataset.key).filter((key) => all.has(key));
     const value = (key) => all.get(key)[field] ?? null;
-    const before = (a, b) => (value(a) === value(b) ? 0 : value(a) === null ? 1 : value(b) === null ? -1 : value(a) < value(b) ? -sign : sign);
+    const before = (a, b) =>
+      value(a) === value(b) ? 0 : value(a) === null ? 1 : value(b) === null ? -1 : value(a) < value(b) ? -sign : sign;
     const sorted = [...keys].sort(before);
     const count = keys.filter((key, i) => value(key) !== value(sorted[i])).length;
     return count < 2 ? 0 : count;
   }
 
-  /* ---- the number beside Operations: jobs of this cluster that are not finished, and plans that ask this person to agree ---- */
-  const FINAL = new Set(["SUCCEEDED", "FAILED", "CANCELLED"]), jobs = new Map(), approvals = new Map();
+  /* ---- the number beside Operations: jobs of this cluster that are not finished, and plans that ask this person to
+     agree ---- */
+  const FINAL = new Set(["SUCCEEDED", "FAILED", "CANCELLED"]),
+    jobs = new Map(),
+    approvals = new Map();
   const asks = (row) => row.waits && row.created_by !== root.dataset.person && row.expires_at_ms > Tide.now();
   const keep = (known) => (changes, message) => {
     if (message.full) known.clear();
-    for (const [id, row] of Object.entries(changes)) { if (row === null) known.delete(id); else known.set(id, row); }
+    for (const [id, row] of Object.entries(changes)) {
+      if (row === null) known.delete(id);
+      else known.set(id, row);
+    }
     count();
   };
   function count() {
     const here = (row) => row.cluster === root.dataset.cluster;
-    const open = [...jobs.values()].filter((row) => here(row) && !FINAL.has(row.state)).length + [...approvals.values()].filter((row) => here(row) && asks(row)).length;
+    const open =
+      [...jobs.values()].filter((row) => here(row) && !FINAL.has(row.state)).length +
+      [...approvals.values()].filter((row) => here(row) && asks(row)).length;
     for (const mark of document.querySelectorAll("[data-jobs]")) mark.textContent = open ? Tide.count(open) : "";
   }
 
@@ -215,10 +298,12 @@
   function attach(within) {
     for (const part of within.querySelectorAll("[data-live-subject]")) {
       if (attached.has(part)) continue;
-      const subject = part.dataset.liveSubject, keys = [part, ...part.querySelectorAll("[data-key]")].map((one) => one.dataset.key).filter(Boolean);
+      const subject = part.dataset.liveSubject,
+        keys = [part, ...part.querySelectorAll("[data-key]")].map((one) => one.dataset.key).filter(Boolean);
       const pairs = [[subject, apply(part), keys]];
       if (part.dataset.liveList) pairs.push([subject, list(part), keys]);
-      if (part.dataset.liveList && !part.dataset.query && part.dataset.system !== "1") pairs.push([`c/${root.dataset.cluster}/counts`, chips(part), ["groups"]]);
+      if (part.dataset.liveList && !part.dataset.query && part.dataset.system !== "1")
+        pairs.push([`c/${root.dataset.cluster}/counts`, chips(part), ["groups"]]);
       attached.set(part, pairs);
       for (const pair of pairs) on(...pair);
     }
@@ -231,9 +316,26 @@
     }
   }
 
-  const live = { on, attach, detach, toggle() { paused = !paused; if (paused) socket?.close(); else { retry = RETRY_FIRST; connect(); } show(); } };
+  const live = {
+    on,
+    attach,
+    detach,
+    toggle() {
+      paused = !paused;
+      if (paused) socket?.close();
+      else {
+        retry = RETRY_FIRST;
+        connect();
+      }
+      show();
+    },
+  };
   Tide.live = live;
-  if (root.dataset.cluster) { on(`c/${root.dataset.cluster}/collector`, round); on("jobs", keep(jobs)); on("approvals", keep(approvals)); }
+  if (root.dataset.cluster) {
+    on(`c/${root.dataset.cluster}/collector`, round);
+    on("jobs", keep(jobs));
+    on("approvals", keep(approvals));
+  }
   attach(document);
   addEventListener("DOMContentLoaded", connect); // page scripts have named their subjects by then
   if (document.readyState === "complete") connect();

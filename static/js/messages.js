@@ -5,9 +5,11 @@
   const ROWS_KEPT = 300; // of a tail: the newest
   const $ = (selector, root = document) => root.querySelector(selector);
   const card = $("[data-search]");
-  const list = card && $("[data-list]", card), body = list && $("[data-rows]", list);
+  const list = card && $("[data-list]", card),
+    body = list && $("[data-rows]", list);
   const newestFirst = card?.dataset.newest === "1";
-  let socket = null, ended = false;
+  let socket = null,
+    ended = false;
 
   /* ---- rows in the list's order: store time, broker, queue, offset ---- */
   const keys = new Map(); // text of the key → its row
@@ -18,12 +20,17 @@
   const rows = () => [...body.querySelectorAll("tr[data-key]")];
   function put(key, html, fresh) {
     if (keys.has(key)) return;
-    const part = document.createElement("template"), parsed = JSON.parse(key);
+    const part = document.createElement("template"),
+      parsed = JSON.parse(key);
     part.innerHTML = html.trim();
     Tide.tell(part.content);
     const row = part.content.querySelector("tr[data-key]");
     if (fresh) row.classList.add("is-fresh");
-    const before = rows().find((other) => (newestFirst ? compare(JSON.parse(other.dataset.key), parsed) < 0 : compare(JSON.parse(other.dataset.key), parsed) > 0));
+    const before = rows().find((other) =>
+      newestFirst
+        ? compare(JSON.parse(other.dataset.key), parsed) < 0
+        : compare(JSON.parse(other.dataset.key), parsed) > 0,
+    );
     keys.set(key, row);
     body.insertBefore(part.content, before || null);
   }
@@ -42,7 +49,10 @@
   /* ---- the socket ---- */
   function html(selector, text, within = document) {
     const part = $(selector, within);
-    if (part && text !== undefined) { part.innerHTML = text; Tide.tell(part); }
+    if (part && text !== undefined) {
+      part.innerHTML = text;
+      Tide.tell(part);
+    }
   }
   function receive(frame) {
     if (frame.refused) {
@@ -68,22 +78,34 @@
       const sorted = $("[data-sorted-in]", card);
       if (sorted) sorted.hidden = true;
       const told = $("#announce");
-      if (told) told.textContent = Tide.text(ngettext("%(number)s message found.", "%(number)s messages found.", keys.size), { number: keys.size });
+      if (told)
+        told.textContent = Tide.text(ngettext("%(number)s message found.", "%(number)s messages found.", keys.size), {
+          number: keys.size,
+        });
     }
     show();
   }
   function open() {
-    const address = new URL(`/ws/c/${encodeURIComponent(document.documentElement.dataset.cluster)}/messages${location.search}`, location.href);
+    const address = new URL(
+      `/ws/c/${encodeURIComponent(document.documentElement.dataset.cluster)}/messages${location.search}`,
+      location.href,
+    );
     address.protocol = address.protocol.replace("http", "ws");
     socket = new WebSocket(address);
     socket.addEventListener("message", (event) => receive(JSON.parse(event.data)));
     socket.addEventListener("close", () => {
       if (ended) return;
       ended = true;
-      receive({ refused: gettext("The connection to the console was lost; what was found so far stays. Reload the page to search again.") });
+      receive({
+        refused: gettext(
+          "The connection to the console was lost; what was found so far stays. Reload the page to search again.",
+        ),
+      });
     });
   }
-  const ask = (request) => { if (socket?.readyState === WebSocket.OPEN) socket.send(JSON.stringify(request)); };
+  const ask = (request) => {
+    if (socket?.readyState === WebSocket.OPEN) socket.send(JSON.stringify(request));
+  };
 
   let paused = false;
   function mark(button) {
@@ -96,7 +118,12 @@
   async function peek(address, cell) {
     try {
       const answer = await fetch(address, { headers: { "X-Requested-With": "fetch" } });
-      if (!answer.ok) throw new Error(answer.status === 404 ? gettext("The broker does not have it any more.") : Tide.text(gettext("The console answered %(status)s."), { status: answer.status }));
+      if (!answer.ok)
+        throw new Error(
+          answer.status === 404
+            ? gettext("The broker does not have it any more.")
+            : Tide.text(gettext("The console answered %(status)s."), { status: answer.status }),
+        );
       cell.innerHTML = await answer.text();
       Tide.tell(cell);
     } catch (error) {
@@ -106,15 +133,26 @@
 
   document.addEventListener("click", (event) => {
     const format = event.target.closest("[data-peek-as]");
-    if (format) { event.preventDefault(); peek(format.href, format.closest("td")); return; }
+    if (format) {
+      event.preventDefault();
+      peek(format.href, format.closest("td"));
+      return;
+    }
     const button = event.target.closest("[data-do]");
     if (!button) return;
     if (button.dataset.do === "expand" && button.dataset.peek && !button.dataset.read) {
       button.dataset.read = "1";
       peek(button.dataset.peek, document.querySelector(`[data-row-of="${CSS.escape(button.dataset.target)}"] > td`));
     }
-    if (button.dataset.do === "stop-search") { button.disabled = true; ask({ stop: true }); }
-    if (button.dataset.do === "pause-tail") { paused = !paused; mark(button); ask({ pause: paused }); }
+    if (button.dataset.do === "stop-search") {
+      button.disabled = true;
+      ask({ stop: true });
+    }
+    if (button.dataset.do === "pause-tail") {
+      paused = !paused;
+      mark(button);
+      ask({ pause: paused });
+    }
     if (button.dataset.do === "fold") button.setAttribute("aria-expanded", !$("#ask").classList.toggle("is-folded"));
   });
 
@@ -125,6 +163,9 @@
   if ($("[data-do=fold]") && !$("#ask [aria-invalid]")) $("#ask").classList.add("is-folded");
   if (card) {
     for (const row of rows()) keys.set(row.dataset.key, row);
-    if (card.dataset.search) { $("[data-foot]", card).hidden = true; open(); } // how it goes on is not known yet
+    if (card.dataset.search) {
+      $("[data-foot]", card).hidden = true;
+      open();
+    } // how it goes on is not known yet
   }
 })();

@@ -2,40 +2,55 @@
 (function () {
   "use strict";
   for (const scope of document.querySelectorAll("[data-scope]")) {
-    const all = scope.querySelector("[data-all]"), boxes = [...scope.querySelectorAll("input[name=queue]")];
+    const all = scope.querySelector("[data-all]"),
+      boxes = [...scope.querySelectorAll("input[name=queue]")];
     if (!all) continue;
     const show = () => {
       const chosen = boxes.filter((box) => box.checked).length;
       all.checked = chosen === boxes.length;
       all.indeterminate = chosen > 0 && chosen < boxes.length;
     };
-    all.addEventListener("change", () => { boxes.forEach((box) => { box.checked = all.checked; }); });
+    all.addEventListener("change", () => {
+      boxes.forEach((box) => {
+        box.checked = all.checked;
+      });
+    });
     boxes.forEach((box) => box.addEventListener("change", show));
     show();
   }
 
   /* A chosen target whose value is still empty takes the focus, so that the hand stays on the keyboard. */
-  const form = document.getElementById("change"), DAY = 86400000, POINTS = 600;
+  const form = document.getElementById("change"),
+    DAY = 86400000,
+    POINTS = 600;
   const chosen = () => form.querySelector("input[name=target]:checked")?.value;
   form.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || event.target.name !== "target") return;
     const value = form.querySelector(`.for-${chosen()} .input, .for-${chosen()} .select`);
-    if (value && !value.value) { event.preventDefault(); value.focus(); }
+    if (value && !value.value) {
+      event.preventDefault();
+      value.focus();
+    }
   });
 
   /* ---- the chart to pick a time from: asked for when it is first needed ---- */
   const host = form.querySelector("[data-pick]");
   const pad = (n) => String(n).padStart(2, "0");
-  function local(ms) { // what datetime-local takes: this browser's time
+  function local(ms) {
+    // what datetime-local takes: this browser's time
     const at = new Date(ms);
-    return `${at.getFullYear()}-${pad(at.getMonth() + 1)}-${pad(at.getDate())}T${pad(at.getHours())}:${pad(at.getMinutes())}:${pad(at.getSeconds())}`;
+    const date = [at.getFullYear(), pad(at.getMonth() + 1), pad(at.getDate())].join("-");
+    return `${date}T${[at.getHours(), at.getMinutes(), at.getSeconds()].map(pad).join(":")}`;
   }
   let isAsked = false;
   async function showHistory() {
     if (isAsked || !host || chosen() !== "as_of") return;
     isAsked = true;
-    const now = Math.round(Tide.now()), input = document.getElementById(host.dataset.pick);
-    const answer = await fetch(`${host.dataset.history}?from_ms=${now - DAY}&to_ms=${now}&points=${POINTS}`).catch(() => null);
+    const now = Math.round(Tide.now()),
+      input = document.getElementById(host.dataset.pick);
+    const answer = await fetch(`${host.dataset.history}?from_ms=${now - DAY}&to_ms=${now}&points=${POINTS}`).catch(
+      () => null,
+    );
     if (!answer?.ok) return; // the time can be typed without it
     const history = await answer.json();
     if (history.times.length < 2) return;
@@ -44,14 +59,38 @@
     const data = {
       times: history.times,
       picked: Date.parse(input.value) || undefined,
-      pick: (t) => { input.value = local(t + 999); }, // the field knows whole seconds: the one at or after the reading
+      pick: (t) => {
+        input.value = local(t + 999);
+      }, // the field knows whole seconds: the one at or after the reading
       panels: [
-        { title: gettext("Time lag, worst queue: click, or arrow keys and Enter, to take a time"), kind: "duration", format: Tide.duration, series: [series(gettext("time lag"), "c1", "chart-1", "chart-fill", history.time_lag_ms, history.time_lag_lower_bound)] },
-        { title: gettext("Lag, messages"), kind: "count", format: (v, full) => (full ? Tide.count(v) : Tide.compact(v)), series: [series(gettext("lag"), "c2", "chart-2", "chart-fill-2", history.lag, history.lower_bound)] },
+        {
+          title: gettext("Time lag, worst queue: click, or arrow keys and Enter, to take a time"),
+          kind: "duration",
+          format: Tide.duration,
+          series: [
+            series(
+              gettext("time lag"),
+              "c1",
+              "chart-1",
+              "chart-fill",
+              history.time_lag_ms,
+              history.time_lag_lower_bound,
+            ),
+          ],
+        },
+        {
+          title: gettext("Lag, messages"),
+          kind: "count",
+          format: (v, full) => (full ? Tide.count(v) : Tide.compact(v)),
+          series: [series(gettext("lag"), "c2", "chart-2", "chart-fill-2", history.lag, history.lower_bound)],
+        },
       ],
     };
     const plot = Tide.timeSeries(host.querySelector("canvas"), data);
-    input.addEventListener("input", () => { data.picked = Date.parse(input.value) || undefined; plot.paint(); });
+    input.addEventListener("input", () => {
+      data.picked = Date.parse(input.value) || undefined;
+      plot.paint();
+    });
   }
   form.addEventListener("change", showHistory);
   showHistory();

@@ -4,51 +4,98 @@
   "use strict";
   const dialog = document.getElementById("palette");
   if (!dialog) return;
-  const input = dialog.querySelector("input"), list = dialog.querySelector("[role=listbox]"), url = dialog.dataset.jump;
-  const pages = [...document.querySelectorAll(".sidebar a[data-key]")].map((a) => ({ kind: gettext("Pages"), icon: a.dataset.icon, name: a.dataset.name, url: a.getAttribute("href"), hint: "g " + a.dataset.key }));
+  const input = dialog.querySelector("input"),
+    list = dialog.querySelector("[role=listbox]"),
+    url = dialog.dataset.jump;
+  const pages = [...document.querySelectorAll(".sidebar a[data-key]")].map((a) => ({
+    kind: gettext("Pages"),
+    icon: a.dataset.icon,
+    name: a.dataset.name,
+    url: a.getAttribute("href"),
+    hint: "g " + a.dataset.key,
+  }));
   let asked = 0;
 
   function mark(name, words) {
-    const at = words ? name.toLowerCase().indexOf(words) : -1, e = Tide.escape;
-    return at < 0 ? e(name) : `${e(name.slice(0, at))}<mark>${e(name.slice(at, at + words.length))}</mark>${e(name.slice(at + words.length))}`;
+    const at = words ? name.toLowerCase().indexOf(words) : -1,
+      e = Tide.escape;
+    if (at < 0) return e(name);
+    const end = at + words.length;
+    return `${e(name.slice(0, at))}<mark>${e(name.slice(at, end))}</mark>${e(name.slice(end))}`;
   }
   function render(items, words, trouble = "") {
-    let kind = null, html = "";
+    let kind = null,
+      html = "";
     items.forEach((item, i) => {
       if (item.kind !== kind) html += `<li class="head" role="presentation">${Tide.escape((kind = item.kind))}</li>`;
-      html += `<li role="option" id="jump-${i}" data-url="${Tide.escape(item.url)}" aria-selected="${i === 0}"><svg class="icon" aria-hidden="true"><use href="#i-${Tide.escape(item.icon)}"/></svg><span>${mark(item.name, words)}</span><span class="hint">${Tide.escape(item.hint || "")}</span></li>`;
+      html +=
+        `<li role="option" id="jump-${i}" data-url="${Tide.escape(item.url)}" aria-selected="${i === 0}">` +
+        `<svg class="icon" aria-hidden="true"><use href="#i-${Tide.escape(item.icon)}"/></svg>` +
+        `<span>${mark(item.name, words)}</span><span class="hint">${Tide.escape(item.hint || "")}</span></li>`;
     });
     if (trouble) html += `<li class="head" role="presentation">${Tide.escape(trouble)}</li>`;
-    list.innerHTML = html || `<li class="head" role="presentation">${gettext("Nothing of that name. Names are matched anywhere, case does not matter.")}</li>`;
+    const none = gettext("Nothing of that name. Names are matched anywhere, case does not matter.");
+    list.innerHTML = html || `<li class="head" role="presentation">${none}</li>`;
     input.setAttribute("aria-activedescendant", items.length ? "jump-0" : "");
   }
   async function search() {
-    const words = input.value.trim().toLowerCase(), mine = ++asked;
+    const words = input.value.trim().toLowerCase(),
+      mine = ++asked;
     const here = pages.filter((page) => page.name.toLowerCase().includes(words));
     if (!words || !url) return render(here, words);
-    let found = [], trouble = "";
+    let found = [],
+      trouble = "";
     try {
-      const answer = await fetch(`${url}?q=${encodeURIComponent(input.value.trim())}`, { headers: { Accept: "application/json" } });
+      const answer = await fetch(`${url}?q=${encodeURIComponent(input.value.trim())}`, {
+        headers: { Accept: "application/json" },
+      });
       if (answer.ok) found = (await answer.json()).items;
-      else trouble = Tide.text(gettext("The console answered %(status)s; only pages are matched."), { status: answer.status });
-    } catch { trouble = gettext("The console does not answer; only pages are matched."); }
+      else
+        trouble = Tide.text(gettext("The console answered %(status)s; only pages are matched."), {
+          status: answer.status,
+        });
+    } catch {
+      trouble = gettext("The console does not answer; only pages are matched.");
+    }
     if (mine === asked) render([...found, ...here], words, trouble);
   }
   function move(step) {
     const options = [...list.querySelectorAll("[role=option]")];
-    const now = options.findIndex((o) => o.getAttribute("aria-selected") === "true"), next = options[Math.max(0, Math.min(options.length - 1, now + step))];
+    const now = options.findIndex((o) => o.getAttribute("aria-selected") === "true"),
+      next = options[Math.max(0, Math.min(options.length - 1, now + step))];
     options.forEach((o) => o.setAttribute("aria-selected", o === next));
     next?.scrollIntoView({ block: "nearest" });
     if (next) input.setAttribute("aria-activedescendant", next.id);
   }
-  const go = (option) => { if (option) location.href = option.dataset.url; };
+  const go = (option) => {
+    if (option) location.href = option.dataset.url;
+  };
 
   let timer = 0;
-  input.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(search, 80); });
+  input.addEventListener("input", () => {
+    clearTimeout(timer);
+    timer = setTimeout(search, 80);
+  });
   input.addEventListener("keydown", async (event) => {
-    if (event.key === "ArrowDown" || event.key === "ArrowUp") { event.preventDefault(); move(event.key === "ArrowDown" ? 1 : -1); }
-    if (event.key === "Enter") { event.preventDefault(); clearTimeout(timer); await search(); go(list.querySelector('[aria-selected="true"]')); }
+    if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+      event.preventDefault();
+      move(event.key === "ArrowDown" ? 1 : -1);
+    }
+    if (event.key === "Enter") {
+      event.preventDefault();
+      clearTimeout(timer);
+      await search();
+      go(list.querySelector('[aria-selected="true"]'));
+    }
   });
   list.addEventListener("click", (event) => go(event.target.closest("[role=option]")));
-  Tide.palette = { open() { if (dialog.open) return; dialog.showModal(); input.value = ""; render(pages, ""); input.focus(); } };
+  Tide.palette = {
+    open() {
+      if (dialog.open) return;
+      dialog.showModal();
+      input.value = "";
+      render(pages, "");
+      input.focus();
+    },
+  };
 })();

@@ -1,6 +1,6 @@
 /* Parts of a page that the server renders again when their subject changes: data-part is the address, data-part-subject
-   the subject, data-part-every the least time between two (ms); data-part-keeps-room: it grows and never shrinks. A part
-   is left alone while a hand is on it. Forms with data-quiet are sent without leaving the page. A search box with
+   the subject, data-part-every the least time between two (ms); data-part-keeps-room: it grows and never shrinks. A
+   part is left alone while a hand is on it. Forms with data-quiet are sent without leaving the page. A search box with
    data-follow asks while one types. */
 (function () {
   "use strict";
@@ -8,30 +8,45 @@
 
   function keep(host) {
     const every = Number(host.dataset.partEvery || EVERY);
-    let wanted = false, busy = false, last = 0, timer = 0;
+    let wanted = false,
+      busy = false,
+      last = 0,
+      timer = 0;
 
     async function refresh() {
       wanted = true;
       if (busy || timer) return;
       const wait = Math.max(last + every - Date.now(), inHand() ? EVERY : 0);
-      if (wait > 0) { timer = setTimeout(() => { timer = 0; refresh(); }, wait); return; }
+      if (wait > 0) {
+        timer = setTimeout(() => {
+          timer = 0;
+          refresh();
+        }, wait);
+        return;
+      }
       wanted = false;
       busy = true;
       last = Date.now();
       try {
         const answer = await fetch(host.dataset.part, { headers: { Accept: "text/html", ...Tide.BY_TIMER } });
         if (answer.ok && !answer.redirected) swap(await answer.text());
-      } catch { /* the socket tells of the next change */ }
+      } catch {
+        /* the socket tells of the next change */
+      }
       busy = false;
       if (wanted) refresh();
     }
     function inHand() {
       const selection = getSelection();
-      return host.querySelector("input:active, details[open]") || (!selection.isCollapsed && host.contains(selection.anchorNode));
+      return (
+        host.querySelector("input:active, details[open]") ||
+        (!selection.isCollapsed && host.contains(selection.anchorNode))
+      );
     }
     function swap(html) {
       const focused = host.contains(document.activeElement) ? document.activeElement.id : "";
-      if ("partKeepsRoom" in host.dataset) host.style.minHeight = `${host.offsetHeight}px`; // a finding that comes and goes moves the page once
+      // a finding that comes and goes moves the page once
+      if ("partKeepsRoom" in host.dataset) host.style.minHeight = `${host.offsetHeight}px`;
       Tide.live.detach(host);
       host.innerHTML = html;
       Tide.live.attach(host);
@@ -41,29 +56,41 @@
     }
     let isFresh = Boolean(host.dataset.partEvery); // the page was just made: the subject's present value is in it
     Tide.live.on(host.dataset.partSubject, (rows, message) => {
-      if (isFresh && message.full) { isFresh = false; return; }
+      if (isFresh && message.full) {
+        isFresh = false;
+        return;
+      }
       refresh();
     });
     return refresh;
   }
 
   /* An empty list before the first round: the first figures make the page anew. */
-  for (const host of document.querySelectorAll("[data-reload-on]")) Tide.live.on(host.dataset.reloadOn, (rows) => { if (rows.round) location.reload(); });
+  for (const host of document.querySelectorAll("[data-reload-on]"))
+    Tide.live.on(host.dataset.reloadOn, (rows) => {
+      if (rows.round) location.reload();
+    });
 
-  /* ---- search as you type: the list's page is asked for again and everything after the search box takes its place ---- */
+  /* ---- search as you type: the list's page is asked for again and everything after the search box takes its place
+     ---- */
   const TYPED_AFTER = 150; // ms without a key: a word costs the console one or two pages, not one a letter
   function follow(box) {
     const form = box.form;
-    let timer = 0, asked = 0;
+    let timer = 0,
+      asked = 0;
     async function search() {
-      const mine = ++asked, query = new URLSearchParams(new FormData(form));
+      const mine = ++asked,
+        query = new URLSearchParams(new FormData(form));
       if (!box.value.trim()) query.delete(box.name);
       const address = `${location.pathname}${query.size ? "?" + query : ""}`;
       form.setAttribute("aria-busy", "true");
       const answer = await fetch(address, { headers: { Accept: "text/html" } }).catch(() => null);
       if (mine !== asked) return;
       form.removeAttribute("aria-busy");
-      if (!answer?.ok || answer.redirected) { form.requestSubmit(); return; } // whatever is wrong, the page itself says it
+      if (!answer?.ok || answer.redirected) {
+        form.requestSubmit();
+        return;
+      } // whatever is wrong, the page itself says it
       const made = new DOMParser().parseFromString(await answer.text(), "text/html");
       if (mine !== asked) return;
       take(made.getElementById("main"));
@@ -71,13 +98,15 @@
     }
     /* The box keeps the hand's letters and caret; what stands beside it and after the form is new. */
     function take(main) {
-      const fresh = main.querySelector("[data-page-search]").form, keep = box.closest(".searchbox");
+      const fresh = main.querySelector("[data-page-search]").form,
+        keep = box.closest(".searchbox");
       Tide.live.detach(document.getElementById("main"));
       for (const one of [...form.children]) if (one !== keep) one.remove();
       for (const one of [...fresh.children]) if (!one.querySelector("[data-page-search]")) form.append(one);
       while (form.nextSibling) form.nextSibling.remove();
       while (fresh.nextSibling) form.parentNode.append(fresh.nextSibling);
-      const words = document.querySelector(".page__title p"), said = main.querySelector(".page__title p");
+      const words = document.querySelector(".page__title p"),
+        said = main.querySelector(".page__title p");
       if (words && said) words.replaceWith(said);
       const page = document.getElementById("main");
       Tide.tell(page);
@@ -87,17 +116,30 @@
       const foot = page.querySelector(".card__foot > span, .empty :is(h2, h3)");
       if (foot) document.getElementById("announce").textContent = foot.textContent.trim();
     }
-    box.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(search, TYPED_AFTER); });
+    box.addEventListener("input", () => {
+      clearTimeout(timer);
+      timer = setTimeout(search, TYPED_AFTER);
+    });
   }
   for (const box of document.querySelectorAll("[data-page-search][data-follow]")) follow(box);
 
   const parts = new Map([...document.querySelectorAll("[data-part]")].map((host) => [host, keep(host)]));
-  document.addEventListener("submit", async (event) => {
-    const form = event.target, refresh = parts.get(form.closest("[data-part]"));
-    if (!form.matches("form[data-quiet]") || !refresh) return;
-    event.preventDefault();
-    const answer = await fetch(form.action, { method: "POST", body: new FormData(form), redirect: "manual" }).catch(() => null);
-    if (!answer || (answer.type !== "opaqueredirect" && !answer.ok)) { Tide.say(gettext("That did not reach the console"), gettext("Reload the page and try again.")); return; }
-    refresh();
-  }, true);
+  document.addEventListener(
+    "submit",
+    async (event) => {
+      const form = event.target,
+        refresh = parts.get(form.closest("[data-part]"));
+      if (!form.matches("form[data-quiet]") || !refresh) return;
+      event.preventDefault();
+      const answer = await fetch(form.action, { method: "POST", body: new FormData(form), redirect: "manual" }).catch(
+        () => null,
+      );
+      if (!answer || (answer.type !== "opaqueredirect" && !answer.ok)) {
+        Tide.say(gettext("That did not reach the console"), gettext("Reload the page and try again."));
+        return;
+      }
+      refresh();
+    },
+    true,
+  );
 })();

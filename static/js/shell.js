@@ -29,12 +29,19 @@
   Tide.tell = (within) => $$("time[data-at]", within).forEach(tell);
   function tick() {
     const clock = $("[data-clock]");
-    if (clock) { clock.textContent = `${Tide.clock(Tide.now())} ${Tide.zoneOffset(Tide.now())}`; clock.dataset.tip = new Date(Tide.now()).toISOString().slice(11, 19) + " UTC"; }
+    if (clock) {
+      clock.textContent = `${Tide.clock(Tide.now())} ${Tide.zoneOffset(Tide.now())}`;
+      clock.dataset.tip = new Date(Tide.now()).toISOString().slice(11, 19) + " UTC";
+    }
     if (!document.hidden) $$('time[data-as="age"], time[data-as="left"]').forEach(tell);
   }
   Tide.tell(document);
-  $$("[data-zone-name]").forEach((element) => { element.textContent = Tide.zoneOffset(Tide.now()); });
-  $$("input[type=hidden][name=zone]").forEach((input) => { input.value = zone; });
+  $$("[data-zone-name]").forEach((element) => {
+    element.textContent = Tide.zoneOffset(Tide.now());
+  });
+  $$("input[type=hidden][name=zone]").forEach((input) => {
+    input.value = zone;
+  });
   tick();
   setInterval(tick, 1000);
 
@@ -44,21 +51,35 @@
     const system = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
     const other = system === "dark" ? "light" : "dark";
     const next = { undefined: other, [other]: system, [system]: undefined }[root.dataset.theme];
-    if (next) root.dataset.theme = next; else delete root.dataset.theme;
-    try { if (next) localStorage.setItem("theme", next); else localStorage.removeItem("theme"); } catch { /* kept for this page only */ }
+    if (next) root.dataset.theme = next;
+    else delete root.dataset.theme;
+    try {
+      if (next) localStorage.setItem("theme", next);
+      else localStorage.removeItem("theme");
+    } catch {
+      /* kept for this page only */
+    }
     say({ light: gettext("Theme: light"), dark: gettext("Theme: dark") }[next] || gettext("Theme: as the system"));
   }
 
   // Paper is white: a dark page is printed with the light colours; the charts repaint when the attribute changes.
   let themeOnScreen;
-  addEventListener("beforeprint", () => { themeOnScreen = root.dataset.theme; root.dataset.theme = "light"; });
-  addEventListener("afterprint", () => { if (themeOnScreen) root.dataset.theme = themeOnScreen; else delete root.dataset.theme; });
+  addEventListener("beforeprint", () => {
+    themeOnScreen = root.dataset.theme;
+    root.dataset.theme = "light";
+  });
+  addEventListener("afterprint", () => {
+    if (themeOnScreen) root.dataset.theme = themeOnScreen;
+    else delete root.dataset.theme;
+  });
 
   /* ---- toasts and the polite region ---- */
   function say(text, note) {
-    const toast = document.createElement("div"), body = document.createElement("div");
+    const toast = document.createElement("div"),
+      body = document.createElement("div");
     toast.className = "toast";
-    for (const line of [text, note]) if (line) body.append(Object.assign(document.createElement("p"), { textContent: line }));
+    for (const line of [text, note])
+      if (line) body.append(Object.assign(document.createElement("p"), { textContent: line }));
     toast.append(body);
     $(".toasts").append(toast);
     setTimeout(() => toast.remove(), 4000);
@@ -69,8 +90,15 @@
   async function copy(button) {
     const source = button.dataset.text ?? button.closest(".code").querySelector("pre").textContent;
     const label = button.textContent;
-    try { await navigator.clipboard.writeText(source); button.textContent = gettext("Copied"); } catch { button.textContent = gettext("Select and copy"); }
-    setTimeout(() => { button.textContent = label; }, 1600);
+    try {
+      await navigator.clipboard.writeText(source);
+      button.textContent = gettext("Copied");
+    } catch {
+      button.textContent = gettext("Select and copy");
+    }
+    setTimeout(() => {
+      button.textContent = label;
+    }, 1600);
   }
   const actions = {
     theme: nextTheme,
@@ -81,11 +109,15 @@
     expand(button) {
       const open = button.getAttribute("aria-expanded") !== "true";
       button.setAttribute("aria-expanded", open);
-      $$(`[data-row-of="${button.dataset.target}"]`).forEach((row) => { row.hidden = !open; });
+      $$(`[data-row-of="${button.dataset.target}"]`).forEach((row) => {
+        row.hidden = !open;
+      });
     },
     show(button) {
-      for (const one of $$(`[data-do=show][data-of="${button.dataset.of}"]`)) one.setAttribute("aria-pressed", one === button);
-      for (const part of $$(`[data-part-of="${button.dataset.of}"]`)) part.hidden = part.dataset.part !== button.dataset.part;
+      for (const one of $$(`[data-do=show][data-of="${button.dataset.of}"]`))
+        one.setAttribute("aria-pressed", one === button);
+      for (const part of $$(`[data-part-of="${button.dataset.of}"]`))
+        part.hidden = part.dataset.part !== button.dataset.part;
     },
     copy,
     print: () => window.print(),
@@ -94,7 +126,10 @@
   };
   document.addEventListener("click", (event) => {
     const button = event.target.closest("[data-do]");
-    if (button) { event.preventDefault(); actions[button.dataset.do]?.(button); }
+    if (button) {
+      event.preventDefault();
+      actions[button.dataset.do]?.(button);
+    }
     if (event.target.matches("dialog")) event.target.close();
     for (const menu of $$("details.pop[open]")) if (!menu.contains(event.target)) menu.open = false;
     if (!event.target.closest(TIPPED)) hideTip();
@@ -104,69 +139,149 @@
     if (event.target.matches("[data-submits]")) event.target.form.requestSubmit();
   });
 
-  /* ---- popovers: behind "unknown", "≥" and "?" (data-why), explanations (data-tip), any time; on hover, focus and touch ---- */
+  /* ---- popovers: behind "unknown", "≥" and "?" (data-why), explanations (data-tip), any time; on hover, focus and
+     touch ---- */
   const TIPPED = "[data-why], [data-tip], time[data-at]";
-  let tip = null, tipped = null;
+  let tip = null,
+    tipped = null;
   function showTip(element) {
     if (tipped === element) return;
     hideTip();
     tipped = element;
     tip = Object.assign(document.createElement("div"), { className: "tooltip", role: "tooltip", id: "why" });
     const { why, tip: text } = element.dataset;
-    tip.append(...(why !== undefined ? reasons(element) : text !== undefined ? [line("p", Tide.words(text, Tide.now()))] : moments(Number(element.dataset.at), element.dataset.as)));
+    tip.append(
+      ...(why !== undefined
+        ? reasons(element)
+        : text !== undefined
+          ? [line("p", Tide.words(text, Tide.now()))]
+          : moments(Number(element.dataset.at), element.dataset.as)),
+    );
     (element.closest("dialog") || document.body).append(tip);
-    const box = element.getBoundingClientRect(), home = tip.offsetParent?.matches("dialog") ? tip.offsetParent.getBoundingClientRect() : { left: -scrollX, top: -scrollY };
+    const box = element.getBoundingClientRect(),
+      home = tip.offsetParent?.matches("dialog")
+        ? tip.offsetParent.getBoundingClientRect()
+        : { left: -scrollX, top: -scrollY };
     const left = Math.max(8, Math.min(box.left, innerWidth - tip.offsetWidth - 8));
     const below = box.bottom + 6 + tip.offsetHeight < innerHeight;
-    tip.style.transform = `translate(${left - home.left}px, ${(below ? box.bottom + 6 : box.top - 6 - tip.offsetHeight) - home.top}px)`;
+    const top = below ? box.bottom + 6 : box.top - 6 - tip.offsetHeight;
+    tip.style.transform = `translate(${left - home.left}px, ${top - home.top}px)`;
     element.setAttribute("aria-describedby", "why");
   }
   const line = (tag, text) => Object.assign(document.createElement(tag), { textContent: text });
   function reasons(element) {
-    const { why, known, knownAt } = element.dataset, since = Number(element.dataset.since);
+    const { why, known, knownAt } = element.dataset,
+      since = Number(element.dataset.since);
     const isBound = element.classList.contains("atleast");
     const title = isBound ? gettext("At least this much; a part is unknown") : gettext("Unknown");
-    const titleSince = isBound ? gettext("At least this much; a part is unknown since %(time)s (%(age)s)") : gettext("Unknown since %(time)s (%(age)s)");
-    const lines = [line("b", since ? Tide.text(titleSince, { time: Tide.moment(since, Tide.now()), age: Tide.age(Tide.now() - since) }) : title)];
-    if (known) lines.push(line("p", Tide.text(gettext("Last known: %(number)s as of %(time)s"), { number: Tide.count(Number(known)), time: Tide.moment(Number(knownAt), Tide.now()) })));
+    const titleSince = isBound
+      ? gettext("At least this much; a part is unknown since %(time)s (%(age)s)")
+      : gettext("Unknown since %(time)s (%(age)s)");
+    const lines = [
+      line(
+        "b",
+        since
+          ? Tide.text(titleSince, { time: Tide.moment(since, Tide.now()), age: Tide.age(Tide.now() - since) })
+          : title,
+      ),
+    ];
+    if (known)
+      lines.push(
+        line(
+          "p",
+          Tide.text(gettext("Last known: %(number)s as of %(time)s"), {
+            number: Tide.count(Number(known)),
+            time: Tide.moment(Number(knownAt), Tide.now()),
+          }),
+        ),
+      );
     if (why) lines.push(line("p", Tide.words(why, Tide.now())));
     return lines;
   }
   function moments(ms, style) {
-    const age = Tide.now() - ms, far = age < 0 ? Tide.text(gettext("in %(age)s"), { age: Tide.age(-age) }) : Tide.text(gettext("%(age)s ago"), { age: Tide.age(age) });
-    return [line("b", `${Tide.moment(ms, Tide.now(), style.endsWith("_ms"))} ${Tide.zoneOffset(ms)}`), line("p", `${new Date(ms).toISOString().slice(0, 19).replace("T", " ")} UTC, ${far}`)];
+    const age = Tide.now() - ms,
+      far =
+        age < 0
+          ? Tide.text(gettext("in %(age)s"), { age: Tide.age(-age) })
+          : Tide.text(gettext("%(age)s ago"), { age: Tide.age(age) });
+    return [
+      line("b", `${Tide.moment(ms, Tide.now(), style.endsWith("_ms"))} ${Tide.zoneOffset(ms)}`),
+      line("p", `${new Date(ms).toISOString().slice(0, 19).replace("T", " ")} UTC, ${far}`),
+    ];
   }
   function hideTip() {
     if (tipped?.getAttribute("aria-describedby") === "why") tipped.removeAttribute("aria-describedby");
     tip?.remove();
     tip = tipped = null;
   }
-  document.addEventListener("pointerover", (event) => { const element = event.target.closest?.(TIPPED); if (element) showTip(element); });
-  document.addEventListener("pointerout", (event) => { if (event.target.closest?.(TIPPED) && event.pointerType === "mouse") hideTip(); });
-  document.addEventListener("focusin", (event) => { const element = event.target.closest("[data-why], [data-tip]"); if (element) showTip(element); else hideTip(); });
+  document.addEventListener("pointerover", (event) => {
+    const element = event.target.closest?.(TIPPED);
+    if (element) showTip(element);
+  });
+  document.addEventListener("pointerout", (event) => {
+    if (event.target.closest?.(TIPPED) && event.pointerType === "mouse") hideTip();
+  });
+  document.addEventListener("focusin", (event) => {
+    const element = event.target.closest("[data-why], [data-tip]");
+    if (element) showTip(element);
+    else hideTip();
+  });
 
   /* ---- keys: / search, ? help, g + letter, Ctrl-K palette, j/k rows, Esc closes ---- */
   let leader = 0;
   document.addEventListener("keydown", (event) => {
-    if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") { event.preventDefault(); actions.palette(); return; }
-    if (event.key === "Escape") { hideTip(); for (const menu of $$("details.pop[open]")) { menu.open = false; $("summary", menu).focus(); } }
-    if (event.target.matches("input, textarea, select") || event.ctrlKey || event.metaKey || event.altKey || $("dialog[open]")) return;
+    if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
+      event.preventDefault();
+      actions.palette();
+      return;
+    }
+    if (event.key === "Escape") {
+      hideTip();
+      for (const menu of $$("details.pop[open]")) {
+        menu.open = false;
+        $("summary", menu).focus();
+      }
+    }
+    if (
+      event.target.matches("input, textarea, select") ||
+      event.ctrlKey ||
+      event.metaKey ||
+      event.altKey ||
+      $("dialog[open]")
+    )
+      return;
     if (leader > Date.now() - 1500) {
       const target = $(`.sidebar a[data-key="${CSS.escape(event.key)}"]`);
       leader = 0;
-      if (target) { event.preventDefault(); location.href = target.href; return; }
+      if (target) {
+        event.preventDefault();
+        location.href = target.href;
+        return;
+      }
     }
     if (event.key === "g") leader = Date.now();
-    if (event.key === "/") { event.preventDefault(); const box = $("[data-page-search]"); if (box) { box.focus(); box.select(); } else actions.palette(); }
+    if (event.key === "/") {
+      event.preventDefault();
+      const box = $("[data-page-search]");
+      if (box) {
+        box.focus();
+        box.select();
+      } else actions.palette();
+    }
     if (event.key === "?") $("#keys")?.showModal();
     if (event.key === "j" || event.key === "k") moveRow(event.key === "j" ? 1 : -1);
     const named = /^[a-z]$/.test(event.key) && $(`[aria-keyshortcuts="${event.key}"]`);
-    if (named) { event.preventDefault(); if (named.matches("input, select")) named.focus(); else named.click(); }
+    if (named) {
+      event.preventDefault();
+      if (named.matches("input, select")) named.focus();
+      else named.click();
+    }
   });
   function moveRow(step) {
     const rows = $$("[data-rows] > tr:not(.detail):not([hidden])");
     if (!rows.length) return;
-    const now = rows.findIndex((row) => row.classList.contains("is-selected")), next = rows[Math.max(0, Math.min(rows.length - 1, now + step))];
+    const now = rows.findIndex((row) => row.classList.contains("is-selected")),
+      next = rows[Math.max(0, Math.min(rows.length - 1, now + step))];
     rows.forEach((row) => row.classList.toggle("is-selected", row === next));
     $("a", next)?.focus({ preventScroll: true });
     next.scrollIntoView({ block: "nearest" });
@@ -178,7 +293,9 @@
     if (confirm !== undefined) $("#" + unlocks).disabled = event.target.value !== confirm;
     if (shows) $("#" + shows).textContent = Tide.count(Number(event.target.value));
   });
-  $$("[data-confirm]").forEach((input) => { $("#" + input.dataset.unlocks).disabled = input.value !== input.dataset.confirm; });
+  $$("[data-confirm]").forEach((input) => {
+    $("#" + input.dataset.unlocks).disabled = input.value !== input.dataset.confirm;
+  });
   /* A form sends once: a second click while the answer is on its way does nothing. */
   document.addEventListener("submit", (event) => {
     if (event.target.method !== "post") return;
