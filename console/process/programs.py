@@ -15,14 +15,23 @@ from pathlib import Path
 COMMIT_LOG_FILE_BYTES = 128 * 1024 * 1024
 
 
+# The broker whose process is the name server too, and the second one of the demo.
+BROKER_NAME, SECOND_BROKER_NAME = "broker-a", "broker-b"
+# Between the ports of two brokers on one machine, as in RocketMQ's examples.
+SECOND_PORT_STEP = 10
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
+    """What `up` was started with. Without `second_broker_port` the second broker has the first one's plus 10."""
+
     data: Path
     host: str
     port: int
     broker_port: int
     namesrv_port: int
     demo: bool
+    second_broker_port: int = 0
 
     @property
     def url(self) -> str:
@@ -32,6 +41,18 @@ class Options:
     @property
     def namesrv(self) -> str:
         return f"127.0.0.1:{self.namesrv_port}"
+
+    @property
+    def has_second_broker(self) -> bool:
+        """The demo has two brokers; what it stored on the second one stays readable without the demo."""
+        return self.demo or store_folder(self.data, SECOND_BROKER_NAME).exists()
+
+    def broker_ports(self) -> dict[str, int]:
+        """Return the port of each broker by its name."""
+        ports = {BROKER_NAME: self.broker_port}
+        if self.has_second_broker:
+            ports[SECOND_BROKER_NAME] = self.second_broker_port or self.broker_port + SECOND_PORT_STEP
+        return ports
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,31 +103,35 @@ def redis_program(socket_path: Path) -> Program:
     )
 
 
-BROKER_NAME = "broker-a"
+def store_folder(data: Path, broker_name: str) -> Path:
+    """Return the folder of an embedded broker's messages; reports about them read it."""
+    return data / ("store" if broker_name == BROKER_NAME else f"store-{broker_name}")
 
 
-def store_folder(options: Options) -> Path:
-    """Return the folder of the embedded broker's messages; reports about them read it."""
-    return options.data / "store"
+def off_switch(data: Path) -> Path:
+    """Return the file that keeps the second broker stopped while it exists: the console makes and removes it."""
+    return data / f"{SECOND_BROKER_NAME}.off"
 
 
-def brokerd_program(options: Options) -> Program:
+def brokerd_program(options: Options, broker_name: str = BROKER_NAME) -> Program:
+    """Return the program of one broker; the first one is the name server too."""
+    is_first = broker_name == BROKER_NAME
     settings = {
-        "brokerName": BROKER_NAME,
-        "listenPort": options.broker_port,
-        "namesrvListenPort": options.namesrv_port,
+        "brokerName": broker_name,
+        "listenPort": options.broker_ports()[broker_name],
         "brokerIP1": "127.0.0.1",
         # RocketMQ's default listens on every address, and every client that connects may read, write and delete.
         # Remote clients could not use this broker anyway: its routes name 127.0.0.1.
         "bindAddress": "127.0.0.1",
-        "storePathRootDir": store_folder(options),
+        "storePathRootDir": store_folder(options.data, broker_name),
         "mappedFileSizeCommitLog": COMMIT_LOG_FILE_BYTES,
         "enablePropertyFilter": "true",  # off in RocketMQ; a search of messages with SQL92 needs it
+        **({"namesrvListenPort": options.namesrv_port} if is_first else {"namesrvAddr": options.namesrv}),
     }
     arguments = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
     # The limit allows for a slow disk: what is not flushed by then is still safe, but recovery takes longer.
     return Program(
-        "brokerd",
+        "brokerd" if is_first else broker_name,
         [sys.executable, "-m", "brokerd", *arguments],
         stop_limit_s=5.0,
         ready_line=re.compile(r"brokerd ready"),

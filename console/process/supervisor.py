@@ -12,7 +12,6 @@ pipe closes without an empty line.
 import argparse
 import asyncio
 import contextlib
-import ctypes
 import errno
 import fcntl
 import hashlib
@@ -26,117 +25,35 @@ import stat
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
+from console.process.child import ROOT, Child, Output, UpError, kill_group, spawn
 from console.process.private_files import keep_private
 from console.process.programs import (
     BROKER_NAME,
+    SECOND_BROKER_NAME,
     Options,
     Program,
     brokerd_program,
     demo_program,
+    off_switch,
     redis_program,
     store_folder,
     web_program,
     worker_program,
 )
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
-LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
-
 REDIS_ADDRESS_FILE = "redis_url"  # in the data folder, while the bundled server runs
 # In the data folder: the address of its warm Spark server, if one runs.
 WARM_SPARK_NOTE = "spark/connect-local.json"
+SWITCH_EVERY_S = 0.5  # how often the second broker's switch is looked at
 READY_LIMIT_S = 90.0  # a cold start on a busy machine; a process that needs longer is stuck
-PROBE_EVERY_S = 0.05
-RESTART_DELAY_S_MIN, RESTART_DELAY_S_MAX = 0.5, 30.0
-# After running this long, the next restart begins with the shortest delay.
-STEADY_AFTER_S = 60.0
-LINE_BYTES_MAX = 8 * 1024  # of a log line; the rest goes on the next
-KILL_WAIT_S = 5.0
 
 # The guard: the newest line of its input is what to kill when the input closes; an empty line means a regular end.
 GUARD = 'while IFS= read -r line; do groups=$line; done; [ -n "$groups" ] && kill -s KILL -- $groups; exit 0'
-
-
-class UpError(Exception):
-    """`up` cannot start or continue; the text is the one line its user reads."""
-
-
-# --- Output -------------------------------------------------------------------------------------------------
-
-
-class Output:
-    """Lines of all processes on one terminal, each prefixed with its process's name."""
-
-    COLOURS: Mapping[str, int] = {
-        "redis": 35,
-        "brokerd": 33,
-        "web": 36,
-        "worker": 32,
-        "demo": 34,
-        "prepare": 37,
-    }
-
-    def __init__(self, stream: IO[str]) -> None:
-        self.stream = stream
-        self.coloured = stream.isatty()
-
-    def line(self, name: str, text: str) -> None:
-        prefix = f"{name:<7} │ "
-        if self.coloured:
-            prefix = f"\x1b[{self.COLOURS.get(name, 37)}m{prefix}\x1b[0m"
-        try:
-            self.stream.write(f"{prefix}{text}\n")
-            self.stream.flush()
-        except (BrokenPipeError, OSError):
-            # The reader of the output is gone, which is no fault of the processes.
-            pass
-
-    async def copy(self, name: str, reader: asyncio.StreamReader, seen: Callable[[str], bool]) -> None:
-        """Copy ``reader`` line by line until it ends; ``seen`` returns whether to show a line."""
-        rest = b""
-        while chunk := await reader.read(64 * 1024):
-            *lines, rest = (rest + chunk).split(b"\n")
-            if len(rest) > LINE_BYTES_MAX:
-                lines, rest = [*lines, rest], b""
-            for line in lines:
-                text = line.decode(errors="replace").rstrip()
-                if text and seen(text):
-                    self.line(name, text)
-        if rest:
-            self.line(name, rest.decode(errors="replace"))
-
-
-# --- One process --------------------------------------------------------------------------------------------
-
-
-def bound_to_parent() -> None:
-    """Die when the supervisor does, however it ends; runs in the child before exec."""
-    if LIBC is not None:
-        LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-async def spawn(
-    command: Sequence[str], environ: Mapping[str, str], **streams: Any
-) -> asyncio.subprocess.Process:
-    """Start a process in its own session.
-
-    Ctrl-C then reaches the supervisor only, and the process can be killed with all its children.
-    """
-    return await asyncio.create_subprocess_exec(
-        *command, cwd=ROOT, env=dict(environ), start_new_session=True, preexec_fn=bound_to_parent, **streams
-    )
-
-
-def kill_group(process: asyncio.subprocess.Process) -> None:
-    """Kill a process and every child that stayed in its session."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
 
 
 def end_warm_spark(data: Path, group: int) -> None:
@@ -151,104 +68,6 @@ def end_warm_spark(data: Path, group: int) -> None:
             os.kill(pid, signal.SIGTERM)
 
 
-class Child:
-    """Keeps one program running. Caller: Supervisor. Affects: only its own process."""
-
-    def __init__(
-        self, program: Program, environ: Mapping[str, str], output: Output, changed: Callable[[], None]
-    ) -> None:
-        self.program = program
-        self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.process: asyncio.subprocess.Process | None = None
-        self._environ = environ
-        self._output = output
-        self._changed = changed
-        self._stopping = False
-        self._task = asyncio.create_task(self._keep(), name=program.name)
-
-    async def _keep(self) -> None:
-        """Start, wait for the end, start again; the delay doubles up to 30 s.
-
-        It is reset after a steady minute.
-        """
-        delay_s = RESTART_DELAY_S_MIN
-        while not self._stopping:
-            started_s = time.monotonic()
-            code = await self._run_once()
-            if self._stopping:
-                return
-            if not self.ready.done():
-                self.ready.set_exception(
-                    UpError(f"{self.program.name} ended with code {code} before it was ready")
-                )
-                return
-            if time.monotonic() - started_s > STEADY_AFTER_S:
-                delay_s = RESTART_DELAY_S_MIN
-            self._output.line(
-                "up", f"{self.program.name} ended with code {code}; starting again in {delay_s:.1f} s"
-            )
-            await asyncio.sleep(delay_s)
-            delay_s = min(delay_s * 2, RESTART_DELAY_S_MAX)
-
-    async def _run_once(self) -> int:
-        pipes = {"stdout": asyncio.subprocess.PIPE, "stderr": asyncio.subprocess.STDOUT}
-        process = await spawn(self.program.command, self._environ, stdin=asyncio.subprocess.DEVNULL, **pipes)
-        self.process = process
-        self._changed()
-        if self.program.probe is None and self.program.ready_line is None:
-            # There is nothing to wait for.
-            self._is_ready()
-        assert process.stdout is not None
-        probing = asyncio.create_task(self._probe())
-        reading = asyncio.create_task(self._output.copy(self.program.name, process.stdout, self._saw))
-        try:
-            return await process.wait()
-        finally:
-            probing.cancel()
-            kill_group(process)  # children it left behind; they also keep the pipe open
-            await asyncio.wait([reading], timeout=1)
-            reading.cancel()
-
-    def _saw(self, line: str) -> bool:
-        program = self.program
-        if program.ready_line is not None and program.ready_line.search(line):
-            self._is_ready()
-        return program.hushed_line is None or not program.hushed_line.search(line)
-
-    async def _probe(self) -> None:
-        while self.program.probe is not None:
-            if await self.program.probe():
-                self._is_ready()
-                return
-            await asyncio.sleep(PROBE_EVERY_S)
-
-    def _is_ready(self) -> None:
-        if not self.ready.done():
-            self.ready.set_result(None)
-
-    async def stop(self) -> None:
-        """Terminate the process, and kill it after its limit."""
-        self._stopping = True
-        process = self.process
-        if process is None or process.returncode is not None:
-            self._task.cancel()
-        else:
-            with contextlib.suppress(ProcessLookupError):
-                process.terminate()
-            done, _ = await asyncio.wait([self._task], timeout=self.program.stop_limit_s)
-            if not done:
-                self._output.line(
-                    "up", f"{self.program.name} did not end in {self.program.stop_limit_s:g} s: killed"
-                )
-                kill_group(process)
-        await asyncio.wait([self._task], timeout=KILL_WAIT_S)
-
-    def kill(self) -> None:
-        self._stopping = True
-        if self.process is not None and self.process.returncode is None:
-            kill_group(self.process)
-
-
 # --- All of them --------------------------------------------------------------------------------------------
 
 
@@ -259,8 +78,10 @@ class Supervisor:
         self.options = options
         self.output = output
         self.environ = {
-            # Reports about messages read the store of the broker that runs here.
-            "STORE_FOLDERS": f"local:{BROKER_NAME}={store_folder(options)}",
+            # Reports about messages read the stores of the brokers that run here.
+            "STORE_FOLDERS": ",".join(
+                f"local:{name}={store_folder(options.data, name)}" for name in options.broker_ports()
+            ),
             **environ,
             "TIDEMARK_DATA": str(options.data),
             "TIDEMARK_EMBEDDED_NAMESRV": options.namesrv,
@@ -273,6 +94,7 @@ class Supervisor:
         self.guard: asyncio.subprocess.Process | None = None
         self.socket_dir: Path | None = None
         self.preparing: asyncio.Task[str] | None = None
+        self.switching: asyncio.Task[None] | None = None
         self.kept_open: list[sqlite3.Connection] = []
         self.told_to_stop = asyncio.Event()
         self.signals = 0
@@ -326,11 +148,30 @@ class Supervisor:
             await self._until_ready(child)
         self._welcome(sign_in_key, time.monotonic() - started_s)
         later = [self._start_child(worker_program())]
+        if self.options.has_second_broker:
+            self.switching = asyncio.create_task(self._follow_switch())
         if self.options.demo:
             later.append(self._start_child(demo_program(self.options)))
         for child in later:
             await self._until_ready(child)
         self.output.line("up", f"all processes run after {time.monotonic() - started_s:.1f} s")
+
+    async def _follow_switch(self) -> None:
+        """Run the second broker unless its switch is off: an operator turns it off to see a broker fail."""
+        program, off = brokerd_program(self.options, SECOND_BROKER_NAME), off_switch(self.options.data)
+        child: Child | None = None
+        while True:
+            if child is None and not off.exists():
+                child = self._start_child(program)
+            elif child is not None and (off.exists() or child.failed):
+                self.output.line(
+                    "up", f"{program.name} is {'switched off' if off.exists() else 'not started'}"
+                )
+                await child.stop()
+                self.children.remove(child)
+                self._tell_guard()
+                child = None
+            await asyncio.sleep(SWITCH_EVERY_S)
 
     def _start_redis(self) -> Child | None:
         if self.environ.get("REDIS_URL"):
@@ -388,12 +229,13 @@ class Supervisor:
 
     def _welcome(self, sign_in_key: str, took_s: float) -> None:
         options = self.options
+        brokers = ", ".join(f"{name} 127.0.0.1:{port}" for name, port in options.broker_ports().items())
         for text in (
             f"ready in {took_s:.1f} s",
             f"  Console      {options.url}/",
             f"  Sign in      {options.url}/sign-in/{sign_in_key}",
             "               (works once, within 15 minutes)",
-            f"  Name server  {options.namesrv}, broker 127.0.0.1:{options.broker_port}",
+            f"  Name server  {options.namesrv}, {brokers}",
             f"  Data         {options.data}",
             "  Ctrl-C stops everything.",
         ):
@@ -406,10 +248,13 @@ class Supervisor:
         if self.preparing is not None and not self.preparing.done():
             self.preparing.cancel()
             await asyncio.wait([self.preparing])
+        if self.switching is not None:
+            self.switching.cancel()
+            await asyncio.wait([self.switching])
         for worker in (child.process for child in self.children if child.program.name == "worker"):
             if worker is not None:
                 end_warm_spark(self.options.data, worker.pid)
-        for names in (["demo", "worker", "web"], ["brokerd"], ["redis"]):
+        for names in (["demo", "worker", "web"], [SECOND_BROKER_NAME], ["brokerd"], ["redis"]):
             await asyncio.gather(*(child.stop() for child in self.children if child.program.name in names))
         for connection in self.kept_open:
             connection.close()
@@ -512,11 +357,14 @@ def lock(data: Path) -> IO[str]:
     return file
 
 
+BROKER_OPTIONS = {BROKER_NAME: "--broker-port", SECOND_BROKER_NAME: "--second-broker-port"}
+
+
 def check_ports(options: Options) -> None:
     """Raise UpError naming the first port that is taken."""
     wanted = [
         (options.port, "console", "--port"),
-        (options.broker_port, "broker", "--broker-port"),
+        *((port, name, BROKER_OPTIONS[name]) for name, port in options.broker_ports().items()),
         (options.namesrv_port, "name server", "--namesrv-port"),
     ]
     for port, what, option in wanted:
@@ -550,11 +398,20 @@ def parse(argv: Sequence[str]) -> Options:
     )
     parser.add_argument("--port", type=port_number, default=8000, help="of the console")
     parser.add_argument("--broker-port", type=port_number, default=10911, help="of the broker")
+    parser.add_argument(
+        "--second-broker-port", type=port_number, help="of the demo's second broker; 10 more than the first's"
+    )
     parser.add_argument("--namesrv-port", type=port_number, default=9876, help="of the name server")
     parser.add_argument("--no-demo", action="store_true", help="without demo topics and traffic")
     found = parser.parse_args(argv)
     return Options(
-        found.data.resolve(), found.host, found.port, found.broker_port, found.namesrv_port, not found.no_demo
+        data=found.data.resolve(),
+        host=found.host,
+        port=found.port,
+        broker_port=found.broker_port,
+        namesrv_port=found.namesrv_port,
+        demo=not found.no_demo,
+        second_broker_port=found.second_broker_port or 0,
     )
 
 

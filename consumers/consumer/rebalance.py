@@ -211,7 +211,11 @@ class Rebalancer:
         if assignments is None:
             context.client.heartbeat_soon()
             return None
-        return sorted(assignment.message_queue for assignment in assignments)
+        queues = sorted(assignment.message_queue for assignment in assignments)
+        if not {queue.broker_name for queue in queues} <= {data.broker_name for data in route.broker_datas}:
+            # A broker that joined since the route was read: its address is known only from a new one.
+            await context.client.refresh_route(topic)
+        return queues
 
     # Applying it
 

@@ -42,6 +42,7 @@ QUEUE_NUMS = 4
 # Work is done a few times a second, not per message: most of the cost of little traffic is waking up.
 TICK_MS = 250
 RETRY_PAUSE_S = 1.0
+NEW_BROKERS_EVERY_S = 5.0
 BATCH_MAX = 50
 
 
@@ -64,6 +65,8 @@ class Demo:
         # Numbers go on where an earlier run may have stopped: they come from the time.
         self._shop = Shop(seed=self._started_ms, first_number=self._started_ms // 100 % 10_000_000)
         self._flows = self._shop.flows()
+        # Addresses of brokers that have the topics and groups.
+        self._prepared: set[str] = set()
         self._groups = Groups(namesrv_addrs, speed, clock, self._started_ms)
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -93,6 +96,7 @@ class Demo:
                 await consumer.start()
             logger.info("demo traffic runs with %d consumers", len(consumers))
             async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._create_on_new_brokers())
                 for flow in self._flows:
                     tasks.create_task(self._produce(producer, flow))
                 await asyncio.sleep(EXPORT_RUNS_S)
@@ -108,7 +112,7 @@ class Demo:
             masters = [broker.master_addr for broker in brokers if broker.master_addr is not None]
             if not masters:
                 raise BrokerUnavailable("", "no broker is registered at the name server yet")
-            for addr in masters:
+            for addr in set(masters) - self._prepared:
                 for flow in self._flows:
                     config = TopicConfig(
                         topic_name=flow.topic,
@@ -120,6 +124,15 @@ class Demo:
                     await admin.create_topic(addr, config)
                 for group in subscription_groups():
                     await admin.create_subscription_group(addr, group)
+                self._prepared.add(addr)
+
+    async def _create_on_new_brokers(self) -> None:
+        while True:
+            await asyncio.sleep(NEW_BROKERS_EVERY_S)
+            try:
+                await self._create()
+            except (MQClientError, MQBrokerError) as error:
+                logger.warning("demo topics not created: %s", error)
 
     # Messages
 

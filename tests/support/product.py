@@ -23,6 +23,7 @@ class Product:
     def __init__(self, data: Path, *options: str, **settings: str) -> None:
         self.data = data
         self.port, self.broker_port, self.namesrv_port = free_port(), free_port(), free_port()
+        self.second_broker_port = free_port()
         self.log = data.parent / f"{data.name}.log"
         self.options = options
         self.settings = settings
@@ -39,6 +40,7 @@ class Product:
 
     def start(self) -> Product:
         ports = ["--port", self.port, "--broker-port", self.broker_port, "--namesrv-port", self.namesrv_port]
+        ports += ["--second-broker-port", self.second_broker_port]
         command = [sys.executable, "manage.py", "up", "--data", self.data, *ports, *self.options]
         said_before = len(self.output())
         with self.log.open("ab") as log:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,20 @@ def test_it_gives_brokerd_its_ports_store_and_file_size() -> None:
         "storePathRootDir=/d/store",
         "mappedFileSizeCommitLog=134217728",
     } <= set(programs.brokerd_program(OPTIONS).command)
+
+
+def test_it_gives_the_second_broker_a_store_and_the_first_ones_name_server() -> None:
+    command = set(programs.brokerd_program(OPTIONS, programs.SECOND_BROKER_NAME).command)
+    wanted = {"brokerName=broker-b", "listenPort=10921", "namesrvAddr=127.0.0.1:9876"}
+    assert wanted | {"storePathRootDir=/d/store-broker-b", "bindAddress=127.0.0.1"} <= command
+
+
+def test_it_runs_the_second_broker_as_long_as_it_has_messages(tmp_path: Path) -> None:
+    without_demo = replace(OPTIONS, data=tmp_path, demo=False)
+    assert without_demo.broker_ports() == {"broker-a": 10911}
+    programs.store_folder(tmp_path, programs.SECOND_BROKER_NAME).mkdir()
+    assert without_demo.broker_ports() == {"broker-a": 10911, "broker-b": 10921}
+    assert replace(OPTIONS, second_broker_port=5).broker_ports() == {"broker-a": 10911, "broker-b": 5}
 
 
 def test_it_serves_sockets_without_deflate() -> None:

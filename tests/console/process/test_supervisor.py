@@ -20,9 +20,11 @@ from pathlib import Path
 
 import pytest
 
+from console.process import child as child_process
 from console.process import supervisor
-from console.process.programs import Options, Program
-from console.process.supervisor import Child, Output, Schema, UpError
+from console.process.child import Child, Output, UpError
+from console.process.programs import SECOND_BROKER_NAME, Options, Program, off_switch, store_folder
+from console.process.supervisor import Schema
 from tests.support import migrated
 from tests.support.product import ROOT, Product
 
@@ -163,6 +165,20 @@ def test_it_starts_a_dead_process_again(product: Product) -> None:
     wait_until(lambda: get(f"{product.url}/readyz")[0] == 200, "readiness after the restart", 60)
 
 
+def test_it_stops_and_starts_the_second_broker_by_its_switch(product: Product) -> None:
+    store_folder(product.data, SECOND_BROKER_NAME).mkdir()
+    product.start()
+    wait_until(lambda: "broker-b │ brokerd ready" in product.output(), "start of the second broker")
+    off_switch(product.data).touch()
+    wait_until(lambda: "broker-b is switched off" in product.output(), "report of the switch")
+    wait_until(lambda: "namesrvAddr=" not in " ".join(processes_of(product.data).values()), "its end")
+    assert "ended with code" not in product.output()
+    off_switch(product.data).unlink()
+    wait_until(lambda: product.output().count("broker-b │ brokerd ready") == 2, "its second start")
+    product.stop()
+    assert processes_of(product.data) == {}
+
+
 def test_it_refuses_a_second_start_on_the_same_data(product: Product) -> None:
     product.start()
     assert product.process is not None
@@ -178,7 +194,7 @@ def test_it_refuses_a_second_start_on_the_same_data(product: Product) -> None:
     ("attribute", "message"),
     [
         ("port", "(console) is taken; choose another with --port"),
-        ("broker_port", "(broker) is taken; choose another with --broker-port"),
+        ("broker_port", "(broker-a) is taken; choose another with --broker-port"),
         ("namesrv_port", "(name server) is taken; choose another with --namesrv-port"),
     ],
 )
@@ -300,7 +316,7 @@ def test_it_prints_lines_with_their_origin() -> None:
 
 
 async def test_it_pauses_longer_after_each_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervisor, "RESTART_DELAY_S_MIN", 0.1)
+    monkeypatch.setattr(child_process, "RESTART_DELAY_S_MIN", 0.1)
     stream = io.StringIO()
     program = Program("demo", ["/bin/sh", "-c", "exit 3"], stop_limit_s=1)
     child = Child(program, {}, Output(stream), lambda: None)

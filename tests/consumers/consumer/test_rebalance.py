@@ -171,6 +171,18 @@ async def test_it_keeps_what_it_has_when_the_broker_has_no_assignment(cluster, c
     assert bench.owned() == []
 
 
+async def test_it_reads_the_route_again_when_it_is_assigned_a_new_broker(cluster, client):
+    bench = Bench(client, rebalance_mode=RebalanceMode.SERVER)
+    cluster.broker.answers[400] = lambda command: command.response(0, body=b"{}")
+    await bench.rebalancer.rebalance()
+    cluster.routes["orders"] = route_to(cluster.broker.addr, broker_name="broker-b")
+    queue = MessageQueue("orders", "broker-b", 2)
+    body = QueryAssignmentResponseBody([MessageQueueAssignment(queue, "PULL", {})]).to_body()
+    cluster.broker.answers[400] = lambda command: command.response(0, body=body)
+    assert await bench.rebalancer.rebalance()
+    assert [one.broker_name for one in bench.table] == ["broker-b"]
+
+
 async def test_it_finds_out_who_assigns(cluster, client):
     queue = MessageQueue("orders", "broker-a", 1)
     body = QueryAssignmentResponseBody([MessageQueueAssignment(queue, "PULL", {})]).to_body()
