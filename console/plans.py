@@ -14,10 +14,10 @@ from console.group.pause import plans as pause_plans
 from console.group.settings import plans as settings_plans
 from console.message.sending.plans import MessageSendPlan, copies_of
 from console.operation.message_events import EventSource
-from console.operation.plan.kinds import PlanKind
+from console.operation.plan.kinds import AnyPlanKind
 from console.topic import plans as topic_plans
 
-KINDS: tuple[PlanKind, ...] = (
+KINDS: tuple[AnyPlanKind, ...] = (
     OffsetChangePlan(),
     ReplayPlan(),
     DlqReadablePlan(),
@@ -40,7 +40,7 @@ KINDS: tuple[PlanKind, ...] = (
     BrokerDrainPlan(),
     MessageSendPlan(),
 )
-PLAN_KINDS: Mapping[str, PlanKind] = {kind.kind: kind for kind in KINDS}
+PLAN_KINDS: Mapping[str, AnyPlanKind] = {kind.kind: kind for kind in KINDS}
 
 # Sources of the console's own events of a message, for its life line (``settings.MESSAGE_EVENTS``).
 MESSAGE_EVENTS: Sequence[EventSource] = (replays_of, copies_of)

@@ -22,6 +22,7 @@ from console.cluster import selectors as cluster_selectors
 from console.group.offsets.targets import OFFSET_MAX, TARGETS
 from console.operation import selectors, services
 from console.operation.models import Job, JobState, Plan, PlanState
+from console.operation.plan.coverage import KeptCoverage
 from console.operation.plan.params import ACCEPTED_MAX
 from console.operation.rules import RATE_PER_S_MAX
 
@@ -113,7 +114,7 @@ class PlanSerializer(serializers.ModelSerializer[Plan]):
     @extend_schema_field(CoverageSerializer(allow_null=True))
     def get_coverage(self, plan: Plan) -> Any:
         """Return the coverage; null for kinds that always reach everything."""
-        return plan.before.get("coverage")
+        return plan.before.get(KeptCoverage.key)
 
     def get_job(self, plan: Plan) -> str | None:
         """Return the id of the job that applied it."""

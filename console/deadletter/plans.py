@@ -40,8 +40,8 @@ from console.operation.errors import PlanRejected, VerificationFailed
 from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
 from console.operation.plan.coverage import Coverage, read_coverage
-from console.operation.plan.kinds import Another, Draft, Place, PlanKind, RestCall
-from console.operation.plan.params import ACCEPT_WITHOUT, refuse_unknown
+from console.operation.plan.kinds import Another, Draft, Need, Place, RawDraft, RawPlanKind, RestCall
+from console.operation.plan.params import ACCEPT_WITHOUT, accepted_without, refuse_unknown
 from console.text import Text
 from console.text.storable import storable
 
@@ -64,7 +64,7 @@ class _Finding:
     now_ms: int
 
 
-class ReplayPlan(PlanKind):
+class ReplayPlan(RawPlanKind):
     """Send the dead letters of a group again.
 
     params: {target, topic?, client_id?, letter?, filter?, rate_per_s?, skip_replayed?, stop_after_failures?,
@@ -104,11 +104,11 @@ class ReplayPlan(PlanKind):
         """Allow one replay at a time per group: two could send the same letter twice."""
         return f"dead letters {cluster}/{subject}"
 
-    def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> Draft:
+    def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> RawDraft:
         """Read and count the matching letters. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
         checked = checked_params(subject, params)
         admin = _admin(cluster)
-        brokers, topic = read_coverage(admin, cluster, params), topic_of(subject)
+        brokers, topic = read_coverage(admin, cluster, accepted_without(params)), topic_of(subject)
         found = places(admin, topic, brokers.addrs)
         lost = _out_of_reach(cluster, topic, brokers, checked.get("letter"))
         cover = brokers.of_queues(lost, len(found.queues))
@@ -130,6 +130,7 @@ class ReplayPlan(PlanKind):
             diff=preview.rows,
             before={**before, "takes_s": takes_s, "expiring": expiring},
             messages=to_send,
+            needs=self._needs(finding),
             warnings=replay_words.preview_warnings(
                 preview, checked, self._others(finding), _online(admin, subject), expiring
             ),
@@ -219,7 +220,12 @@ class ReplayPlan(PlanKind):
         """Mark letters without an outcome as UNKNOWN after a failure, so that none stays open."""
         replay_account.close_open_letters(run)
 
-    def undo_params(self, plan: Plan, job: Job) -> dict[str, Any] | None:
+    def rate_per_s(self, plan: Plan) -> int | None:
+        """Return the rate that the plan was made with."""
+        rate: int | None = plan.params.get("rate_per_s")
+        return rate
+
+    def undo_params(self, plan: Plan, job: Job) -> Mapping[str, Any] | None:
         """Return None: a message that was sent cannot be recalled."""
         return None
 
@@ -233,12 +239,16 @@ class ReplayPlan(PlanKind):
 
         return look_through(admin, queues, wanted, sent_before)
 
-    def _before(self, finding: _Finding) -> dict[str, Any]:
-        preview, params = finding.preview, finding.params
+    def _needs(self, finding: _Finding) -> tuple[Need, ...]:
+        """Return the right to send to every topic that a copy may go to."""
         topics = {
-            replay_copy.ORIGINAL_TOPIC: sorted(topic for topic in preview.topics if topic),
-            replay_copy.OTHER_TOPIC: [params.get("topic", "")],
-        }.get(params["target"], [])
+            replay_copy.ORIGINAL_TOPIC: sorted(topic for topic in finding.preview.topics if topic),
+            replay_copy.OTHER_TOPIC: [finding.params.get("topic", "")],
+        }.get(finding.params["target"], [])
+        return tuple(Need(SEND, topic) for topic in topics)
+
+    def _before(self, finding: _Finding) -> dict[str, Any]:
+        preview = finding.preview
         addrs = {place.addr for place in finding.places.queues}
         return {
             "topic": topic_of(finding.group),
@@ -251,11 +261,10 @@ class ReplayPlan(PlanKind):
             "already": preview.already,
             "unreadable": preview.unreadable,
             "topics": preview.topics,
-            "needs": [[SEND, topic] for topic in topics],
             "retention_ms": retention_ms(finding.admin, addrs) if addrs else None,
         }
 
-    def _direct_draft(self, finding: _Finding) -> Draft:
+    def _direct_draft(self, finding: _Finding) -> RawDraft:
         """Plan exactly one letter: the named one, or the newest that matches and was not replayed."""
         params, preview = finding.params, finding.preview
         before = self._before(finding)
@@ -360,11 +369,11 @@ class DlqReadablePlan(ConfigPlan):
         """Return None: its own endpoint needs no request body."""
         return None
 
-    def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> Draft:
+    def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> RawDraft:
         """Read the topic's permission per broker. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
         refuse_unknown(params, ("exact", "group"))
         admin, topic = _admin(cluster), topic_of(subject)
-        brokers = read_coverage(admin, cluster, params)
+        brokers = read_coverage(admin, cluster, accepted_without(params))
         exact = params.get("exact")
         if exact is not None and any((each["what"], each["name"]) != (TOPIC, topic) for each in exact):
             raise PlanRejected(

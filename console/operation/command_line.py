@@ -21,7 +21,7 @@ from console.cluster import selectors as cluster_selectors
 from console.cluster.models import Cluster
 from console.operation import errors, selectors, services
 from console.operation.models import RESULT_LISTS, Job, Plan
-from console.operation.plan.coverage import verdict_words
+from console.operation.plan.coverage import KeptCoverage, Verdict, of_job
 from console.operation.plan.params import ACCEPT_WITHOUT
 from console.operation.selectors import plan_kind
 
@@ -83,11 +83,12 @@ class ChangeCommand(BaseCommand):
         if format == "json":
             self.stdout.write(json.dumps(job.as_row(full=True), indent=1))
         else:
-            told = (*RESULT_LISTS, "coverage")
+            told = (*RESULT_LISTS, Verdict.key)
             figures = " ".join(f"{key}={value}" for key, value in job.result.items() if key not in told)
             self.stdout.write(f"{job.id} {job.state} {figures}".rstrip())
-            if "coverage" in job.result:
-                self.stdout.write(verdict_words(job.result["coverage"]))
+            left_out = of_job(job)
+            if left_out is not None:
+                self.stdout.write(left_out.words)
         if job.is_final and job.state != "SUCCEEDED":
             raise CommandError(f"{job.id} {job.state}: {job.error}", returncode=JOB_FAILED)
 
@@ -142,7 +143,7 @@ def plan_row(plan: Plan) -> dict[str, Any]:
     )
     return {
         **{name: getattr(plan, name) for name in names},
-        "coverage": plan.before.get("coverage"),
+        "coverage": plan.before.get(KeptCoverage.key),
         "messages": plan.messages,
         "expires_at": plan.expires_at.isoformat(),
         "verb": plan_kind(plan.kind).verb,

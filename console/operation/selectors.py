@@ -14,19 +14,19 @@ from console.access.name_scope import EVERYTHING, NameScope
 from console.lists.page import PER_PAGE_MAX, Page, cut
 from console.operation.errors import JobNotFound, PlanNotFound, PlanRejected, UndoImpossible
 from console.operation.models import ACTIVE_STATES, FINAL_STATES, Job, Plan, PlanState
-from console.operation.plan.kinds import PlanKind
+from console.operation.plan.kinds import AnyPlanKind
 from console.text import Text
 
 Row = TypeVar("Row", Plan, Job)
 
 
-def plan_kinds() -> Mapping[str, PlanKind]:
+def plan_kinds() -> Mapping[str, AnyPlanKind]:
     """Return the wiring table, looked up by name so that operation imports no app above it."""
-    table: Mapping[str, PlanKind] = import_string(settings.PLAN_KINDS)
+    table: Mapping[str, AnyPlanKind] = import_string(settings.PLAN_KINDS)
     return table
 
 
-def plan_kind(kind: str) -> PlanKind:
+def plan_kind(kind: str) -> AnyPlanKind:
     """Return the kind of that name; raise PlanRejected."""
     found = plan_kinds().get(kind)
     if found is None:
@@ -55,7 +55,7 @@ def job(job_id: str) -> Job:
     return found
 
 
-def undo_params(plan_id: str) -> tuple[Plan, dict[str, Any]]:
+def undo_params(plan_id: str) -> tuple[Plan, Any]:
     """Return an applied plan and the parameters of its undo. Raises PlanNotFound, UndoImpossible."""
     found = plan(plan_id)
     job = Job.objects.filter(plan=found).first()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from celery import current_app
@@ -37,8 +37,8 @@ from console.operation.errors import (
 from console.operation.job import journal, run_lock, runner
 from console.operation.models import FINAL_STATES, Confirm, Job, JobState, Plan, PlanState
 from console.operation.plan import coverage
-from console.operation.plan.kinds import Draft, PlanKind, PlanWarning
-from console.operation.plan.params import ACCEPT_WITHOUT
+from console.operation.plan.kinds import AnyPlanKind, B, Draft, Equivalent, Need, P, PlanKind, PlanWarning, R
+from console.operation.plan.stored import as_json, of_json
 from console.operation.rules import (
     CANCELLABLE,
     PLAN_LIFE_MS,
@@ -57,6 +57,8 @@ logger = logging.getLogger(__name__)
 ONE_TRY = {"max_retries": 1, "interval_start": 0, "interval_step": 0}
 # By name: tasks import services, not the other way round.
 RUN_JOB_TASK = "console.operation.tasks.run_job"
+# Where `Draft.needs` are kept in a plan's state before.
+NEEDS = "needs"
 
 
 # --- Plans --------------------------------------------------------------------------------------------------
@@ -70,6 +72,32 @@ def create_plan(
     actor: Any,
     *,
     idempotency_key: str = "",
+    remote_addr: str = "",
+    now_ms: int | None = None,
+) -> Plan:
+    """Compute a plan of a form, a request body or a command line. Raises as `make_plan`, and PlanRejected."""
+    handler = selectors.plan_kind(kind)
+    require(actor, handler.verb, cluster, subject)
+    return make_plan(
+        handler,
+        cluster,
+        subject,
+        handler.read_params(params),
+        actor,
+        idempotency_key=idempotency_key,
+        remote_addr=remote_addr,
+        now_ms=now_ms,
+    )
+
+
+def make_plan(
+    handler: PlanKind[P, B, R],
+    cluster: str,
+    subject: str,
+    params: P,
+    actor: Any,
+    *,
+    idempotency_key: str = "",
     undo_of: Plan | None = None,
     remote_addr: str = "",
     now_ms: int | None = None,
@@ -79,17 +107,18 @@ def create_plan(
     Raises PlanRejected, NotPermitted, IdempotencyKeyReused, and the brokers' errors (BrokerUnavailable, MQBrokerError).
     """
     at_ms = journal.now_ms() if now_ms is None else now_ms
-    handler = selectors.plan_kind(kind)
     require(actor, handler.verb, cluster, subject)
     for name in handler.also_reads(params):
         require(actor, Verb.VIEW, cluster, name)
-    request_hash = fingerprint({"kind": kind, "cluster": cluster, "subject": subject, "params": dict(params)})
+    request_hash = fingerprint(
+        {"kind": handler.kind, "cluster": cluster, "subject": subject, "params": as_json(params)}
+    )
     earlier = _plan_of_key(actor, idempotency_key, request_hash)
     if earlier is not None:
         return earlier
     draft = handler.compute(cluster, subject, params, at_ms)
-    _require_further(actor, cluster, draft.before)
-    plan = _plan_row(handler, cluster, subject, dict(params), draft, actor, at_ms)
+    _require_further(actor, cluster, draft.needs)
+    plan = _plan_row(handler, cluster, subject, params, draft, actor, at_ms)
     plan.undo_of_id = undo_of.pk if undo_of else draft.undo_of or None
     plan.idempotency_key, plan.request_hash = idempotency_key, request_hash
     try:
@@ -103,7 +132,7 @@ def create_plan(
             raise
         return earlier
     journal.publish_plan(plan, handler.verb, at_ms=at_ms)
-    logger.info("plan made plan=%s kind=%s group=%s messages=%d", plan.id, kind, subject, plan.messages)
+    logger.info("plan made plan=%s kind=%s group=%s messages=%d", plan.id, plan.kind, subject, plan.messages)
     return plan
 
 
@@ -117,23 +146,28 @@ def _plan_of_key(actor: Any, idempotency_key: str, request_hash: str) -> Plan | 
 
 
 def _plan_row(
-    handler: PlanKind,
+    handler: PlanKind[P, B, R],
     cluster: str,
     subject: str,
-    params: dict[str, Any],
-    draft: Draft,
+    params: P,
+    draft: Draft[P, B, R],
     actor: Any,
     at_ms: int,
 ) -> Plan:
     limits, cover = cluster_selectors.cluster_by_name(cluster), draft.coverage
-    before = draft.before if cover is None else {**draft.before, "coverage": cover.value()}
+    kept = params if draft.params is None else draft.params
+    before = as_json(draft.before)
+    if draft.needs:
+        before[NEEDS] = as_json(draft.needs)
+    if cover is not None:
+        before[coverage.KeptCoverage.key] = as_json(cover.kept())
     warned = [] if cover is None else [PlanWarning(*note) for note in cover.notes]
     plan = Plan(
         kind=handler.kind,
         cluster=cluster,
         subject=subject,
-        params=params if draft.params is None else draft.params,
-        diff=draft.diff,
+        params=as_json(kept),
+        diff=as_json(draft.diff),
         summary=draft.summary,
         warnings=[{"level": w.level, "title": w.title, "text": w.text} for w in [*warned, *draft.warnings]],
         before=before,
@@ -153,21 +187,14 @@ def _plan_row(
         created_at=journal.moment(at_ms),
         expires_at=journal.moment(at_ms + PLAN_LIFE_MS),
     )
-    plan.equivalent = _equivalent(
-        handler, plan, plan.params if draft.repeat_with is None else draft.repeat_with
-    )
-    return plan
-
-
-def _equivalent(handler: PlanKind, plan: Plan, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how to apply the plan and, where possible, make it without a page."""
     confirm = "" if plan.confirm == Confirm.INLINE else f" --confirm {shlex.quote(plan.confirm_text)}"
-    found: dict[str, Any] = {
-        "rest": f"POST /api/v1/plans/{plan.id}/apply",
-        "command": f"manage.py {handler.program} apply {plan.id}{confirm}" if handler.program else "",
-    }
-    same = handler.same_plan(plan.cluster, plan.subject, params)
-    return found | {"made_by": same} if same else found
+    equivalent = Equivalent(
+        rest=f"POST /api/v1/plans/{plan.id}/apply",
+        command=f"manage.py {handler.program} apply {plan.id}{confirm}" if handler.program else "",
+        made_by=handler.same_plan(cluster, subject, kept if draft.repeat_with is None else draft.repeat_with),
+    )
+    plan.equivalent = as_json(equivalent)
+    return plan
 
 
 def approve_plan(plan_id: str, actor: Any, *, remote_addr: str = "", now_ms: int | None = None) -> Plan:
@@ -234,7 +261,7 @@ def apply_plan(
     if plan.blocked:
         raise PlanBlocked(plan.blocked)
     _require_confirmation(plan, confirm_text)
-    _require_further(actor, plan.cluster, plan.before)
+    _require_further(actor, plan.cluster, of_json(tuple[Need, ...], plan.before.get(NEEDS, ())))
     if held := _held_by_another(handler, plan.cluster, plan.subject):
         raise PlanBlocked(held)
     changes = handler.drift(plan, at_ms)
@@ -253,13 +280,19 @@ def apply_plan(
 
 
 def _start(
-    handler: PlanKind, plan: Plan, actor: Any, reason: str, idempotency_key: str, remote_addr: str, at_ms: int
+    handler: AnyPlanKind,
+    plan: Plan,
+    actor: Any,
+    reason: str,
+    idempotency_key: str,
+    remote_addr: str,
+    at_ms: int,
 ) -> Job:
     """Write plan, job, event and audit in one transaction.
 
     Raises IntegrityError when another job holds the same subject.
     """
-    left_out = coverage.verdict(plan.before, plan.created_by)
+    left_out = coverage.verdict(plan, plan.created_by)
     with transaction.atomic():
         claimed = Plan.objects.filter(pk=plan.pk, state=PlanState.DRAFT)
         if claimed.update(state=PlanState.APPLIED, reason=reason) != 1:
@@ -273,12 +306,12 @@ def _start(
             kind=plan.kind,
             cluster=plan.cluster,
             subject=plan.subject,
-            rate_per_s=plan.params.get("rate_per_s"),
+            rate_per_s=handler.rate_per_s(plan),
             created_by=journal.actor_name(actor),
             created_at=journal.moment(at_ms),
             idempotency_key=idempotency_key,
             holds=handler.holds(plan.cluster, plan.subject) or None,
-            result={} if left_out is None else {"coverage": left_out},
+            result={} if left_out is None else {coverage.Verdict.key: as_json(left_out)},
         )
         journal.audit(
             actor=actor, verb="apply", plan=plan, before=plan.before, after=reason, remote_addr=remote_addr
@@ -292,7 +325,7 @@ def _start(
     return job
 
 
-def _held_by_another(handler: PlanKind, cluster: str, subject: str) -> Text:
+def _held_by_another(handler: AnyPlanKind, cluster: str, subject: str) -> Text:
     """Return why a job of this kind cannot start: another one holds the same subject. Empty if it can."""
     held = handler.holds(cluster, subject)
     job = Job.objects.filter(holds=held).first() if held else None
@@ -329,13 +362,14 @@ def undo(
     ``accept_without``: silent brokers that it may leave out. Raises NotPermitted, UndoImpossible.
     """
     found = selectors.plan(plan_id)
-    require(actor, selectors.plan_kind(found.kind).verb, found.cluster, found.subject)
+    handler = selectors.plan_kind(found.kind)
+    require(actor, handler.verb, found.cluster, found.subject)
     plan, params = selectors.undo_params(plan_id)
-    return create_plan(
-        plan.kind,
+    return make_plan(
+        handler,
         plan.cluster,
         plan.subject,
-        {**params, ACCEPT_WITHOUT: list(accept_without)} if accept_without else params,
+        handler.leaving_out(params, accept_without) if accept_without else params,
         actor,
         idempotency_key=idempotency_key,
         undo_of=plan,
@@ -537,10 +571,10 @@ def recover_jobs(*, now_ms: int) -> list[str]:
 # --- Permissions --------------------------------------------------------------------------------------------
 
 
-def _require_further(actor: Any, cluster: str, before: Mapping[str, Any]) -> None:
-    """Check the rights on other names that the plan needs: ``before["needs"]`` is [[verb, name], …]."""
-    for verb, name in before.get("needs", ()):
-        require(actor, verb, cluster, name)
+def _require_further(actor: Any, cluster: str, needs: Iterable[Need]) -> None:
+    """Check the rights on other names that the plan needs."""
+    for need in needs:
+        require(actor, need.verb, cluster, need.name)
 
 
 def require(actor: Any, verb: str, cluster: str, subject: str) -> None:

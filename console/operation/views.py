@@ -147,7 +147,7 @@ def _plan_page(
     status: int = 200,
 ) -> HttpResponse:
     now_ms = int(time.time() * 1000)
-    kind = selectors.plan_kind(found.kind)
+    kind, cover = selectors.plan_kind(found.kind), of_plan(found)
     is_open = found.state == PlanState.DRAFT and found.expires_at.timestamp() * 1000 > now_ms
     context = {
         "cluster": here,
@@ -172,7 +172,8 @@ def _plan_page(
         "refusal": refusal,
         "refusal_text": "" if refusal is None else text_of(refusal),
         "is_drift": isinstance(refusal, PlanDrifted),
-        **_left_out(found),
+        "open_brokers": cover.open if cover else [],
+        "accepted_brokers": cover.accepted if cover else [],
         "confirm_text": request.POST.get("confirm_text", ""),
         "reason": request.POST.get("reason", ""),
         "rest_url": request.build_absolute_uri("/api/v1/plans/"),
@@ -180,15 +181,6 @@ def _plan_page(
         "now_ms": now_ms,
     }
     return render(request, "operation/plan.html", context, status=status)
-
-
-def _left_out(found: Plan) -> dict[str, Any]:
-    """Return the brokers that a plan does not reach: those not accepted yet, and the names of the others."""
-    absent = of_plan(found.before).get("absent", [])
-    return {
-        "open_brokers": [each for each in absent if not each["accepted"]],
-        "accepted_brokers": [each["broker_name"] for each in absent if each["accepted"]],
-    }
 
 
 def can_undo(job: Job | None, found: Plan | None = None) -> bool:
@@ -265,11 +257,13 @@ def plan_deed(request: HttpRequest, cluster: str, plan_id: str, deed: str) -> Ht
             undone = services.undo(found.id, request.user, remote_addr=remote_addr(request))
             return redirect("plan", here.name, undone.id)
         if deed == "again":
-            anew = services.create_plan(
-                found.kind,
+            kind, ticked = selectors.plan_kind(found.kind), request.POST.getlist(ACCEPT_WITHOUT)
+            params = kind.params_of(found)
+            anew = services.make_plan(
+                kind,
                 here.name,
                 found.subject,
-                _params_again(request, found),
+                kind.leaving_out(params, ticked) if ticked else params,
                 request.user,
                 undo_of=found.undo_of,
                 remote_addr=remote_addr(request),
@@ -282,12 +276,6 @@ def plan_deed(request: HttpRequest, cluster: str, plan_id: str, deed: str) -> Ht
     except BrokerTrouble as trouble:
         return _plan_page(request, here, found, may_apply, refusal=trouble, status=503)
     raise Http404(Text("A plan has no %(deed)s.", deed=repr(deed)).local())
-
-
-def _params_again(request: HttpRequest, found: Plan) -> dict[str, Any]:
-    """Return the same parameters, with the brokers ticked on the page accepted as left out."""
-    ticked = request.POST.getlist(ACCEPT_WITHOUT)
-    return {**found.params, ACCEPT_WITHOUT: ticked} if ticked else found.params
 
 
 # ---- jobs ----

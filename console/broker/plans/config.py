@@ -31,8 +31,8 @@ from console.operation.errors import PlanRejected
 from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
 from console.operation.plan.coverage import Coverage, came_back, gone_words, read_coverage
-from console.operation.plan.kinds import BROKERS, Draft, Place, PlanWarning
-from console.operation.plan.params import ACCEPT_WITHOUT, broker_names, refuse_unknown
+from console.operation.plan.kinds import BROKERS, Draft, Need, Place, PlanWarning, RawDraft
+from console.operation.plan.params import ACCEPT_WITHOUT, accepted_without, broker_names, refuse_unknown
 from console.text import Text
 
 BROKER = "broker"
@@ -66,10 +66,10 @@ class BrokerConfigPlan(ConfigPlan):
             return dataclasses.replace(BROKERS, page="", name_words=Text("Name of the key"))
         return BROKERS
 
-    def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> Draft:
+    def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> RawDraft:
         """Read the key on every broker. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
         admin = admin_of(cluster)
-        brokers = read_coverage(admin, cluster, params)
+        brokers = read_coverage(admin, cluster, accepted_without(params))
         addrs = brokers.addrs
         wish = read_wish(params, subject, brokers)
         cover = brokers.of_brokers(wish.values, [name for name in wish.values if name in addrs])
@@ -86,10 +86,10 @@ class BrokerConfigPlan(ConfigPlan):
             diff=[row.as_row() for row in rows] + left_out_rows(cover, BROKER, wish.key.name),
             coverage=cover,
             before={
-                "needs": [["CONFIGURE", "*"]],  # as for a drain
                 "key": wish.key.name,
                 "values": {row.broker_name: _value(row.before) for row in rows},
             },
+            needs=(Need("CONFIGURE", WILDCARD),),  # as for a drain
             params=asked,
             warnings=_warnings(cluster, wish, configs),
             blocked=nothing_changes(rows),
@@ -108,9 +108,9 @@ class BrokerConfigPlan(ConfigPlan):
     def drift(self, plan: Plan, now_ms: int) -> list[Text]:
         """Read the key again and compare with the plan."""
         admin = admin_of(plan.cluster)
-        cover = read_coverage(admin, plan.cluster, {})
+        cover = read_coverage(admin, plan.cluster)
         addrs, rows = cover.addrs, covered_rows(plan)
-        key, sentences = plan.before["key"], came_back(plan.before, cover)
+        key, sentences = plan.before["key"], came_back(plan, cover)
         sentences += gone_words(cover, [row["broker_name"] for row in rows])
         for row in rows:
             name = row["broker_name"]
@@ -166,7 +166,7 @@ class BrokerConfigPlan(ConfigPlan):
                 )
         return wrong
 
-    def undo_params(self, plan: Plan, job: Job) -> dict[str, Any] | None:
+    def undo_params(self, plan: Plan, job: Job) -> Mapping[str, Any] | None:
         """Return the values recorded on each broker that was written."""
         values = {
             row["broker_name"]: _value(row["before"])

@@ -30,7 +30,7 @@ from console.operation.config.equivalents import config_plans_call
 from console.operation.errors import PlanRejected, VerificationFailed
 from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
-from console.operation.plan.kinds import BROKERS, Draft, PlanKind, PlanWarning, RestCall
+from console.operation.plan.kinds import BROKERS, Draft, Need, PlanWarning, RawDraft, RawPlanKind, RestCall
 from console.operation.plan.params import refuse_unknown
 from console.text import Text, text_of
 
@@ -71,7 +71,7 @@ class ServerView:
             self.other_brokers |= {data.broker_name for data in route.broker_datas} - {broker_name}
 
 
-class BrokerDrainPlan(PlanKind):
+class BrokerDrainPlan(RawPlanKind):
     """Plan to drain a broker or give it back. params: {direction: drain | give_back}; subject: the broker."""
 
     kind = "broker_drain"
@@ -103,7 +103,7 @@ class BrokerDrainPlan(PlanKind):
         """Return the topics that each name server offers, for a terminal."""
         return terminal_rows(plan.diff)
 
-    def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> Draft:
+    def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> RawDraft:
         """Read every name server's routes. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
         direction = params.get("direction", DRAIN)
         if direction not in (DRAIN, GIVE_BACK):
@@ -124,12 +124,12 @@ class BrokerDrainPlan(PlanKind):
             summary=_summary(direction, subject, rate, views),
             diff=diff,
             before={
-                # Name patterns are for topics and groups: a right to configure topics b* must not allow draining
-                # broker-a.
-                "needs": [["CONFIGURE", "*"]],
                 "servers": {view.addr: view.writable for view in views},
                 "stranded": [] if writable else stranded[:STRANDED_KEPT],
             },
+            # Name patterns are for topics and groups: a right to configure topics b* must not allow draining
+            # broker-a.
+            needs=(Need("CONFIGURE", "*"),),
             params={"direction": direction},
             warnings=_back_warnings(silent)
             if writable
@@ -271,7 +271,7 @@ class BrokerDrainPlan(PlanKind):
         run.result["told"] = sum(row["state"] in ("applied", "verified") for row in rows)
         services.request_survey(run.plan.cluster)
 
-    def undo_params(self, plan: Plan, job: Job) -> dict[str, Any] | None:
+    def undo_params(self, plan: Plan, job: Job) -> Mapping[str, Any] | None:
         """Return the other direction if any name server was changed."""
         told = any(row["state"] in ("applied", "verified") for row in job.result.get("servers", []))
         back = DRAIN if plan.params["direction"] == GIVE_BACK else GIVE_BACK

@@ -39,8 +39,8 @@ from console.operation.errors import PlanRejected
 from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
 from console.operation.plan.coverage import Coverage, came_back, gone_words, read_coverage
-from console.operation.plan.kinds import Another, Draft, PlanWarning
-from console.operation.plan.params import broker_names, refuse_unknown
+from console.operation.plan.kinds import Another, Draft, PlanWarning, RawDraft
+from console.operation.plan.params import accepted_without, broker_names, refuse_unknown
 from console.text import Text
 
 MODE = Text("consume mode")  # ``what`` of a row
@@ -70,11 +70,11 @@ class GroupModePlan(ConfigPlan):
     program = "groups"
     another = Another("group-mode", Text("Choose another topic or mode"))
 
-    def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> Draft:
+    def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> RawDraft:
         """Read every broker. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
         settings_config.check_changeable(subject)
         admin = admin_of(cluster)
-        brokers = read_coverage(admin, cluster, params)
+        brokers = read_coverage(admin, cluster, accepted_without(params))
         addrs = brokers.addrs
         modes = read_modes(admin, addrs)
         if "exact" in params:
@@ -147,10 +147,10 @@ class GroupModePlan(ConfigPlan):
     def drift(self, plan: Plan, now_ms: int) -> list[Text]:
         """Read every broker of the plan again."""
         admin = admin_of(plan.cluster)
-        cover = read_coverage(admin, plan.cluster, {})
+        cover = read_coverage(admin, plan.cluster)
         addrs = cover.addrs
         rows = {row["broker_name"]: row for row in covered_rows(plan)}
-        sentences = [*came_back(plan.before, cover), *gone_words(cover, rows)]
+        sentences = [*came_back(plan, cover), *gone_words(cover, rows)]
         modes = read_modes(admin, {name: addrs[name] for name in rows if name in addrs})
         for name, one in modes.items():
             now = one.of(rows[name]["name"], plan.subject).value()
@@ -199,7 +199,7 @@ class GroupModePlan(ConfigPlan):
                 wrong.append(Text("%(broker)s shows %(what)s", broker=row["broker_name"], what=_words(shown)))
         return wrong
 
-    def undo_params(self, plan: Plan, job: Job) -> dict[str, Any] | None:
+    def undo_params(self, plan: Plan, job: Job) -> Mapping[str, Any] | None:
         """Return the previous modes; a broker's default is set explicitly, since modes cannot be removed."""
         written = [row for row in job.result.get("brokers", []) if row["state"] in ("applied", "verified")]
         if not written:

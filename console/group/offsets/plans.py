@@ -29,12 +29,12 @@ from console.operation.errors import PlanDrifted, PlanNotFound, PlanRejected, Un
 from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
 from console.operation.plan.coverage import Coverage, came_back, read_coverage, silence, with_seen
-from console.operation.plan.kinds import Another, Draft, PlanKind, RestCall
-from console.operation.plan.params import ACCEPT_WITHOUT
+from console.operation.plan.kinds import Another, Draft, RawDraft, RawPlanKind, RestCall
+from console.operation.plan.params import ACCEPT_WITHOUT, accepted_without
 from console.text import Text, text_of
 
 
-class OffsetChangePlan(PlanKind):
+class OffsetChangePlan(RawPlanKind):
     """Move offsets to a target; see ``targets.TARGETS``.
 
     params: {target, topics?, queues?, time_ms?, offset?, shift?, like_group?, undo_plan?, offsets?,
@@ -75,7 +75,7 @@ class OffsetChangePlan(PlanKind):
         other = params.get("like_group")
         return [other] if params.get("target") == "like_group" and isinstance(other, str) and other else []
 
-    def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> Draft:
+    def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> RawDraft:
         """Read the group, compute what would move. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
         asked = dict(params)
         if asked.get("target") == "undo":
@@ -137,13 +137,13 @@ class OffsetChangePlan(PlanKind):
         Raises BrokerUnavailable when a broker that the plan covers does not answer.
         """
         admin = self._admin(plan.cluster)
-        cover = read_coverage(admin, plan.cluster, {})
+        cover = read_coverage(admin, plan.cluster)
         queues = [row.queue for row in offset_change.covered_changes(plan.diff)]
         for name in sorted({queue.broker_name for queue in queues} - set(cover.addrs)):
             raise BrokerUnavailable(name, silence(cover, name))
         whom = Asked(admin, plan.cluster, plan.subject, cover)
         state = read_group_state(whom, sorted({queue.topic for queue in queues}), now_ms)
-        return state, came_back(plan.before, cover)
+        return state, came_back(plan, cover)
 
     def apply(self, run: JobRun) -> None:
         """Read the group again, record its offsets for undo, then move every queue by its own request.
@@ -183,7 +183,7 @@ class OffsetChangePlan(PlanKind):
         """Record how many queues were moved before the cancel."""
         run.result["moved"] = sum(move.is_done for move in moves_of(run.result))
 
-    def undo_params(self, plan: Plan, job: Job) -> dict[str, Any] | None:
+    def undo_params(self, plan: Plan, job: Job) -> Mapping[str, Any] | None:
         """Return the offsets recorded just before each move; queues never committed before stay."""
         offsets = [
             {
@@ -215,7 +215,9 @@ class OffsetChangePlan(PlanKind):
         read_at_ms: dict[str, int] = {}
         for queue, each in seen.items():
             read_at_ms[queue.broker_name] = max(each.read_at_ms, read_at_ms.get(queue.broker_name, 0))
-        cover = with_seen(read_coverage(admin, cluster, params), list(read_at_ms), read_at_ms)
+        cover = with_seen(
+            read_coverage(admin, cluster, accepted_without(params)), list(read_at_ms), read_at_ms
+        )
         return Asked(admin, cluster, group, cover, seen)
 
     def _with_store_times(

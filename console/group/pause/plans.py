@@ -40,8 +40,8 @@ from console.operation.errors import PlanRejected
 from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
 from console.operation.plan.coverage import Coverage, came_back, gone_words, read_coverage
-from console.operation.plan.kinds import Another, Draft
-from console.operation.plan.params import refuse_unknown
+from console.operation.plan.kinds import Another, Draft, RawDraft
+from console.operation.plan.params import accepted_without, refuse_unknown
 from console.text import Text
 
 TOPICS_MAX = 200  # per plan: each is a request to each broker, before and after
@@ -57,11 +57,11 @@ class ReadingPlan(ConfigPlan):
     program = "groups"
     readable: ClassVar[bool]  # what the topics become
 
-    def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> Draft:
+    def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> RawDraft:
         """Read every broker. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
         settings_config.check_changeable(subject)
         admin = admin_of(cluster)
-        brokers = read_coverage(admin, cluster, params)
+        brokers = read_coverage(admin, cluster, accepted_without(params))
         addrs = brokers.addrs
         facts = read_pause_facts(admin, cluster, addrs, subject, now_ms)
         if not facts.has_group and facts.row is None and not any(facts.forbidden.values()):
@@ -132,7 +132,7 @@ class ReadingPlan(ConfigPlan):
         facts: PauseFacts,
         rows: Sequence[ConfigRow],
         cover: Coverage,
-    ) -> Draft:
+    ) -> RawDraft:
         changing = [row for row in rows if row.before != row.after]
         is_closing = any(row.after == {"readable": False} for row in changing)
         topics = list(dict.fromkeys(row.name for row in changing))
@@ -164,10 +164,10 @@ class ReadingPlan(ConfigPlan):
     def drift(self, plan: Plan, now_ms: int) -> list[Text]:
         """Read each topic and broker again and compare with the plan."""
         admin = admin_of(plan.cluster)
-        cover = read_coverage(admin, plan.cluster, {})
+        cover = read_coverage(admin, plan.cluster)
         addrs = cover.addrs
         rows = {(row["name"], row["broker_name"]): row for row in covered_rows(plan)}
-        sentences = [*came_back(plan.before, cover), *gone_words(cover, {name for _, name in rows})]
+        sentences = [*came_back(plan, cover), *gone_words(cover, {name for _, name in rows})]
         places = [place for place in rows if place[1] in addrs]
         for place, readable in read_places(admin, addrs, plan.subject, places).items():
             if readable != rows[place]["before"]["readable"]:
@@ -254,7 +254,7 @@ class ReadingPlan(ConfigPlan):
         super().verify(run)
         refusals.survey_cluster(run.plan.cluster, now_ms=run.now_ms())
 
-    def undo_params(self, plan: Plan, job: Job) -> dict[str, Any] | None:
+    def undo_params(self, plan: Plan, job: Job) -> Mapping[str, Any] | None:
         """Return the previous permission of each broker that was changed."""
         exact = [
             {

@@ -293,7 +293,7 @@ class GroupDeletePlan(GroupPlan, DeletePlan[GroupFacts]):
             level="ok" if back == len(wanted) else "warn",
         )
 
-    def undo_params(self, plan: Plan, job: Job) -> dict[str, Any] | None:
+    def undo_params(self, plan: Plan, job: Job) -> Mapping[str, Any] | None:
         """Return the recorded configurations and offsets."""
         params = super().undo_params(plan, job)
         written = {row["broker_name"] for row in job.result.get("brokers", []) if row["state"] != "waiting"}

@@ -33,7 +33,7 @@ from console.operation.errors import PlanRejected, VerificationFailed
 from console.operation.job.runner import JobRun
 from console.operation.message_events import MessageEvent, MessageTrail
 from console.operation.models import Job, JobState, Plan
-from console.operation.plan.kinds import Draft, Place, PlanKind, PlanWarning, RestCall
+from console.operation.plan.kinds import Draft, Place, PlanWarning, RawDraft, RawPlanKind, RestCall
 from console.text import Text, text_of
 
 PLAN_PROPERTY = "TIDEMARK_PLAN"  # on every message this console sends: the plan that sent it
@@ -63,7 +63,7 @@ def own_properties(hit: Hit) -> dict[str, str]:
     }
 
 
-class MessageSendPlan(PlanKind):
+class MessageSendPlan(RawPlanKind):
     """Send a message; the subject is its topic.
 
     params: {body | body_base64 | keep_body, tags?, keys?, properties?, queue?: {broker_name, queue_id},
@@ -109,7 +109,7 @@ class MessageSendPlan(PlanKind):
         topic = source.get("topic") if isinstance(source, Mapping) else None
         return [topic] if isinstance(topic, str) and topic else []
 
-    def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> Draft:
+    def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> RawDraft:
         """Check the message and choose its queue. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
         _check_topic(subject)
         admin = self._admin(cluster)
@@ -210,7 +210,7 @@ class MessageSendPlan(PlanKind):
         offset = addr and _sent_before(admin, addr, queue, int(run.progress["from_offset"]), run)
         run.result["queue_offset"] = offset
 
-    def undo_params(self, plan: Plan, job: Job) -> dict[str, Any] | None:
+    def undo_params(self, plan: Plan, job: Job) -> Mapping[str, Any] | None:
         """Return None: a sent message cannot be recalled."""
         return None
 

@@ -31,7 +31,7 @@ from console.operation.errors import OperationError, PlanRejected, VerificationF
 from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
 from console.operation.plan.coverage import LEFT_OUT, UNLISTED, Coverage, came_back, gone_words, read_coverage
-from console.operation.plan.kinds import PlanKind, PlanWarning, RestCall
+from console.operation.plan.kinds import PlanWarning, RawPlanKind, RestCall
 from console.text import Text, text_of
 
 TOPIC, GROUP = "topic", "group"
@@ -389,10 +389,10 @@ def difference(expected: Config | None, found: Config | None) -> Text:
 def config_drift(plan: Plan) -> list[Text]:
     """Return a sentence per broker whose configuration changed, or that left or returned, since the plan."""
     admin = admin_of(plan.cluster)
-    cover = read_coverage(admin, plan.cluster, {})
+    cover = read_coverage(admin, plan.cluster)
     addrs, planned = cover.addrs, covered_rows(plan)
     sentences = [
-        *came_back(plan.before, cover),
+        *came_back(plan, cover),
         *gone_words(cover, {row["broker_name"] for row in planned}),
     ]
     for what, name in sorted({(row["what"], row["name"]) for row in planned}):
@@ -512,7 +512,7 @@ def counted(number: int, noun: str, verb: str = "") -> str:
     return f"{words} {singular if number == 1 else verb}" if verb else words
 
 
-class ConfigPlan(PlanKind):
+class ConfigPlan(RawPlanKind):
     """A change of configuration.
 
     A subclass computes the plan; it overrides writing and verifying for rows of other kinds.
@@ -592,7 +592,7 @@ class ConfigPlan(PlanKind):
         """Return a sentence for each broker and route that differs from its target; set the rows' states."""
         return [*_wrong_rows(run, admin, rows), *_wrong_routes(admin, rows)]
 
-    def undo_params(self, plan: Plan, job: Job) -> dict[str, Any] | None:
+    def undo_params(self, plan: Plan, job: Job) -> Mapping[str, Any] | None:
         """Return the configurations recorded on each broker that was written."""
         rows = undo_rows(job)
         return {"exact": rows} if rows else None

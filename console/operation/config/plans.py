@@ -34,8 +34,8 @@ from console.operation.config.quarantine import Quarantine, quarantine_hours, qu
 from console.operation.errors import PlanRejected
 from console.operation.models import Plan
 from console.operation.plan.coverage import Coverage, read_coverage
-from console.operation.plan.kinds import Draft, PlanWarning
-from console.operation.plan.params import broker_names, refuse_unknown
+from console.operation.plan.kinds import Draft, PlanWarning, RawDraft
+from console.operation.plan.params import accepted_without, broker_names, refuse_unknown
 from console.text import Text
 
 Facts = TypeVar("Facts")
@@ -181,7 +181,7 @@ class ObjectPlan(ConfigPlan, ABC, Generic[Facts]):
 
     # --- The same for all ---
 
-    def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> Draft:
+    def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> RawDraft:
         """Read the brokers and compute the change. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
         asked = self._asked(cluster, subject, params, now_ms)
         is_undo = "exact" in params
@@ -209,7 +209,7 @@ class ObjectPlan(ConfigPlan, ABC, Generic[Facts]):
 
     def _asked(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> Asked:
         admin = admin_of(cluster)
-        brokers = read_coverage(admin, cluster, params)
+        brokers = read_coverage(admin, cluster, accepted_without(params))
         held_by = self.held_by(cluster, subject, brokers)
         return Asked(admin, cluster, brokers, held_by, self.what, subject, params, now_ms)
 

@@ -18,7 +18,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from django.conf import settings
 from django.db import InterfaceError, OperationalError, transaction
@@ -30,6 +30,7 @@ from console.operation.errors import OperationError
 from console.operation.job import journal, run_lock
 from console.operation.models import Job, JobState
 from console.operation.plan import coverage
+from console.operation.plan.stored import Stored, of_json, with_fields
 from console.operation.rules import (
     HEARTBEAT_MS,
     LEASE_MS,
@@ -43,6 +44,7 @@ from console.operation.rules import (
 from console.text import Text, text_of
 
 logger = logging.getLogger(__name__)
+S = TypeVar("S", bound=Stored)
 
 LONG_PLACES = threading.BoundedSemaphore(settings.LONG_JOBS_MAX)  # of this process
 WOKEN_MAX = 8  # waiting jobs that are queued again when a place becomes free
@@ -110,6 +112,22 @@ class JobRun:
         What must not happen twice must not begin after it.
         """
         return self._saved + LEASE_MS / 1000
+
+    def progress_as(self, kept: type[S]) -> S:
+        """Return what a kind keeps in the progress."""
+        return of_json(kept, self.progress)
+
+    def result_as(self, kept: type[S]) -> S:
+        """Return what a kind keeps in the result."""
+        return of_json(kept, self.result)
+
+    def put_progress(self, value: Stored) -> None:
+        """Replace these fields of the progress; the next save stores them."""
+        self.progress = with_fields(self.progress, value)
+
+    def put_result(self, value: Stored) -> None:
+        """Replace these fields of the result; the next save stores them."""
+        self.result = with_fields(self.result, value)
 
     def note(self, text: Text, *, level: str = "ok") -> None:
         """Add a line to the job's event list."""
@@ -395,9 +413,12 @@ def _write_end(work: JobRun, event: JobEventKind, error: Text) -> None:
             break
     else:
         raise LeaseLost(work.job.id)
-    if event is JobEventKind.VERIFIED and "coverage" in work.result:
-        covered = coverage.verdict_words(work.result["coverage"])
-        level, said = "warn", Text("Verified: the brokers show the target on %(coverage)s", coverage=covered)
+    left_out = coverage.of_job(work.job)
+    if event is JobEventKind.VERIFIED and left_out is not None:
+        level, said = (
+            "warn",
+            Text("Verified: the brokers show the target on %(coverage)s", coverage=left_out.words),
+        )
     if error:
         said = Text("%(what)s: %(reason)s", what=said, reason=error)
     journal.note(work.job, said, level=level, at_ms=at_ms)

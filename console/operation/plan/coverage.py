@@ -2,24 +2,28 @@
 
 A broker that is away keeps its state and returns with it, so a change that does not reach it is incomplete. Every plan
 names what it does not cover, and is blocked until its maker accepts each such broker by name (``accept_without``).
-A plan covers more than the name server lists: also what the collector's rows and the history have. A `Coverage` is
-kept in ``plan.before["coverage"]`` and in the job's result, under the names of `Coverage.value`.
+A plan covers more than the name server lists: also what the collector's rows and the history have. A plan keeps its
+`Coverage` as a `KeptCoverage`, a job what it leaves out as a `Verdict`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import datetime
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar
 
 from console.brokers.mqadmin import BlockingMQAdmin, BrokerUnavailable, MessageQueue, MQBrokerError
 from console.brokers.queues import MASTER_ID, ask_each
 from console.lag import last_seen
 from console.lag.last_seen import BrokerSeen
 from console.operation.errors import PlanRejected
-from console.operation.plan.params import ACCEPT_WITHOUT, accepted_without
+from console.operation.plan.params import ACCEPT_WITHOUT
+from console.operation.plan.stored import Stored, of_json
 from console.text import Text, text_of
+
+if TYPE_CHECKING:
+    from console.operation.models import Job, Plan
 
 PROBE_DEADLINE_MS = 5_000  # a broker that answers at all does so within milliseconds
 QUEUES, BROKERS = "queues", "brokers"
@@ -149,24 +153,24 @@ class Coverage:
                 found.append(("danger", Text("%(broker)s is not covered", broker=name), text))
         return found
 
-    def value(self) -> dict[str, Any]:
-        """Return the coverage as plans and jobs keep it, and REST returns it."""
-        return {
-            "unit": self.unit,
-            "covered": self.covered,
-            "expected": self.expected,
-            "answering": sorted(self.addrs),
-            "absent": [
-                {
-                    "broker_name": name,
-                    "since_ms": each.since_ms,
-                    "why": each.why,
-                    "queues": len(each.queues) if self.unit == QUEUES else None,
-                    "accepted": name in self.asked_without,
-                }
+    def kept(self) -> KeptCoverage:
+        """Return the coverage as a plan keeps it."""
+        return KeptCoverage(
+            unit=self.unit,
+            covered=self.covered,
+            expected=self.expected,
+            answering=tuple(sorted(self.addrs)),
+            absent=tuple(
+                KeptAbsent(
+                    broker_name=name,
+                    since_ms=each.since_ms,
+                    why=each.why,
+                    queues=len(each.queues) if self.unit == QUEUES else None,
+                    accepted=name in self.asked_without,
+                )
                 for name, each in sorted(self.absent.items())
-            ],
-        }
+            ),
+        )
 
     def require_some(self, name: str) -> None:
         """Raise BrokerUnavailable if an object is only known on brokers that do not answer."""
@@ -197,12 +201,12 @@ def _two_sentences(first: Text, second: Text) -> Text:
     return Text.of_parts([Text("%(sentence)s.", sentence=first), second])
 
 
-def read_coverage(admin: BlockingMQAdmin, cluster: str, params: Mapping[str, Any]) -> Coverage:
+def read_coverage(admin: BlockingMQAdmin, cluster: str, accepted: Sequence[str] = ()) -> Coverage:
     """Probe every broker of the cluster, including those that only the collector has seen.
 
-    Raises PlanRejected if no broker is known at all, BrokerUnavailable when no name server answers.
+    ``accepted``: silent brokers that the plan may leave out. Raises PlanRejected if no broker is known at all,
+    BrokerUnavailable when no name server answers.
     """
-    accepted = accepted_without(params)
     table = admin.cluster_info().broker_addr_table
     listed = {
         name: data.broker_addrs[MASTER_ID] for name, data in table.items() if MASTER_ID in data.broker_addrs
@@ -221,7 +225,7 @@ def read_coverage(admin: BlockingMQAdmin, cluster: str, params: Mapping[str, Any
     return Coverage(
         addrs={name: addr for name, addr in sorted(listed.items()) if name not in silent},
         absent={name: _absent(name, why, seen.get(name)) for name, why in silent.items()},
-        asked_without=accepted,
+        asked_without=tuple(accepted),
         versions={
             name: answer.get("brokerVersionDesc", "")
             for name, answer in answers.items()
@@ -251,19 +255,95 @@ def _absent(name: str, why: Text, seen: BrokerSeen | None) -> Absent:
 # --- Of an existing plan ------------------------------------------------------------------------------------
 
 
-def of_plan(before: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the kept coverage of a plan; {} for kinds that have none."""
-    found: dict[str, Any] = before.get("coverage", {})
-    return found
+class KeptAbsent(Stored, frozen=True, kw_only=True, omit_defaults=False):
+    """A broker that a plan does not reach. ``queues``: of the plan, where queues are counted."""
+
+    broker_name: str
+    since_ms: int | None
+    why: Text
+    queues: int | None
+    accepted: bool
 
 
-def came_back(before: Mapping[str, Any], now: Coverage) -> list[Text]:
+class _Scope(Stored, frozen=True, kw_only=True, omit_defaults=False):
+    """How much of what belongs to a plan it reaches."""
+
+    unit: str
+    covered: int
+    expected: int
+    absent: tuple[KeptAbsent, ...]
+
+
+class KeptCoverage(_Scope, frozen=True, kw_only=True, omit_defaults=False):
+    """The coverage of an existing plan."""
+
+    # In the plan's column of its state before.
+    key: ClassVar[str] = "coverage"
+
+    answering: tuple[str, ...]
+
+    @property
+    def open(self) -> list[KeptAbsent]:
+        """Return the absent brokers that are not accepted."""
+        return [each for each in self.absent if not each.accepted]
+
+    @property
+    def accepted(self) -> list[str]:
+        """Return the names of the absent brokers that are accepted as left out."""
+        return [each.broker_name for each in self.absent if each.accepted]
+
+
+class Verdict(_Scope, frozen=True, kw_only=True, omit_defaults=False):
+    """What a job does not cover, and who accepted it."""
+
+    # In the job's result.
+    key: ClassVar[str] = "coverage"
+
+    accepted_by: str
+
+    @property
+    def words(self) -> Text:
+        """Format it: ``2 of 4 queues; broker-b left out, accepted by alice``."""
+        names = Text.of_names([each.broker_name for each in self.absent])
+        words = Text("%(covered)s of %(total)s brokers; %(names)s left out, accepted by %(by)s")
+        if self.unit == QUEUES:
+            words = Text("%(covered)s of %(total)s queues; %(names)s left out, accepted by %(by)s")
+        return Text(words.text, covered=self.covered, total=self.expected, names=names, by=self.accepted_by)
+
+
+def of_plan(plan: Plan) -> KeptCoverage | None:
+    """Return the kept coverage of a plan; None for one that reaches everything."""
+    found = plan.before.get(KeptCoverage.key)
+    return of_json(KeptCoverage, found) if found else None
+
+
+def of_job(job: Job) -> Verdict | None:
+    """Return what a job does not cover; None if it covers everything."""
+    found = job.result.get(Verdict.key)
+    return of_json(Verdict, found) if found else None
+
+
+def verdict(plan: Plan, accepted_by: str) -> Verdict | None:
+    """Return what the job of a plan does not cover; None if it covers everything."""
+    kept = of_plan(plan)
+    if kept is None or not kept.absent:
+        return None
+    return Verdict(
+        unit=kept.unit,
+        covered=kept.covered,
+        expected=kept.expected,
+        absent=kept.absent,
+        accepted_by=accepted_by,
+    )
+
+
+def came_back(plan: Plan, now: Coverage) -> list[Text]:
     """Return a sentence for each broker that the plan leaves out and that answers now."""
-    left = [each["broker_name"] for each in of_plan(before).get("absent", ())]
+    kept = of_plan(plan)
     return [
-        Text("%(broker)s answers again and is not part of this plan", broker=name)
-        for name in left
-        if name in now.addrs
+        Text("%(broker)s answers again and is not part of this plan", broker=each.broker_name)
+        for each in (kept.absent if kept else ())
+        if each.broker_name in now.addrs
     ]
 
 
@@ -275,24 +355,3 @@ def gone_words(now: Coverage, planned: Collection[str]) -> list[Text]:
 def silence(now: Coverage, name: str) -> Text:
     """Describe a broker that does not answer, or has left the cluster."""
     return now.absent[name].words if name in now.absent else Text("%(broker)s is gone", broker=name)
-
-
-def verdict(before: Mapping[str, Any], accepted_by: str) -> dict[str, Any] | None:
-    """Return what a job's result records as not covered; None if it covers everything."""
-    kept = of_plan(before)
-    if not kept.get("absent"):
-        return None
-    return {**{key: value for key, value in kept.items() if key != "answering"}, "accepted_by": accepted_by}
-
-
-def verdict_words(found: Mapping[str, Any]) -> Text:
-    """Format a verdict: ``2 of 4 queues; broker-b left out, accepted by alice``."""
-    values = {
-        "covered": found["covered"],
-        "total": found["expected"],
-        "names": Text.of_names([each["broker_name"] for each in found["absent"]]),
-        "by": found["accepted_by"],
-    }
-    if found["unit"] == QUEUES:
-        return Text("%(covered)s of %(total)s queues; %(names)s left out, accepted by %(by)s", **values)
-    return Text("%(covered)s of %(total)s brokers; %(names)s left out, accepted by %(by)s", **values)

@@ -11,12 +11,15 @@ import json
 import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 
+import msgspec
 from django.urls import reverse
 from django.utils.http import urlencode
 
 from console.operation.plan.coverage import Coverage
+from console.operation.plan.params import ACCEPT_WITHOUT
+from console.operation.plan.stored import Stored, of_json
 from console.text import Text
 
 if TYPE_CHECKING:
@@ -25,6 +28,11 @@ if TYPE_CHECKING:
 
 PLAIN_DIFF, PLAIN_JOB = "operation/_diff_plain.html", "operation/_job_plain.html"
 SETTINGS_MARK = "S"
+
+# Of a kind: its parameters, the state that its plans are computed from, and a row of their diff.
+P = TypeVar("P")
+B = TypeVar("B")
+R = TypeVar("R")
 
 
 # --- Where a kind stands in the pages ------------------------------------------------------------------------
@@ -90,6 +98,22 @@ class RestCall:
     body: Mapping[str, Any]
 
 
+class SamePlan(Stored, frozen=True, kw_only=True, omit_defaults=False):
+    """How to make a plan without a page, quoted for a shell."""
+
+    path: str
+    body: str
+    command: str
+
+
+class Equivalent(Stored, frozen=True, kw_only=True, omit_defaults=True):
+    """How to apply a plan without a page, and to make it where that is possible."""
+
+    rest: str
+    command: str
+    made_by: SamePlan | None = None
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class PlanWarning:
     """One banner of the plan page. ``level``: ok | info | warn | danger."""
@@ -99,21 +123,29 @@ class PlanWarning:
     text: Text = Text()
 
 
+class Need(NamedTuple):
+    """A right that a plan needs in addition to the one of its kind."""
+
+    verb: str
+    # A topic or group.
+    name: str
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(Generic[P, B, R]):
     """The result of ``PlanKind.compute``: a plan row without who, when, and how it is confirmed."""
 
     summary: Text
-    diff: Sequence[Mapping[str, Any]]
-    # "needs": [[verb, topic or group], …] are rights needed in addition to the kind's own.
-    before: dict[str, Any]
+    diff: Sequence[R]
+    before: B
     # Blast radius: decides between confirming inline, by typed name, or by a second person.
     messages: int = 0
     warnings: list[PlanWarning] = dataclasses.field(default_factory=list)
+    needs: tuple[Need, ...] = ()
     # Normalised parameters, where they differ from the request's.
-    params: dict[str, Any] | None = None
+    params: P | None = None
     # Parameters that make this plan again, where ``params`` do not.
-    repeat_with: Mapping[str, Any] | None = None
+    repeat_with: P | None = None
     # Why it cannot be applied; empty if it can.
     blocked: Text = Text()
     # Id of the plan that this one takes back, where the parameters name it.
@@ -126,11 +158,37 @@ class Draft:
     coverage: Coverage | None = None
 
 
-class PlanKind(ABC):
-    """A kind of change.
+class PlanKind(ABC, Generic[P, B, R]):
+    """A kind of change, with the values in the columns of its plans: ``params``, ``before``, rows of ``diff``.
 
     ``compute`` raises PlanRejected (bad parameters), BrokerUnavailable and MQBrokerError.
     """
+
+    # --- Its values ---
+
+    params_type: type[P]
+    before_type: type[B]
+    row_type: type[R]
+
+    @abstractmethod
+    def read_params(self, given: Mapping[str, Any]) -> P:
+        """Read the parameters of a form, a request body or a command line. Raises PlanRejected(field)."""
+
+    def params_of(self, plan: Plan) -> P:
+        """Return the parameters of a plan."""
+        return of_json(self.params_type, plan.params)
+
+    def before_of(self, plan: Plan) -> B:
+        """Return the state that a plan was computed from."""
+        return of_json(self.before_type, plan.before)
+
+    def rows_of(self, plan: Plan) -> list[R]:
+        """Return the rows of a plan's diff."""
+        return [of_json(self.row_type, row) for row in plan.diff]
+
+    def leaving_out(self, params: P, brokers: Sequence[str]) -> P:
+        """Return the parameters with these silent brokers left out."""
+        return msgspec.structs.replace(params, accept_without=tuple(brokers))  # type: ignore[type-var]
 
     # --- Name, rights and words ---
 
@@ -182,30 +240,34 @@ class PlanKind(ABC):
         """Yield the diff as the commands print it."""
         return ()
 
-    def rest_call(self, cluster: str, subject: str, params: Mapping[str, Any]) -> RestCall | None:
+    def rest_call(self, cluster: str, subject: str, params: P) -> RestCall | None:
         """Return the request that makes such a plan; None if there is none, as for an undo."""
         return None
 
-    def command_line(self, cluster: str, subject: str, params: Mapping[str, Any]) -> str:
+    def command_line(self, cluster: str, subject: str, params: P) -> str:
         """Return the shell command that makes such a plan."""
         return ""
 
-    def same_plan(self, cluster: str, subject: str, params: Mapping[str, Any]) -> dict[str, str]:
-        """Return how to make this plan without a page, quoted for a shell; {} if not possible."""
+    def same_plan(self, cluster: str, subject: str, params: P) -> SamePlan | None:
+        """Return how to make this plan without a page; None if not possible."""
         call = self.rest_call(cluster, subject, params)
         if call is None:
-            return {}
-        return {
-            "path": call.path,
-            "body": shlex.quote(json.dumps(dict(call.body), ensure_ascii=False)),
-            "command": self.command_line(cluster, subject, params),
-        }
+            return None
+        return SamePlan(
+            path=call.path,
+            body=shlex.quote(json.dumps(dict(call.body), ensure_ascii=False)),
+            command=self.command_line(cluster, subject, params),
+        )
 
     # --- What it does ---
 
-    def also_reads(self, params: Mapping[str, Any]) -> list[str]:
+    def also_reads(self, params: P) -> list[str]:
         """Return other groups or topics that the plan shows: its maker must be allowed to see them too."""
         return []
+
+    def rate_per_s(self, plan: Plan) -> int | None:
+        """Return the rate its job starts with, in messages per second; None: as fast as it goes."""
+        return None
 
     def holds(self, cluster: str, subject: str) -> str:
         """Return the name that only one job at a time may work on; "" for nothing.
@@ -215,7 +277,7 @@ class PlanKind(ABC):
         return ""
 
     @abstractmethod
-    def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> Draft:
+    def compute(self, cluster: str, subject: str, params: P, now_ms: int) -> Draft[P, B, R]:
         """Read the brokers and work out what would change. Changes nothing."""
 
     @abstractmethod
@@ -241,5 +303,25 @@ class PlanKind(ABC):
         """Close rows without outcome after a failure, without brokers, in the transaction that ends the job."""
 
     @abstractmethod
-    def undo_params(self, plan: Plan, job: Job) -> dict[str, Any] | None:
+    def undo_params(self, plan: Plan, job: Job) -> P | None:
         """Return the parameters of the plan that restores everything, or None if that is impossible."""
+
+
+AnyPlanKind: TypeAlias = PlanKind[Any, Any, Any]
+# Of kinds that work on the JSON of their columns.
+RawJson: TypeAlias = Mapping[str, Any]
+RawDraft: TypeAlias = Draft[RawJson, RawJson, RawJson]
+
+
+class RawPlanKind(PlanKind[RawJson, RawJson, RawJson]):
+    """A kind that works on the JSON of its columns."""
+
+    params_type = before_type = row_type = Mapping[str, Any]
+
+    def read_params(self, given: RawJson) -> RawJson:
+        """Return the parameters as they are given."""
+        return dict(given)
+
+    def leaving_out(self, params: RawJson, brokers: Sequence[str]) -> RawJson:
+        """Return the parameters with these silent brokers left out."""
+        return {**params, ACCEPT_WITHOUT: list(brokers)}

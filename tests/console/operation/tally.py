@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 from console.operation.errors import PlanRejected, VerificationFailed
 from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
-from console.operation.plan.kinds import Draft, PlanKind, PlanWarning
+from console.operation.plan.kinds import Draft, PlanWarning, RawDraft, RawPlanKind
 from console.text import Text
 
 
-class Tally(PlanKind):
+class Tally(RawPlanKind):
     """Keeps what it did in ``done``; ``world`` is the outside state that a plan is computed from."""
 
     kind = "tally"
@@ -24,7 +24,7 @@ class Tally(PlanKind):
     at_step: ClassVar[dict[int, Any]] = {}  # step → what happens just before it
     reached: ClassVar[bool] = True
 
-    def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> Draft:
+    def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> RawDraft:
         steps = params.get("steps", 3)
         if not isinstance(steps, int):
             raise PlanRejected(Text("steps is a number"), field="steps")
@@ -63,7 +63,7 @@ class Tally(PlanKind):
     def settle(self, run: JobRun) -> None:
         run.result["settled_at"] = run.progress.get("step", 0)
 
-    def undo_params(self, plan: Plan, job: Job) -> dict[str, Any] | None:
+    def undo_params(self, plan: Plan, job: Job) -> Mapping[str, Any] | None:
         return {"steps": 1} if plan.params.get("undoable", True) else None
 
 

@@ -1,0 +1,68 @@
+"""Values in the JSON columns of plans and jobs: written as plain JSON, read back as what they were.
+
+A `Text` stays a text in both directions: the columns store it with its values. Keys that a value does not have, as
+those of other versions, are ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from console.text import Text
+
+T = TypeVar("T")
+
+
+class Stored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A value in a JSON column; a field that has its default is left out."""
+
+
+class Params(Stored, frozen=True, kw_only=True, omit_defaults=True):
+    """Parameters of a plan."""
+
+    # Brokers that do not answer and are left out, by name.
+    accept_without: tuple[str, ...] = ()
+
+
+def as_json(value: Any) -> Any:
+    """Return a value as a JSON column takes it."""
+    if isinstance(value, msgspec.Struct):
+        omits = value.__struct_config__.omit_defaults
+        fields = [(field, getattr(value, field.name)) for field in msgspec.structs.fields(value)]
+        return {
+            field.encode_name: as_json(found)
+            for field, found in fields
+            if not omits or found != _default(field)
+        }
+    if isinstance(value, Mapping):
+        return {key: as_json(found) for key, found in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_json(found) for found in value]
+    return value
+
+
+def of_json(kept: type[T], value: Any) -> T:
+    """Return the value that `as_json` wrote."""
+    return msgspec.convert(value, kept, dec_hook=_text)
+
+
+def with_fields(kept: Mapping[str, Any], value: Stored) -> dict[str, Any]:
+    """Return the JSON of a column with the fields of a value replaced; other keys stay."""
+    names = {field.encode_name for field in msgspec.structs.fields(value)}
+    return {key: found for key, found in kept.items() if key not in names} | as_json(value)
+
+
+def _default(field: msgspec.structs.FieldInfo) -> Any:
+    if field.default_factory is not msgspec.NODEFAULT:
+        return field.default_factory()
+    return field.default
+
+
+def _text(kind: type, value: Any) -> Any:
+    """Read a text; rows of earlier versions have a plain sentence."""
+    if kind is not Text:
+        raise NotImplementedError(kind)
+    return value if isinstance(value, Text) else Text.foreign(value)
