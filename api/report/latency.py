@@ -13,7 +13,6 @@ from rest_framework.response import Response
 from api.lag import GroupPast, LatencyBucketSerializer
 from api.rest import pagination
 from console.cluster import selectors as cluster_selectors
-from console.report.delivery import schedules
 from console.report.pages import latency_heat
 
 SLO_MS_MAX = 7 * 86_400_000
@@ -46,7 +45,11 @@ class LatencyHeat(GroupPast):
         parameters=[
             OpenApiParameter("from_ms", int, description="default: an hour before to_ms"),
             OpenApiParameter("to_ms", int, description="default: now; at most 7 days after from_ms"),
-            OpenApiParameter("slo_ms", int, description="the promise; default: the group's"),
+            OpenApiParameter(
+                "slo_ms",
+                int,
+                description="the promise; default: the group's, or the installation's, at the end of each slice",
+            ),
             OpenApiParameter("topic", str, description="default: all topics but the group's %RETRY%"),
         ],
         responses=LatencyHeatSerializer,
@@ -54,12 +57,8 @@ class LatencyHeat(GroupPast):
     def get(self, request: Request, cluster: str, group: str) -> Response:
         cluster_selectors.cluster_by_name(cluster)
         from_ms, to_ms, topic = self.window(request, latency_heat.SPAN_MS_MAX)
-        own_ms, target = schedules.slo_of(cluster, group)
-        slo_ms = pagination.integer(request, "slo_ms", own_ms, low=1, high=SLO_MS_MAX)
-        assert slo_ms is not None
-        found = latency_heat.latency_heat(
-            cluster, group, from_ms, to_ms, slo_ms=slo_ms, target=target, topic=topic
-        )
+        slo_ms = pagination.integer(request, "slo_ms", low=1, high=SLO_MS_MAX)
+        found = latency_heat.latency_heat(cluster, group, from_ms, to_ms, slo_ms=slo_ms, topic=topic)
         return Response(LatencyHeatSerializer(found).data)
 
 

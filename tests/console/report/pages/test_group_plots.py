@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from console.lag.models import GroupSlo
 from console.report.pages import group_plots, latency_heat
 from tests.console.report import sample_rows as rows
 from tests.console.report.sample_rows import HOUR, TODAY
@@ -62,6 +63,7 @@ def test_it_reads_a_groups_own_rows_of_topics() -> None:
     assert (found["skew"]["topics"][0]["effective"], found["ways"]["retried"]) == ([1.5], 3)
 
 
+@pytest.mark.django_db(databases=["default", "metrics"])
 def test_waiting_times_are_cut_into_slices_and_unwatched_ones_are_unknown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -78,12 +80,30 @@ def test_waiting_times_are_cut_into_slices_and_unwatched_ones_are_unknown(
         return {**told, "watched_ms": 0 if from_ms < TODAY + 6 * HOUR else HOUR}
 
     monkeypatch.setattr(latency_heat.selectors, "latency", latency)
-    day = latency_heat.latency_heat("local", "billing", TODAY, TODAY + 24 * HOUR, slo_ms=1, target=0.9)
-    assert (day["step_ms"], len(day["slices"])) == (HOUR, 24)
+    day = latency_heat.latency_heat("local", "billing", TODAY, TODAY + 24 * HOUR, slo_ms=1)
+    assert (day.step_ms, len(day.slices)) == (HOUR, 24)
     asked.clear()
-    week = latency_heat.latency_heat(
-        "local", "billing", TODAY + HOUR, TODAY + 7 * 24 * HOUR, slo_ms=1, target=0.9
-    )
-    assert (week["step_ms"], len(week["slices"])) == (6 * HOUR, 28)
+    week = latency_heat.latency_heat("local", "billing", TODAY + HOUR, TODAY + 7 * 24 * HOUR, slo_ms=1)
+    assert (week.step_ms, len(week.slices)) == (6 * HOUR, 28)
     assert asked[0] == (TODAY + HOUR, TODAY + 6 * HOUR) and asked[1] == (TODAY + 6 * HOUR, TODAY + 12 * HOUR)
-    assert week["slices"][0]["histogram"] is None and week["slices"][1]["histogram"]
+    assert week.slices[0].histogram is None and week.slices[1].histogram
+
+
+@pytest.mark.django_db(databases=["default", "metrics"])
+def test_each_slice_is_judged_by_the_promise_in_force_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    for slo_ms, target, from_ms in ((7_000, 0.5, TODAY), (9_000, 0.75, TODAY + 90 * 60_000)):
+        GroupSlo.objects.create(
+            cluster="local", group="billing", slo_ms=slo_ms, target=target, from_ms=from_ms, set_by="mia"
+        )
+    judged: list[tuple[int, float]] = []
+
+    def latency(*_: object, slo_ms: int, target: float, topic: str | None) -> dict[str, object]:
+        judged.append((slo_ms, target))
+        return {"messages": 0, "within_slo": 0, "censored": 0, "histogram": [], "watched_ms": 0}
+
+    monkeypatch.setattr(latency_heat.selectors, "latency", latency)
+    latency_heat.latency_heat("local", "billing", TODAY - HOUR, TODAY + 3 * HOUR)
+    assert judged == [(7_000, 0.5), (7_000, 0.5), (9_000, 0.75), (9_000, 0.75)]
+    judged.clear()
+    latency_heat.latency_heat("local", "billing", TODAY, TODAY + 2 * HOUR, slo_ms=1)
+    assert [slo_ms for slo_ms, _ in judged] == [1, 1]
