@@ -6,7 +6,8 @@ What a caller may not see does not exist: an invisible cluster, plan or job is 4
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 from rest_framework.exceptions import NotFound, PermissionDenied
 from rest_framework.permissions import BasePermission
@@ -15,20 +16,29 @@ from rest_framework.request import Request
 from console.access import rules
 from console.access.name_scope import view_scope
 
-if TYPE_CHECKING:
-    from api.rest.resource import Resource
-
 __all__ = ["EVERYTHING", "VIEW", "HasVerb", "require", "require_cluster", "require_visible", "view_scope"]
 
 VIEW = "VIEW"
 EVERYTHING = "*"
 
 
+class Guarded(Protocol):
+    """What a view states about its permissions; see `api.rest.resource.Resource`."""
+
+    verbs: Mapping[str, str]
+    kwargs: Mapping[str, str]
+    subject_in_body: bool
+    filters_names: bool
+
+    def subject_name(self) -> str:
+        """Return the topic or group of the address, or ``*``."""
+
+
 class HasVerb(BasePermission):
     """Check ``view.verbs[method]`` on the cluster and name of the address."""
 
     def has_permission(self, request: Request, view: Any) -> bool:
-        resource: Resource = view
+        resource: Guarded = view
         method = "GET" if request.method == "HEAD" else str(request.method)
         if not request.user or not request.user.is_authenticated:
             return False
