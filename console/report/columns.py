@@ -9,9 +9,9 @@ one or two digits behind the point), `budget` (per cent that are left, with a ba
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from console.report.row_codes import CODE_WORDS, EPISODE_WORDS, EVENT_WORDS
 from console.text import Text, figures
@@ -42,12 +42,19 @@ def changed(change_pct: float) -> str:
     return f"{signed(change_pct)} %" if change_pct < TIMES_FROM_PCT else f"× {1 + change_pct / 100:,.0f}"
 
 
-def shift_text(row: Mapping[str, Any], key: str) -> str:
+class Row(Protocol):
+    """A row of a report: `LagRow` or `ReportRow`."""
+
+    def value(self, key: str) -> Any:
+        """Return the row's value of a column; None for what is unknown or does not apply."""
+
+
+def shift_text(row: Row, key: str) -> str:
     """Return `+188.2 %, higher`, `+4.0 %, no clear change`; "" where neither week is known."""
-    verdict, change = row.get(f"{key}_verdict"), row.get(f"{key}_change_pct")
+    verdict, change = row.value(f"{key}_verdict"), row.value(f"{key}_change_pct")
     if verdict is None:
         return ""
-    return verdict if change is None else f"{changed(change)}, {verdict}"
+    return str(verdict) if change is None else f"{changed(change)}, {verdict}"
 
 
 # Kinds of columns as plain text, for mails and downloads.
@@ -100,21 +107,21 @@ class Column:
             return f"figures__{self.key}_change_pct"
         return self.key if self.key in OWN_COLUMNS else f"figures__{self.key}"
 
-    def text(self, row: Mapping[str, Any]) -> str:
+    def text(self, row: Row) -> str:
         """Return the cell in plain English; "" for what is unknown or does not apply."""
         if self.kind == "shift":
             return shift_text(row, self.key)
-        value = row.get(self.key)
+        value = row.value(self.key)
         if value is None or value == "":
             return ""
-        text = RANKED[row["by"]](value) if self.kind == "ranked" else TEXTS[self.kind](value)
-        if self.is_of_offsets and row.get("offset_is_not_count"):
+        text = RANKED[row.value("by")](value) if self.kind == "ranked" else TEXTS[self.kind](value)
+        if self.is_of_offsets and row.value("offset_is_not_count"):
             return f"≤ {text}"
         return f"≥ {text}" if self.is_bound(row) else text
 
-    def is_bound(self, row: Mapping[str, Any]) -> bool:
+    def is_bound(self, row: Row) -> bool:
         """Return whether the figure of a row is a lower bound."""
-        return self.is_summed and bool(row.get("is_lower_bound"))
+        return self.is_summed and bool(row.value("is_lower_bound"))
 
     @property
     def css(self) -> str:

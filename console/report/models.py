@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import calendar
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.db import models
@@ -17,6 +17,21 @@ from spark.lag.local_time import CHANGE_MS_MAX, UTC, period_end
 
 NOT_COUNT = Text("Offsets of this topic do not count messages: there are at most as many.")
 ZONE_LENGTH_MAX = 64  # the longest name of the IANA list has 32
+
+
+class Delivery(NamedTuple):
+    """The last try to notify a receiver of a run, an e-mail address or the host of a webhook."""
+
+    kind: str
+    to: str
+    ok: bool
+    error: Text
+    at_ms: int
+    tries: int = 1
+
+    @property
+    def receiver(self) -> tuple[str, str]:
+        return self.kind, self.to
 
 
 class ReportRun(models.Model):
@@ -76,6 +91,10 @@ class ReportRun(models.Model):
         if self.started_at_ms is None or self.finished_at_ms is None:
             return None
         return self.finished_at_ms - self.started_at_ms
+
+    def tried(self) -> list[Delivery]:
+        """Return its deliveries so far."""
+        return [Delivery(**each) for each in self.deliveries]
 
     def as_row(self) -> dict[str, Any]:
         """Return what REST and the live socket show."""
@@ -257,6 +276,10 @@ class LagRow(models.Model):
             )
         ]
 
+    def value(self, key: str) -> Any:
+        """Return a column; None without one."""
+        return getattr(self, key, None)
+
     @property
     def is_partial(self) -> bool:
         """Return whether its window was not over when it was computed."""
@@ -325,6 +348,10 @@ class ReportRow(models.Model):
         if self.long_period is not None:
             return self.window_end_ms < self.long_period.end_ms
         return is_so_far(self.job, self.window_start_ms, self.window_end_ms, self.zone)
+
+    def value(self, key: str) -> Any:
+        """Return a figure of the report or a shared column; None for what is unknown or does not apply."""
+        return self.figures[key] if key in self.figures else getattr(self, key, None)
 
     def as_row(self) -> dict[str, Any]:
         """Return every column and the report's own figures, JSON-ready."""

@@ -34,7 +34,7 @@ def deliver(self: Task[Any, Any], run_id: str) -> None:
     if run is None:
         return
     deliveries = delivery.deliver(run, now_ms=time.time_ns() // 1_000_000)
-    if not all(each["ok"] for each in deliveries) and self.request.retries < DELIVERY_TRIES:
+    if not all(each.ok for each in deliveries) and self.request.retries < DELIVERY_TRIES:
         raise self.retry(countdown=30 * 4**self.request.retries, max_retries=DELIVERY_TRIES)
 
 

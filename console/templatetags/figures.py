@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from django import template
+from django.template import Context
 from django.utils.html import conditional_escape, escape, format_html
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
@@ -345,7 +346,7 @@ CELLS = {
 # ---- tags ----
 
 
-def zone_of(context: Mapping[str, Any]) -> dt.tzinfo:
+def zone_of(context: Context) -> dt.tzinfo:
     """Return the person's zone from the cookie of shell.js; UTC until it is set or if it is invalid."""
     request = context.get("request")
     name = request.COOKIES.get("zone", "") if request is not None else ""
@@ -355,25 +356,25 @@ def zone_of(context: Mapping[str, Any]) -> dt.tzinfo:
         return UTC
 
 
-def _now_ms(context: Mapping[str, Any]) -> int:
+def _now_ms(context: Context) -> int:
     return int(context.get("now_ms") or time.time() * 1000)
 
 
 @register.simple_tag(takes_context=True)
-def cell(context: Mapping[str, Any], row: object, name: str, kind: str) -> SafeString:
+def cell(context: Context, row: object, name: str, kind: str) -> SafeString:
     """Render a figure of a row that updates live: `{% cell row "lag" "count" %}`."""
     inner = CELLS[kind](row, name, _now_ms(context))
     return format_html('<span data-field="{}" data-as="{}">{}</span>', name, kind, inner)
 
 
 @register.simple_tag(takes_context=True)
-def figure(context: Mapping[str, Any], row: object, name: str, kind: str) -> SafeString:
+def figure(context: Context, row: object, name: str, kind: str) -> SafeString:
     """Render a figure of a row that does not update."""
     return CELLS[kind](row, name, _now_ms(context))
 
 
 @register.simple_tag(takes_context=True)
-def ago(context: Mapping[str, Any], milliseconds: int | None, never: str = "") -> SafeString:
+def ago(context: Context, milliseconds: int | None, never: str = "") -> SafeString:
     """An age that ticks: `4 s`."""
     if milliseconds is None:
         return format_html('<span class="muted">{}</span>', never or _("never"))
@@ -381,7 +382,7 @@ def ago(context: Mapping[str, Any], milliseconds: int | None, never: str = "") -
 
 
 @register.simple_tag(takes_context=True)
-def at(context: Mapping[str, Any], milliseconds: int | None, style: str = "moment") -> SafeString:
+def at(context: Context, milliseconds: int | None, style: str = "moment") -> SafeString:
     """Render a moment in the person's zone, with UTC and its age in a popover.
 
     Styles: `moment`, `clock`, `clock_ms`, `moment_ms`.
@@ -404,7 +405,7 @@ def at(context: Mapping[str, Any], milliseconds: int | None, style: str = "momen
 
 
 @register.simple_tag(takes_context=True)
-def zone_name(context: Mapping[str, Any]) -> SafeString:
+def zone_name(context: Context) -> SafeString:
     """Render `UTC+8`; shell.js corrects it if the cookie was not set yet."""
     return format_html("<span data-zone-name>{}</span>", zone_offset(zone_of(context), _now_ms(context)))
 
@@ -528,7 +529,7 @@ def seconds(value: float) -> str:
 
 
 @register.simple_tag(takes_context=True)
-def expires_in(context: Mapping[str, Any], at_ms: int) -> SafeString:
+def expires_in(context: Context, at_ms: int) -> SafeString:
     """How long something stays: red under an hour, amber under half a day; ticks in the browser."""
     left_ms = at_ms - _now_ms(context)
     css = "t-bad" if left_ms < 3_600_000 else "t-warn" if left_ms < 12 * 3_600_000 else ""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from django import template
+from django.template import Context
 from django.urls import reverse
 from django.utils.html import escape, format_html
 from django.utils.http import urlencode
@@ -21,7 +23,7 @@ register = template.Library()
 
 
 @register.simple_tag(takes_context=True)
-def link(context: Mapping[str, Any], **changes: object) -> SafeString:
+def link(context: Context, **changes: object) -> SafeString:
     """Return the page's own address with some parameters changed; None or "" removes one."""
     request = context["request"]
     query = request.GET.copy()
@@ -35,57 +37,83 @@ def link(context: Mapping[str, Any], **changes: object) -> SafeString:
     return SafeString(escape(f"{request.path}?{text}" if text else request.path))
 
 
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The head of a column; without a `url` it does not sort."""
+
+    column: Column
+    url: str = ""
+    is_current: bool = False
+    descending: bool = False
+
+
 @register.inclusion_tag("_list_heads.html", takes_context=True)
-def list_heads(context: Mapping[str, Any], spec: ListSpec) -> dict[str, Any]:
+def list_heads(context: Context, spec: ListSpec) -> dict[str, list[Head]]:
     """The head of a declared list: `{% list_heads list %}`; `query` in the context is a ListQuery."""
-    return {"heads": [_head(context, column) for column in spec.columns]}
-
-
-def _head(context: Mapping[str, Any], column: Column) -> dict[str, Any]:
-    if column.order:
-        return _sortable(context, column.name, "asc" if column.ascending else "desc") | {"column": column}
-    return {"column": column}
+    return {
+        "heads": [
+            _sortable(context, column, column.ascending) if column.order else Head(column)
+            for column in spec.columns
+        ]
+    }
 
 
 @register.inclusion_tag("_sort_th.html", takes_context=True)
 def sort_th(
-    context: Mapping[str, Any],
+    context: Context,
     key: str,
     label: str,
     unit: str = "",
     css: str = "num",
     first: str = "desc",
     tip: str = "",
-) -> dict[str, Any]:
+) -> dict[str, Head]:
     """Render a sortable column head for an undeclared list: `{% sort_th "lag" "Lag" "msgs" %}`.
 
     `tip`: what the column means, in a popover.
     """
     column = Column(key, label, unit=unit, css=css, tip=tip)
-    return _sortable(context, key, first) | {"column": column}
+    return {"head": _sortable(context, column, first == "asc")}
 
 
-def _sortable(context: Mapping[str, Any], key: str, first: str) -> dict[str, Any]:
+def _sortable(context: Context, column: Column, ascending: bool) -> Head:
     query = context["query"]
-    is_current = query.sort == key
-    direction = ("asc" if query.descending else "desc") if is_current else first
-    return {
-        "is_current": is_current,
-        "descending": query.descending,
-        "url": link(context, sort=key, dir=direction, page=None),
-    }
+    is_current = query.sort == column.name
+    is_next_ascending = query.descending if is_current else ascending
+    url = link(context, sort=column.name, dir="asc" if is_next_ascending else "desc", page=None)
+    return Head(column, url, is_current, query.descending)
+
+
+@dataclass(frozen=True, slots=True)
+class Foot:
+    """The foot of a list. `file` is the address of its CSV, `hidden` the parameters that a choice of size keeps."""
+
+    page: Any
+    noun: str
+    note: str
+    columns: bool
+    file: str
+    first: int
+    sizes: Sequence[int]
+    hidden: Sequence[tuple[str, str]]
+    previous: str
+    next: str
+
+    @property
+    def last(self) -> int:
+        return self.first - 1 + len(self.page.rows)
 
 
 @register.inclusion_tag("_pager.html", takes_context=True)
 def pager(
-    context: Mapping[str, Any],
+    context: Context,
     page: Any,
     noun: str,
     note: str = "",
     sized: bool = False,
     columns: bool = False,
     file: bool = False,
-) -> dict[str, Any]:
+) -> dict[str, Foot]:
     """Render the foot of a list: rows shown, rows per page, previous and next. Works for any `Page`.
 
     ``columns``: with a chooser for the columns of the card's table, which is marked `data-columns="<list>"`;
@@ -93,24 +121,26 @@ def pager(
     """
     start = (page.page - 1) * getattr(page, "per_page", len(page.rows)) if page.page < page.pages else None
     start = page.total - len(page.rows) if start is None else start
-    hidden = [(key, value) for key, value in context["request"].GET.items() if key not in ("rows", "page")]
     return {
-        "page": page,
-        "noun": noun,
-        "note": note,
-        "columns": columns,
-        "file": link(context, format="csv", page=None, rows=None) if file else "",
-        "first": start + 1,
-        "last": start + len(page.rows),
-        "sizes": PER_PAGE_CHOICES if sized and page.total > PER_PAGE_CHOICES[0] else (),
-        "hidden": hidden,
-        "previous": link(context, page=page.page - 1 if page.page > 2 else None),
-        "next": link(context, page=page.page + 1),
+        "foot": Foot(
+            page,
+            noun,
+            note,
+            columns,
+            file=link(context, format="csv", page=None, rows=None) if file else "",
+            first=start + 1,
+            sizes=PER_PAGE_CHOICES if sized and page.total > PER_PAGE_CHOICES[0] else (),
+            hidden=[
+                (key, value) for key, value in context["request"].GET.items() if key not in ("rows", "page")
+            ],
+            previous=link(context, page=page.page - 1 if page.page > 2 else None),
+            next=link(context, page=page.page + 1),
+        )
     }
 
 
 @register.simple_tag(takes_context=True)
-def chip(context: Mapping[str, Any], code: str, number: int, current: str) -> SafeString:
+def chip(context: Context, code: str, number: int, current: str) -> SafeString:
     """Render a filter chip with its count; an empty one is hidden until a live count fills it."""
     family, shape, word = status_parts(code)
     is_current = code == current
@@ -129,7 +159,7 @@ def chip(context: Mapping[str, Any], code: str, number: int, current: str) -> Sa
 
 
 @register.simple_tag(takes_context=True)
-def filter_chip(context: Mapping[str, Any], name: str, value: str, label: str, number: int) -> SafeString:
+def filter_chip(context: Context, name: str, value: str, label: str, number: int) -> SafeString:
     """Render a list filter as a chip with its count: one value per name, a second press clears it."""
     is_current = context["request"].GET.get(name) == value
     return format_html(
@@ -142,7 +172,7 @@ def filter_chip(context: Mapping[str, Any], name: str, value: str, label: str, n
 
 
 @register.simple_tag(takes_context=True)
-def toggle(context: Mapping[str, Any], key: str, value: str, default: str = "") -> SafeString:
+def toggle(context: Context, key: str, value: str, default: str = "") -> SafeString:
     """Return the page's address with one value of a repeated parameter switched.
 
     `default` is the value that its absence means.

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django import template
+from django.forms.utils import ErrorDict
+from django.template import Context
 from django.template.loader import render_to_string
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
@@ -25,9 +27,9 @@ register.filter("words", lambda value: str(value).split())
 
 
 @register.filter
-def item(mapping: Mapping[str, Any], name: str) -> Any:
+def item(errors: ErrorDict, name: str) -> Any:
     """`{{ form.errors|item:name }}`."""
-    return mapping.get(name)
+    return errors.get(name)
 
 
 @register.simple_tag
@@ -55,7 +57,7 @@ def scan_line(found: Any, is_running: bool) -> SafeString:
 
 
 @register.simple_tag(takes_context=True)
-def broker_chips(context: Mapping[str, Any], brokers: Sequence[BrokerQueues]) -> SafeString:
+def broker_chips(context: Context, brokers: Sequence[BrokerQueues]) -> SafeString:
     """Render one chip per broker with its number of queues; none pressed means all."""
     chosen = context["request"].GET.getlist("broker")
     everything = format_html(
@@ -88,7 +90,7 @@ def broker_chips(context: Mapping[str, Any], brokers: Sequence[BrokerQueues]) ->
 
 
 @register.simple_tag(takes_context=True)
-def tag_chips(context: Mapping[str, Any], found: Any, expression: str) -> SafeString:
+def tag_chips(context: Context, found: Any, expression: str) -> SafeString:
     """Render tags of the messages read, with shares; pressing a chosen one again removes it."""
     chosen = [tag for part in expression.split("||") if (tag := part.strip())]
     tags = [] if found is None else list(found.tags)

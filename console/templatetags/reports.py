@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from django import template
+from django.template import Context
 from django.utils.dates import WEEKDAYS_ABBR
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -14,8 +14,9 @@ from django.utils.translation import gettext
 
 from console.lag.past import mark_words
 from console.lag.past.marks import Mark
-from console.report.columns import TIMES_FROM_PCT, changed
+from console.report.columns import TIMES_FROM_PCT, Column, changed
 from console.report.jobs import PERIODS_MS
+from console.report.models import LagRow, ReportRow
 from console.report.row_codes import CODE_WORDS, EVENT_STATUS
 from console.templatetags import figures
 from console.text import Duration, Moment, Text
@@ -31,14 +32,14 @@ SOME_DAYS = Text("not all days of the period were computed, or it is not over")
 
 
 @register.simple_tag(takes_context=True)
-def report_cell(context: Mapping[str, Any], row: Any, column: Any) -> SafeString | str:
+def report_cell(context: Context, row: ReportRow, column: Column) -> SafeString | str:
     """`{% report_cell row column %}`: a `console.report.models.ReportRow` and a `console.report.columns.Column`.
 
     A figure that is not there is unknown or does not apply: a dash.
     """
     if column.kind == "shift":
-        return _shift(row.figures, column.key)
-    value = row.figures[column.key] if column.key in row.figures else getattr(row, column.key, None)
+        return _shift(row, column.key)
+    value = row.value(column.key)
     if value is None or value == "":
         return figures.NOT_APPLICABLE
     if column.key == "window_start_ms":
@@ -49,24 +50,24 @@ def report_cell(context: Mapping[str, Any], row: Any, column: Any) -> SafeString
         return _budget(value)
     if column.kind == "event":
         shape = figures.glyph(EVENT_STATUS.get(value, "UNKNOWN"))
-        return format_html('<span class="nowrap">{} {}</span>', shape, column.text({column.key: value}))
+        return format_html('<span class="nowrap">{} {}</span>', shape, column.text(row))
     if column.kind == "code":
-        return format_html("{}", column.text({column.key: value}))
+        return format_html("{}", column.text(row))
     if column.kind in SAID_KINDS:
-        return figure_words(column.text({**row.figures, column.key: value}))
+        return figure_words(column.text(row))
     if column.kind == "size":
         return size(int(value))
     bound = {
-        f"{column.key.removesuffix('_ms')}_lower_bound": column.is_bound(row.figures),
+        f"{column.key.removesuffix('_ms')}_lower_bound": column.is_bound(row),
         "reason": SOME_DAYS,
     }
     return figures.figure(context, {column.key: value, **bound}, column.key, column.kind)
 
 
 @register.simple_tag
-def episode_marks(figures: Mapping[str, Any]) -> list[tuple[int, str, str]]:
-    """`{% episode_marks row.figures as marks %}`: (when, letter, words) of what happened in an episode."""
-    found = [Mark.from_json(kept) for kept in figures.get("happened", ())]
+def episode_marks(episode: ReportRow) -> list[tuple[int, str, str]]:
+    """`{% episode_marks row as marks %}`: (when, letter, words) of what happened in an episode."""
+    found = [Mark.from_json(kept) for kept in episode.value("happened") or ()]
     return [(mark.at_ms, mark_words.LETTERS.get(mark.kind, ""), mark_words.words(mark)) for mark in found]
 
 
@@ -79,25 +80,28 @@ def _budget(left_pct: float) -> SafeString:
     return format_html("{} {} %", figures.meter(left_pct / 100, tone), f"{left_pct:,.1f}")
 
 
-def _shift(row: Mapping[str, Any], key: str) -> SafeString | str:
+def _shift(row: ReportRow, key: str) -> SafeString | str:
     """Render the change of a week against the one before, strong if clear, with details in a popover."""
-    verdict = row.get(f"{key}_verdict")
+    verdict = row.value(f"{key}_verdict")
     if verdict is None:
         return figures.NOT_APPLICABLE
-    change = row.get(f"{key}_change_pct")
+    change = row.value(f"{key}_change_pct")
     as_text = duration if key.startswith("time_lag") else rate if key in ("in", "out") else "{:.2f}".format
-    parts = [f"{as_text(row[f'{key}_before'])} → {as_text(row[f'{key}_now'])}", CODE_WORDS[verdict].local()]
-    days = row[f"{key}_days"]
+    parts = [
+        f"{as_text(row.value(f'{key}_before'))} → {as_text(row.value(f'{key}_now'))}",
+        CODE_WORDS[verdict].local(),
+    ]
+    days = row.value(f"{key}_days")
     parts.append(Text("%(number)s pair(s) of days", number=days).local())
-    if row.get(f"{key}_p") is not None:
-        parts.append(f"p = {row[f'{key}_p']:.3f}")
+    if (p_value := row.value(f"{key}_p")) is not None:
+        parts.append(f"p = {p_value:.3f}")
     text = "–" if change is None else changed(change)
     css = "strong" if verdict in ("higher", "lower") else "muted"
     return format_html('<span class="{}" tabindex="0" data-tip="{}">{}</span>', css, ", ".join(parts), text)
 
 
 @register.simple_tag(takes_context=True)
-def period(context: Mapping[str, Any], from_ms: int, to_ms: int) -> SafeString:
+def period(context: Context, from_ms: int, to_ms: int) -> SafeString:
     """`{% period run.from_ms run.to_ms %}`: `20 Nov 18:00 – 19:00`, `13 Nov 18:00 – 21 Nov 19:00`.
 
     In the person's zone; report.js writes it anew where that was not known yet.
@@ -111,9 +115,9 @@ def period(context: Mapping[str, Any], from_ms: int, to_ms: int) -> SafeString:
 
 
 @register.simple_tag
-def forecast_error(figures_of: Mapping[str, Any]) -> SafeString | str:
+def forecast_error(episode: ReportRow) -> SafeString | str:
     """Render how far an episode's first forecast was from the outcome, `+11 %`."""
-    said, came = figures_of.get("forecast_ms"), figures_of.get("drained_ms")
+    said, came = episode.value("forecast_ms"), episode.value("drained_ms")
     if said is None or not came:
         return figures.NOT_APPLICABLE
     off = round(100 * (said - came) / came)
@@ -123,7 +127,7 @@ def forecast_error(figures_of: Mapping[str, Any]) -> SafeString | str:
 
 
 @register.simple_tag(takes_context=True)
-def provenance(context: Mapping[str, Any], row: Any) -> SafeString:
+def provenance(context: Context, row: LagRow) -> SafeString:
     """Render the row's coverage, with its origin in a popover: `{% provenance row %}`."""
     parts = [
         Text(
@@ -141,7 +145,7 @@ def provenance(context: Mapping[str, Any], row: Any) -> SafeString:
     return format_html('<span tabindex="0" data-tip="{}">{}</span>', Text.of_parts(parts), text)
 
 
-def _beside(row: Any) -> Iterator[Text]:
+def _beside(row: LagRow) -> Iterator[Text]:
     """Yield the facts of a lag report's row that have no column."""
     if row.last_consumed_age_ms is not None:
         age = Duration(row.last_consumed_age_ms)
@@ -156,15 +160,16 @@ def _beside(row: Any) -> Iterator[Text]:
 
 
 @register.simple_tag(takes_context=True)
-def row_window(context: Mapping[str, Any], row: Any) -> SafeString:
+def row_window(context: Context, row: LagRow | ReportRow) -> SafeString:
     """Render the hour, day or week of a row, and whether it was not over: `{% row_window row %}`.
 
     Days and weeks are of the zone that the head of the column names, or of the one beside them.
     """
     length = PERIODS_MS[row.job]
     start = local(row.window_start_ms, row.zone)
-    if getattr(row, "long_period", None) is not None:
-        found = format_html('<time class="nowrap">{}</time>', row.long_period.name)
+    long_period = getattr(row, "long_period", None)
+    if long_period is not None:
+        found = format_html('<time class="nowrap">{}</time>', long_period.name)
     elif length == HOUR_MS:
         shown = _local(context, row.window_start_ms)
         text = figure_words(_minute(shown, _local(context, _now_ms(context))))
@@ -184,12 +189,12 @@ def row_window(context: Mapping[str, Any], row: Any) -> SafeString:
     return format_html("{} {}", found, _partial(context, row)) if row.is_partial else found
 
 
-def _zone_of_head(context: Mapping[str, Any]) -> str:
+def _zone_of_head(context: Context) -> str:
     schedule = context.get("schedule")
     return schedule.time_zone if schedule else UTC
 
 
-def _partial(context: Mapping[str, Any], row: Any) -> SafeString:
+def _partial(context: Context, row: LagRow | ReportRow) -> SafeString:
     why = Text(
         "The window was not over when this was computed: figures up to %(time)s. Its next run replaces them.",
         time=Moment(row.window_end_ms),
@@ -201,7 +206,7 @@ def _partial(context: Mapping[str, Any], row: Any) -> SafeString:
     )
 
 
-def _local(context: Mapping[str, Any], milliseconds: int) -> dt.datetime:
+def _local(context: Context, milliseconds: int) -> dt.datetime:
     return dt.datetime.fromtimestamp(milliseconds / 1000, figures.zone_of(context))
 
 
@@ -211,5 +216,5 @@ def _minute(at: dt.datetime, beside: dt.datetime) -> str:
     return f"{at.day} {at:%b}{year} {at:%H:%M}"
 
 
-def _now_ms(context: Mapping[str, Any]) -> int:
+def _now_ms(context: Context) -> int:
     return int(context["now_ms"])

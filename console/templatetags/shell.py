@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from django import template
+from django.template import Context
 from django.urls import NoReverseMatch, reverse
 from django.utils.translation import gettext, gettext_noop
 
@@ -102,7 +103,7 @@ class Shell:
 
 
 @register.simple_tag(takes_context=True)
-def shell_facts(context: Mapping[str, Any]) -> Shell:
+def shell_facts(context: Context) -> Shell:
     """Read once per page; five small queries."""
     request = context["request"]
     known = getattr(request, "_tidemark_shell", None)
@@ -111,7 +112,7 @@ def shell_facts(context: Mapping[str, Any]) -> Shell:
     return known
 
 
-def _shell(context: Mapping[str, Any]) -> Shell:
+def _shell(context: Context) -> Shell:
     request, cluster = context["request"], context.get("cluster")
     now_ms = int(context.get("now_ms") or time.time() * 1000)
     latest = lag_selectors.last_round(cluster.name) if cluster else None
@@ -165,7 +166,7 @@ def script_words() -> str:
 
 
 @register.simple_tag(takes_context=True)
-def can_open(context: Mapping[str, Any], name: str) -> bool:
+def can_open(context: Context, name: str) -> bool:
     """Return whether this person may open a page of the navigation: `{% can_open "brokers" as linked %}`."""
     return may_open(context["request"].user, name, context.get("cluster"))
 

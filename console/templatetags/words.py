@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from django import template
+from django.template import Context
 from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext
@@ -40,7 +41,7 @@ def local(text: Any) -> Any:
 
 
 @register.simple_tag(takes_context=True)
-def words(context: Mapping[str, Any], said_text: Text | str, written_ms: int | None = None) -> SafeString:
+def words(context: Context, said_text: Text | str, written_ms: int | None = None) -> SafeString:
     """Render a stored sentence in the reader's language, its UTC times in the reader's zone.
 
     A time without a day is of the day of ``written_ms``; without that, the last such time before now.

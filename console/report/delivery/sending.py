@@ -13,6 +13,7 @@ import logging
 import ssl
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from email.utils import parseaddr
 from fnmatch import fnmatchcase
 from functools import partial
@@ -26,8 +27,9 @@ from django.core.mail import EmailMultiAlternatives
 
 from console.access.name_scope import EVERYTHING, NameScope, view_scope
 from console.report.delivery import notice
+from console.report.delivery.notice import Notice
 from console.report.delivery.schedules import host_of
-from console.report.models import ReportRun, ReportSchedule
+from console.report.models import Delivery, ReportRun, ReportSchedule
 from console.text import Text, text_of
 from console.web.inner_address import is_inner
 
@@ -136,19 +138,19 @@ def valid_email(address: str) -> str:
     return bare
 
 
-def deliver(run: ReportRun, *, now_ms: int) -> list[dict[str, Any]]:
+def deliver(run: ReportRun, *, now_ms: int) -> Sequence[Delivery]:
     """Notify every receiver of the run's schedule not notified yet; return all deliveries of the run."""
     schedule = ReportSchedule.objects.filter(cluster=run.cluster, job=run.job).first()
-    deliveries: list[dict[str, Any]] = list(run.deliveries)
+    deliveries = run.tried()
     if schedule is None or not run.is_final:
         return deliveries
-    tried = {(each["kind"], each["to"]): each for each in deliveries}
+    tried = {each.receiver: each for each in deliveries}
     receivers = [("email", address, partial(send_email, address)) for address in schedule.emails[:EMAILS_MAX]]
     if schedule.webhook_url:
         receivers.append(("webhook", host_of(schedule.webhook_url), partial(post, schedule.webhook_url)))
     for kind, to, send in receivers:
-        before = tried.get((kind, to), {})
-        if before.get("ok"):
+        before = tried.get((kind, to))
+        if before is not None and before.ok:
             continue
         error = Text()
         try:
@@ -157,11 +159,11 @@ def deliver(run: ReportRun, *, now_ms: int) -> list[dict[str, Any]]:
         except NotDelivered as failure:
             error = text_of(failure)
             logger.warning("report not delivered run=%s kind=%s to=%s reason=%s", run.id, kind, to, error)
-        deliveries = [each for each in deliveries if (each["kind"], each["to"]) != (kind, to)]
-        tries = before.get("tries", 0) + 1
-        told = {"kind": kind, "to": to, "ok": not error, "error": error, "at_ms": now_ms, "tries": tries}
-        deliveries.append(told)
-        ReportRun.objects.filter(pk=run.pk).update(deliveries=deliveries)
+        tries = 1 if before is None else before.tries + 1
+        deliveries = [each for each in deliveries if each.receiver != (kind, to)]
+        deliveries.append(Delivery(kind, to, not error, error, now_ms, tries))
+        kept = [each._asdict() for each in deliveries]
+        ReportRun.objects.filter(pk=run.pk).update(deliveries=kept)
     return deliveries
 
 
@@ -189,14 +191,14 @@ def scope_of(schedule: ReportSchedule, address: str) -> NameScope:
     return found
 
 
-def send_email(to: str, told: dict[str, Any]) -> None:
+def send_email(to: str, report: Notice) -> None:
     """Send one mail, as text and as HTML. Raises NotDelivered."""
     if not settings.EMAIL_HOST:
         raise NotDelivered(Text("No mail server is set: EMAIL_URL=smtp://user:password@host:587."))
     mail = EmailMultiAlternatives(
-        notice.subject(told), notice.as_text(told), to=[to], headers={"X-Tidemark-Run": told["run"]}
+        notice.subject(report), notice.as_text(report), to=[to], headers={"X-Tidemark-Run": report.run}
     )
-    mail.attach_alternative(notice.as_html(told), "text/html")
+    mail.attach_alternative(notice.as_html(report), "text/html")
     try:
         mail.send()
     except OSError as error:  # smtplib's errors are OSErrors
@@ -222,10 +224,10 @@ def _reason(error: OSError) -> Text:
     return Text.foreign(error.strerror or f"{type(error).__name__}: {error}")
 
 
-def post(url: str, told: dict[str, Any]) -> None:
+def post(url: str, report: Notice) -> None:
     """Post JSON once; `text` serves chat webhooks. Raises NotDelivered for anything but 2xx."""
-    body = json.dumps({"text": notice.as_text(told), **told}).encode()
-    headers = {"Content-Type": "application/json", "X-Tidemark-Run": told["run"]}
+    body = json.dumps({"text": notice.as_text(report)} | report.as_json()).encode()
+    headers = {"Content-Type": "application/json", "X-Tidemark-Run": report.run}
     try:
         request = urllib.request.Request(valid_webhook(url), data=body, headers=headers, method="POST")  # noqa: S310
         with _opener(request.type).open(request, timeout=WEBHOOK_TIMEOUT_S) as answer:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 from django.conf import settings
@@ -21,10 +22,12 @@ from console.report.kept_rows import queue_rows
 from console.report.kept_rows.queue_rows import QueueRows
 from console.report.models import LagRow
 from console.report.selectors import KEY, AnyRows
+from console.text import Text
 from spark.lag.local_time import DAY_MS, HOUR_MS, UTC, local
 
 ROWS_MAX = 2_000
 SO_FAR = "so far"
+Cell = tuple[str, str]
 NUMBER = "n"  # the class of cells and heads of numbers
 
 
@@ -38,7 +41,7 @@ def page(rows: AnyRows, job: str, cluster: str, now_ms: int) -> str:
         "made": moment(now_ms),
         "url": settings.PUBLIC_URL.rstrip("/"),
         "gaps": [gap.sentence for gap in selectors.gaps(rows)],
-        "has_partial": any(row[1][0].endswith(SO_FAR) for table in tables for row in table["rows"]),
+        "has_partial": any(row[1][0].endswith(SO_FAR) for table in tables for row in table.rows),
     }
     with translation.override(settings.LANGUAGE_CODE):
         return render_to_string("report/export.html", context)
@@ -53,21 +56,23 @@ def views_of(rows: AnyRows, job: str) -> Sequence[RowsView]:
     return own or [EPISODES_VIEW]
 
 
-def _table(rows: AnyRows, view: RowsView, job: str) -> dict[str, Any] | None:
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table; cells are (text, CSS class)."""
+
+    label: Text
+    total: int
+    heads: Sequence[Cell]
+    rows: Sequence[Sequence[Cell]]
+
+
+def _table(rows: AnyRows, view: RowsView, job: str) -> Table | None:
     total, ordered = _ordered(rows, view, job)
     if not total:
         return None
     columns = [each for each in view.columns if each.key != "window_start_ms"]
-    return {
-        "label": view.label,
-        "total": total,
-        "heads": [
-            ("Name", ""),
-            ("Window", ""),
-            *((_head(each), NUMBER * each.is_number) for each in columns),
-        ],
-        "rows": list(_lines(ordered, columns, job)),
-    }
+    heads = [("Name", ""), ("Window", ""), *((_head(each), NUMBER * each.is_number) for each in columns)]
+    return Table(view.label, total, heads, list(_lines(ordered, columns, job)))
 
 
 def _ordered(rows: AnyRows, view: RowsView, job: str) -> tuple[int, Iterable[Any]]:
@@ -91,16 +96,9 @@ def _head(column: Column) -> str:
     return f"{column.label} {column.unit}".rstrip()
 
 
-def _lines(rows: Iterable[Any], columns: Sequence[Column], job: str) -> Iterator[list[tuple[str, str]]]:
+def _lines(rows: Iterable[Any], columns: Sequence[Column], job: str) -> Iterator[list[Cell]]:
     for row in rows:
-        values = getattr(row, "figures", None) or {
-            "offset_is_not_count": getattr(row, "offset_is_not_count", None)
-        }
-        cells = [values.get(each.key, getattr(row, each.key, None)) for each in columns]
-        texts = [
-            (each.text({**values, each.key: value}), NUMBER * each.is_number)
-            for each, value in zip(columns, cells, strict=True)
-        ]
+        texts = [(each.text(row), NUMBER * each.is_number) for each in columns]
         queue = f"{row.broker_name} · {row.queue_id}" if row.queue_id >= 0 else ""
         name = " on ".join(part for part in (row.group, row.topic, queue) if part) or row.cluster
         yield [(name, ""), (window(row, job), ""), *texts]

@@ -46,7 +46,7 @@ def reports(request: HttpRequest, cluster: str) -> HttpResponse:
             "words": WORDS[one.job],
             "run": newest.get(one.job),
             "schedule": one,
-            **run_panel.told(one),
+            "outcome": run_panel.outcome_of(one),
         }
         for one in schedules.schedules(here.name, now_ms=now_ms)
     ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from django.http import HttpRequest
@@ -15,9 +17,10 @@ from console.report.columns import LAG_VIEWS, VIEWS
 from console.report.delivery import schedules
 from console.report.forms import RunForm, ScheduleForm, as_input
 from console.report.jobs import JOBS, LAG_JOBS
-from console.report.models import ReportSchedule
+from console.report.models import Delivery, ReportSchedule
 from console.report.pages import exports
 from console.report.rules import yesterday_to_now
+from console.text import Text
 
 RUNS_SHOWN = 10
 # A run changes no broker but takes every core of this machine for a while: it needs more than VIEW.
@@ -55,22 +58,27 @@ def context(
         "schedule": schedule,
         "schedule_form": schedule_form or ScheduleForm.of(schedule),
         "webhook_host": schedules.host_of(schedule.webhook_url),
-        **told(schedule),
+        "outcome": outcome_of(schedule),
     }
 
 
-def told(schedule: ReportSchedule) -> dict[str, Any]:
-    """Return the outcome of the schedule's last moment, for `report/_told.html`.
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The outcome of a schedule's last moment: why it made no report, and who was notified of it."""
 
-    Whether it was left out, and which of its receivers could not be notified so far.
-    """
+    left_out: Text | str
+    deliveries: Sequence[Delivery]
+
+    @property
+    def undelivered(self) -> int:
+        return sum(not each.ok for each in self.deliveries)
+
+
+def outcome_of(schedule: ReportSchedule) -> Outcome:
+    """Return the outcome of the schedule's last moment, for `report/_told.html`."""
+    is_made = schedule.last_outcome in ("", schedules.ASKED_FOR)
     run = schedule.last_run
-    deliveries = run.deliveries if run is not None else []
-    return {
-        "left_out": schedule.last_outcome if schedule.last_outcome not in ("", schedules.ASKED_FOR) else "",
-        "deliveries": deliveries,
-        "undelivered": [each for each in deliveries if not each["ok"]],
-    }
+    return Outcome("" if is_made else schedule.last_outcome, [] if run is None else run.tried())
 
 
 def downloads(request: HttpRequest, here: Cluster, job: str) -> list[tuple[str, str]]:

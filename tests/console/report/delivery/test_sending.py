@@ -77,14 +77,7 @@ def test_it_posts_what_was_found(run: ReportRun, hook: Hook, settings: Settings)
     settings.PUBLIC_URL = "https://tidemark.example.org/"
     schedule(webhook_url=hook.url)
     (told,) = delivery.deliver(run, now_ms=NOW)
-    assert told == {
-        "kind": "webhook",
-        "to": hook.url.split("/")[2],
-        "ok": True,
-        "error": "",
-        "at_ms": NOW,
-        "tries": 1,
-    }
+    assert told == ("webhook", hook.url.split("/")[2], True, "", NOW, 1)
     ((run_id, body),) = hook.got
     assert run_id == run.id == body["run"]
     assert body["url"] == "https://tidemark.example.org/c/local/reports/lag_hour"
@@ -105,27 +98,27 @@ def test_a_refusal_is_kept_and_tried_again(run: ReportRun, hook: Hook, status: i
     schedule(webhook_url=hook.url)
     hook.status = status
     (failed,) = delivery.deliver(run, now_ms=NOW)
-    assert (failed["ok"], f"answered {status}" in failed["error"]) == (False, True)
+    assert (failed.ok, f"answered {status}" in failed.error) == (False, True)
     assert "secret" not in json.dumps(failed)
     hook.status = 200
     run.refresh_from_db()
     (told,) = delivery.deliver(run, now_ms=NOW + 1)
-    assert (told["ok"], told["tries"]) == (True, 2)
+    assert (told.ok, told.tries) == (True, 2)
 
 
 def test_nobody_listens(run: ReportRun, settings: Settings) -> None:
     settings.WEBHOOK_HOSTS = ["127.0.0.1"]
     schedule(webhook_url="http://127.0.0.1:1/hooks/secret")
     (failed,) = delivery.deliver(run, now_ms=NOW)
-    assert failed["ok"] is False
-    assert "refused" in failed["error"].lower()
+    assert failed.ok is False
+    assert "refused" in failed.error.lower()
 
 
 def test_it_mails_and_says_when_no_server_is_set(run: ReportRun, settings: Settings) -> None:
     schedule(emails=["ops@example.org"])
     settings.EMAIL_HOST = ""
     (failed,) = delivery.deliver(run, now_ms=NOW)
-    assert "EMAIL_URL" in failed["error"]
+    assert "EMAIL_URL" in failed.error
     settings.EMAIL_HOST = "mail.example.org"
     run.refresh_from_db()
     delivery.deliver(run, now_ms=NOW)
@@ -183,7 +176,7 @@ def test_it_talks_to_a_mail_server(run: ReportRun, settings: Settings, rcpt: str
     schedule(emails=["ops@example.org"])
     (told,) = delivery.deliver(run, now_ms=NOW)
     server.stop()
-    assert told["error"].endswith(error) and told["ok"] is (not error)
+    assert told.error.endswith(error) and told.ok is (not error)
     assert [f"X-Tidemark-Run: {run.id}" in each for each in server.took] == [True] * (not error)
 
 
@@ -192,7 +185,7 @@ def test_a_mail_server_that_is_away_is_named(run: ReportRun, settings: Settings)
     settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", 1
     schedule(emails=["ops@example.org"])
     (told,) = delivery.deliver(run, now_ms=NOW)
-    assert told["error"] == "127.0.0.1:1: Connection refused"
+    assert told.error == "127.0.0.1:1: Connection refused"
 
 
 def narrow(name: str, email: str = "", names: str = "bill*") -> User:
@@ -207,7 +200,7 @@ def test_a_receiver_reads_what_its_account_may_see(run: ReportRun, settings: Set
     rows.row(run, group="analytics", time_lag_max_ms=150_000)
     narrow("nadia", "nadia@example.org")
     schedule(emails=["Nadia@example.org", "list@example.org"])
-    assert [each["ok"] for each in delivery.deliver(run, now_ms=NOW)] == [True, True]
+    assert [each.ok for each in delivery.deliver(run, now_ms=NOW)] == [True, True]
     own, everything = (message.body for message in mail.outbox)
     assert "billing on orders" in own and "analytics" not in own
     assert "1 row, only of groups and topics that you may look at." in own
@@ -226,7 +219,7 @@ def test_a_webhook_reads_what_may_see_who_set_it(run: ReportRun, hook: Hook) -> 
     ReportRun.objects.filter(pk=run.pk).update(deliveries=[])
     run.refresh_from_db()
     (failed,) = delivery.deliver(run, now_ms=NOW)
-    assert failed["error"].startswith("nadia may no longer look at local; set the receivers again")
+    assert failed.error.startswith("nadia may no longer look at local; set the receivers again")
     assert len(hook.got) == 1
 
 
@@ -264,7 +257,7 @@ def test_a_name_that_leads_to_this_machine_is_not_posted_to(
     monkeypatch.setattr(socket, "getaddrinfo", lambda _, *rest: real("127.0.0.1", *rest))
     schedule(webhook_url=hook.url.replace("127.0.0.1", "chat.example.org"))
     (failed,) = delivery.deliver(run, now_ms=NOW)
-    assert (failed["ok"], "only this machine may" in failed["error"]) == (False, True)
+    assert (failed.ok, "only this machine may" in failed.error) == (False, True)
     assert hook.got == []
 
 
