@@ -14,6 +14,7 @@ from console.lag import selectors as lag_selectors
 from console.lag.collect import reset
 from console.lag.models import ClientRow, GroupRow
 from console.lag.past import history_reads
+from console.lag.round.view import ClientProgress
 from console.lag.rows import broadcast, queues
 from console.lag.rows.queue_row import QueueRow
 from console.lists.page import Page, count_if, cut
@@ -175,7 +176,8 @@ def group_client(cluster_name: str, name: str, client_id: str) -> ClientRow | No
 
 def client_queues(client: ClientRow) -> list[QueueRow]:
     """Return the queues a member of a broadcasting group reported; [] for other groups' members."""
-    return broadcast.queue_rows(client.group, client.client_id, client.progress)
+    progress = ClientProgress(client.client_id, broadcast.kept_progress(client.progress))
+    return broadcast.queue_rows(client.group, progress)
 
 
 def group_names(

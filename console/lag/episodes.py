@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from django.conf import settings
 from django.db.models import F, Q, QuerySet
@@ -30,6 +30,7 @@ from console.lag.episode_state import (
 )
 from console.lag.models import Episode, LagEvent
 from console.lag.promise_versions import Promises, installation, promises_of
+from console.lag.round.figures import GroupFigures
 from console.text import Text
 from spark.lag.local_time import DAY_MS, MINUTE_MS
 
@@ -48,7 +49,6 @@ COURSE = tuple(one.name for one in fields(Course) if one.name != "start_ms")
 PEAKS = ("peak_lag", "peak_time_lag_ms", "worst_queue")
 FORECAST = ("forecast_at_ms", "forecast_ms", "forecast_low_ms", "forecast_high_ms")
 WRITTEN = [*COURSE, *PEAKS, *FORECAST]
-RowDict = Mapping[str, Any]
 
 
 class Key(NamedTuple):
@@ -84,10 +84,10 @@ class Episodes:
         found = Episode.objects.filter(cluster=self.cluster).exclude(state=EpisodeState.OVER)
         self._open = {Key(one.group, one.topic, EpisodeKind(one.kind)): one for one in found}
 
-    def note(self, groups: Mapping[str, RowDict], now_ms: int) -> None:
+    def note(self, groups: Mapping[str, GroupFigures], now_ms: int) -> None:
         """Apply a round: `groups` are the rows of groups with their topics."""
         self._read_promises(now_ms)
-        begun: list[tuple[Key, RowDict, TopicState]] = []
+        begun: list[tuple[Key, GroupFigures, TopicState]] = []
         changed: list[Episode] = []
         seen: set[Key] = set()
         states = {(key.group, key.topic) for key in self._open}
@@ -112,7 +112,7 @@ class Episodes:
         self._learn_rates(groups)
 
     def _goes_on(
-        self, known: Episode, is_bad: bool | None, state: TopicState, row: RowDict, now_ms: int
+        self, known: Episode, is_bad: bool | None, state: TopicState, row: GroupFigures, now_ms: int
     ) -> bool:
         """Advance an episode; return whether it has to be written now."""
         was = EpisodeState(known.state)
@@ -129,7 +129,7 @@ class Episodes:
             _set_course(one, gone(_course(one)))
         return left
 
-    def _begin(self, begun: Sequence[tuple[Key, RowDict, TopicState]], now_ms: int) -> None:
+    def _begin(self, begun: Sequence[tuple[Key, GroupFigures, TopicState]], now_ms: int) -> None:
         room = OPEN_MAX - len(self._open)
         if len(begun) > room:
             logger.warning("episodes left out cluster=%s count=%d", self.cluster, len(begun) - room)
@@ -144,7 +144,7 @@ class Episodes:
     def _made(
         self,
         key: Key,
-        row: RowDict,
+        row: GroupFigures,
         state: TopicState,
         moved: Mapping[tuple[str, str], Text],
         now_ms: int,
@@ -163,7 +163,7 @@ class Episodes:
             slo_ms=promised.slo_ms,
             target=promised.target,
             slo_from_ms=promised.from_ms,
-            clients=row["clients"],
+            clients=row.clients,
         )
         _set_course(one, beginning(now_ms))
         one.start_ms = now_ms
@@ -184,18 +184,18 @@ class Episodes:
                 found[group, topic] = cause
         return found
 
-    def _cause(self, key: Key, row: RowDict) -> str:
+    def _cause(self, key: Key, row: GroupFigures) -> str:
         """Return what changed first, as far as the round shows."""
         if key.kind is EpisodeKind.LOST:
             return "retention"
-        if row["clients"] == 0:
+        if row.clients == 0:
             return "offline"
         if key.kind is EpisodeKind.STALL:
             return "queue stuck"
         usual = self._usual.get(key.group)
-        if usual is not None and row["in_rate"] is not None and row["in_rate"] > SURGE * usual.in_rate > 0:
+        if usual is not None and row.in_rate is not None and row.in_rate > SURGE * usual.in_rate > 0:
             return "surge"
-        if usual is not None and row["out_rate"] is not None and row["out_rate"] < SLOW * usual.out_rate:
+        if usual is not None and row.out_rate is not None and row.out_rate < SLOW * usual.out_rate:
             return "slow"
         return "unclear"
 
@@ -222,11 +222,11 @@ class Episodes:
             self._dropped_at_ms = now_ms
             drop_old(self.cluster, now_ms)
 
-    def _learn_rates(self, groups: Mapping[str, RowDict]) -> None:
+    def _learn_rates(self, groups: Mapping[str, GroupFigures]) -> None:
         share = min(1.0, self.interval_ms / USUAL_OVER_MS)
         troubled = {key.group for key in self._open}
         for group, row in groups.items():
-            in_rate, out_rate = row["in_rate"], row["out_rate"]
+            in_rate, out_rate = row.in_rate, row.out_rate
             if in_rate is None or out_rate is None or group in troubled:
                 continue
             usual = self._usual.get(group)
@@ -262,11 +262,10 @@ def between(cluster: str, from_ms: int | None = None, to_ms: int | None = None) 
     return found.order_by("-start_ms", "id")
 
 
-def _topics(row: RowDict) -> Iterator[tuple[str, TopicState]]:
-    for one in row["topics"]:
-        is_bound = bool(one.get("time_lag_lower_bound") or one.get("partial"))
-        status = str(getattr(one["status"], "value", one["status"]))
-        yield one["topic"], TopicState(status, one["lag"], one["time_lag_ms"], is_bound)
+def _topics(row: GroupFigures) -> Iterator[tuple[str, TopicState]]:
+    for one in row.topics:
+        is_bound = one.time_lag_lower_bound or one.partial
+        yield one.topic, TopicState(one.status, one.lag, one.time_lag_ms, is_bound)
 
 
 def _is_remarkable(state: TopicState, promised: Promised) -> bool:
@@ -283,12 +282,12 @@ def _set_course(one: Episode, course: Course) -> None:
         setattr(one, name, getattr(course, name))
 
 
-def _raise_peaks(one: Episode, state: TopicState, row: RowDict) -> None:
+def _raise_peaks(one: Episode, state: TopicState, row: GroupFigures) -> None:
     one.peak_lag = _larger(one.peak_lag, state.lag)
     if one.peak_time_lag_ms is None or (state.time_lag_ms or 0) >= one.peak_time_lag_ms:
         one.peak_time_lag_ms = state.time_lag_ms
-        if row["worst_queue"].startswith(f"{one.topic} · "):
-            one.worst_queue = row["worst_queue"].removeprefix(f"{one.topic} · ")
+        if row.worst_queue.startswith(f"{one.topic} · "):
+            one.worst_queue = row.worst_queue.removeprefix(f"{one.topic} · ")
 
 
 def _larger(known: int | None, value: int | None) -> int | None:
@@ -296,9 +295,9 @@ def _larger(known: int | None, value: int | None) -> int | None:
     return max(numbers, default=None)
 
 
-def _set_forecast(one: Episode, row: RowDict, now_ms: int) -> None:
+def _set_forecast(one: Episode, row: GroupFigures, now_ms: int) -> None:
     """Keep the first forecast that is made during an episode, to be compared with its end."""
-    if row["drain_ms"] is not None:
+    if row.drain_ms is not None:
         one.forecast_at_ms = now_ms
-        one.forecast_ms = row["drain_ms"]
-        one.forecast_low_ms, one.forecast_high_ms = row["drain_low_ms"], row["drain_high_ms"]
+        one.forecast_ms = row.drain_ms
+        one.forecast_low_ms, one.forecast_high_ms = row.drain_low_ms, row.drain_high_ms

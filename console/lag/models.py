@@ -36,13 +36,10 @@ class GroupRow(RowModel):
 
     `status` is a `spark.lag.round.status.LagStatus` code; with `partial` some queues are unknown, `lag` is then a
     lower bound (`lag_lower_bound`) and `reason` says which broker is silent since when. `lag` excludes
-    `%RETRY%` (see `retry_lag`). `topics` is a list of {"topic", "queues", "lag", "lag_lower_bound", "time_lag_ms",
-    "status", "never_committed_lag"}, the last being messages in queues on which the group never committed: they are in
-    no lag; and, of groups whose offsets the brokers have, {"in_rate", "out_rate", "stall_ms", "time_to_loss_ms",
-    "time_to_loss_never"}. `trend` is one lag per minute, oldest first, null where nothing was seen; its last item is
-    for `trend_minute` (epoch minutes). `known_lag` as of `known_at_ms` is the last lag that was
-    complete, to be shown as "88,120 as of 12:02:41". `client_progress` is a list of {"client_id", "status", "since_ms",
-    "reason", "worst_queue", "lag", "lag_lower_bound", "time_lag_ms", "time_lag_lower_bound", "read_at_ms"}.
+    `%RETRY%` (see `retry_lag`). `topics` is a list of `round.figures.GroupTopic`, `client_progress` one of
+    `round.figures.ClientFigures`. `trend` is one lag per minute, oldest first, null where nothing was seen; its last
+    item is for `trend_minute` (epoch minutes). `known_lag` as of `known_at_ms` is the last lag that was complete, to be
+    shown as "88,120 as of 12:02:41".
     """
 
     cluster = models.CharField(max_length=64)

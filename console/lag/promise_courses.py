@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from django.db.models import Min
+from msgspec import Struct
 
 from console.brokers.mqadmin import RETRY_TOPIC_PREFIX
 from console.lag.episode_state import Promised
@@ -39,6 +40,15 @@ class TopicKey(NamedTuple):
 COMMON = TopicKey("", "")
 
 
+class CourseFigures(Struct, frozen=True):
+    """The columns of `PromiseCourse`."""
+
+    group: str
+    topic: str
+    changes: Course
+    read_at_ms: int
+
+
 class PromiseCourses:
     """Keep the courses of one cluster.
 
@@ -51,7 +61,7 @@ class PromiseCourses:
         self.at_ms = 0
         self.courses: dict[TopicKey, Course] = {}
         self._saved: dict[TopicKey, Course] = {}
-        self._store: RowStore[TopicKey] = RowStore(PromiseCourse, cluster, ("group", "topic"), TopicKey)
+        self._store = RowStore(PromiseCourse, CourseFigures, cluster, TopicKey._fields, TopicKey)
         self._history_ms: int | None = None
         self._promises = Promises(installation())
         self._slo_read_ms = 0
@@ -65,10 +75,10 @@ class PromiseCourses:
     def load(self) -> None:
         """Load the state from the database: after a start, or after rounds of another process."""
         self._store.load()
-        self.courses = {key: _course(row["changes"]) for key, row in self._store.rows.items()}
+        self.courses = {key: row.changes for key, row in self._store.rows.items()}
         self._saved = dict(self.courses)
         common = self._store.rows.get(COMMON)
-        self.at_ms = common["read_at_ms"] if common else 0
+        self.at_ms = common.read_at_ms if common else 0
         self._slo_read_ms = 0
         files = HistoryFile.objects.filter(cluster=self.cluster)
         self._history_ms = files.aggregate(first=Min("ts_lo_ms"))["first"]
@@ -105,15 +115,12 @@ class PromiseCourses:
 
     def save(self) -> None:
         """Write what changed."""
-        rows: dict[TopicKey, dict[str, Any]] = {}
+        rows: dict[TopicKey, CourseFigures] = {}
         for key, course in self.courses.items():
             is_same = key != COMMON and self._saved.get(key) is course
-            rows[key] = self._store.rows[key] if is_same else self._row(key, course)
+            rows[key] = self._store.rows[key] if is_same else CourseFigures(*key, course, self.at_ms)
         self._store.replace(rows)
         self._saved = dict(self.courses)
-
-    def _row(self, key: TopicKey, course: Course) -> dict[str, Any]:
-        return {"changes": [list(one) for one in course], "read_at_ms": self.at_ms}
 
     def _index(self, keys: Sequence[CommitKey], now_ms: int) -> list[TopicKey]:
         """Map each series to its topic; return the topics that the round before did not have."""

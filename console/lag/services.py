@@ -7,10 +7,9 @@ import threading
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
 from django.conf import settings
 from django.db.models import Q
@@ -41,8 +40,9 @@ from console.lag.models import (
 from console.lag.round.series import QueueKey
 from console.lag.round.view import ClientProgress, Members
 from console.lag.rows import broadcast
-from console.lag.rows.popped import popped_of
+from console.lag.rows.popped import HeldQueue, held_queues, popped_of
 from console.live import hub as live
+from console.live.update import Row
 from console.text.value import text_of
 
 logger = logging.getLogger(__name__)
@@ -260,15 +260,16 @@ def _give_back(cluster_name: str, number: int) -> None:
 
 
 def _knowledge(cluster_name: str, now_ms: int) -> Knowledge:
-    told: dict[str, list[tuple[list[dict[str, Any]] | None, int]]] = defaultdict(list)
+    told: dict[str, list[tuple[list[HeldQueue] | None, int]]] = defaultdict(list)
     owners: dict[QueueKey, str] = {}
     clients = ClientRow.objects.filter(cluster=cluster_name)
-    for group, client_id, queues, read_at_ms in clients.values_list(
+    for group, client_id, kept, read_at_ms in clients.values_list(
         "group", "client_id", "queues", "read_at_ms"
     ):
+        queues = held_queues(kept)
         told[group].append((queues, read_at_ms))
         for queue in queues or ():
-            owners[QueueKey(group, queue["topic"], queue["broker_name"], queue["queue_id"])] = client_id
+            owners[QueueKey(group, queue.topic, queue.broker_name, queue.queue_id)] = client_id
     groups = list(GroupMembers.objects.filter(cluster=cluster_name))
     progress = _progress(cluster_name, [row.group for row in groups if row.model == broadcast.BROADCASTING])
     members = {
@@ -294,8 +295,8 @@ def _progress(cluster_name: str, groups: Sequence[str]) -> dict[str, list[Client
     found: dict[str, list[ClientProgress]] = defaultdict(list)
     if groups:
         rows = ClientRow.objects.filter(cluster=cluster_name, group__in=groups).order_by("group", "client_id")
-        for group, client_id, queues in rows.values_list("group", "client_id", "progress"):
-            found[group].append(ClientProgress(client_id, queues))
+        for group, client_id, kept in rows.values_list("group", "client_id", "progress"):
+            found[group].append(ClientProgress(client_id, broadcast.kept_progress(kept)))
     return found
 
 
@@ -317,35 +318,24 @@ def _publish(collector: Collector, changes: RoundChanges, watched: Sequence[str]
         )
 
 
-def _list_subjects(
-    collector: Collector, changes: RoundChanges
-) -> dict[str, dict[str, Mapping[str, Any] | None]]:
+def _list_subjects(collector: Collector, changes: RoundChanges) -> dict[str, dict[str, Row | None]]:
     """Return what changed on the cluster's pages: subject → key → row, None for a removed row."""
     place = f"c/{collector.cluster}"
     return {
         f"{place}/collector": {"round": changes.round.as_row()},
         f"{place}/counts": {"groups": collector.group_counts()},
-        f"{place}/groups": {
-            **{name: {"group": name, **row} for name, row in changes.groups.changed.items()},
-            **dict.fromkeys(changes.groups.removed),
-        },
-        f"{place}/topics": {
-            **{name: {"topic": name, **row} for name, row in changes.topics.changed.items()},
-            **dict.fromkeys(changes.topics.removed),
-        },
+        f"{place}/groups": {**changes.groups.changed, **dict.fromkeys(changes.groups.removed)},
+        f"{place}/topics": {**changes.topics.changed, **dict.fromkeys(changes.topics.removed)},
         f"{place}/brokers": {
-            **{
-                f"{name}/{broker_id}": {"broker_name": name, "broker_id": broker_id, **row}
-                for (name, broker_id), row in changes.brokers.changed.items()
-            },
-            **{f"{name}/{broker_id}": None for name, broker_id in changes.brokers.removed},
+            **{f"{key.broker_name}/{key.broker_id}": row for key, row in changes.brokers.changed.items()},
+            **{f"{key.broker_name}/{key.broker_id}": None for key in changes.brokers.removed},
         },
     }
 
 
 def _group_subjects(
     collector: Collector, changes: RoundChanges, watched: Sequence[str]
-) -> dict[str, tuple[dict[str, Mapping[str, Any] | None], bool]]:
+) -> dict[str, tuple[dict[str, Row | None], bool]]:
     """Return group → (rows of its page, whether they are all of them) for groups that have a live page.
 
     A group that had none in the round before gets every row: changes alone would leave out what happened meanwhile.
@@ -354,14 +344,14 @@ def _group_subjects(
     names = set(collector.groups.rows)
     told = names if len(names) <= GROUPS_TOLD_MAX else names & set(watched)
     first = told - collector.told_groups
-    found: dict[str, dict[str, Mapping[str, Any] | None]] = {name: {} for name in told | gone}
+    found: dict[str, dict[str, Row | None]] = {name: {} for name in told | gone}
     for name in gone:
         found[name]["summary"] = None
     for name in told:
         if name in first or name in changes.groups.changed:
-            found[name]["summary"] = {"group": name, **collector.groups.rows[name]}
+            found[name]["summary"] = collector.groups.rows[name]
     for key, row in changes.queues.news_of(told | gone, first).items():
-        found[key.group][_queue_name(key)] = None if row is None else row.as_row()
+        found[key.group][_queue_name(key)] = row
     collector.told_groups = frozenset(told)
     return {name: (rows, name in first) for name, rows in found.items() if rows}
 

@@ -42,7 +42,8 @@ from redis.commands.core import Script
 from redis.exceptions import RedisError
 
 from console.live.request import Request
-from console.live.update import REMOVED, Row, Update, View, encoded, merged
+from console.live.update import REMOVED, Row, Update, View, merged
+from console.text.encoding import encoded
 from console.text.language import of_scope
 
 logger = logging.getLogger(__name__)

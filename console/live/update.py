@@ -10,41 +10,16 @@ from typing import Any
 import orjson
 from django.utils import translation
 
-from console.text import Text
-from console.text.storable import storable_value
-from console.text.value import in_words, of_json, with_json
+from console.text.encoding import encoded
+from console.text.value import in_words, of_json
 
 # In place of a row.
 REMOVED = b"null"
 # A text among the values of a row, as `Text.as_json` returns it.
 TEXT_START = b'{"text":'
-ENCODING = orjson.OPT_NON_STR_KEYS | orjson.OPT_PASSTHROUGH_SUBCLASS
 
-Row = Mapping[str, Any]
-
-
-def encoded(row: Row | None) -> bytes:
-    """Encode a row as JSON; texts stay values, which `Update.frame` translates for each reader."""
-    try:
-        return orjson.dumps(row, option=ENCODING, default=_plain)
-    # A text may hold half of a surrogate pair.
-    except orjson.JSONEncodeError:
-        return orjson.dumps(storable_value(with_json(row)), option=ENCODING, default=_plain)
-
-
-def _plain(value: Any) -> Any:
-    """Convert what orjson does not encode by itself: a text, or another subclass of a JSON type."""
-    if isinstance(value, Text):
-        return value.as_json()
-    if isinstance(value, str):
-        return str.__str__(value)
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, dict):
-        return dict(value)
-    if isinstance(value, list):
-        return list(value)
-    raise TypeError(f"{type(value).__name__} is no JSON value")
+# A mapping, a struct or a dataclass: what `encoded` takes.
+Row = object
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +50,9 @@ class Update:
     _keyed: dict[frozenset[str], Update] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, subject: str, sequence: int, at_ms: int, full: bool, rows: Mapping[str, Any]) -> Update:
+    def of(
+        cls, subject: str, sequence: int, at_ms: int, full: bool, rows: Mapping[str, Row | None]
+    ) -> Update:
         """Create an update from rows that are not JSON yet; None removes a row."""
         return cls(subject, sequence, at_ms, full, {key: encoded(row) for key, row in rows.items()})
 

@@ -17,13 +17,14 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from functools import lru_cache
 from typing import Any, Protocol, runtime_checkable
 
 from django.utils.html import escape
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext
+from msgspec import Struct, structs
 
 from console.text.figures import count, duration, latency
 from console.text.language import figure_words, is_english
@@ -242,6 +243,10 @@ def with_json(value: Any) -> Any:
     """Return a JSON value with each text in it as rows store it."""
     if isinstance(value, Text):
         return value.as_json()
+    if isinstance(value, Struct):
+        value = structs.asdict(value)
+    elif is_dataclass(value):
+        value = {one.name: getattr(value, one.name) for one in fields(value)}
     if isinstance(value, Mapping):
         return {name: with_json(each) for name, each in value.items()}
     if isinstance(value, list | tuple):

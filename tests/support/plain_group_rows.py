@@ -3,27 +3,20 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
+from msgspec import structs
+
 from console.brokers.mqadmin import dead_letter_topic, is_system_group
 from console.lag.round.series import QueueKey
-from console.lag.round.view import Members, RoundView, RowDict
-from console.lag.rows.group_rows import (
-    IN_FLIGHT_KEPT_MS,
-    NO_MEMBERS,
-    NO_TOPIC,
-    _dead_letters,
-    _filtered,
-    _subscribed,
-    _unknown_since,
-    trend,
-)
+from console.lag.round.view import Members, RoundView
+from console.lag.rows.group_rows import IN_FLIGHT_KEPT_MS
 from console.lag.rows.group_sums import queue_name
-from console.lag.rows.queue_rows import drain_columns
 from console.lag.rows.reasons import NOT_A_COUNT
 from spark.lag.forecast import consumers_needed
+from spark.lag.round.filter_ratio import wilson
 from spark.lag.round.status import LagStatus, attention
 from tests.support import plain_window
 from tests.support.plain_group_figures import GroupFigures, QueueFigures, combine, skew
-from tests.support.plain_queue_rows import commit_key, drain_of
+from tests.support.plain_queue_rows import RowDict, commit_key, drain_of, drain_row, trend
 
 
 def group_rows(
@@ -46,8 +39,9 @@ def _row(
     topics: Mapping[str, RowDict],
 ) -> RowDict:
     main = [key for key in keys if not key.topic.startswith("%RETRY%")]
-    members = view.members.get(group, NO_MEMBERS)
-    previous = view.previous_groups.get(group)
+    members = view.members.get(group, Members())
+    before = view.previous_groups.get(group)
+    previous = None if before is None else structs.asdict(before)
     figures = combine([_queue_figures(key, queues[key]) for key in main])
     partial = figures.partial or bool(view.blind)
     in_rate, out_rate = _rates(view, main)
@@ -56,6 +50,7 @@ def _row(
     retry_rows = [(key, queues[key]) for key in keys if key.topic.startswith("%RETRY%")]
     lag_known = figures.lag is not None and not partial
     return {
+        "group": group,
         "status": status.value,
         "clients_told": None,
         "client_progress": [],
@@ -72,15 +67,15 @@ def _row(
         "time_lag_lower_bound": figures.time_lag_lower_bound or (partial and figures.time_lag_ms is not None),
         "in_rate": in_rate,
         "out_rate": out_rate,
-        **drain_columns(figures.drain),
+        **drain_row(figures.drain),
         **headline(main, rows, previous, view.now_ms),
         "consumers_needed": None
         if status is LagStatus.OK
         else consumers_needed(members.clients, in_rate, out_rate, figures.lag, len(main)),
         "dlq_count": _dead_letters(view, group, topics),
-        "dlq_in_rate": topics.get(dead_letter_topic(group), NO_TOPIC)["in_rate"],
+        "dlq_in_rate": topics.get(dead_letter_topic(group), {"in_rate": None})["in_rate"],
         "retry_lag": _retry_lag([row for _, row in retry_rows], main),
-        "retry_in_rate": topics.get(f"%RETRY%{group}", NO_TOPIC)["in_rate"],
+        "retry_in_rate": topics.get(f"%RETRY%{group}", {"in_rate": None})["in_rate"],
         "retry_time_lag_ms": _largest(row["time_lag_ms"] for _, row in retry_rows),
         "coverage_pct": view.window.coverage_pct(),
         **_filtered(view, group, figures.lag),
@@ -286,3 +281,61 @@ def _reason(
     unknown = [row for row in rows if row["status"] == LagStatus.UNKNOWN]
     words = f"{len(unknown)} of {len(rows)} queues unknown: {unknown[0]['reason']}"
     return f"{words}. {known}" if known and figures.status is not LagStatus.UNKNOWN else words
+
+
+def _dead_letters(view: RoundView, group: str, topics: Mapping[str, RowDict]) -> int | None:
+    row = topics.get(dead_letter_topic(group))
+    if row is not None:
+        count: int | None = row["messages"]
+        return count
+    return None if view.silences or not view.topics else 0
+
+
+def _filtered(view: RoundView, group: str, lag: int | None) -> RowDict:
+    names = (
+        "filter_ratio",
+        "filter_ratio_low",
+        "filter_ratio_high",
+        "filter_sampled",
+        "filter_sampled_at_ms",
+    )
+    found: RowDict = dict.fromkeys((*names, "filtered_lag"))
+    if group in view.filters:
+        sample, at_ms = view.filters[group].sample, view.filters[group].at_ms
+        ratio = wilson(sample)
+        found |= {"filter_sampled": sample.scanned, "filter_sampled_at_ms": at_ms}
+        if ratio is not None:
+            values = (ratio.value, ratio.low, ratio.high)
+            found |= {name: round(value, 4) for name, value in zip(names, values, strict=False)}
+            found["filtered_lag"] = None if lag is None else round(lag * ratio.value)
+    return found
+
+
+def _subscribed(members: Members) -> list[RowDict]:
+    """Return the topics of a group that has not committed anything yet."""
+    unknown = dict.fromkeys(("in_rate", "out_rate", "stall_ms", "time_to_loss_ms", "time_to_loss_never"))
+    return [
+        {
+            "topic": topic,
+            "queues": 0,
+            "lag": None,
+            "lag_lower_bound": False,
+            "never_committed_lag": 0,
+            "offset_is_not_count": False,
+            "time_lag_ms": None,
+            "time_lag_lower_bound": False,
+            "status": "NEVER_COMMITTED",
+            "partial": False,
+            **unknown,
+        }
+        for topic in sorted(members.topics)
+    ]
+
+
+def _unknown_since(view: RoundView, partial: bool, previous: RowDict | None) -> int | None:
+    if not partial:
+        return None
+    if previous is not None and previous["unknown_since_ms"] is not None:
+        kept: int = previous["unknown_since_ms"]
+        return kept
+    return min((silence.since_ms for silence in view.silences.values()), default=view.now_ms)

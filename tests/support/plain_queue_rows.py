@@ -3,18 +3,18 @@
 from collections.abc import Iterator
 from dataclasses import fields
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
 from console.lag.round.broker_reads import BrokerAnswers, QueueOffsets
 from console.lag.round.keyed_columns import KeyedColumns
 from console.lag.round.series import QueueKey, RoundSeries, TopicQueueKey
-from console.lag.round.view import RoundView, RowDict
+from console.lag.round.view import RoundView
 from console.lag.rows.queue_row import QueueRow, TopicQueueRow
 from console.lag.rows.queue_rows import (
     NEVER_READ,
     ROUNDS_TO_TOMBSTONE,
-    drain_columns,
     unknown_row,
 )
 from console.lag.rows.reasons import reason_text
@@ -24,6 +24,7 @@ from spark.lag.snapshot import CommitKey, HeadKey
 from tests.support import plain_window
 from tests.support.plain_window import QueueState
 
+RowDict = dict[str, Any]
 NO_FIGURES: RowDict = {
     **dict.fromkeys(("lag", "in_flight", "available", "time_lag_ms", "queueing_ms", "speed", "drain_ms")),
     **dict.fromkeys(("drain_low_ms", "drain_high_ms", "drain_window_ms", "time_to_loss_ms")),
@@ -166,11 +167,31 @@ def _figures(view: RoundView, state: QueueState, judgement: Judgement) -> RowDic
         "time_lag_lower_bound": state.time_lag_lower_bound,
         "queueing_ms": plain_window.queueing_ms(view.window, state) if is_valid else None,
         "speed": speed,
-        **drain_columns(judgement.drain),
+        **drain_row(judgement.drain),
         "time_to_loss_ms": loss.ms,
         "time_to_loss_never": loss.never,
         "time_to_loss_lower_bound": loss.lower_bound,
     }
+
+
+def drain_row(found: Drain) -> RowDict:
+    names = ("drain_ms", "drain_never", "drain_low_ms", "drain_high_ms", "drain_window_ms")
+    return dict(
+        zip(names, (found.ms, found.never, found.low_ms, found.high_ms, found.window_ms), strict=True)
+    )
+
+
+def trend(previous: RowDict | None, value: float | None, now_ms: int) -> RowDict:
+    """Return the points of the last hour, one a minute, the last for the current minute; gaps are null."""
+    minute = now_ms // 60_000
+    points = list(previous["trend"]) if previous is not None else []
+    last = previous["trend_minute"] if previous is not None else minute
+    missing = min(max(minute - last, 0), 60)
+    if points and missing == 0:
+        points[-1] = value
+    else:
+        points += [None] * (missing - 1) + [value]
+    return {"trend": points[-60:], "trend_minute": minute}
 
 
 def drain_of(row: RowDict) -> Drain:

@@ -3,15 +3,16 @@
 from collections import defaultdict
 from collections.abc import Mapping
 
+from msgspec import structs
+
 from console.lag.round.broker_reads import TopicFacts
 from console.lag.round.series import QueueKey, TopicQueueKey
-from console.lag.round.view import RoundView, RowDict
-from console.lag.rows.group_rows import trend
+from console.lag.round.view import RoundView
 from console.lag.rows.queue_row import TopicQueueRow
 from console.lag.rows.reasons import NOT_A_COUNT
 from console.lag.rows.topic_rows import topic_kind
 from tests.support import plain_window
-from tests.support.plain_queue_rows import commit_key, heads_of, plain
+from tests.support.plain_queue_rows import RowDict, commit_key, heads_of, plain, trend
 
 
 def topic_queue_rows(view: RoundView) -> dict[TopicQueueKey, RowDict]:
@@ -85,8 +86,10 @@ def _row(
     )
     worst_group, worst_ms = _worst_group(consumed, queues)
     losing_group, loss_ms = _first_to_lose(consumed, queues)
-    previous = view.previous_topics.get(topic)
+    before = view.previous_topics.get(topic)
+    previous = None if before is None else structs.asdict(before)
     return {
+        "topic": topic,
         "kind": topic_kind(topic, view.own_topics),
         "read_queues": sum(one.read_queues for one in facts.values()),
         "write_queues": sum(one.write_queues for one in facts.values()),

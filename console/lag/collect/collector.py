@@ -27,6 +27,7 @@ from console.lag.models import BrokerRow, GroupRow, HistoryFile, Round, TopicRow
 from console.lag.promise_courses import PromiseCourses
 from console.lag.round import broker_reads
 from console.lag.round.broker_reads import BrokerAddress, BrokerAnswers, Lookup, Question, TopicFacts
+from console.lag.round.figures import BrokerFigures, BrokerKey, GroupFigures, TopicFigures
 from console.lag.round.keyed_columns import KeyedColumns
 from console.lag.round.offset_kind import LIGHT, LMQ_PREFIX
 from console.lag.round.series import (
@@ -40,7 +41,7 @@ from console.lag.round.series import (
     series_of,
     snapshot_of,
 )
-from console.lag.round.view import FORGET_BROKER_MS, Members, RoundView, RowDict, SampledFilter, Silence
+from console.lag.round.view import FORGET_BROKER_MS, Members, RoundView, SampledFilter, Silence
 from console.lag.rows import group_rows, queue_rows, topic_rows
 from console.lag.rows.judged_round import judged_round
 from console.lag.rows.queue_row import QueueRow
@@ -81,7 +82,6 @@ PULLED_PARTS = 20
 SMALL_CLUSTER_GROUPS = 16
 # A lag that is known in full is known as of this round: no news, as when it was read.
 GROUP_AGES = (READ_AT, "known_at_ms")
-UNLISTED = Text("no name server lists it.")
 IN_BREACH = {LagStatus.STALLED, LagStatus.STOPPED, LagStatus.FALLING_BEHIND, LagStatus.REWOUND}
 
 
@@ -112,10 +112,10 @@ class RoundChanges:
     """Hold what one round changed, for the live pages."""
 
     round: Round
-    groups: Changes[str]
+    groups: Changes[str, GroupFigures]
     queues: QueueChanges
-    topics: Changes[str]
-    brokers: Changes[tuple[str, int]]
+    topics: Changes[str, TopicFigures]
+    brokers: Changes[BrokerKey, BrokerFigures]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,13 +142,11 @@ class Collector:
         self.lock = threading.Lock()
         self.window = LagWindow(interval_ms)
         self.log = HistoryLog(cluster)
-        self.groups: RowStore[str] = RowStore(GroupRow, cluster, ("group",), str, GROUP_AGES)
+        self.groups = RowStore(GroupRow, GroupFigures, cluster, ("group",), str, GROUP_AGES)
         self.queues = SheetStore(QUEUES, cluster)
-        self.topics: RowStore[str] = RowStore(TopicRow, cluster, ("topic",), str)
+        self.topics = RowStore(TopicRow, TopicFigures, cluster, ("topic",), str)
         self.topic_queues = SheetStore(TOPIC_QUEUES, cluster)
-        self.brokers: RowStore[tuple[str, int]] = RowStore(
-            BrokerRow, cluster, ("broker_name", "broker_id"), lambda name, broker_id: (name, broker_id)
-        )
+        self.brokers = RowStore(BrokerRow, BrokerFigures, cluster, BrokerKey._fields, BrokerKey)
         self.topic_tables: dict[str, Mapping[str, TopicFacts]] = {}
         self.group_tables: dict[str, frozenset[str]] = {}
         self.refusals: dict[str, GroupRefusals] = {}
@@ -291,7 +289,7 @@ class Collector:
         return Text()
 
     def _last_read_ms(self) -> dict[str, int]:
-        return {name: row["read_at_ms"] for (name, _), row in self.brokers.rows.items()}
+        return {key.broker_name: row.read_at_ms for key, row in self.brokers.rows.items()}
 
     def _save(
         self,
@@ -344,11 +342,11 @@ class Collector:
                 error, rpcs = Text("no name server answers: %(reason)s", reason=why), 1
         listed = {address.broker_name for address in self.registered}
         addresses = list(self.registered)
-        for (name, broker_id), row in self.brokers.rows.items():
-            is_forgotten = not row["answered"] and now_ms - row["since_ms"] > FORGET_BROKER_MS and not error
-            if name not in listed and not is_forgotten:
-                addresses.append(BrokerAddress(name, broker_id, row["addr"]))
-                listed.add(name)
+        for key, row in self.brokers.rows.items():
+            is_forgotten = not row.answered and now_ms - row.since_ms > FORGET_BROKER_MS and not error
+            if key.broker_name not in listed and not is_forgotten:
+                addresses.append(BrokerAddress(*key, row.addr))
+                listed.add(key.broker_name)
         return addresses, error, rpcs
 
     def _remember(self, answers: Sequence[BrokerAnswers], series: RoundSeries) -> None:
@@ -419,7 +417,7 @@ class Collector:
         )
 
     def _is_any_silent(self) -> bool:
-        return any(not row["answered"] for row in self.brokers.rows.values())
+        return any(not row.answered for row in self.brokers.rows.values())
 
     def _to_ask_briefly(self, number: int) -> Mapping[str, Text]:
         """Return the brokers that were silent in the round before, and why; none in every sixth round."""
@@ -427,26 +425,29 @@ class Collector:
 
     def _silences(self, answers: Sequence[BrokerAnswers], now_ms: int) -> dict[str, Silence]:
         """Return the brokers that did not answer, since when (from the row of the round before) and why."""
-        before = {name: row for (name, _), row in self.brokers.rows.items() if not row["answered"]}
+        since_ms = {
+            key.broker_name: row.since_ms for key, row in self.brokers.rows.items() if not row.answered
+        }
         return {
             answer.address.broker_name: Silence(
-                before.get(answer.address.broker_name, {"since_ms": now_ms})["since_ms"],
-                answer.error or broker_reads.NO_ANSWER,
+                since_ms.get(answer.address.broker_name, now_ms), answer.error or broker_reads.NO_ANSWER
             )
             for answer in answers
             if not answer.answered
         }
 
-    def _broker_rows(self, view: RoundView) -> dict[tuple[str, int], RowDict]:
+    def _broker_rows(self, view: RoundView) -> dict[BrokerKey, BrokerFigures]:
         registered = {address.broker_name for address in self.registered}
         rows = {}
         for answer in view.answers:
-            key = answer.address.broker_name, answer.address.broker_id
-            skew_ms = self.clock_offsets_ms.get(answer.address.broker_name)
-            row = topic_rows.broker_row(answer, self.brokers.rows.get(key), view.now_ms, skew_ms)
-            if answer.address.broker_name not in registered:
-                row["reason"] = Text.of_parts([UNLISTED, row["reason"]]) if row["reason"] else UNLISTED
-            rows[key] = row
+            key = BrokerKey(answer.address.broker_name, answer.address.broker_id)
+            rows[key] = topic_rows.broker_row(
+                answer,
+                self.brokers.rows.get(key),
+                view.now_ms,
+                clock_offset_ms=self.clock_offsets_ms.get(key.broker_name),
+                is_listed=key.broker_name in registered,
+            )
         return rows
 
     def _pulled_groups(self, knowledge: Knowledge) -> list[str]:
@@ -455,22 +456,22 @@ class Collector:
         Watched groups, then those in breach, most urgent first, then a twentieth of the rest in turn; in a small
         cluster all.
         """
-        own = [name for name, row in self.groups.rows.items() if row["topics"] and not row["is_system"]]
+        own = [name for name, row in self.groups.rows.items() if row.topics and not row.is_system]
         if 0 < len(own) <= SMALL_CLUSTER_GROUPS:
             return sorted(own)
         urgent = sorted(
-            (row for row in self.groups.rows.items() if row[1]["status"] in IN_BREACH),
-            key=lambda one: (-one[1]["attention"], -(one[1]["time_lag_ms"] or 0)),
+            (row for row in self.groups.rows.values() if row.status in IN_BREACH),
+            key=lambda row: (-row.attention, -(row.time_lag_ms or 0)),
         )
         turn = self.window.number % PULLED_PARTS
         rest = [name for name in own if zlib.crc32(name.encode()) % PULLED_PARTS == turn]
-        return list(dict.fromkeys([*knowledge.watched, *(name for name, _ in urgent), *sorted(rest)]))
+        return list(dict.fromkeys([*knowledge.watched, *(row.group for row in urgent), *sorted(rest)]))
 
-    def group_counts(self) -> RowDict:
+    def group_counts(self) -> dict[str, int]:
         """Return how many groups have each status, `PARTIAL` and `ALL`, without RocketMQ's own."""
-        rows = [row for row in self.groups.rows.values() if not row["is_system"]]
-        counts = Counter(row["status"] for row in rows)
-        return {**counts, "PARTIAL": sum(row["partial"] for row in rows), "ALL": len(rows)}
+        rows = [row for row in self.groups.rows.values() if not row.is_system]
+        counts = Counter(row.status for row in rows)
+        return {**counts, "PARTIAL": sum(row.partial for row in rows), "ALL": len(rows)}
 
     def _wanted_lookups(self, view: RoundView, table: QueueTable) -> list[Lookup]:
         """Return messages that predate the history: the next round reads their store times.

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
+import msgspec
 from django.db import transaction
 
 from console.brokers.mqadmin import (
@@ -28,9 +29,10 @@ from console.lag.history import chronicle, owners
 from console.lag.history.member_changes import change_of
 from console.lag.models import BrokerRow, ClientRow, CollectorLease, GroupMembers, GroupRow, GroupWatch
 from console.lag.round.broker_reads import describe
+from console.lag.round.view import QueueProgress
 from console.lag.rows import broadcast, queues
 from console.lag.rows.broadcast import Place
-from console.lag.rows.popped import POP_MODE, popped_count, popped_entries
+from console.lag.rows.popped import POP_MODE, HeldQueue, held_queues, popped_count, popped_entries
 from console.text import Text
 
 logger = logging.getLogger(__name__)
@@ -74,7 +76,7 @@ class GroupFound:
 class ClientFound:
     """Hold what a client reported; `queues` null with the `reason` when it did not answer."""
 
-    queues: list[dict[str, Any]] | None = None
+    queues: list[HeldQueue] | None = None
     subscription: dict[str, dict[str, str]] | None = None
     is_orderly: bool | None = None
     started_at_ms: int | None = None
@@ -234,10 +236,7 @@ async def _ask_client(admin: MQAdmin, *, addr: str, group: str, client_id: str) 
     orderly = info.properties.get("PROP_CONSUMEORDERLY")
     return ClientFound(
         queues=[
-            *(
-                {"topic": one.topic, "broker_name": one.broker_name, "queue_id": one.queue_id}
-                for one in sorted(info.mq_table)
-            ),
+            *(HeldQueue(one.topic, one.broker_name, one.queue_id) for one in sorted(info.mq_table)),
             *popped_entries(info.mq_pop_table),
         ],
         subscription={
@@ -316,17 +315,18 @@ def _save(
             before = rows.get((group, client_id))
             row = _client_row(cluster_name, group, client_id, facts, one, said, before, now_ms)
             if one.model == broadcast.BROADCASTING:
-                row.progress = _progress(said.get((group, client_id)), before, offsets, now_ms)
+                progress = _progress(said.get((group, client_id)), before, offsets, now_ms)
+                row.progress = msgspec.to_builtins(progress)
             kept[group].append(row)
     held_before: Counter[str] = Counter()
     for (group, _), row in rows.items():
-        held_before[group] += popped_count(row.queues)
+        held_before[group] += popped_count(held_queues(row.queues))
     new_members = [
         _members_row(cluster_name, group, one, kept[group], said, members.get(group), now_ms)
         for group, one in found.items()
     ]
     for each in new_members:
-        held = sum(popped_count(row.queues) for row in kept[each.group])
+        held = sum(popped_count(held_queues(row.queues)) for row in kept[each.group])
         each.popped_since_ms = _popped_since_ms(
             held, held_before[each.group], members.get(each.group), now_ms
         )
@@ -380,7 +380,7 @@ def _client_row(
     answer = said.get((group, client_id))
     if answer is not None:
         row.queues, row.reason, row.started_at_ms, row.read_at_ms = (
-            answer.queues,
+            msgspec.to_builtins(answer.queues),
             answer.reason,
             answer.started_at_ms,
             now_ms,
@@ -404,9 +404,9 @@ def _progress(
     before: ClientRow | None,
     offsets: Mapping[Place, tuple[int, int]],
     now_ms: int,
-) -> list[dict[str, Any]]:
+) -> list[QueueProgress]:
     """Return a broadcasting member's progress; without an answer its last report stays and ages."""
-    known: list[dict[str, Any]] = [] if before is None else before.progress
+    known = [] if before is None else broadcast.kept_progress(before.progress)
     if answer is None or answer.queues is None:
         return known
     return broadcast.progress_of(known, answer.positions, offsets, now_ms)
@@ -425,7 +425,7 @@ def _members_row(
         one.is_orderly for (owner, _), one in said.items() if owner == group and one.is_orderly is not None
     ]
     mode = before.consume_mode if before is not None else ""
-    pops = any("popped" in one for row in rows for one in row.queues or ())
+    pops = any(one.popped is not None for row in rows for one in held_queues(row.queues) or ())
     # Java members report PUSH and pop all the same.
     if pops or found.consume_type == "CONSUME_POP":
         mode = POP_MODE

@@ -15,8 +15,9 @@ from django.db.models import Max, QuerySet
 from console.access.models import AuditEvent
 from console.lag.history.member_changes import MemberChange
 from console.lag.models import GroupMembers, HistoryGap, LagEvent, Round
+from console.lag.round.figures import BrokerFigures, BrokerKey
 from console.lag.round.series import QueueKey
-from console.lag.round.view import RoundView, RowDict, Silence
+from console.lag.round.view import RoundView, Silence
 from console.lag.rows.queue_row import QueueRow
 from console.text import Text
 from spark.lag.folds.rounds import GAP_INTERVALS
@@ -136,17 +137,17 @@ def cause_of(cluster: str, group: str, now_ms: int) -> Text:
 
 def record_restarts(
     cluster: str,
-    before: Mapping[tuple[str, int], RowDict],
-    after: Mapping[tuple[str, int], RowDict],
+    before: Mapping[BrokerKey, BrokerFigures],
+    after: Mapping[BrokerKey, BrokerFigures],
     now_ms: int,
 ) -> None:
     """Record the brokers whose process has restarted since they last answered."""
     names = {
-        name
-        for (name, broker_id), row in after.items()
-        if (was := before.get((name, broker_id))) is not None
-        and None not in (was["boot_ms"], row["boot_ms"])
-        and was["boot_ms"] != row["boot_ms"]
+        key.broker_name
+        for key, row in after.items()
+        if (was := before.get(key)) is not None
+        and None not in (was.boot_ms, row.boot_ms)
+        and was.boot_ms != row.boot_ms
     }
     LagEvent.objects.bulk_create(
         LagEvent(cluster=cluster, kind=LagEvent.Kind.BROKER_RESTART, broker_name=name, at_ms=now_ms)

@@ -3,12 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from console.brokers.mqadmin import GroupRefusals
 from console.lag.round.broker_reads import BrokerAnswers, TopicFacts
+from console.lag.round.figures import GroupFigures, TopicFigures
 from console.lag.round.keyed_columns import KeyedColumns
 from console.lag.round.series import QueueKey, RoundColumns, RoundSeries, TopicQueueKey
 from console.text import Text
@@ -16,7 +18,6 @@ from spark.lag.round.filter_ratio import FilterSample
 from spark.lag.round.window import LagWindow
 from spark.lag.snapshot import BoolArray
 
-RowDict = dict[str, Any]
 # A broker silent and missing at every name server for so long is gone.
 FORGET_BROKER_MS = 24 * 3_600_000
 
@@ -42,17 +43,35 @@ class Popped:
     since_ms: int | None = None
 
 
+class Sample(NamedTuple):
+    """Where a broadcasting member was in a queue at a time: `position` is the next message it has to consume."""
+
+    at_ms: int
+    low: int
+    high: int
+    position: int
+
+
+class QueueProgress(Struct, frozen=True):
+    """The progress of a broadcasting member in one queue, the last ten minutes of it, as `ClientRow` stores it."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+    samples: tuple[Sample, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class ClientProgress:
-    """Hold a broadcasting member's reported progress: `queues` as kept by `rows.broadcast`."""
+    """Hold a broadcasting member's reported progress."""
 
     client_id: str
-    queues: Sequence[RowDict] = ()
+    queues: Sequence[QueueProgress] = ()
 
     @property
     def read_at_ms(self) -> int:
         """Return when it last reported; 0: never."""
-        return max((one["samples"][-1][0] for one in self.queues if one["samples"]), default=0)
+        return max((one.samples[-1].at_ms for one in self.queues if one.samples), default=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +120,8 @@ class RoundView:
     owners: Mapping[QueueKey, str] = field(default_factory=dict)
     filters: Mapping[str, SampledFilter] = field(default_factory=dict)
     previous_queues: KeyedColumns[QueueKey] = field(default_factory=KeyedColumns.nothing)
-    previous_groups: Mapping[str, RowDict] = field(default_factory=dict)
-    previous_topics: Mapping[str, RowDict] = field(default_factory=dict)
+    previous_groups: Mapping[str, GroupFigures] = field(default_factory=dict)
+    previous_topics: Mapping[str, TopicFigures] = field(default_factory=dict)
     previous_topic_queues: KeyedColumns[TopicQueueKey] = field(default_factory=KeyedColumns.nothing)
     # Which of the groups' queues are where this console put them, and which it moved ahead since the last reading.
     set_here: BoolArray | np.bool_ = np.False_

@@ -8,12 +8,14 @@ clients. A client that does not report may be further behind: then a figure is "
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from console.brokers.mqadmin import RETRY_TOPIC_PREFIX
+from console.lag.round.figures import ClientFigures, ClientSums, GroupFigures, GroupTopic, TopicFigures
 from console.lag.round.series import QueueKey
-from console.lag.round.view import ClientProgress, Members, RoundView, RowDict
-from console.lag.rows.group_sums import NO_QUEUES, SUMMED, queue_name
+from console.lag.round.view import ClientProgress, Members, QueueProgress, RoundView, Sample
+from console.lag.rows.group_sums import queue_name
 from console.lag.rows.queue_row import QueueRow
 from console.lag.rows.queue_rows import drain_columns
 from console.lag.rows.reasons import about, joined, reason_text
@@ -54,6 +56,17 @@ class QueueSaid(NamedTuple):
     judgement: Judgement | None
 
 
+class Behind(NamedTuple):
+    """Hold how far some queues, or the clients of a group, are behind; `partial`: not all of them are known."""
+
+    status: str
+    partial: bool
+    lag: int | None
+    lag_lower_bound: bool
+    time_lag_ms: int | None
+    time_lag_lower_bound: bool
+
+
 def positions_of(table: Mapping[Any, Any]) -> dict[Place, int | None]:
     """Return the next message a client has to consume of each queue (307, mqTable).
 
@@ -71,48 +84,48 @@ def positions_of(table: Mapping[Any, Any]) -> dict[Place, int | None]:
 
 
 def progress_of(
-    before: Iterable[RowDict],
+    before: Iterable[QueueProgress],
     positions: Mapping[Place, int | None],
     offsets: Mapping[Place, tuple[int, int]],
     now_ms: int,
-) -> list[RowDict]:
-    """Return what to keep of a client: {"topic", "broker_name", "queue_id", "samples"} of each queue.
+) -> list[QueueProgress]:
+    """Return what to keep of a client.
 
-    A sample is [time in epoch ms, min, max, next to consume]. None is added where `positions` or `offsets` (min, max)
-    lack the queue.
+    No sample is added where `positions` or `offsets` (min, max) lack the queue.
     """
-    kept = {(one["topic"], one["broker_name"], one["queue_id"]): one["samples"] for one in before}
+    kept = {(one.topic, one.broker_name, one.queue_id): one.samples for one in before}
     found = []
     for number, (place, position) in enumerate(positions.items()):
-        samples = [one for one in kept.get(place, ()) if one[0] > now_ms - WINDOW_MS]
+        samples = [one for one in kept.get(place, ()) if one.at_ms > now_ms - WINDOW_MS]
         if place in offsets and number < QUEUES_WATCHED_MAX:
             low, high = offsets[place]
             if position is None and low == high:
                 # An empty queue has nothing for any client.
                 position = high
-            if samples and high < samples[-1][2]:
+            if samples and high < samples[-1].high:
                 # The queue was created again, or its tail was lost: another history.
                 samples = []
             if position is not None:
-                samples.append([now_ms, low, high, position])
-        topic, broker_name, queue_id = place
-        row = {"topic": topic, "broker_name": broker_name, "queue_id": queue_id}
-        found.append({**row, "samples": samples[-SAMPLES_MAX:]})
+                samples.append(Sample(now_ms, low, high, position))
+        found.append(QueueProgress(*place, tuple(samples[-SAMPLES_MAX:])))
     return found
 
 
-def queue_rows(group: str, client_id: str, progress: Sequence[RowDict]) -> list[QueueRow]:
+def kept_progress(kept: object) -> list[QueueProgress]:
+    """Return the progress that `ClientRow.progress` has."""
+    return msgspec.convert(kept, list[QueueProgress])
+
+
+def queue_rows(group: str, client: ClientProgress) -> list[QueueRow]:
     """Return a client's queues for a page; unknown where its last answer did not include them."""
     rows = []
-    read_at_ms = ClientProgress(client_id, progress).read_at_ms
-    for one in progress:
-        row = QueueRow(
-            group=group, topic=one["topic"], broker_name=one["broker_name"], queue_id=one["queue_id"]
-        )
-        row.owner, row.read_at_ms = client_id, read_at_ms
+    read_at_ms = client.read_at_ms
+    for one in client.queues:
+        row = QueueRow(group=group, topic=one.topic, broker_name=one.broker_name, queue_id=one.queue_id)
+        row.owner, row.read_at_ms = client.client_id, read_at_ms
         row.reason = Text("the client did not tell where it is, or the broker how far the queue reaches")
-        if one["samples"] and one["samples"][-1][0] == read_at_ms:
-            _, row.min_offset, row.max_offset, row.committed_offset = one["samples"][-1]
+        if one.samples and one.samples[-1].at_ms == read_at_ms:
+            _, row.min_offset, row.max_offset, row.committed_offset = one.samples[-1]
             waiting = row.max_offset - max(row.committed_offset, row.min_offset)
             row.lag = waiting if waiting >= 0 else None
             row.time_lag_ms = 0 if waiting == 0 else None
@@ -122,68 +135,57 @@ def queue_rows(group: str, client_id: str, progress: Sequence[RowDict]) -> list[
 
 
 def broadcast_figures(
-    view: RoundView, group: str, members: Members, topics: Mapping[str, RowDict], previous: RowDict | None
-) -> RowDict:
+    view: RoundView,
+    group: str,
+    members: Members,
+    topics: Mapping[str, TopicFigures],
+    before: GroupFigures,
+) -> ClientSums:
     """Return the columns of a broadcasting group's row as its clients reported them, as of `read_at_ms`.
 
     Brokers have no offsets of such a group: what the clients did not report is unknown.
     """
     told = [one for one in members.progress if one.read_at_ms > view.now_ms - VALID_MS]
-    if previous is not None and _is_same(told, members, previous):
-        kept = ("lag", "time_lag_ms", "status", "since_ms", "reason", *_SAID, *_UNSAID)
-        return {name: previous[name] for name in kept}
-    before = {one["client_id"]: one for one in (previous or {}).get("client_progress", ())}
+    if _is_same(told, members, before):
+        return ClientSums(**{name: getattr(before, name) for name in ClientSums.__struct_fields__})
+    was = {one.client_id: one for one in before.client_progress}
     queues = {one.client_id: [_said(view, group, one, each) for each in one.queues] for one in told}
-    clients = [_client(one, queues[one.client_id], before.get(one.client_id)) for one in told]
-    clients = [one for one in clients if one["status"] != LagStatus.UNKNOWN.value]
-    clients.sort(
-        key=lambda one: (-SEVERITY[LagStatus(one["status"])], -(one["time_lag_ms"] or 0), -(one["lag"] or 0))
-    )
+    clients = [_client(one, queues[one.client_id], was.get(one.client_id)) for one in told]
+    clients = [one for one in clients if one.status != LagStatus.UNKNOWN.value]
+    clients.sort(key=lambda one: (-SEVERITY[LagStatus(one.status)], -(one.time_lag_ms or 0), -(one.lag or 0)))
     found = _furthest(clients, members.clients)
-    status, first = LagStatus(found["status"]), clients[0] if clients else None
-    if members.clients == 0:
-        status = LagStatus.OFFLINE
-    drain = _drain([one for said in queues.values() for one in said], found["partial"])
-    return {
-        **{name: NO_QUEUES[name] for name in _UNSAID},
-        **found,
-        **drain_columns(drain),
-        "status": status.value,
-        "since_ms": first["since_ms"] if first is not None else view.now_ms,
-        "reason": _reason(clients, members),
-        "worst_queue": "" if first is None else first["worst_queue"],
-        "stall_ms": _stall_ms(clients),
-        "clients_told": len(clients),
-        "client_progress": clients[:CLIENTS_SHOWN_MAX],
-        "topics": _topics(members, queues),
-        "in_rate": _in_rate(members, topics),
-        "read_at_ms": min((one["read_at_ms"] for one in clients), default=view.now_ms),
-        "attention": attention(status, lag=found["lag"]),
-    }
-
-
-# Columns of a group's row reported by its clients, and those unknown for a group without offsets at its brokers.
-_SAID = (
-    "lag_lower_bound", "time_lag_lower_bound", "partial", "clients_told", "client_progress", "topics", "in_rate",
-    "read_at_ms", "attention",
-)  # fmt: skip
-_UNSAID = tuple(name for name in SUMMED if name not in ("lag", "time_lag_ms", "in_rate"))
-
-
-def _is_same(told: Sequence[ClientProgress], members: Members, previous: RowDict) -> bool:
-    """Return whether the previous row was made of the same answers, with none of its ages missing."""
-    was = {one["client_id"]: one["read_at_ms"] for one in previous["client_progress"]}
-    return (
-        previous["clients_told"] == len(was) == len(told)
-        and members.clients == previous["clients"]
-        and was == {one.client_id: one.read_at_ms for one in told}
-        and not any(one["time_lag_ms"] is None for one in previous["client_progress"])
+    status = LagStatus.OFFLINE if members.clients == 0 else LagStatus(found.status)
+    drain = _drain([one for said in queues.values() for one in said], found.partial)
+    return ClientSums(
+        **found._replace(status=status.value)._asdict(),
+        **drain_columns(drain)._asdict(),
+        since_ms=clients[0].since_ms if clients else view.now_ms,
+        reason=_reason(clients, members),
+        worst_queue=clients[0].worst_queue if clients else "",
+        stall_ms=_stall_ms(clients),
+        clients_told=len(clients),
+        client_progress=tuple(clients[:CLIENTS_SHOWN_MAX]),
+        topics=_topics(members, queues),
+        in_rate=_in_rate(members, topics),
+        read_at_ms=min((one.read_at_ms for one in clients), default=view.now_ms),
+        attention=attention(status, lag=found.lag),
     )
 
 
-def _said(view: RoundView, group: str, client: ClientProgress, one: RowDict) -> QueueSaid:
-    key = QueueKey(group, one["topic"], one["broker_name"], one["queue_id"])
-    samples = np.array(one["samples"], dtype=np.int64).reshape(-1, 4)
+def _is_same(told: Sequence[ClientProgress], members: Members, before: GroupFigures) -> bool:
+    """Return whether the row before was made of the same answers, with none of its ages missing."""
+    was = {one.client_id: one.read_at_ms for one in before.client_progress}
+    return (
+        before.clients_told == len(was) == len(told)
+        and members.clients == before.clients
+        and was == {one.client_id: one.read_at_ms for one in told}
+        and not any(one.time_lag_ms is None for one in before.client_progress)
+    )
+
+
+def _said(view: RoundView, group: str, client: ClientProgress, one: QueueProgress) -> QueueSaid:
+    key = QueueKey(group, one.topic, one.broker_name, one.queue_id)
+    samples = np.array(one.samples, dtype=np.int64).reshape(-1, 4)
     if not len(samples) or samples[-1, 0] != client.read_at_ms:
         return QueueSaid(key, None, None, False, None)
     low, high, committed = samples[-1, 1:].tolist()
@@ -213,60 +215,66 @@ def _age_then(
     return max(0, age_ms - (view.now_ms - read_at_ms)), is_bound
 
 
-def _sum(queues: Sequence[QueueSaid]) -> RowDict:
+def _sum(queues: Sequence[QueueSaid]) -> Behind:
     """Return the combined figures of a client's queues."""
     judged = [one for one in queues if one.judgement is not None]
     lags = [one.lag for one in judged if one.lag is not None]
     ages = [one.time_lag_ms for one in judged if one.time_lag_ms is not None]
     is_partial = len(lags) < len(queues)
-    return {
-        "status": worst(one.judgement.status for one in judged if one.judgement is not None).value,
-        "lag": sum(lags) if lags else None,
-        "lag_lower_bound": is_partial and bool(lags),
-        "time_lag_ms": max(ages) if ages and len(ages) == len(lags) else None,
-        "time_lag_lower_bound": bool(ages)
-        and (is_partial or any(one.time_lag_lower_bound for one in judged)),
-    }
+    return Behind(
+        status=worst(one.judgement.status for one in judged if one.judgement is not None).value,
+        partial=is_partial,
+        lag=sum(lags) if lags else None,
+        lag_lower_bound=is_partial and bool(lags),
+        time_lag_ms=max(ages) if ages and len(ages) == len(lags) else None,
+        time_lag_lower_bound=bool(ages) and (is_partial or any(one.time_lag_lower_bound for one in judged)),
+    )
 
 
-def _client(client: ClientProgress, queues: Sequence[QueueSaid], before: RowDict | None) -> RowDict:
+def _client(
+    client: ClientProgress, queues: Sequence[QueueSaid], before: ClientFigures | None
+) -> ClientFigures:
     """Return a client's entry in its group's row."""
     sums = _sum(queues)
-    bad = [one for one in queues if one.judgement is not None and one.judgement.status == sums["status"]]
+    bad = [one for one in queues if one.judgement is not None and one.judgement.status == sums.status]
     first = max(bad, key=lambda one: (one.time_lag_ms or 0, one.lag or 0), default=None)
     since_ms, reason = client.read_at_ms, Text()
     if first is not None and first.judgement is not None:
         since_ms = min(one.judgement.since_ms for one in bad if one.judgement is not None)
         reason = reason_text(first.judgement.reason)
-    if before is not None and before["status"] == sums["status"]:
-        since_ms = before["since_ms"]
-    return {
-        "client_id": client.client_id,
-        **sums,
-        "since_ms": since_ms,
-        "reason": reason,
-        "worst_queue": "" if first is None else queue_name(first.key),
-        "read_at_ms": client.read_at_ms,
-    }
+    if before is not None and before.status == sums.status:
+        since_ms = before.since_ms
+    return ClientFigures(
+        client_id=client.client_id,
+        status=sums.status,
+        lag=sums.lag,
+        lag_lower_bound=sums.lag_lower_bound,
+        time_lag_ms=sums.time_lag_ms,
+        time_lag_lower_bound=sums.time_lag_lower_bound,
+        since_ms=since_ms,
+        reason=reason,
+        worst_queue="" if first is None else queue_name(first.key),
+        read_at_ms=client.read_at_ms,
+    )
 
 
-def _furthest(told: Sequence[RowDict], of: int | None) -> RowDict:
+def _furthest(told: Sequence[Behind | ClientFigures], of: int | None) -> Behind:
     """Return the figures of the client furthest behind, lower bounds while a client's figures are missing."""
-    lags = [one["lag"] for one in told if one["lag"] is not None]
-    ages = [one["time_lag_ms"] for one in told if one["time_lag_ms"] is not None]
-    is_partial = of != 0 and (of is None or len(lags) < of or any(one["lag_lower_bound"] for one in told))
-    return {
-        "status": worst(LagStatus(one["status"]) for one in told).value,
-        "partial": is_partial,
-        "lag": max(lags, default=None),
-        "lag_lower_bound": is_partial and bool(lags),
-        "time_lag_ms": max(ages, default=None),
-        "time_lag_lower_bound": bool(ages)
-        and (is_partial or len(ages) < len(told) or any(one["time_lag_lower_bound"] for one in told)),
-    }
+    lags = [one.lag for one in told if one.lag is not None]
+    ages = [one.time_lag_ms for one in told if one.time_lag_ms is not None]
+    is_partial = of != 0 and (of is None or len(lags) < of or any(one.lag_lower_bound for one in told))
+    return Behind(
+        status=worst(LagStatus(one.status) for one in told).value,
+        partial=is_partial,
+        lag=max(lags, default=None),
+        lag_lower_bound=is_partial and bool(lags),
+        time_lag_ms=max(ages, default=None),
+        time_lag_lower_bound=bool(ages)
+        and (is_partial or len(ages) < len(told) or any(one.time_lag_lower_bound for one in told)),
+    )
 
 
-def _topics(members: Members, queues: Mapping[str, Sequence[QueueSaid]]) -> list[RowDict]:
+def _topics(members: Members, queues: Mapping[str, Sequence[QueueSaid]]) -> tuple[GroupTopic, ...]:
     """Return the entry of each topic; a topic that no client reported is unknown."""
     told = {one.key.topic for said in queues.values() for one in said}
     found = []
@@ -274,10 +282,8 @@ def _topics(members: Members, queues: Mapping[str, Sequence[QueueSaid]]) -> list
         own = [[one for one in said if one.key.topic == topic] for said in queues.values()]
         sums = _furthest([_sum(each) for each in own if each], members.clients)
         count = max((len(each) for each in own), default=0)
-        found.append(
-            {"topic": topic, "queues": count, "never_committed_lag": 0, "offset_is_not_count": False, **sums}
-        )
-    return found
+        found.append(GroupTopic(topic=topic, queues=count, **sums._asdict()))
+    return tuple(found)
 
 
 def _drain(queues: Sequence[QueueSaid], is_partial: bool) -> Drain:
@@ -292,33 +298,31 @@ def _drain(queues: Sequence[QueueSaid], is_partial: bool) -> Drain:
     return Drain(None if any(one.lag for one in queues) else 0, False)
 
 
-def _reason(clients: Sequence[RowDict], members: Members) -> Text:
+def _reason(clients: Sequence[ClientFigures], members: Members) -> Text:
     if members.clients == 0:
         return Text("broadcasting: no client is connected, and each keeps its own offsets")
     if not clients:
         return NO_ANSWERS
     told, of = len(clients), members.clients
     whole = Text("broadcasting: the furthest behind of %(number)s client(s), by their own word", number=told)
-    if of is None or told < of or any(one["lag_lower_bound"] for one in clients):
+    if of is None or told < of or any(one.lag_lower_bound for one in clients):
         whole = Text(
             "broadcasting: %(told)s of %(number)s clients told their offsets; others may be further behind",
             told=told,
             number=Text("unknown many") if of is None else of,
         )
     first = clients[0]
-    if not first["reason"]:
+    if not first.reason:
         return whole
-    return joined(whole, about(first["client_id"], about(first["worst_queue"], first["reason"])))
+    return joined(whole, about(first.client_id, about(first.worst_queue, first.reason)))
 
 
-def _stall_ms(clients: Sequence[RowDict]) -> int | None:
+def _stall_ms(clients: Sequence[ClientFigures]) -> int | None:
     standing = (LagStatus.STALLED.value, LagStatus.STOPPED.value)
-    return max(
-        (one["read_at_ms"] - one["since_ms"] for one in clients if one["status"] in standing), default=None
-    )
+    return max((one.read_at_ms - one.since_ms for one in clients if one.status in standing), default=None)
 
 
-def _in_rate(members: Members, topics: Mapping[str, RowDict]) -> float | None:
-    rates = [topics[name]["in_rate"] for name in members.topics if name in topics]
+def _in_rate(members: Members, topics: Mapping[str, TopicFigures]) -> float | None:
+    rates = [topics[name].in_rate for name in members.topics if name in topics]
     known = [rate for rate in rates if rate is not None]
     return sum(known) if known else None

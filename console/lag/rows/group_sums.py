@@ -7,13 +7,15 @@ queue of unknown lag is 5 with `partial`, never nothing and never just 5.
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from console.brokers.mqadmin import RETRY_TOPIC_PREFIX
 from console.lag.round.columns import NULL, Runs, each, values_of
+from console.lag.round.figures import GroupTopic, Sums
 from console.lag.round.series import QueueKey
-from console.lag.round.view import RoundView, RowDict
+from console.lag.round.view import RoundView
 from console.lag.rows.queue_row import NO_REASON
 from console.lag.rows.queue_rows import DRAIN_NUMBERS, QueueTable
 from console.lag.rows.reasons import about
@@ -25,36 +27,7 @@ Column = npt.NDArray[Any]
 RANKS = {status.value: rank for status, rank in SEVERITY.items()}
 STATUSES = {rank: status for status, rank in SEVERITY.items()}
 STANDING = frozenset({LagStatus.STALLED.value, LagStatus.STOPPED.value, LagStatus.OFFLINE.value})
-# Columns that a group's row takes over unchanged.
-SUMMED = (
-    "lag", "time_lag_ms", "in_rate", "out_rate", "drain_never", *DRAIN_NUMBERS, "speed", "queueing_ms", "stall_ms",
-    "lost", "time_to_loss_ms", "time_to_loss_never", "time_to_loss_lower_bound", "time_to_loss_queue", "skew_gini",
-    "skew_max_over_mean", "effective_queues", "retry_lag", "retry_time_lag_ms", "worst_queue",
-)  # fmt: skip
-# A group without any queue.
-NO_QUEUES: RowDict = {
-    **dict.fromkeys(SUMMED),
-    "drain_never": False,
-    "time_to_loss_never": False,
-    "time_to_loss_lower_bound": False,
-    "time_to_loss_queue": "",
-    "worst_queue": "",
-    "status": LagStatus.NEVER_COMMITTED,
-    "partial": False,
-    "time_lag_lower_bound": False,
-    "since_ms": 0,
-    "reason": NO_REASON,
-    "unknown": 0,
-    "unknown_reason": NO_REASON,
-    "queues": 0,
-    "in_flight": None,
-    "available": None,
-    "offset_is_not_count": False,
-    "topics": [],
-    "retry_topics": [],
-    "read_at_ms": None,
-    "last_commit_ms": None,
-}
+NO_QUEUES = Sums()
 
 
 def queue_name(key: QueueKey) -> str:
@@ -62,44 +35,42 @@ def queue_name(key: QueueKey) -> str:
     return f"{key.topic} · {key.broker_name} · {key.queue_id}"
 
 
-def group_sums(view: RoundView, table: QueueTable) -> dict[str, RowDict]:
+def group_sums(view: RoundView, table: QueueTable) -> dict[str, Sums]:
     """Return the figures of every group with a queue; retry topics are separate, in columns `retry_…`.
 
     POP groups have one retry topic for each topic (`%RETRY%group_topic`).
     """
     is_main = np.array([not key.topic.startswith(RETRY_TOPIC_PREFIX) for key in table.keys], dtype=np.bool_)
-    found = {key.group: dict(NO_QUEUES) for key in table.keys}
     main = table.part(is_main)
-    if main.keys:
-        for group, sums in _main_sums(view, main).items():
-            found[group].update(sums, retry_lag=0)
-    if not is_main.all():
-        retry = table.part(~is_main)
-        runs = Runs([key.group for key in retry.keys])
-        lag, time_lag = retry.columns["lag"], retry.columns["time_lag_ms"]
-        is_unknown = runs.any(lag == NULL)
-        lists = (
-            values_of(np.where(is_unknown, NULL, runs.sum(lag))),
-            values_of(runs.largest(time_lag)),
-            values_of(_read_at_ms(view, retry, runs)),
+    found = _main_sums(view, main) if main.keys else {}
+    if is_main.all():
+        return found
+    retry = table.part(~is_main)
+    runs = Runs([key.group for key in retry.keys])
+    lag, time_lag = retry.columns["lag"], retry.columns["time_lag_ms"]
+    is_unknown = runs.any(lag == NULL)
+    lists = (
+        values_of(np.where(is_unknown, NULL, runs.sum(lag))),
+        values_of(runs.largest(time_lag)),
+        values_of(_read_at_ms(view, retry, runs)),
+    )
+    topics: dict[str, set[str]] = {}
+    for key in retry.keys:
+        topics.setdefault(key.group, set()).add(key.topic)
+    for start, retry_lag, age_ms, read_at_ms in zip(runs.starts.tolist(), *lists, strict=True):
+        group = retry.keys[start].group
+        sums = found.get(group, NO_QUEUES)
+        found[group] = msgspec.structs.replace(
+            sums,
+            retry_lag=retry_lag,
+            retry_time_lag_ms=age_ms,
+            read_at_ms=max(read_at_ms, sums.read_at_ms or read_at_ms),
+            retry_topics=tuple(sorted(topics[group])),
         )
-        topics: dict[str, set[str]] = {}
-        for key in retry.keys:
-            topics.setdefault(key.group, set()).add(key.topic)
-        for start, *(retry_lag, age_ms, read_at_ms) in zip(runs.starts.tolist(), *lists, strict=True):
-            group = retry.keys[start].group
-            sums = found[group]
-            newest_ms = max(read_at_ms, sums["read_at_ms"] or read_at_ms)
-            sums.update(
-                retry_lag=retry_lag,
-                retry_time_lag_ms=age_ms,
-                read_at_ms=newest_ms,
-                retry_topics=sorted(topics[group]),
-            )
     return found
 
 
-def _main_sums(view: RoundView, table: QueueTable) -> dict[str, RowDict]:
+def _main_sums(view: RoundView, table: QueueTable) -> dict[str, Sums]:
     runs = Runs([key.group for key in table.keys])
     columns = table.columns
     sums = _Combined(table, runs)
@@ -134,8 +105,9 @@ def _main_sums(view: RoundView, table: QueueTable) -> dict[str, RowDict]:
         "topics": _topics(view, table, runs),
         "read_at_ms": values_of(_read_at_ms(view, table, runs)),
         "last_commit_ms": values_of(runs.largest(columns["last_commit_ms"])),
+        "retry_lag": [0] * len(runs.starts),
     }
-    rows = (dict(zip(lists, values, strict=True)) for values in zip(*lists.values(), strict=True))
+    rows = (Sums(**dict(zip(lists, values, strict=True))) for values in zip(*lists.values(), strict=True))
     return {keys[start].group: row for start, row in zip(runs.starts.tolist(), rows, strict=True)}
 
 
@@ -252,35 +224,29 @@ def _stalls_ms(columns: Mapping[str, Column], now_ms: int) -> Int64Array:
     return np.where(columns["lag"] > 0, stalled_ms, NULL)
 
 
-def _topics(view: RoundView, table: QueueTable, groups: Runs) -> list[list[RowDict]]:
-    """Return the list of topics of each group."""
+def _topics(view: RoundView, table: QueueTable, groups: Runs) -> list[tuple[GroupTopic, ...]]:
+    """Return the topics of each group."""
     runs = Runs([key[:2] for key in table.keys])
     sums = _Combined(table, runs).lists()
-    held = values_of(runs.sum(_held(table.columns)))
-    columns = table.columns
-    further = {
+    columns, starts = table.columns, runs.starts
+    lists: dict[str, list[Any]] = {
+        "topic": [table.keys[start].topic for start in starts.tolist()],
+        "queues": runs.counts.tolist(),
+        "status": [status.value for status in sums["status"]],
+        **{name: sums[name] for name in ("partial", "lag", "time_lag_ms", "time_lag_lower_bound")},
+        "lag_lower_bound": [
+            is_partial and lag is not None
+            for is_partial, lag in zip(sums["partial"], sums["lag"], strict=True)
+        ],
+        "never_committed_lag": values_of(runs.sum(_held(columns))),
+        "offset_is_not_count": columns["offset_is_not_count"][starts].tolist(),
         **_rates(view, table, runs),
         "stall_ms": values_of(runs.largest(_stalls_ms(columns, view.now_ms))),
         "time_to_loss_ms": values_of(runs.smallest(columns["time_to_loss_ms"])),
         "time_to_loss_never": (~runs.any(~columns["time_to_loss_never"])).tolist(),
     }
-    found: list[list[RowDict]] = [[] for _ in groups.starts]
-    group_of = groups.ids[runs.starts].tolist()
-    for place, (group, start) in enumerate(zip(group_of, runs.starts.tolist(), strict=True)):
-        lag, is_partial = sums["lag"][place], sums["partial"][place]
-        found[group].append(
-            {
-                "topic": table.keys[start].topic,
-                "queues": int(runs.counts[place]),
-                "lag": lag,
-                "lag_lower_bound": is_partial and lag is not None,
-                "never_committed_lag": held[place],
-                "offset_is_not_count": bool(table.columns["offset_is_not_count"][start]),
-                "time_lag_ms": sums["time_lag_ms"][place],
-                "time_lag_lower_bound": sums["time_lag_lower_bound"][place],
-                "status": sums["status"][place].value,
-                "partial": is_partial,
-                **{name: values[place] for name, values in further.items()},
-            }
-        )
-    return found
+    found: list[list[GroupTopic]] = [[] for _ in groups.starts]
+    group_of = groups.ids[starts].tolist()
+    for group, values in zip(group_of, zip(*lists.values(), strict=True), strict=True):
+        found[group].append(GroupTopic(**dict(zip(lists, values, strict=True))))
+    return [tuple(topics) for topics in found]

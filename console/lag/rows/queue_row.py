@@ -63,10 +63,6 @@ class QueueRow:
     reason: Text = NO_REASON
     missed_rounds: int = _says("rounds since its broker, which answers, last listed it", 0)
 
-    def as_row(self) -> dict[str, Any]:
-        """Return every field, JSON-ready: what the socket publishes."""
-        return {name: getattr(self, name) for name in self.__slots__}
-
 
 @dataclass(slots=True, kw_only=True)
 class TopicQueueRow:

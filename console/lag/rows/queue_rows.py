@@ -5,13 +5,14 @@ A round's queues are computed together, as columns (`QueueTable`); rows are made
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from console.lag.round.columns import NULL, texts
 from console.lag.round.keyed_columns import Column, KeyedColumns
 from console.lag.round.series import QueueKey, commit_key
-from console.lag.round.view import RoundView, RowDict
+from console.lag.round.view import RoundView
 from console.lag.rows.popped import POP_MODE, groups_holding
 from console.lag.rows.queue_row import NO_REASON, QueueRow, kinds_of
 from console.lag.rows.reasons import reason_text
@@ -40,6 +41,16 @@ MAY_BE_PAUSED = {
 NEVER_READ = QueueRow(group="", topic="", broker_name="", queue_id=-1, lost=0)
 DRAIN_NUMBERS = ("drain_ms", "drain_low_ms", "drain_high_ms", "drain_window_ms")
 KINDS = {name: kind for name, kind in kinds_of(QueueRow).items() if name not in QueueKey._fields}
+
+
+class DrainColumns(NamedTuple):
+    """Hold a drain under the names of a row's columns."""
+
+    drain_ms: int | None
+    drain_never: bool
+    drain_low_ms: int | None
+    drain_high_ms: int | None
+    drain_window_ms: int | None
 
 
 @dataclass(eq=False)
@@ -307,7 +318,7 @@ class _Read:
             one = self._judgement(at)
             found["status"][at], found["since_ms"][at] = one.status.value, one.since_ms
             found["reason"][at] = self._reason(at, one)
-            for name, value in drain_columns(one.drain).items():
+            for name, value in drain_columns(one.drain)._asdict().items():
                 found[name][at] = NULL if value is None else value
         kept = found["status"] == self.before["status"]
         found["since_ms"][kept] = self.before["since_ms"][kept]
@@ -351,15 +362,9 @@ class _Read:
         )
 
 
-def drain_columns(found: Drain) -> RowDict:
+def drain_columns(found: Drain) -> DrainColumns:
     """Return a drain as columns of a row."""
-    return {
-        "drain_ms": found.ms,
-        "drain_never": found.never,
-        "drain_low_ms": found.low_ms,
-        "drain_high_ms": found.high_ms,
-        "drain_window_ms": found.window_ms,
-    }
+    return DrainColumns(found.ms, found.never, found.low_ms, found.high_ms, found.window_ms)
 
 
 def _unknown_rows(view: RoundView) -> Iterator[tuple[QueueKey, QueueRow]]:

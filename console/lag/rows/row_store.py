@@ -3,19 +3,20 @@
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from operator import itemgetter, ne
+from operator import attrgetter, ne
 from typing import Any, Generic, TypeVar
 
+import msgspec
 import orjson
 from django.db import connections, models
 from django.db.models import Q
 
 from console.lag.database_router import METRICS
-from console.lag.round.view import RowDict
 from console.text.columns import TextColumn, as_stored
-from console.text.value import with_json
+from console.text.encoding import encoded
 
 Key = TypeVar("Key", bound=Hashable)
+Row = TypeVar("Row", bound=msgspec.Struct)
 # Changes every round: it is written, but a row that differs only in it is not news.
 READ_AT = "read_at_ms"
 # Of one JSON document: about 3 MB of groups.
@@ -27,15 +28,15 @@ AGED_AT_ONCE_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Changes(Generic[Key]):
+class Changes(Generic[Key, Row]):
     """Hold what a round changed: rows whose content is new, rows that are gone."""
 
-    changed: Mapping[Key, RowDict]
+    changed: Mapping[Key, Row]
     removed: frozenset[Key]
 
 
-class RowStore(Generic[Key]):
-    """Keep the rows of one model.
+class RowStore(Generic[Key, Row]):
+    """Keep the rows of one model, as values with a field for each of its columns.
 
     `load` once, then `replace` per round inside a transaction of the metrics database. `ages` are columns with the time
     of a reading: a row that differs only in them is not news.
@@ -44,12 +45,14 @@ class RowStore(Generic[Key]):
     def __init__(
         self,
         model: type[models.Model],
+        row: type[Row],
         cluster: str,
         key_fields: tuple[str, ...],
         make_key: Callable[..., Key],
         ages: tuple[str, ...] = (READ_AT,),
     ) -> None:
         self.model = model
+        self.row = row
         self.cluster = cluster
         self.key_fields = key_fields
         self.make_key = make_key
@@ -61,18 +64,18 @@ class RowStore(Generic[Key]):
         self.text_fields = {one.attname for one in columns if isinstance(one, TextColumn)}
         # Indexes are written anew for every row whose statement names their columns, changed or not.
         self.indexed = {name.lstrip("-") for index in model._meta.indexes for name in index.fields}
-        self.rows: dict[Key, RowDict] = {}
-        self._values = itemgetter(*self.fields)
+        self.rows: dict[Key, Row] = {}
+        self._values = attrgetter(*self.fields)
         self._ages = _getter(ages)
 
     def load(self) -> None:
         """Load the rows from the database."""
-        self.rows = {}
-        for row in self._objects().values(*self.key_fields, *self.fields):
-            key = self.make_key(*(row.pop(name) for name in self.key_fields))
-            self.rows[key] = row
+        stored = self._objects().values(*self.key_fields, *self.fields)
+        rows = msgspec.convert(list(stored), list[self.row], dec_hook=_same)  # type: ignore[name-defined]
+        key = _getter(self.key_fields)
+        self.rows = {self.make_key(*key(row)): row for row in rows}
 
-    def replace(self, rows: Mapping[Key, RowDict]) -> Changes[Key]:
+    def replace(self, rows: Mapping[Key, Row]) -> Changes[Key, Row]:
         """Make the database hold exactly these rows; return what changed.
 
         For an existing row only columns are written that changed, in it or in other rows; rows that differ only in
@@ -90,16 +93,14 @@ class RowStore(Generic[Key]):
         self.rows = dict(rows)
         return Changes(changed, removed)
 
-    def _sorted_out(
-        self, rows: Mapping[Key, RowDict]
-    ) -> "tuple[list[_Kind[Key]], list[Key], dict[Key, RowDict]]":
+    def _sorted_out(self, rows: Mapping[Key, Row]) -> "tuple[list[_Kind[Key]], list[Key], dict[Key, Row]]":
         """Return changed rows, those that differ at most in their age, and new ones.
 
         Changed rows are of two kinds, with or without a changed column of an index.
         """
         values, before = self._values, self.rows
         aged: list[Key] = []
-        new: dict[Key, RowDict] = {}
+        new: dict[Key, Row] = {}
         by_columns: dict[tuple[bool, ...], list[Key]] = {}
         for key, row in rows.items():
             was = before.get(key)
@@ -119,7 +120,7 @@ class RowStore(Generic[Key]):
             kind.columns.update(columns)
         return list(kinds.values()), aged, new
 
-    def _age(self, rows: Mapping[Key, RowDict], aged: Sequence[Key]) -> dict[Key, RowDict]:
+    def _age(self, rows: Mapping[Key, Row], aged: Sequence[Key]) -> dict[Key, Row]:
         """Give unchanged rows of one age the new age of most of them; return the rows that have another.
 
         Such as those that were not read this time.
@@ -143,7 +144,7 @@ class RowStore(Generic[Key]):
             for key in keys
         }
 
-    def _insert(self, rows: Mapping[Key, RowDict]) -> None:
+    def _insert(self, rows: Mapping[Key, Row]) -> None:
         """Insert rows; overwrite one that exists already (another process wrote it)."""
         quote = connections[METRICS].ops.quote_name
         columns = self._columns(quote)
@@ -161,7 +162,7 @@ class RowStore(Generic[Key]):
             f"INSERT INTO {table} ({listed}) SELECT {listed} FROM {self._document()} {tail}",
         )
 
-    def _update(self, rows: Mapping[Key, RowDict], written: Collection[str]) -> None:
+    def _update(self, rows: Mapping[Key, Row], written: Collection[str]) -> None:
         """Write some columns of existing rows."""
         quote = connections[METRICS].ops.quote_name
         columns, table = self._columns(quote), quote(self.model._meta.db_table)
@@ -177,9 +178,7 @@ class RowStore(Generic[Key]):
             f"WHERE {' AND '.join(f'kept.{columns[name]} = told.{columns[name]}' for name in keys)}",
         )
 
-    def _execute(
-        self, rows: Mapping[Key, RowDict], names: Sequence[str], one_by_one: str, at_once: str
-    ) -> None:
+    def _execute(self, rows: Mapping[Key, Row], names: Sequence[str], one_by_one: str, at_once: str) -> None:
         """Run a statement for rows.
 
         SQLite takes one with many sets of parameters, PostgreSQL one with the rows as a JSON document, in a quarter of
@@ -198,43 +197,37 @@ class RowStore(Generic[Key]):
             else:
                 cursor.executemany(one_by_one, list(self._parameters(rows, names)))
 
-    def _parameters(self, rows: Mapping[Key, RowDict], names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-        """Yield the values of these columns of each row, the cluster and the key's fields first or last."""
-        keys = ("cluster", *self.key_fields)
-        plain = [name for name in names if name not in keys]
-        values = _getter(plain)
-        documents = [place for place, name in enumerate(plain) if name in self.json_fields]
-        texts = [place for place, name in enumerate(plain) if name in self.text_fields]
-        begins_with_key = names[0] in keys
-        for key, row in rows.items():
+    def _parameters(self, rows: Mapping[Key, Row], names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        """Yield the values of these columns of each row."""
+        own = [name for name in names if name != "cluster"]
+        values = _getter(own)
+        documents = [place for place, name in enumerate(own) if name in self.json_fields]
+        texts = [place for place, name in enumerate(own) if name in self.text_fields]
+        cluster = names.index("cluster")
+        for row in rows.values():
             found = list(values(row))
             for place in documents:
-                found[place] = orjson.dumps(with_json(found[place])).decode()
+                found[place] = encoded(found[place]).decode()
             for place in texts:
                 found[place] = as_stored(found[place])
-            own = (self.cluster, *(key if isinstance(key, tuple) else (key,)))
-            yield (*own, *found) if begins_with_key else (*found, *own)
+            found.insert(cluster, self.cluster)
+            yield tuple(found)
 
-    def _documents(self, rows: Mapping[Key, RowDict], names: Sequence[str]) -> Iterator[str]:
+    def _documents(self, rows: Mapping[Key, Row], names: Sequence[str]) -> Iterator[str]:
         """Yield JSON arrays of rows under their columns' names, `ROWS_AT_ONCE` each."""
-        keys = ("cluster", *self.key_fields)
-        plain = [name for name in names if name not in keys]
-        every = iter(rows.items())
+        own = [name for name in names if name != "cluster"]
+        every = iter(rows.values())
         while part := list(islice(every, ROWS_AT_ONCE)):
             found = [
-                {
-                    "cluster": self.cluster,
-                    **self._key_values(key),
-                    **{name: self._stored(name, row[name]) for name in plain},
-                }
-                for key, row in part
+                {"cluster": self.cluster, **{name: self._stored(name, getattr(row, name)) for name in own}}
+                for row in part
             ]
             yield orjson.dumps(found).decode()
 
     def _stored(self, name: str, value: Any) -> Any:
         if name in self.text_fields:
             return as_stored(value)
-        return with_json(value) if name in self.json_fields else value
+        return orjson.Fragment(encoded(value)) if name in self.json_fields else value
 
     def _document(self) -> str:
         quote = connections[METRICS].ops.quote_name
@@ -268,9 +261,14 @@ class _Kind(Generic[Key]):
     columns: set[str]
 
 
-def _getter(names: Sequence[str]) -> Callable[[RowDict], tuple[Any, ...]]:
-    """Return a function that returns values of a row as a tuple; `itemgetter` returns a single one bare."""
+def _getter(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
+    """Return a function that returns fields of a row as a tuple; `attrgetter` returns a single one bare."""
     if len(names) == 1:
-        (name,) = names
-        return lambda row: (row[name],)
-    return itemgetter(*names)
+        one = attrgetter(names[0])
+        return lambda row: (one(row),)
+    return attrgetter(*names)
+
+
+def _same(_: type[Any], value: Any) -> Any:
+    """Return a value that the database column has decoded already: a text."""
+    return value

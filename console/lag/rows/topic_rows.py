@@ -3,20 +3,33 @@
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from console.brokers.mqadmin import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX, is_system_topic
 from console.lag.round.broker_reads import BrokerAnswers, TopicFacts
 from console.lag.round.columns import NULL, rounded, runs_by, values_of
+from console.lag.round.figures import BrokerFigures, Consumed, Stored, TopicFigures, Trend
 from console.lag.round.keyed_columns import Column, KeyedColumns
 from console.lag.round.series import TopicQueueKey
-from console.lag.round.view import RoundView, RowDict
-from console.lag.rows.group_rows import trend
+from console.lag.round.view import RoundView
 from console.lag.rows.queue_rows import QueueTable
 from console.lag.rows.reasons import NOT_A_COUNT
 from console.text import Text
 from spark.lag.snapshot import Int64Array
+
+# In place of a topic that the round before did not have.
+NEW = TopicFigures(topic="", kind="")
+UNLISTED = Text("no name server lists it.")
+
+
+class Configured(NamedTuple):
+    """Hold what the brokers of a topic have it configured to, together."""
+
+    read_queues: int
+    write_queues: int
+    perm: int
 
 
 def topic_kind(topic: str, own_names: Collection[str] = ()) -> str:
@@ -82,7 +95,7 @@ def _queues(facts: TopicFacts) -> int:
     return max(facts.read_queues, facts.write_queues)
 
 
-def topic_rows(view: RoundView, topic_queues: TopicQueueTable, queues: QueueTable) -> dict[str, RowDict]:
+def topic_rows(view: RoundView, topic_queues: TopicQueueTable, queues: QueueTable) -> dict[str, TopicFigures]:
     """Return the row of every topic that some broker has, or had when it last reported."""
     facts: dict[str, dict[str, TopicFacts]] = defaultdict(dict)
     for broker, table in sorted(view.topics.items()):
@@ -99,7 +112,7 @@ def topic_rows(view: RoundView, topic_queues: TopicQueueTable, queues: QueueTabl
     }
 
 
-def _stored(view: RoundView, table: TopicQueueTable) -> dict[str, RowDict]:
+def _stored(view: RoundView, table: TopicQueueTable) -> dict[str, Stored]:
     """Return the figures of the messages stored in each topic, over all of its queues."""
     topics, order, runs = runs_by([key.topic for key in table.keys])
     columns = {name: column[order] for name, column in table.columns.items()}
@@ -119,10 +132,13 @@ def _stored(view: RoundView, table: TopicQueueTable) -> dict[str, RowDict]:
         "read_at_ms": np.where(runs.any(place >= 0), view.now_ms, runs.largest(columns["read_at_ms"])),
     }
     lists = zip(*(values_of(column) for column in sums.values()), strict=True)
-    return {topic: dict(zip(sums, values, strict=True)) for topic, values in zip(topics, lists, strict=True)}
+    return {
+        topic: Stored(**dict(zip(sums, values, strict=True)))
+        for topic, values in zip(topics, lists, strict=True)
+    }
 
 
-def _consumed(view: RoundView, table: QueueTable) -> dict[str, RowDict]:
+def _consumed(view: RoundView, table: QueueTable) -> dict[str, Consumed]:
     """Return the combined figures of the groups that consume each topic."""
     topics, order, runs = runs_by([key.topic for key in table.keys])  # the groups of a topic stay sorted
     places = order.tolist()
@@ -137,26 +153,15 @@ def _consumed(view: RoundView, table: QueueTable) -> dict[str, RowDict]:
     found = {}
     for run, topic in enumerate(topics):
         worst_at, losing_at = worst[run], losing[run]
-        found[topic] = {
-            "out_rate": out_rates[run],
-            "readers": readers[topic],
-            "worst_group": "" if worst_at < 0 else table.keys[places[worst_at]].group,
-            "worst_time_lag_ms": None if worst_at < 0 else int(time_lag[worst_at]),
-            "time_to_loss_ms": None if losing_at < 0 else int(loss[losing_at]),
-            "time_to_loss_group": "" if losing_at < 0 else table.keys[places[losing_at]].group,
-        }
+        found[topic] = Consumed(
+            out_rate=out_rates[run],
+            readers=readers[topic],
+            worst_group="" if worst_at < 0 else table.keys[places[worst_at]].group,
+            worst_time_lag_ms=None if worst_at < 0 else int(time_lag[worst_at]),
+            time_to_loss_ms=None if losing_at < 0 else int(loss[losing_at]),
+            time_to_loss_group="" if losing_at < 0 else table.keys[places[losing_at]].group,
+        )
     return found
-
-
-NOT_STORED: RowDict = dict.fromkeys(("in_rate", "messages", "retained_ms", "last_write_ms", "read_at_ms"))
-NOT_CONSUMED: RowDict = {
-    "out_rate": None,
-    "readers": 0,
-    "worst_group": "",
-    "worst_time_lag_ms": None,
-    "time_to_loss_ms": None,
-    "time_to_loss_group": "",
-}
 
 
 def _row(
@@ -164,69 +169,87 @@ def _row(
     topic: str,
     facts: Mapping[str, TopicFacts],
     brokers: Collection[str],
-    stored: RowDict | None,
-    consumed: RowDict | None,
-) -> RowDict:
-    stored = stored or {**NOT_STORED, "read_at_ms": view.now_ms}
-    # Its brokers reported no table since this process started: the configuration is that of the row before.
-    kept = {} if facts else view.previous_topics.get(topic, {})
+    stored: Stored | None,
+    consumed: Consumed | None,
+) -> TopicFigures:
+    stored = stored or Stored(read_at_ms=view.now_ms)
+    before = view.previous_topics.get(topic, NEW)
     silent = sorted(view.silences.keys() & brokers) if view.silences else []
     partial = bool(silent) or bool(view.blind)
     kind = view.offset_kinds.get(topic, "")
     reasons = [view.silence_text(name) for name in silent or sorted(view.blind)] if partial else []
-    return {
-        "kind": topic_kind(topic, view.own_topics),
-        "offset_kind": kind,
-        "offset_is_not_count": bool(kind),
-        "read_queues": kept.get("read_queues") or sum(one.read_queues for one in facts.values()),
-        "write_queues": kept.get("write_queues") or sum(one.write_queues for one in facts.values()),
-        "perm": next((one.perm for one in facts.values()), kept.get("perm", 0)),
-        "brokers": sorted(brokers),
-        **stored,
-        **(consumed or NOT_CONSUMED),
-        "messages_lower_bound": partial,
-        **trend(view.previous_topics.get(topic), stored["in_rate"], view.now_ms),
-        "partial": partial,
-        "reason": Text.of_parts([*reasons, *([NOT_A_COUNT[kind]] if kind else [])]),
-    }
+    return TopicFigures(
+        topic=topic,
+        kind=topic_kind(topic, view.own_topics),
+        offset_kind=kind,
+        offset_is_not_count=bool(kind),
+        **_configured(facts, before)._asdict(),
+        brokers=tuple(sorted(brokers)),
+        **stored._asdict(),
+        **(consumed or Consumed())._asdict(),
+        messages_lower_bound=partial,
+        **Trend(before.trend, before.trend_minute).after(stored.in_rate, view.now_ms)._asdict(),
+        partial=partial,
+        reason=Text.of_parts([*reasons, *([NOT_A_COUNT[kind]] if kind else [])]),
+    )
+
+
+def _configured(facts: Mapping[str, TopicFacts], before: TopicFigures) -> Configured:
+    """Return a topic's configuration: of the row before while its brokers have reported no table."""
+    if not facts:
+        return Configured(before.read_queues, before.write_queues, before.perm)
+    every = list(facts.values())
+    return Configured(
+        sum(one.read_queues for one in every), sum(one.write_queues for one in every), every[0].perm
+    )
 
 
 def broker_row(
-    answer: BrokerAnswers, previous: RowDict | None, now_ms: int, clock_offset_ms: int | None = None
-) -> RowDict:
+    answer: BrokerAnswers,
+    previous: BrokerFigures | None,
+    now_ms: int,
+    *,
+    clock_offset_ms: int | None = None,
+    is_listed: bool = True,
+) -> BrokerFigures:
     """Return a broker's row; what it did not report this time is unknown, not what it was.
 
-    `clock_offset_ms` null: none could be computed since this process started; the row before is kept.
+    `clock_offset_ms` null: none could be computed since this process started; the row before is kept. `is_listed`: by a
+    name server.
     """
     runtime = dict(answer.runtime or {})
-    same = previous is not None and previous["answered"] == answer.answered
-    kept_capabilities = previous["capabilities"] if previous is not None else []
-    return {
-        "addr": answer.address.addr,
-        "version": runtime.get("brokerVersionDesc", previous["version"] if previous else ""),
-        "in_rate": _first_number(runtime.get("putTps")),
-        "out_rate": _first_number(runtime.get("getTransferredTps") or runtime.get("getTransferedTps")),
-        "disk_ratio": _first_number(runtime.get("commitLogDiskRatio")),
-        "answered": answer.answered,
-        "since_ms": previous["since_ms"] if same and previous is not None else now_ms,
-        "reason": answer.error,
-        "rpc_ms": answer.rpc_ms if answer.answered else None,
-        "clock_offset_ms": previous["clock_offset_ms"]
-        if clock_offset_ms is None and previous is not None
-        else clock_offset_ms,
-        "capabilities": kept_capabilities if answer.capabilities is None else sorted(answer.capabilities),
-        "runtime": runtime,
-        "boot_ms": _boot_ms(runtime, previous),
-        "read_at_ms": now_ms if answer.answered else (previous["read_at_ms"] if previous else 0),
-    }
+    address = answer.address
+    same = previous is not None and previous.answered == answer.answered
+    before = previous or BrokerFigures(broker_name=address.broker_name, broker_id=address.broker_id, addr="")
+    return BrokerFigures(
+        broker_name=address.broker_name,
+        broker_id=address.broker_id,
+        addr=address.addr,
+        version=runtime.get("brokerVersionDesc", before.version),
+        in_rate=_first_number(runtime.get("putTps")),
+        out_rate=_first_number(runtime.get("getTransferredTps") or runtime.get("getTransferedTps")),
+        disk_ratio=_first_number(runtime.get("commitLogDiskRatio")),
+        answered=answer.answered,
+        since_ms=before.since_ms if same else now_ms,
+        reason=answer.error if is_listed else _unlisted(answer.error),
+        rpc_ms=answer.rpc_ms if answer.answered else None,
+        clock_offset_ms=before.clock_offset_ms if clock_offset_ms is None else clock_offset_ms,
+        capabilities=before.capabilities
+        if answer.capabilities is None
+        else tuple(sorted(answer.capabilities)),
+        runtime=runtime,
+        boot_ms=_boot_ms(runtime, before),
+        read_at_ms=now_ms if answer.answered else before.read_at_ms,
+    )
 
 
-def _boot_ms(runtime: Mapping[str, str], previous: RowDict | None) -> int | None:
+def _unlisted(reason: Text) -> Text:
+    return Text.of_parts([UNLISTED, reason]) if reason else UNLISTED
+
+
+def _boot_ms(runtime: Mapping[str, str], before: BrokerFigures) -> int | None:
     text = runtime.get("bootTimestamp", "")
-    if text.isdecimal():
-        return int(text)
-    known: int | None = None if previous is None else previous["boot_ms"]
-    return known
+    return int(text) if text.isdecimal() else before.boot_ms
 
 
 def _first_number(text: str | None) -> float | None:

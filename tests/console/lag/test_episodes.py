@@ -22,6 +22,7 @@ from console.lag.episode_state import (
 )
 from console.lag.episodes import Episodes
 from console.lag.models import Episode, GroupSlo, LagEvent
+from console.lag.round.figures import GroupFigures, GroupTopic
 from console.text import Text
 
 INTERVAL = 5_000
@@ -139,20 +140,21 @@ def test_its_name_is_the_same_for_ever() -> None:
 # --- in the database ---
 
 
-def topic(status: str = "OK", *, name: str = "orders", **figures: Any) -> dict[str, Any]:
-    return {
-        "topic": name, "queues": 2, "status": status, "lag": 0, "time_lag_ms": 0, "time_lag_lower_bound": False,
-        "partial": False, **figures,
-    }  # fmt: skip
+def topic(status: str = "OK", *, name: str = "orders", lag: int | None = 0, **figures: Any) -> GroupTopic:
+    figures = {"time_lag_ms": 0, **figures}
+    return GroupTopic(topic=name, queues=2, status=status, lag=lag, **figures)
 
 
-def rows(*topics: dict[str, Any], **figures: Any) -> dict[str, dict[str, Any]]:
+def rows(*topics: GroupTopic, **figures: Any) -> dict[str, GroupFigures]:
     """The row of group billing, as a round makes it."""
-    row = {
-        "topics": list(topics), "clients": 2, "in_rate": 10.0, "out_rate": 10.0, "worst_queue": "orders · broker-a · 1",
-        "drain_ms": None, "drain_low_ms": None, "drain_high_ms": None,
-    }  # fmt: skip
-    return {"billing": {**row, **figures}}
+    figures = {
+        "clients": 2,
+        "in_rate": 10.0,
+        "out_rate": 10.0,
+        "worst_queue": "orders · broker-a · 1",
+        **figures,
+    }
+    return {"billing": GroupFigures(group="billing", status="OK", topics=topics, **figures)}
 
 
 class Rounds:
@@ -167,7 +169,7 @@ class Rounds:
         self.tracker.load()
         return self.tracker
 
-    def see(self, groups: dict[str, dict[str, Any]], count: int = 1) -> None:
+    def see(self, groups: dict[str, GroupFigures], count: int = 1) -> None:
         for _ in range(count):
             self.now_ms += INTERVAL
             self.tracker.note(groups, self.now_ms)

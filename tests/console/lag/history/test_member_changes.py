@@ -7,6 +7,7 @@ import pytest
 from console.lag.history.chronicle import client_counts, record_members, record_restarts
 from console.lag.history.member_changes import MemberChange, change_of
 from console.lag.models import ClientRow, GroupMembers, LagEvent
+from console.lag.round.figures import BrokerFigures, BrokerKey
 from console.lag.rows.topic_rows import _boot_ms
 
 
@@ -63,10 +64,16 @@ def test_a_restart_is_written_down_though_the_number_is_the_same() -> None:
     assert client_counts("local", 0, 9_000) == {"billing": [(0, 12)]}
 
 
+def broker(name: str, boot_ms: int | None) -> BrokerFigures:
+    return BrokerFigures(broker_name=name, broker_id=0, addr="a:1", boot_ms=boot_ms)
+
+
 @pytest.mark.django_db(databases=["default", "metrics"])
 def test_a_broker_in_another_process_restarted() -> None:
-    def rows(a: int | None, b: int | None) -> dict[tuple[str, int], dict[str, int | None]]:
-        return {("broker-a", 0): {"boot_ms": a}, ("broker-b", 0): {"boot_ms": b}}
+    def rows(a: int | None, b: int | None) -> dict[BrokerKey, BrokerFigures]:
+        return {
+            BrokerKey(name, 0): broker(name, boot_ms) for name, boot_ms in (("broker-a", a), ("broker-b", b))
+        }
 
     record_restarts("local", rows(1, None), rows(1, 2), 5_000)
     assert not LagEvent.objects.exists()
@@ -81,7 +88,7 @@ def test_a_broker_in_another_process_restarted() -> None:
 
 
 def test_a_silent_broker_began_when_it_did() -> None:
-    assert _boot_ms({"bootTimestamp": "7"}, None) == 7
-    assert _boot_ms({}, {"boot_ms": 7}) == 7
-    assert _boot_ms({"bootTimestamp": "8"}, {"boot_ms": 7}) == 8
-    assert _boot_ms({"bootTimestamp": "soon"}, None) is None
+    assert _boot_ms({"bootTimestamp": "7"}, broker("broker-a", None)) == 7
+    assert _boot_ms({}, broker("broker-a", 7)) == 7
+    assert _boot_ms({"bootTimestamp": "8"}, broker("broker-a", 7)) == 8
+    assert _boot_ms({"bootTimestamp": "soon"}, broker("broker-a", None)) is None

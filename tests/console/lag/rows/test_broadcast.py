@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
+import msgspec
 import pytest
 
 from brokerd.remoting.body.client import ProcessQueueInfo
@@ -15,7 +16,8 @@ from console.group import selectors as group_selectors
 from console.lag import selectors
 from console.lag.collect import sweep
 from console.lag.models import ClientRow, CollectorLease, GroupRow
-from console.lag.round.view import ClientProgress, Members, RoundView
+from console.lag.round.figures import GroupFigures
+from console.lag.round.view import ClientProgress, Members, QueueProgress, RoundView, Sample
 from console.lag.rows import broadcast
 from console.text import Text
 from consumers import MessageModel
@@ -96,16 +98,11 @@ def test_row_broadcast_groups_are_as_far_behind_as_their_furthest_client(
     assert (row.status, row.lag, row.partial) == ("OFFLINE", None, False)
 
 
-def progress(*samples: tuple[int, int, int, int], queue_id: int = 0) -> dict[str, Any]:
-    return {
-        "topic": "orders",
-        "broker_name": "broker-a",
-        "queue_id": queue_id,
-        "samples": [list(one) for one in samples],
-    }
+def progress(*samples: tuple[int, int, int, int], queue_id: int = 0) -> QueueProgress:
+    return QueueProgress("orders", "broker-a", queue_id, tuple(Sample(*one) for one in samples))
 
 
-def row_of(*clients: ClientProgress, of: int | None = 2, seen: RoundView | None = None) -> dict[str, Any]:
+def row_of(*clients: ClientProgress, of: int | None = 2, seen: RoundView | None = None) -> GroupFigures:
     members = Members(clients=of, model="BROADCASTING", topics=("orders",), progress=clients)
     return groups_of(replace(seen or view([answer()]), members={"casting": members}))["casting"]
 
@@ -114,75 +111,78 @@ def test_who_does_not_tell_may_be_further_behind() -> None:
     now_ms = view([answer()]).now_ms
     told = ClientProgress("a", [progress((now_ms - 1_000, 0, 100, 93))])
     row = row_of(told, ClientProgress("b", [progress()]))
-    assert (row["lag"], row["lag_lower_bound"], row["partial"], row["clients_told"]) == (7, True, True, 1)
-    assert row["reason"].startswith(
+    assert (row.lag, row.lag_lower_bound, row.partial, row.clients_told) == (7, True, True, 1)
+    assert row.reason.startswith(
         "broadcasting: 1 of 2 clients told their offsets; others may be further behind"
     )
-    assert row["known_lag"] is None and row["drain_ms"] is None
-    (one,) = row["topics"]
-    assert (one["lag"], one["lag_lower_bound"]) == (7, True)
+    assert row.known_lag is None and row.drain_ms is None
+    (one,) = row.topics
+    assert (one.lag, one.lag_lower_bound) == (7, True)
     row = row_of(told, of=1)
-    assert (row["lag"], row["lag_lower_bound"], row["known_lag"]) == (7, False, 7)
+    assert (row.lag, row.lag_lower_bound, row.known_lag) == (7, False, 7)
 
 
 def test_what_a_client_did_not_tell_of_one_queue_makes_its_lag_a_lower_bound() -> None:
     now_ms = view([answer()]).now_ms
     told = ClientProgress("a", [progress((now_ms - 1_000, 0, 100, 93)), progress(queue_id=1)])
     row = row_of(told, of=1)
-    assert (row["lag"], row["lag_lower_bound"], row["partial"]) == (7, True, True)
+    assert (row.lag, row.lag_lower_bound, row.partial) == (7, True, True)
 
 
 def test_nobody_who_told_is_unknown_and_so_is_what_was_told_long_ago() -> None:
     now_ms = view([answer()]).now_ms
     old = ClientProgress("a", [progress((now_ms - broadcast.VALID_MS, 0, 100, 93))])
     for row in (row_of(), row_of(old)):
-        assert (row["status"], row["lag"], row["partial"]) == ("UNKNOWN", None, True)
-        assert row["reason"] == "broadcasting: each client keeps its own offsets, brokers do not know them"
-        assert (row["time_lag_ms"], row["in_flight"], row["drain_ms"]) == (None, None, None)
+        assert (row.status, row.lag, row.partial) == ("UNKNOWN", None, True)
+        assert row.reason == "broadcasting: each client keeps its own offsets, brokers do not know them"
+        assert (row.time_lag_ms, row.in_flight, row.drain_ms) == (None, None, None)
 
 
 def test_a_client_that_retention_passed_is_lost() -> None:
     now_ms = view([answer()]).now_ms
     row = row_of(ClientProgress("a", [progress((now_ms - 1_000, 50, 100, 20))]), of=1)
-    assert (row["status"], row["lag"]) == (LagStatus.LOST, 50)
-    assert row["reason"].endswith("30 messages passed retention before they were read")
+    assert (row.status, row.lag) == (LagStatus.LOST, 50)
+    assert row.reason.endswith("30 messages passed retention before they were read")
 
 
 def test_a_client_beyond_the_end_is_no_good_client() -> None:
     now_ms = view([answer()]).now_ms
     row = row_of(ClientProgress("a", [progress((now_ms - 1_000, 0, 100, 120))]), of=1)
-    assert (row["status"], row["lag"], row["partial"]) == (LagStatus.INVALID, None, True)
+    assert (row.status, row.lag, row.partial) == (LagStatus.INVALID, None, True)
 
 
 def test_the_same_answers_give_the_same_figures_without_another_look() -> None:
     first = view([answer()])
     told = ClientProgress("a", [progress((first.now_ms - 1_000, 0, 100, 100))])
     row = row_of(told, of=1)
-    later = replace(first, previous_groups={"casting": {**row, "reason": Text("as it was")}})
-    assert row_of(told, of=1, seen=later)["reason"] == "as it was"
+    later = replace(
+        first, previous_groups={"casting": msgspec.structs.replace(row, reason=Text("as it was"))}
+    )
+    assert row_of(told, of=1, seen=later).reason == "as it was"
     newer = ClientProgress("a", [progress((first.now_ms, 0, 100, 99))])
-    assert row_of(newer, of=1, seen=later)["lag"] == 1
+    assert row_of(newer, of=1, seen=later).lag == 1
 
 
 def test_brokers_offsets_of_such_a_group_are_not_believed() -> None:
     """They are left of a time when it was clustering, or set by hand."""
     members = Members(clients=2, model="BROADCASTING", topics=("orders",))
     row = groups_of(replace(view([answer()]), members={"billing": members}))["billing"]
-    assert (row["status"], row["lag"]) == ("UNKNOWN", None)
+    assert (row.status, row.lag) == ("UNKNOWN", None)
 
 
 def test_it_keeps_ten_minutes_and_forgets_a_topic_that_was_made_again() -> None:
-    kept: list[dict[str, Any]] = []
+    kept: list[QueueProgress] = []
     for number in range(40):
         kept = broadcast.progress_of(kept, {PLACE: number}, {PLACE: (0, 100)}, 30_000 * number)
     (one,) = kept
-    assert len(one["samples"]) == 20 and one["samples"][-1] == [1_170_000, 0, 100, 39]
+    assert len(one.samples) == 20 and one.samples[-1] == (1_170_000, 0, 100, 39)
+    assert broadcast.kept_progress(json.loads(json.dumps(msgspec.to_builtins(kept)))) == kept
     (one,) = broadcast.progress_of(kept, {PLACE: 2}, {PLACE: (0, 5)}, 1_200_000)
-    assert one["samples"] == [[1_200_000, 0, 5, 2]]
+    assert one.samples == ((1_200_000, 0, 5, 2),)
     (one,) = broadcast.progress_of(kept, {PLACE: 2}, {}, 1_200_000)
-    assert one["samples"][-1] == [1_170_000, 0, 100, 39]  # no broker told how far the queue reaches
+    assert one.samples[-1] == (1_170_000, 0, 100, 39)  # no broker told how far the queue reaches
     (one,) = broadcast.progress_of(kept, {PLACE: None}, {PLACE: (100, 100)}, 1_200_000)
-    assert one["samples"][-1] == [1_200_000, 100, 100, 100]  # nothing there for anybody
+    assert one.samples[-1] == (1_200_000, 100, 100, 100)  # nothing there for anybody
 
 
 @pytest.mark.parametrize(

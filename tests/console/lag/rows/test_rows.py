@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -13,6 +14,7 @@ from console.lag.round.broker_reads import (
     TopicFacts,
     topics_to_read,
 )
+from console.lag.round.figures import GroupFigures, TopicFigures, Trend
 from console.lag.round.keyed_columns import KeyedColumns
 from console.lag.round.series import (
     QueueKey,
@@ -23,14 +25,13 @@ from console.lag.round.series import (
     series_of,
     snapshot_of,
 )
-from console.lag.round.view import Members, RoundView, RowDict, Silence
-from console.lag.rows.group_rows import IN_FLIGHT_KEPT_MS, group_rows, trend
+from console.lag.round.view import Members, RoundView, Silence
+from console.lag.rows.group_rows import IN_FLIGHT_KEPT_MS, group_rows
 from console.lag.rows.queue_row import QueueRow, TopicQueueRow, kinds_of
 from console.lag.rows.queue_rows import queue_table
 from console.lag.rows.topic_rows import broker_row, topic_kind, topic_queue_table, topic_rows
 from console.text import Text
 from spark.lag.round.window import LagWindow
-from tests.support.plain_queue_rows import plain
 
 A, B = BrokerAddress("broker-a", 0, "a:1", "C"), BrokerAddress("broker-b", 0, "b:1", "C")
 KEY = QueueKey("billing", "orders", "broker-a", 0)
@@ -61,15 +62,15 @@ def view(answers: list[BrokerAnswers], window: LagWindow | None = None, now_ms: 
     return RoundView("local", now_ms, window, answers, series, columns, topics={"broker-a": facts})
 
 
-def queue_rows(one: RoundView) -> dict[QueueKey, RowDict]:
-    return {key: plain(row) for key, row in queue_table(one).rows(QueueRow).items()}
+def queue_rows(one: RoundView) -> Mapping[QueueKey, QueueRow]:
+    return queue_table(one).rows(QueueRow)
 
 
-def topics_of(one: RoundView) -> dict[str, RowDict]:
+def topics_of(one: RoundView) -> dict[str, TopicFigures]:
     return topic_rows(one, topic_queue_table(one), queue_table(one))
 
 
-def groups_of(one: RoundView) -> dict[str, RowDict]:
+def groups_of(one: RoundView) -> dict[str, GroupFigures]:
     return group_rows(one, queue_table(one), topics_of(one))
 
 
@@ -80,39 +81,39 @@ def test_it_marks_every_group_partial_while_a_broker_was_never_heard_of() -> Non
         blind=frozenset({"broker-b"}),
     )
     row = groups_of(blind)["billing"]
-    assert (row["lag"], row["lag_lower_bound"], row["partial"], row["status"]) == (10, True, True, "UNKNOWN")
-    assert row["reason"].startswith("broker-b has not answered since this console began to look")
-    assert row["dlq_count"] is None
+    assert (row.lag, row.lag_lower_bound, row.partial, row.status) == (10, True, True, "UNKNOWN")
+    assert row.reason.startswith("broker-b has not answered since this console began to look")
+    assert row.dlq_count is None
 
 
 def test_it_shows_a_committed_offset_beyond_max_as_invalid() -> None:
     row = queue_rows(view([answer(committed=150)]))[KEY]
-    assert (row["status"], row["lag"], row["time_lag_ms"]) == ("INVALID", None, None)
+    assert (row.status, row.lag, row.time_lag_ms) == ("INVALID", None, None)
 
 
 def test_it_shows_lost_messages() -> None:
     row = queue_rows(view([answer(committed=20, low=50)]))[KEY]
-    assert (row["status"], row["lag"]) == ("LOST", 50)
-    assert row["reason"] == "30 messages passed retention before they were read"
+    assert (row.status, row.lag) == ("LOST", 50)
+    assert row.reason == "30 messages passed retention before they were read"
 
 
 def test_it_calls_an_empty_queue_well_though_nobody_committed() -> None:
     found = queue_rows(view([answer(high=7, low=7, committed=None)]))[KEY]
-    assert (found["status"], found["lag"], found["committed_offset"]) == ("OK", 0, None)
+    assert (found.status, found.lag, found.committed_offset) == ("OK", 0, None)
 
 
 def test_it_says_which_topic_was_not_read() -> None:
     one = answer()
     one.stats, one.unread = {}, {"orders": "no answer within 3000 ms"}
     row = queue_rows(view([one]))[KEY]
-    assert (row["status"], row["lag"], row["max_offset"]) == ("UNKNOWN", None, None)
-    assert row["reason"] == "broker-a did not tell the offsets of orders: no answer within 3000 ms"
+    assert (row.status, row.lag, row.max_offset) == ("UNKNOWN", None, None)
+    assert row.reason == "broker-a did not tell the offsets of orders: no answer within 3000 ms"
 
 
 def test_it_keeps_a_group_offline_even_when_nothing_waits() -> None:
     one = replace(view([answer(committed=100)]), members={"billing": Members(clients=0, offline_since_ms=5)})
     row = groups_of(one)["billing"]
-    assert (row["status"], row["since_ms"], row["attention"], row["lag"]) == ("OFFLINE", 5, 0, 0)
+    assert (row.status, row.since_ms, row.attention, row.lag) == ("OFFLINE", 5, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -121,24 +122,24 @@ def test_it_keeps_a_group_offline_even_when_nothing_waits() -> None:
 )
 def test_it_does_not_call_a_backlog_well_before_it_knows_who_reads(members: Members, status: str) -> None:
     row = groups_of(replace(view([answer()]), members={"billing": members}))["billing"]
-    assert (row["status"], row["lag"], row["lag_lower_bound"]) == (status, 10, False)
+    assert (row.status, row.lag, row.lag_lower_bound) == (status, 10, False)
 
 
 def test_it_calls_a_backlog_well_that_is_seen_to_be_read() -> None:
     window = LagWindow(5_000)
     view([answer(committed=90)], window, now_ms=55_000)
     row = groups_of(view([answer(high=105, committed=95)], window))["billing"]
-    assert (row["status"], row["lag"], row["out_rate"]) == ("OK", 10, 1.0)
+    assert (row.status, row.lag, row.out_rate) == ("OK", 10, 1.0)
 
 
 def test_it_calls_a_group_well_that_has_read_everything_before_it_knows_who_reads() -> None:
-    assert groups_of(view([answer(committed=100)]))["billing"]["status"] == "OK"
+    assert groups_of(view([answer(committed=100)]))["billing"].status == "OK"
 
 
 def test_it_lists_what_a_group_without_commits_subscribes_to() -> None:
     one = replace(view([answer()]), members={"fresh": Members(clients=1, topics=("orders",))})
     row = groups_of(one)["fresh"]
-    assert (row["status"], row["lag"], [topic["topic"] for topic in row["topics"]]) == (
+    assert (row.status, row.lag, [topic.topic for topic in row.topics]) == (
         "NEVER_COMMITTED",
         None,
         ["orders"],
@@ -172,20 +173,20 @@ def test_it_tells_kinds_of_topics(topic: str, kind: str) -> None:
 
 def test_it_has_no_figures_of_a_broker_that_did_not_tell_them() -> None:
     row = broker_row(answer(), None, 7)
-    assert (row["in_rate"], row["disk_ratio"], row["answered"], row["since_ms"]) == (None, None, True, 7)
+    assert (row.in_rate, row.disk_ratio, row.answered, row.since_ms) == (None, None, True, 7)
     young = answer()
     young.runtime = {"putTps": "", "getTransferredTps": "2.5 2.0 ", "commitLogDiskRatio": "0.41"}
     row = broker_row(young, row, 9)
-    assert (row["in_rate"], row["out_rate"], row["disk_ratio"], row["since_ms"]) == (None, 2.5, 0.41, 7)
-    assert broker_row(silent(A), row, 11)["since_ms"] == 11
+    assert (row.in_rate, row.out_rate, row.disk_ratio, row.since_ms) == (None, 2.5, 0.41, 7)
+    assert broker_row(silent(A), row, 11).since_ms == 11
 
 
 def test_it_keeps_an_hour_of_minutes_with_gaps() -> None:
-    row: RowDict | None = None
+    row = Trend()
     for at_s, value in ((0, 1), (5, 2), (60, 3), (65, 4), (240, 5)):
-        row = trend(row, value, at_s * 1000)
-    assert row == {"trend": [2, 4, None, None, 5], "trend_minute": 4}
-    assert trend(row, 9, 10 * 3_600_000)["trend"] == [None] * 59 + [9]
+        row = row.after(value, at_s * 1000)
+    assert row == ((2, 4, None, None, 5), 4)
+    assert row.after(9, 10 * 3_600_000).trend == (*[None] * 59, 9)
 
 
 @pytest.mark.parametrize(
@@ -225,8 +226,8 @@ def test_a_retry_topic_of_pop_s_second_version_is_its_group_s() -> None:
     told.stats[retry] = [QueueOffsets(0, 0, 6, 0)]
     one = view([told])
     row = groups_of(one)["billing"]
-    assert (row["lag"], row["retry_lag"]) == (10, 4)
-    assert topics_of(one)[retry]["kind"] == "RETRY"
+    assert (row.lag, row.retry_lag) == (10, 4)
+    assert topics_of(one)[retry].kind == "RETRY"
 
 
 def test_it_says_why_a_broadcasting_group_has_no_lag() -> None:
@@ -234,8 +235,8 @@ def test_it_says_why_a_broadcasting_group_has_no_lag() -> None:
         view([answer()]), members={"banner": Members(clients=2, model="BROADCASTING", topics=("orders",))}
     )
     row = groups_of(one)["banner"]
-    assert (row["status"], row["lag"]) == ("UNKNOWN", None)
-    assert row["reason"] == "broadcasting: each client keeps its own offsets, brokers do not know them"
+    assert (row.status, row.lag) == ("UNKNOWN", None)
+    assert row.reason == "broadcasting: each client keeps its own offsets, brokers do not know them"
 
 
 def later(low: int, high: int, committed: int, before: RoundView, pulled: int | None = None) -> RoundView:
@@ -260,15 +261,15 @@ def later(low: int, high: int, committed: int, before: RoundView, pulled: int | 
 
 def test_it_counts_lost_messages_once_and_keeps_the_sum() -> None:
     one = view([answer(high=100, committed=10)])
-    assert queue_rows(one)[KEY]["lost"] == 0
+    assert queue_rows(one)[KEY].lost == 0
     one = later(30, 100, 10, one)
-    assert queue_rows(one)[KEY]["lost"] == 20
+    assert queue_rows(one)[KEY].lost == 20
     one = later(50, 100, 10, one)
-    assert queue_rows(one)[KEY]["lost"] == 40
+    assert queue_rows(one)[KEY].lost == 40
     one = later(50, 100, 90, one)
-    assert (queue_rows(one)[KEY]["lost"], groups_of(one)["billing"]["lost"]) == (40, 40)
+    assert (queue_rows(one)[KEY].lost, groups_of(one)["billing"].lost) == (40, 40)
     one = later(0, 5, 5, one)  # made again
-    assert queue_rows(one)[KEY]["lost"] == 0
+    assert queue_rows(one)[KEY].lost == 0
 
 
 def test_it_says_when_retention_reaches_a_group_that_does_not_keep_pace() -> None:
@@ -276,35 +277,35 @@ def test_it_says_when_retention_reaches_a_group_that_does_not_keep_pace() -> Non
     for number in range(1, 60):
         one = later(0, 10 * number, 0, one)
     row = queue_rows(one)[KEY]
-    assert (row["speed"], row["drain_never"]) == (0.0, True)
-    assert row["time_to_loss_lower_bound"]  # no retention was seen yet
+    assert (row.speed, row.drain_never) == (0.0, True)
+    assert row.time_to_loss_lower_bound  # no retention was seen yet
     one = later(100, 600, 300, one)
     row = queue_rows(one)[KEY]
     # message 300 is 150 s old, message 100 250 s
-    assert row["time_lag_ms"] == pytest.approx(150_000, abs=5_000)
+    assert row.time_lag_ms == pytest.approx(150_000, abs=5_000)
     for _ in range(30):
         one = later(100, 600, 300, one)
     row, group = queue_rows(one)[KEY], groups_of(one)["billing"]
-    assert row["time_to_loss_ms"] == pytest.approx(100_000, abs=5_000)
-    assert not row["time_to_loss_lower_bound"]
-    assert (group["time_to_loss_ms"], group["time_to_loss_queue"]) == (
-        row["time_to_loss_ms"],
+    assert row.time_to_loss_ms == pytest.approx(100_000, abs=5_000)
+    assert not row.time_to_loss_lower_bound
+    assert (group.time_to_loss_ms, group.time_to_loss_queue) == (
+        row.time_to_loss_ms,
         "orders · broker-a · 0",
     )
     topic = topics_of(one)["orders"]
-    assert (topic["time_to_loss_ms"], topic["time_to_loss_group"]) == (row["time_to_loss_ms"], "billing")
+    assert (topic.time_to_loss_ms, topic.time_to_loss_group) == (row.time_to_loss_ms, "billing")
 
 
 def test_it_remembers_what_is_in_flight_for_a_while() -> None:
     one = later(0, 100, 80, view([answer(committed=80)]), pulled=95)
     row = groups_of(one)["billing"]
-    assert (row["in_flight"], row["available"], row["in_flight_at_ms"]) == (15, 5, one.now_ms)
+    assert (row.in_flight, row.available, row.in_flight_at_ms) == (15, 5, one.now_ms)
     read_ms = one.now_ms
     one = later(0, 100, 80, one)
     row = groups_of(one)["billing"]
-    assert (row["in_flight"], row["in_flight_at_ms"]) == (15, read_ms)
+    assert (row.in_flight, row.in_flight_at_ms) == (15, read_ms)
     much_later = replace(later(0, 100, 80, one), now_ms=read_ms + IN_FLIGHT_KEPT_MS + 1)
-    assert groups_of(much_later)["billing"]["in_flight"] is None
+    assert groups_of(much_later)["billing"].in_flight is None
 
 
 def test_it_never_says_catching_up_and_never() -> None:
@@ -312,11 +313,11 @@ def test_it_never_says_catching_up_and_never() -> None:
     for number in range(1, 40):
         one = later(0, 1_000 + 10 * number, 25 * number, one)
     row = groups_of(one)["billing"]
-    assert (row["status"], row["drain_never"]) == ("CATCHING_UP", False)
+    assert (row.status, row.drain_never) == ("CATCHING_UP", False)
     # 415 wait, 3 a second fewer
-    assert row["drain_ms"] == pytest.approx(415 / 3 * 1000, rel=0.05)
-    assert row["drain_low_ms"] <= row["drain_ms"] <= row["drain_high_ms"]
-    assert row["speed"] is None  # the first unread message predates the history: no age, no speed
+    assert row.drain_ms == pytest.approx(415 / 3 * 1000, rel=0.05)
+    assert row.drain_low_ms <= row.drain_ms <= row.drain_high_ms
+    assert row.speed is None  # the first unread message predates the history: no age, no speed
 
 
 def test_a_backlog_that_drains_is_catching_up_long_before_it_is_gone() -> None:
@@ -327,12 +328,10 @@ def test_a_backlog_that_drains_is_catching_up_long_before_it_is_gone() -> None:
         committed = max(0, number - 60) * 100
         one = later(0, number * 40, min(committed, number * 40), one)
         row = groups_of(one)["billing"]
-        words.append((row["status"], row["drain_never"]))
-        if 78 <= number < 94 and row["status"] == "CATCHING_UP":
-            assert row["drain_ms"] == pytest.approx(row["lag"] / 12 * 1000, rel=0.01)
-            assert (
-                row["drain_low_ms"] is None or row["drain_low_ms"] <= row["drain_ms"] <= row["drain_high_ms"]
-            )
+        words.append((row.status, row.drain_never))
+        if 78 <= number < 94 and row.status == "CATCHING_UP":
+            assert row.drain_ms == pytest.approx(row.lag / 12 * 1000, rel=0.01)
+            assert row.drain_low_ms is None or row.drain_low_ms <= row.drain_ms <= row.drain_high_ms
     assert words[59] == ("STALLED", True)
     assert words[78:94] == [("CATCHING_UP", False)] * 16
     assert not {("CATCHING_UP", True), ("FALLING_BEHIND", False)} & set(words)
