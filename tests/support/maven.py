@@ -13,6 +13,9 @@ from pathlib import Path
 # Two builds at once would write the same files of Maven's repository in the home folder.
 LOCK = Path(tempfile.gettempdir()) / f"tidemark-test-maven-{os.getuid()}.lock"
 
+# A JVM that lives for seconds: compiling less halves what a build takes.
+SHORT_LIVED = {"MAVEN_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+
 
 def build_once(project: Path, stamp: Path, sources: Iterable[Path], *options: str) -> None:
     """`mvn compile` unless ``stamp`` is newer than all sources."""
@@ -23,5 +26,11 @@ def build_once(project: Path, stamp: Path, sources: Iterable[Path], *options: st
             return
         if shutil.which("mvn") is None:
             raise RuntimeError("Maven is missing: apt-get install maven (make test does it when run as root)")
-        subprocess.run(["mvn", "-q", "-B", *options, "compile"], cwd=project, check=True, timeout=600)
+        subprocess.run(
+            ["mvn", "-q", "-B", *options, "compile"],
+            cwd=project,
+            env={**SHORT_LIVED, **os.environ},
+            check=True,
+            timeout=600,
+        )
         stamp.touch()
