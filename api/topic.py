@@ -20,8 +20,8 @@ from api.rest.resource import Resource, existing_row
 from console.cluster import selectors as cluster_selectors
 from console.lag import selectors as lag_selectors
 from console.lag.models import TopicRow
-from console.operation.config.change import GROUP, TOPIC
 from console.operation.config.quarantine import quarantine_of
+from console.operation.config.row import GROUP, TOPIC
 from console.operation.config.table import read_table
 from console.topic import selectors
 from console.topic.producers import senders_of

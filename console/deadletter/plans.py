@@ -28,20 +28,21 @@ from console.deadletter.replay.targets import route_queues_of
 from console.deadletter.retention import retention_ms
 from console.lag.last_seen import topic_queues_seen
 from console.operation.config.change import (
-    TOPIC,
-    ConfigPlan,
-    ConfigRow,
+    Exact,
+    RawConfigDraft,
+    RawConfigPlan,
     exact_rows,
-    left_out_rows,
-    overwritten_warning,
     read_configs,
+    undone,
 )
+from console.operation.config.row import TOPIC, ConfigRow, left_out_rows, overwritten_warning
 from console.operation.errors import PlanRejected, VerificationFailed
 from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
 from console.operation.plan.coverage import Coverage, read_coverage
 from console.operation.plan.kinds import Another, Draft, Need, Place, RawDraft, RawPlanKind, RestCall
 from console.operation.plan.params import ACCEPT_WITHOUT, accepted_without, refuse_unknown
+from console.operation.plan.stored import as_json, of_json
 from console.text import Text
 from console.text.storable import storable
 
@@ -352,7 +353,7 @@ class ReplayPlan(RawPlanKind):
         )
 
 
-class DlqReadablePlan(ConfigPlan):
+class DlqReadablePlan(RawConfigPlan):
     """Add the read permission to a dead-letter topic, on every broker that lacks it.
 
     Brokers up to 4.9.0 create such topics write-only (perm 2). No params, or those of an undo; the subject is
@@ -369,13 +370,13 @@ class DlqReadablePlan(ConfigPlan):
         """Return None: its own endpoint needs no request body."""
         return None
 
-    def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> RawDraft:
+    def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> RawConfigDraft:
         """Read the topic's permission per broker. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
         refuse_unknown(params, ("exact", "group"))
         admin, topic = _admin(cluster), topic_of(subject)
         brokers = read_coverage(admin, cluster, accepted_without(params))
-        exact = params.get("exact")
-        if exact is not None and any((each["what"], each["name"]) != (TOPIC, topic) for each in exact):
+        exact = of_json(tuple[Exact, ...], params["exact"]) if "exact" in params else None
+        if exact is not None and any((each.what, each.name) != (TOPIC, topic) for each in exact):
             raise PlanRejected(
                 Text("An undo of this kind is about %(topic)s only.", topic=topic), field="exact"
             )
@@ -384,12 +385,12 @@ class DlqReadablePlan(ConfigPlan):
             if exact is not None
             else _readable_rows(admin, brokers.addrs, topic)
         )
-        meant = brokers.absent if exact is None else {each["broker_name"] for each in exact}
+        meant = brokers.absent if exact is None else {each.broker_name for each in exact}
         cover = brokers.of_brokers(meant, {row.broker_name for row in rows})
         moving = [row.broker_name for row in rows if row.changes]
         return Draft(
             summary=replay_words.readable_summary(topic, moving, is_undo=exact is not None),
-            diff=[row.as_row() for row in rows] + left_out_rows(cover, TOPIC, topic),
+            diff=[*rows, *left_out_rows(cover, TOPIC, topic)],
             coverage=cover,
             before={"topic": topic, "configs": {row.broker_name: row.before for row in rows}},
             warnings=overwritten_warning(rows) + replay_words.readable_warnings(is_undo=exact is not None),
@@ -399,11 +400,16 @@ class DlqReadablePlan(ConfigPlan):
             else Text("%(topic)s can be read on every broker: there is nothing to do.", topic=topic),
         )
 
+    def undo_params(self, plan: Plan, job: Job) -> Mapping[str, Any] | None:
+        """Return the configurations recorded on each broker that was written."""
+        exact = undone(job)
+        return {"exact": as_json(exact)} if exact else None
+
 
 def _readable_rows(admin: BlockingMQAdmin, addrs: Mapping[str, str], topic: str) -> list[ConfigRow]:
     """Return a row per broker that has the topic; raises PlanRejected when none has it."""
     rows = [
-        ConfigRow(
+        ConfigRow.of(
             TOPIC, topic, name, addrs[name], config, {**config, "perm": int(config["perm"]) | PERM_READ}
         )
         for name, config in read_configs(admin, addrs, TOPIC, topic).items()

@@ -37,7 +37,7 @@ from console.lists.file import file_of
 from console.lists.query import ListQuery
 from console.operation import selectors as operation_selectors
 from console.operation import services as operation_services
-from console.operation.config.change import GROUP
+from console.operation.config.row import GROUP
 from console.operation.config.views import quarantine_context
 from console.operation.errors import NotPermitted, OperationError, PlanRejected
 from console.text import Text, text_of

@@ -14,7 +14,7 @@ from console.cluster.admission import admit, admit_to_list
 from console.cluster.models import Cluster
 from console.lag.last_seen import may_lie_on_silent
 from console.lag.models import TopicRow
-from console.operation.config.change import TOPIC
+from console.operation.config.row import TOPIC
 from console.operation.config.table import read_table
 from console.operation.config.views import (
     broker_names,

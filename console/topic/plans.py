@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from console.brokers.mqadmin import BlockingMQAdmin
-from console.operation.config.change import TOPIC, Config, ConfigRow
 from console.operation.config.plans import (
     Asked,
     ChangePlan,
@@ -20,17 +19,19 @@ from console.operation.config.plans import (
     QuarantinePlan,
     ReleasePlan,
     Stakes,
-    Wish,
-    read_wish,
     where,
 )
+from console.operation.config.quarantine import MessagesWritten
+from console.operation.config.row import TOPIC, Config, ConfigRow, ImpactRow
 from console.operation.job.runner import JobRun
 from console.operation.models import Plan
 from console.operation.plan.coverage import Coverage
 from console.operation.plan.kinds import TOPICS, Another, PlanWarning
+from console.operation.plan.params import accepted_without
+from console.operation.plan.stored import Stored
 from console.text import Text
 from console.topic import selectors, topic_config
-from console.topic.topic_config import FIELDS, READ
+from console.topic.topic_config import READ, TopicParams
 from console.topic.topic_facts import TopicFacts, impact, read_topic_facts, unread_in
 from console.topic.topic_judgement import (
     change_warnings,
@@ -43,29 +44,47 @@ from console.topic.topic_judgement import (
 )
 
 
-class TopicPlan(ObjectPlan[TopicFacts]):
+class TopicBefore(Stored, frozen=True, kw_only=True, omit_defaults=False):
+    """The use of a topic when its plan was made. ``unread``: figures that could not be read."""
+
+    impact: tuple[ImpactRow, ...]
+    unread: tuple[str, ...]
+    written: int
+    members: int
+    read_at_ms: int
+
+
+class TopicPlan(ObjectPlan[TopicFacts, TopicParams, TopicBefore]):
     """Base of all plans of topics."""
+
+    params_type, before_type = TopicParams, TopicBefore
 
     what = TOPIC
     place = TOPICS
     program = "topics"
 
-    def facts(self, asked: Asked, rows: Sequence[ConfigRow]) -> TopicFacts:
+    def read_params(self, given: Mapping[str, Any]) -> TopicParams:
+        """Read the silent brokers to leave out: most actions have no other parameter."""
+        return TopicParams(accept_without=accepted_without(given))
+
+    def facts(self, asked: Asked[TopicParams], rows: Sequence[ConfigRow]) -> TopicFacts:
         """Return who uses the topic on the brokers that have it."""
         holders = {row.broker_name: row.addr for row in rows if row.before is not None}
         return read_topic_facts(asked.admin, asked.cluster, holders, asked.subject, asked.now_ms)
 
-    def recorded(self, asked: Asked, rows: Sequence[ConfigRow], facts: TopicFacts) -> dict[str, Any]:
+    def recorded(
+        self, asked: Asked[TopicParams], rows: Sequence[ConfigRow], facts: TopicFacts
+    ) -> TopicBefore:
         """Return the impact, messages written and members, for later comparison."""
-        return {
-            "impact": impact(facts) if any(row.before is not None for row in rows) else [],
-            "unread": list(facts.unread),
-            "written": facts.written,
-            "members": facts.members,
-            "read_at_ms": facts.read_at_ms,
-        }
+        return TopicBefore(
+            impact=impact(facts) if any(row.before is not None for row in rows) else (),
+            unread=facts.unread,
+            written=facts.written,
+            members=facts.members,
+            read_at_ms=facts.read_at_ms,
+        )
 
-    def check_changeable(self, asked: Asked) -> None:
+    def check_changeable(self, asked: Asked[TopicParams]) -> None:
         """Refuse changes of RocketMQ's own topics."""
         topic_config.check_changeable(asked.subject, own_names(asked.admin))
 
@@ -75,7 +94,9 @@ class TopicPlan(ObjectPlan[TopicFacts]):
         held = frozenset() if row is None else frozenset(row.brokers)
         return held | {name for name, each in brokers.absent.items() if not each.was_read}
 
-    def removed_again(self, asked: Asked, rows: Sequence[ConfigRow], facts: TopicFacts) -> tuple[Text, Text]:
+    def removed_again(
+        self, asked: Asked[TopicParams], rows: Sequence[ConfigRow], facts: TopicFacts
+    ) -> tuple[Text, Text]:
         """Return summary and refusal of an undone creation: only an empty topic needs no quarantine."""
         summary = Text(
             "This will delete the empty topic %(name)s on %(where)s again.",
@@ -90,7 +111,7 @@ class TopicPlan(ObjectPlan[TopicFacts]):
             number=facts.written,
         )
 
-    def created_again(self, asked: Asked, rows: Sequence[ConfigRow]) -> Text:
+    def created_again(self, asked: Asked[TopicParams], rows: Sequence[ConfigRow]) -> Text:
         """Return the summary of an undone deletion: the topic without its messages."""
         return Text(
             "This will create %(name)s on %(where)s as it was. Its messages do not come back.",
@@ -99,7 +120,7 @@ class TopicPlan(ObjectPlan[TopicFacts]):
         )
 
 
-class TopicCreatePlan(TopicPlan, CreatePlan[TopicFacts]):
+class TopicCreatePlan(TopicPlan, CreatePlan[TopicFacts, TopicParams, TopicBefore]):
     """Create a topic. params: {brokers?, read_queues?, write_queues?, perm?, order?, message_type?}."""
 
     kind = "topic_create"
@@ -109,13 +130,16 @@ class TopicCreatePlan(TopicPlan, CreatePlan[TopicFacts]):
     place = dataclasses.replace(TOPICS, page="")  # there is no page of it yet
     another = Another("topic-create", Text("Fill in the form again"), of_subject=False)
 
-    def new_config(self, asked: Asked) -> tuple[Wish, Config]:
-        """Return the requested topic."""
-        wish = read_wish(asked.params, FIELDS, topic_config.read_values)
-        topic_config.check_new_name(asked.subject, own_names(asked.admin))
-        return wish, topic_config.new_config(asked.subject, wish.values)
+    def read_params(self, given: Mapping[str, Any]) -> TopicParams:
+        """Read the settings. Raises PlanRejected(field)."""
+        return topic_config.read_params(given)
 
-    def summary(self, asked: Asked, rows: Sequence[ConfigRow], facts: TopicFacts) -> Text:
+    def new_config(self, asked: Asked[TopicParams]) -> Config:
+        """Return the requested topic."""
+        topic_config.check_new_name(asked.subject, own_names(asked.admin))
+        return topic_config.new_config(asked.subject, asked.params)
+
+    def summary(self, asked: Asked[TopicParams], rows: Sequence[ConfigRow], facts: TopicFacts) -> Text:
         """Name the number of queues and the brokers."""
         new = [row for row in rows if row.before is None]
         after = new[0].after or {}
@@ -129,7 +153,7 @@ class TopicCreatePlan(TopicPlan, CreatePlan[TopicFacts]):
             perm=topic_config.permission_word(after["perm"]),
         )
 
-    def stakes(self, asked: Asked, rows: Sequence[ConfigRow], facts: TopicFacts) -> Stakes:
+    def stakes(self, asked: Asked[TopicParams], rows: Sequence[ConfigRow], facts: TopicFacts) -> Stakes:
         """Warn of unusual settings, and of brokers that have or do not get the topic."""
         warnings = config_warnings(next(row.after or {} for row in rows if row.before is None))
         elsewhere = [name for name, config in asked.found.items() if config is not None]
@@ -149,7 +173,7 @@ class TopicCreatePlan(TopicPlan, CreatePlan[TopicFacts]):
         return Stakes(warnings)
 
 
-class TopicChangePlan(TopicPlan, ChangePlan[TopicFacts]):
+class TopicChangePlan(TopicPlan, ChangePlan[TopicFacts, TopicParams, TopicBefore]):
     """Change a topic. params as topic_create; what is not named stays. ``brokers``: only these."""
 
     kind = "topic_change"
@@ -158,15 +182,19 @@ class TopicChangePlan(TopicPlan, ChangePlan[TopicFacts]):
     another = Another("topic-change", Text("Change something else"))
     settings_words = Text("queues, permission, order or message type")
 
-    def wish(self, asked: Asked) -> Wish:
-        """Return the request."""
-        return read_wish(asked.params, FIELDS, topic_config.read_values)
+    def read_params(self, given: Mapping[str, Any]) -> TopicParams:
+        """Read the settings. Raises PlanRejected(field)."""
+        return topic_config.read_params(given)
 
-    def changed(self, before: Config, values: Mapping[str, Any]) -> Config:
-        """Return the topic of one broker with the requested values."""
-        return topic_config.changed(before, values)
+    def has_settings(self, params: TopicParams) -> bool:
+        """Return whether the parameters name a setting."""
+        return params.has_settings
 
-    def stakes(self, asked: Asked, rows: Sequence[ConfigRow], facts: TopicFacts) -> Stakes:
+    def changed(self, before: Config, params: TopicParams) -> Config:
+        """Return the topic of one broker with the requested settings."""
+        return topic_config.changed(before, params)
+
+    def stakes(self, asked: Asked[TopicParams], rows: Sequence[ConfigRow], facts: TopicFacts) -> Stakes:
         """Warn of messages in removed queues, and of clients that lose a permission."""
         changing = [row for row in rows if row.changes]
         keep = {
@@ -186,7 +214,7 @@ class TopicChangePlan(TopicPlan, ChangePlan[TopicFacts]):
         )
 
 
-class TopicQuarantinePlan(TopicPlan, QuarantinePlan[TopicFacts]):
+class TopicQuarantinePlan(TopicPlan, QuarantinePlan[TopicFacts, TopicParams, TopicBefore]):
     """Put a topic in quarantine: no client may read or write it. No params."""
 
     kind = "topic_quarantine"
@@ -195,7 +223,7 @@ class TopicQuarantinePlan(TopicPlan, QuarantinePlan[TopicFacts]):
     closes = Text("nobody may read or write it, its messages and offsets stay")
     is_closed = Text("is closed for everybody already")
 
-    def stakes(self, asked: Asked, rows: Sequence[ConfigRow], facts: TopicFacts) -> Stakes:
+    def stakes(self, asked: Asked[TopicParams], rows: Sequence[ConfigRow], facts: TopicFacts) -> Stakes:
         """Warn which clients are shut out."""
         is_backlog_unknown = bool(facts.readers) and facts.backlog is None  # unknown is not few
         return Stakes(
@@ -206,10 +234,10 @@ class TopicQuarantinePlan(TopicPlan, QuarantinePlan[TopicFacts]):
 
     def before_apply(self, run: JobRun, admin: BlockingMQAdmin) -> None:
         """Record the number of messages: later ones were written in spite of the quarantine."""
-        run.result["written_messages"] = run.plan.before["written"]
+        run.put_result(MessagesWritten(written_messages=self.before_of(run.plan).written))
 
 
-class TopicReleasePlan(TopicPlan, ReleasePlan[TopicFacts]):
+class TopicReleasePlan(TopicPlan, ReleasePlan[TopicFacts, TopicParams, TopicBefore]):
     """End the quarantine of a topic: restore its previous permissions. No params."""
 
     kind = "topic_release"
@@ -220,14 +248,14 @@ class TopicReleasePlan(TopicPlan, ReleasePlan[TopicFacts]):
     switch = Text("its permission")
 
 
-class TopicDeletePlan(TopicPlan, DeletePlan[TopicFacts]):
+class TopicDeletePlan(TopicPlan, DeletePlan[TopicFacts, TopicParams, TopicBefore]):
     """Delete a topic with its messages and its readers' committed offsets. No params."""
 
     kind = "topic_delete"
     title = Text("Topic deletion")
     action = Text("Delete the topic")
 
-    def summary(self, asked: Asked, rows: Sequence[ConfigRow], facts: TopicFacts) -> Text:
+    def summary(self, asked: Asked[TopicParams], rows: Sequence[ConfigRow], facts: TopicFacts) -> Text:
         """Name what is lost for good."""
         return Text(
             "This will delete %(name)s on %(where)s for good: %(stored)s message(s) and the committed "
@@ -238,15 +266,15 @@ class TopicDeletePlan(TopicPlan, DeletePlan[TopicFacts]):
             groups=len(facts.readers),
         )
 
-    def stakes(self, asked: Asked, rows: Sequence[ConfigRow], facts: TopicFacts) -> Stakes:
+    def stakes(self, asked: Asked[TopicParams], rows: Sequence[ConfigRow], facts: TopicFacts) -> Stakes:
         """Warn who still uses it, and what happened in quarantine."""
         warnings = [*use_warnings(facts), *delete_warnings(facts, asked.quarantine)]
         return Stakes(warnings, messages=facts.stored, typed=True)
 
-    def used_since(self, plan: Plan, now: Mapping[str, Any]) -> list[Text]:
+    def used_since(self, plan: Plan, now: TopicBefore) -> list[Text]:
         """Report messages written and consumers that came online since."""
-        was, sentences = plan.before, []
-        more = now["written"] - was["written"]
+        was, sentences = self.before_of(plan), []
+        more = now.written - was.written
         if more > 0:
             sentences.append(
                 Text(
@@ -255,12 +283,12 @@ class TopicDeletePlan(TopicPlan, DeletePlan[TopicFacts]):
                     name=plan.subject,
                 )
             )
-        if now["members"] > was["members"]:
+        if now.members > was.members:
             sentences.append(
                 Text(
                     "%(number)s consumer(s) {is|are} online, %(before)s were",
-                    number=now["members"],
-                    before=was["members"],
+                    number=now.members,
+                    before=was.members,
                 )
             )
         return sentences

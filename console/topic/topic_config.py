@@ -15,8 +15,10 @@ from console.brokers.mqadmin import (
     is_system_topic,
     validate_topic,
 )
-from console.operation.config.change import Config
+from console.operation.config.change import ConfigParams
+from console.operation.config.row import Config
 from console.operation.errors import PlanRejected
+from console.operation.plan.params import accepted_without, broker_names, refuse_unknown
 from console.text import Text
 
 READ, WRITE, INHERIT, PRIORITY = 4, 2, 1, 8  # PermName
@@ -31,8 +33,23 @@ KEYS = {"read_queues": "readQueueNums", "write_queues": "writeQueueNums", "order
 FIELDS = ("read_queues", "write_queues", "perm", "order", "message_type")  # parameters of create and change
 
 
-def read_values(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the named settings, each checked. Raises PlanRejected(field)."""
+class TopicParams(ConfigParams, frozen=True, kw_only=True):
+    """Settings of a topic; None: not named."""
+
+    read_queues: int | None = None
+    write_queues: int | None = None
+    perm: int | None = None
+    order: bool | None = None
+    message_type: str | None = None
+
+    @property
+    def has_settings(self) -> bool:
+        return any(getattr(self, name) is not None for name in FIELDS)
+
+
+def read_params(params: Mapping[str, Any]) -> TopicParams:
+    """Return the parameters, each checked. Raises PlanRejected(field)."""
+    refuse_unknown(params, sorted({*FIELDS, "brokers"}))
     perm = params.get("perm")
     if perm is not None and perm not in PERMISSIONS:
         words = ", ".join(f"{value} ({word})" for value, word in PERMISSIONS.items())
@@ -47,20 +64,26 @@ def read_values(params: Mapping[str, Any]) -> dict[str, Any]:
         raise PlanRejected(
             Text("The message type is one of %(names)s.", names=", ".join(MESSAGE_TYPES)), "message_type"
         )
-    _check_queues(params, "read_queues", "read")
-    _check_queues(params, "write_queues", "write")
-    return {name: params[name] for name in FIELDS if params.get(name) is not None}
+    return TopicParams(
+        brokers=broker_names(params),
+        accept_without=accepted_without(params),
+        read_queues=_queues(params.get("read_queues"), "read_queues", "read"),
+        write_queues=_queues(params.get("write_queues"), "write_queues", "write"),
+        perm=perm,
+        order=order,
+        message_type=message_type,
+    )
 
 
-def _check_queues(params: Mapping[str, Any], field: str, word: str) -> None:
-    value = params.get(field)
+def _queues(value: object, field: str, word: str) -> int | None:
     if value is None:
-        return
+        return None
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= QUEUES_MAX:
         raise PlanRejected(
             Text("The number of %(what)s queues per broker is 1 to %(most)s.", what=word, most=QUEUES_MAX),
             field,
         )
+    return value
 
 
 def check_new_name(name: str, own_names: Sequence[str] = ()) -> None:
@@ -93,26 +116,28 @@ def check_changeable(name: str, own_names: Sequence[str] = ()) -> None:
         )
 
 
-def new_config(name: str, values: Mapping[str, Any]) -> Config:
+def new_config(name: str, wanted: TopicParams) -> Config:
     """Return the configuration of a new topic."""
-    write = values.get("write_queues") or values.get("read_queues") or QUEUES_DEFAULT
-    return TopicConfig(
+    write = wanted.write_queues or wanted.read_queues or QUEUES_DEFAULT
+    config: Config = TopicConfig(
         topic_name=name,
-        read_queue_nums=values.get("read_queues") or write,
+        read_queue_nums=wanted.read_queues or write,
         write_queue_nums=write,
-        perm=values.get("perm", READ | WRITE),
-        order=values.get("order", False),
-        attributes={MESSAGE_TYPE: values["message_type"]} if "message_type" in values else {},
+        perm=READ | WRITE if wanted.perm is None else wanted.perm,
+        order=bool(wanted.order),
+        attributes={MESSAGE_TYPE: wanted.message_type} if wanted.message_type else {},
     ).to_value()
+    return config
 
 
-def changed(before: Config, values: Mapping[str, Any]) -> Config:
-    """Return the configuration with the named values; everything else stays unchanged."""
-    after = {**before, **{key: values[name] for name, key in KEYS.items() if name in values}}
-    if "perm" in values:  # keep the inherit and priority bits
-        after["perm"] = values["perm"] | (before["perm"] & (INHERIT | PRIORITY))
-    if "message_type" in values:
-        after["attributes"] = {**before.get("attributes", {}), MESSAGE_TYPE: values["message_type"]}
+def changed(before: Config, wanted: TopicParams) -> Config:
+    """Return the configuration with the named settings; everything else stays unchanged."""
+    named = {key: getattr(wanted, name) for name, key in KEYS.items()}
+    after = {**before, **{key: value for key, value in named.items() if value is not None}}
+    if wanted.perm is not None:  # keep the inherit and priority bits
+        after["perm"] = wanted.perm | (before["perm"] & (INHERIT | PRIORITY))
+    if wanted.message_type:
+        after["attributes"] = {**before.get("attributes", {}), MESSAGE_TYPE: wanted.message_type}
     return after
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from console.brokers.mqadmin import BlockingMQAdmin, BrokerUnavailable, MQAdmin, MQBrokerError
 from console.brokers.queues import ask_each
+from console.operation.config.row import ImpactRow
 from console.text import Text, text_of
 from console.topic import selectors
 
@@ -231,55 +232,59 @@ def unread_in(
 NAMED_MAX = 5  # groups in a row of the impact; the others are counted
 
 
-def impact(facts: TopicFacts) -> list[dict[str, Any]]:
-    """Return rows of the impact: [{name, value, words, is_lower_bound, source, at_ms}]; None = unknown."""
+def impact(facts: TopicFacts) -> tuple[ImpactRow, ...]:
+    """Return who feels a change of the topic."""
     readers = facts.readers
     online = [reader for reader in readers if reader.members]
     lower = any(reader.backlog_is_lower_bound for reader in readers)
     unknown = [reader for reader in readers if reader.backlog is None]
-    now = {"source": Text("brokers"), "at_ms": facts.read_at_ms}
-    return [
-        {
-            "name": Text("Consumers online"),
-            "value": facts.members
+    source, at_ms = Text("brokers"), facts.read_at_ms
+    return (
+        ImpactRow(
+            name=Text("Consumers online"),
+            value=facts.members
             if any(reader.members is not None for reader in readers) or not readers
             else None,
-            "is_lower_bound": any(reader.members is None for reader in readers),
-            "words": Text.of_names([f"{one.group} ({one.members})" for one in online], NAMED_MAX)
+            is_lower_bound=any(reader.members is None for reader in readers),
+            words=Text.of_names([f"{one.group} ({one.members})" for one in online], NAMED_MAX)
             or Text("%(number)s group(s) read it, none is online", number=len(readers)),
-            **now,
-        },
-        {
-            "name": Text("Producers connected"),
-            "value": facts.producers,
-            "is_lower_bound": False,
-            "words": Text("to these brokers; RocketMQ does not say who sends to which topic")
+            source=source,
+            at_ms=at_ms,
+        ),
+        ImpactRow(
+            name=Text("Producers connected"),
+            value=facts.producers,
+            words=Text("to these brokers; RocketMQ does not say who sends to which topic")
             if facts.producers is not None
             else Text("these brokers do not list producers"),
-            **now,
-        },
-        {
-            "name": Text("Messages not read yet"),
-            "value": facts.backlog if readers else 0,
-            "is_lower_bound": lower or (bool(unknown) and facts.backlog is not None),
-            "words": ", ".join(f"{one.group} {one.backlog:,}" for one in readers[:NAMED_MAX] if one.backlog)
+            source=source,
+            at_ms=at_ms,
+        ),
+        ImpactRow(
+            name=Text("Messages not read yet"),
+            value=facts.backlog if readers else 0,
+            is_lower_bound=lower or (bool(unknown) and facts.backlog is not None),
+            words=Text.foreign(
+                ", ".join(f"{one.group} {one.backlog:,}" for one in readers[:NAMED_MAX] if one.backlog)
+            )
             or (Text("no round has seen the backlog yet") if unknown else Text("of any group")),
-            "source": Text("last round"),
-            "at_ms": facts.rows_at_ms,
-        },
-        {
-            "name": Text("Messages stored"),
-            "value": facts.stored,
-            "is_lower_bound": bool(facts.unread),
-            "words": Text("in %(number)s queues", number=len(facts.queues)),
-            **now,
-        },
-        {
-            "name": Text("Last write"),
-            "value": None,
-            "moment_ms": facts.last_write_ms,
-            "is_lower_bound": False,
-            "words": "" if facts.last_write_ms else Text("nothing is stored"),
-            **now,
-        },
-    ]
+            source=Text("last round"),
+            at_ms=facts.rows_at_ms,
+        ),
+        ImpactRow(
+            name=Text("Messages stored"),
+            value=facts.stored,
+            is_lower_bound=bool(facts.unread),
+            words=Text("in %(number)s queues", number=len(facts.queues)),
+            source=source,
+            at_ms=at_ms,
+        ),
+        ImpactRow(
+            name=Text("Last write"),
+            value=None,
+            moment_ms=facts.last_write_ms,
+            words=Text() if facts.last_write_ms else Text("nothing is stored"),
+            source=source,
+            at_ms=at_ms,
+        ),
+    )

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from console.brokers.mqadmin import BlockingMQAdmin
-from console.operation.config.change import ConfigRow
 from console.operation.config.quarantine import Quarantine
+from console.operation.config.row import Config, ConfigRow
 from console.operation.plan.kinds import PlanWarning
 from console.text import Duration, Text
 from console.topic.topic_config import PERMISSIONS, READ, WRITE
@@ -29,7 +28,7 @@ def losing(rows: Sequence[ConfigRow]) -> int:
     return lost
 
 
-def config_warnings(after: Mapping[str, Any]) -> list[PlanWarning]:
+def config_warnings(after: Config) -> list[PlanWarning]:
     """Warn of unusual settings, independent of use."""
     found = []
     if after["writeQueueNums"] > after["readQueueNums"]:
@@ -95,7 +94,7 @@ def change_warnings(
                 Text("Those that send here learn it from the route within 30 s and then fail."),
             )
         )
-    if any(one["key"] == "order" for row in rows for one in row.changes):
+    if any(one.key == "order" for row in rows for one in row.changes):
         warnings.append(
             PlanWarning(
                 "info", Text("order only tells clients how to choose a queue; brokers do not enforce it")

@@ -22,7 +22,7 @@ from console.lag.models import TopicRow
 from console.lag.rows.queue_row import TopicQueueRow
 from console.lists.file import file_of
 from console.lists.query import ListQuery
-from console.operation.config.change import TOPIC
+from console.operation.config.row import TOPIC
 from console.operation.config.table import read_table
 from console.text import Text
 from console.text.figures import percent

@@ -18,21 +18,16 @@ from console.broker.config.keys import ConfigKey, Effect, config_key, is_key_nam
 from console.broker.models import BrokerSurvey
 from console.brokers.mqadmin import BlockingMQAdmin, MQAdmin
 from console.brokers.queues import ask_each, told
-from console.operation.config.change import (
-    ConfigPlan,
-    ConfigRow,
-    admin_of,
-    chosen_brokers,
-    covered_rows,
-    left_out_rows,
-    nothing_changes,
-)
+from console.operation.config.change import ConfigPlan, admin_of, chosen_brokers, covered_rows
+from console.operation.config.row import Config, ConfigRow, left_out_rows, nothing_changes
+from console.operation.config.write import Comparison, ConfigWrite, WriteEvent, writes_of
 from console.operation.errors import PlanRejected
 from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
 from console.operation.plan.coverage import Coverage, came_back, gone_words, read_coverage
-from console.operation.plan.kinds import BROKERS, Draft, Need, Place, PlanWarning, RawDraft
-from console.operation.plan.params import ACCEPT_WITHOUT, accepted_without, broker_names, refuse_unknown
+from console.operation.plan.kinds import BROKERS, Draft, Need, Place, PlanWarning
+from console.operation.plan.params import accepted_without, broker_names, refuse_unknown
+from console.operation.plan.stored import Params, Stored
 from console.text import Text
 
 BROKER = "broker"
@@ -47,7 +42,23 @@ class Wish:
     values: Mapping[str, str]
 
 
-class BrokerConfigPlan(ConfigPlan):
+class KeyParams(Params, frozen=True, kw_only=True):
+    """One value of a key for the chosen brokers, or ``values`` with one per broker."""
+
+    key: str
+    value: str | None = None
+    values: dict[str, str] | None = None
+    brokers: tuple[str, ...] = ()
+
+
+class KeyBefore(Stored, frozen=True, kw_only=True, omit_defaults=False):
+    """The key when the plan was made: its value on each broker."""
+
+    key: str
+    values: dict[str, str]
+
+
+class BrokerConfigPlan(ConfigPlan[KeyParams, KeyBefore]):
     """Plan to change one key. params: {key, value, brokers?} or {key, values: {broker name: value}}.
 
     An undo uses the latter. The subject is one broker, or ``*`` with ``brokers`` (all of them without): that needs the
@@ -59,6 +70,15 @@ class BrokerConfigPlan(ConfigPlan):
     action = Text("Change the key")
     program = "brokers"
     typed_reason = Text("This touches a whole broker")
+    params_type, before_type = KeyParams, KeyBefore
+
+    def read_params(self, given: Mapping[str, Any]) -> KeyParams:
+        """Read the key and its values. Raises PlanRejected(field)."""
+        return read_params(given)
+
+    def is_undo(self, params: KeyParams) -> bool:
+        """Return False: an undo is a plan with the former values."""
+        return False
 
     def place_of(self, plan: Plan) -> Place:
         """Return the page of the plan; for several brokers the key is typed to confirm."""
@@ -66,10 +86,12 @@ class BrokerConfigPlan(ConfigPlan):
             return dataclasses.replace(BROKERS, page="", name_words=Text("Name of the key"))
         return BROKERS
 
-    def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> RawDraft:
+    def compute(
+        self, cluster: str, subject: str, params: KeyParams, now_ms: int
+    ) -> Draft[KeyParams, KeyBefore, ConfigRow]:
         """Read the key on every broker. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
         admin = admin_of(cluster)
-        brokers = read_coverage(admin, cluster, accepted_without(params))
+        brokers = read_coverage(admin, cluster, params.accept_without)
         addrs = brokers.addrs
         wish = read_wish(params, subject, brokers)
         cover = brokers.of_brokers(wish.values, [name for name in wish.values if name in addrs])
@@ -78,102 +100,87 @@ class BrokerConfigPlan(ConfigPlan):
             cover.require_some(wish.key.name)
         rows = [_row(wish, name, addrs[name], config) for name, config in configs.items()]
         goes = [row for row in rows if row.before != row.after]
-        accepted = {ACCEPT_WITHOUT: cover.accepted} if cover.accepted else {}
-        asked = {"key": wish.key.name, "values": dict(wish.values), **accepted}
         confirm = subject if subject != WILDCARD else wish.key.name
         return Draft(
             summary=_summary(wish, goes or rows),
-            diff=[row.as_row() for row in rows] + left_out_rows(cover, BROKER, wish.key.name),
+            diff=[*rows, *left_out_rows(cover, BROKER, wish.key.name)],
             coverage=cover,
-            before={
-                "key": wish.key.name,
-                "values": {row.broker_name: _value(row.before) for row in rows},
-            },
+            before=KeyBefore(key=wish.key.name, values={row.broker_name: _value(row.before) for row in rows}),
             needs=(Need("CONFIGURE", WILDCARD),),  # as for a drain
-            params=asked,
+            params=KeyParams(
+                key=wish.key.name, values=dict(wish.values), accept_without=tuple(cover.accepted)
+            ),
             warnings=_warnings(cluster, wish, configs),
             blocked=nothing_changes(rows),
             typed=bool(wish.key.danger),
             confirm_text=confirm,
         )
 
-    def command_line(self, cluster: str, subject: str, params: Mapping[str, Any]) -> str:
+    def command_line(self, cluster: str, subject: str, params: KeyParams) -> str:
         """Return ``manage.py brokers config KEY --set broker-a=value …``."""
-        words = ["manage.py", "brokers", "config", params["key"]]
-        for name, value in params["values"].items():
+        words = ["manage.py", "brokers", "config", params.key]
+        for name, value in (params.values or {}).items():
             words += ["--set", f"{name}={value}"]
-        words += [word for name in params.get(ACCEPT_WITHOUT, ()) for word in ("--accept-without", name)]
+        words += [word for name in params.accept_without for word in ("--accept-without", name)]
         return shlex.join([*words, "--cluster", cluster])
 
     def drift(self, plan: Plan, now_ms: int) -> list[Text]:
         """Read the key again and compare with the plan."""
         admin = admin_of(plan.cluster)
         cover = read_coverage(admin, plan.cluster)
-        addrs, rows = cover.addrs, covered_rows(plan)
-        key, sentences = plan.before["key"], came_back(plan, cover)
-        sentences += gone_words(cover, [row["broker_name"] for row in rows])
-        for row in rows:
-            name = row["broker_name"]
+        addrs, names = cover.addrs, [row.broker_name for row in covered_rows(plan)]
+        before, sentences = self.before_of(plan), came_back(plan, cover)
+        sentences += gone_words(cover, names)
+        for name in names:
             if name not in addrs:
                 continue
-            now = read_configs(admin, {name: addrs[name]})[name].get(key)
-            if now != plan.before["values"][name]:
+            now = read_configs(admin, {name: addrs[name]})[name].get(before.key)
+            if now != before.values[name]:
                 sentences.append(
                     Text(
                         "%(key)s on %(broker)s is %(now)s now, not %(before)s",
-                        key=key,
+                        key=before.key,
                         broker=name,
                         now=repr(now),
-                        before=repr(plan.before["values"][name]),
+                        before=repr(before.values[name]),
                     )
                 )
         return sentences
 
-    def apply_row(self, run: JobRun, admin: BlockingMQAdmin, row: dict[str, Any]) -> None:
+    def apply_row(self, run: JobRun, admin: BlockingMQAdmin, write: ConfigWrite) -> ConfigWrite:
         """Write the key (25) unless it was changed meanwhile."""
-        (key, after), before = next(iter(row["after"].items())), _value(row["before"])
-        now = read_configs(admin, {row["broker_name"]: row["addr"]})[row["broker_name"]].get(key)
+        key, now = _key_now(admin, write)
+        before, after = _value(write.before), _value(write.after)
         if now not in (before, after):
-            row["state"] = "failed"
-            row["error"] = Text(
-                "%(broker)s was changed by somebody else meanwhile: %(key)s is %(now)s",
-                broker=row["broker_name"],
+            return write.changed_by_another(Text("%(key)s is %(now)s", key=key, now=repr(now)))
+        if now != after:
+            admin.update_broker_config(write.addr, {key: after})
+        return write.written()
+
+    def compare(self, run: JobRun, admin: BlockingMQAdmin, writes: Sequence[ConfigWrite]) -> Comparison:
+        """Read the key again (26) and compare it with its target."""
+        found, wrong = [], []
+        for write in writes:
+            key, now = _key_now(admin, write)
+            after = _value(write.after)
+            if now == after:
+                found.append(write.on(WriteEvent.SHOWN, at_ms=run.now_ms()))
+                continue
+            found.append(write.on(WriteEvent.NOT_SHOWN))
+            text = Text(
+                "%(broker)s shows %(key)s=%(now)s, not %(after)s",
+                broker=write.broker_name,
                 key=key,
                 now=repr(now),
+                after=repr(after),
             )
-            return
-        if now != after:
-            admin.update_broker_config(row["addr"], {key: after})
-        row["state"], row["error"] = "applied", ""
+            wrong.append(text)
+        return Comparison(found, wrong)
 
-    def unlike(self, run: JobRun, admin: BlockingMQAdmin, rows: Sequence[dict[str, Any]]) -> list[Text]:
-        """Read the key again (26); return sentences for the brokers that do not have their target yet."""
-        wrong = []
-        for row in rows:
-            key, after = next(iter(row["after"].items()))
-            now = read_configs(admin, {row["broker_name"]: row["addr"]})[row["broker_name"]].get(key)
-            if now == after:
-                row["state"], row["at_ms"] = "verified", run.now_ms()
-            else:
-                wrong.append(
-                    Text(
-                        "%(broker)s shows %(key)s=%(now)s, not %(after)s",
-                        broker=row["broker_name"],
-                        key=key,
-                        now=repr(now),
-                        after=repr(after),
-                    )
-                )
-        return wrong
-
-    def undo_params(self, plan: Plan, job: Job) -> Mapping[str, Any] | None:
+    def undo_params(self, plan: Plan, job: Job) -> KeyParams | None:
         """Return the values recorded on each broker that was written."""
-        values = {
-            row["broker_name"]: _value(row["before"])
-            for row in job.result.get("brokers", [])
-            if row["state"] in ("applied", "verified")
-        }
-        return {"key": plan.before["key"], "values": values} if values else None
+        values = {write.broker_name: _value(write.before) for write in writes_of(job) if write.is_done}
+        return KeyParams(key=self.before_of(plan).key, values=values) if values else None
 
     def look_again(self, cluster: str) -> None:
         """Request a survey too: it reads the configurations that the pages show."""
@@ -181,24 +188,37 @@ class BrokerConfigPlan(ConfigPlan):
         super().look_again(cluster)
 
 
-def read_wish(params: Mapping[str, Any], subject: str, cluster: Coverage) -> Wish:
-    """Validate the parameters of a plan. Raises PlanRejected naming the parameter.
+def read_params(given: Mapping[str, Any]) -> KeyParams:
+    """Check the form of the parameters. Raises PlanRejected(field)."""
+    refuse_unknown(given, ("key", "value", "values", "brokers"))
+    name, value, values = given.get("key"), given.get("value"), given.get("values")
+    if not isinstance(name, str) or not name:
+        raise PlanRejected(Text("Name the key that changes."), "key")
+    if values is None and not isinstance(value, str):
+        raise PlanRejected(Text("Give the value as text, as it stands in a broker's file."), "value")
+    if values is not None and (
+        not isinstance(values, Mapping) or not all(isinstance(one, str) for one in values.values())
+    ):
+        raise PlanRejected(Text("Values is one text for each broker name."), "values")
+    return KeyParams(
+        key=name,
+        value=value if values is None else None,
+        values=None if values is None else dict(values),
+        brokers=broker_names(given) if values is None else (),
+        accept_without=accepted_without(given),
+    )
+
+
+def read_wish(params: KeyParams, subject: str, cluster: Coverage) -> Wish:
+    """Return the requested change. Raises PlanRejected naming the parameter.
 
     `*` without brokers means all of the cluster, including those that do not answer.
     """
-    refuse_unknown(params, ("key", "value", "values", "brokers"))
-    name, value, values = params.get("key"), params.get("value"), params.get("values")
-    if not isinstance(name, str) or not name:
-        raise PlanRejected(Text("Name the key that changes."), "key")
-    key = config_key(name)
+    key, values = config_key(params.key), params.values
     if values is None:
-        if not isinstance(value, str):
-            raise PlanRejected(Text("Give the value as text, as it stands in a broker's file."), "value")
-        wanted = broker_names(params) or (() if subject == WILDCARD else (subject,))
+        wanted = params.brokers or (() if subject == WILDCARD else (subject,))
         everything = sorted({*cluster.addrs, *cluster.absent})
-        values = dict.fromkeys(wanted or everything, value)
-    elif not isinstance(values, Mapping) or not all(isinstance(one, str) for one in values.values()):
-        raise PlanRejected(Text("Values is one text for each broker name."), "values")
+        values = dict.fromkeys(wanted or everything, params.value or "")
     if not values:
         raise PlanRejected(Text("No broker is chosen."), "brokers")
     chosen_brokers(cluster, list(values))
@@ -216,6 +236,12 @@ def read_wish(params: Mapping[str, Any], subject: str, cluster: Coverage) -> Wis
             about_key = key.fixed or key.is_secret or not is_key_name(key.name)
             raise PlanRejected(problem, "key" if about_key else "value")
     return Wish(key, values)
+
+
+def _key_now(admin: BlockingMQAdmin, write: ConfigWrite) -> tuple[str, str | None]:
+    """Return the key of a write and its value on the broker now."""
+    key = next(iter(write.after or {}))
+    return key, read_configs(admin, {write.broker_name: write.addr})[write.broker_name].get(key)
 
 
 def read_configs(admin: BlockingMQAdmin, addrs: Mapping[str, str]) -> dict[str, dict[str, str]]:
@@ -242,7 +268,9 @@ def _row(wish: Wish, name: str, addr: str, config: Mapping[str, str]) -> ConfigR
             ),
             "key",
         )
-    return ConfigRow(BROKER, name, name, addr, {key: config[key]}, {key: wish.values[name]}, _note(wish.key))
+    return ConfigRow.of(
+        BROKER, name, name, addr, {key: config[key]}, {key: wish.values[name]}, _note(wish.key)
+    )
 
 
 def _note(key: ConfigKey) -> Text:
@@ -251,8 +279,8 @@ def _note(key: ConfigKey) -> Text:
     )
 
 
-def _value(config: Mapping[str, str] | None) -> str:
-    return next(iter((config or {}).values()), "")
+def _value(config: Config | None) -> str:
+    return str(next(iter((config or {}).values()), ""))
 
 
 def _summary(wish: Wish, rows: Sequence[ConfigRow]) -> Text:

@@ -24,22 +24,20 @@ from console.group.mode.facts import (
 from console.group.pause.words import NAMED_MAX
 from console.group.settings import config as settings_config
 from console.operation.config.change import (
-    GROUP,
-    TOPIC,
-    ConfigPlan,
-    ConfigRow,
+    RawConfigDraft,
+    RawConfigPlan,
     admin_of,
     chosen_brokers,
     covered_rows,
-    left_out_rows,
-    nothing_changes,
     read_configs,
 )
+from console.operation.config.row import GROUP, TOPIC, ConfigRow, left_out_rows, nothing_changes
+from console.operation.config.write import Comparison, ConfigWrite, WriteEvent, writes_of
 from console.operation.errors import PlanRejected
 from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
 from console.operation.plan.coverage import Coverage, came_back, gone_words, read_coverage
-from console.operation.plan.kinds import Another, Draft, PlanWarning, RawDraft
+from console.operation.plan.kinds import Another, Draft, PlanWarning
 from console.operation.plan.params import accepted_without, broker_names, refuse_unknown
 from console.text import Text
 
@@ -57,7 +55,7 @@ class ModeWish:
     brokers: tuple[str, ...]
 
 
-class GroupModePlan(ConfigPlan):
+class GroupModePlan(RawConfigPlan):
     """Set the mode of a group on a topic.
 
     params: {topic, mode: PULL | POP, pop_share_queues?: 0, brokers?}. ``exact`` of an undo: {topic, brokers:
@@ -70,7 +68,7 @@ class GroupModePlan(ConfigPlan):
     program = "groups"
     another = Another("group-mode", Text("Choose another topic or mode"))
 
-    def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> RawDraft:
+    def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> RawConfigDraft:
         """Read every broker. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
         settings_config.check_changeable(subject)
         admin = admin_of(cluster)
@@ -102,7 +100,7 @@ class GroupModePlan(ConfigPlan):
         followers = ask_followers(admin, addrs, subject)
         return Draft(
             summary=_summary(subject, topic, rows),
-            diff=[row.as_row() for row in rows] + left_out_rows(cover, MODE, topic),
+            diff=[*rows, *left_out_rows(cover, MODE, topic)],
             coverage=cover,
             before={"impact": _impact(followers, now_ms), "read_at_ms": now_ms},
             warnings=_warnings(subject, topic, rows, modes, followers),
@@ -149,12 +147,12 @@ class GroupModePlan(ConfigPlan):
         admin = admin_of(plan.cluster)
         cover = read_coverage(admin, plan.cluster)
         addrs = cover.addrs
-        rows = {row["broker_name"]: row for row in covered_rows(plan)}
+        rows = {row.broker_name: row for row in covered_rows(plan)}
         sentences = [*came_back(plan, cover), *gone_words(cover, rows)]
         modes = read_modes(admin, {name: addrs[name] for name in rows if name in addrs})
         for name, one in modes.items():
-            now = one.of(rows[name]["name"], plan.subject).value()
-            if now != rows[name]["before"]:
+            now = one.of(rows[name].name, plan.subject).value()
+            if now != rows[name].before:
                 sentences.append(
                     Text(
                         "the mode on %(broker)s is %(mode)s since the plan was made",
@@ -164,48 +162,42 @@ class GroupModePlan(ConfigPlan):
                 )
         return sentences
 
-    def apply_row(self, run: JobRun, admin: BlockingMQAdmin, row: dict[str, Any]) -> None:
+    def apply_row(self, run: JobRun, admin: BlockingMQAdmin, write: ConfigWrite) -> ConfigWrite:
         """Set the mode on one broker, unless it was changed by others meanwhile."""
-        now = read_modes(admin, {row["broker_name"]: row["addr"]})[row["broker_name"]]
-        shown = now.of(row["name"], run.plan.subject).value()
-        if shown not in (row["before"], row["after"]):
-            row["state"] = "failed"
-            row["error"] = Text(
-                "%(broker)s was changed by somebody else meanwhile: %(difference)s",
-                broker=row["broker_name"],
-                difference=_words(shown),
-            )
-            return
-        if shown != row["after"]:
+        now = read_modes(admin, {write.broker_name: write.addr})[write.broker_name]
+        shown = now.of(write.name, run.plan.subject).value()
+        if shown not in (write.before, write.after):
+            return write.changed_by_another(_words(shown))
+        if write.after is not None and shown != write.after:
             admin.set_message_request_mode(
-                row["addr"],
-                row["name"],
+                write.addr,
+                write.name,
                 run.plan.subject,
-                row["after"]["mode"],
-                row["after"]["popShareQueueNum"],
+                write.after["mode"],
+                write.after["popShareQueueNum"],
             )
-        row["state"], row["error"] = "applied", ""
+        return write.written()
 
-    def unlike(self, run: JobRun, admin: BlockingMQAdmin, rows: Sequence[dict[str, Any]]) -> list[Text]:
-        """Read the modes again; return sentences for brokers that do not show their target."""
-        modes = read_modes(admin, {row["broker_name"]: row["addr"] for row in rows})
-        wrong = []
-        for row in rows:
-            shown = modes[row["broker_name"]].of(row["name"], run.plan.subject).value()
-            if shown == row["after"]:
-                row["state"], row["at_ms"] = "verified", row["at_ms"] or run.now_ms()
+    def compare(self, run: JobRun, admin: BlockingMQAdmin, writes: Sequence[ConfigWrite]) -> Comparison:
+        """Read the modes again and compare them with their targets."""
+        modes = read_modes(admin, {write.broker_name: write.addr for write in writes})
+        after, wrong = [], []
+        for write in writes:
+            shown = modes[write.broker_name].of(write.name, run.plan.subject).value()
+            if shown == write.after:
+                after.append(write.on(WriteEvent.SHOWN, at_ms=write.at_ms or run.now_ms()))
             else:
-                row["state"] = "applied"
-                wrong.append(Text("%(broker)s shows %(what)s", broker=row["broker_name"], what=_words(shown)))
-        return wrong
+                after.append(write.on(WriteEvent.NOT_SHOWN))
+                wrong.append(Text("%(broker)s shows %(what)s", broker=write.broker_name, what=_words(shown)))
+        return Comparison(after, wrong)
 
     def undo_params(self, plan: Plan, job: Job) -> Mapping[str, Any] | None:
         """Return the previous modes; a broker's default is set explicitly, since modes cannot be removed."""
-        written = [row for row in job.result.get("brokers", []) if row["state"] in ("applied", "verified")]
+        written = [write for write in writes_of(job) if write.is_done]
         if not written:
             return None
-        brokers = {row["broker_name"]: row["before"] for row in written}
-        return {"exact": {"topic": written[0]["name"], "brokers": brokers}}
+        brokers = {write.broker_name: write.before for write in written}
+        return {"exact": {"topic": written[0].name, "brokers": brokers}}
 
 
 def read_wish(params: Mapping[str, Any]) -> ModeWish:
@@ -227,7 +219,7 @@ def read_wish(params: Mapping[str, Any]) -> ModeWish:
 
 def _row(topic: str, broker_name: str, addr: str, now: ModeSetting, wanted: ModeSetting) -> ConfigRow:
     note = Text() if now.is_set else Text("by the broker's default so far")
-    return ConfigRow(MODE, topic, broker_name, addr, now.value(), wanted.value(), note)
+    return ConfigRow.of(MODE, topic, broker_name, addr, now.value(), wanted.value(), note)
 
 
 def _words(value: Mapping[str, Any] | None) -> Text:

@@ -19,7 +19,7 @@ from console.group import selectors
 from console.group.mode.facts import BrokerModes, ModeSetting, ask_modes
 from console.group.mode.forms import ModeForm
 from console.lag.models import GroupRow
-from console.operation.config.change import GROUP
+from console.operation.config.row import GROUP
 from console.operation.config.views import form_context, quarantine_context, submitted_form
 from console.text import text_of
 

@@ -27,27 +27,26 @@ from console.group.pause.words import closing_warnings, impact, opening_warnings
 from console.group.pauses import READING
 from console.group.settings import config as settings_config
 from console.operation.config.change import (
-    GROUP,
-    ConfigPlan,
-    ConfigRow,
+    RawConfigDraft,
+    RawConfigPlan,
     admin_of,
     chosen_brokers,
     covered_rows,
-    left_out_rows,
-    overwritten_warning,
 )
+from console.operation.config.row import GROUP, Config, ConfigRow, left_out_rows, overwritten_warning
+from console.operation.config.write import Comparison, ConfigWrite, WriteEvent, Writes, writes_of
 from console.operation.errors import PlanRejected
 from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
 from console.operation.plan.coverage import Coverage, came_back, gone_words, read_coverage
-from console.operation.plan.kinds import Another, Draft, RawDraft
+from console.operation.plan.kinds import Another, Draft
 from console.operation.plan.params import accepted_without, refuse_unknown
 from console.text import Text
 
 TOPICS_MAX = 200  # per plan: each is a request to each broker, before and after
 
 
-class ReadingPlan(ConfigPlan):
+class ReadingPlan(RawConfigPlan):
     """Allow or forbid a group to read topics.
 
     params: {topics?, brokers?}; without them all that the group reads, and all brokers. ``exact`` of an undo:
@@ -57,7 +56,7 @@ class ReadingPlan(ConfigPlan):
     program = "groups"
     readable: ClassVar[bool]  # what the topics become
 
-    def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> RawDraft:
+    def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> RawConfigDraft:
         """Read every broker. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
         settings_config.check_changeable(subject)
         admin = admin_of(cluster)
@@ -132,7 +131,7 @@ class ReadingPlan(ConfigPlan):
         facts: PauseFacts,
         rows: Sequence[ConfigRow],
         cover: Coverage,
-    ) -> RawDraft:
+    ) -> RawConfigDraft:
         changing = [row for row in rows if row.before != row.after]
         is_closing = any(row.after == {"readable": False} for row in changing)
         topics = list(dict.fromkeys(row.name for row in changing))
@@ -149,7 +148,7 @@ class ReadingPlan(ConfigPlan):
         messages = (waits.messages or 0) if is_closing else 0
         return Draft(
             summary=summary(group, changing, is_closing),
-            diff=[row.as_row() for row in rows] + left_out_rows(cover, GROUP, group),
+            diff=[*rows, *left_out_rows(cover, GROUP, group)],
             coverage=cover,
             before={
                 "impact": impact(facts, rate, waits, kept_ms if is_closing else None, is_closing),
@@ -166,11 +165,11 @@ class ReadingPlan(ConfigPlan):
         admin = admin_of(plan.cluster)
         cover = read_coverage(admin, plan.cluster)
         addrs = cover.addrs
-        rows = {(row["name"], row["broker_name"]): row for row in covered_rows(plan)}
+        rows = {(row.name, row.broker_name): row for row in covered_rows(plan)}
         sentences = [*came_back(plan, cover), *gone_words(cover, {name for _, name in rows})]
         places = [place for place in rows if place[1] in addrs]
         for place, readable in read_places(admin, addrs, plan.subject, places).items():
-            if readable != rows[place]["before"]["readable"]:
+            if readable != _readable(rows[place].before):
                 sentences.append(
                     Text(
                         "%(topic)s on %(broker)s may be read again since the plan was made",
@@ -188,7 +187,7 @@ class ReadingPlan(ConfigPlan):
 
     def before_apply(self, run: JobRun, admin: BlockingMQAdmin) -> None:
         """Record which other topics are paused there, and how often the broker has saved its groups."""
-        opened = _by_broker(row for row in run.result["brokers"] if row["after"]["readable"])
+        opened = _by_broker(write for write in Writes(run) if _readable(write.after))
         run.progress["stay_paused"], run.progress["saved"] = {}, {}
         for broker_name, topics in opened.items():
             table = admin.all_subscription_groups(_addr(run, broker_name))
@@ -196,15 +195,15 @@ class ReadingPlan(ConfigPlan):
             run.progress["stay_paused"][broker_name] = sorted(paused - topics)
             run.progress["saved"][broker_name] = table.data_version.counter
 
-    def apply_row(self, run: JobRun, admin: BlockingMQAdmin, row: dict[str, Any]) -> None:
+    def apply_row(self, run: JobRun, admin: BlockingMQAdmin, write: ConfigWrite) -> ConfigWrite:
         """Allow or forbid one topic on one broker; a repetition changes nothing."""
-        readable = row["after"]["readable"]
-        if admin.group_forbidden(row["addr"], run.plan.subject, row["name"]).readable != readable:
+        readable = _readable(write.after)
+        if admin.group_forbidden(write.addr, run.plan.subject, write.name).readable != readable:
             run.hold_lease()
-            admin.group_forbidden(row["addr"], run.plan.subject, row["name"], readable=readable)
+            admin.group_forbidden(write.addr, run.plan.subject, write.name, readable=readable)
         if readable:
-            _pause_again(run, admin, row["broker_name"])
-        row["state"], row["error"] = "applied", ""
+            _pause_again(run, admin, write.broker_name)
+        return write.written()
 
     def after_apply(self, run: JobRun, admin: BlockingMQAdmin) -> None:
         """Pause the other topics again, and make a broker save a permission that is only in memory."""
@@ -228,10 +227,10 @@ class ReadingPlan(ConfigPlan):
             config.attributes = {}  # no attribute changes
             admin.create_subscription_group(addr, config)
 
-    def unlike(self, run: JobRun, admin: BlockingMQAdmin, rows: Sequence[dict[str, Any]]) -> list[Text]:
-        """Read each topic and broker again; return sentences for those that do not show their target."""
-        addrs = {row["broker_name"]: row["addr"] for row in rows}
-        by_place = {(row["name"], row["broker_name"]): row for row in rows}
+    def compare(self, run: JobRun, admin: BlockingMQAdmin, writes: Sequence[ConfigWrite]) -> Comparison:
+        """Read each topic and broker again and compare them with their targets."""
+        addrs = {write.broker_name: write.addr for write in writes}
+        by_place = {(write.name, write.broker_name): write for write in writes}
         stay = [(topic, name) for name, topics in run.progress["stay_paused"].items() for topic in topics]
         found = read_places(admin, addrs, run.plan.subject, [*by_place, *stay])
         wrong = [
@@ -239,15 +238,16 @@ class ReadingPlan(ConfigPlan):
             for topic, name in stay
             if found[topic, name]
         ]
-        for place, row in by_place.items():
-            if found[place] == row["after"]["readable"]:
-                row["state"], row["at_ms"] = "verified", row["at_ms"] or run.now_ms()
+        after = []
+        for place, write in by_place.items():
+            if found[place] == _readable(write.after):
+                after.append(write.on(WriteEvent.SHOWN, at_ms=write.at_ms or run.now_ms()))
             else:
-                row["state"] = "applied"
+                after.append(write.on(WriteEvent.NOT_SHOWN))
                 wrong.append(
                     Text("%(broker)s does not show it for %(topic)s", broker=place[1], topic=place[0])
                 )
-        return wrong
+        return Comparison(after, wrong)
 
     def verify(self, run: JobRun) -> None:
         """Verify, and update at once what pages show of the brokers' permissions."""
@@ -258,13 +258,13 @@ class ReadingPlan(ConfigPlan):
         """Return the previous permission of each broker that was changed."""
         exact = [
             {
-                "topic": row["name"],
-                "broker_name": row["broker_name"],
-                "readable": row["before"]["readable"],
-                "expected": row["after"]["readable"],
+                "topic": write.name,
+                "broker_name": write.broker_name,
+                "readable": _readable(write.before),
+                "expected": _readable(write.after),
             }
-            for row in job.result.get("brokers", [])
-            if row["state"] in ("applied", "verified")
+            for write in writes_of(job)
+            if write.is_done
         ]
         return {"exact": exact} if exact else None
 
@@ -300,7 +300,7 @@ def _names(params: Mapping[str, Any], field: str) -> list[str]:
 def _row(
     addrs: Mapping[str, str], topic: str, broker_name: str, before: bool, after: bool, note: Text = Text()
 ) -> ConfigRow:
-    return ConfigRow(
+    return ConfigRow.of(
         READING, topic, broker_name, addrs[broker_name], {"readable": before}, {"readable": after}, note
     )
 
@@ -346,15 +346,19 @@ def _blocked(
     return Text("Nothing would change: this is paused for %(group)s already.", group=group)
 
 
-def _by_broker(rows: Iterable[Mapping[str, Any]]) -> dict[str, frozenset[str]]:
+def _readable(config: Config | None) -> bool:
+    return bool(config and config["readable"])
+
+
+def _by_broker(writes: Iterable[ConfigWrite]) -> dict[str, frozenset[str]]:
     found: dict[str, set[str]] = {}
-    for row in rows:
-        found.setdefault(row["broker_name"], set()).add(row["name"])
+    for write in writes:
+        found.setdefault(write.broker_name, set()).add(write.name)
     return {name: frozenset(topics) for name, topics in found.items()}
 
 
 def _addr(run: JobRun, broker_name: str) -> str:
-    return next(str(row["addr"]) for row in run.result["brokers"] if row["broker_name"] == broker_name)
+    return next(write.addr for write in Writes(run) if write.broker_name == broker_name)
 
 
 def _pause_again(run: JobRun, admin: BlockingMQAdmin, broker_name: str) -> None:

@@ -11,7 +11,7 @@ from console.cluster.admission import admit
 from console.group import selectors
 from console.group.pause import page as pause_page
 from console.group.pause.forms import PauseForm
-from console.operation.config.change import GROUP
+from console.operation.config.row import GROUP
 from console.operation.config.views import form_context, quarantine_context
 from console.operation.plan_request import apply_at_once, plan_or_reason
 from console.text import Text

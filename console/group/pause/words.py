@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from console.brokers.mqadmin import retry_topic
 from console.group.pause.facts import Arriving, PauseFacts, Waiting
-from console.operation.config.change import ConfigRow
+from console.operation.config.row import ConfigRow, ImpactRow
 from console.operation.plan.kinds import PlanWarning
 from console.text import Duration, Text
 
@@ -110,51 +109,52 @@ def opening_warnings(
 
 def impact(
     facts: PauseFacts, rate: Arriving, waits: Waiting, kept_ms: int | None, is_closing: bool
-) -> list[dict[str, Any]]:
-    """Return rows of the impact, value None = unknown.
-
-    [{name, value, words, is_lower_bound, source, at_ms}]
-    """
+) -> list[ImpactRow]:
+    """Return who feels a pause or its end."""
     members = facts.members.client_ids
-    now = {"source": Text("brokers"), "at_ms": facts.read_at_ms}
-    last = {"source": Text("last round"), "at_ms": None if facts.row is None else facts.row.read_at_ms}
+    now, read_at_ms = Text("brokers"), facts.read_at_ms
+    last, round_at_ms = Text("last round"), None if facts.row is None else facts.row.read_at_ms
     shown = Text.of_names(members, NAMED_MAX)
-    rows: list[dict[str, Any]] = [
-        {
-            "name": Text("Members online"),
-            "value": len(members),
-            "words": shown or Text("nobody is online"),
-            **now,
-        },
-        {
-            "name": Text("Waiting there"),
-            "value": waits.messages,
-            "is_lower_bound": waits.is_lower_bound and waits.messages is not None,
-            "words": Text("messages not handled yet"),
-            **last,
-        },
-        {
-            "name": Text("Arriving"),
-            "value": None if rate.per_minute is None else round(rate.per_minute),
-            "is_lower_bound": rate.is_lower_bound,
-            "words": Text("messages a minute, at all brokers"),
-            **last,
-        },
+    rows = [
+        ImpactRow(
+            name=Text("Members online"),
+            value=len(members),
+            words=shown or Text("nobody is online"),
+            source=now,
+            at_ms=read_at_ms,
+        ),
+        ImpactRow(
+            name=Text("Waiting there"),
+            value=waits.messages,
+            is_lower_bound=waits.is_lower_bound and waits.messages is not None,
+            words=Text("messages not handled yet"),
+            source=last,
+            at_ms=round_at_ms,
+        ),
+        ImpactRow(
+            name=Text("Arriving"),
+            value=None if rate.per_minute is None else round(rate.per_minute),
+            is_lower_bound=rate.is_lower_bound,
+            words=Text("messages a minute, at all brokers"),
+            source=last,
+            at_ms=round_at_ms,
+        ),
     ]
     if is_closing:
         hours = sorted(set(facts.reserved_hours.values()))
         rows.append(
-            {
-                "name": Text("Kept unread, hours"),
-                "value": None if kept_ms is None else kept_ms // 3_600_000,
-                "words": Text(
+            ImpactRow(
+                name=Text("Kept unread, hours"),
+                value=None if kept_ms is None else kept_ms // 3_600_000,
+                words=Text(
                     "fileReservedTime %(hours)s h less the age of the oldest unread message",
                     hours=" and ".join(map(str, hours)),
                 )
                 if hours
                 else Text("fileReservedTime could not be read"),
-                **now,
-            }
+                source=now,
+                at_ms=read_at_ms,
+            )
         )
     return rows
 

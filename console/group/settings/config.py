@@ -6,11 +6,13 @@ Names and limits are RocketMQ's (SubscriptionGroupConfig); every refusal names t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from console.brokers.mqadmin import SubscriptionGroupConfig, is_system_group, validate_group
-from console.operation.config.change import Config
+from console.operation.config.change import ConfigParams
+from console.operation.config.row import Config
 from console.operation.errors import PlanRejected
+from console.operation.plan.params import accepted_without, broker_names, refuse_unknown
 from console.text import Text
 
 NAME_LENGTH_MAX = 120  # Java clients refuse longer ones (Validators)
@@ -42,9 +44,54 @@ MEANING: Mapping[str, str] = {
 }
 
 
-def read_values(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the named settings by the keys of SubscriptionGroupConfig. Raises PlanRejected(field)."""
-    values = {}
+class CommittedOffset(NamedTuple):
+    """A committed offset of the group."""
+
+    broker_name: str
+    topic: str
+    queue_id: int
+    offset: int
+
+
+class GroupParams(ConfigParams, frozen=True, kw_only=True):
+    """Settings of a group; None: not named. Of a deletion its flags, of its undo the ``offsets`` to put back."""
+
+    retry_max_times: int | None = None
+    retry_queues: int | None = None
+    consume_enable: bool | None = None
+    consume_broadcast_enable: bool | None = None
+    consume_from_min_enable: bool | None = None
+    consume_message_orderly: bool | None = None
+    notify_members: bool | None = None
+    consume_timeout_minutes: int | None = None
+    keep_offsets: bool = False
+    with_topics: bool = False
+    offsets: tuple[CommittedOffset, ...] = ()
+
+    @property
+    def settings(self) -> Config:
+        """Return the named settings by the keys of SubscriptionGroupConfig."""
+        named = {key: getattr(self, field) for field, (key, _, _) in FIELDS.items()}
+        return {key: value for key, value in named.items() if value is not None}
+
+
+def read_flags(params: Mapping[str, Any]) -> GroupParams:
+    """Return the parameters of a deletion. Raises PlanRejected(field)."""
+    flags = ("keep_offsets", "with_topics")
+    refuse_unknown(params, flags)
+    for field in flags:
+        if not isinstance(params.get(field, False), bool):
+            raise PlanRejected(Text("%(field)s is true or false.", field=field), field)
+    return GroupParams(
+        accept_without=accepted_without(params),
+        keep_offsets=params.get("keep_offsets", False),
+        with_topics=params.get("with_topics", False),
+    )
+
+
+def read_settings(params: Mapping[str, Any]) -> GroupParams:
+    """Return the parameters, each setting checked. Raises PlanRejected(field)."""
+    refuse_unknown(params, sorted({*FIELDS, "brokers"}))
     for field, (key, lowest, highest) in FIELDS.items():
         value = params.get(field)
         if value is None:
@@ -62,8 +109,8 @@ def read_values(params: Mapping[str, Any]) -> dict[str, Any]:
                 ),
                 field,
             )
-        values[key] = value
-    return values
+    named = {field: params[field] for field in FIELDS if params.get(field) is not None}
+    return GroupParams(brokers=broker_names(params), accept_without=accepted_without(params), **named)
 
 
 def check_new_name(name: str) -> None:
@@ -94,6 +141,6 @@ def check_changeable(name: str) -> None:
         raise PlanRejected(Text("%(name)s is a group of RocketMQ's own.", name=name), "group")
 
 
-def new_config(name: str, values: Mapping[str, Any]) -> Config:
+def new_config(name: str, wanted: GroupParams) -> Config:
     """Return the configuration of a new group."""
-    return {**SubscriptionGroupConfig(group_name=name).to_value(), **values}
+    return {**SubscriptionGroupConfig(group_name=name).to_value(), **wanted.settings}

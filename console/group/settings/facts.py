@@ -14,6 +14,7 @@ from console.brokers.mqadmin import BlockingMQAdmin, MQAdmin, MQBrokerError, dea
 from console.brokers.queues import TOPIC_NOT_EXIST, ask_each, told
 from console.group import selectors
 from console.lag.models import GroupRow
+from console.operation.config.row import ImpactRow
 from console.text import Text
 
 AUTO_CREATE = "autoCreateSubscriptionGroup"
@@ -107,51 +108,53 @@ def require_answers(answers: Mapping[tuple[str, str], Any], addrs: Mapping[str, 
 NAMED_MAX = 3  # members or topics in a row of the impact; the others are counted
 
 
-def impact(facts: GroupFacts, group: str) -> list[dict[str, Any]]:
-    """Return rows of the impact, value None = unknown.
-
-    [{name, value, words, is_lower_bound, source, at_ms}]
-    """
-    row, now = facts.row, {"source": Text("brokers"), "at_ms": facts.read_at_ms}
-    last = {"source": Text("last round"), "at_ms": None if row is None else row.read_at_ms}
+def impact(facts: GroupFacts, group: str) -> tuple[ImpactRow, ...]:
+    """Return who feels a change of the group."""
+    row, now, read_at_ms = facts.row, Text("brokers"), facts.read_at_ms
+    last, round_at_ms = Text("last round"), None if row is None else row.read_at_ms
     shown = Text.of_names(facts.members, NAMED_MAX)
     topics = sorted({topic for _, topic, _ in facts.offsets if topic != retry_topic(group)})
-    return [
-        {
-            "name": Text("Members online"),
-            "value": len(facts.members),
-            "words": shown or Text("nobody is online"),
-            **now,
-        },
-        {
-            "name": Text("Lag"),
-            "value": None if row is None else row.lag,
-            "is_lower_bound": row is not None and row.lag_lower_bound,
-            "words": Text("no round has seen the group yet")
+    return (
+        ImpactRow(
+            name=Text("Members online"),
+            value=len(facts.members),
+            words=shown or Text("nobody is online"),
+            source=now,
+            at_ms=read_at_ms,
+        ),
+        ImpactRow(
+            name=Text("Lag"),
+            value=None if row is None else row.lag,
+            is_lower_bound=row is not None and row.lag_lower_bound,
+            words=Text("no round has seen the group yet")
             if row is None
             else Text("messages not handled yet"),
-            **last,
-        },
-        {
-            "name": Text("Last commit"),
-            "value": None,
-            "moment_ms": facts.last_commit_ms,
-            "words": "" if facts.last_commit_ms else Text("no round has seen an offset move"),
-            **last,
-        },
-        {
-            "name": Text("Committed offsets"),
-            "value": len(facts.offsets),
-            "words": Text("of %(names)s", names=Text.of_names(topics, NAMED_MAX)) if topics else Text("none"),
-            **now,
-        },
+            source=last,
+            at_ms=round_at_ms,
+        ),
+        ImpactRow(
+            name=Text("Last commit"),
+            value=None,
+            moment_ms=facts.last_commit_ms,
+            words=Text() if facts.last_commit_ms else Text("no round has seen an offset move"),
+            source=last,
+            at_ms=round_at_ms,
+        ),
+        ImpactRow(
+            name=Text("Committed offsets"),
+            value=len(facts.offsets),
+            words=Text("of %(names)s", names=Text.of_names(topics, NAMED_MAX)) if topics else Text("none"),
+            source=now,
+            at_ms=read_at_ms,
+        ),
         *(
-            {
-                "name": Text("Waiting for a retry") if topic == retry_topic(group) else Text("Dead letters"),
-                "value": facts.stored.get(topic, 0),
-                "words": topic if topic in facts.stored else Text("its topic was never made"),
-                **now,
-            }
+            ImpactRow(
+                name=Text("Waiting for a retry") if topic == retry_topic(group) else Text("Dead letters"),
+                value=facts.stored.get(topic, 0),
+                words=Text.foreign(topic) if topic in facts.stored else Text("its topic was never made"),
+                source=now,
+                at_ms=read_at_ms,
+            )
             for topic in (retry_topic(group), dead_letter_topic(group))
         ),
-    ]
+    )

@@ -8,22 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from console.brokers.mqadmin import BlockingMQAdmin, MQBrokerError, dead_letter_topic, retry_topic
 from console.brokers.queues import TOPIC_NOT_EXIST
 from console.group.settings import config as settings_config
-from console.group.settings.config import FIELDS
+from console.group.settings.config import CommittedOffset, GroupParams
 from console.group.settings.facts import OFFSETS_KEPT_MAX, GroupFacts, impact, read_group_facts
 from console.lag.collect.reset import note_moves
-from console.operation.config.change import (
-    GROUP,
-    TOPIC,
-    Config,
-    ConfigRow,
-    addrs_of_plan,
-    admin_of,
-    is_denied,
-    read_configs,
-)
+from console.operation.config.change import addrs_of_plan, admin_of, read_configs
 from console.operation.config.plans import (
     Asked,
     ChangePlan,
@@ -33,26 +26,47 @@ from console.operation.config.plans import (
     QuarantinePlan,
     ReleasePlan,
     Stakes,
-    Wish,
-    read_wish,
     where,
 )
+from console.operation.config.row import GROUP, TOPIC, Config, ConfigRow, ImpactRow, is_denied
+from console.operation.config.write import writes_of
 from console.operation.errors import PlanRejected
 from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
 from console.operation.plan.coverage import Coverage
 from console.operation.plan.kinds import Another, PlanWarning
-from console.operation.plan.params import refuse_unknown
+from console.operation.plan.params import accepted_without
+from console.operation.plan.stored import Stored, of_json
 from console.text import Text
 
 
-class GroupPlan(ObjectPlan[GroupFacts]):
+class GroupBefore(Stored, frozen=True, kw_only=True, omit_defaults=False):
+    """The use of a group when its plan was made."""
+
+    impact: tuple[ImpactRow, ...]
+    members: int
+    read_at_ms: int
+
+
+class DroppedOffsets(Stored, frozen=True, kw_only=True):
+    """The committed offsets that brokers delete with a group, in the result of its job; None: they stay."""
+
+    offsets: tuple[CommittedOffset, ...] | None = None
+
+
+class GroupPlan(ObjectPlan[GroupFacts, GroupParams, GroupBefore]):
     """Base of all plans of consumer groups."""
+
+    params_type, before_type = GroupParams, GroupBefore
 
     what = GROUP
     program = "groups"
 
-    def facts(self, asked: Asked, rows: Sequence[ConfigRow]) -> GroupFacts:
+    def read_params(self, given: Mapping[str, Any]) -> GroupParams:
+        """Read the silent brokers to leave out: most actions have no other parameter."""
+        return GroupParams(accept_without=accepted_without(given))
+
+    def facts(self, asked: Asked[GroupParams], rows: Sequence[ConfigRow]) -> GroupFacts:
         """Return who uses the group, on any broker."""
         return read_group_facts(asked.admin, asked.cluster, asked.addrs, asked.subject, asked.now_ms)
 
@@ -60,19 +74,21 @@ class GroupPlan(ObjectPlan[GroupFacts]):
         """Return every broker that does not answer: no row records which brokers have a group's settings."""
         return frozenset(brokers.absent)
 
-    def recorded(self, asked: Asked, rows: Sequence[ConfigRow], facts: GroupFacts) -> dict[str, Any]:
+    def recorded(
+        self, asked: Asked[GroupParams], rows: Sequence[ConfigRow], facts: GroupFacts
+    ) -> GroupBefore:
         """Return the impact and the number of members online, for later comparison."""
-        return {
-            "impact": impact(facts, asked.subject),
-            "members": len(facts.members),
-            "read_at_ms": facts.read_at_ms,
-        }
+        return GroupBefore(
+            impact=impact(facts, asked.subject), members=len(facts.members), read_at_ms=facts.read_at_ms
+        )
 
-    def check_changeable(self, asked: Asked) -> None:
+    def check_changeable(self, asked: Asked[GroupParams]) -> None:
         """Refuse changes of RocketMQ's own groups."""
         settings_config.check_changeable(asked.subject)
 
-    def removed_again(self, asked: Asked, rows: Sequence[ConfigRow], facts: GroupFacts) -> tuple[Text, Text]:
+    def removed_again(
+        self, asked: Asked[GroupParams], rows: Sequence[ConfigRow], facts: GroupFacts
+    ) -> tuple[Text, Text]:
         """Return summary and refusal of an undone creation: only an unused group needs no quarantine."""
         in_use = Text("The group is in use since: put it in quarantine and delete it instead.")
         summary = Text(
@@ -82,17 +98,17 @@ class GroupPlan(ObjectPlan[GroupFacts]):
         )
         return summary, in_use if facts.offsets or facts.members else Text()
 
-    def created_again(self, asked: Asked, rows: Sequence[ConfigRow]) -> Text:
+    def created_again(self, asked: Asked[GroupParams], rows: Sequence[ConfigRow]) -> Text:
         """Return the summary of an undone deletion: the group with its offsets."""
         return Text(
             "This will create %(name)s on %(where)s as it was, with its committed offsets (%(number)s).",
             name=asked.subject,
             where=where(rows),
-            number=len(asked.params.get("offsets", ())),
+            number=len(asked.params.offsets),
         )
 
 
-class GroupCreatePlan(GroupPlan, CreatePlan[GroupFacts]):
+class GroupCreatePlan(GroupPlan, CreatePlan[GroupFacts, GroupParams, GroupBefore]):
     """Create a group. params: {brokers?} and the fields of ``settings_config.FIELDS``."""
 
     kind = "group_create"
@@ -101,18 +117,21 @@ class GroupCreatePlan(GroupPlan, CreatePlan[GroupFacts]):
     only_adds = True
     another = Another("group-create", Text("Fill in the form again"), of_subject=False)
 
-    def new_config(self, asked: Asked) -> tuple[Wish, Config]:
+    def read_params(self, given: Mapping[str, Any]) -> GroupParams:
+        """Read the settings. Raises PlanRejected(field)."""
+        return settings_config.read_settings(given)
+
+    def new_config(self, asked: Asked[GroupParams]) -> Config:
         """Return the requested group."""
         settings_config.check_new_name(asked.subject)
-        wish = read_wish(asked.params, FIELDS, settings_config.read_values)
-        return wish, settings_config.new_config(asked.subject, wish.values)
+        return settings_config.new_config(asked.subject, asked.params)
 
-    def summary(self, asked: Asked, rows: Sequence[ConfigRow], facts: GroupFacts) -> Text:
+    def summary(self, asked: Asked[GroupParams], rows: Sequence[ConfigRow], facts: GroupFacts) -> Text:
         """Name the brokers that will have it."""
         new = [row for row in rows if row.before is None]
         return Text("This will create the group %(name)s on %(where)s.", name=asked.subject, where=where(new))
 
-    def stakes(self, asked: Asked, rows: Sequence[ConfigRow], facts: GroupFacts) -> Stakes:
+    def stakes(self, asked: Asked[GroupParams], rows: Sequence[ConfigRow], facts: GroupFacts) -> Stakes:
         """Warn of brokers without the group, and of offsets committed under its name before."""
         warnings = []
         chosen = {row.broker_name for row in rows}
@@ -133,7 +152,7 @@ class GroupCreatePlan(GroupPlan, CreatePlan[GroupFacts]):
         return Stakes(warnings)
 
 
-class GroupChangePlan(GroupPlan, ChangePlan[GroupFacts]):
+class GroupChangePlan(GroupPlan, ChangePlan[GroupFacts, GroupParams, GroupBefore]):
     """Change a group. params as group_create; what is not named stays. ``brokers``: only these."""
 
     kind = "group_change"
@@ -142,15 +161,19 @@ class GroupChangePlan(GroupPlan, ChangePlan[GroupFacts]):
     another = Another("group-settings", Text("Change something else"))
     settings_words = Text("retries, retry queues, timeout, or one of the switches")
 
-    def wish(self, asked: Asked) -> Wish:
-        """Return the request."""
-        return read_wish(asked.params, FIELDS, settings_config.read_values)
+    def read_params(self, given: Mapping[str, Any]) -> GroupParams:
+        """Read the settings. Raises PlanRejected(field)."""
+        return settings_config.read_settings(given)
 
-    def changed(self, before: Config, values: Mapping[str, Any]) -> Config:
-        """Return the group of one broker with the requested values."""
-        return {**before, **values}
+    def has_settings(self, params: GroupParams) -> bool:
+        """Return whether the parameters name a setting."""
+        return bool(params.settings)
 
-    def stakes(self, asked: Asked, rows: Sequence[ConfigRow], facts: GroupFacts) -> Stakes:
+    def changed(self, before: Config, params: GroupParams) -> Config:
+        """Return the group of one broker with the requested settings."""
+        return {**before, **params.settings}
+
+    def stakes(self, asked: Asked[GroupParams], rows: Sequence[ConfigRow], facts: GroupFacts) -> Stakes:
         """Warn of members that may not consume any more, and of messages waiting for a retry."""
         stops = any(row.before and row.after and _stops(row.before, row.after) for row in rows)
         return Stakes(
@@ -160,7 +183,7 @@ class GroupChangePlan(GroupPlan, ChangePlan[GroupFacts]):
         )
 
 
-class GroupQuarantinePlan(GroupPlan, QuarantinePlan[GroupFacts]):
+class GroupQuarantinePlan(GroupPlan, QuarantinePlan[GroupFacts, GroupParams, GroupBefore]):
     """Put a group in quarantine: its members may not consume any more. No params."""
 
     kind = "group_quarantine"
@@ -169,13 +192,13 @@ class GroupQuarantinePlan(GroupPlan, QuarantinePlan[GroupFacts]):
     closes = Text("its members may not consume, its offsets stay")
     is_closed = Text("may not consume already")
 
-    def stakes(self, asked: Asked, rows: Sequence[ConfigRow], facts: GroupFacts) -> Stakes:
+    def stakes(self, asked: Asked[GroupParams], rows: Sequence[ConfigRow], facts: GroupFacts) -> Stakes:
         """Warn who is stopped, and what waits meanwhile."""
         typed = bool(facts.members) or _is_lag_unknown(facts)
         return Stakes(warnings=use_warnings(facts), messages=_lag(facts), typed=typed)
 
 
-class GroupReleasePlan(GroupPlan, ReleasePlan[GroupFacts]):
+class GroupReleasePlan(GroupPlan, ReleasePlan[GroupFacts, GroupParams, GroupBefore]):
     """End the quarantine of a group: its members may consume again. No params."""
 
     kind = "group_release"
@@ -186,7 +209,7 @@ class GroupReleasePlan(GroupPlan, ReleasePlan[GroupFacts]):
     switch = Text("consumeEnable")
 
 
-class GroupDeletePlan(GroupPlan, DeletePlan[GroupFacts]):
+class GroupDeletePlan(GroupPlan, DeletePlan[GroupFacts, GroupParams, GroupBefore]):
     """Delete a group.
 
     params: {keep_offsets?: false, with_topics?: false}. ``with_topics``: its %RETRY% and %DLQ% topics are
@@ -197,30 +220,37 @@ class GroupDeletePlan(GroupPlan, DeletePlan[GroupFacts]):
     title = Text("Group deletion")
     action = Text("Delete the group")
 
-    def rows(self, asked: Asked) -> list[ConfigRow]:
+    def read_params(self, given: Mapping[str, Any]) -> GroupParams:
+        """Read what else is deleted. Raises PlanRejected(field)."""
+        return settings_config.read_flags(given)
+
+    def cleans_offsets(self, plan: Plan) -> bool:
+        """Return whether the committed offsets are deleted too."""
+        return not self.params_of(plan).keep_offsets
+
+    def rows(self, asked: Asked[GroupParams]) -> list[ConfigRow]:
         """Return the rows of the group, and of its topics where requested."""
-        _, with_topics = _flags(asked.params)
         rows = super().rows(asked)
-        if not with_topics:
+        if not asked.params.with_topics:
             return rows
         return rows + [
-            ConfigRow(TOPIC, topic, name, asked.addrs[name], config, None)
+            ConfigRow.of(TOPIC, topic, name, asked.addrs[name], config, None)
             for topic in (retry_topic(asked.subject), dead_letter_topic(asked.subject))
             for name, config in read_configs(asked.admin, asked.addrs, TOPIC, topic).items()
             if config is not None
         ]
 
-    def summary(self, asked: Asked, rows: Sequence[ConfigRow], facts: GroupFacts) -> Text:
+    def summary(self, asked: Asked[GroupParams], rows: Sequence[ConfigRow], facts: GroupFacts) -> Text:
         """Name what is deleted with it and what stays."""
-        return _delete_summary(asked.subject, rows, facts, *_flags(asked.params))
+        return _delete_summary(asked.subject, rows, facts, asked.params)
 
-    def stakes(self, asked: Asked, rows: Sequence[ConfigRow], facts: GroupFacts) -> Stakes:
+    def stakes(self, asked: Asked[GroupParams], rows: Sequence[ConfigRow], facts: GroupFacts) -> Stakes:
         """Warn who still uses it, and what is lost.
 
         Raises PlanRejected for more offsets than undo can restore.
         """
-        keep_offsets, with_topics = _flags(asked.params)
-        if len(facts.offsets) > OFFSETS_KEPT_MAX and not keep_offsets:
+        with_topics = asked.params.with_topics
+        if len(facts.offsets) > OFFSETS_KEPT_MAX and not asked.params.keep_offsets:
             text = Text(
                 "%(number)s offsets are more than a job keeps for its undo (%(most)s). Delete it with "
                 "keep_offsets.",
@@ -234,28 +264,28 @@ class GroupDeletePlan(GroupPlan, DeletePlan[GroupFacts]):
             typed=True,
         )
 
-    def used_since(self, plan: Plan, now: Mapping[str, Any]) -> list[Text]:
+    def used_since(self, plan: Plan, now: GroupBefore) -> list[Text]:
         """Report members that came online."""
-        was = plan.before["members"]
-        if now["members"] <= was:
+        was = self.before_of(plan).members
+        if now.members <= was:
             return []
-        return [
-            Text("%(number)s member(s) {is|are} online, %(before)s were", number=now["members"], before=was)
-        ]
+        return [Text("%(number)s member(s) {is|are} online, %(before)s were", number=now.members, before=was)]
 
     def before_apply(self, run: JobRun, admin: BlockingMQAdmin) -> None:
         """Record the committed offsets, which brokers delete with the group."""
-        if "exact" in run.plan.params or run.plan.params.get("keep_offsets"):
+        params = self.params_of(run.plan)
+        if params.exact or params.keep_offsets:
             return
         addrs = addrs_of_plan(admin, run.plan)
         facts = read_group_facts(admin, run.plan.cluster, addrs, run.plan.subject, run.now_ms())
-        run.result["offsets"] = [[*place, offset] for place, offset in sorted(facts.offsets.items())]
+        offsets = tuple(CommittedOffset(*place, offset) for place, offset in sorted(facts.offsets.items()))
+        run.put_result(DroppedOffsets(offsets=offsets))
 
     def after_apply(self, run: JobRun, admin: BlockingMQAdmin) -> None:
         """Commit the recorded offsets again in an undo, once the group exists."""
         addrs = addrs_of_plan(admin, run.plan)
         gone: set[str] = set()
-        offsets = run.plan.params.get("offsets", ())
+        offsets = self.params_of(run.plan).offsets
         moved = [
             (topic, name, number, None, offset) for name, topic, number, offset in offsets if name in addrs
         ]
@@ -278,7 +308,7 @@ class GroupDeletePlan(GroupPlan, DeletePlan[GroupFacts]):
     def verify(self, run: JobRun) -> None:
         """Verify also that the offsets of an undo are restored; members may have read on since."""
         super().verify(run)
-        wanted = run.plan.params.get("offsets", ())
+        wanted = self.params_of(run.plan).offsets
         if not wanted:
             return
         admin = admin_of(run.plan.cluster)
@@ -293,19 +323,20 @@ class GroupDeletePlan(GroupPlan, DeletePlan[GroupFacts]):
             level="ok" if back == len(wanted) else "warn",
         )
 
-    def undo_params(self, plan: Plan, job: Job) -> Mapping[str, Any] | None:
+    def undo_params(self, plan: Plan, job: Job) -> GroupParams | None:
         """Return the recorded configurations and offsets."""
         params = super().undo_params(plan, job)
-        written = {row["broker_name"] for row in job.result.get("brokers", []) if row["state"] != "waiting"}
-        if params is None or "offsets" not in job.result:
+        dropped = of_json(DroppedOffsets, job.result).offsets
+        if params is None or dropped is None:
             return params
-        retry_kept = not plan.params.get("with_topics")
-        offsets = [
+        written = {write.broker_name for write in writes_of(job) if not write.is_waiting}
+        retry_kept = not self.params_of(plan).with_topics
+        offsets = tuple(
             each
-            for each in job.result["offsets"]
-            if each[0] in written and (retry_kept or each[1] != retry_topic(plan.subject))
-        ]
-        return {**params, "offsets": offsets}
+            for each in dropped
+            if each.broker_name in written and (retry_kept or each.topic != retry_topic(plan.subject))
+        )
+        return msgspec.structs.replace(params, offsets=offsets)
 
 
 class GroupForceDeletePlan(GroupDeletePlan):
@@ -319,14 +350,6 @@ class GroupForceDeletePlan(GroupDeletePlan):
 
 
 # --- Words and judgements -----------------------------------------------------------------------------------
-
-
-def _flags(params: Mapping[str, Any]) -> tuple[bool, bool]:
-    refuse_unknown(params, ("keep_offsets", "with_topics"))
-    for field in ("keep_offsets", "with_topics"):
-        if not isinstance(params.get(field, False), bool):
-            raise PlanRejected(Text("%(field)s is true or false.", field=field), field)
-    return bool(params.get("keep_offsets")), bool(params.get("with_topics"))
 
 
 def _lag(facts: GroupFacts) -> int:
@@ -405,20 +428,18 @@ def use_warnings(facts: GroupFacts) -> list[PlanWarning]:
     return warnings
 
 
-def _delete_summary(
-    group: str, rows: Sequence[ConfigRow], facts: GroupFacts, keep_offsets: bool, with_topics: bool
-) -> Text:
+def _delete_summary(group: str, rows: Sequence[ConfigRow], facts: GroupFacts, params: GroupParams) -> Text:
     where = Text.of_names([row.broker_name for row in rows if row.what == GROUP])
     number, topics = len(facts.offsets), " and ".join(facts.stored)
     offsets = (
         Text("Its committed offsets (%(number)s) stay on the brokers.", number=number)
-        if keep_offsets
+        if params.keep_offsets
         else Text("Its committed offsets (%(number)s) go too and are recorded for the undo.", number=number)
     )
     messages = sum(facts.stored.values())
     if not topics:
         about = Text("It has no retry or dead-letter topic.")
-    elif with_topics:
+    elif params.with_topics:
         about = Text("Gone for good: %(topics)s with %(number)s message(s).", topics=topics, number=messages)
     else:
         about = Text("What stays: %(topics)s with %(number)s message(s).", topics=topics, number=messages)

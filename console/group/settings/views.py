@@ -10,7 +10,7 @@ from console.access.models import Verb
 from console.cluster.admission import admit, admit_to_list
 from console.group import selectors
 from console.group.settings.forms import GroupChangeForm, GroupCreateForm
-from console.operation.config.change import GROUP
+from console.operation.config.row import GROUP
 from console.operation.config.table import read_table
 from console.operation.config.views import (
     broker_names,

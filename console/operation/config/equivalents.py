@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping
 from typing import Any
 
 from console.operation.plan.kinds import RestCall
 from console.operation.plan.params import ACCEPT_WITHOUT
+from console.operation.plan.stored import as_json
 
 # Options of the commands that take no value.
 FLAGS = frozenset({"keep_offsets", "with_topics"})
@@ -21,23 +21,26 @@ REPEATED = {
 }
 
 
-def config_plans_call(cluster: str, kind: str, subject: str, params: Mapping[str, Any]) -> RestCall:
+def config_plans_call(cluster: str, kind: str, subject: str, params: Any) -> RestCall:
     """Return the REST request of a configuration change."""
-    body = {"kind": kind, "subject": subject, "params": dict(params)}
+    body = {"kind": kind, "subject": subject, "params": as_json(params)}
     return RestCall(f"/api/v1/clusters/{cluster}/config-plans", body)
 
 
-def command_line(cluster: str, kind: str, subject: str, params: Mapping[str, Any]) -> str:
+def command_line(cluster: str, kind: str, subject: str, params: Any) -> str:
     """Return the command line: ``manage.py topics change NAME --perm 4 --broker broker-a --cluster local``."""
     what, _, deed = kind.partition("_")
     words = ["manage.py", f"{what}s", deed.removeprefix("force_"), subject]
     if deed.startswith("force_"):
         words.append("--force")
-    for name, value in params.items():
+    options = as_json(params)
+    for name, value in options.items():
         if name in REPEATED:
-            words += [word for one in value for word in (REPEATED[name], one)]
-        elif name in FLAGS:
+            continue
+        if name in FLAGS:
             words += [f"--{name.replace('_', '-')}"] if value else []
         else:
             words += [f"--{name.replace('_', '-')}", json.dumps(value).strip('"')]
+    for name, option in REPEATED.items():
+        words += [word for one in options.get(name, ()) for word in (option, one)]
     return shlex.join([*words, "--cluster", cluster])

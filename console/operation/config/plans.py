@@ -10,39 +10,43 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from console.brokers.mqadmin import BlockingMQAdmin
 from console.operation.config.change import (
-    Config,
+    ConfigParams,
     ConfigPlan,
-    ConfigRow,
     admin_of,
-    change_summary,
     chosen_brokers,
-    denied,
     exact_rows,
+    read_configs,
+    undone,
+)
+from console.operation.config.quarantine import Quarantine, quarantine_hours, quarantine_of, waiting
+from console.operation.config.row import (
+    Config,
+    ConfigRow,
+    change_summary,
+    denied,
     left_out_rows,
     nothing_changes,
     overwritten_warning,
-    read_configs,
     reopened,
 )
-from console.operation.config.quarantine import Quarantine, quarantine_hours, quarantine_of, waiting
 from console.operation.errors import PlanRejected
-from console.operation.models import Plan
+from console.operation.models import Job, Plan
 from console.operation.plan.coverage import Coverage, read_coverage
-from console.operation.plan.kinds import Draft, PlanWarning, RawDraft
-from console.operation.plan.params import accepted_without, broker_names, refuse_unknown
+from console.operation.plan.kinds import B, Draft, PlanWarning
 from console.text import Text
 
+C = TypeVar("C", bound=ConfigParams)
 Facts = TypeVar("Facts")
 
 
 @dataclasses.dataclass(frozen=True)
-class Asked:
+class Asked(Generic[C]):
     """The request for a plan, and the brokers' answers, read once.
 
     ``brokers``: all of the cluster, including those that do not answer. ``held_by``: those that have the object, or may
@@ -55,7 +59,7 @@ class Asked:
     held_by: frozenset[str]
     what: str  # TOPIC | GROUP
     subject: str
-    params: Mapping[str, Any]
+    params: C
     now_ms: int
 
     @property
@@ -89,15 +93,7 @@ class Asked:
 
     def row(self, broker: str, before: Config | None, after: Config | None, note: Text = Text()) -> ConfigRow:
         """Return what becomes of the object on one broker."""
-        return ConfigRow(self.what, self.subject, broker, self.addrs[broker], before, after, note)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Wish:
-    """Parameters of create and change: the given values and brokers; no brokers means all of them."""
-
-    brokers: tuple[str, ...]
-    values: Mapping[str, Any]
+        return ConfigRow.of(self.what, self.subject, broker, self.addrs[broker], before, after, note)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -109,22 +105,12 @@ class Stakes:
     typed: bool = False
 
 
-def read_wish(
-    params: Mapping[str, Any],
-    known: Collection[str],
-    values_of: Callable[[Mapping[str, Any]], dict[str, Any]],
-) -> Wish:
-    """Parse the parameters; raise PlanRejected(field) for an unknown one and for what ``values_of`` refuses."""
-    refuse_unknown(params, sorted({*known, "brokers"}))
-    return Wish(broker_names(params), values_of(params))
-
-
 def where(rows: Sequence[ConfigRow]) -> Text:
     """Join the brokers of some rows, each once: ``broker-a and broker-b``."""
     return Text.of_names(list(dict.fromkeys(row.broker_name for row in rows)))
 
 
-class ObjectPlan(ConfigPlan, ABC, Generic[Facts]):
+class ObjectPlan(ConfigPlan[C, B], ABC, Generic[Facts, C, B]):
     """An action on one object: what happens on which broker, and what to know before it is applied."""
 
     what: ClassVar[str]  # TOPIC | GROUP
@@ -132,60 +118,69 @@ class ObjectPlan(ConfigPlan, ABC, Generic[Facts]):
     # --- Defined by the action ---
 
     @abstractmethod
-    def rows(self, asked: Asked) -> list[ConfigRow]:
+    def rows(self, asked: Asked[C]) -> list[ConfigRow]:
         """Return what becomes of the object, broker by broker. Raises PlanRejected."""
 
     @abstractmethod
-    def summary(self, asked: Asked, rows: Sequence[ConfigRow], facts: Facts) -> Text:
+    def summary(self, asked: Asked[C], rows: Sequence[ConfigRow], facts: Facts) -> Text:
         """Summarize the plan in one or two sentences."""
 
-    def stakes(self, asked: Asked, rows: Sequence[ConfigRow], facts: Facts) -> Stakes:
+    def stakes(self, asked: Asked[C], rows: Sequence[ConfigRow], facts: Facts) -> Stakes:
         """Return what the plan means for those who use the object."""
         return Stakes()
 
-    def blocked(self, asked: Asked, rows: Sequence[ConfigRow]) -> Text:
+    def blocked(self, asked: Asked[C], rows: Sequence[ConfigRow]) -> Text:
         """Return why the plan cannot be applied; empty if it can."""
         return nothing_changes(rows)
 
     # --- Defined by the object ---
 
     @abstractmethod
-    def facts(self, asked: Asked, rows: Sequence[ConfigRow]) -> Facts:
+    def facts(self, asked: Asked[C], rows: Sequence[ConfigRow]) -> Facts:
         """Return who uses the object now."""
 
     @abstractmethod
-    def recorded(self, asked: Asked, rows: Sequence[ConfigRow], facts: Facts) -> dict[str, Any]:
+    def recorded(self, asked: Asked[C], rows: Sequence[ConfigRow], facts: Facts) -> B:
         """Return what the plan keeps of the facts: `Draft.before`, with the rows of its impact."""
 
     @abstractmethod
-    def check_changeable(self, asked: Asked) -> None:
+    def check_changeable(self, asked: Asked[C]) -> None:
         """Raise PlanRejected for an object that RocketMQ needs as it is."""
 
     @abstractmethod
-    def removed_again(self, asked: Asked, rows: Sequence[ConfigRow], facts: Facts) -> tuple[Text, Text]:
+    def removed_again(self, asked: Asked[C], rows: Sequence[ConfigRow], facts: Facts) -> tuple[Text, Text]:
         """Return (summary, why not) of an undo that deletes a created object."""
 
     @abstractmethod
-    def created_again(self, asked: Asked, rows: Sequence[ConfigRow]) -> Text:
+    def created_again(self, asked: Asked[C], rows: Sequence[ConfigRow]) -> Text:
         """Summarize an undo that recreates a deleted object: how much of it is restored."""
 
     @abstractmethod
     def held_by(self, cluster: str, subject: str, brokers: Coverage) -> frozenset[str]:
         """Return the silent brokers that have the object, or may have it, according to the collector's rows."""
 
-    def scope(self, asked: Asked) -> frozenset[str]:
+    def scope(self, asked: Asked[C]) -> frozenset[str]:
         """Return the brokers of the plan: the named ones, else those that have the object."""
-        if "exact" in asked.params:
-            return frozenset(each["broker_name"] for each in asked.params["exact"])
-        return frozenset(broker_names(asked.params)) or asked.held_by
+        if asked.params.exact:
+            return frozenset(each.broker_name for each in asked.params.exact)
+        return frozenset(asked.params.brokers) or asked.held_by
 
     # --- The same for all ---
 
-    def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> RawDraft:
+    def is_undo(self, params: C) -> bool:
+        """Return whether a plan restores exactly what the job of another one recorded."""
+        return bool(params.exact)
+
+    def undo_params(self, plan: Plan, job: Job) -> C | None:
+        """Return the configurations recorded on each broker that was written."""
+        exact = undone(job)
+        return self.params_type(exact=exact) if exact else None
+
+    def compute(self, cluster: str, subject: str, params: C, now_ms: int) -> Draft[C, B, ConfigRow]:
         """Read the brokers and compute the change. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
         asked = self._asked(cluster, subject, params, now_ms)
-        is_undo = "exact" in params
-        rows = exact_rows(asked.admin, asked.brokers, params["exact"]) if is_undo else self.rows(asked)
+        is_undo = self.is_undo(params)
+        rows = exact_rows(asked.admin, asked.brokers, params.exact) if is_undo else self.rows(asked)
         cover = asked.brokers.of_brokers(self.scope(asked), [row.broker_name for row in rows])
         if not rows:
             cover.require_some(subject)
@@ -198,7 +193,7 @@ class ObjectPlan(ConfigPlan, ABC, Generic[Facts]):
             stakes = self.stakes(asked, rows, facts)
         return Draft(
             summary=summary,
-            diff=[row.as_row() for row in rows] + left_out_rows(cover, self.what, subject),
+            diff=[*rows, *left_out_rows(cover, self.what, subject)],
             before=self.recorded(asked, rows, facts),
             messages=stakes.messages,
             warnings=list(stakes.warnings),
@@ -207,13 +202,13 @@ class ObjectPlan(ConfigPlan, ABC, Generic[Facts]):
             typed=stakes.typed,
         )
 
-    def _asked(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> Asked:
+    def _asked(self, cluster: str, subject: str, params: C, now_ms: int) -> Asked[C]:
         admin = admin_of(cluster)
-        brokers = read_coverage(admin, cluster, accepted_without(params))
+        brokers = read_coverage(admin, cluster, params.accept_without)
         held_by = self.held_by(cluster, subject, brokers)
         return Asked(admin, cluster, brokers, held_by, self.what, subject, params, now_ms)
 
-    def _put_back(self, asked: Asked, rows: Sequence[ConfigRow], facts: Facts) -> tuple[Text, Text]:
+    def _put_back(self, asked: Asked[C], rows: Sequence[ConfigRow], facts: Facts) -> tuple[Text, Text]:
         """Return (summary, why not) of the undo: every broker gets back the configuration it had."""
         if any(row.after is None and row.before is not None for row in rows):
             summary, why_not = self.removed_again(asked, rows, facts)
@@ -229,27 +224,26 @@ class ObjectPlan(ConfigPlan, ABC, Generic[Facts]):
         return summary, nothing_changes(rows)
 
 
-class CreatePlan(ObjectPlan[Facts]):
+class CreatePlan(ObjectPlan[Facts, C, B]):
     """Create an object. params: {brokers?} and its settings; the others get RocketMQ's defaults."""
 
-    def scope(self, asked: Asked) -> frozenset[str]:
+    def scope(self, asked: Asked[C]) -> frozenset[str]:
         """Return the named brokers, or all of the cluster."""
-        if "exact" in asked.params:
+        if asked.params.exact:
             return super().scope(asked)
-        return frozenset(broker_names(asked.params)) or frozenset({*asked.addrs, *asked.brokers.absent})
+        return frozenset(asked.params.brokers) or frozenset({*asked.addrs, *asked.brokers.absent})
 
     @abstractmethod
-    def new_config(self, asked: Asked) -> tuple[Wish, Config]:
-        """Return the request and its configuration. Raises PlanRejected for an illegal name or value."""
+    def new_config(self, asked: Asked[C]) -> Config:
+        """Return the configuration of the new object. Raises PlanRejected for an illegal name."""
 
-    def rows(self, asked: Asked) -> list[ConfigRow]:
+    def rows(self, asked: Asked[C]) -> list[ConfigRow]:
         """Return a row per chosen broker.
 
         A broker that has the object stays as it is; PlanRejected if all have it.
         """
-        wish, config = self.new_config(asked)
-        rows = []
-        for broker in chosen_brokers(asked.brokers, wish.brokers):
+        config, rows = self.new_config(asked), []
+        for broker in chosen_brokers(asked.brokers, asked.params.brokers):
             before = asked.found[broker]
             note = Text() if before is None else Text("has the %(what)s already", what=self.what)
             rows.append(asked.row(broker, before, config if before is None else before, note))
@@ -265,27 +259,27 @@ class CreatePlan(ObjectPlan[Facts]):
         return rows
 
 
-class ChangePlan(ObjectPlan[Facts]):
+class ChangePlan(ObjectPlan[Facts, C, B]):
     """Change settings. params as for create; the others stay. ``brokers``: change only these."""
 
     # The settings that can be changed.
     settings_words: ClassVar[Text]
 
     @abstractmethod
-    def wish(self, asked: Asked) -> Wish:
-        """Parse the requested values. Raises PlanRejected(field)."""
+    def has_settings(self, params: C) -> bool:
+        """Return whether the parameters name a setting."""
 
     @abstractmethod
-    def changed(self, before: Config, values: Mapping[str, Any]) -> Config:
-        """Return the configuration with the requested values; everything else stays exactly as it is."""
+    def changed(self, before: Config, params: C) -> Config:
+        """Return the configuration with the requested settings; everything else stays exactly as it is."""
 
-    def rows(self, asked: Asked) -> list[ConfigRow]:
+    def rows(self, asked: Asked[C]) -> list[ConfigRow]:
         """Return a row per broker that has the object; those not chosen stay."""
         self.check_changeable(asked)
-        wish = self.wish(asked)
-        chosen_brokers(asked.brokers, wish.brokers)
+        params = asked.params
+        chosen_brokers(asked.brokers, params.brokers)
         existing = asked.existing
-        for broker in wish.brokers:
+        for broker in params.brokers:
             if broker in asked.addrs and broker not in existing:
                 raise PlanRejected(
                     Text(
@@ -296,20 +290,20 @@ class ChangePlan(ObjectPlan[Facts]):
                     ),
                     "brokers",
                 )
-        if not wish.values:
+        if not self.has_settings(params):
             raise PlanRejected(Text("Say what shall change: %(settings)s.", settings=self.settings_words))
-        chosen = wish.brokers or tuple(existing)
+        chosen = params.brokers or tuple(existing)
         return [
-            asked.row(broker, before, self.changed(before, wish.values) if broker in chosen else before)
+            asked.row(broker, before, self.changed(before, params) if broker in chosen else before)
             for broker, before in existing.items()
         ]
 
-    def summary(self, asked: Asked, rows: Sequence[ConfigRow], facts: Facts) -> Text:
+    def summary(self, asked: Asked[C], rows: Sequence[ConfigRow], facts: Facts) -> Text:
         """Summarize what changes where."""
         return change_summary(asked.subject, rows)
 
 
-class QuarantinePlan(ObjectPlan[Facts]):
+class QuarantinePlan(ObjectPlan[Facts, C, B]):
     """Deny all use of the object, without params. The former configuration is kept; release restores it."""
 
     # What clients may not do from now on, and what stays.
@@ -317,14 +311,14 @@ class QuarantinePlan(ObjectPlan[Facts]):
     # Why there is nothing to do.
     is_closed: ClassVar[Text]
 
-    def rows(self, asked: Asked) -> list[ConfigRow]:
+    def rows(self, asked: Asked[C]) -> list[ConfigRow]:
         """Return a row for every broker that has the object."""
         self.check_changeable(asked)
         return [
             asked.row(broker, before, denied(self.what, before)) for broker, before in asked.existing.items()
         ]
 
-    def summary(self, asked: Asked, rows: Sequence[ConfigRow], facts: Facts) -> Text:
+    def summary(self, asked: Asked[C], rows: Sequence[ConfigRow], facts: Facts) -> Text:
         """Summarize what ends, and what comes next."""
         return Text(
             "This will put %(name)s on %(where)s in quarantine: %(closes)s. Deleting is offered after "
@@ -335,14 +329,14 @@ class QuarantinePlan(ObjectPlan[Facts]):
             hours=quarantine_hours(),
         )
 
-    def blocked(self, asked: Asked, rows: Sequence[ConfigRow]) -> Text:
+    def blocked(self, asked: Asked[C], rows: Sequence[ConfigRow]) -> Text:
         """Return that the object is closed on every broker already, if so."""
         if any(row.changes for row in rows):
             return Text()
         return Text("%(name)s %(is_closed)s.", name=asked.subject, is_closed=self.is_closed)
 
 
-class ReleasePlan(ObjectPlan[Facts]):
+class ReleasePlan(ObjectPlan[Facts, C, B]):
     """Allow again what was allowed before the quarantine, without params."""
 
     # What is allowed again.
@@ -350,7 +344,7 @@ class ReleasePlan(ObjectPlan[Facts]):
     # What to change if this console did not begin the quarantine.
     switch: ClassVar[Text]
 
-    def rows(self, asked: Asked) -> list[ConfigRow]:
+    def rows(self, asked: Asked[C]) -> list[ConfigRow]:
         """Return a row for every broker that has the object; those the quarantine did not close stay."""
         existing, quarantine = asked.existing, asked.quarantine
         if quarantine is None:
@@ -369,7 +363,7 @@ class ReleasePlan(ObjectPlan[Facts]):
             for broker, before in existing.items()
         ]
 
-    def summary(self, asked: Asked, rows: Sequence[ConfigRow], facts: Facts) -> Text:
+    def summary(self, asked: Asked[C], rows: Sequence[ConfigRow], facts: Facts) -> Text:
         """Summarize which brokers are released."""
         released = [row for row in rows if row.changes] or rows
         return Text(
@@ -380,21 +374,21 @@ class ReleasePlan(ObjectPlan[Facts]):
         )
 
 
-class DeletePlan(ObjectPlan[Facts]):
+class DeletePlan(ObjectPlan[Facts, C, B]):
     """Delete the object; blocked until QUARANTINE_HOURS in quarantine, unless ``must_wait`` is false."""
 
     must_wait: ClassVar[bool] = True
 
     @abstractmethod
-    def used_since(self, plan: Plan, now: Mapping[str, Any]) -> list[Text]:
+    def used_since(self, plan: Plan, now: B) -> list[Text]:
         """Return a sentence for each new user since the plan. ``now``: what `recorded` returns now."""
 
-    def rows(self, asked: Asked) -> list[ConfigRow]:
+    def rows(self, asked: Asked[C]) -> list[ConfigRow]:
         """Return a deletion for every broker that has the object."""
         self.check_changeable(asked)
         return [asked.row(broker, before, None) for broker, before in asked.existing.items()]
 
-    def blocked(self, asked: Asked, rows: Sequence[ConfigRow]) -> Text:
+    def blocked(self, asked: Asked[C], rows: Sequence[ConfigRow]) -> Text:
         """Return how long the object has to wait."""
         if not self.must_wait:
             return Text()
@@ -402,9 +396,9 @@ class DeletePlan(ObjectPlan[Facts]):
 
     def drift(self, plan: Plan, now_ms: int) -> list[Text]:
         """Also refuse if a client began to use the object since the plan."""
-        moved = super().drift(plan, now_ms)
-        if moved or "exact" in plan.params:
+        moved, params = super().drift(plan, now_ms), self.params_of(plan)
+        if moved or self.is_undo(params):
             return moved
-        asked = self._asked(plan.cluster, plan.subject, plan.params, now_ms)
+        asked = self._asked(plan.cluster, plan.subject, params, now_ms)
         rows = self.rows(asked)
         return self.used_since(plan, self.recorded(asked, rows, self.facts(asked, rows)))

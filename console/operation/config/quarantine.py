@@ -9,12 +9,13 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 from collections.abc import Mapping
-from typing import Any
 
 from django.conf import settings
 
-from console.operation.config.change import Config, is_denied
+from console.operation.config.row import Config, is_denied
+from console.operation.config.write import writes_of
 from console.operation.models import Job
+from console.operation.plan.stored import Stored, of_json
 from console.text import Duration, Text
 from console.text.figures import moment
 from spark.lag.local_time import HOUR_MS
@@ -23,6 +24,12 @@ from spark.lag.local_time import HOUR_MS
 NOTICE_MS = 60_000
 # Of one object, newest first: each lists what it changed on which broker.
 JOBS_READ_MAX = 200
+
+
+class MessagesWritten(Stored, frozen=True, kw_only=True):
+    """How many messages were ever written to a topic, in the result of the job that closed it."""
+
+    written_messages: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,10 +66,10 @@ def quarantine_of(cluster: str, what: str, name: str) -> Quarantine | None:
     deleted: set[str] = set()
     began: Job | None = None
     for job in reversed(newest):
-        for row in job.result.get("brokers", []):
-            if row["name"] != name or row["what"] != what or row["state"] not in ("applied", "verified"):
+        for write in writes_of(job):
+            if write.object != (what, name) or not write.is_done:
                 continue
-            broker, before, after = row["broker_name"], row["before"], row["after"]
+            broker, before, after = write.broker_name, write.before, write.after
             deleted.discard(broker)
             if after is None:
                 deleted.add(broker)
@@ -75,11 +82,11 @@ def quarantine_of(cluster: str, what: str, name: str) -> Quarantine | None:
     if not former or began is None:
         return None
     return Quarantine(
-        since_ms=max(_written_ms(row) for row in began.result["brokers"]),
+        since_ms=max(write.at_ms or 0 for write in writes_of(began)),
         by=began.created_by,
         plan_id=began.plan_id,
         former=former,
-        written=began.result.get("written_messages"),
+        written=of_json(MessagesWritten, began.result).written_messages,
     )
 
 
@@ -111,7 +118,3 @@ def waiting(what: str, found: Mapping[str, Config], quarantine: Quarantine | Non
             time=moment(quarantine.deletable_at_ms, dt.UTC, now_ms=now_ms),
         )
     return Text()
-
-
-def _written_ms(row: dict[str, Any]) -> int:
-    return int(row["at_ms"] or 0)

@@ -11,7 +11,8 @@ from typing import Any
 from console.brokers.mqadmin import with_admin
 from console.brokers.queues import PAGE_DEADLINE_MS, NameServersSilent, page_masters
 from console.cluster.models import Cluster
-from console.operation.config.change import Config, ask_configs
+from console.operation.config.change import ask_configs
+from console.operation.config.row import Config
 from console.text import text_of
 
 # The same on every broker, and in the page's heading.

@@ -129,6 +129,10 @@ class JobRun:
         """Replace these fields of the result; the next save stores them."""
         self.result = with_fields(self.result, value)
 
+    def count(self, **counts: int) -> None:
+        """Set counts of the progress: done, total, verified."""
+        self.progress |= counts
+
     def note(self, text: Text, *, level: str = "ok") -> None:
         """Add a line to the job's event list."""
         journal.note(self.job, text, level=level, at_ms=self.now_ms())

@@ -6,6 +6,7 @@ those of other versions, are ignored.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -35,10 +36,12 @@ def as_json(value: Any) -> Any:
         return {
             field.encode_name: as_json(found)
             for field, found in fields
-            if not omits or found != _default(field)
+            if found is not msgspec.UNSET and not (omits and found == _default(field))
         }
     if isinstance(value, Mapping):
         return {key: as_json(found) for key, found in value.items()}
+    if isinstance(value, enum.Enum):
+        return value.value
     if isinstance(value, list | tuple):
         return [as_json(found) for found in value]
     return value
@@ -52,7 +55,8 @@ def of_json(kept: type[T], value: Any) -> T:
 def with_fields(kept: Mapping[str, Any], value: Stored) -> dict[str, Any]:
     """Return the JSON of a column with the fields of a value replaced; other keys stay."""
     names = {field.encode_name for field in msgspec.structs.fields(value)}
-    return {key: found for key, found in kept.items() if key not in names} | as_json(value)
+    fields: dict[str, Any] = as_json(value)
+    return {key: found for key, found in kept.items() if key not in names} | fields
 
 
 def _default(field: msgspec.structs.FieldInfo) -> Any:

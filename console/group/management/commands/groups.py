@@ -12,8 +12,8 @@ from console.group.mode.facts import MODES
 from console.group.settings.config import FIELDS, MEANING
 from console.lists.query import ListQuery
 from console.operation.command_line import cluster_name
-from console.operation.config.change import GROUP
 from console.operation.config.command import ConfigCommand
+from console.operation.config.row import GROUP
 from console.text.figures import duration
 
 

@@ -8,8 +8,8 @@ from django.core.management.base import CommandParser
 
 from console.lists.query import ListQuery
 from console.operation.command_line import cluster_name
-from console.operation.config.change import TOPIC
 from console.operation.config.command import ConfigCommand
+from console.operation.config.row import TOPIC
 from console.topic import selectors
 from console.topic.topic_config import FIELDS, MESSAGE_TYPES, PERMISSIONS, permission_letters
 from console.topic.topic_list import TOPICS

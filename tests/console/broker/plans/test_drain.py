@@ -115,7 +115,7 @@ def test_it_takes_away_again_what_comes_back_while_it_watches(
 ) -> None:
     pair.create_topic("orders")
     plan = pair.plan(KIND, "broker-b", {})
-    tell = drain_plan.BrokerDrainPlan._tell
+    tell = drain_plan.BrokerDrainPlan._request
     changed: list[int] = []
 
     def tell_and_change(self: drain_plan.BrokerDrainPlan, *args: object) -> int:
@@ -125,7 +125,7 @@ def test_it_takes_away_again_what_comes_back_while_it_watches(
             pair.create_topic("fresh", "broker-b")  # registers itself as writable
         return told
 
-    monkeypatch.setattr(drain_plan.BrokerDrainPlan, "_tell", tell_and_change)
+    monkeypatch.setattr(drain_plan.BrokerDrainPlan, "_request", tell_and_change)
     job = pair.apply(plan)
     assert job.state == JobState.SUCCEEDED
     assert offered(pair, "fresh") == {"broker-b": 4}
