@@ -111,6 +111,8 @@ REPORTS_AT_ONCE = env.int(
 SPARK_IDLE_S = env.float("SPARK_IDLE_S", default=300.0)
 # TIDEMARK_EMBEDDED_NAMESRV: name server of the brokerd that `manage.py up` runs; registered as cluster "local".
 EMBEDDED_NAMESRV = env.str("TIDEMARK_EMBEDDED_NAMESRV", default="")
+# TIDEMARK_DEMO: `manage.py up` runs the demo; pages offer its tour and a broker failure.
+DEMO = env.bool("TIDEMARK_DEMO", default=False)
 
 
 # --- Security -----------------------------------------------------------------------------------------------
@@ -235,6 +237,7 @@ INSTALLED_APPS = [
     "console.operation",
     "console.rebalance",
     "console.report",
+    "console.demo",
     "rest_framework",
     "drf_spectacular",
     "drf_spectacular_sidecar",

@@ -8,6 +8,7 @@ from django.urls import include, path
 
 from console.access import urls as access_urls
 from console.access.admin import admin_sign_in
+from console.demo import urls as demo_urls
 from console.overview import urls as overview_urls
 from console.text import language
 
@@ -16,6 +17,7 @@ handler500 = "console.web.unavailable.server_error"
 urlpatterns = [
     path("", include(access_urls)),
     path("", include(overview_urls.root_urlpatterns)),
+    path("", include(demo_urls.root_urlpatterns)),
     path("c/<str:cluster>/", include(overview_urls)),
     path("c/<str:cluster>/", include("console.broker.urls")),
     path("c/<str:cluster>/", include("console.topic.urls")),
@@ -24,6 +26,7 @@ urlpatterns = [
     path("c/<str:cluster>/", include("console.deadletter.urls")),
     path("c/<str:cluster>/", include("console.operation.urls")),
     path("c/<str:cluster>/", include("console.report.urls")),
+    path("c/<str:cluster>/", include(demo_urls)),
     path("language", language.choose, name="language"),
     path("language/<str:code>.js", language.script_words, name="script-words"),
     path("api/", include("api.urls")),

@@ -55,6 +55,9 @@ AUDIT_VERBS = frozenset(
         _("remove cluster"),
         _("run report"),
         _("set body schema"),
+        # the demo
+        _("stop demo broker"),
+        _("start demo broker"),
         # plans and their jobs
         _("apply"),
         _("apply refused"),

@@ -85,6 +85,7 @@ class Supervisor:
             **environ,
             "TIDEMARK_DATA": str(options.data),
             "TIDEMARK_EMBEDDED_NAMESRV": options.namesrv,
+            "TIDEMARK_DEMO": str(options.demo),
             # A Spark server of its own: it ends with this product and runs no other product's reports.
             "SPARK_LOCAL_CONNECT_DISCOVERY": str(options.data / WARM_SPARK_NOTE),
             "DJANGO_SETTINGS_MODULE": "console.settings",

@@ -108,6 +108,8 @@ PAGES = {
     "report-run": change("REPORT", WHOLE),
     "report-schedule": change("CONFIGURE", WHOLE),
     "report-download": view(SOME),
+    "tour-close": Route(post=(PERSON, "")),
+    "demo-broker": change("CONFIGURE", WHOLE, off="1"),
 }
 REST = {
     "api-clusters": Route(
