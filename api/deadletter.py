@@ -20,7 +20,7 @@ from api.rest.resource import Resource
 from console.access.name_scope import view_scope
 from console.cluster import selectors as cluster_selectors
 from console.deadletter import selectors, services
-from console.deadletter.dead_letters import TEXT_FILTERS, TEXT_LENGTH_MAX
+from console.deadletter.dead_letters import TEXT_FILTERS, TEXT_LENGTH_MAX, Filter
 from console.deadletter.models import LedgerState, ReplayLedger
 from console.deadletter.replay.copy import TARGETS
 from console.deadletter.replay.params import STOP_MAX
@@ -176,11 +176,11 @@ class DeadLetters(Resource):
         responses=DeadLetterSampleSerializer,
     )
     def get(self, request: Request, cluster: str, group: str) -> Response:
-        wanted = {
-            "from_ms": pagination.integer(request, "from_ms"),
-            "to_ms": pagination.integer(request, "to_ms"),
+        wanted = Filter(
+            from_ms=pagination.integer(request, "from_ms"),
+            to_ms=pagination.integer(request, "to_ms"),
             **{name: pagination.text(request, name) for name in TEXT_FILTERS},
-        }
+        )
         limit = pagination.integer(request, "limit", 20, low=1, high=services.SAMPLE_MAX)
         try:
             found = services.sample(cluster, group, wanted, limit or 20)

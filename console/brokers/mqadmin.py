@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from brokerd.remoting.allocate import STRATEGIES, assign_server_side
-from brokerd.remoting.body.client import ConsumerConnection
+from brokerd.remoting.body.client import ConsumeMessageDirectlyResult, ConsumerConnection
 from brokerd.remoting.body.group import SubscriptionGroupConfig
 from brokerd.remoting.body.offset import ConsumerOffsetWrapper, consumers_in
 from brokerd.remoting.body.route import TopicRouteData
@@ -55,6 +55,7 @@ __all__ = [
     "BlockingMQAdmin",
     "BodyError",
     "BrokerUnavailable",
+    "ConsumeMessageDirectlyResult",
     "ConsumerConnection",
     "ConsumerOffsetWrapper",
     "GroupRefusals",

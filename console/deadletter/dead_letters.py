@@ -20,6 +20,7 @@ from console.brokers.mqadmin import (
 )
 from console.brokers.queues import PERM_READ, BrokerQueue, route_queues, topic_route, with_offsets
 from console.operation.errors import PlanRejected
+from console.operation.plan.stored import Stored
 from console.text import Text
 
 PULL_MAX = 32  # messages per pull: the brokers' limit
@@ -36,8 +37,7 @@ CAUSE_LENGTH_MAX = 120
 ORIGIN_TOPIC = "DLQ_ORIGIN_TOPIC"  # MessageConst.PROPERTY_DLQ_ORIGIN_TOPIC, 4.9.1+
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Filter:
+class Filter(Stored, frozen=True, kw_only=True):
     """Conditions on dead letters; all must match.
 
     Time is the store time in the dead-letter topic (from inclusive, to exclusive). ``property`` is ``name``
@@ -51,6 +51,26 @@ class Filter:
     property: str = ""
     body: str = ""
     cause: str = ""
+
+    def checked(self) -> Filter:
+        """Return it; raises PlanRejected naming the field at fault."""
+        for field, at in (("from_ms", self.from_ms), ("to_ms", self.to_ms)):
+            if at is not None and (isinstance(at, bool) or not isinstance(at, int) or at < 0):
+                raise PlanRejected(
+                    Text("%(field)s is a time in ms since 1970 UTC.", field=field), field=f"filter.{field}"
+                )
+        if self.from_ms is not None and self.to_ms is not None and self.from_ms >= self.to_ms:
+            raise PlanRejected(Text("The filter's end must lie after its start."), field="filter.to_ms")
+        for field in TEXT_FILTERS:
+            text = getattr(self, field)
+            if len(text) > TEXT_LENGTH_MAX or "\x00" in text:
+                raise PlanRejected(
+                    Text("At most %(number)s characters, no zero byte.", number=TEXT_LENGTH_MAX),
+                    field=f"filter.{field}",
+                )
+        if self.property.startswith("="):
+            raise PlanRejected(Text("A property is name or name=value."), field="filter.property")
+        return self
 
     def matches(self, record: MessageRecord) -> bool:
         """Return whether the letter meets every condition.
@@ -99,31 +119,14 @@ class Letters:
 
 
 def read_filter(value: Mapping[str, Any]) -> Filter:
-    """Check a filter; raises PlanRejected naming the field."""
+    """Read a filter of a request body; raises PlanRejected naming the field."""
     unknown = sorted(set(value) - {"from_ms", "to_ms", *TEXT_FILTERS})
     if unknown:
         raise PlanRejected(
             Text("A dead-letter filter has no %(field)s.", field=repr(unknown[0])), field="filter"
         )
-    times: dict[str, int | None] = {}
-    for field in ("from_ms", "to_ms"):
-        times[field] = at = value.get(field)
-        if at is not None and (isinstance(at, bool) or not isinstance(at, int) or at < 0):
-            raise PlanRejected(
-                Text("%(field)s is a time in ms since 1970 UTC.", field=field), field=f"filter.{field}"
-            )
-    if times["from_ms"] is not None and times["to_ms"] is not None and times["from_ms"] >= times["to_ms"]:
-        raise PlanRejected(Text("The filter's end must lie after its start."), field="filter.to_ms")
     texts = {field: str(value.get(field) or "") for field in TEXT_FILTERS}
-    for field, text in texts.items():
-        if len(text) > TEXT_LENGTH_MAX or "\x00" in text:
-            raise PlanRejected(
-                Text("At most %(number)s characters, no zero byte.", number=TEXT_LENGTH_MAX),
-                field=f"filter.{field}",
-            )
-    if texts["property"].startswith("="):
-        raise PlanRejected(Text("A property is name or name=value."), field="filter.property")
-    return Filter(times["from_ms"], times["to_ms"], **texts)
+    return Filter(from_ms=value.get("from_ms"), to_ms=value.get("to_ms"), **texts).checked()
 
 
 def _has_property(record: MessageRecord, wanted: str) -> bool:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import base64
-import contextlib
+import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from console.brokers.mqadmin import (
     BlockingMQAdmin,
@@ -25,7 +24,6 @@ from console.deadletter.dead_letters import (
     cause_of,
     original_topic,
     places,
-    read_filter,
     topic_of,
 )
 from console.operation.errors import PlanRejected
@@ -33,46 +31,85 @@ from console.web.spreadsheet import csv_line
 
 CONTENT_TYPES = {"ndjson": "application/x-ndjson; charset=utf-8", "csv": "text/csv; charset=utf-8"}
 PIECE_LINES = 500  # lines per write to the browser
-COLUMNS = (
-    "broker_name",
-    "queue_id",
-    "queue_offset",
-    "store_timestamp_ms",
-    "message_id",
-    "keys",
-    "tags",
-    "original_topic",
-    "cause",
-    "reconsume_times",
-    "properties",
-    "body",
-    "body_encoding",
-)
 
 
-def letters(cluster: str, group: str, wanted: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+@dataclasses.dataclass(frozen=True, slots=True)
+class ExportedLetter:
+    """One letter of an export.
+
+    ``body`` is text where it is UTF-8 (``body_encoding`` utf-8), else base64; ``base64 of stored`` when the
+    body cannot be decompressed.
+    """
+
+    broker_name: str
+    queue_id: int
+    queue_offset: int
+    store_timestamp_ms: int
+    message_id: str
+    keys: str
+    tags: str
+    original_topic: str
+    cause: str
+    reconsume_times: int
+    properties: Mapping[str, str]
+    body: str
+    body_encoding: str
+
+    @classmethod
+    def of(cls, record: MessageRecord, broker_name: str) -> ExportedLetter:
+        """Return a letter with its decoded body."""
+        body, encoding = _body_of(record)
+        return cls(
+            broker_name=broker_name,
+            queue_id=record.queue_id,
+            queue_offset=record.queue_offset,
+            store_timestamp_ms=record.store_timestamp_ms,
+            message_id=record.message_id,
+            keys=record.keys or "",
+            tags=record.tags or "",
+            original_topic=original_topic(record),
+            cause=cause_of(record),
+            reconsume_times=record.reconsume_times,
+            properties=record.properties,
+            body=body,
+            body_encoding=encoding,
+        )
+
+    def to_line(self, kind: str) -> str:
+        """Format it as a line of NDJSON or CSV."""
+        named = {name: getattr(self, name) for name in COLUMNS}
+        if kind == "ndjson":
+            return json.dumps(named, ensure_ascii=False) + "\n"
+        named["properties"] = json.dumps(self.properties, ensure_ascii=False)
+        return csv_line(list(named.values()))
+
+
+COLUMNS = tuple(field.name for field in dataclasses.fields(ExportedLetter))
+
+
+def letters(cluster: str, group: str, wanted: Filter) -> Iterator[ExportedLetter]:
     """Iterate over every matching letter, queue by queue in offset order.
 
     Raises PlanRejected at once for a bad filter or a topic that cannot be read. The iterator raises
     BrokerUnavailable, RemotingTimeout or MQBrokerError when a broker stops answering.
     """
-    matching = read_filter(wanted)
+    wanted.checked()
     admin = with_admin(cluster_selectors.cluster_by_name(cluster).namesrv_addrs)
     found = places(admin, topic_of(group))
     if found.problem:
         raise PlanRejected(found.problem, field="group")
-    return _read(admin, found.queues, matching)
+    return _read(admin, found.queues, wanted)
 
 
-def _read(admin: BlockingMQAdmin, queues: Sequence[BrokerQueue], wanted: Filter) -> Iterator[dict[str, Any]]:
+def _read(admin: BlockingMQAdmin, queues: Sequence[BrokerQueue], wanted: Filter) -> Iterator[ExportedLetter]:
     for place in queues:
         for window in LetterReader(admin, place):
             for letter in window.letters:
                 if isinstance(letter, MessageRecord) and wanted.matches(letter):
-                    yield _letter(letter, place.queue.broker_name)
+                    yield ExportedLetter.of(letter, place.queue.broker_name)
 
 
-def letter_lines(found: Iterator[dict[str, Any]], kind: str) -> Iterator[str]:
+def letter_lines(found: Iterator[ExportedLetter], kind: str) -> Iterator[str]:
     """Format letters as text, one line each; CSV begins with a header line.
 
     When a broker stops answering, the last line is ``{"incomplete": …}`` or ``incomplete,…``.
@@ -81,11 +118,7 @@ def letter_lines(found: Iterator[dict[str, Any]], kind: str) -> Iterator[str]:
         yield csv_line(COLUMNS)
     try:
         for letter in found:
-            if kind == "ndjson":
-                yield json.dumps(letter, ensure_ascii=False) + "\n"
-                continue
-            letter["properties"] = json.dumps(letter["properties"], ensure_ascii=False)
-            yield csv_line([letter[column] for column in COLUMNS])
+            yield letter.to_line(kind)
     except (BrokerUnavailable, MQBrokerError, RemotingTimeout) as trouble:
         yield (
             json.dumps({"incomplete": str(trouble)}) + "\n"
@@ -101,32 +134,13 @@ def ledger_lines(plan_id: str) -> Iterator[str]:
         yield csv_line(row)
 
 
-def _letter(record: MessageRecord, broker_name: str) -> dict[str, Any]:
-    """Return one letter by column.
-
-    ``body`` is text where it is UTF-8 (``body_encoding`` utf-8), else base64; ``base64 of stored`` when the
-    body cannot be decompressed.
-    """
+def _body_of(record: MessageRecord) -> tuple[str, str]:
+    """Return (body, encoding)."""
     try:
-        body, encoding = record.decoded_body(), "base64"
+        body = record.decoded_body()
     except Exception:  # noqa: BLE001  decompressors raise many types
-        body, encoding = record.body, "base64 of stored"
-    text = ""
-    if encoding == "base64":
-        with contextlib.suppress(UnicodeDecodeError):
-            text, encoding = body.decode(), "utf-8"
-    return {
-        "broker_name": broker_name,
-        "queue_id": record.queue_id,
-        "queue_offset": record.queue_offset,
-        "store_timestamp_ms": record.store_timestamp_ms,
-        "message_id": record.message_id,
-        "keys": record.keys or "",
-        "tags": record.tags or "",
-        "original_topic": original_topic(record),
-        "cause": cause_of(record),
-        "reconsume_times": record.reconsume_times,
-        "properties": dict(record.properties),
-        "body": text if encoding == "utf-8" else base64.b64encode(body).decode(),
-        "body_encoding": encoding,
-    }
+        return base64.b64encode(record.body).decode(), "base64 of stored"
+    try:
+        return body.decode(), "utf-8"
+    except UnicodeDecodeError:
+        return base64.b64encode(body).decode(), "base64"

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django import forms
 
 from console.cluster.moment_field import MomentField
-from console.deadletter.dead_letters import TEXT_LENGTH_MAX
+from console.deadletter.dead_letters import TEXT_FILTERS, TEXT_LENGTH_MAX, Filter
 from console.deadletter.replay import copy as replay_copy
-from console.deadletter.replay.params import STOP_MAX
+from console.deadletter.replay.params import STOP_MAX, ReplayParams
 from console.operation.rules import RATE_PER_S_MAX
 from console.text import Text
 
@@ -38,7 +36,6 @@ TARGETS = (
 )
 RATE_DEFAULT = 50  # messages per second: slow enough to watch and to stop in time
 STOP_AFTER_DEFAULT = 20  # failures: enough to see that it is not one bad message
-TEXTS = ("tag", "key", "property", "body", "cause")
 
 
 class FilterForm(forms.Form):
@@ -58,21 +55,20 @@ class FilterForm(forms.Form):
             raise forms.ValidationError(Text("Give a name, or name=value."))
         return wanted
 
-    def clean(self) -> dict[str, Any]:
-        cleaned = super().clean() or {}
+    def clean(self) -> None:
+        super().clean()
+        cleaned = self.cleaned_data
         since, until = cleaned.get("since"), cleaned.get("until")
         if since is not None and until is not None and since >= until:
             self.add_error("until", Text("The end must lie after the start."))
-        return cleaned
 
-    def filter(self) -> dict[str, Any]:
-        """Return the filter of services and plans, without empty fields."""
-        wanted = {
-            "from_ms": self.cleaned_data["since"],
-            "to_ms": self.cleaned_data["until"],
-            **{name: self.cleaned_data[name].strip() for name in TEXTS},
-        }
-        return {name: value for name, value in wanted.items() if value not in (None, "")}
+    def filter(self) -> Filter:
+        """Return the filter of services and plans."""
+        return Filter(
+            from_ms=self.cleaned_data["since"],
+            to_ms=self.cleaned_data["until"],
+            **{name: self.cleaned_data[name].strip() for name in TEXT_FILTERS},
+        )
 
 
 class ReplayForm(FilterForm):
@@ -86,30 +82,26 @@ class ReplayForm(FilterForm):
     stop_after_failures = forms.IntegerField(required=False, min_value=1, max_value=STOP_MAX)
     stop_if_dlq_grows_by = forms.IntegerField(required=False, min_value=1, max_value=STOP_MAX)
 
-    def clean(self) -> dict[str, Any]:
-        cleaned = super().clean()
+    def clean(self) -> None:
+        super().clean()
+        cleaned = self.cleaned_data
         target = cleaned.get("target")
         if target == replay_copy.OTHER_TOPIC and not cleaned.get("topic"):
             self.add_error("topic", Text("Which topic?"))
         if target == replay_copy.CLIENT and not cleaned.get("client_id"):
             self.add_error("client_id", Text("Which client? The group's online members are offered."))
-        return cleaned
 
-    def params(self) -> dict[str, Any]:
+    def params(self) -> ReplayParams:
         """Return the parameters of the plan: only those that belong to the target."""
         given = self.cleaned_data
         target = given["target"]
-        params = {
-            "target": target,
-            "rate_per_s": given["rate_per_s"],
-            "skip_replayed": not given["send_again"],
-            "filter": self.filter(),
-        }
-        for name in ("stop_after_failures", "stop_if_dlq_grows_by"):
-            if given[name] is not None:
-                params[name] = given[name]
-        if target == replay_copy.OTHER_TOPIC:
-            params["topic"] = given["topic"].strip()
-        if target == replay_copy.CLIENT:
-            params["client_id"] = given["client_id"].strip()
-        return params
+        return ReplayParams(
+            target=target,
+            filter=self.filter(),
+            rate_per_s=given["rate_per_s"],
+            skip_replayed=not given["send_again"],
+            stop_after_failures=given["stop_after_failures"],
+            stop_if_dlq_grows_by=given["stop_if_dlq_grows_by"],
+            topic=given["topic"].strip() if target == replay_copy.OTHER_TOPIC else "",
+            client_id=given["client_id"].strip() if target == replay_copy.CLIENT else "",
+        )

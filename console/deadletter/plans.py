@@ -10,20 +10,23 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from console.brokers.mqadmin import BlockingMQAdmin, MessageQueue, retry_topic, with_admin
+from msgspec import structs
+
+from console.brokers.mqadmin import BlockingMQAdmin, MessageQueue, retry_topic, validate_group, with_admin
 from console.brokers.queues import PERM_READ, BrokerQueue, ask_each, masters
 from console.cluster import selectors as cluster_selectors
 from console.deadletter import selectors
-from console.deadletter.dead_letters import Filter, Places, places, read_filter, topic_of
-from console.deadletter.models import NAME_LENGTH_MAX, LedgerState, ReplayLedger
+from console.deadletter.dead_letters import Filter, Places, places, topic_of
+from console.deadletter.models import LedgerState, ReplayLedger
 from console.deadletter.replay import account as replay_account
 from console.deadletter.replay import copy as replay_copy
 from console.deadletter.replay import direct
 from console.deadletter.replay import recovery as replay_recovery
 from console.deadletter.replay import words as replay_words
 from console.deadletter.replay.batches import Replay
-from console.deadletter.replay.params import checked_params
-from console.deadletter.replay.preview import Preview, look_through
+from console.deadletter.replay.before import ReplayBefore, Span
+from console.deadletter.replay.params import LetterPlace, ReplayParams, read_params
+from console.deadletter.replay.preview import Preview, PreviewRow, look_through
 from console.deadletter.replay.targets import route_queues_of
 from console.deadletter.retention import retention_ms
 from console.lag.last_seen import topic_queues_seen
@@ -40,16 +43,18 @@ from console.operation.errors import PlanRejected, VerificationFailed
 from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
 from console.operation.plan.coverage import Coverage, read_coverage
-from console.operation.plan.kinds import Another, Draft, Need, Place, RawDraft, RawPlanKind, RestCall
+from console.operation.plan.kinds import Another, Draft, Need, Place, PlanKind, RawDraft, RestCall
 from console.operation.plan.params import ACCEPT_WITHOUT, accepted_without, refuse_unknown
 from console.operation.plan.stored import as_json, of_json
 from console.text import Text
-from console.text.storable import storable
 
 DEAD_LETTERS = Place(Text("Dead letters"), "dead-letters", "dead-letter-group")
 ORDERLY = "ORDERLY"
 SEND = "SEND"
 SPOT_CHECKS = 20  # sent copies that verify reads back
+
+
+ReplayDraft = Draft[ReplayParams, ReplayBefore, PreviewRow]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,18 +64,28 @@ class _Finding:
     admin: BlockingMQAdmin
     cluster: str
     group: str
-    params: dict[str, Any]
+    params: ReplayParams
     places: Places
     preview: Preview
     now_ms: int
 
+    @property
+    def target_topics(self) -> list[str]:
+        """The topics that other groups may read, where copies go to such."""
+        if self.params.target == replay_copy.OTHER_TOPIC:
+            return [self.params.topic]
+        if self.params.target == replay_copy.ORIGINAL_TOPIC:
+            return sorted(topic for topic in self.preview.topics if topic)
+        return []
 
-class ReplayPlan(RawPlanKind):
+
+class ReplayPlan(PlanKind[ReplayParams, ReplayBefore, PreviewRow]):
     """Send the dead letters of a group again.
 
-    params: {target, topic?, client_id?, letter?, filter?, rate_per_s?, skip_replayed?, stop_after_failures?,
-    stop_if_dlq_grows_by?, accept_without?}; the subject is the group whose dead letters are sent.
+    The subject is the group whose dead letters are sent.
     """
+
+    params_type, before_type, row_type = ReplayParams, ReplayBefore, PreviewRow
 
     kind = "dead_letter_replay"
     title = Text("Dead-letter replay")
@@ -89,53 +104,57 @@ class ReplayPlan(RawPlanKind):
 
     def button(self, plan: Plan) -> Text:
         """Name the outcome by target: sent, marked as handled, or given to one client."""
-        if plan.params["target"] == replay_copy.NOWHERE:
+        target = self.params_of(plan).target
+        if target == replay_copy.NOWHERE:
             return Text("Mark %(number)s dead letter(s) as handled", number=plan.messages)
-        if plan.params["target"] == replay_copy.CLIENT:
+        if target == replay_copy.CLIENT:
             return Text("Give it to the client")
         return Text("Replay %(number)s dead letter(s)", number=plan.messages)
 
     def terminal_rows(self, plan: Plan) -> Iterable[str]:
         """Show each queue with its number of matching letters."""
-        for row in plan.diff:
-            place = f"{row.get('topic', '')} · {row['broker_name']} · {row['queue_id']}"
-            yield f"{place:<50} {row['matched']:>8,} matched, {row['already']:,} replayed before"
+        for row in self.rows_of(plan):
+            place = f"{row.topic} · {row.broker_name} · {row.queue_id}"
+            yield f"{place:<50} {row.matched:>8,} matched, {row.already:,} replayed before"
 
     def holds(self, cluster: str, subject: str) -> str:
         """Allow one replay at a time per group: two could send the same letter twice."""
         return f"dead letters {cluster}/{subject}"
 
-    def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> RawDraft:
+    def read_params(self, given: Mapping[str, Any]) -> ReplayParams:
+        """Read and check the parameters."""
+        return read_params(given)
+
+    def compute(self, cluster: str, subject: str, params: ReplayParams, now_ms: int) -> ReplayDraft:
         """Read and count the matching letters. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
-        checked = checked_params(subject, params)
+        wanted = _of_group(subject, params)
         admin = _admin(cluster)
-        brokers, topic = read_coverage(admin, cluster, accepted_without(params)), topic_of(subject)
+        brokers, topic = read_coverage(admin, cluster, params.accept_without), topic_of(subject)
         found = places(admin, topic, brokers.addrs)
-        lost = _out_of_reach(cluster, topic, brokers, checked.get("letter"))
+        lost = _out_of_reach(cluster, topic, brokers, wanted.letter)
         cover = brokers.of_queues(lost, len(found.queues))
         if not found.queues:
             cover.require_some(topic)
-        queues = _only(found.queues, checked.get("letter")) if not found.problem else []
-        preview = self._preview(admin, cluster, queues, read_filter(checked["filter"]))
-        finding = _Finding(admin, cluster, subject, checked, found, preview, now_ms)
-        if checked["target"] == replay_copy.CLIENT:
+        queues = _only(found.queues, wanted.letter) if not found.problem else []
+        preview = self._preview(admin, cluster, queues, wanted.filter)
+        finding = _Finding(admin, cluster, subject, wanted, found, preview, now_ms)
+        if wanted.target == replay_copy.CLIENT:
             return self._direct_draft(finding)
-        to_send = preview.matched - (preview.already if checked["skip_replayed"] else 0)
+        to_send = preview.matched - (preview.already if wanted.skip_replayed else 0)
         before = self._before(finding)
-        speed = checked["rate_per_s"] or selectors.usual_speed(cluster)
+        speed = wanted.rate_per_s or selectors.usual_speed(cluster)
         takes_s = to_send / speed if speed else None
-        keep_ms = before["retention_ms"]
-        expiring = preview.expiring(keep_ms, now_ms + round((takes_s or 0) * 1_000))
+        expiring = preview.expiring(before.retention_ms, now_ms + round((takes_s or 0) * 1_000))
         return Draft(
-            summary=replay_words.summary(subject, to_send, preview, checked, takes_s, now_ms),
+            summary=replay_words.summary(subject, to_send, preview, wanted, takes_s, now_ms),
             diff=preview.rows,
-            before={**before, "takes_s": takes_s, "expiring": expiring},
-            messages=to_send,
+            before=structs.replace(before, takes_s=takes_s, expiring=expiring),
             needs=self._needs(finding),
+            messages=to_send,
             warnings=replay_words.preview_warnings(
-                preview, checked, self._others(finding), _online(admin, subject), expiring
+                preview, wanted, self._others(finding), _online(admin, subject), expiring
             ),
-            params=checked,
+            params=wanted,
             coverage=cover,
             blocked=found.problem or self._target_problem(finding) or _nothing_left(preview, to_send),
         )
@@ -145,61 +164,61 @@ class ReplayPlan(RawPlanKind):
 
         New letters are no drift: they are not part of the plan.
         """
-        planned = {each["broker_name"] for each in plan.before["ranges"]}
-        found = places(_admin(plan.cluster), plan.before["topic"], planned)
+        before = self.before_of(plan)
+        found = places(_admin(plan.cluster), before.topic, {each.broker_name for each in before.ranges})
         if found.problem:
             return [found.problem]
         now = {(place.queue.broker_name, place.queue.queue_id): place for place in found.queues}
         changes = []
-        for each in plan.before["ranges"]:
-            name = f"{each['broker_name']} · {each['queue_id']}"
-            place = now.get((each["broker_name"], each["queue_id"]))
+        for each in before.ranges:
+            place = now.get((each.broker_name, each.queue_id))
             if place is None:
-                changes.append(Text("queue %(queue)s is gone", queue=name))
-            elif place.max_offset < each["to_offset"]:
+                changes.append(Text("queue %(queue)s is gone", queue=each.name))
+            elif place.max_offset < each.to_offset:
                 changes.append(
                     Text(
                         "queue %(queue)s ends at %(now)s instead of %(before)s",
-                        queue=name,
+                        queue=each.name,
                         now=place.max_offset,
-                        before=each["to_offset"],
+                        before=each.to_offset,
                     )
                 )
-            elif place.min_offset > each["from_offset"] and each["to_offset"] > each["from_offset"]:
-                gone = min(place.min_offset, each["to_offset"]) - each["from_offset"]
+            elif place.min_offset > each.from_offset and each.to_offset > each.from_offset:
+                gone = min(place.min_offset, each.to_offset) - each.from_offset
                 changes.append(
-                    Text("%(number)s letters of queue %(queue)s have expired", number=gone, queue=name)
+                    Text("%(number)s letters of queue %(queue)s have expired", number=gone, queue=each.name)
                 )
         return changes
 
     def apply(self, run: JobRun) -> None:
         """Send the letters that have no outcome in the ledger yet."""
         admin = _admin(run.plan.cluster)
-        if run.plan.params["target"] == replay_copy.CLIENT:
+        if self.params_of(run.plan).target == replay_copy.CLIENT:
             direct.give(run, admin)
-            run.note(replay_words.client_answer(run.result["client"]))
+            run.note(replay_words.client_answer(direct.ClientAnswer.of(run)))
             return
         with Replay(run, admin) as replay:
             replay_recovery.begin(replay)
             replay.execute()
-        figures = run.progress
+            figures = replay.figures()
         run.note(
             Text(
                 "%(matched)s matched = %(sent)s sent + %(skipped)s skipped + %(failed)s failed",
-                matched=figures["matched"],
-                sent=figures["sent"],
-                skipped=figures["skipped"],
-                failed=figures["failed"],
+                matched=figures.matched,
+                sent=figures.sent,
+                skipped=figures.skipped,
+                failed=figures.failed,
             )
         )
 
     def verify(self, run: JobRun) -> None:
         """Check the sums, that no send is open, and that sampled copies are stored with their keys."""
         counts = selectors.ledger_counts(run.plan.id)
-        replay_account.verify_sums(run.plan, run.progress, counts)
-        if run.plan.params["target"] == replay_copy.CLIENT:
+        reported = of_json(replay_account.Sums, run.progress)
+        replay_account.verify_sums(self.before_of(run.plan), reported, counts)
+        if self.params_of(run.plan).target == replay_copy.CLIENT:
             if not counts[LedgerState.SENT]:
-                raise VerificationFailed(replay_words.client_answer(run.result["client"]))
+                raise VerificationFailed(replay_words.client_answer(direct.ClientAnswer.of(run)))
             return
         admin = _admin(run.plan.cluster)
         addrs = masters(admin)
@@ -212,7 +231,7 @@ class ReplayPlan(RawPlanKind):
     def settle(self, run: JobRun) -> None:
         """Resolve open sends and count the outcomes after a cancel."""
         admin = _admin(run.plan.cluster)
-        if run.plan.params["target"] == replay_copy.CLIENT:
+        if self.params_of(run.plan).target == replay_copy.CLIENT:
             return  # one request: the ledger already has its outcome
         with Replay(run, admin) as replay:
             replay_recovery.settle(replay)
@@ -223,10 +242,9 @@ class ReplayPlan(RawPlanKind):
 
     def rate_per_s(self, plan: Plan) -> int | None:
         """Return the rate that the plan was made with."""
-        rate: int | None = plan.params.get("rate_per_s")
-        return rate
+        return self.params_of(plan).rate_per_s
 
-    def undo_params(self, plan: Plan, job: Job) -> Mapping[str, Any] | None:
+    def undo_params(self, plan: Plan, job: Job) -> ReplayParams | None:
         """Return None: a message that was sent cannot be recalled."""
         return None
 
@@ -240,62 +258,53 @@ class ReplayPlan(RawPlanKind):
 
         return look_through(admin, queues, wanted, sent_before)
 
-    def _needs(self, finding: _Finding) -> tuple[Need, ...]:
-        """Return the right to send to every topic that a copy may go to."""
-        topics = {
-            replay_copy.ORIGINAL_TOPIC: sorted(topic for topic in finding.preview.topics if topic),
-            replay_copy.OTHER_TOPIC: [finding.params.get("topic", "")],
-        }.get(finding.params["target"], [])
-        return tuple(Need(SEND, topic) for topic in topics)
-
-    def _before(self, finding: _Finding) -> dict[str, Any]:
+    def _before(self, finding: _Finding) -> ReplayBefore:
         preview = finding.preview
         addrs = {place.addr for place in finding.places.queues}
-        return {
-            "topic": topic_of(finding.group),
-            "ranges": [
-                {key: row[key] for key in ("broker_name", "queue_id", "from_offset", "to_offset")}
-                for row in preview.rows
-            ],
-            "matched": preview.matched + preview.unreadable if preview.complete else None,
-            "counted": preview.matched + preview.unreadable,
-            "already": preview.already,
-            "unreadable": preview.unreadable,
-            "topics": preview.topics,
-            "retention_ms": retention_ms(finding.admin, addrs) if addrs else None,
-        }
+        return ReplayBefore(
+            topic=topic_of(finding.group),
+            ranges=tuple(row.span for row in preview.rows),
+            matched=preview.matched + preview.unreadable if preview.complete else None,
+            counted=preview.matched + preview.unreadable,
+            already=preview.already,
+            unreadable=preview.unreadable,
+            topics=preview.topics,
+            retention_ms=retention_ms(finding.admin, addrs) if addrs else None,
+        )
 
-    def _direct_draft(self, finding: _Finding) -> RawDraft:
+    def _needs(self, finding: _Finding) -> tuple[Need, ...]:
+        """Return the right to send to the topics that the copies go to."""
+        return tuple(Need(SEND, topic) for topic in finding.target_topics)
+
+    def _direct_draft(self, finding: _Finding) -> ReplayDraft:
         """Plan exactly one letter: the named one, or the newest that matches and was not replayed."""
         params, preview = finding.params, finding.preview
-        before = self._before(finding)
+        before = structs.replace(self._before(finding), matched=0, counted=0)
         blocked = finding.places.problem or (
             Text() if preview.newest else Text("No dead letter is left to give.")
         )
-        asked, is_original = {}, True
+        is_original = True
         if preview.newest is not None:
             queue, letter = preview.newest
             given = direct.message_to_give(finding.admin, queue, letter)
-            direct.require_member(finding.admin, given, finding.group, params["client_id"])
-            place = {
-                "broker_name": queue.broker_name,
-                "queue_id": queue.queue_id,
-                "queue_offset": letter.queue_offset,
-            }
-            params = {**params, "letter": place}
-            span = {"from_offset": letter.queue_offset, "to_offset": letter.queue_offset + 1}
-            before["ranges"] = [{"broker_name": queue.broker_name, "queue_id": queue.queue_id, **span}]
-            asked = {
-                **dataclasses.asdict(given),
-                "message_id": storable(letter.message_id, NAME_LENGTH_MAX),
-                "keys": storable(letter.keys or "", NAME_LENGTH_MAX),
-            }
+            direct.require_member(finding.admin, given, finding.group, params.client_id)
+            place = LetterPlace(
+                broker_name=queue.broker_name, queue_id=queue.queue_id, queue_offset=letter.queue_offset
+            )
+            span = Span(
+                broker_name=queue.broker_name,
+                queue_id=queue.queue_id,
+                from_offset=letter.queue_offset,
+                to_offset=letter.queue_offset + 1,
+            )
+            params = structs.replace(params, letter=place)
+            before = structs.replace(before, ranges=(span,), matched=1, counted=1, asked=given)
             is_original = given.is_original
         return Draft(
             summary=replay_words.direct_summary(finding.group, params, preview.newest),
             diff=preview.rows,
-            before={**before, "matched": 1 if asked else 0, "counted": 1 if asked else 0, "asked": asked},
-            messages=1 if asked else 0,
+            before=before,
+            messages=before.counted,
             warnings=replay_words.direct_warnings(is_original, topic_of(finding.group)),
             params=params,
             blocked=blocked,
@@ -303,7 +312,7 @@ class ReplayPlan(RawPlanKind):
 
     def _target_problem(self, finding: _Finding) -> Text:
         """Return why nothing can be sent; empty when it can."""
-        admin, group, target = finding.admin, finding.group, finding.params["target"]
+        admin, group, target = finding.admin, finding.group, finding.params.target
         if target == replay_copy.FAILED_GROUP:
             if not route_queues_of(admin, retry_topic(group), write=True):
                 return Text(
@@ -319,7 +328,7 @@ class ReplayPlan(RawPlanKind):
                 )
             return Text()
         if target == replay_copy.OTHER_TOPIC:
-            topic = finding.params["topic"]
+            topic = finding.params.topic
             return (
                 Text()
                 if route_queues_of(admin, topic, write=True)
@@ -335,10 +344,7 @@ class ReplayPlan(RawPlanKind):
 
     def _others(self, finding: _Finding) -> list[str]:
         """Return the other groups that receive what is sent to these topics (300)."""
-        topics = {
-            replay_copy.ORIGINAL_TOPIC: [topic for topic in finding.preview.topics if topic],
-            replay_copy.OTHER_TOPIC: [finding.params.get("topic", "")],
-        }.get(finding.params["target"], [])
+        topics = finding.target_topics
         addrs = masters(finding.admin)
         answers = ask_each(
             finding.admin,
@@ -349,7 +355,7 @@ class ReplayPlan(RawPlanKind):
             other for groups in answers.values() if not isinstance(groups, Exception) for other in groups
         }
         return sorted(
-            found - {finding.group} if finding.params["target"] == replay_copy.ORIGINAL_TOPIC else found
+            found - {finding.group} if finding.params.target == replay_copy.ORIGINAL_TOPIC else found
         )
 
 
@@ -420,29 +426,39 @@ def _readable_rows(admin: BlockingMQAdmin, addrs: Mapping[str, str], topic: str)
     return rows
 
 
+def _of_group(group: str, params: ReplayParams) -> ReplayParams:
+    """Return the parameters for a group; raises PlanRejected for those of another."""
+    try:
+        validate_group(group)
+    except ValueError as error:
+        raise PlanRejected(Text.foreign(str(error)), field="group") from error
+    if params.group not in ("", group):
+        raise PlanRejected(Text("The plan's subject and its group differ."), field="group")
+    return structs.replace(params, group=group)
+
+
 def _admin(cluster: str) -> BlockingMQAdmin:
     return with_admin(cluster_selectors.cluster_by_name(cluster).namesrv_addrs)
 
 
 def _out_of_reach(
-    cluster: str, topic: str, brokers: Coverage, letter: Mapping[str, Any] | None
+    cluster: str, topic: str, brokers: Coverage, letter: LetterPlace | None
 ) -> list[MessageQueue]:
     """Return the dead-letter queues on brokers that do not answer; for one letter, those of its broker."""
     return [
         queue
         for queue in topic_queues_seen(cluster, [topic])
-        if queue.broker_name in brokers.absent
-        and (letter is None or queue.broker_name == letter["broker_name"])
+        if queue.broker_name in brokers.absent and (letter is None or queue.broker_name == letter.broker_name)
     ]
 
 
-def _only(queues: Sequence[BrokerQueue], letter: Mapping[str, Any] | None) -> list[BrokerQueue]:
+def _only(queues: Sequence[BrokerQueue], letter: LetterPlace | None) -> list[BrokerQueue]:
     """Return all queues, or only the one letter; raises PlanRejected when it is not stored any more."""
     if letter is None:
         return list(queues)
     for place in queues:
-        if (place.queue.broker_name, place.queue.queue_id) == (letter["broker_name"], letter["queue_id"]):
-            offset = letter["queue_offset"]
+        if (place.queue.broker_name, place.queue.queue_id) == (letter.broker_name, letter.queue_id):
+            offset = letter.queue_offset
             if place.min_offset <= offset < place.max_offset:
                 return [dataclasses.replace(place, min_offset=offset, max_offset=offset + 1)]
     raise PlanRejected(Text("There is no dead letter at that place, or it has expired."), field="letter")

@@ -28,12 +28,20 @@ SPEED_JOBS, SPEED_SENT_MIN = 10, 1_000  # jobs read, and the copies a speed need
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Cause:
+    """A cause of death and how many letters have it; "" is "no cause given"."""
+
+    cause: str
+    letters: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class DeadLetterRow:
     """Dead letters of one group. None is unknown, never zero. Times in ms since 1970 UTC.
 
     ``growth_per_h``: letters that arrived in the last hour, as far as it was observed (``growth_minutes`` of
-    60). ``expires_ms``: when a broker may delete the oldest. ``causes``: [{"cause", "letters"}] of the
-    ``sampled`` newest; ``settled`` letters were replayed or marked as handled, as of ``surveyed_ms``.
+    60). ``expires_ms``: when a broker may delete the oldest. ``causes`` are those of the ``sampled`` newest;
+    ``settled`` letters were replayed or marked as handled, as of ``surveyed_ms``.
     """
 
     group: str
@@ -45,7 +53,7 @@ class DeadLetterRow:
     oldest_ms: int | None
     expires_ms: int | None
     readable: bool  # False: the topic is write-only (perm 2), as brokers up to 4.9.0 create it
-    causes: list[dict[str, Any]]
+    causes: tuple[Cause, ...]
     sampled: int
     settled: int | None
     problem: str  # why the survey could not read them
@@ -130,8 +138,8 @@ def dead_letter_page(cluster: str, *, scope: NameScope = EVERYTHING, query: str 
         .values_list("subject", "pk")
     )
     rows = []
-    for topic in topics.values(*TOPIC_FIELDS):
-        group = topic["topic"].removeprefix(DLQ_TOPIC_PREFIX)
+    for topic in topics.only(*TOPIC_FIELDS):
+        group = topic.topic.removeprefix(DLQ_TOPIC_PREFIX)
         rows.append(_row(group, topic, surveys.get(group), replays.get(group), active.get(group, "")))
     return sorted(rows, key=lambda row: (row.count is not None, -(row.count or 0), row.group))
 
@@ -203,30 +211,30 @@ def dead_letters_of(cluster: str, group: str) -> DeadLetterRow | None:
 
 def _row(
     group: str,
-    topic: Mapping[str, Any],
+    topic: TopicRow,
     survey: DeadLetterSurvey | None,
     replay: tuple[int, int, str] | None,
     active_job: str,
 ) -> DeadLetterRow:
     last_ms, sent, plan_id = replay or (None, None, "")
-    growth, minutes = _growth(topic["trend"])
+    growth, minutes = _growth(topic.trend)
     oldest_ms = None
-    if topic["messages"]:
-        retained_ms = topic["retained_ms"]
-        oldest_ms = None if retained_ms is None else topic["read_at_ms"] - retained_ms
+    if topic.messages:
+        retained_ms = topic.retained_ms
+        oldest_ms = None if retained_ms is None else topic.read_at_ms - retained_ms
         oldest_ms = survey.oldest_ms if survey is not None and survey.oldest_ms is not None else oldest_ms
     kept_ms = survey.retention_ms if survey is not None else None
     return DeadLetterRow(
         group=group,
-        topic=topic["topic"],
-        count=topic["messages"],
-        lower_bound=topic["messages_lower_bound"],
+        topic=topic.topic,
+        count=topic.messages,
+        lower_bound=topic.messages_lower_bound,
         growth_per_h=growth,
         growth_minutes=minutes,
         oldest_ms=oldest_ms,
         expires_ms=None if oldest_ms is None or kept_ms is None else oldest_ms + kept_ms,
-        readable=bool(topic["perm"] & PERM_READ),
-        causes=survey.causes if survey is not None else [],
+        readable=bool(topic.perm & PERM_READ),
+        causes=tuple(Cause(**each) for each in survey.causes) if survey is not None else (),
         sampled=survey.sampled if survey is not None else 0,
         settled=survey.settled if survey is not None else None,
         problem=survey.problem if survey is not None else "",
@@ -235,8 +243,8 @@ def _row(
         last_replay_sent=sent,
         last_replay_plan=plan_id,
         active_job=active_job,
-        read_at_ms=topic["read_at_ms"],
-        reason=topic["reason"],
+        read_at_ms=topic.read_at_ms,
+        reason=topic.reason,
     )
 
 

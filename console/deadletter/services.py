@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
 
 from django.conf import settings
 
 from console.brokers.mqadmin import MessageQueue, with_admin
 from console.cluster import selectors as cluster_selectors
 from console.deadletter import selectors
-from console.deadletter.dead_letters import Filter, read_filter, sample_letters, topic_of
+from console.deadletter.dead_letters import Filter, sample_letters, topic_of
 from console.deadletter.letter_view import DeadLetterView, letter_view
 from console.deadletter.models import ReplayLedger
 from spark.lag.local_time import DAY_MS
@@ -29,13 +27,12 @@ class Sample:
     problem: str
 
 
-def sample(cluster: str, group: str, filter: Mapping[str, Any] | None = None, limit: int = 20) -> Sample:
+def sample(cluster: str, group: str, wanted: Filter | None = None, limit: int = 20) -> Sample:
     """Return the newest matching dead letters of a group.
 
-    ``filter``: as in ``dead_letters.Filter``, all optional. Raises PlanRejected for a bad filter,
-    BrokerUnavailable and MQBrokerError.
+    Raises PlanRejected for a bad filter, BrokerUnavailable and MQBrokerError.
     """
-    wanted: Filter = read_filter(filter or {})
+    wanted = (wanted or Filter()).checked()
     admin = with_admin(cluster_selectors.cluster_by_name(cluster).namesrv_addrs)
     found = sample_letters(admin, topic_of(group), wanted, max(1, min(limit, SAMPLE_MAX)))
     places: dict[MessageQueue, dict[int, str]] = {}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
@@ -19,16 +19,19 @@ from console.brokers.mqadmin import BrokerUnavailable, MQBrokerError, RemotingTi
 from console.cluster.admission import admit, admit_to_list
 from console.cluster.models import Cluster
 from console.deadletter import exports, selectors, services
-from console.deadletter.forms import RATE_DEFAULT, STOP_AFTER_DEFAULT, TARGETS, TEXTS, FilterForm, ReplayForm
-from console.deadletter.models import LedgerState
+from console.deadletter.dead_letters import TEXT_FILTERS, Filter
+from console.deadletter.forms import RATE_DEFAULT, STOP_AFTER_DEFAULT, TARGETS, FilterForm, ReplayForm
+from console.deadletter.models import LedgerState, ReplayLedger
 from console.deadletter.selectors import DEAD_LETTERS
 from console.lag import selectors as lag_selectors
 from console.lists.file import file_of
+from console.lists.page import Page
 from console.lists.query import ListQuery, whole_number
 from console.operation import selectors as operation_selectors
 from console.operation import services as operation_services
 from console.operation.errors import OperationError, PlanNotFound, PlanRejected
-from console.operation.models import Plan
+from console.operation.models import Job, Plan
+from console.operation.plan.stored import Params, as_json
 from console.operation.views import job_context
 from console.text import Text, text_of
 from console.web.streamed import StreamedResponse
@@ -85,9 +88,11 @@ def dead_letter_group(request: HttpRequest, cluster: str, group: str) -> HttpRes
             plan, problem = _made_plan(request, here, group, selectors.KIND, replay.params())
             if plan is not None:
                 return redirect("plan", here.name, plan.id)
-    running = _running(here, group, may_replay)
+    job = _running_job(here, group)
+    running = job_context(here, job, may_replay) if job else {"job": None, "cluster": here}
     if request.GET.get("part") == "job":
         return render(request, "deadletter/_running.html", {"group": group, **running})
+    sample, ledger = _sample(here.name, group, form), _ledger(request, here, group)
     context = {
         **running,
         "cluster": here,
@@ -98,16 +103,21 @@ def dead_letter_group(request: HttpRequest, cluster: str, group: str) -> HttpRes
         "may_replay": may_replay,
         "may_configure": rules.may(request.user, Verb.CONFIGURE, here.name, group),
         "form": form,
-        "kept": [(name, form[name].value() or "") for name in TEXTS],
+        "kept": [(name, form[name].value() or "") for name in TEXT_FILTERS],
         "problem": problem,
         "targets": TARGETS,
         "target": request.POST.get("target", TARGETS[0][0]),
         "rate": request.POST.get("rate_per_s", str(RATE_DEFAULT)),
         "stop_after": request.POST.get("stop_after_failures", str(STOP_AFTER_DEFAULT)),
-        "is_filtered": form.is_valid() and bool(form.filter()),
+        "is_filtered": form.is_valid() and form.filter() != Filter(),
         "silent": lag_selectors.silent_brokers(here.name),
-        **_sample(here.name, group, form),
-        **_ledger(request, here, group),
+        "sample": sample if isinstance(sample, services.Sample) else None,
+        "sample_problem": sample.problem if isinstance(sample, services.Sample) else sample,
+        "ledger": ledger and ledger.page,
+        "ledger_plan": ledger and ledger.plan,
+        "ledger_state": ledger and ledger.state,
+        "ledger_counts": ledger and ledger.counts,
+        "ledger_total": ledger and sum(number for _, number in ledger.counts),
         "now_ms": int(time.time() * 1000),
     }
     status = 422 if request.method == "POST" else 200
@@ -118,7 +128,7 @@ def dead_letter_group(request: HttpRequest, cluster: str, group: str) -> HttpRes
 def allow_reading(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
     """Make the plan that allows reading a write-only dead-letter topic, and redirect to it."""
     here = admit(request, cluster, Verb.CONFIGURE, group)
-    plan, problem = _made_plan(request, here, group, "dlq_readable", {})
+    plan, problem = _made_plan(request, here, group, "dlq_readable", Params())
     if plan is None:
         return _refused(request, here, group, Text("No plan was made."), problem)
     return redirect("plan", here.name, plan.id)
@@ -131,7 +141,9 @@ def export(request: HttpRequest, cluster: str, group: str) -> HttpResponseBase:
     form = FilterForm(request.GET)
     kind = "csv" if request.GET.get("format") == "csv" else "ndjson"
     try:
-        found = exports.letters(here.name, group, form.filter() if form.is_valid() else {"": ""})
+        if not form.is_valid():
+            raise PlanRejected(Text("A dead-letter filter has no %(field)s.", field="''"), field="filter")
+        found = exports.letters(here.name, group, form.filter())
     except (PlanRejected, *BrokerTrouble) as problem:
         return _refused(request, here, group, Text("Nothing was exported."), text_of(problem))
     return _download(exports.letter_lines(found, kind), kind, f"dead-letters-{here.name}.{kind}")
@@ -159,33 +171,32 @@ def _refused(request: HttpRequest, here: Cluster, group: str, title: Text, probl
 
 
 def _made_plan(
-    request: HttpRequest, here: Cluster, group: str, kind: str, params: dict[str, Any]
+    request: HttpRequest, here: Cluster, group: str, kind: str, params: Params
 ) -> tuple[Plan | None, str]:
     """Return (the plan, "") or (None, the reason)."""
     try:
         made = operation_services.create_plan(
-            kind, here.name, group, params, request.user, remote_addr=remote_addr(request)
+            kind, here.name, group, as_json(params), request.user, remote_addr=remote_addr(request)
         )
     except (OperationError, *BrokerTrouble) as refusal:
         return None, text_of(refusal).local()
     return made, ""
 
 
-def _sample(cluster: str, group: str, form: FilterForm) -> dict[str, Any]:
+def _sample(cluster: str, group: str, form: FilterForm) -> services.Sample | str:
     """Return the newest matching letters, or why they cannot be read."""
     if not form.is_valid():
-        return {"sample": None, "sample_problem": ""}
+        return ""
     try:
-        found = services.sample(cluster, group, form.filter(), SAMPLE_LETTERS)
-        return {"sample": found, "sample_problem": found.problem}
+        return services.sample(cluster, group, form.filter(), SAMPLE_LETTERS)
     except (PlanRejected, *BrokerTrouble) as trouble:
-        return {"sample": None, "sample_problem": text_of(trouble).local()}
+        return text_of(trouble).local()
 
 
-def _running(here: Cluster, group: str, may_replay: bool) -> dict[str, Any]:
-    """Return the context of this group's unfinished replay, as on the page of the job."""
+def _running_job(here: Cluster, group: str) -> Job | None:
+    """Return this group's unfinished replay."""
     jobs = [job for job in operation_selectors.active_jobs(here.name, group) if job.kind == selectors.KIND]
-    return job_context(here, jobs[0], may_replay) if jobs else {"job": None, "cluster": here}
+    return jobs[0] if jobs else None
 
 
 def _ledger_plan(plan_id: str, here: Cluster, group: str) -> Plan | None:
@@ -199,7 +210,17 @@ def _ledger_plan(plan_id: str, here: Cluster, group: str) -> Plan | None:
     return plan
 
 
-def _ledger(request: HttpRequest, here: Cluster, group: str) -> dict[str, Any]:
+@dataclasses.dataclass(frozen=True, slots=True)
+class LedgerPage:
+    """A page of the ledger of ``plan``, of the letters in ``state`` ("": all), and how many are in each."""
+
+    plan: Plan
+    page: Page[ReplayLedger]
+    state: str
+    counts: Sequence[tuple[str, int]]
+
+
+def _ledger(request: HttpRequest, here: Cluster, group: str) -> LedgerPage | None:
     """Return the ledger of `?plan=…`, or of the group's newest replay."""
     plan_id = request.GET.get("plan", "")
     if not plan_id:
@@ -207,7 +228,7 @@ def _ledger(request: HttpRequest, here: Cluster, group: str) -> dict[str, Any]:
         plan_id = newest[0].plan_id if newest else ""
     plan = _ledger_plan(plan_id, here, group)
     if plan is None:
-        return {"ledger": None}
+        return None
     state = request.GET.get("state", "")
     state = state if state in LedgerState.values else ""
     page = selectors.ledger_page(
@@ -217,10 +238,6 @@ def _ledger(request: HttpRequest, here: Cluster, group: str) -> dict[str, Any]:
         per_page=LEDGER_ROWS,
     )
     counts = selectors.ledger_counts(plan.id)
-    return {
-        "ledger": page,
-        "ledger_plan": plan,
-        "ledger_state": state,
-        "ledger_counts": [(code, counts[code]) for code in LedgerState.values if counts[code]],
-        "ledger_total": sum(counts.values()),
-    }
+    return LedgerPage(
+        plan, page, state, [(code, counts[code]) for code in LedgerState.values if counts[code]]
+    )

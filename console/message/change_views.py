@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from django.contrib import messages as notices
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
@@ -23,10 +22,12 @@ from console.message.search.message_search import open_search, source_of
 from console.message.search.query import QueryRefused
 from console.message.search.quota import TooManySearches
 from console.message.sending.composer import ENCODINGS, SchemaForm, SendForm, initial_of
+from console.message.sending.plans import MessagePlace
 from console.message.streaming import Streamed
 from console.message.views import BrokerTrouble
 from console.operation import services as operation_services
 from console.operation.errors import OperationError, PlanRejected
+from console.operation.plan.stored import as_json
 from console.text import Text, text_of
 
 
@@ -91,7 +92,7 @@ def send(request: HttpRequest, cluster: str) -> HttpResponse:
                 "message_send",
                 here.name,
                 form.cleaned_data["topic"],
-                form.params(_source_params(source)),
+                as_json(form.params(None if source is None else MessagePlace.of(source))),
                 request.user,
                 remote_addr=remote_addr(request),
             )
@@ -112,18 +113,6 @@ def send(request: HttpRequest, cluster: str) -> HttpResponse:
         "now_ms": int(time.time() * 1000),
     }
     return render(request, "message/send.html", context, status=status)
-
-
-def _source_params(source: Hit | None) -> dict[str, Any] | None:
-    if source is None:
-        return None
-    record = source.record
-    return {
-        "topic": record.topic,
-        "broker_name": source.broker_name,
-        "queue_id": record.queue_id,
-        "queue_offset": record.queue_offset,
-    }
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -3,80 +3,103 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from console.deadletter import selectors
 from console.deadletter.models import LedgerState, ReplayLedger
+from console.deadletter.replay.before import ReplayBefore
 from console.operation.errors import VerificationFailed
 from console.operation.job.runner import JobRun
-from console.operation.models import Plan
+from console.operation.plan.stored import Stored, as_json, of_json
 from console.text import Text
 
 GIVEN_UP = Text("the job failed before the broker's answer was known: it may have been sent")
-SUMS = ("matched", "sent", "skipped", "failed", "unknown", "handled", "pending")
 
 
-def figures(counts: Mapping[str, int], plan: Plan) -> dict[str, int]:
-    """Return the sums of a replay.
+class Sums(Stored, frozen=True, kw_only=True, omit_defaults=False):
+    """The sums of a replay, as its result keeps them.
 
     matched = sent + skipped + failed (+ pending while a batch is in flight); unknown is the part of failed
     that may have arrived, handled the part of skipped that was marked as handled.
     """
-    sent, handled = counts[LedgerState.SENT], counts[LedgerState.HANDLED]
-    skipped = counts[LedgerState.SKIPPED] + handled
-    unknown, pending = counts[LedgerState.UNKNOWN], counts[LedgerState.PENDING]
-    failed = counts[LedgerState.FAILED] + unknown
-    matched = sent + skipped + failed + pending
-    return {
-        "matched": matched,
-        "sent": sent,
-        "skipped": skipped,
-        "failed": failed,
-        "unknown": unknown,
-        "handled": handled,
-        "pending": pending,
-        "done": sent + skipped + failed,
-        "total": max(matched, int(plan.before.get("matched") or 0)),
-    }
+
+    matched: int = 0
+    sent: int = 0
+    skipped: int = 0
+    failed: int = 0
+    unknown: int = 0
+    handled: int = 0
+    pending: int = 0
 
 
-def verify_sums(plan: Plan, progress: Mapping[str, Any], counts: Mapping[str, int]) -> None:
+class Figures(Sums, frozen=True, kw_only=True, omit_defaults=False):
+    """The sums so far, as the job's progress has them, and how much of all is done."""
+
+    done: int = 0
+    total: int = 0
+
+    @classmethod
+    def of(cls, counts: Mapping[str, int], before: ReplayBefore) -> Figures:
+        """Return the figures of a ledger; ``counts``: state → letters."""
+        sent, handled = counts[LedgerState.SENT], counts[LedgerState.HANDLED]
+        skipped = counts[LedgerState.SKIPPED] + handled
+        unknown, pending = counts[LedgerState.UNKNOWN], counts[LedgerState.PENDING]
+        failed = counts[LedgerState.FAILED] + unknown
+        matched = sent + skipped + failed + pending
+        return cls(
+            matched=matched,
+            sent=sent,
+            skipped=skipped,
+            failed=failed,
+            unknown=unknown,
+            handled=handled,
+            pending=pending,
+            done=sent + skipped + failed,
+            total=max(matched, before.matched or 0),
+        )
+
+    @property
+    def sums(self) -> Sums:
+        """Return the sums alone."""
+        return of_json(Sums, as_json(self))
+
+
+def verify_sums(before: ReplayBefore, reported: Sums, counts: Mapping[str, int]) -> None:
     """Check that the ledger has one outcome for each letter of the plan, and that the job's sums agree.
 
     Raises VerificationFailed.
     """
-    found = figures(counts, plan)
-    if found["pending"]:
-        raise VerificationFailed(Text("%(number)s sends have no outcome", number=found["pending"]))
-    wrong = [name for name in SUMS if progress.get(name) != found[name]]
-    if wrong:
-        name = wrong[0]
-        raise VerificationFailed(
-            Text(
-                "The job counted %(number)s %(what)s, its ledger has %(kept)s",
-                number=str(progress.get(name)),
-                what=name,
-                kept=found[name],
+    found = Figures.of(counts, before)
+    if found.pending:
+        raise VerificationFailed(Text("%(number)s sends have no outcome", number=found.pending))
+    for name in Sums.__struct_fields__:
+        number, kept = getattr(reported, name), getattr(found, name)
+        if number != kept:
+            raise VerificationFailed(
+                Text(
+                    "The job counted %(number)s %(what)s, its ledger has %(kept)s",
+                    number=str(number),
+                    what=name,
+                    kept=kept,
+                )
             )
-        )
-    counted, is_complete = plan.before["counted"], plan.before["matched"] is not None
-    if found["matched"] < counted:
+    counted, is_complete = before.counted, before.matched is not None
+    if found.matched < counted:
         raise VerificationFailed(
             Text(
                 "The plan counted %(counted)s dead letters, the replay decided %(matched)s: %(number)s "
                 "were deleted by their broker or left out. Make a new plan for the rest.",
                 counted=counted,
-                matched=found["matched"],
-                number=counted - found["matched"],
+                matched=found.matched,
+                number=counted - found.matched,
             )
         )
-    if is_complete and found["matched"] > counted:
+    if is_complete and found.matched > counted:
         raise VerificationFailed(
             Text(
                 "The plan counted %(counted)s dead letters, the replay decided %(matched)s: the topic "
                 "changed under it. The ledger names every letter.",
                 counted=counted,
-                matched=found["matched"],
+                matched=found.matched,
             )
         )
 
@@ -85,6 +108,6 @@ def close_open_letters(run: JobRun) -> None:
     """Mark letters without an outcome as UNKNOWN and update the job's sums. Call inside a transaction."""
     still_open = ReplayLedger.objects.filter(plan=run.plan, state=LedgerState.PENDING)
     still_open.update(state=LedgerState.UNKNOWN, reason=GIVEN_UP, updated_at_ms=run.now_ms())
-    found = figures(selectors.ledger_counts(run.plan.id), run.plan)
-    run.progress |= found
-    run.result |= {name: found[name] for name in SUMS}
+    found = Figures.of(selectors.ledger_counts(run.plan.id), ReplayBefore.of(run.plan))
+    run.progress |= as_json(found)
+    run.result |= as_json(found.sums)

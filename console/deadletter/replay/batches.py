@@ -34,16 +34,19 @@ from console.brokers.mqadmin import (
 )
 from console.brokers.queues import BrokerQueue, with_offsets
 from console.deadletter import selectors
-from console.deadletter.dead_letters import Filter, LetterReader, Unreadable, original_topic, read_filter
+from console.deadletter.dead_letters import LetterReader, Unreadable, original_topic
 from console.deadletter.models import NAME_LENGTH_MAX, LedgerState, ReplayLedger
-from console.deadletter.replay import account as replay_account
 from console.deadletter.replay import copy as replay_copy
-from console.deadletter.replay.ledger import LedgerEntry, insert_entries, write_outcomes
+from console.deadletter.replay.account import Figures
+from console.deadletter.replay.before import ReplayBefore
+from console.deadletter.replay.ledger import LedgerEntry, LetterEvent, insert_entries, write_outcomes
+from console.deadletter.replay.params import ReplayParams
 from console.deadletter.replay.send import Exchange, Sender, TooLate, is_refused_for_now
 from console.deadletter.replay.targets import Outgoing, Targets, route_queues_of
 from console.deadletter.replay.token_bucket import TokenBucket, batch_size
 from console.operation.errors import VerificationFailed
 from console.operation.job.runner import JobRun, LeaseLost
+from console.operation.plan.stored import as_json, of_json
 from console.text import Text, text_of
 from console.text.storable import storable
 
@@ -90,13 +93,10 @@ class Replay:
     def __init__(self, run: JobRun, admin: BlockingMQAdmin) -> None:
         self.run = run
         self.admin = admin
-        params = run.plan.params
+        self.params, self.before = ReplayParams.of(run.plan), ReplayBefore.of(run.plan)
         self.group: str = run.plan.subject
-        self.wanted: Filter = read_filter(params.get("filter") or {})
-        self.target: str = params["target"]
-        self.to_group = self.target == replay_copy.FAILED_GROUP
-        self.skip_replayed = bool(params.get("skip_replayed", True))
-        self.bucket = TokenBucket.of_progress(run.progress.get("bucket"))
+        self.to_group = self.params.target == replay_copy.FAILED_GROUP
+        self.bucket = of_json(TokenBucket, run.progress.get("bucket") or {})
         self.targets = Targets(admin)
         self.sender = Sender(admin, self.group, to_group=self.to_group)
         self.counts: dict[str, int] = dict.fromkeys(LedgerState.values, 0)
@@ -134,13 +134,13 @@ class Replay:
 
     def places(self) -> list[BrokerQueue]:
         """Return the remaining ranges of the plan; letters that died after it was made are not in them."""
-        topic = self.run.plan.before["topic"]
+        topic = self.before.topic
         addrs = route_queues_of(self.admin, topic)
         # After a commit whose answer was lost, the ledger is ahead of the cursor in memory.
         decided = selectors.last_decided(self.run.plan.id)
         found = []
-        for each in self.run.plan.before["ranges"]:
-            queue = MessageQueue(topic, each["broker_name"], each["queue_id"])
+        for each in self.before.ranges:
+            queue = MessageQueue(topic, each.broker_name, each.queue_id)
             if queue not in addrs:
                 raise BrokerUnavailable(
                     "",
@@ -151,10 +151,10 @@ class Replay:
                     ),
                 )
             cursor = max(
-                self._cursors().get(_place_name(queue), each["from_offset"]),
+                self._cursors().get(_place_name(queue), each.from_offset),
                 decided.get((queue.broker_name, queue.queue_id), -1) + 1,
             )
-            found.append(BrokerQueue(queue, addrs[queue], cursor, each["to_offset"]))
+            found.append(BrokerQueue(queue, addrs[queue], cursor, each.to_offset))
         return found
 
     def _cursors(self) -> dict[str, int]:
@@ -170,12 +170,14 @@ class Replay:
             found = self._wait(ahead)
             ahead = self.threads.submit(reader.read) if found.end < place.max_offset else None
             matching = [
-                each for each in found.letters if isinstance(each, Unreadable) or self.wanted.matches(each)
+                each
+                for each in found.letters
+                if isinstance(each, Unreadable) or self.params.filter.matches(each)
             ]
             yield Window(matching, self._sent_before(place.queue, matching), found.end)
 
     def _sent_before(self, queue: MessageQueue, letters: Sequence[Letter]) -> dict[int, str]:
-        if not self.skip_replayed:
+        if not self.params.skip_replayed:
             return {}
         ids = {each.queue_offset: each.message_id for each in letters if isinstance(each, MessageRecord)}
         return selectors.sent_before(self.run.plan.cluster, queue, ids)
@@ -235,13 +237,13 @@ class Replay:
             entry = self._entry(queue, letter, at_ms)
             entries.append(entry)
             if isinstance(letter, Unreadable):
-                entry.state = LedgerState.FAILED
-                entry.reason = Text("unreadable: %(why)s", why=letter.reason[:REASON_LENGTH_MAX])
+                reason = Text("unreadable: %(why)s", why=letter.reason[:REASON_LENGTH_MAX])
+                entry.on(LetterEvent.UNSENDABLE, reason)
             elif letter.queue_offset in earlier:
-                entry.state = LedgerState.SKIPPED
-                entry.reason = Text("replayed already by %(plan)s", plan=earlier[letter.queue_offset])
-            elif self.target == replay_copy.NOWHERE:
-                entry.state, entry.reason = LedgerState.HANDLED, HANDLED
+                reason = Text("replayed already by %(plan)s", plan=earlier[letter.queue_offset])
+                entry.on(LetterEvent.SKIPPED, reason)
+            elif self.params.target == replay_copy.NOWHERE:
+                entry.on(LetterEvent.MARKED, HANDLED)
             else:
                 copy = self._outgoing(queue, letter, entry)
                 if copy is not None:
@@ -268,31 +270,24 @@ class Replay:
     def _outgoing(self, queue: MessageQueue, record: MessageRecord, entry: LedgerEntry) -> Outgoing | None:
         """Return the copy and its target queue; None, with the row FAILED, when there is no target."""
         topic = self._target_topic(record)
-        if (
-            self.target == replay_copy.ORIGINAL_TOPIC
-            and topic
-            and topic not in self.run.plan.before["topics"]
-        ):
-            # SEND was checked only for the topics that the plan names.
-            entry.state = LedgerState.FAILED
-            entry.reason = Text("%(topic)s is not among the topics of the plan", topic=topic)
+        if not topic:
+            entry.on(LetterEvent.UNSENDABLE, Text("the letter does not name its topic"))
             return None
-        targets = self.targets.of(topic) if topic else {}
+        if self.params.target == replay_copy.ORIGINAL_TOPIC and topic not in self.before.topics:
+            # SEND was checked only for the topics that the plan names.
+            reason = Text("%(topic)s is not among the topics of the plan", topic=topic)
+            entry.on(LetterEvent.UNSENDABLE, reason)
+            return None
+        targets = self.targets.of(topic)
         if not targets:
-            entry.state = LedgerState.FAILED
-            entry.reason = (
-                Text("no writable queue of %(topic)s", topic=topic)
-                if topic
-                else Text("the letter does not name its topic")
-            )
+            entry.on(LetterEvent.UNSENDABLE, Text("no writable queue of %(topic)s", topic=topic))
             return None
         try:
-            message = replay_copy.copy_of(record, topic, entry.replay_key, self.target, queue)
+            message = replay_copy.copy_of(record, topic, entry.replay_key, self.params.target, queue)
         except Exception as error:  # noqa: BLE001  decompressors raise many types
-            entry.state = LedgerState.FAILED
-            entry.reason = Text(
-                "unreadable: body does not decompress: %(why)s", why=str(error)[:REASON_LENGTH_MAX]
-            )
+            why = str(error)[:REASON_LENGTH_MAX]
+            reason = Text("unreadable: body does not decompress: %(why)s", why=why)
+            entry.on(LetterEvent.UNSENDABLE, reason)
             return None
         target = targets[replay_copy.target_queue(list(targets), queue, record.queue_offset)]
         entry.target_topic, entry.target_broker_name = topic, target.queue.broker_name
@@ -302,11 +297,7 @@ class Replay:
     def _target_topic(self, record: MessageRecord) -> str:
         if self.to_group:
             return retry_topic(self.group)
-        return (
-            str(self.run.plan.params["topic"])
-            if self.target == replay_copy.OTHER_TOPIC
-            else original_topic(record)
-        )
+        return self.params.topic if self.params.target == replay_copy.OTHER_TOPIC else original_topic(record)
 
     def _write(self, queue: MessageQueue, entries: list[LedgerEntry], cursor: int) -> None:
         """Write rows, outcomes and cursor in one transaction: a letter is in the ledger before it is sent."""
@@ -317,8 +308,8 @@ class Replay:
             write_outcomes(self.landed)
             insert_entries(entries)
             self._cursors()[_place_name(queue)] = cursor
-            self.run.progress |= replay_account.figures(counts, self.run.plan)
-            self.run.progress["bucket"] = self.bucket.as_progress()
+            self.run.progress |= as_json(self.figures(counts))
+            self.run.progress["bucket"] = as_json(self.bucket.kept())
         self.counts, self.landed = counts, []
 
     # --- Sending --------------------------------------------------------------------------------------------
@@ -389,18 +380,17 @@ class Replay:
         for index, (copy, answer) in enumerate(zip(outgoing, exchange.answers, strict=True)):
             entry = copy.entry
             if index in exchange.buried:
-                entry.state, entry.reason = LedgerState.FAILED, BURIED
+                entry.on(LetterEvent.REFUSED, BURIED)
             elif isinstance(answer, SendResult):
-                entry.state, entry.target_offset = LedgerState.SENT, answer.queue_offset
+                entry.on(LetterEvent.STORED)
+                entry.target_offset = answer.queue_offset
                 copy.target.end = max(copy.target.end, answer.queue_offset + 1)
             elif is_refused_for_now(answer) and not is_last:
                 again.append(copy)
                 continue
             elif isinstance(answer, MQBrokerError):
-                entry.state = LedgerState.FAILED
-                entry.reason = Text(
-                    "%(broker)s: %(why)s", broker=copy.target.queue.broker_name, why=text_of(answer)
-                )
+                broker = copy.target.queue.broker_name
+                entry.on(LetterEvent.REFUSED, Text("%(broker)s: %(why)s", broker=broker, why=text_of(answer)))
             elif isinstance(answer, TooLate):
                 raise LeaseLost(self.run.job.id)  # nothing more was sent; another run resolves it
             else:
@@ -422,7 +412,7 @@ class Replay:
         if self.landed:
             with self.run.atomic():
                 write_outcomes(self.landed)
-                self.run.progress |= self.figures()
+                self.run.progress |= as_json(self.figures())
             self.landed = []
 
     def note(self, entries: Sequence[LedgerEntry]) -> None:
@@ -466,7 +456,7 @@ class Replay:
         )
 
     def _failure_words(self) -> Text:
-        limit = self.run.plan.params.get("stop_after_failures")
+        limit = self.params.stop_after_failures
         failed = self.counts[LedgerState.FAILED] + self.counts[LedgerState.UNKNOWN]
         if limit is None or failed < limit:
             return Text()
@@ -479,7 +469,7 @@ class Replay:
 
     def _growth_words(self) -> Text:
         """Return why to stop when the dead-letter topic grew too much; checked once a second at most."""
-        limit = self.run.plan.params.get("stop_if_dlq_grows_by")
+        limit = self.params.stop_if_dlq_grows_by
         now_s = time.monotonic()
         if limit is None or (self._dlq_looked_s and now_s - self._dlq_looked_s < DLQ_LOOK_S):
             return Text()
@@ -497,8 +487,8 @@ class Replay:
         )
 
     def _dlq_end(self) -> int:
-        topic = self.run.plan.before["topic"]
-        return sum(place.max_offset for place in with_offsets(self.admin, route_queues_of(self.admin, topic)))
+        queues = route_queues_of(self.admin, self.before.topic)
+        return sum(place.max_offset for place in with_offsets(self.admin, queues))
 
     # --- Counts ---------------------------------------------------------------------------------------------
 
@@ -506,9 +496,9 @@ class Replay:
         """Count the rows in the ledger; memory may differ after a crash."""
         self.counts = selectors.ledger_counts(self.run.plan.id)
 
-    def figures(self) -> dict[str, int]:
-        """Return the sums so far."""
-        return replay_account.figures(self.counts, self.run.plan)
+    def figures(self, counts: Mapping[str, int] | None = None) -> Figures:
+        """Return the sums so far, or those of other counts."""
+        return Figures.of(self.counts if counts is None else counts, self.before)
 
     def publish_progress(self) -> None:
         """Publish the sums for the page, with the speed of the last seconds in messages per second."""
@@ -517,7 +507,7 @@ class Replay:
         if now_s - since_s >= SPEED_EVERY_S:
             self.run.progress["speed"] = round((sent - sent_then) / (now_s - since_s), 1)
             self._speed_from = now_s, sent
-        self.run.progress |= self.figures()
+        self.run.progress |= as_json(self.figures())
         self.run.beat()
 
     def publish_result(self) -> None:
@@ -527,8 +517,8 @@ class Replay:
 
     def _put_result(self) -> None:
         figures = self.figures()
-        self.run.progress |= figures
-        self.run.result |= {name: figures[name] for name in replay_account.SUMS}
+        self.run.progress |= as_json(figures)
+        self.run.result |= as_json(figures.sums)
 
 
 def _place_name(queue: MessageQueue) -> str:

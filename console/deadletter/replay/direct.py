@@ -7,15 +7,14 @@ expect. So the original message is given while it is still stored.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
-from typing import Any
+from typing import ClassVar
 
 from django.db import transaction
 
 from console.brokers.mqadmin import (
     BlockingMQAdmin,
     BrokerUnavailable,
+    ConsumeMessageDirectlyResult,
     MessageProperty,
     MessageQueue,
     MessageRecord,
@@ -25,12 +24,23 @@ from console.brokers.mqadmin import (
 from console.brokers.queues import ask_each, masters
 from console.deadletter import selectors
 from console.deadletter.dead_letters import original_topic
-from console.deadletter.models import LedgerState
+from console.deadletter.models import NAME_LENGTH_MAX, LedgerState
+from console.deadletter.replay.account import Figures
+from console.deadletter.replay.before import GivenMessage, ReplayBefore
 from console.deadletter.replay.copy import replay_key
-from console.deadletter.replay.ledger import LedgerEntry, insert_entries, pending_entries, write_outcomes
+from console.deadletter.replay.ledger import (
+    LedgerEntry,
+    LetterEvent,
+    insert_entries,
+    pending_entries,
+    write_outcomes,
+)
+from console.deadletter.replay.params import ReplayParams
 from console.operation.errors import PlanRejected
 from console.operation.job.runner import JobRun
+from console.operation.plan.stored import Stored, as_json, of_json
 from console.text import Text, text_of
+from console.text.storable import storable
 
 SUCCESS = "CR_SUCCESS"
 REASON_LENGTH_MAX = 300
@@ -40,18 +50,26 @@ NO_ANSWER = Text(
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Asked:
-    """The stored message to give and its broker; ``is_original``: the message the letter was made from."""
+class ClientAnswer(Stored, frozen=True, kw_only=True):
+    """What the client answered; without ``consume_result`` it gave none, and ``remark`` says why."""
 
-    addr: str
-    broker_name: str
-    offset_message_id: str
-    topic: str
-    is_original: bool
+    # In the job's result.
+    key: ClassVar[str] = "client"
+
+    client_id: str
+    consume_result: str
+    remark: Text
+    spent_ms: int | None = None
+    order: bool | None = None
+    auto_commit: bool | None = None
+
+    @classmethod
+    def of(cls, run: JobRun) -> ClientAnswer:
+        """Return the answer that a job has recorded."""
+        return of_json(cls, run.result[cls.key])
 
 
-def message_to_give(admin: BlockingMQAdmin, queue: MessageQueue, letter: MessageRecord) -> Asked:
+def message_to_give(admin: BlockingMQAdmin, queue: MessageQueue, letter: MessageRecord) -> GivenMessage:
     """Return the original message if its unique key still finds it (12), else the letter itself.
 
     With several matches (a replay to the original topic keeps the key) the oldest is the original. Raises
@@ -73,13 +91,22 @@ def message_to_give(admin: BlockingMQAdmin, queue: MessageQueue, letter: Message
         for record in records
         if record.topic == topic and record.body == letter.body
     ]
+    name, record, is_original = queue.broker_name, letter, False
     if found:
         _, name, record = min(found, key=lambda each: (each[0], each[1]))
-        return Asked(addrs[name], name, record.offset_message_id, topic, True)
-    return Asked(addrs[queue.broker_name], queue.broker_name, letter.offset_message_id, queue.topic, False)
+        is_original = True
+    return GivenMessage(
+        addr=addrs[name],
+        broker_name=name,
+        offset_message_id=record.offset_message_id,
+        topic=record.topic if is_original else queue.topic,
+        is_original=is_original,
+        message_id=storable(letter.message_id, NAME_LENGTH_MAX),
+        keys=storable(letter.keys or "", NAME_LENGTH_MAX),
+    )
 
 
-def require_member(admin: BlockingMQAdmin, asked: Asked, group: str, client_id: str) -> None:
+def require_member(admin: BlockingMQAdmin, asked: GivenMessage, group: str, client_id: str) -> None:
     """Raise PlanRejected unless the client is connected to the broker that holds the message."""
     connection = admin.consumer_connection(asked.addr, group)
     online = sorted(each.client_id for each in connection.connection_set) if connection else []
@@ -101,53 +128,43 @@ def give(run: JobRun, admin: BlockingMQAdmin) -> None:
 
     A worker that died in the middle leaves an UNKNOWN letter; there is no second try.
     """
-    before = run.plan.before
     left = pending_entries(run.plan.id)
     if left:
-        left[0].state, left[0].reason = LedgerState.UNKNOWN, NO_ANSWER
-        _finish(run, left[0], {"consume_result": "", "remark": NO_ANSWER})
+        left[0].on(LetterEvent.LOST, NO_ANSWER)
+        _finish(run, left[0])
         return
     if sum(selectors.ledger_counts(run.plan.id).values()):
         return
-    entry = _entry(run, before)
+    before, client_id = ReplayBefore.of(run.plan), ReplayParams.of(run.plan).client_id
+    asked = before.asked
+    assert asked is not None
+    entry = _entry(run, before, asked)
     with transaction.atomic():
         insert_entries([entry])
         run.save()
-    asked = before["asked"]
     try:
         answer = admin.consume_message_directly(
-            asked["addr"], run.plan.subject, run.plan.params["client_id"], asked["offset_message_id"]
+            asked.addr, run.plan.subject, client_id, asked.offset_message_id
         )
     except MQBrokerError as error:
-        entry.state, entry.reason = LedgerState.FAILED, text_of(error)
-        _finish(run, entry, {"consume_result": "", "remark": text_of(error)})
+        entry.on(LetterEvent.REFUSED, text_of(error))
+        _finish(run, entry)
         return
     except (BrokerUnavailable, RemotingTimeout) as error:
-        remark = Text("no answer: %(why)s", why=text_of(error))
-        entry.state, entry.reason = LedgerState.UNKNOWN, remark
-        _finish(run, entry, {"consume_result": "", "remark": remark})
+        entry.on(LetterEvent.LOST, Text("no answer: %(why)s", why=text_of(error)))
+        _finish(run, entry)
         return
     result = str(answer.consume_result)
-    entry.state = LedgerState.SENT if result == SUCCESS else LedgerState.FAILED
-    entry.reason = Text("%(result)s in %(number)s ms", result=result, number=answer.spent_time_mills)
+    reason = Text("%(result)s in %(number)s ms", result=result, number=answer.spent_time_mills)
     if answer.remark:
-        entry.reason = Text("%(what)s: %(why)s", what=entry.reason, why=answer.remark[:REASON_LENGTH_MAX])
-    _finish(
-        run,
-        entry,
-        {
-            "consume_result": result,
-            "remark": answer.remark or "",
-            "spent_ms": answer.spent_time_mills,
-            "order": answer.order,
-            "auto_commit": answer.auto_commit,
-        },
-    )
+        reason = Text("%(what)s: %(why)s", what=reason, why=answer.remark[:REASON_LENGTH_MAX])
+    entry.on(LetterEvent.STORED if result == SUCCESS else LetterEvent.REFUSED, reason)
+    _finish(run, entry, answer)
 
 
-def _entry(run: JobRun, before: Mapping[str, Any]) -> LedgerEntry:
-    place = before["ranges"][0]
-    queue = MessageQueue(before["topic"], place["broker_name"], place["queue_id"])
+def _entry(run: JobRun, before: ReplayBefore, asked: GivenMessage) -> LedgerEntry:
+    place = before.ranges[0]
+    queue = MessageQueue(before.topic, place.broker_name, place.queue_id)
     return LedgerEntry(
         run.plan.id,
         run.plan.cluster,
@@ -155,29 +172,34 @@ def _entry(run: JobRun, before: Mapping[str, Any]) -> LedgerEntry:
         queue.topic,
         queue.broker_name,
         queue.queue_id,
-        place["from_offset"],
-        before["asked"]["message_id"],
-        before["asked"]["keys"],
+        place.from_offset,
+        asked.message_id,
+        asked.keys,
         LedgerState.PENDING,
-        replay_key(run.plan.id, queue, place["from_offset"]),
+        replay_key(run.plan.id, queue, place.from_offset),
         run.now_ms(),
     )
 
 
-def _finish(run: JobRun, entry: LedgerEntry, result: dict[str, Any]) -> None:
+def _finish(run: JobRun, entry: LedgerEntry, answer: ConsumeMessageDirectlyResult | None = None) -> None:
+    """Write the outcome; without an answer the reason of the entry says why there is none."""
     entry.updated_at_ms = run.now_ms()
-    is_sent, is_unknown = entry.state == LedgerState.SENT, entry.state == LedgerState.UNKNOWN
-    figures = {
-        "matched": 1,
-        "sent": int(is_sent),
-        "skipped": 0,
-        "failed": int(not is_sent),
-        "unknown": int(is_unknown),
-        "handled": 0,
-        "pending": 0,
-    }
+    counts = dict.fromkeys(LedgerState.values, 0) | {entry.state: 1}
+    figures = Figures.of(counts, ReplayBefore.of(run.plan))
+    client_id = ReplayParams.of(run.plan).client_id
+    if answer is None:
+        said = ClientAnswer(client_id=client_id, consume_result="", remark=entry.reason)
+    else:
+        said = ClientAnswer(
+            client_id=client_id,
+            consume_result=str(answer.consume_result),
+            remark=Text.foreign(answer.remark or ""),
+            spent_ms=answer.spent_time_mills,
+            order=answer.order,
+            auto_commit=answer.auto_commit,
+        )
     with transaction.atomic():
         write_outcomes([entry])
-        run.progress |= {**figures, "done": 1, "total": 1}
-        run.result |= {**figures, "client": {"client_id": run.plan.params["client_id"], **result}}
+        run.progress |= as_json(figures)
+        run.result |= as_json(figures.sums) | {ClientAnswer.key: as_json(said)}
         run.save()

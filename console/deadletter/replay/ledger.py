@@ -8,7 +8,8 @@ key is never needed.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+import enum
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -17,6 +18,32 @@ from django.db import connection
 from console.brokers.mqadmin import MessageQueue
 from console.deadletter.models import LedgerState, ReplayLedger
 from console.text import Text
+
+NO_REASON = Text()
+
+
+class LetterEvent(enum.Enum):
+    """Event of a letter in a replay."""
+
+    SKIPPED = "another replay sent it before, or it was marked as handled"
+    MARKED = "it is marked as handled and not sent"
+    UNSENDABLE = "it cannot be read, has no target, or expired before it was sent"
+    STORED = "the broker stored the copy"
+    REFUSED = "the broker or the client refused it, or it was buried again"
+    WITHDRAWN = "the job was cancelled before it was sent"
+    LOST = "it may have been sent: no answer, and no way to find out"
+
+
+# The one table of states; what is decided stays so.
+TRANSITIONS: Mapping[tuple[str, LetterEvent], LedgerState] = {
+    (LedgerState.PENDING, LetterEvent.SKIPPED): LedgerState.SKIPPED,
+    (LedgerState.PENDING, LetterEvent.MARKED): LedgerState.HANDLED,
+    (LedgerState.PENDING, LetterEvent.UNSENDABLE): LedgerState.FAILED,
+    (LedgerState.PENDING, LetterEvent.STORED): LedgerState.SENT,
+    (LedgerState.PENDING, LetterEvent.REFUSED): LedgerState.FAILED,
+    (LedgerState.PENDING, LetterEvent.WITHDRAWN): LedgerState.FAILED,
+    (LedgerState.PENDING, LetterEvent.LOST): LedgerState.UNKNOWN,
+}
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -40,7 +67,12 @@ class LedgerEntry:
     target_queue_id: int | None = None
     target_from_offset: int | None = None
     target_offset: int | None = None
-    reason: Text = Text()
+    reason: Text = NO_REASON
+
+    def on(self, event: LetterEvent, reason: Text = NO_REASON) -> None:
+        """Change the state by an event. Raises KeyError if the letter is decided already."""
+        self.state = TRANSITIONS[self.state, event]
+        self.reason = reason
 
     @property
     def target_queue(self) -> MessageQueue:

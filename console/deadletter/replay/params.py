@@ -1,85 +1,93 @@
-"""Check the parameters of a replay and fill in defaults. Pure, except for the settings a filter reads."""
+"""Parameters of a replay: read and checked. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from console.brokers.mqadmin import (
-    DLQ_TOPIC_PREFIX,
-    RETRY_TOPIC_PREFIX,
-    is_system_topic,
-    validate_group,
-    validate_topic,
-)
-from console.deadletter.dead_letters import read_filter
+from console.brokers.mqadmin import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX, is_system_topic, validate_topic
+from console.deadletter.dead_letters import Filter, read_filter
 from console.deadletter.replay import copy as replay_copy
 from console.operation.errors import PlanRejected
-from console.operation.plan.params import ACCEPT_WITHOUT, accepted_without
+from console.operation.models import Plan
+from console.operation.plan.params import accepted_without
+from console.operation.plan.stored import Params, Stored, of_json
 from console.operation.rules import RATE_PER_S_MAX
 from console.text import Text
 
 STOP_MAX = 1_000_000_000
-KNOWN = frozenset(
-    {
-        "group",
-        "target",
-        "topic",
-        "client_id",
-        "letter",
-        "filter",
-        "rate_per_s",
-        "skip_replayed",
-        "stop_after_failures",
-        "stop_if_dlq_grows_by",
-        ACCEPT_WITHOUT,
-    }
-)
 
 
-def checked_params(subject: str, params: Mapping[str, Any]) -> dict[str, Any]:
+class LetterPlace(Stored, frozen=True, kw_only=True):
+    """The place of one dead letter."""
+
+    broker_name: str
+    queue_id: int
+    queue_offset: int
+
+
+class ReplayParams(Params, frozen=True, kw_only=True):
+    """Which dead letters go where, how fast, and when to stop.
+
+    None is no limit. ``topic`` belongs to the target other_topic, ``client_id`` to client. ``letter``: this one
+    instead of all that match.
+    """
+
+    group: str = ""
+    target: str
+    filter: Filter
+    rate_per_s: int | None
+    skip_replayed: bool
+    stop_after_failures: int | None = None
+    stop_if_dlq_grows_by: int | None = None
+    topic: str = ""
+    client_id: str = ""
+    letter: LetterPlace | None = None
+
+    @classmethod
+    def of(cls, plan: Plan) -> ReplayParams:
+        """Return the parameters of a plan."""
+        return of_json(cls, plan.params)
+
+
+KNOWN = frozenset(ReplayParams.__struct_fields__)
+
+
+def read_params(given: Mapping[str, Any]) -> ReplayParams:
     """Return checked parameters with every default; raises PlanRejected naming the field.
 
     Fields that do not belong to the target are refused, not ignored.
     """
-    try:
-        validate_group(subject)
-    except ValueError as error:
-        raise PlanRejected(Text.foreign(str(error)), field="group") from error
-    unknown = sorted(set(params) - KNOWN)
+    unknown = sorted(set(given) - KNOWN)
     if unknown:
         raise PlanRejected(Text("A replay has no %(field)s.", field=repr(unknown[0])), field=unknown[0])
-    if params.get("group", subject) != subject:
-        raise PlanRejected(Text("The plan's subject and its group differ."), field="group")
-    target = params.get("target")
+    target = given.get("target")
     if target not in replay_copy.TARGETS:
         raise PlanRejected(
             Text("Choose a target: %(names)s.", names=", ".join(replay_copy.TARGETS)), field="target"
         )
-    wanted = params.get("filter") or {}
+    wanted = given.get("filter") or {}
     if not isinstance(wanted, Mapping):
         raise PlanRejected(Text("The filter is an object."), field="filter")
-    read_filter(wanted)
-    found = {
-        "group": subject,
-        "target": target,
-        "filter": {key: value for key, value in wanted.items() if value not in (None, "")},
-        "rate_per_s": whole_number(params, "rate_per_s", RATE_PER_S_MAX),
-        "skip_replayed": bool(params.get("skip_replayed", True)),
-    }
-    for field in ("stop_after_failures", "stop_if_dlq_grows_by"):
-        limit = whole_number(params, field, STOP_MAX)
-        if limit is not None:
-            found[field] = limit
-    accepted = accepted_without(params)
-    if accepted:
-        found[ACCEPT_WITHOUT] = list(accepted)
-    return found | _of_target(target, params) | _letter(params)
+    topic, client_id = str(given.get("topic") or ""), str(given.get("client_id") or "")
+    _check_target(target, topic, client_id)
+    return ReplayParams(
+        accept_without=accepted_without(given),
+        group=given.get("group") or "",
+        target=target,
+        filter=read_filter(wanted),
+        rate_per_s=_limit("rate_per_s", given.get("rate_per_s"), RATE_PER_S_MAX),
+        skip_replayed=bool(given.get("skip_replayed", True)),
+        stop_after_failures=_limit("stop_after_failures", given.get("stop_after_failures"), STOP_MAX),
+        stop_if_dlq_grows_by=_limit("stop_if_dlq_grows_by", given.get("stop_if_dlq_grows_by"), STOP_MAX),
+        topic=topic,
+        client_id=client_id,
+        letter=_letter(given.get("letter")),
+    )
 
 
-def whole_number(params: Mapping[str, Any], field: str, most: int) -> int | None:
+def _limit(field: str, value: object, most: int) -> int | None:
     """Return a number from 1 to ``most``, or None; raises PlanRejected."""
-    value = params.get(field)
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
@@ -87,19 +95,16 @@ def whole_number(params: Mapping[str, Any], field: str, most: int) -> int | None
     return value
 
 
-def _of_target(target: str, params: Mapping[str, Any]) -> dict[str, str]:
-    """Return the topic or the client, for targets that need one."""
-    topic, client_id = str(params.get("topic") or ""), str(params.get("client_id") or "")
+def _check_target(target: str, topic: str, client_id: str) -> None:
+    """Check that a topic or a client is given for the targets that need one, and for no other."""
     if topic and target != replay_copy.OTHER_TOPIC:
         raise PlanRejected(Text("Only the target other_topic has a topic."), field="topic")
     if client_id and target != replay_copy.CLIENT:
         raise PlanRejected(Text("Only the target client has a client."), field="client_id")
-    if target == replay_copy.CLIENT:
-        if not client_id:
-            raise PlanRejected(Text("Which client? Give its client id."), field="client_id")
-        return {"client_id": client_id}
+    if target == replay_copy.CLIENT and not client_id:
+        raise PlanRejected(Text("Which client? Give its client id."), field="client_id")
     if target != replay_copy.OTHER_TOPIC:
-        return {}
+        return
     try:
         validate_topic(topic)
     except ValueError as error:
@@ -108,19 +113,20 @@ def _of_target(target: str, params: Mapping[str, Any]) -> dict[str, str]:
         raise PlanRejected(
             Text("%(topic)s belongs to RocketMQ: choose a topic of your own.", topic=topic), field="topic"
         )
-    return {"topic": topic}
 
 
-def _letter(params: Mapping[str, Any]) -> dict[str, Any]:
+def _letter(letter: object) -> LetterPlace | None:
     """Return the position of one letter to send instead of all that match, if given."""
-    letter = params.get("letter")
     if letter is None:
-        return {}
-    names = ("broker_name", "queue_id", "queue_offset")
-    if not isinstance(letter, Mapping) or set(letter) != set(names):
+        return None
+    if not isinstance(letter, Mapping) or set(letter) != set(LetterPlace.__struct_fields__):
         raise PlanRejected(Text("A letter has broker_name, queue_id and queue_offset."), field="letter")
-    for field in names[1:]:
+    for field in ("queue_id", "queue_offset"):
         value = letter[field]
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
             raise PlanRejected(Text("A whole number from 0 on."), field=f"letter.{field}")
-    return {"letter": {name: letter[name] for name in names}}
+    return LetterPlace(
+        broker_name=letter["broker_name"],
+        queue_id=letter["queue_id"],
+        queue_offset=letter["queue_offset"],
+    )

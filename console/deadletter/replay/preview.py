@@ -6,15 +6,64 @@ import dataclasses
 import time
 from array import array
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from console.brokers.mqadmin import BlockingMQAdmin, MessageQueue, MessageRecord
 from console.brokers.queues import BrokerQueue
 from console.deadletter.dead_letters import Filter, LetterReader, Unreadable, original_topic
+from console.deadletter.replay.before import Span
+from console.operation.plan.stored import Stored
 
 PREVIEW_MAX = 100_000  # letters counted for the preview; the rest is counted while replaying
 PREVIEW_MS = 15_000
 TOPICS_MAX = 1_000  # original topics counted separately; no group subscribes to more
+
+
+@dataclasses.dataclass(slots=True)
+class Counted:
+    """Letters of one queue, counted while they are read."""
+
+    matched: int = 0
+    already: int = 0
+    unreadable: int = 0
+
+
+class PreviewRow(Stored, frozen=True, kw_only=True):
+    """One queue of the dead-letter topic in the plan: how many of its letters match."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+    from_offset: int
+    to_offset: int
+    letters: int
+    matched: int
+    already: int
+    unreadable: int
+
+    @classmethod
+    def of(cls, place: BrokerQueue, counted: Counted) -> PreviewRow:
+        """Return the row of a queue."""
+        return cls(
+            topic=place.queue.topic,
+            broker_name=place.queue.broker_name,
+            queue_id=place.queue.queue_id,
+            from_offset=place.min_offset,
+            to_offset=place.max_offset,
+            letters=place.max_offset - place.min_offset,
+            matched=counted.matched,
+            already=counted.already,
+            unreadable=counted.unreadable,
+        )
+
+    @property
+    def span(self) -> Span:
+        """Its offsets."""
+        return Span(
+            broker_name=self.broker_name,
+            queue_id=self.queue_id,
+            from_offset=self.from_offset,
+            to_offset=self.to_offset,
+        )
 
 
 @dataclasses.dataclass(slots=True)
@@ -25,7 +74,7 @@ class Preview:
     sent.
     """
 
-    rows: list[dict[str, Any]]
+    rows: list[PreviewRow]
     matched: int = 0
     already: int = 0
     unreadable: int = 0
@@ -37,14 +86,14 @@ class Preview:
     died_ms: array[int] = dataclasses.field(default_factory=lambda: array("q"))
 
     def take(
-        self, letters: list[MessageRecord | Unreadable], wanted: Filter, row: dict[str, Any]
+        self, letters: list[MessageRecord | Unreadable], wanted: Filter, counted: Counted
     ) -> dict[int, MessageRecord]:
         """Count a window; return offset → letter of those that match."""
         found: dict[int, MessageRecord] = {}
         for letter in letters:
             if isinstance(letter, Unreadable):
                 self.unreadable += 1
-                row["unreadable"] += 1
+                counted.unreadable += 1
             elif wanted.matches(letter):
                 found[letter.queue_offset] = letter
                 topic = original_topic(letter)
@@ -57,7 +106,7 @@ class Preview:
             self.first_ms = first if self.first_ms is None else min(self.first_ms, first)
             self.last_ms = last if self.last_ms is None else max(self.last_ms, last)
         self.matched += len(found)
-        row["matched"] += len(found)
+        counted.matched += len(found)
         return found
 
     def skip(self, found: Mapping[int, MessageRecord], already: Mapping[int, str], place: BrokerQueue) -> int:
@@ -89,26 +138,16 @@ def look_through(
     preview = Preview(rows=[])
     deadline, looked_at = time.monotonic() + PREVIEW_MS / 1000, 0
     for place in queues:
-        row: dict[str, Any] = {
-            "topic": place.queue.topic,
-            "broker_name": place.queue.broker_name,
-            "queue_id": place.queue.queue_id,
-            "from_offset": place.min_offset,
-            "to_offset": place.max_offset,
-            "letters": place.max_offset - place.min_offset,
-            "matched": 0,
-            "already": 0,
-            "unreadable": 0,
-        }
-        preview.rows.append(row)
+        counted = Counted()
         reader = LetterReader(admin, place)
         while reader.at < place.max_offset:
             if looked_at >= PREVIEW_MAX or time.monotonic() > deadline:
                 preview.complete = False
                 break
             low, window = reader.at, reader.read()
-            found = preview.take(window.letters, wanted, row)
+            found = preview.take(window.letters, wanted, counted)
             ids = {offset: letter.message_id for offset, letter in found.items()}
-            row["already"] += preview.skip(found, sent_before(place.queue, ids), place)
+            counted.already += preview.skip(found, sent_before(place.queue, ids), place)
             looked_at += window.end - low
+        preview.rows.append(PreviewRow.of(place, counted))
     return preview

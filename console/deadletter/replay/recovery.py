@@ -21,7 +21,7 @@ from console.deadletter.dead_letters import LetterReader, read_window
 from console.deadletter.models import LedgerState
 from console.deadletter.replay import copy as replay_copy
 from console.deadletter.replay.batches import BATCH_MAX, Replay
-from console.deadletter.replay.ledger import LedgerEntry, pending_entries, write_outcomes
+from console.deadletter.replay.ledger import LedgerEntry, LetterEvent, pending_entries, write_outcomes
 from console.deadletter.replay.targets import Outgoing
 from console.deadletter.replay.token_bucket import batch_size
 from console.text import Text
@@ -73,13 +73,13 @@ def _resolve(replay: Replay, *, resend: bool) -> None:
     )
     if not replay.run.is_alone:
         for entry in lost:
-            entry.state, entry.reason = LedgerState.UNKNOWN, MAY_BE_FROZEN
+            entry.on(LetterEvent.LOST, MAY_BE_FROZEN)
         replay.note(lost)
     elif resend:
         _send_lost(replay, lost)
     else:
         for entry in lost:
-            entry.state, entry.reason = LedgerState.FAILED, Text("not sent: cancelled")
+            entry.on(LetterEvent.WITHDRAWN, Text("not sent: cancelled"))
         replay.note(lost)
 
 
@@ -106,7 +106,8 @@ def _resolve_queue(replay: Replay, queue: MessageQueue, entries: list[LedgerEntr
             if isinstance(record, MessageRecord):
                 found = keys.pop(record.properties.get(replay_copy.REPLAY_KEY, ""), None)
                 if found is not None:
-                    found.state, found.target_offset = LedgerState.SENT, record.queue_offset
+                    found.on(LetterEvent.STORED)
+                    found.target_offset = record.queue_offset
                     decided.append(found)
     target.end = max(target.end, place.max_offset)
     lost: list[LedgerEntry] = []
@@ -114,12 +115,12 @@ def _resolve_queue(replay: Replay, queue: MessageQueue, entries: list[LedgerEntr
         if place.min_offset <= (entry.target_from_offset or 0) <= place.max_offset:
             lost.append(entry)
             continue
-        entry.state = LedgerState.UNKNOWN
-        entry.reason = Text(
+        reason = Text(
             "%(topic)s no longer holds offset %(offset)s: it may have been sent",
             topic=queue.topic,
             offset=entry.target_from_offset or 0,
         )
+        entry.on(LetterEvent.LOST, reason)
         decided.append(entry)
     replay.note(decided)
     return lost
@@ -157,12 +158,14 @@ def _remade(
     for entry in entries:
         record = letters.get(entry.queue_offset)
         if record is None:
-            entry.state, entry.reason = LedgerState.FAILED, Text("expired before it was sent")
+            entry.on(LetterEvent.UNSENDABLE, Text("expired before it was sent"))
             expired.append(entry)
             continue
         target = replay.targets.of(entry.target_topic)[entry.target_queue]
         entry.target_from_offset = target.end
-        message = replay_copy.copy_of(record, entry.target_topic, entry.replay_key, replay.target, queue)
+        message = replay_copy.copy_of(
+            record, entry.target_topic, entry.replay_key, replay.params.target, queue
+        )
         outgoing.append(Outgoing(entry, message, target))
     replay.note(expired)
     with replay.run.atomic():

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
-from typing import Any
+import msgspec
 
 BURST_S = 0.5  # seconds' worth of messages that may be caught up after a stall; a batch is a fifth of it
 BATCH_S = 0.1  # a batch's share of a second: pause, cancel and a new rate take effect after this
 
 
-@dataclasses.dataclass(slots=True)
-class TokenBucket:
+class TokenBucket(msgspec.Struct):
     """Token bucket; ``at_ms`` is the wall clock time of ``tokens``, None before the first take."""
 
     tokens: float = 0.0
@@ -33,14 +30,9 @@ class TokenBucket:
             return 0.0
         return (count - self.tokens) / rate_per_s
 
-    def as_progress(self) -> dict[str, Any]:
-        """Return the state to save with the job's progress."""
-        return {"tokens": round(self.tokens, 3), "at_ms": self.at_ms}
-
-    @classmethod
-    def of_progress(cls, kept: Mapping[str, Any] | None) -> TokenBucket:
-        """Return the bucket another process saved, or a new one."""
-        return cls() if not kept else cls(float(kept["tokens"]), kept["at_ms"])
+    def kept(self) -> TokenBucket:
+        """Return the bucket as the job's progress keeps it, for another process to go on with."""
+        return TokenBucket(round(self.tokens, 3), self.at_ms)
 
 
 def batch_size(rate_per_s: int | None, most: int) -> int:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from console.brokers.mqadmin import MessageQueue, MessageRecord, retry_topic
 from console.deadletter.replay.copy import FAILED_GROUP, NOWHERE, OTHER_TOPIC
+from console.deadletter.replay.direct import ClientAnswer
+from console.deadletter.replay.params import ReplayParams
 from console.deadletter.replay.preview import Preview
 from console.operation.plan.kinds import PlanWarning
 from console.text import Text
@@ -19,7 +20,7 @@ def summary(
     group: str,
     to_send: int,
     preview: Preview,
-    checked: Mapping[str, Any],
+    params: ReplayParams,
     takes_s: float | None,
     now_ms: int,
 ) -> Text:
@@ -30,9 +31,9 @@ def summary(
     """
     number: int | Text = to_send if preview.complete else Text("at least %(number)s", number=to_send)
     since = None if preview.first_ms is None else _time(preview.first_ms, now_ms)
-    if checked["target"] == NOWHERE:
+    if params.target == NOWHERE:
         return _marked(group, number, since)
-    where, speed = _where(group, preview, checked), _speed(checked["rate_per_s"], takes_s)
+    where, speed = _where(group, preview, params), _speed(params.rate_per_s, takes_s)
     if since is None:
         return Text(
             "This will send %(number)s {dead letter|dead letters} of %(group)s again, %(where)s, %(speed)s.",
@@ -68,11 +69,11 @@ def _marked(group: str, number: int | Text, since: str | None) -> Text:
     )
 
 
-def _where(group: str, preview: Preview, checked: Mapping[str, Any]) -> Text:
-    if checked["target"] == FAILED_GROUP:
+def _where(group: str, preview: Preview, params: ReplayParams) -> Text:
+    if params.target == FAILED_GROUP:
         return Text("to that group only (%(topic)s)", topic=retry_topic(group))
-    if checked["target"] == OTHER_TOPIC:
-        return Text("to %(names)s", names=checked["topic"])
+    if params.target == OTHER_TOPIC:
+        return Text("to %(names)s", names=params.topic)
     topics = sorted(topic for topic in preview.topics if topic)
     return Text("to %(names)s", names=_names(topics)) if topics else Text("to their original topic")
 
@@ -92,20 +93,20 @@ def _speed(rate: int | None, takes_s: float | None) -> Text:
 
 def preview_warnings(
     preview: Preview,
-    checked: Mapping[str, Any],
+    params: ReplayParams,
     others: Sequence[str],
     online: bool | None,
     expiring: int | None,
 ) -> list[PlanWarning]:
     """Return the banners of the plan page, most important first."""
-    found = _receivers(checked["target"], others) + _letters(preview, checked, expiring)
-    if checked["target"] == FAILED_GROUP and online is False:
+    found = _receivers(params.target, others) + _letters(preview, params, expiring)
+    if params.target == FAILED_GROUP and online is False:
         found.append(
             PlanWarning(
                 "info", Text("No member of the group is online"), Text("The copies wait in its retry topic.")
             )
         )
-    if checked["target"] == FAILED_GROUP:
+    if params.target == FAILED_GROUP:
         found.append(
             PlanWarning(
                 "ok",
@@ -113,7 +114,7 @@ def preview_warnings(
                 Text("Copies go to the group's own retry topic, with a fresh count of retries."),
             )
         )
-    if checked["target"] == NOWHERE:
+    if params.target == NOWHERE:
         text = Text("A later replay leaves them out unless it is told to send everything again.")
         found.append(PlanWarning("info", Text("The letters stay where they are"), text))
     else:
@@ -122,7 +123,7 @@ def preview_warnings(
     return found
 
 
-def _letters(preview: Preview, checked: Mapping[str, Any], expiring: int | None) -> list[PlanWarning]:
+def _letters(preview: Preview, params: ReplayParams, expiring: int | None) -> list[PlanWarning]:
     """Warn of letters that are not sent, or may not be."""
     found = []
     if preview.unreadable:
@@ -157,9 +158,7 @@ def _letters(preview: Preview, checked: Mapping[str, Any], expiring: int | None)
             PlanWarning(
                 "info",
                 Text("%(number)s were replayed or handled before", number=preview.already),
-                Text("They are skipped.")
-                if checked["skip_replayed"]
-                else Text("They will be sent once more."),
+                Text("They are skipped.") if params.skip_replayed else Text("They will be sent once more."),
             )
         )
     if not preview.complete:
@@ -206,7 +205,7 @@ def _receivers(target: str, others: Sequence[str]) -> list[PlanWarning]:
 
 
 def direct_summary(
-    group: str, checked: Mapping[str, Any], newest: tuple[MessageQueue, MessageRecord] | None
+    group: str, params: ReplayParams, newest: tuple[MessageQueue, MessageRecord] | None
 ) -> Text:
     """Return the summary for one client.
 
@@ -216,7 +215,7 @@ def direct_summary(
         return Text(
             "This would give one dead letter of %(group)s to the client %(client)s.",
             group=group,
-            client=checked["client_id"],
+            client=params.client_id,
         )
     queue, letter = newest
     place = f"{queue.broker_name} · {queue.queue_id} @ {letter.queue_offset:,}"
@@ -225,7 +224,7 @@ def direct_summary(
         "what it answers.",
         group=group,
         place=Text("%(place)s, keys %(keys)s", place=place, keys=letter.keys) if letter.keys else place,
-        client=checked["client_id"],
+        client=params.client_id,
     )
 
 
@@ -247,22 +246,22 @@ def direct_warnings(is_original: bool, topic: str) -> list[PlanWarning]:
     return found
 
 
-def client_answer(answer: Mapping[str, Any]) -> Text:
+def client_answer(answer: ClientAnswer) -> Text:
     """Return ``The client 10.0.0.7@4711 answered CR_SUCCESS in 12 ms.``"""
-    if not answer.get("consume_result"):
+    if not answer.consume_result:
         return Text(
             "The client %(client)s did not answer with a result: %(reason)s",
-            client=answer["client_id"],
-            reason=answer["remark"],
+            client=answer.client_id,
+            reason=answer.remark,
         )
     said = Text(
         "The client %(client)s answered %(result)s in %(spent)s ms",
-        client=answer["client_id"],
-        result=answer["consume_result"],
-        spent=answer["spent_ms"],
+        client=answer.client_id,
+        result=answer.consume_result,
+        spent=answer.spent_ms or 0,
     )
-    if answer["remark"]:
-        said = Text("%(what)s: %(reason)s", what=said, reason=answer["remark"])
+    if answer.remark:
+        said = Text("%(what)s: %(reason)s", what=said, reason=answer.remark)
     return Text("%(sentence)s.", sentence=said)
 
 

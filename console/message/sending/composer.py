@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import base64
-from typing import Any
 
 from django import forms
 
 from console.brokers.body_unpack import unpack
 from console.message.search.lanes import Hit
-from console.message.sending.plans import TYPED_BODY_BYTES_MAX, own_properties
+from console.message.sending.plans import (
+    TYPED_BODY_BYTES_MAX,
+    MessagePlace,
+    QueuePlace,
+    SendParams,
+    own_properties,
+)
 from console.text import Text
 
 ENCODINGS = (("text", Text("Text")), ("base64", "Base64"), ("keep", Text("Keep the original, byte by byte")))
@@ -37,14 +42,14 @@ class SendForm(forms.Form):
         label=Text("Body"), required=False, max_length=2 * TYPED_BODY_BYTES_MAX, strip=False
     )
 
-    def clean_queue(self) -> dict[str, Any] | None:
+    def clean_queue(self) -> QueuePlace | None:
         text = self.cleaned_data["queue"].strip()
         if not text:
             return None
         name, _, number = text.rpartition(":")
         if not name or not number.isascii() or not number.isdigit():
             raise forms.ValidationError(Text("Write a queue as broker name, colon, number: broker-a:3."))
-        return {"broker_name": name, "queue_id": int(number)}
+        return QueuePlace(broker_name=name, queue_id=int(number))
 
     def clean_properties(self) -> dict[str, str]:
         found: dict[str, str] = {}
@@ -61,22 +66,20 @@ class SendForm(forms.Form):
             found[name.strip()] = value.strip()
         return found
 
-    def params(self, source: dict[str, Any] | None) -> dict[str, Any]:
+    def params(self, source: MessagePlace | None) -> SendParams:
         """Return the parameters of the plan; only for a valid form."""
         cleaned = self.cleaned_data
-        body: dict[str, Any] = {"body": cleaned["body"].replace("\r\n", "\n")}
-        if cleaned["encoding"] == "base64":
-            body = {"body_base64": "".join(cleaned["body"].split())}
-        elif cleaned["encoding"] == "keep":
-            body = {"keep_body": True}
-        return {
-            **body,
-            "tags": cleaned["tags"],
-            "keys": cleaned["keys"],
-            "properties": cleaned["properties"],
-            "queue": cleaned["queue"],
-            "source": source,
-        }
+        encoding, body = cleaned["encoding"], cleaned["body"]
+        return SendParams(
+            tags=cleaned["tags"],
+            keys=cleaned["keys"],
+            properties=cleaned["properties"],
+            body=body.replace("\r\n", "\n") if encoding == "text" else None,
+            body_base64="".join(body.split()) if encoding == "base64" else None,
+            keep_body=encoding == "keep",
+            queue=cleaned["queue"],
+            source=source,
+        )
 
 
 def initial_of(hit: Hit) -> dict[str, str]:

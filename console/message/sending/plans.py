@@ -12,6 +12,8 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from msgspec import structs
+
 from console.brokers.body_format import render_body
 from console.brokers.body_unpack import unpack
 from console.brokers.mqadmin import (
@@ -33,7 +35,8 @@ from console.operation.errors import PlanRejected, VerificationFailed
 from console.operation.job.runner import JobRun
 from console.operation.message_events import MessageEvent, MessageTrail
 from console.operation.models import Job, JobState, Plan
-from console.operation.plan.kinds import Draft, Place, PlanWarning, RawDraft, RawPlanKind, RestCall
+from console.operation.plan.kinds import Draft, Place, PlanKind, PlanWarning, RestCall
+from console.operation.plan.stored import Params, Stored, as_json
 from console.text import Text, text_of
 
 PLAN_PROPERTY = "TIDEMARK_PLAN"  # on every message this console sends: the plan that sent it
@@ -63,12 +66,79 @@ def own_properties(hit: Hit) -> dict[str, str]:
     }
 
 
-class MessageSendPlan(RawPlanKind):
-    """Send a message; the subject is its topic.
+class QueuePlace(Stored, frozen=True, kw_only=True):
+    """A queue of the topic."""
 
-    params: {body | body_base64 | keep_body, tags?, keys?, properties?, queue?: {broker_name, queue_id},
-    source?: {topic, broker_name, queue_id, queue_offset}}.
+    broker_name: str
+    queue_id: int
+
+
+class MessagePlace(Stored, frozen=True, kw_only=True):
+    """Where a message is stored; ``message_id`` only where the message was read."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+    queue_offset: int
+    message_id: str = ""
+
+    @classmethod
+    def of(cls, hit: Hit) -> MessagePlace:
+        """Return the place of a stored message."""
+        record = hit.record
+        return cls(
+            topic=record.topic,
+            broker_name=hit.broker_name,
+            queue_id=record.queue_id,
+            queue_offset=record.queue_offset,
+            message_id=record.message_id,
+        )
+
+
+class SendParams(Params, frozen=True, kw_only=True):
+    """A message; one of ``body``, ``body_base64`` and, for a copy, ``keep_body`` is given.
+
+    ``queue`` None: the original's, or any. ``source`` is what is copied.
     """
+
+    tags: str
+    keys: str
+    properties: Mapping[str, str]
+    body: str | None = None
+    body_base64: str | None = None
+    keep_body: bool = False
+    queue: QueuePlace | None = None
+    source: MessagePlace | None = None
+
+
+class SendBefore(Stored, frozen=True, kw_only=True):
+    """Broker and id of the chosen queue, and its address."""
+
+    queue: tuple[str, int]
+    addr: str
+
+
+class MessagePart(Stored, frozen=True, kw_only=True):
+    """A part of the message in the diff; ``before`` is None without an original."""
+
+    field: str
+    before: str | None
+    after: str | None
+    differs: bool
+
+    @classmethod
+    def of(cls, field: str, before: str | None, after: str | None) -> MessagePart:
+        """Compare a part with the original's."""
+        return cls(field=field, before=before, after=after, differs=(before or "") != (after or ""))
+
+
+SendDraft = Draft[SendParams, SendBefore, MessagePart]
+
+
+class MessageSendPlan(PlanKind[SendParams, SendBefore, MessagePart]):
+    """Send a message; the subject is its topic."""
+
+    params_type, before_type, row_type = SendParams, SendBefore, MessagePart
 
     kind = "message_send"
     title = Text("Message send")
@@ -82,42 +152,49 @@ class MessageSendPlan(RawPlanKind):
         """Label the button: one message, new or a copy."""
         return Text("Send the message")
 
-    def rest_call(self, cluster: str, subject: str, params: Mapping[str, Any]) -> RestCall:
+    def read_params(self, given: Mapping[str, Any]) -> SendParams:
+        """Read and check the message."""
+        return read_params(given)
+
+    def rest_call(self, cluster: str, subject: str, params: SendParams) -> RestCall:
         """Return the REST request; a copy names its original by topic, broker, queue and offset."""
-        body = {"topic": subject} | {name: value for name, value in params.items() if name != "source"}
-        if source := params.get("source"):
-            body["copy_of"] = {name: value for name, value in source.items() if name != "message_id"}
+        body = {"topic": subject} | as_json(structs.replace(params, source=None))
+        if params.source is not None:
+            body["copy_of"] = as_json(structs.replace(params.source, message_id=""))
         return RestCall(f"/api/v1/clusters/{cluster}/send-plans", body)
 
-    def command_line(self, cluster: str, subject: str, params: Mapping[str, Any]) -> str:
+    def command_line(self, cluster: str, subject: str, params: SendParams) -> str:
         """Return ``manage.py messages send TOPIC …``; a new body is read from standard input."""
         words = ["manage.py", "messages", "send", subject]
-        if place := params.get("source"):
-            names = ("topic", "broker_name", "queue_id", "queue_offset")
-            words += ["--copy", "/".join(str(place[name]) for name in names)]
-        return shlex.join([*words, *(["--keep-body"] if "keep_body" in params else ["--body", "-"])])
+        if (place := params.source) is not None:
+            words += ["--copy", f"{place.topic}/{place.broker_name}/{place.queue_id}/{place.queue_offset}"]
+        return shlex.join([*words, *(["--keep-body"] if params.keep_body else ["--body", "-"])])
 
     def terminal_rows(self, plan: Plan) -> Iterable[str]:
         """Yield what the message contains, and what differs from the original."""
-        for row in plan.diff:
-            before = "" if row["before"] is None or not row["differs"] else f"{_one_line(row['before'])} → "
-            yield f"{row['field']:<24} {before}{_one_line(row['after'])}".rstrip()
+        for row in self.rows_of(plan):
+            before = "" if row.before is None or not row.differs else f"{_one_line(row.before)} → "
+            yield f"{row.field:<24} {before}{_one_line(row.after)}".rstrip()
 
-    def also_reads(self, params: Mapping[str, Any]) -> list[str]:
+    def also_reads(self, params: SendParams) -> list[str]:
         """Return the topic of the original: a copy shows its body."""
-        source = params.get("source")
-        topic = source.get("topic") if isinstance(source, Mapping) else None
-        return [topic] if isinstance(topic, str) and topic else []
+        return [params.source.topic] if params.source is not None and params.source.topic else []
 
-    def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> RawDraft:
+    def compute(self, cluster: str, subject: str, params: SendParams, now_ms: int) -> SendDraft:
         """Check the message and choose its queue. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
         _check_topic(subject)
         admin = self._admin(cluster)
-        source = _source(cluster, params.get("source"))
-        checked = _checked(params, source)
-        body = _body(checked, source)
-        queue, addr = _queue(admin, subject, params.get("queue"), source, now_ms)
-        checked["queue"] = {"broker_name": queue.broker_name, "queue_id": queue.queue_id}
+        source = _source(cluster, params.source)
+        body = _body(params, source)
+        if not params.keep_body and len(body) > TYPED_BODY_BYTES_MAX:
+            raise PlanRejected(
+                Text(
+                    "A body that is typed has at most %(number)s bytes; a copy may keep a larger one.",
+                    number=TYPED_BODY_BYTES_MAX,
+                ),
+                field="body",
+            )
+        queue, addr = _queue(admin, subject, params.queue, source, now_ms)
         readers = ask_each(
             admin, masters(admin), lambda client, each: client.topic_consumed_by(each, subject)
         )
@@ -133,16 +210,20 @@ class MessageSendPlan(RawPlanKind):
             summary = Text("%(sending)s, a copy of %(origin)s", sending=summary, origin=_origin(source))
         return Draft(
             summary=Text("%(sentence)s.", sentence=summary),
-            diff=_diff(checked, source, body),
-            before={"queue": [queue.broker_name, queue.queue_id], "addr": addr},
+            diff=_diff(params, source, body),
+            before=SendBefore(queue=(queue.broker_name, queue.queue_id), addr=addr),
             messages=1,
             warnings=_warnings(subject, groups, source),
-            params=checked,
+            params=structs.replace(
+                params,
+                queue=QueuePlace(broker_name=queue.broker_name, queue_id=queue.queue_id),
+                source=None if source is None else MessagePlace.of(source),
+            ),
         )
 
     def drift(self, plan: Plan, now_ms: int) -> list[Text]:
         """Return a sentence if the queue can no longer be written."""
-        queue = _planned_queue(plan)
+        queue = self._planned_queue(plan)
         route = topic_route(self._admin(plan.cluster), plan.subject)
         writable = {} if route is None else route_queues(route, plan.subject, write=True)
         return (
@@ -158,7 +239,7 @@ class MessageSendPlan(RawPlanKind):
 
     def apply(self, run: JobRun) -> None:
         """Send once: after a crash, look for the message past the queue's former end."""
-        admin, queue = self._admin(run.plan.cluster), _planned_queue(run.plan)
+        admin, queue = self._admin(run.plan.cluster), self._planned_queue(run.plan)
         addr = masters(admin).get(queue.broker_name)
         if addr is None:
             raise VerificationFailed(
@@ -173,12 +254,10 @@ class MessageSendPlan(RawPlanKind):
             run.save()
             offset = admin.send(addr, self._message(run.plan), queue_id=queue.queue_id).queue_offset
         run.progress["done"] = 1
-        run.result |= {
-            "topic": queue.topic,
-            "broker_name": queue.broker_name,
-            "queue_id": queue.queue_id,
-            "queue_offset": offset,
-        }
+        stored = MessagePlace(
+            topic=queue.topic, broker_name=queue.broker_name, queue_id=queue.queue_id, queue_offset=offset
+        )
+        run.result |= as_json(stored)
         run.note(
             Text(
                 "Stored in %(topic)s at %(queue)s @ %(offset)s",
@@ -190,7 +269,7 @@ class MessageSendPlan(RawPlanKind):
 
     def verify(self, run: JobRun) -> None:
         """Read the message back from the offset that the broker returned."""
-        offset, queue = int(run.result["queue_offset"]), _planned_queue(run.plan)
+        offset, queue = int(run.result["queue_offset"]), self._planned_queue(run.plan)
         found = services.record_at(run.plan.cluster, queue.topic, queue.broker_name, queue.queue_id, offset)
         if found is None or found.record.properties.get(PLAN_PROPERTY) != run.plan.id:
             raise VerificationFailed(
@@ -205,27 +284,32 @@ class MessageSendPlan(RawPlanKind):
         """Report whether the message was sent before the cancel."""
         if "from_offset" not in run.progress:
             return
-        admin, queue = self._admin(run.plan.cluster), _planned_queue(run.plan)
+        admin, queue = self._admin(run.plan.cluster), self._planned_queue(run.plan)
         addr = masters(admin).get(queue.broker_name)
         offset = addr and _sent_before(admin, addr, queue, int(run.progress["from_offset"]), run)
         run.result["queue_offset"] = offset
 
-    def undo_params(self, plan: Plan, job: Job) -> Mapping[str, Any] | None:
+    def undo_params(self, plan: Plan, job: Job) -> SendParams | None:
         """Return None: a sent message cannot be recalled."""
         return None
 
     def _message(self, plan: Plan) -> Message:
-        params = plan.params
-        source = _source(plan.cluster, params.get("source"))
-        properties = {str(name): str(value) for name, value in params["properties"].items()}
-        if params["tags"]:
-            properties[MessageProperty.TAGS] = params["tags"]
-        if params["keys"]:
-            properties[MessageProperty.KEYS] = params["keys"]
+        params = self.params_of(plan)
+        source = _source(plan.cluster, params.source)
+        properties = dict(params.properties)
+        if params.tags:
+            properties[MessageProperty.TAGS] = params.tags
+        if params.keys:
+            properties[MessageProperty.KEYS] = params.keys
         properties[PLAN_PROPERTY] = plan.id
         if source is not None:
             properties[COPY_PROPERTY] = f"{source.record.message_id} {_origin(source)}"
         return Message(plan.subject, _body(params, source), properties)
+
+    def _planned_queue(self, plan: Plan) -> MessageQueue:
+        queue = self.params_of(plan).queue
+        assert queue is not None, plan.id
+        return MessageQueue(plan.subject, queue.broker_name, queue.queue_id)
 
     def _admin(self, cluster: str) -> BlockingMQAdmin:
         return with_admin(cluster_selectors.cluster_by_name(cluster).namesrv_addrs)
@@ -246,101 +330,104 @@ def _check_topic(topic: str) -> None:
         )
 
 
-def _source(cluster: str, given: Any) -> Hit | None:
-    """Return the stored message that is copied; raise PlanRejected if it is gone."""
-    if given in (None, {}, ""):
+def read_params(given: Mapping[str, Any]) -> SendParams:
+    """Read a message and check what needs no broker; raises PlanRejected naming the field."""
+    source, queue = given.get("source"), given.get("queue")
+    properties = given.get("properties") or {}
+    if not isinstance(properties, Mapping) or len(properties) > PROPERTIES_MAX:
+        raise PlanRejected(
+            Text("Properties are names and texts, at most %(most)s.", most=PROPERTIES_MAX),
+            field="properties",
+        )
+    params = SendParams(
+        tags=str(given.get("tags") or "").strip(),
+        keys=str(given.get("keys") or "").strip(),
+        properties={str(name): str(value) for name, value in properties.items()},
+        body=_typed_body(given.get("body")),
+        body_base64=_typed_body(given.get("body_base64")),
+        keep_body=bool(given.get("keep_body")),
+        queue=None if queue in (None, {}, "") else _queue_place(queue),
+        source=None if source in (None, {}, "") else _message_place(source),
+    )
+    _check_properties(params)
+    if (params.body is not None) + (params.body_base64 is not None) + params.keep_body != 1:
+        raise PlanRejected(Text("Give one of body, body_base64 and keep_body."), field="body")
+    if params.keep_body and params.source is None:
+        raise PlanRejected(Text("Only a copy can keep its body."), field="body")
+    return params
+
+
+def _typed_body(text: object) -> str | None:
+    if text in (None, False):
         return None
+    if not isinstance(text, str):
+        raise PlanRejected(Text("A body is a text."), field="body")
+    return text
+
+
+def _message_place(given: Any) -> MessagePlace:
     try:
-        place = (
-            str(given["topic"]),
-            str(given["broker_name"]),
-            int(given["queue_id"]),
-            int(given["queue_offset"]),
+        return MessagePlace(
+            topic=str(given["topic"]),
+            broker_name=str(given["broker_name"]),
+            queue_id=int(given["queue_id"]),
+            queue_offset=int(given["queue_offset"]),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise PlanRejected(
             Text("A source is topic, broker_name, queue_id and queue_offset."), field="source"
         ) from error
-    found = services.record_at(cluster, *place)
+
+
+def _queue_place(given: Any) -> QueuePlace:
+    try:
+        return QueuePlace(broker_name=str(given["broker_name"]), queue_id=int(given["queue_id"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise PlanRejected(Text("A queue is broker_name and queue_id."), field="queue") from error
+
+
+def _check_properties(params: SendParams) -> None:
+    tags, keys, properties = params.tags, params.keys, params.properties
+    if "||" in tags or len(tags) > 255:
+        raise PlanRejected(Text("A message has one tag of at most 255 characters."), field="tags")
+    for name, text in {**properties, "TAGS": tags, "KEYS": keys}.items():
+        if not name or any(mark in name + text for mark in "\x00\x01\x02"):
+            raise PlanRejected(
+                Text("Names and texts have no control characters 0, 1, 2."), field="properties"
+            )
+    reserved = sorted(name for name in properties if name in RESERVED and name not in KEPT)
+    if reserved:
+        raise PlanRejected(
+            Text("RocketMQ writes %(names)s itself; leave it out.", names=", ".join(reserved)),
+            field="properties",
+        )
+    size = sum(len(name.encode()) + len(text.encode()) + 2 for name, text in properties.items())
+    if size + len(keys.encode()) + len(tags.encode()) > PROPERTY_BYTES_MAX:
+        raise PlanRejected(
+            Text("The properties have more than %(number)s bytes.", number=PROPERTY_BYTES_MAX),
+            field="properties",
+        )
+
+
+def _source(cluster: str, place: MessagePlace | None) -> Hit | None:
+    """Return the stored message that is copied; raise PlanRejected if it is gone."""
+    if place is None:
+        return None
+    found = services.record_at(cluster, place.topic, place.broker_name, place.queue_id, place.queue_offset)
     if found is None:
         raise PlanRejected(
             Text(
                 "No broker has the message %(place)s.",
-                place=f"{place[0]} · {place[1]} · {place[2]} @ {place[3]}",
+                place=f"{place.topic} · {place.broker_name} · {place.queue_id} @ {place.queue_offset}",
             ),
             field="source",
         )
     return found
 
 
-def _checked(params: Mapping[str, Any], source: Hit | None) -> dict[str, Any]:
-    """Return the parameters with every default filled in; raise PlanRejected."""
-    properties = params.get("properties") or {}
-    if not isinstance(properties, Mapping) or len(properties) > PROPERTIES_MAX:
-        raise PlanRejected(
-            Text("Properties are names and texts, at most %(most)s.", most=PROPERTIES_MAX),
-            field="properties",
-        )
-    tags, keys = str(params.get("tags") or "").strip(), str(params.get("keys") or "").strip()
-    if "||" in tags or len(tags) > 255:
-        raise PlanRejected(Text("A message has one tag of at most 255 characters."), field="tags")
-    texts = {str(name): str(value) for name, value in properties.items()}
-    for name, text in {**texts, "TAGS": tags, "KEYS": keys}.items():
-        if not name or any(mark in name + text for mark in "\x00\x01\x02"):
-            raise PlanRejected(
-                Text("Names and texts have no control characters 0, 1, 2."), field="properties"
-            )
-    reserved = sorted(name for name in texts if name in RESERVED and name not in KEPT)
-    if reserved:
-        raise PlanRejected(
-            Text("RocketMQ writes %(names)s itself; leave it out.", names=", ".join(reserved)),
-            field="properties",
-        )
-    size = sum(len(name.encode()) + len(text.encode()) + 2 for name, text in texts.items())
-    if size + len(keys.encode()) + len(tags.encode()) > PROPERTY_BYTES_MAX:
-        raise PlanRejected(
-            Text("The properties have more than %(number)s bytes.", number=PROPERTY_BYTES_MAX),
-            field="properties",
-        )
-    checked: dict[str, Any] = {"properties": texts, "tags": tags, "keys": keys}
-    if source is not None:
-        record = source.record
-        checked["source"] = {
-            "topic": record.topic,
-            "broker_name": source.broker_name,
-            "queue_id": record.queue_id,
-            "queue_offset": record.queue_offset,
-            "message_id": record.message_id,
-        }
-    return checked | _checked_body(params, source)
-
-
-def _checked_body(params: Mapping[str, Any], source: Hit | None) -> dict[str, Any]:
-    given = [name for name in ("body", "body_base64", "keep_body") if params.get(name) not in (None, False)]
-    if len(given) != 1:
-        raise PlanRejected(Text("Give one of body, body_base64 and keep_body."), field="body")
-    if given == ["keep_body"]:
-        if source is None:
-            raise PlanRejected(Text("Only a copy can keep its body."), field="body")
-        return {"keep_body": True}
-    text = params[given[0]]
-    if not isinstance(text, str):
-        raise PlanRejected(Text("A body is a text."), field="body")
-    checked = {given[0]: text}
-    if len(_body(checked, source)) > TYPED_BODY_BYTES_MAX:
-        raise PlanRejected(
-            Text(
-                "A body that is typed has at most %(number)s bytes; a copy may keep a larger one.",
-                number=TYPED_BODY_BYTES_MAX,
-            ),
-            field="body",
-        )
-    return checked
-
-
-def _body(params: Mapping[str, Any], source: Hit | None) -> bytes:
+def _body(params: SendParams, source: Hit | None) -> bytes:
     """Return the bytes to send; those of a copy are decompressed. Raises PlanRejected."""
-    if params.get("keep_body"):
+    if params.keep_body:
         assert source is not None
         unpacked = unpack(source.record.body, source.record.sys_flag)
         if unpacked.problem and source.record.sys_flag & 1:
@@ -349,15 +436,15 @@ def _body(params: Mapping[str, Any], source: Hit | None) -> bytes:
             )
         # Only what the client compressed is decompressed; other bodies stay as their producer packed them.
         body = unpacked.body if source.record.sys_flag & 1 else source.record.body
-    elif "body_base64" in params:
+    elif params.body_base64 is not None:
         try:
-            body = base64.b64decode(params["body_base64"], validate=True)
+            body = base64.b64decode(params.body_base64, validate=True)
         except (binascii.Error, ValueError) as error:
             raise PlanRejected(
                 Text("This is not base64: %(error)s", error=text_of(error)), field="body"
             ) from error
     else:
-        body = str(params["body"]).encode()
+        body = (params.body or "").encode()
     if not body:
         raise PlanRejected(Text("RocketMQ takes no message without a body."), field="body")
     if len(body) > BODY_BYTES_MAX:
@@ -373,7 +460,7 @@ def _body(params: Mapping[str, Any], source: Hit | None) -> bytes:
 
 
 def _queue(
-    admin: BlockingMQAdmin, topic: str, wanted: Any, source: Hit | None, now_ms: int
+    admin: BlockingMQAdmin, topic: str, wanted: QueuePlace | None, source: Hit | None, now_ms: int
 ) -> tuple[MessageQueue, str]:
     """Return the queue to write: the requested one, the original's, or any. Raises PlanRejected."""
     route = topic_route(admin, topic)
@@ -382,11 +469,8 @@ def _queue(
     writable = route_queues(route, topic, write=True)
     if not writable:
         raise PlanRejected(Text("%(topic)s cannot be written on any broker.", topic=topic), field="topic")
-    if wanted:
-        try:
-            queue = MessageQueue(topic, str(wanted["broker_name"]), int(wanted["queue_id"]))
-        except (KeyError, TypeError, ValueError) as error:
-            raise PlanRejected(Text("A queue is broker_name and queue_id."), field="queue") from error
+    if wanted is not None:
+        queue = MessageQueue(topic, wanted.broker_name, wanted.queue_id)
         if queue not in writable:
             raise PlanRejected(
                 Text(
@@ -413,24 +497,19 @@ def _origin(source: Hit) -> str:
     return f"{record.topic} · {source.broker_name} · {record.queue_id} @ {record.queue_offset}"
 
 
-def _diff(checked: Mapping[str, Any], source: Hit | None, body: bytes) -> list[dict[str, Any]]:
-    """Return {field, before, after, differs} of all message parts; before is None without an original."""
+def _diff(params: SendParams, source: Hit | None, body: bytes) -> list[MessagePart]:
+    """Return all parts of the message beside those of the original."""
     before = {} if source is None else own_properties(source)
-    rows: list[dict[str, Any]] = [
-        _row("Tag", None if source is None else source.record.tags, checked["tags"]),
-        _row("Keys", None if source is None else source.record.keys, checked["keys"]),
+    rows = [
+        MessagePart.of("Tag", None if source is None else source.record.tags, params.tags),
+        MessagePart.of("Keys", None if source is None else source.record.keys, params.keys),
     ]
-    for name in sorted({**before, **checked["properties"]}):
-        rows.append(_row(name, before.get(name), checked["properties"].get(name)))
+    for name in sorted({*before, *params.properties}):
+        rows.append(MessagePart.of(name, before.get(name), params.properties.get(name)))
     original = None
     if source is not None:
         original = render_body(unpack(source.record.body, source.record.sys_flag).body, SHOWN_BYTES).text
-    shown = render_body(body, SHOWN_BYTES).text
-    return [*rows, _row("Body", original, shown)]
-
-
-def _row(field: str, before: str | None, after: str | None) -> dict[str, Any]:
-    return {"field": field, "before": before, "after": after, "differs": (before or "") != (after or "")}
+    return [*rows, MessagePart.of("Body", original, render_body(body, SHOWN_BYTES).text)]
 
 
 def _warnings(topic: str, groups: set[str], source: Hit | None) -> list[PlanWarning]:
@@ -454,11 +533,6 @@ def _warnings(topic: str, groups: set[str], source: Hit | None) -> list[PlanWarn
 
 def _one_line(text: str | None) -> str:
     return "-" if not text else " ".join(text.split())[:TERMINAL_CHARACTERS]
-
-
-def _planned_queue(plan: Plan) -> MessageQueue:
-    queue = plan.params["queue"]
-    return MessageQueue(plan.subject, queue["broker_name"], int(queue["queue_id"]))
 
 
 def _sent_before(

@@ -10,6 +10,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from console.deadletter import selectors, services
+from console.deadletter.dead_letters import Filter
 from console.lag.models import TopicRow
 from tests.console.deadletter.letters import DLQ, RETRY, end, group_with_topics, write_letters
 from tests.console.operation.live_cluster import LiveCluster
@@ -58,7 +59,7 @@ def test_it_refuses_a_group_without_dead_letters_in_words(live: LiveCluster) -> 
 def test_it_samples_newest_first_and_says_what_was_replayed(live: LiveCluster) -> None:
     group_with_topics(live)
     write_letters(live, 30)
-    found = services.sample("test", "billing", {"tag": "odd"}, limit=3)
+    found = services.sample("test", "billing", Filter(tag="odd"), limit=3)
     assert [row.message.keys for row in found.rows] == ["k29", "k27", "k25"]
     assert {row.original_topic for row in found.rows} == {"orders"}
     assert found.rows[0].replayed_by == "" and found.scanned == 30

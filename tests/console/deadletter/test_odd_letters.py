@@ -12,6 +12,7 @@ from django.test import Client
 from console.brokers.mqadmin import MessageRecord
 from console.brokers.queues import BrokerQueue
 from console.deadletter import dead_letters, exports, survey
+from console.deadletter.dead_letters import Filter
 from console.deadletter.models import DeadLetterSurvey, ReplayLedger
 from console.lag.models import TopicRow
 from console.operation import selectors, services
@@ -71,7 +72,7 @@ def test_a_second_replay_knows_them_by_what_was_kept(odd: LiveCluster, alice: Us
 
 def test_they_pass_through_exports(odd: LiveCluster, alice: User) -> None:
     job = replay(odd, alice)
-    lines = list(exports.letter_lines(exports.letters(odd.name, GROUP, {}), "ndjson"))
+    lines = list(exports.letter_lines(exports.letters(odd.name, GROUP, Filter()), "ndjson"))
     found = [json.loads(line) for line in lines]
     assert [each["keys"] for each in found] == [ODD] * 3
     assert found[0]["body"] == "nul \0 in it"

@@ -14,7 +14,9 @@ from django.test.utils import CaptureQueriesContext
 
 from console.brokers.mqadmin import Message
 from console.deadletter import exports, selectors, services, survey
+from console.deadletter.dead_letters import Filter
 from console.deadletter.models import DeadLetterSurvey, ReplayLedger
+from console.deadletter.selectors import Cause
 from console.lag.models import TopicRow
 from console.lag.rows.queue_row import TopicQueueRow
 from console.lists.query import ListQuery
@@ -61,13 +63,13 @@ def test_it_knows_causes_ages_and_expiry_without_asking_a_broker(live: LiveClust
         live.admin.send(live.addr, Message(DLQ, b"x", {"RETRY_TOPIC": TOPIC, "error": cause}), queue_id=0)
     as_a_round_saw_it(live, 5)
     (row,) = selectors.dead_letter_page(live.name)
-    assert (row.expires_ms, row.causes, row.settled) == (None, [], None), "unknown until it was looked at"
+    assert (row.expires_ms, row.causes, row.settled) == (None, (), None), "unknown until it was looked at"
     replay(live, filter={"key": "k0"})
     now_ms = int(time.time() * 1_000)
     assert survey.survey_cluster(live.name, now_ms=now_ms) == 1
     (row,) = selectors.dead_letter_page(live.name)
-    assert row.causes[0] in ({"cause": "Lock timeout", "letters": 2}, {"cause": "", "letters": 2})
-    assert {each["cause"]: each["letters"] for each in row.causes} == {
+    assert row.causes[0] in (Cause("Lock timeout", 2), Cause("", 2))
+    assert {each.cause: each.letters for each in row.causes} == {
         "Lock timeout": 2,
         "": 2,
         "HTTP 503": 1,
@@ -141,9 +143,9 @@ def test_it_exports_what_matches(live: LiveCluster) -> None:
         ("k0", "letter 0", TOPIC),
         ("k2", "letter 2", TOPIC),
     ]
-    (binary,) = exports.letters(live.name, GROUP, {"key": "bin"})
-    assert (binary["body"], binary["body_encoding"]) == ("/wA=", "base64")
-    table = list(exports.letter_lines(exports.letters(live.name, GROUP, {"key": "k1"}), "csv"))
+    (binary,) = exports.letters(live.name, GROUP, Filter(key="bin"))
+    assert (binary.body, binary.body_encoding) == ("/wA=", "base64")
+    table = list(exports.letter_lines(exports.letters(live.name, GROUP, Filter(key="k1")), "csv"))
     assert table[0].startswith("broker_name,queue_id,queue_offset,") and ",letter 1,utf-8" in table[1]
     client = signed_in()
     answer = client.get(f"/c/{live.name}/dead-letters/{GROUP}/export?format=csv&key=k1")

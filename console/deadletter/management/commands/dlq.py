@@ -8,8 +8,9 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from console.deadletter import exports, selectors, services
-from console.deadletter.dead_letters import TEXT_FILTERS
+from console.deadletter.dead_letters import TEXT_FILTERS, Filter
 from console.deadletter.replay.copy import TARGETS
+from console.deadletter.replay.params import ReplayParams
 from console.operation import services as services_of_plans
 from console.operation.command_line import (
     ChangeCommand,
@@ -19,6 +20,7 @@ from console.operation.command_line import (
     cluster_name,
     time_ms,
 )
+from console.operation.plan.stored import as_json
 
 
 class Command(ChangeCommand):
@@ -64,13 +66,13 @@ class Command(ChangeCommand):
         for row in rows:
             count = "unknown" if row.count is None else f"{'≥ ' if row.lower_bound else ''}{row.count:,}"
             growth = "" if row.growth_per_h is None else f"{row.growth_per_h:+,.0f}/h"
-            cause = (row.causes[0]["cause"] if row.causes else "") if row.readable else "write-only"
+            cause = (row.causes[0].cause if row.causes else "") if row.readable else "write-only"
             left_h = None if row.expires_ms is None else (row.expires_ms - time.time() * 1_000) / 3_600_000
             expires = "" if left_h is None else f"{left_h:,.1f} h" if left_h > 0 else "any time"
             self.stdout.write(f"{row.group:<40} {count:>12} {growth:>10} {expires:>10} {cause}".rstrip())
 
     def _sample(self, *, group: str, limit: int, cluster: str, format: str, **options: Any) -> None:
-        found = services.sample(cluster_name(cluster), group, _filter(options), limit)
+        found = services.sample(cluster_name(cluster), group, _filter(**options), limit)
         if format == "json":
             self.stdout.write(json.dumps(dataclasses.asdict(found), indent=1, ensure_ascii=False))
             return
@@ -83,24 +85,21 @@ class Command(ChangeCommand):
             self.stdout.write(f"{place:<30} {row.original_topic:<24} {view.keys:<24} {text}")
 
     def _replay(self, *, group: str, target: str, cluster: str, format: str, **options: Any) -> None:
-        given = {
-            "topic": options["topic"],
-            "client_id": options["client_id"],
-            "stop_after_failures": options["stop_after"],
-            "stop_if_dlq_grows_by": options["stop_if_grows"],
-        }
-        params = {
-            "target": target,
-            "rate_per_s": options["rate"],
-            "skip_replayed": not options["again"],
-            "filter": _filter(options),
-            **{name: value for name, value in given.items() if value is not None},
-            **accepting(options),
-        }
-        self.make_plan(cluster_name(cluster), group, params, format)
+        params = ReplayParams(
+            target=target,
+            filter=_filter(**options),
+            rate_per_s=options["rate"],
+            skip_replayed=not options["again"],
+            stop_after_failures=options["stop_after"],
+            stop_if_dlq_grows_by=options["stop_if_grows"],
+            topic=options["topic"] or "",
+            client_id=options["client_id"] or "",
+            accept_without=tuple(options["accept_without"] or ()),
+        )
+        self.make_plan(cluster_name(cluster), group, as_json(params), format)
 
     def _export(self, *, group: str, kind: str, cluster: str, **options: Any) -> None:
-        found = exports.letters(cluster_name(cluster), group, _filter(options))
+        found = exports.letters(cluster_name(cluster), group, _filter(**options))
         for line in exports.letter_lines(found, kind):
             self.stdout.write(line, ending="")
 
@@ -109,10 +108,9 @@ class Command(ChangeCommand):
         self.print_plan(services_of_plans.create_plan("dlq_readable", name, group, params, None), format)
 
 
-def _filter(options: dict[str, Any]) -> dict[str, Any]:
-    given = {
-        "from_ms": time_ms(options["from_time"]) if options["from_time"] else None,
-        "to_ms": time_ms(options["to_time"]) if options["to_time"] else None,
+def _filter(*, from_time: str | None, to_time: str | None, **options: Any) -> Filter:
+    return Filter(
+        from_ms=time_ms(from_time) if from_time else None,
+        to_ms=time_ms(to_time) if to_time else None,
         **{name: options[name] for name in TEXT_FILTERS},
-    }
-    return {name: value for name, value in given.items() if value not in (None, "")}
+    )

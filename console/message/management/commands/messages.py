@@ -18,9 +18,10 @@ from console.message.search.export import EXPORT_MESSAGES_MAX, EXPORT_MS, FORMAT
 from console.message.search.message_search import open_search, source_of
 from console.message.search.query import Query, QueryRefused, tags_of
 from console.message.search.tail import TAIL_MS, Tail
-from console.message.sending.plans import TYPED_BODY_BYTES_MAX
+from console.message.sending.plans import TYPED_BODY_BYTES_MAX, MessagePlace, QueuePlace, SendParams
 from console.message.services import BadCursor, MessageView, TopicNotFound, views
 from console.operation.command_line import ChangeCommand, add_cluster, cluster_name, time_ms
+from console.operation.plan.stored import as_json
 
 FOLLOW_EVERY_S = 1.0
 FIND_MS = 10 * 60 * 1000
@@ -146,21 +147,22 @@ class Command(ChangeCommand):
         self._warn(search.silent, search.stop_reason)
 
     def _send(self, *, topic: str, cluster: str, format: str, **options: Any) -> None:
-        params: dict[str, Any] = {
-            "tags": options["tag"],
-            "keys": " ".join(options["key"]),
-            "properties": dict(_pair(text) for text in options["property"]),
-            "queue": _queue(options["queue"]) if options["queue"] else None,
-            "source": _place(options["copy"]) if options["copy"] else None,
-        }
+        body, packed = options["body"], None
         if options["keep_body"]:
-            params["keep_body"] = True
-        elif options["body"] == "-":
-            body = sys.stdin.buffer.read(TYPED_BODY_BYTES_MAX + 1)
-            params["body_base64"] = base64.b64encode(body).decode()
-        else:
-            params["body"] = options["body"]
-        self.make_plan(cluster_name(cluster), topic, params, format)
+            body = None
+        elif body == "-":
+            body, packed = None, base64.b64encode(sys.stdin.buffer.read(TYPED_BODY_BYTES_MAX + 1)).decode()
+        params = SendParams(
+            tags=options["tag"],
+            keys=" ".join(options["key"]),
+            properties=dict(_pair(text) for text in options["property"]),
+            body=body,
+            body_base64=packed,
+            keep_body=options["keep_body"],
+            queue=_queue(options["queue"]) if options["queue"] else None,
+            source=_place(options["copy"]) if options["copy"] else None,
+        )
+        self.make_plan(cluster_name(cluster), topic, as_json(params), format)
 
     def _print(self, rows: list[MessageView], format: str) -> None:
         for row in rows:
@@ -206,21 +208,19 @@ def _place_of(text: str) -> tuple[str, int]:
     return name, int(number)
 
 
-def _queue(text: str) -> dict[str, Any]:
+def _queue(text: str) -> QueuePlace:
     name, queue_id = _place_of(text)
-    return {"broker_name": name, "queue_id": queue_id}
+    return QueuePlace(broker_name=name, queue_id=queue_id)
 
 
-def _place(text: str) -> dict[str, Any]:
+def _place(text: str) -> MessagePlace:
     parts = text.rsplit("/", 3)
     if len(parts) != 4 or not parts[2].isdigit() or not parts[3].isdigit():
         raise CommandError(f"{text} is no message; write TOPIC/BROKER/QUEUE/OFFSET.")
-    return {
-        "topic": parts[0],
-        "broker_name": parts[1],
-        "queue_id": int(parts[2]),
-        "queue_offset": int(parts[3]),
-    }
+    topic, broker_name, queue_id, queue_offset = parts
+    return MessagePlace(
+        topic=topic, broker_name=broker_name, queue_id=int(queue_id), queue_offset=int(queue_offset)
+    )
 
 
 def _pair(text: str) -> tuple[str, str]:
