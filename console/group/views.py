@@ -40,6 +40,7 @@ from console.operation import services as operation_services
 from console.operation.config.row import GROUP
 from console.operation.config.views import quarantine_context
 from console.operation.errors import NotPermitted, OperationError, PlanRejected
+from console.operation.plan.stored import as_json
 from console.text import Text, text_of
 from spark.lag.local_time import HOUR_MS
 
@@ -291,7 +292,7 @@ def offset_change(request: HttpRequest, cluster: str, group: str) -> HttpRespons
                 "offset_change",
                 here.name,
                 group,
-                form.params(),
+                as_json(form.params()),
                 request.user,
                 remote_addr=remote_addr(request),
             )

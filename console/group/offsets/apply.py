@@ -21,6 +21,7 @@ from console.brokers.mqadmin import (
 from console.brokers.queues import ask_each, masters
 from console.group.offsets.change import RESET_BY_TIME, RESET_PER_QUEUE, UPDATE_PER_QUEUE
 from console.group.offsets.move import MoveEvent, Moves, MoveState, QueueMove
+from console.group.offsets.stored import OffsetBefore, OffsetParams
 from console.lag.collect.reset import note_moves
 from console.operation.job.runner import JobRun
 from console.text import Text, text_of
@@ -101,7 +102,7 @@ def _ignored_updates(
     run: JobRun, moves: Iterable[QueueMove], committed: Mapping[MessageQueue, int]
 ) -> list[QueueMove]:
     """Return queues that need 222 too: a 5.x broker accepts and ignores 15 while a 222 waits for a member."""
-    able = set(run.plan.before.get("server_side_reset", []))
+    able = set(OffsetBefore.of(run.plan).server_side_reset)
     return [
         move.on(MoveEvent.IGNORED, how=RESET_PER_QUEUE)
         for move in moves
@@ -198,8 +199,8 @@ def _reset_queue(run: JobRun, addrs: Mapping[str, str], move: QueueMove) -> tupl
 
 def _reset_to_time(run: JobRun, addrs: Mapping[str, str], move: QueueMove) -> tuple[Hashable, Call]:
     """Return the call for all queues of a topic on a broker by time (222): one call for all of them."""
-    topic, name, params = move.queue.topic, move.queue.broker_name, run.plan.params
-    time_ms = TIME_OF_TARGET.get(params["target"], params.get("time_ms", -1))
+    topic, name, params = move.queue.topic, move.queue.broker_name, OffsetParams.of(run.plan)
+    time_ms = TIME_OF_TARGET.get(params.target, -1 if params.time_ms is None else params.time_ms)
 
     async def call(client: MQAdmin) -> Mapping[MessageQueue, int]:
         return (await client.reset_offset(addrs[name], run.plan.subject, topic, time_ms)).offset_table

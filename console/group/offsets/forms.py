@@ -10,6 +10,7 @@ from typing import Any
 from django import forms
 
 from console.cluster.moment_field import MomentField
+from console.group.offsets.stored import OffsetParams, QueuePlace
 from console.group.offsets.targets import OFFSET_MAX, ROWS, TARGETS
 from console.group.offsets.wish import Target
 from console.lag.rows.queue_row import QueueRow
@@ -43,8 +44,9 @@ class OffsetChangeForm(forms.Form):
         self.fields["topic"].choices = [(topic, topic) for topic in topics]  # type: ignore[attr-defined]
         self.fields["target"].error_messages["required"] = Text("Choose where the queues shall stand.")
 
-    def clean(self) -> dict[str, Any]:
-        cleaned = super().clean() or {}
+    def clean(self) -> None:
+        super().clean()
+        cleaned = self.cleaned_data
         if (
             not cleaned.get("queue")
             and not cleaned.get("topic")
@@ -58,9 +60,8 @@ class OffsetChangeForm(forms.Form):
                 self.add_error(field, Text("This target needs a value."))
             elif target == "shift" and cleaned[field] == 0:
                 self.add_error(field, Text("A shift by 0 changes nothing."))
-        return cleaned
 
-    def params(self) -> dict[str, Any]:
+    def params(self) -> OffsetParams:
         """Return the plan's parameters: whole topics if all their queues are chosen, else single queues."""
         whole = set(self.cleaned_data["topic"])
         ticked = set(self.cleaned_data["queue"])
@@ -69,16 +70,17 @@ class OffsetChangeForm(forms.Form):
         for row in self.queues.values():
             of_topic[row.topic] += 1
         topics = sorted({row.topic for row in chosen})
-        params: dict[str, Any] = {"target": self.cleaned_data["target"], "topics": topics}
-        if len(chosen) < sum(of_topic[topic] for topic in topics):
-            params["queues"] = [
-                {"topic": row.topic, "broker_name": row.broker_name, "queue_id": row.queue_id}
-                for row in chosen
-            ]
+        queues = [
+            QueuePlace(topic=row.topic, broker_name=row.broker_name, queue_id=row.queue_id) for row in chosen
+        ]
         target = self.chosen
-        if target.parameter is not None:
-            params[target.parameter.name] = self.cleaned_data[target.field]
-        return params
+        parameter = target.parameter
+        return OffsetParams(
+            target=target.name,
+            topics=tuple(topics),
+            queues=tuple(queues) if len(chosen) < sum(of_topic[topic] for topic in topics) else (),
+            **({} if parameter is None else {parameter.name: self.cleaned_data[target.field]}),
+        )
 
     @property
     def chosen(self) -> Target:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from msgspec import structs
+
 from console.brokers.mqadmin import MessageQueue
 from console.group.offsets.change import Change
 from console.group.offsets.state import GroupState
+from console.group.offsets.stored import OffsetBefore
 from console.operation.job.runner import JobRun
+from console.operation.models import Job
+from console.operation.plan.stored import Stored, as_json, of_json
 from console.text import Text
 
 
@@ -51,8 +55,7 @@ class MemberPosition(NamedTuple):
     is_dropped: bool = False
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class QueueMove:
+class QueueMove(Stored, frozen=True, kw_only=True, omit_defaults=False):
     """Move one queue from ``before`` (None: never committed; what an undo restores) to ``target``.
 
     ``planned`` is the target of the plan; a broker that resets to a time looks the offset up itself.
@@ -61,7 +64,9 @@ class QueueMove:
     to start again.
     """
 
-    queue: MessageQueue
+    topic: str
+    broker_name: str
+    queue_id: int
     before: int | None
     target: int
     planned: int
@@ -77,25 +82,10 @@ class QueueMove:
     was_reset: bool = False
     is_dropped: bool = False
 
-    @classmethod
-    def of_row(cls, row: Mapping[str, Any]) -> QueueMove:
-        """Return the move of a row of a job's result, of any version."""
-        known = {name: row[name] for name in KEPT if name in row}
-        return cls(
-            **{"planned": row["target"]}
-            | known
-            | {
-                "queue": MessageQueue(row["topic"], row["broker_name"], row["queue_id"]),
-                "state": MoveState(row["state"]),
-                "error": Text.foreign(row["error"]) if type(row["error"]) is str else row["error"],
-            }
-        )
-
-    def as_row(self) -> dict[str, Any]:
-        """Return the row for the job's result, pages and REST."""
-        place = self.queue
-        row = {"topic": place.topic, "broker_name": place.broker_name, "queue_id": place.queue_id}
-        return row | {name: getattr(self, name) for name in KEPT}
+    @property
+    def queue(self) -> MessageQueue:
+        """The queue as a key."""
+        return MessageQueue(self.topic, self.broker_name, self.queue_id)
 
     def on(self, event: MoveEvent, **changes: Any) -> QueueMove:
         """Return the move after an event, with other changes. Raises KeyError for an illegal event."""
@@ -103,7 +93,7 @@ class QueueMove:
 
     def with_(self, **changes: Any) -> QueueMove:
         """Return the same move with changes."""
-        return dataclasses.replace(self, **changes)
+        return structs.replace(self, **changes)
 
     @property
     def is_waiting(self) -> bool:
@@ -117,7 +107,7 @@ class QueueMove:
     @property
     def name(self) -> str:
         """``orders · broker-a · 3``."""
-        return f"{self.queue.topic} · {self.queue.broker_name} · {self.queue.queue_id}"
+        return f"{self.topic} · {self.broker_name} · {self.queue_id}"
 
     def observed(self, now: int | None, *, online: bool, now_ms: int) -> QueueMove:
         """Return the move after reading the committed offset; ``now`` None: there is none."""
@@ -158,15 +148,12 @@ class QueueMove:
         return not moved_back or now < (self.before or 0) or self.was_reset
 
 
-KEPT = tuple(field.name for field in dataclasses.fields(QueueMove) if field.name != "queue")
-
-
 class Moves:
     """The moves of one job; ``put`` writes them into its result, which the next save stores."""
 
     def __init__(self, run: JobRun) -> None:
         self._run = run
-        self._of_queue = {move.queue: move for move in moves_of(run.result)}
+        self._of_queue = {move.queue: move for move in moves_of(run)}
 
     def __iter__(self) -> Iterator[QueueMove]:
         return iter(self._of_queue.values())
@@ -177,11 +164,11 @@ class Moves:
     def put(self, moves: Iterable[QueueMove]) -> None:
         """Replace the moves of these queues."""
         self._of_queue |= {move.queue: move for move in moves}
-        self._run.result["queues"] = [move.as_row() for move in self]
+        self._run.result["queues"] = as_json(list(self))
 
     def look(self, committed: Mapping[MessageQueue, int]) -> None:
         """Compare the committed offsets with the targets."""
-        online, now_ms = bool(self._run.plan.before.get("online")), self._run.now_ms()
+        online, now_ms = OffsetBefore.of(self._run.plan).online, self._run.now_ms()
         self.put([move.observed(committed.get(move.queue), online=online, now_ms=now_ms) for move in self])
 
     def count(self, *states: MoveState) -> int:
@@ -194,9 +181,9 @@ class Moves:
         return len(self) - self.count(MoveState.WAITING)
 
 
-def moves_of(result: Mapping[str, Any]) -> list[QueueMove]:
-    """Return the moves in a job's result; none before it began."""
-    return [QueueMove.of_row(row) for row in result.get("queues", [])]
+def moves_of(job: Job | JobRun) -> list[QueueMove]:
+    """Return the moves in a job's result, of any version; none before it began."""
+    return [of_json(QueueMove, {"planned": row["target"]} | row) for row in job.result.get("queues", [])]
 
 
 def planned_moves(changes: Iterable[Change], state: GroupState) -> list[QueueMove]:
@@ -211,7 +198,16 @@ def planned_moves(changes: Iterable[Change], state: GroupState) -> list[QueueMov
 def _planned_move(change: Change, state: GroupState) -> QueueMove:
     assert change.after is not None
     start, target, now = change.before, change.after, state.committed.get(change.queue)
-    move = QueueMove(change.queue, now, target, target, change.max_offset, change.how)
+    move = QueueMove(
+        topic=change.queue.topic,
+        broker_name=change.queue.broker_name,
+        queue_id=change.queue.queue_id,
+        before=now,
+        target=target,
+        planned=target,
+        max_offset=change.max_offset,
+        how=change.how,
+    )
     if state.online and start is not None and now is not None and start < target <= now:
         return move.on(MoveEvent.OVERTAKEN, reported=now, committed_now=now, resumed=True)
     return move

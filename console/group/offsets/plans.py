@@ -20,7 +20,8 @@ from console.group.offsets.state import (
     read_group_state,
     store_times,
 )
-from console.group.offsets.targets import command_line, queue_of, read_wish
+from console.group.offsets.stored import OffsetBefore, OffsetParams, QueueOffset
+from console.group.offsets.targets import command_line, read_params, wish_of
 from console.group.offsets.watch import watch_moves
 from console.group.offsets.words import Limits, Pace
 from console.lag.last_seen import QueueSeen, group_queues_seen
@@ -29,17 +30,17 @@ from console.operation.errors import PlanDrifted, PlanNotFound, PlanRejected, Un
 from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
 from console.operation.plan.coverage import Coverage, came_back, read_coverage, silence, with_seen
-from console.operation.plan.kinds import Another, Draft, RawDraft, RawPlanKind, RestCall
-from console.operation.plan.params import ACCEPT_WITHOUT, accepted_without
+from console.operation.plan.kinds import Another, Draft, PlanKind, RestCall
+from console.operation.plan.stored import as_json
 from console.text import Text, text_of
 
+OffsetDraft = Draft[OffsetParams, OffsetBefore, DiffRow]
 
-class OffsetChangePlan(RawPlanKind):
-    """Move offsets to a target; see ``targets.TARGETS``.
 
-    params: {target, topics?, queues?, time_ms?, offset?, shift?, like_group?, undo_plan?, offsets?,
-    accept_without?}. ``undo`` is stored as the ``exact`` offsets that it means.
-    """
+class OffsetChangePlan(PlanKind[OffsetParams, OffsetBefore, DiffRow]):
+    """Move offsets to a target; see ``targets.TARGETS``."""
+
+    params_type, before_type, row_type = OffsetParams, OffsetBefore, DiffRow
 
     kind = "offset_change"
     title = Text("Offset change")
@@ -62,25 +63,28 @@ class OffsetChangePlan(RawPlanKind):
         """Show each queue, its offset before and after, and how it moves."""
         return map(offset_words.terminal_row, plan.diff)
 
-    def rest_call(self, cluster: str, subject: str, params: Mapping[str, Any]) -> RestCall:
-        """Return the REST call with the same target and queues."""
-        return RestCall(f"/api/v1/clusters/{cluster}/offset-plans", {"group": subject, **params})
+    def read_params(self, given: Mapping[str, Any]) -> OffsetParams:
+        """Read and check target, value and scope."""
+        return read_params(given)
 
-    def command_line(self, cluster: str, subject: str, params: Mapping[str, Any]) -> str:
+    def rest_call(self, cluster: str, subject: str, params: OffsetParams) -> RestCall:
+        """Return the REST call with the same target and queues."""
+        return RestCall(f"/api/v1/clusters/{cluster}/offset-plans", {"group": subject} | as_json(params))
+
+    def command_line(self, cluster: str, subject: str, params: OffsetParams) -> str:
         """Return ``manage.py offsets plan GROUP --target …``."""
         return command_line(subject, cluster, params)
 
-    def also_reads(self, params: Mapping[str, Any]) -> list[str]:
+    def also_reads(self, params: OffsetParams) -> list[str]:
         """Return the group that a plan "like group X" reads too."""
-        other = params.get("like_group")
-        return [other] if params.get("target") == "like_group" and isinstance(other, str) and other else []
+        return [params.like_group] if params.target == "like_group" else []
 
-    def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> RawDraft:
+    def compute(self, cluster: str, subject: str, params: OffsetParams, now_ms: int) -> OffsetDraft:
         """Read the group, compute what would move. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
-        asked = dict(params)
-        if asked.get("target") == "undo":
-            params = _undone(cluster, subject, params)
-        wish = read_wish(params)
+        asked = params
+        if asked.target == "undo":
+            params = _undone(cluster, subject, asked)
+        wish = wish_of(params)
         here = cluster_selectors.cluster_by_name(cluster)
         admin = with_admin(here.namesrv_addrs)
         whom = self._whom(admin, cluster, subject, params, now_ms)
@@ -103,31 +107,34 @@ class OffsetChangePlan(RawPlanKind):
         return Draft(
             summary=offset_words.summary(subject, rows, span, pace, state.online, now_ms),
             diff=_diff(rows, lost, cover),
-            before={
-                "online": state.online,
-                "clients": sorted(state.clients),
-                "server_side_reset": sorted(name for name, able in state.server_side_reset.items() if able),
-                "read_at_ms": now_ms,
-                "queues": [
-                    [row.queue.topic, row.queue.broker_name, row.queue.queue_id, row.before] for row in rows
-                ],
-            },
+            before=OffsetBefore(
+                online=state.online,
+                clients=tuple(sorted(state.clients)),
+                server_side_reset=tuple(
+                    sorted(name for name, able in state.server_side_reset.items() if able)
+                ),
+                read_at_ms=now_ms,
+                queues=tuple(
+                    (row.queue.topic, row.queue.broker_name, row.queue.queue_id, row.before) for row in rows
+                ),
+            ),
             messages=offset_words.replayed(rows) + offset_words.skipped(rows),
             warnings=offset_words.warnings(state, wish, rows, limits, model, known.sampled),
-            params={**params, **_accepted(asked)},
+            params=params,
             coverage=cover,
             blocked=offset_change.blocked(state, wish, rows),
             repeat_with=asked,
-            undo_of=str(asked["undo_plan"]) if asked.get("target") == "undo" else "",
+            undo_of=asked.undo_plan if asked.target == "undo" else "",
         )
 
     def drift(self, plan: Plan, now_ms: int) -> list[Text]:
         """Read the group again and compare with the plan."""
         state, returned = self._state_now(plan, now_ms)
-        elapsed_s = max(0.0, (now_ms - plan.before["read_at_ms"]) / 1000)
-        paces = selectors.queue_paces(plan.cluster, plan.subject, plan.before["read_at_ms"])
+        before = self.before_of(plan)
+        elapsed_s = max(0.0, (now_ms - before.read_at_ms) / 1000)
+        paces = selectors.queue_paces(plan.cluster, plan.subject, before.read_at_ms)
         rows = offset_change.covered_changes(plan.diff)
-        moved = offset_change.drift(rows, plan.before["online"], state, elapsed_s, paces)
+        moved = offset_change.drift(rows, before.online, state, elapsed_s, paces)
         moving = [row for row in rows if row.moves]
         return [*_other_jobs(plan), *returned, *resets_since(plan, moving, now_ms), *moved]
 
@@ -181,23 +188,23 @@ class OffsetChangePlan(RawPlanKind):
 
     def settle(self, run: JobRun) -> None:
         """Record how many queues were moved before the cancel."""
-        run.result["moved"] = sum(move.is_done for move in moves_of(run.result))
+        run.result["moved"] = sum(move.is_done for move in moves_of(run))
 
-    def undo_params(self, plan: Plan, job: Job) -> Mapping[str, Any] | None:
+    def undo_params(self, plan: Plan, job: Job) -> OffsetParams | None:
         """Return the offsets recorded just before each move; queues never committed before stay."""
-        offsets = [
-            {
-                "topic": move.queue.topic,
-                "broker_name": move.queue.broker_name,
-                "queue_id": move.queue.queue_id,
-                "offset": move.before,
+        offsets = tuple(
+            QueueOffset(
+                topic=move.topic,
+                broker_name=move.broker_name,
+                queue_id=move.queue_id,
+                offset=move.before,
                 # After a replay, a queue that the group has read past its old offset again is left alone.
-                "or_beyond": move.target < move.before,
-            }
-            for move in moves_of(job.result)
+                or_beyond=move.target < move.before,
+            )
+            for move in moves_of(job)
             if move.is_done and move.before is not None
-        ]
-        return {"target": "exact", "offsets": offsets} if offsets else None
+        )
+        return OffsetParams(target="exact", offsets=offsets) if offsets else None
 
     def _admin(self, cluster: str) -> BlockingMQAdmin:
         return with_admin(cluster_selectors.cluster_by_name(cluster).namesrv_addrs)
@@ -207,7 +214,7 @@ class OffsetChangePlan(RawPlanKind):
         admin: BlockingMQAdmin,
         cluster: str,
         group: str,
-        params: Mapping[str, Any],
+        params: OffsetParams,
         now_ms: int,
     ) -> Asked:
         """Return the brokers to ask, and what rows and history have of the group on silent brokers."""
@@ -215,9 +222,7 @@ class OffsetChangePlan(RawPlanKind):
         read_at_ms: dict[str, int] = {}
         for queue, each in seen.items():
             read_at_ms[queue.broker_name] = max(each.read_at_ms, read_at_ms.get(queue.broker_name, 0))
-        cover = with_seen(
-            read_coverage(admin, cluster, accepted_without(params)), list(read_at_ms), read_at_ms
-        )
+        cover = with_seen(read_coverage(admin, cluster, params.accept_without), list(read_at_ms), read_at_ms)
         return Asked(admin, cluster, group, cover, seen)
 
     def _with_store_times(
@@ -258,14 +263,9 @@ def _diff(rows: Sequence[Change], lost: Mapping[MessageQueue, QueueSeen], cover:
     return sorted(found, key=lambda row: (row["topic"], row["broker_name"], row["queue_id"]))
 
 
-def _accepted(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the accepted brokers, to keep them when an undo becomes exact offsets."""
-    return {ACCEPT_WITHOUT: params[ACCEPT_WITHOUT]} if params.get(ACCEPT_WITHOUT) else {}
-
-
-def _undone(cluster: str, subject: str, params: Mapping[str, Any]) -> dict[str, Any]:
+def _undone(cluster: str, subject: str, params: OffsetParams) -> OffsetParams:
     """Return the exact offsets that undo a plan of this group, limited to the named topics or queues."""
-    wish = read_wish(params)
+    wish = wish_of(params)
     try:
         plan, exact = operation_selectors.undo_params(wish.undo_plan)
     except (PlanNotFound, UndoImpossible) as error:
@@ -282,12 +282,12 @@ def _undone(cluster: str, subject: str, params: Mapping[str, Any]) -> dict[str, 
         )
     offsets = [
         each
-        for each in exact["offsets"]
-        if (wish.topics is None or each["topic"] in wish.topics) and wish.covers(queue_of(each))
+        for each in exact.offsets
+        if (wish.topics is None or each.topic in wish.topics) and wish.covers(each.queue)
     ]
     if not offsets:
         raise PlanRejected(Text("%(id)s moved none of these queues.", id=plan.id), "queues")
-    return {"target": "exact", "offsets": offsets}
+    return OffsetParams(accept_without=params.accept_without, target="exact", offsets=tuple(offsets))
 
 
 def _other_jobs(plan: Plan) -> list[Text]:

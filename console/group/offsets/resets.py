@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from console.brokers.mqadmin import MessageQueue
 from console.group.offsets.change import Change
+from console.group.offsets.stored import OffsetBefore
 from console.lag import selectors as lag_selectors
 from console.lag.collect import reset
 from console.lag.models import LagEvent
@@ -22,7 +23,7 @@ SEEN = (LagEvent.Kind.REWIND, LagEvent.Kind.SKIPPED)
 
 def resets_since(plan: Plan, rows: Iterable[Change], now_ms: int) -> list[Text]:
     """Return a sentence for each reset of a queue of these rows after the plan was computed."""
-    since_ms: int = plan.before["read_at_ms"]
+    since_ms = OffsetBefore.of(plan).read_at_ms
     before = {row.queue: row.before for row in rows}
     own = _own_moves(plan, before, since_ms, now_ms)
     return own or _seen_jumps(plan, before, since_ms, now_ms)

@@ -15,6 +15,7 @@ from console.brokers.mqadmin import (
     BlockingMQAdmin,
     BrokerUnavailable,
     ConsumerConnection,
+    ConsumerOffsetWrapper,
     MessageQueue,
     MQAdmin,
     MQBrokerError,
@@ -94,15 +95,15 @@ def read_group_state(
     answering or the group lies only on brokers that do not answer.
     """
     group, coverage = asked.group, asked.coverage
-    tables, connections, configs = _read_brokers(asked.admin, coverage.addrs, group)
+    answers = _read_brokers(asked.admin, coverage.addrs, group)
     committed = {
         MessageQueue(topic, name, queue_id): offset
-        for name, table in tables.items()
-        for (topic, owner), queues in table.offset_table.items()
+        for name, answer in answers.items()
+        for (topic, owner), queues in answer.offsets.offset_table.items()
         if owner == group
         for queue_id, offset in queues.items()
     }
-    members = [each for each in connections.values() if each is not None]
+    members = [answer.members for answer in answers.values() if answer.members is not None]
     away = asked.seen_away
     if not committed and not members:
         coverage.of_queues(away, 0).require_some(group)
@@ -122,7 +123,8 @@ def read_group_state(
         clients=frozenset(client.client_id for each in members for client in each.connection_set),
         broadcasting=any(each.message_model == BROADCASTING for each in members),
         server_side_reset={
-            name: str(config.get(SERVER_SIDE_RESET, "")).lower() == "true" for name, config in configs.items()
+            name: str(answer.config.get(SERVER_SIDE_RESET, "")).lower() == "true"
+            for name, answer in answers.items()
         },
         committed=committed,
         read_at_ms=now_ms,
@@ -130,9 +132,16 @@ def read_group_state(
     )
 
 
-def _read_brokers(
-    admin: BlockingMQAdmin, addrs: Mapping[str, str], group: str
-) -> tuple[dict[str, Any], dict[str, ConsumerConnection | None], dict[str, dict[str, str]]]:
+@dataclasses.dataclass(frozen=True, slots=True)
+class _BrokerAnswer:
+    """What one broker has of the group, and its configuration; ``members`` None: none is connected to it."""
+
+    offsets: ConsumerOffsetWrapper
+    members: ConsumerConnection | None
+    config: Mapping[str, str]
+
+
+def _read_brokers(admin: BlockingMQAdmin, addrs: Mapping[str, str], group: str) -> dict[str, _BrokerAnswer]:
     questions: dict[str, Callable[[MQAdmin, str], Awaitable[Any]]] = {
         "offsets": lambda client, addr: client.all_consumer_offsets(addr),
         "members": lambda client, addr: client.consumer_connection(addr, group),
@@ -157,11 +166,10 @@ def _read_brokers(
                     answer=text_of(answer),
                 ),
             )
-
-    def of(what: str) -> dict[str, Any]:
-        return {name: answer for (kind, name), answer in answers.items() if kind == what}
-
-    return of("offsets"), of("members"), of("config")
+    return {
+        name: _BrokerAnswer(answers["offsets", name], answers["members", name], answers["config", name])
+        for name in addrs
+    }
 
 
 def _own_topics(committed: Iterable[MessageQueue], members: Iterable[ConsumerConnection]) -> list[str]:

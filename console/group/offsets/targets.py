@@ -13,14 +13,14 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from console.brokers.mqadmin import MessageQueue
 from console.group.offsets import past
 from console.group.offsets.change import is_by_time
 from console.group.offsets.state import Asked, GroupState, offsets_at_time, offsets_told, read_group_state
-from console.group.offsets.wish import ExactOffset, Known, Parameter, Standing, Target, Wish
+from console.group.offsets.stored import OffsetParams, QueueOffset, QueuePlace
+from console.group.offsets.wish import Known, Parameter, Standing, Target, Wish
 from console.operation.command_line import time_ms
 from console.operation.errors import PlanRejected
-from console.operation.plan.params import ACCEPT_WITHOUT
+from console.operation.plan.params import accepted_without
 from console.text import Text
 
 OFFSET_MAX = 2**63 - 1
@@ -30,33 +30,56 @@ Wanted = tuple[int | None, Text]
 # --- Parameters ---------------------------------------------------------------------------------------------
 
 
-def read_wish(params: Mapping[str, Any]) -> Wish:
-    """Check the parameters of a plan request; raises PlanRejected naming the field."""
-    target = TARGETS.get(str(params.get("target")))
+def read_params(given: Mapping[str, Any]) -> OffsetParams:
+    """Read the parameters of a plan request; raises PlanRejected naming the field."""
+    target = TARGETS.get(str(given.get("target")))
     if target is None:
         raise PlanRejected(
             Text("Choose a target: %(names)s. There is no default.", names=", ".join(TARGETS)), field="target"
         )
-    topics = params.get("topics") or None
+    topics = given.get("topics") or None
     if topics is not None and not all(isinstance(topic, str) and topic for topic in topics):
         raise PlanRejected(Text("%(field)s is a list of names.", field="Topics"), field="topics")
-    value = {} if target.parameter is None else {target.parameter.name: target.parameter.read(params)}
-    queues = frozenset(value.get("offsets") or [queue_of(each) for each in params.get("queues") or []])
+    parameter = target.parameter
+    value = {} if parameter is None else {parameter.name: parameter.read(given.get(parameter.name))}
+    return OffsetParams(
+        accept_without=accepted_without(given),
+        target=target.name,
+        topics=None if topics is None else tuple(topics),
+        queues=tuple(_place(each) for each in given.get("queues") or ()),
+        **value,
+    )
+
+
+def wish_of(params: OffsetParams) -> Wish:
+    """Return the request of these parameters."""
+    queues = frozenset(each.queue for each in params.offsets or params.queues)
+    topics = params.topics
     if queues and topics is None:
-        topics = sorted({queue.topic for queue in queues})
-    return Wish(target, topics, queues or None, **value)
+        topics = tuple(sorted({queue.topic for queue in queues}))
+    return Wish(
+        TARGETS[params.target],
+        None if topics is None else list(topics),
+        queues or None,
+        time_ms=params.time_ms,
+        offset=params.offset,
+        shift=params.shift,
+        like_group=params.like_group,
+        undo_plan=params.undo_plan,
+        offsets={each.queue: each for each in params.offsets},
+    )
 
 
-def queue_of(value: Any) -> MessageQueue:
-    """Return the queue of {topic, broker_name, queue_id}; raises PlanRejected."""
+def _place(given: Any) -> QueuePlace:
     try:
-        return MessageQueue(str(value["topic"]), str(value["broker_name"]), int(value["queue_id"]))
+        return QueuePlace(
+            topic=str(given["topic"]), broker_name=str(given["broker_name"]), queue_id=int(given["queue_id"])
+        )
     except (KeyError, TypeError, ValueError) as error:
         raise PlanRejected(Text("A queue has topic, broker_name and queue_id."), field="queues") from error
 
 
-def _integer(params: Mapping[str, Any], field: str, minimum: int) -> int:
-    value = params.get(field)
+def _integer(value: object, field: str, minimum: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= OFFSET_MAX:
         raise PlanRejected(
             Text("%(field)s must be a whole number from %(minimum)s.", field=field, minimum=minimum),
@@ -65,25 +88,25 @@ def _integer(params: Mapping[str, Any], field: str, minimum: int) -> int:
     return value
 
 
-def _shift(params: Mapping[str, Any]) -> int:
-    shift = _integer(params, "shift", -OFFSET_MAX)
+def _shift(value: object) -> int:
+    shift = _integer(value, "shift", -OFFSET_MAX)
     if shift == 0:
         raise PlanRejected(Text("A shift by 0 changes nothing."), field="shift")
     return shift
 
 
-def _name(params: Mapping[str, Any], field: str, missing: Text) -> str:
-    name = str(params.get(field) or "")
+def _name(value: object, field: str, missing: Text) -> str:
+    name = str(value or "")
     if not name:
         raise PlanRejected(missing, field=field)
     return name
 
 
-def _exact(params: Mapping[str, Any]) -> dict[MessageQueue, ExactOffset]:
-    found = {
-        queue_of(each): ExactOffset(_integer(each, "offset", 0), bool(each.get("or_beyond")))
-        for each in params.get("offsets") or []
-    }
+def _exact(value: Any) -> tuple[QueueOffset, ...]:
+    found = tuple(
+        QueueOffset.at(_place(each), _integer(each.get("offset"), "offset", 0), bool(each.get("or_beyond")))
+        for each in value or ()
+    )
     if not found:
         raise PlanRejected(Text("An exact target needs an offset for each queue."), field="offsets")
     return found
@@ -92,28 +115,23 @@ def _exact(params: Mapping[str, Any]) -> dict[MessageQueue, ExactOffset]:
 # --- Words of the command line ------------------------------------------------------------------------------
 
 
-def queue_of_word(word: str) -> dict[str, Any]:
+def queue_of_word(word: str) -> QueuePlace:
     """Parse ``orders/broker-a/3``; raises CommandError."""
     parts = word.split("/")
     if len(parts) != 3 or not all(parts) or not parts[2].isdecimal():
         raise CommandError(f"{word}: a queue is TOPIC/BROKER/QUEUE, such as orders/broker-a/3.")
-    return {"topic": parts[0], "broker_name": parts[1], "queue_id": int(parts[2])}
+    return QueuePlace(topic=parts[0], broker_name=parts[1], queue_id=int(parts[2]))
 
 
-def queue_word(queue: Mapping[str, Any]) -> str:
-    """Return ``orders/broker-a/3``; names hold no slash (RocketMQ allows ``%|a-zA-Z0-9_-`` only)."""
-    return f"{queue['topic']}/{queue['broker_name']}/{queue['queue_id']}"
-
-
-def _offset_of_word(word: str) -> dict[str, Any]:
+def _offset_of_word(word: str) -> QueueOffset:
     place, equals, offset = word.rpartition("=")
     if not equals or not offset.isdecimal():
         raise CommandError(f"{word}: give the offset too, such as orders/broker-a/3=1204.")
-    return queue_of_word(place) | {"offset": int(offset)}
+    return QueueOffset.at(queue_of_word(place), int(offset))
 
 
-def _offset_words(offsets: Sequence[Mapping[str, Any]]) -> list[str]:
-    return [f"{queue_word(each)}={each['offset']}" for each in offsets]
+def _offset_words(offsets: Sequence[QueueOffset]) -> list[str]:
+    return [f"{each.word}={each.offset}" for each in offsets]
 
 
 def _time_words(at_ms: int) -> list[str]:
@@ -125,25 +143,25 @@ TIME = Parameter(
     "time_ms",
     "--time",
     "ISO 8601 with zone, for the targets time and as_of",
-    lambda params: _integer(params, "time_ms", 0),
+    lambda value: _integer(value, "time_ms", 0),
     time_ms,
     _time_words,
 )
 OFFSET = Parameter(
-    "offset", "--offset", "for the target offset", lambda params: _integer(params, "offset", 0), int
+    "offset", "--offset", "for the target offset", lambda value: _integer(value, "offset", 0), int
 )
 SHIFT = Parameter("shift", "--shift", "messages; negative goes back", _shift, int)
 LIKE_GROUP = Parameter(
     "like_group",
     "--like",
     "the group to stand like",
-    lambda params: _name(params, "like_group", Text("Name the group to stand like.")),
+    lambda value: _name(value, "like_group", Text("Name the group to stand like.")),
 )
 UNDO_PLAN = Parameter(
     "undo_plan",
     "--plan",
     "the applied plan to take back, for the target undo",
-    lambda params: _name(params, "undo_plan", Text("Name the plan to take back.")),
+    lambda value: _name(value, "undo_plan", Text("Name the plan to take back.")),
 )
 OFFSETS = Parameter(
     "offsets",
@@ -167,10 +185,10 @@ def _shifted(wish: Wish, at: Standing) -> Wanted:
 
 
 def _given(wish: Wish, at: Standing) -> Wanted:
-    offset, or_beyond = wish.offsets[at.queue]
-    if or_beyond and at.committed is not None and at.committed >= offset:
-        return None, Text("is back at %(offset)s, or past it, by itself", offset=offset)
-    return offset, Text()
+    exact = wish.offsets[at.queue]
+    if exact.or_beyond and at.committed is not None and at.committed >= exact.offset:
+        return None, Text("is back at %(offset)s, or past it, by itself", offset=exact.offset)
+    return exact.offset, Text()
 
 
 def _looked_up(wish: Wish, at: Standing) -> Wanted:
@@ -286,15 +304,15 @@ ROWS = (
 TARGETS: Mapping[str, Target] = {target.name: target for target in ROWS}
 
 
-def command_line(group: str, cluster: str, params: Mapping[str, Any]) -> str:
+def command_line(group: str, cluster: str, params: OffsetParams) -> str:
     """Return ``manage.py offsets plan …`` with the same target and scope, quoted for a shell."""
-    words = ["manage.py", "offsets", "plan", group, "--cluster", cluster, "--target", str(params["target"])]
-    queues = params.get("queues") or []
-    if not queues and params["target"] != "exact":
-        words += [word for topic in params.get("topics") or [] for word in ("--topic", topic)]
-    words += [word for queue in queues for word in ("--queue", queue_word(queue))]
+    words = ["manage.py", "offsets", "plan", group, "--cluster", cluster, "--target", params.target]
+    if not params.queues and params.target != "exact":
+        words += [word for topic in params.topics or () for word in ("--topic", topic)]
+    words += [word for queue in params.queues for word in ("--queue", queue.word)]
     for parameter in PARAMETERS:
-        if params.get(parameter.name) not in (None, "", []):
-            words += parameter.option_words(params[parameter.name])
-    words += [word for name in params.get(ACCEPT_WITHOUT) or () for word in ("--accept-without", name)]
+        value = getattr(params, parameter.name)
+        if value not in (None, "", ()):
+            words += parameter.option_words(value)
+    words += [word for name in params.accept_without for word in ("--accept-without", name)]
     return shlex.join(words)

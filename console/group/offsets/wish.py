@@ -8,29 +8,23 @@ from typing import Any, NamedTuple
 
 from console.brokers.mqadmin import MessageQueue
 from console.group.offsets.state import Asked, GroupState
+from console.group.offsets.stored import QueueOffset
 from console.text import Text
-
-
-class ExactOffset(NamedTuple):
-    """Target of one queue; with ``or_beyond`` a queue at this offset or further on is left alone."""
-
-    offset: int
-    or_beyond: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Parameter:
     """The value of a target: its name in plans, REST, form and command line, and how to read it.
 
-    ``read`` checks ``params`` and returns the value of `Wish`; it raises PlanRejected. ``of_word`` and
+    ``read`` checks what is given and returns the value in `OffsetParams`; it raises PlanRejected. ``of_word`` and
     ``to_words`` are for the command line; with ``repeats`` the option is given once for each part of the
     value.
     """
 
-    name: str  # in the parameters of a plan and in REST; also the field of `Wish`
+    name: str  # in the parameters of a plan and in REST
     option: str
     help: str
-    read: Callable[[Mapping[str, Any]], Any]
+    read: Callable[[object], Any]
     of_word: Callable[[str], Any] = str
     to_words: Callable[[Any], Sequence[str]] = lambda value: [str(value)]
     repeats: bool = False
@@ -98,7 +92,7 @@ class Wish:
     shift: int | None = None
     like_group: str = ""
     undo_plan: str = ""
-    offsets: Mapping[MessageQueue, ExactOffset] = dataclasses.field(default_factory=dict)
+    offsets: Mapping[MessageQueue, QueueOffset] = dataclasses.field(default_factory=dict)
 
     def covers(self, queue: MessageQueue) -> bool:
         """Return whether a queue of the topics is in scope."""

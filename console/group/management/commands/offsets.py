@@ -3,16 +3,18 @@
 from typing import Any
 
 from django.core.management.base import CommandParser
+from msgspec import structs
 
+from console.group.offsets.stored import OffsetParams
 from console.group.offsets.targets import PARAMETERS, TARGETS, queue_of_word
 from console.operation.command_line import (
     ChangeCommand,
-    accepting,
     add_accepting,
     add_cluster,
     cluster_name,
     time_ms,
 )
+from console.operation.plan.stored import as_json
 
 
 class Command(ChangeCommand):
@@ -41,13 +43,32 @@ class Command(ChangeCommand):
 
     def _plan(self, *, group: str, target: str, cluster: str, format: str, **options: Any) -> None:
         given = {each.name: options[each.name] for each in PARAMETERS}
-        params = {"target": target, **_scope(options), **accepting(options)}
-        params |= {name: value for name, value in given.items() if value not in (None, "")}
-        self.make_plan(cluster_name(cluster), group, params, format)
+        values = {name: value for name, value in given.items() if value not in (None, "")}
+        self._show(OffsetParams(target=target, **values), group, cluster, format, **options)
 
     def _restore(self, *, group: str, time: str, cluster: str, format: str, **options: Any) -> None:
-        params = {"target": "as_of", "time_ms": time_ms(time), **_scope(options), **accepting(options)}
-        self.make_plan(cluster_name(cluster), group, params, format)
+        self._show(OffsetParams(target="as_of", time_ms=time_ms(time)), group, cluster, format, **options)
+
+    def _show(
+        self,
+        params: OffsetParams,
+        group: str,
+        cluster: str,
+        format: str,
+        *,
+        topic: list[str] | None,
+        queue: list[str] | None,
+        accept_without: list[str] | None,
+        **_: Any,
+    ) -> None:
+        """Make the plan for the topics and queues of the options."""
+        scoped = structs.replace(
+            params,
+            topics=tuple(topic) if topic else None,
+            queues=tuple(queue_of_word(word) for word in queue or ()),
+            accept_without=tuple(accept_without or ()),
+        )
+        self.make_plan(cluster_name(cluster), group, as_json(scoped), format)
 
 
 def _add_scope(parser: CommandParser) -> None:
@@ -55,9 +76,3 @@ def _add_scope(parser: CommandParser) -> None:
     parser.add_argument(
         "--queue", action="append", metavar="TOPIC/BROKER/QUEUE", help="only this queue; may be repeated"
     )
-
-
-def _scope(options: dict[str, Any]) -> dict[str, Any]:
-    queues = [queue_of_word(word) for word in options["queue"] or ()]
-    scope: dict[str, Any] = {"queues": queues} if queues else {}
-    return scope | ({"topics": options["topic"]} if options["topic"] else {})

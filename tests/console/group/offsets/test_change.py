@@ -11,8 +11,8 @@ from console.brokers.queues import BrokerQueue
 from console.group.offsets import change as offset_change
 from console.group.offsets.change import Change
 from console.group.offsets.state import GroupState, QueueState
-from console.group.offsets.targets import read_wish
-from console.group.offsets.wish import Known
+from console.group.offsets.targets import read_params, wish_of
+from console.group.offsets.wish import Known, Wish
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
 OTHER = MessageQueue("orders", "broker-a", 1)
@@ -35,6 +35,10 @@ def state(
         committed={queue: each.committed for queue, each in queues.items() if each.committed is not None},
         read_at_ms=0,
     )
+
+
+def read_wish(params: dict[str, Any]) -> Wish:
+    return wish_of(read_params(params))
 
 
 def changes(now: GroupState, **params: Any) -> list[Change]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +18,7 @@ from console.group.offsets.move import (
     moves_of,
     planned_moves,
 )
+from console.operation.plan.stored import as_json
 from console.text import Text
 from console.text.value import of_json, with_json
 from tests.console.group.offsets.test_change import QUEUE, changes, state
@@ -30,12 +30,25 @@ OLD_ROW = """{"topic": "orders", "broker_name": "broker-a", "queue_id": 0, "befo
 
 
 def move(before: int | None = 50, target: int = 20, **changes: Any) -> QueueMove:
-    planned = QueueMove(QUEUE, before, target, target, 100, "222_queue")
-    return dataclasses.replace(planned, **changes)
+    planned = QueueMove(
+        topic=QUEUE.topic,
+        broker_name=QUEUE.broker_name,
+        queue_id=QUEUE.queue_id,
+        before=before,
+        target=target,
+        planned=target,
+        max_offset=100,
+        how="222_queue",
+    )
+    return planned.with_(**changes)
+
+
+def kept_moves(rows: Any) -> list[QueueMove]:
+    return moves_of(SimpleNamespace(result={"queues": rows}))  # type: ignore[arg-type]
 
 
 def test_a_row_of_an_earlier_version_is_read() -> None:
-    (found,) = moves_of({"queues": [json.loads(OLD_ROW)]})
+    (found,) = kept_moves([json.loads(OLD_ROW)])
     assert found == move(
         state=MoveState.FAILED, error=Text.foreign("broker-a refused"), took_ms=3, committed_now=50
     )
@@ -43,9 +56,9 @@ def test_a_row_of_an_earlier_version_is_read() -> None:
 
 def test_a_row_survives_the_column_of_a_result() -> None:
     one = move(state=MoveState.APPLIED, error=Text("%(broker)s is away", broker="broker-a"), is_dropped=True)
-    kept = json.dumps(with_json([one.as_row()]))
+    kept = json.dumps(with_json(as_json([one])))
     assert json.loads(kept, object_hook=of_json)[0]["error"] == "broker-a is away"
-    assert moves_of({"queues": json.loads(kept, object_hook=of_json)}) == [one]
+    assert kept_moves(json.loads(kept, object_hook=of_json)) == [one]
 
 
 @pytest.mark.parametrize(
@@ -142,7 +155,7 @@ def test_queues_that_need_no_move_count_as_done(monkeypatch: pytest.MonkeyPatch)
     """Or a job whose queues all went past their targets says that it was applied to fewer than none."""
     moves = planned_moves(changes(state(q0=50), target="offset", offset=60), state(q0=63))
     run = SimpleNamespace(
-        result={"queues": [each.as_row() for each in moves]},
+        result={"queues": as_json(moves)},
         progress={"done": 0, "total": 1},
         job=SimpleNamespace(attempts=1),
         plan=SimpleNamespace(before={}),

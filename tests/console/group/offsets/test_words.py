@@ -11,10 +11,10 @@ from console.group.offsets import change as offset_change
 from console.group.offsets import words as offset_words
 from console.group.offsets.change import Change
 from console.group.offsets.state import GroupState
-from console.group.offsets.targets import command_line, read_wish
+from console.group.offsets.targets import command_line, read_params
 from console.group.offsets.wish import Known
 from console.group.offsets.words import Limits, Pace
-from tests.console.group.offsets.test_change import QUEUE, state
+from tests.console.group.offsets.test_change import QUEUE, read_wish, state
 
 NOW_MS = 1_773_288_374_000  # 2026-03-12 04:06:14 UTC
 NO_LIMITS = Limits(None, None)
@@ -186,7 +186,7 @@ ORDERS_0 = {"topic": "orders", "broker_name": "broker-a", "queue_id": 0}
     ],
 )
 def test_it_writes_the_command_line_of_a_wish(params: dict[str, Any], command: str) -> None:
-    assert command_line("billing", "local", params) == (
+    assert command_line("billing", "local", read_params(params)) == (
         f"manage.py offsets plan billing --cluster local {command}"
     )
 

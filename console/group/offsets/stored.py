@@ -1,0 +1,84 @@
+"""What plans of offset changes keep: their parameters, and the state they are computed from."""
+
+from __future__ import annotations
+
+from console.brokers.mqadmin import MessageQueue
+from console.operation.models import Plan
+from console.operation.plan.stored import Params, Stored, of_json
+
+
+class QueuePlace(Stored, frozen=True, kw_only=True):
+    """A queue of the group."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+
+    @property
+    def queue(self) -> MessageQueue:
+        """The queue as a key."""
+        return MessageQueue(self.topic, self.broker_name, self.queue_id)
+
+    @property
+    def word(self) -> str:
+        """``orders/broker-a/3``; names hold no slash (RocketMQ allows ``%|a-zA-Z0-9_-`` only)."""
+        return f"{self.topic}/{self.broker_name}/{self.queue_id}"
+
+
+class QueueOffset(QueuePlace, frozen=True, kw_only=True):
+    """Target of one queue; with ``or_beyond`` a queue at this offset or further on is left alone."""
+
+    offset: int
+    or_beyond: bool = False
+
+    @classmethod
+    def at(cls, place: QueuePlace, offset: int, or_beyond: bool = False) -> QueueOffset:
+        """Return the target of a queue."""
+        return cls(
+            topic=place.topic,
+            broker_name=place.broker_name,
+            queue_id=place.queue_id,
+            offset=offset,
+            or_beyond=or_beyond,
+        )
+
+
+class OffsetParams(Params, frozen=True, kw_only=True):
+    """A target, its value, and the queues to move; see ``targets.TARGETS``.
+
+    ``topics`` None: all topics of the group. Without ``queues``: all of the topics. A plan keeps ``undo`` as the
+    ``exact`` offsets that it means.
+    """
+
+    target: str
+    topics: tuple[str, ...] | None = None
+    queues: tuple[QueuePlace, ...] = ()
+    time_ms: int | None = None
+    offset: int | None = None
+    shift: int | None = None
+    like_group: str = ""
+    undo_plan: str = ""
+    offsets: tuple[QueueOffset, ...] = ()
+
+    @classmethod
+    def of(cls, plan: Plan) -> OffsetParams:
+        """Return the parameters of a plan."""
+        return of_json(cls, plan.params)
+
+
+class OffsetBefore(Stored, frozen=True, kw_only=True, omit_defaults=False):
+    """The group as the plan found it; ``queues``: topic, broker, queue, committed offset.
+
+    ``server_side_reset``: brokers that move the offsets of online members themselves.
+    """
+
+    online: bool = False
+    clients: tuple[str, ...] = ()
+    server_side_reset: tuple[str, ...] = ()
+    read_at_ms: int = 0
+    queues: tuple[tuple[str, str, int, int | None], ...] = ()
+
+    @classmethod
+    def of(cls, plan: Plan) -> OffsetBefore:
+        """Return the state that a plan was computed from."""
+        return of_json(cls, plan.before)
