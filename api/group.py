@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, ClassVar
 
 from django.urls import path
@@ -165,7 +166,7 @@ class ClientRunningInfo(Resource):
     def get(self, request: Request, cluster: str, group: str, client: str) -> Response:
         existing(cluster, group)
         info = member.ask_member(cluster, group, client, with_stack=pagination.boolean(request, "stack"))
-        return Response(RunningInfoSerializer(info).data)
+        return Response(RunningInfoSerializer(dataclasses.asdict(info)).data)
 
 
 class GroupFlowSerializer(serializers.Serializer[Any]):

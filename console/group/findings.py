@@ -382,14 +382,14 @@ def _subscriptions(clients: Sequence[ClientRow]) -> Iterable[Finding]:
 
 def subscription_kinds(clients: Iterable[ClientRow]) -> Counter[str]:
     """Return how many clients have each subscription, as words; more than one key is a mismatch."""
-    return Counter(subscription_words(client.subscription) for client in clients if client.subscription)
+    return Counter(subscription_words(client) for client in clients if client.subscription)
 
 
-def subscription_words(subscription: dict[str, Any]) -> str:
+def subscription_words(client: ClientRow) -> str:
     """Return `orders: paid || refunded, clicks: *`, without the group's own retry topic."""
     parts = [
         f"{topic}: {(value or {}).get('expression') or '*'}"
-        for topic, value in sorted(subscription.items())
+        for topic, value in sorted(client.subscription.items())
         if not topic.startswith("%RETRY%")
     ]
     return ", ".join(parts)

@@ -6,8 +6,7 @@ The vertical distance of two lines is lag, the horizontal one latency.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -27,16 +26,28 @@ LINES = ("produced", "pulled", "committed", "stored_from")
 FloatArray = npt.NDArray[np.float64]
 
 
-def cumulative_flow(samples: Samples, points: int, gap_ms: int) -> dict[str, Any]:
-    """Return the lines of a chart, summed over the queues that were read from the first to the last round.
+@dataclasses.dataclass(frozen=True, slots=True)
+class Flow:
+    """Lines of a chart in messages since the first committed offset, null in a gap; times in epoch ms.
 
-    "times" (epoch ms) and four lists in messages since the first committed offset, null in a gap: "produced",
-    "pulled" (null where it was not read), "committed", "stored_from" (the oldest message still stored, mostly
-    negative). "queues" of "queues_total" are in the sums: a queue without a reading at the end is left out.
+    ``pulled`` is null where it was not read; ``stored_from`` is the oldest message still stored, mostly negative.
+    ``queues`` of ``queues_total`` are in the sums: a queue without a reading at the end is left out.
     """
+
+    times: Sequence[int]
+    produced: Sequence[int | None]
+    pulled: Sequence[int | None]
+    committed: Sequence[int | None]
+    stored_from: Sequence[int | None]
+    queues: int
+    queues_total: int
+
+
+def cumulative_flow(samples: Samples, points: int, gap_ms: int) -> Flow:
+    """Return the lines of a chart, summed over the queues that were read from the first to the last round."""
     places = [place for _, place in samples.slices() if place.stop > place.start]
     if not places:
-        return {"times": [], **{name: [] for name in LINES}, "queues": 0, "queues_total": 0}
+        return Flow((), **dict.fromkeys(LINES, ()), queues=0, queues_total=0)
     grid = _grid(np.unique(samples.t_ms), points)
     lines = {name: np.zeros(len(grid)) for name in LINES}
     counted = 0
@@ -46,12 +57,12 @@ def cumulative_flow(samples: Samples, points: int, gap_ms: int) -> dict[str, Any
         counted += 1
         for name, values in _queue_lines(samples, place, grid, gap_ms).items():
             lines[name] += values
-    return {
-        "times": grid.tolist(),
+    return Flow(
+        times=grid.tolist(),
         **{name: _listed(values) for name, values in lines.items()},
-        "queues": counted,
-        "queues_total": len(places),
-    }
+        queues=counted,
+        queues_total=len(places),
+    )
 
 
 def _queue_lines(samples: Samples, place: slice, grid: Int64Array, gap_ms: int) -> dict[str, FloatArray]:

@@ -1,8 +1,7 @@
 """Consumer groups as of the last collection round. No function here calls a broker."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
 
 from django.db.models import Count, Q, QuerySet
 
@@ -126,16 +125,15 @@ def _counts(
     }
     by_status: dict[str, int] = {}
     by_filter = {name: dict.fromkeys(values, 0) for name, values in conditions.items()}
-    counted: Iterable[dict[str, Any]] = (
-        rows.values("status", "partial").annotate(count=count_if(chosen), **columns).order_by()  # type: ignore[assignment]
-    )
-    for row in counted:
-        for code in (row["status"], *([PARTIAL] if row["partial"] else [])):
-            if row["count"]:
-                by_status[code] = by_status.get(code, 0) + row["count"]
+    counted = rows.values("status", "partial").annotate(count=count_if(chosen), **columns).order_by()
+    for status, is_partial, count, *numbers in counted.values_list("status", "partial", "count", *columns):
+        for code in (status, *([PARTIAL] if is_partial else [])):
+            if count:
+                by_status[code] = by_status.get(code, 0) + count
+        found = dict(zip(columns, numbers, strict=True))
         for name, values in by_filter.items():
             for value in values:
-                values[value] += row[f"{name}_{value}"]
+                values[value] += found[f"{name}_{value}"]
     return by_status, by_filter
 
 
@@ -189,7 +187,7 @@ def group_names(
     return list(begins.order_by("is_system", "-begins", "group").values_list("group", flat=True)[:limit])
 
 
-def group_flow(cluster_name: str, name: str, from_ms: int, to_ms: int, points: int) -> dict[str, Any]:
+def group_flow(cluster_name: str, name: str, from_ms: int, to_ms: int, points: int) -> flow.Flow:
     """Return a group's produced, pulled, committed and oldest stored over time (`flow.cumulative_flow`)."""
     interval_ms = lag_selectors.collect_interval_ms(cluster_name)
     samples = _main_samples(cluster_name, name, from_ms, to_ms, interval_ms)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
@@ -168,13 +169,19 @@ def _by_client(request: HttpRequest, here: Cluster, row: GroupRow) -> HttpRespon
     now_ms = int(time.time() * 1000)
     span_ms = min(RANGES.get(request.GET.get("range", ""), RANGES["1h"])[0], selectors.FLOW_MS_MAX)
     slo_ms = promises_of(here.name, [row.group]).at(row.group, now_ms).slo_ms
-    context: dict[str, Any] = {"cluster": here, "row": row, "now_ms": now_ms, "span_ms": span_ms}
-    try:
-        context["found"] = lag_selectors.by_client_between(
+    found = None
+    with contextlib.suppress(TooManyChanges):
+        found = lag_selectors.by_client_between(
             here.name, row.group, now_ms - span_ms, now_ms, 1, slo_ms=slo_ms
         )
-    except TooManyChanges:
-        context["changes_max"] = CHANGES_MAX
+    context = {
+        "cluster": here,
+        "row": row,
+        "now_ms": now_ms,
+        "span_ms": span_ms,
+        "found": found,
+        "changes_max": CHANGES_MAX if found is None else None,
+    }
     return render(request, "group/_by_client.html", context)
 
 
@@ -200,16 +207,30 @@ def _chart(cluster: str, row: GroupRow, brokers: Sequence[str], wanted: str, now
     }
 
 
-def _client_rows(row: GroupRow, clients: Sequence[ClientRow]) -> list[dict[str, Any]]:
+@dataclass(frozen=True, slots=True)
+class ShownClient:
+    """A member in the list: its queues and subscription as words, and whether the latter differs from others'.
+
+    ``progress``: of a member of a broadcasting group.
+    """
+
+    row: ClientRow
+    owned: list[str] | None
+    words: str
+    differs: bool
+    progress: Any
+
+
+def _client_rows(row: GroupRow, clients: Sequence[ClientRow]) -> list[ShownClient]:
     differing, progress = group_page.differing_clients(clients), group_page.progress_of(row)
     return [
-        {
-            "row": client,
-            "owned": group_page.owned_words(client),
-            "words": subscription_words(client.subscription),
-            "differs": client.client_id in differing,
-            "progress": progress.get(client.client_id),
-        }
+        ShownClient(
+            row=client,
+            owned=group_page.owned_words(client),
+            words=subscription_words(client),
+            differs=client.client_id in differing,
+            progress=progress.get(client.client_id),
+        )
         for client in clients
     ]
 
@@ -331,19 +352,38 @@ def _own_first(queues: Sequence[QueueRow]) -> list[QueueRow]:
     return sorted(queues, key=lambda row: row.topic.startswith(RETRY_TOPIC_PREFIX))
 
 
-def _scope(queues: Sequence[QueueRow], sent: QueryDict | None) -> list[dict[str, Any]]:
+@dataclass(frozen=True, slots=True)
+class QueueBox:
+    """The checkbox of a queue."""
+
+    row: QueueRow
+    value: str
+    is_chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TopicBoxes:
+    """The queues of a topic, with the checkbox of all of them."""
+
+    name: str
+    queues: list[QueueBox]
+
+    @property
+    def is_chosen(self) -> bool:
+        """Whether any queue of it is chosen."""
+        return any(box.is_chosen for box in self.queues)
+
+
+def _scope(queues: Sequence[QueueRow], sent: QueryDict | None) -> list[TopicBoxes]:
     """Return queues by topic with their checkboxes; the retry topic is not chosen by default.
 
     ``sent``: the submitted choice, when the form is shown again.
     """
     ticked = None if sent is None else (set(sent.getlist("queue")), set(sent.getlist("topic")))
-    topics: dict[str, list[dict[str, Any]]] = {}
+    topics: dict[str, list[QueueBox]] = {}
     for row in queues:
         value = queue_value(row)
         is_own = not row.topic.startswith(RETRY_TOPIC_PREFIX)
         is_chosen = is_own if ticked is None else value in ticked[0] or row.topic in ticked[1]
-        topics.setdefault(row.topic, []).append({"row": row, "value": value, "is_chosen": is_chosen})
-    return [
-        {"name": name, "queues": boxes, "is_chosen": any(box["is_chosen"] for box in boxes)}
-        for name, boxes in topics.items()
-    ]
+        topics.setdefault(row.topic, []).append(QueueBox(row, value, is_chosen))
+    return [TopicBoxes(name, boxes) for name, boxes in topics.items()]

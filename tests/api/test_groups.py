@@ -14,6 +14,7 @@ from console.access import services as access_services
 from console.cluster.models import Cluster
 from console.group import selectors
 from console.group.clients import member
+from console.group.flow import Flow
 from console.lag.models import GroupRow, Round
 from tests.api.conftest import problem
 
@@ -69,10 +70,10 @@ def test_rows_of_a_collector_that_is_away_say_nothing_about_now(client: APIClien
 def test_it_answers_the_cumulative_flow(client: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[Any, ...]] = []
 
-    def group_flow(*arguments: Any) -> dict[str, Any]:
+    def group_flow(*arguments: Any) -> Flow:
         asked.append(arguments)
-        lines = {name: [0, None] for name in ("produced", "pulled", "committed", "stored_from")}
-        return {"times": [1, 2], **lines, "queues": 1, "queues_total": 2}
+        line = [0, None]
+        return Flow([1, 2], line, line, line, line, queues=1, queues_total=2)
 
     monkeypatch.setattr(selectors, "group_flow", group_flow)
     body = client.get(f"{URL}/groups/billing/flow?from_ms=1000&to_ms=3000&points=10").json()
@@ -102,15 +103,18 @@ def test_it_asks_a_member_and_says_when_it_is_silent(
         if client_id != "10.0.0.1@7":
             raise member.MemberSilent(f"No broker has a connection of {client_id} for {group} now.")
         return member.RunningInfo(
-            [("PROP", "1")], [{"topic": "orders"}], [], "main" if with_stack else None, False
+            [("PROP", "1")],
+            [member.ReportedQueue("orders", "broker-a", 0, 1)],
+            [],
+            "main" if with_stack else None,
+            False,
         )
 
     monkeypatch.setattr(member, "ask_member", ask_member)
     body = client.get(f"{URL}/groups/billing/clients/10.0.0.1@7/running-info?stack=true").json()
-    assert (body["stack"], body["queues"], body["properties"]) == (
-        "main",
-        [{"topic": "orders"}],
-        [["PROP", "1"]],
-    )
+    assert (body["stack"], body["properties"]) == ("main", [["PROP", "1"]])
+    assert [(each["topic"], each["cached"], each["locked"]) for each in body["queues"]] == [
+        ("orders", 1, None)
+    ]
     silent = client.get(f"{URL}/groups/billing/clients/x@1/running-info")
     assert "No broker has a connection of x@1" in problem(silent, 503, "client_silent")["detail"]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Any
 
 from console.brokers.mqadmin import (
     BlockingMQAdmin,
     BrokerUnavailable,
+    MessageQueue,
     MQBrokerError,
     RemotingTimeout,
     with_admin,
@@ -25,12 +25,45 @@ class MemberSilent(Exception):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class ReportedQueue:
+    """A queue that the member holds; a popped one has no offset, only messages taken and not acknowledged.
+
+    ``cached``: messages it has and has not consumed, from ``cached_from`` to ``cached_to``.
+    """
+
+    topic: str
+    broker_name: str
+    queue_id: int
+    cached: int
+    dropped: bool = False
+    last_pull_ms: int | None = None
+    commit_offset: int | None = None
+    cached_from: int | None = None
+    cached_to: int | None = None
+    locked: bool | None = None
+    last_consume_ms: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ReportedTopic:
+    """The member's own figures of a topic: times in ms, rates per second."""
+
+    topic: str
+    consume_ms: float
+    ok_per_s: float
+    failed_per_s: float
+    failed_last_hour: int
+    pull_ms: float
+    pulled_per_s: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class RunningInfo:
     """What a member reports of itself. Times in epoch ms, null: never. ``stack``: its threads, as text."""
 
     properties: list[tuple[str, str]]
-    queues: list[dict[str, Any]]
-    topics: list[dict[str, Any]]
+    queues: list[ReportedQueue]
+    topics: list[ReportedTopic]
     stack: str | None
     is_stack_cut: bool
 
@@ -79,15 +112,15 @@ def running_info(admin: BlockingMQAdmin, group: str, client_id: str, *, with_sta
             *(_popped(queue, told or {}) for queue, told in sorted(info.mq_pop_table.items())),
         ],
         topics=[
-            {
-                "topic": topic,
-                "consume_ms": each.consume_rt,
-                "ok_per_s": each.consume_ok_tps,
-                "failed_per_s": each.consume_failed_tps,
-                "failed_last_hour": each.consume_failed_msgs,
-                "pull_ms": each.pull_rt,
-                "pulled_per_s": each.pull_tps,
-            }
+            ReportedTopic(
+                topic=topic,
+                consume_ms=each.consume_rt,
+                ok_per_s=each.consume_ok_tps,
+                failed_per_s=each.consume_failed_tps,
+                failed_last_hour=each.consume_failed_msgs,
+                pull_ms=each.pull_rt,
+                pulled_per_s=each.pull_tps,
+            )
             for topic, each in sorted(info.status_table.items())
         ],
         stack=None if stack is None else stack[:STACK_CHARS_MAX],
@@ -95,30 +128,28 @@ def running_info(admin: BlockingMQAdmin, group: str, client_id: str, *, with_sta
     )
 
 
-def _popped(queue: Any, told: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row for a popped queue: it has no offset, only messages taken and not acknowledged."""
-    return {
-        **dict.fromkeys(("commit_offset", "cached_from", "cached_to", "locked", "last_consume_ms")),
-        "topic": queue.topic,
-        "broker_name": queue.broker_name,
-        "queue_id": queue.queue_id,
-        "cached": int(told.get("waitAckCount") or 0),
-        "dropped": bool(told.get("droped")),
-        "last_pull_ms": told.get("lastPopTimestamp") or None,
-    }
+def _popped(queue: MessageQueue, told: Any) -> ReportedQueue:
+    return ReportedQueue(
+        topic=queue.topic,
+        broker_name=queue.broker_name,
+        queue_id=queue.queue_id,
+        cached=int(told.get("waitAckCount") or 0),
+        dropped=bool(told.get("droped")),
+        last_pull_ms=told.get("lastPopTimestamp") or None,
+    )
 
 
-def _queue(queue: Any, held: Any) -> dict[str, Any]:
-    return {
-        "topic": queue.topic,
-        "broker_name": queue.broker_name,
-        "queue_id": queue.queue_id,
-        "commit_offset": held.commit_offset if held.commit_offset >= 0 else None,  # -1: none stored yet
-        "cached": held.cached_msg_count,
-        "cached_from": held.cached_msg_min_offset if held.cached_msg_count else None,
-        "cached_to": held.cached_msg_max_offset if held.cached_msg_count else None,
-        "locked": held.locked,
-        "dropped": held.dropped,
-        "last_pull_ms": held.last_pull_timestamp or None,
-        "last_consume_ms": held.last_consume_timestamp or None,
-    }
+def _queue(queue: MessageQueue, held: Any) -> ReportedQueue:
+    return ReportedQueue(
+        topic=queue.topic,
+        broker_name=queue.broker_name,
+        queue_id=queue.queue_id,
+        commit_offset=held.commit_offset if held.commit_offset >= 0 else None,  # -1: none stored yet
+        cached=held.cached_msg_count,
+        cached_from=held.cached_msg_min_offset if held.cached_msg_count else None,
+        cached_to=held.cached_msg_max_offset if held.cached_msg_count else None,
+        locked=held.locked,
+        dropped=held.dropped,
+        last_pull_ms=held.last_pull_timestamp or None,
+        last_consume_ms=held.last_consume_timestamp or None,
+    )

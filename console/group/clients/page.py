@@ -9,7 +9,7 @@ from typing import Any
 from django.utils.translation import gettext
 
 from console.brokers.mqadmin import RETRY_TOPIC_PREFIX
-from console.group.clients.member import RunningInfo
+from console.group.clients.member import ReportedQueue, RunningInfo
 from console.lag.models import ClientRow
 from console.lag.rows.queue_row import QueueRow
 
@@ -25,7 +25,7 @@ class HeldQueue:
     topic: str
     broker_name: str
     queue_id: int
-    said: Mapping[str, Any] | None
+    said: ReportedQueue | None
     row: QueueRow | None
     other_owner: str = ""
 
@@ -53,21 +53,17 @@ def held_queues(
 ) -> list[HeldQueue]:
     """Return the member's queues from its answer, else from the last sweep; retry topics come last."""
     known = {(row.topic, row.broker_name, row.queue_id): row for row in rows}
-    told = info.queues if info is not None else (client.queues or [] if client is not None else [])
+    swept = (client.queues or []) if client is not None else []
+    held: list[tuple[tuple[str, str, int], ReportedQueue | None]] = (
+        [((each.topic, each.broker_name, each.queue_id), each) for each in info.queues]
+        if info is not None
+        else [((each["topic"], each["broker_name"], each["queue_id"]), None) for each in swept]
+    )
     found = []
-    for each in told:
-        row = known.get((each["topic"], each["broker_name"], each["queue_id"]))
+    for place, said in held:
+        row = known.get(place)
         owner = row.owner if row is not None else ""
-        found.append(
-            HeldQueue(
-                topic=each["topic"],
-                broker_name=each["broker_name"],
-                queue_id=each["queue_id"],
-                said=each if info is not None else None,
-                row=row,
-                other_owner=owner if owner != client_id else "",
-            )
-        )
+        found.append(HeldQueue(*place, said, row, other_owner=owner if owner != client_id else ""))
     return sorted(
         found,
         key=lambda one: (one.topic.startswith(RETRY_TOPIC_PREFIX), one.topic, one.broker_name, one.queue_id),
@@ -90,13 +86,13 @@ def sums(
     reasons = sorted({row.reason for row in rows if row.lag is None and row.reason})
     return ClientSums(
         queues=len(queues),
-        cached=None if info is None else sum(one["cached"] for one in info.queues),
+        cached=None if info is None else sum(one.cached for one in info.queues),
         lag=sum(lags) if lags or not queues else None,
         lag_lower_bound=bool(lags) and len(lags) < len(queues),
         time_lag_ms=max(ages, default=None if queues else 0),
         time_lag_lower_bound=bool(ages) and len(ages) < len(queues),
-        ok_per_s=None if info is None else sum(one["ok_per_s"] for one in info.topics),
-        failed_per_s=None if info is None else sum(one["failed_per_s"] for one in info.topics),
+        ok_per_s=None if info is None else sum(one.ok_per_s for one in info.topics),
+        failed_per_s=None if info is None else sum(one.failed_per_s for one in info.topics),
         reason="; ".join(reasons) or gettext("the last round did not read these queues"),
     )
 

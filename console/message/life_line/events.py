@@ -161,12 +161,25 @@ def _queue_rows(cluster: str, hit: Hit, scope: NameScope) -> list[QueueRow]:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Subscription:
+    """What a group reads of the topic: all, some tags, or what an expression lets through."""
+
+    expression: str
+    kind: str
+
+    @classmethod
+    def of(cls, expression: str = "", type: str = "", **_: Any) -> Subscription:
+        """Return the subscription of a row of a client."""
+        return cls(expression or "*", type or "TAG")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class _Facts:
     """The last round's facts about the groups: model, offline state, subscriptions, retry offsets."""
 
     models: Mapping[str, str]
     offline: frozenset[str]
-    subscriptions: Mapping[str, Mapping[str, Any]]
+    subscriptions: Mapping[str, Subscription]
     retry_offsets: Mapping[tuple[str, str, int], int]
 
     @classmethod
@@ -179,7 +192,7 @@ class _Facts:
             {group: model for group, model, _ in states},
             frozenset(group for group, _, online in states if online == 0),
             {
-                group: subscription[topic]
+                group: Subscription.of(**(subscription[topic] or {}))
                 for group, subscription in clients.values_list("group", "subscription")
                 if topic in subscription
             },
@@ -411,12 +424,11 @@ def _by_offset(group: str, row: QueueRow | None, hit: Hit, facts: _Facts) -> tup
             return State.NOT_YET, Text("it is the next one")
         return State.NOT_YET, Text("%(number)s message(s) of this queue come first", number=ahead)
     subscription = facts.subscriptions.get(group)
-    expression = str((subscription or {}).get("expression") or "*")
-    kind = str((subscription or {}).get("type") or "TAG")
-    if subscription is not None and kind not in ("", "TAG"):
+    expression = "*" if subscription is None else subscription.expression
+    if subscription is not None and subscription.kind != "TAG":
         return State.UNKNOWN, Text(
             "passed; whether %(kind)s “%(expression)s” let it through is not known here",
-            kind=kind,
+            kind=subscription.kind,
             expression=expression,
         )
     if expression != "*" and hit.record.tags not in {tag.strip() for tag in expression.split("||")}:

@@ -106,7 +106,9 @@ def test_it_says_how_fast_the_backlog_grows() -> None:
 
 
 def test_it_leaves_the_retry_topic_out_of_subscriptions() -> None:
-    words = subscription_words({"%RETRY%g": {"expression": "*"}, "b": {"expression": "x"}, "a": {}})
+    words = subscription_words(
+        ClientRow(subscription={"%RETRY%g": {"expression": "*"}, "b": {"expression": "x"}, "a": {}})
+    )
     assert words == "a: *, b: x"
 
 

@@ -51,12 +51,12 @@ def test_it_adds_up_the_queues_from_their_first_commit() -> None:
         300,
         GAP_MS,
     )
-    assert found["times"] == [0, 5_000]
-    assert found["produced"] == [10, 24]
-    assert found["committed"] == [0, 4]
-    assert found["pulled"] == [None, 14]
-    assert found["stored_from"] == [-15, -15]
-    assert (found["queues"], found["queues_total"]) == (2, 2)
+    assert found.times == [0, 5_000]
+    assert found.produced == [10, 24]
+    assert found.committed == [0, 4]
+    assert found.pulled == [None, 14]
+    assert found.stored_from == [-15, -15]
+    assert (found.queues, found.queues_total) == (2, 2)
 
 
 def test_it_leaves_a_gap_open_and_names_a_queue_that_was_not_read_to_the_end() -> None:
@@ -73,10 +73,10 @@ def test_it_leaves_a_gap_open_and_names_a_queue_that_was_not_read_to_the_end() -
         300,
         GAP_MS,
     )
-    assert (found["queues"], found["queues_total"]) == (1, 2)
-    assert found["committed"] == [0, 5, 5, 9]
+    assert (found.queues, found.queues_total) == (1, 2)
+    assert found.committed == [0, 5, 5, 9]
     late = flow.cumulative_flow(samples_of([(0, both), (60, both), (61, both)]), 2, GAP_MS)
-    assert late["times"] == [0, 61_000]
+    assert late.times == [0, 61_000]
 
 
 def test_it_counts_a_queue_that_comes_later_from_then_on() -> None:
@@ -87,11 +87,11 @@ def test_it_counts_a_queue_that_comes_later_from_then_on() -> None:
         300,
         GAP_MS,
     )
-    assert (found["produced"], found["committed"]) == ([0, 5], [0, 0])
+    assert (found.produced, found.committed) == ([0, 5], [0, 0])
 
 
 def test_it_is_empty_without_history() -> None:
-    assert flow.cumulative_flow(from_snapshots([]), 300, GAP_MS)["times"] == []
+    assert flow.cumulative_flow(from_snapshots([]), 300, GAP_MS).times == ()
     assert flow.best_speed(from_snapshots([]), GAP_MS) is None
 
 

@@ -21,7 +21,7 @@ def test_it_tells_what_a_member_holds(live: LiveCluster, alice: User) -> None:
         assert connection is not None
         (client,) = connection.connection_set
         info = member.running_info(live.admin, "billing", client.client_id, with_stack=True)
-        places = {(each["topic"], each["queue_id"]) for each in info.queues}
+        places = {(each.topic, each.queue_id) for each in info.queues}
         assert {("orders", 0), ("orders", 1)} <= places
         assert dict(info.properties)["PROP_CLIENT_VERSION"]
     with pytest.raises(member.MemberSilent, match="No broker has a connection of"):
