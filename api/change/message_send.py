@@ -15,7 +15,7 @@ from api.rest.permissions import require
 from api.rest.resource import Resource, idempotency_key, remote_addr
 from console.cluster import selectors as cluster_selectors
 from console.group.offsets.targets import OFFSET_MAX
-from console.message.sending.plans import PROPERTIES_MAX, TYPED_BODY_BYTES_MAX
+from console.message.sending.params import PROPERTIES_MAX, TYPED_BODY_BYTES_MAX
 from console.operation import services
 
 

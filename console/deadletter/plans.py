@@ -86,6 +86,7 @@ class ReplayPlan(PlanKind[ReplayParams, ReplayBefore, PreviewRow]):
     """
 
     params_type, before_type, row_type = ReplayParams, ReplayBefore, PreviewRow
+    read_params = staticmethod(read_params)
 
     kind = "dead_letter_replay"
     title = Text("Dead-letter replay")
@@ -120,10 +121,6 @@ class ReplayPlan(PlanKind[ReplayParams, ReplayBefore, PreviewRow]):
     def holds(self, cluster: str, subject: str) -> str:
         """Allow one replay at a time per group: two could send the same letter twice."""
         return f"dead letters {cluster}/{subject}"
-
-    def read_params(self, given: Mapping[str, Any]) -> ReplayParams:
-        """Read and check the parameters."""
-        return read_params(given)
 
     def compute(self, cluster: str, subject: str, params: ReplayParams, now_ms: int) -> ReplayDraft:
         """Read and count the matching letters. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""

@@ -22,7 +22,7 @@ from console.message.search.message_search import open_search, source_of
 from console.message.search.query import QueryRefused
 from console.message.search.quota import TooManySearches
 from console.message.sending.composer import ENCODINGS, SchemaForm, SendForm, initial_of
-from console.message.sending.plans import MessagePlace
+from console.message.sending.params import MessagePlace
 from console.message.streaming import Streamed
 from console.message.views import BrokerTrouble
 from console.operation import services as operation_services

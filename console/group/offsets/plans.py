@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from console.brokers.mqadmin import BlockingMQAdmin, BrokerUnavailable, MessageQueue, with_admin
 from console.cluster import selectors as cluster_selectors
@@ -41,6 +40,7 @@ class OffsetChangePlan(PlanKind[OffsetParams, OffsetBefore, DiffRow]):
     """Move offsets to a target; see ``targets.TARGETS``."""
 
     params_type, before_type, row_type = OffsetParams, OffsetBefore, DiffRow
+    read_params = staticmethod(read_params)
 
     kind = "offset_change"
     title = Text("Offset change")
@@ -62,10 +62,6 @@ class OffsetChangePlan(PlanKind[OffsetParams, OffsetBefore, DiffRow]):
     def terminal_rows(self, plan: Plan) -> Iterable[str]:
         """Show each queue, its offset before and after, and how it moves."""
         return map(offset_words.terminal_row, plan.diff)
-
-    def read_params(self, given: Mapping[str, Any]) -> OffsetParams:
-        """Read and check target, value and scope."""
-        return read_params(given)
 
     def rest_call(self, cluster: str, subject: str, params: OffsetParams) -> RestCall:
         """Return the REST call with the same target and queues."""

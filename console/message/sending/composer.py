@@ -8,7 +8,7 @@ from django import forms
 
 from console.brokers.body_unpack import unpack
 from console.message.search.lanes import Hit
-from console.message.sending.plans import (
+from console.message.sending.params import (
     TYPED_BODY_BYTES_MAX,
     MessagePlace,
     QueuePlace,

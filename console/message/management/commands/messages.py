@@ -18,7 +18,7 @@ from console.message.search.export import EXPORT_MESSAGES_MAX, EXPORT_MS, FORMAT
 from console.message.search.message_search import open_search, source_of
 from console.message.search.query import Query, QueryRefused, tags_of
 from console.message.search.tail import TAIL_MS, Tail
-from console.message.sending.plans import TYPED_BODY_BYTES_MAX, MessagePlace, QueuePlace, SendParams
+from console.message.sending.params import TYPED_BODY_BYTES_MAX, MessagePlace, QueuePlace, SendParams
 from console.message.services import BadCursor, MessageView, TopicNotFound, views
 from console.operation.command_line import ChangeCommand, add_cluster, cluster_name, time_ms
 from console.operation.plan.stored import as_json

@@ -1,0 +1,157 @@
+"""The parameters of a message to send: read and checked, as far as that needs no broker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from console.brokers.mqadmin import MessageProperty
+from console.message.search.lanes import Hit
+from console.operation.errors import PlanRejected
+from console.operation.plan.stored import Params, Stored
+from console.text import Text
+
+PLAN_PROPERTY = "TIDEMARK_PLAN"  # on every message this console sends: the plan that sent it
+COPY_PROPERTY = "TIDEMARK_COPY_OF"  # on copies: unique key, topic, broker, queue and offset of the original
+
+TYPED_BODY_BYTES_MAX = 256 * 1024  # of a body kept in the plan itself; a copy may keep a larger one
+PROPERTIES_MAX = 100
+PROPERTY_BYTES_MAX = 30_000  # of all together; RocketMQ keeps their length in 15 bits
+
+# Names with a meaning for brokers and clients: written by them, never by hand.
+RESERVED = frozenset(
+    value for name, value in vars(MessageProperty).items() if name.isupper() and isinstance(value, str)
+) | {PLAN_PROPERTY, COPY_PROPERTY, "TRACE_ON", "WAIT", "1ST_POP_TIME", "PUSH_REPLY_TIME", "MSG_TYPE"}
+# Names that a copy may keep: they belong to the message, not to its delivery.
+KEPT = frozenset({MessageProperty.SHARDING_KEY, "traceparent"})
+
+
+def own_properties(hit: Hit) -> dict[str, str]:
+    """Return the producer's own properties of a stored message: a copy starts with them."""
+    return {
+        name: value for name, value in hit.record.properties.items() if name not in RESERVED or name in KEPT
+    }
+
+
+class QueuePlace(Stored, frozen=True, kw_only=True):
+    """A queue of the topic."""
+
+    broker_name: str
+    queue_id: int
+
+
+class MessagePlace(Stored, frozen=True, kw_only=True):
+    """Where a message is stored; ``message_id`` only where the message was read."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+    queue_offset: int
+    message_id: str = ""
+
+    @classmethod
+    def of(cls, hit: Hit) -> MessagePlace:
+        """Return the place of a stored message."""
+        record = hit.record
+        return cls(
+            topic=record.topic,
+            broker_name=hit.broker_name,
+            queue_id=record.queue_id,
+            queue_offset=record.queue_offset,
+            message_id=record.message_id,
+        )
+
+
+class SendParams(Params, frozen=True, kw_only=True):
+    """A message; one of ``body``, ``body_base64`` and, for a copy, ``keep_body`` is given.
+
+    ``queue`` None: the original's, or any. ``source`` is what is copied.
+    """
+
+    tags: str
+    keys: str
+    properties: Mapping[str, str]
+    body: str | None = None
+    body_base64: str | None = None
+    keep_body: bool = False
+    queue: QueuePlace | None = None
+    source: MessagePlace | None = None
+
+
+def read_params(given: Mapping[str, Any]) -> SendParams:
+    """Read a message and check what needs no broker; raises PlanRejected naming the field."""
+    source, queue = given.get("source"), given.get("queue")
+    properties = given.get("properties") or {}
+    if not isinstance(properties, Mapping) or len(properties) > PROPERTIES_MAX:
+        raise PlanRejected(
+            Text("Properties are names and texts, at most %(most)s.", most=PROPERTIES_MAX),
+            field="properties",
+        )
+    params = SendParams(
+        tags=str(given.get("tags") or "").strip(),
+        keys=str(given.get("keys") or "").strip(),
+        properties={str(name): str(value) for name, value in properties.items()},
+        body=_typed_body(given.get("body")),
+        body_base64=_typed_body(given.get("body_base64")),
+        keep_body=bool(given.get("keep_body")),
+        queue=None if queue in (None, {}, "") else _queue_place(queue),
+        source=None if source in (None, {}, "") else _message_place(source),
+    )
+    _check_properties(params)
+    if (params.body is not None) + (params.body_base64 is not None) + params.keep_body != 1:
+        raise PlanRejected(Text("Give one of body, body_base64 and keep_body."), field="body")
+    if params.keep_body and params.source is None:
+        raise PlanRejected(Text("Only a copy can keep its body."), field="body")
+    return params
+
+
+def _typed_body(text: object) -> str | None:
+    if text in (None, False):
+        return None
+    if not isinstance(text, str):
+        raise PlanRejected(Text("A body is a text."), field="body")
+    return text
+
+
+def _message_place(given: Any) -> MessagePlace:
+    try:
+        return MessagePlace(
+            topic=str(given["topic"]),
+            broker_name=str(given["broker_name"]),
+            queue_id=int(given["queue_id"]),
+            queue_offset=int(given["queue_offset"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise PlanRejected(
+            Text("A source is topic, broker_name, queue_id and queue_offset."), field="source"
+        ) from error
+
+
+def _queue_place(given: Any) -> QueuePlace:
+    try:
+        return QueuePlace(broker_name=str(given["broker_name"]), queue_id=int(given["queue_id"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise PlanRejected(Text("A queue is broker_name and queue_id."), field="queue") from error
+
+
+def _check_properties(params: SendParams) -> None:
+    tags, keys, properties = params.tags, params.keys, params.properties
+    if "||" in tags or len(tags) > 255:
+        raise PlanRejected(Text("A message has one tag of at most 255 characters."), field="tags")
+    for name, text in {**properties, "TAGS": tags, "KEYS": keys}.items():
+        if not name or any(mark in name + text for mark in "\x00\x01\x02"):
+            raise PlanRejected(
+                Text("Names and texts have no control characters 0, 1, 2."), field="properties"
+            )
+    reserved = sorted(name for name in properties if name in RESERVED and name not in KEPT)
+    if reserved:
+        raise PlanRejected(
+            Text("RocketMQ writes %(names)s itself; leave it out.", names=", ".join(reserved)),
+            field="properties",
+        )
+    size = sum(len(name.encode()) + len(text.encode()) + 2 for name, text in properties.items())
+    if size + len(keys.encode()) + len(tags.encode()) > PROPERTY_BYTES_MAX:
+        raise PlanRejected(
+            Text("The properties have more than %(number)s bytes.", number=PROPERTY_BYTES_MAX),
+            field="properties",
+        )
