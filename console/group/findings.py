@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from console.group.pauses import WHOLE_GROUP, GroupPauses
+from console.group.selectors import member_figures
 from console.lag.models import ClientRow, GroupRow
+from console.lag.round.figures import ClientFigures
 from console.lag.rows.broadcast import BROADCASTING
 from console.lag.rows.queue_row import QueueRow
 from console.text import Duration, Text
@@ -99,16 +100,16 @@ def _in_order(found: Iterable[Finding]) -> list[Finding]:
 
 def _broadcast(group: GroupRow) -> Iterable[Finding]:
     """Report members with problems, and how many members did not report their offsets."""
-    by_status: dict[str, list[dict[str, Any]]] = {}
-    for one in group.client_progress:
-        by_status.setdefault(one["status"], []).append(one)
+    by_status: dict[str, list[ClientFigures]] = {}
+    for one in member_figures(group):
+        by_status.setdefault(one.status, []).append(one)
     for status, found in by_status.items():
         if status not in SEVERITY:
             continue
-        names = _names([one["client_id"] for one in found])
+        names = _names([one.client_id for one in found])
         title = Text("%(names)s: %(state)s", names=names, state=CLIENT_WORDS[status])
-        text = Text("%(queue)s: %(reason)s.", queue=found[0]["worst_queue"], reason=found[0]["reason"])
-        yield Finding(status, title, text, min(one["since_ms"] for one in found), "clients")
+        text = Text("%(queue)s: %(reason)s.", queue=found[0].worst_queue, reason=found[0].reason)
+        yield Finding(status, title, text, min(one.since_ms for one in found), "clients")
     if group.partial and group.clients != 0:
         text = Text(
             "A client that does not tell may be further behind than those that do: figures read “at least”."

@@ -8,14 +8,15 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Any
 
 from django.utils.translation import gettext
 
 from console.brokers.mqadmin import RETRY_TOPIC_PREFIX
 from console.group.findings import SEVERITY
+from console.group.selectors import member_figures
 from console.lag.models import ClientRow, GroupRow
 from console.lag.past import mark_words, marks
+from console.lag.round.figures import ClientFigures
 from console.lag.rows.queue_row import QueueRow
 from console.lists.page import Page, cut
 from console.lists.query import ListQuery
@@ -165,9 +166,9 @@ def queue_page(queues: Sequence[QueueRow], query: ListQuery) -> Page[QueueRow]:
 # --- Clients ----------------------------------------------------------------------------------------------------
 
 
-def progress_of(row: GroupRow) -> dict[str, dict[str, Any]]:
-    """Return the progress of a broadcasting group's members by client id; {} for other groups."""
-    return {one["client_id"]: one for one in row.client_progress}
+def progress_of(row: GroupRow) -> dict[str, ClientFigures]:
+    """Return the figures of a broadcasting group's members by client id; {} for other groups."""
+    return {one.client_id: one for one in member_figures(row)}
 
 
 def owned_words(client: ClientRow) -> list[str] | None:

@@ -13,11 +13,13 @@ from console.lag import selectors as lag_selectors
 from console.lag.collect import reset
 from console.lag.models import ClientRow, GroupRow
 from console.lag.past import history_reads
+from console.lag.round.figures import ClientFigures
 from console.lag.round.view import ClientProgress
 from console.lag.rows import broadcast, queues
 from console.lag.rows.queue_row import QueueRow
 from console.lists.page import Page, count_if, cut
 from console.lists.query import ListQuery
+from console.operation.plan.stored import of_json
 from spark.lag.folds.rounds import GAP_INTERVALS
 from spark.lag.samples import Samples
 
@@ -176,6 +178,11 @@ def client_queues(client: ClientRow) -> list[QueueRow]:
     """Return the queues a member of a broadcasting group reported; [] for other groups' members."""
     progress = ClientProgress(client.client_id, broadcast.kept_progress(client.progress))
     return broadcast.queue_rows(client.group, progress)
+
+
+def member_figures(row: GroupRow) -> list[ClientFigures]:
+    """Return the figures of a broadcasting group's members; [] for other groups."""
+    return of_json(list[ClientFigures], row.client_progress)
 
 
 def group_names(

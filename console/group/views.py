@@ -32,6 +32,7 @@ from console.lag.last_seen import may_lie_on_silent
 from console.lag.models import ClientRow, GroupRow
 from console.lag.past.by_client import CHANGES_MAX, TooManyChanges
 from console.lag.promise_versions import promises_of
+from console.lag.round.figures import ClientFigures
 from console.lag.rows.broadcast import BROADCASTING
 from console.lag.rows.queue_row import QueueRow
 from console.lists.file import file_of
@@ -218,7 +219,7 @@ class ShownClient:
     owned: list[str] | None
     words: str
     differs: bool
-    progress: Any
+    progress: ClientFigures | None
 
 
 def _client_rows(row: GroupRow, clients: Sequence[ClientRow]) -> list[ShownClient]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from django.utils.translation import gettext
 
 from console.brokers.mqadmin import RETRY_TOPIC_PREFIX
 from console.group.clients.member import ReportedQueue, RunningInfo
 from console.lag.models import ClientRow
+from console.lag.round.figures import ClientFigures
 from console.lag.rows.queue_row import QueueRow
 
 
@@ -71,15 +71,22 @@ def held_queues(
 
 
 def sums(
-    queues: Sequence[HeldQueue], info: RunningInfo | None, progress: Mapping[str, Any] | None = None
+    queues: Sequence[HeldQueue], info: RunningInfo | None, progress: ClientFigures | None = None
 ) -> ClientSums:
     """Return the sums at the top of the page.
 
     `progress`: of a member of a broadcasting group, from the row of its group.
     """
     if progress is not None:
-        names = ("lag", "lag_lower_bound", "time_lag_ms", "time_lag_lower_bound", "reason", "status")
-        return replace(sums(queues, info), **{name: progress[name] for name in names})
+        return replace(
+            sums(queues, info),
+            lag=progress.lag,
+            lag_lower_bound=progress.lag_lower_bound,
+            time_lag_ms=progress.time_lag_ms,
+            time_lag_lower_bound=progress.time_lag_lower_bound,
+            reason=progress.reason,
+            status=progress.status,
+        )
     rows = [one.row for one in queues if one.row is not None]
     lags = [row.lag for row in rows if row.lag is not None]
     ages = [row.time_lag_ms for row in rows if row.time_lag_ms is not None]
