@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 
 from console.group import group_page
 from console.group.clients import member as member_asked
-from console.group.clients.member import RunningInfo
+from console.group.clients.member import ReportedQueue, ReportedTopic, RunningInfo
 from console.group.group_page import owned_words
 from console.group.offsets.forms import queue_value
 from console.lag.models import ClientRow, GroupRow, GroupWatch, HistoryGap, LagEvent
@@ -420,18 +420,20 @@ def test_a_member_that_is_silent_shows_what_the_last_sweep_and_round_knew(admin:
 def test_the_page_of_a_member_joins_its_words_with_the_last_round(
     admin: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def queue(queue_id: int, topic: str = "orders") -> dict[str, Any]:
-        place = {"topic": topic, "broker_name": "broker-a", "queue_id": queue_id, "commit_offset": 1_995}
-        own = {"cached": 4, "cached_from": 1_995, "cached_to": 1_998, "locked": False, "dropped": False}
-        return {**place, **own, "last_pull_ms": sample_rows.NOW_MS, "last_consume_ms": None}
+    def queue(queue_id: int) -> ReportedQueue:
+        return ReportedQueue(
+            "orders",
+            "broker-a",
+            queue_id,
+            cached=4,
+            last_pull_ms=sample_rows.NOW_MS,
+            commit_offset=1_995,
+            cached_from=1_995,
+            cached_to=1_998,
+            locked=False,
+        )
 
-    topic = {
-        "topic": "orders",
-        "consume_ms": 3.0,
-        "ok_per_s": 12.0,
-        "failed_per_s": 1.5,
-        "failed_last_hour": 2,
-    }
+    topic = ReportedTopic("orders", 3.0, 12.0, 1.5, 2, pull_ms=1.0, pulled_per_s=12.0)
     info = RunningInfo(
         [("PROP_CONSUMEORDERLY", "false"), ("PROP_ODD", "x")],
         [queue(0), queue(1), queue(9)],
