@@ -43,7 +43,7 @@ from console.operation.errors import PlanRejected, VerificationFailed
 from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
 from console.operation.plan.coverage import Coverage, read_coverage
-from console.operation.plan.kinds import Another, Draft, Need, Place, PlanKind, RawDraft, RestCall
+from console.operation.plan.kinds import Another, Draft, Need, Place, PlanKind, RestCall
 from console.operation.plan.params import ACCEPT_WITHOUT, accepted_without, refuse_unknown
 from console.operation.plan.stored import as_json, of_json
 from console.text import Text
