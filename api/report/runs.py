@@ -238,7 +238,7 @@ class Rows(Resource):
             **pagination.page_arguments(request),
         )
         body = pagination.page_body(request, page, lambda row: LagRowSerializer(row).data)
-        return Response({**body, "gaps": [gap.as_row() for gap in selectors.gaps(found)]})
+        return Response({**body, "gaps": GapSerializer(selectors.gaps(found), many=True).data})
 
 
 class RowsCsv(Resource):

@@ -296,6 +296,21 @@ class LagRow(models.Model):
         return self.time_lag_censored > 0
 
 
+class Stamp(NamedTuple):
+    """What all rows of a run share: columns of `LagRow` and `ReportRow`."""
+
+    run_id: str
+    job: str
+    zone: str
+    generated_at_ms: int
+    code_version: str
+
+
+def known(**figures: Any) -> dict[str, Any]:
+    """Return the figures of a row for its JSON column: an unknown one is absent."""
+    return {name: value for name, value in figures.items() if value is not None}
+
+
 EPISODE_STATUS = {"breach": "FALLING_BEHIND", "stall": "STALLED", "offline": "OFFLINE", "lost": "LOST"}
 
 

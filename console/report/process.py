@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,6 +45,49 @@ END_WITHIN_S = 10
 
 class ReportFailed(Exception):
     """The job ended without a result; the text gives the reason and what to do, for the page."""
+
+
+class HourFiles(msgspec.Struct, frozen=True):
+    """An hour of a cluster with its history files, and those of the time before it."""
+
+    cluster: str
+    hour_ms: int
+    files: Sequence[str]
+    older: Sequence[str]
+
+
+class Promise(msgspec.Struct, frozen=True):
+    """A version of a group's promise, in force from `from_ms`."""
+
+    slo_ms: int
+    target: float
+    from_ms: int
+
+
+class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a job depends on (`spark.job.JobSpec`, which only the job's own process may import)."""
+
+    job: str
+    job_id: str
+    from_ms: int
+    to_ms: int
+    zone: str
+    as_of_ms: int
+    hours: Sequence[HourFiles]
+    stores: Sequence[Mapping[str, str]]
+    output: str
+    slo_ms: int
+    slo_target: float
+    slos: Mapping[str, Sequence[Promise]]
+    interval_ms: int
+    lookback_ms: int
+    recovery_ms: int
+    clients: Mapping[str, int]
+    client_changes: Mapping[str, Sequence[tuple[int, int]]]
+    code_version: str
+    remote: str
+    master: str
+    reuse: bool
 
 
 class UnreadFile(msgspec.Struct, frozen=True):

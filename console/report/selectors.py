@@ -18,8 +18,9 @@ from console.lag.promise_versions import promises_of
 from console.lists.page import Page, cut
 from console.report.jobs import is_so_far
 from console.report.kept_rows import queue_rows
-from console.report.kept_rows.queue_rows import Gap, QueueRows
+from console.report.kept_rows.queue_rows import Gap, LagSummary, QueueRows
 from console.report.models import LagRow, ReportRow, ReportRun, ReportSchedule
+from console.report.process import Promise
 from console.web.spreadsheet import csv_line
 
 PER_PAGE_MAX = 500
@@ -195,9 +196,11 @@ def members(cluster: str) -> dict[str, int]:
     return {group: clients or 0 for group, clients in found.values_list("group", "clients")}
 
 
-def slos(cluster: str) -> dict[str, list[dict[str, Any]]]:
-    """Return all versions of the groups' own promises, for `spark.job.JobSpec`."""
-    return {group: [one._asdict() for one in own] for group, own in promises_of(cluster).versions.items()}
+def slos(cluster: str) -> dict[str, list[Promise]]:
+    """Return all versions of the groups' own promises, for a `JobSpec`."""
+    return {
+        group: [Promise(*version) for version in own] for group, own in promises_of(cluster).versions.items()
+    }
 
 
 def row_page(
@@ -248,11 +251,11 @@ def _page_of(ordered: QuerySet[M], page: int, per_page: int, whole: QuerySet[M] 
     )
 
 
-def summary(found: LagRows) -> dict[str, Any]:
-    """Return the head of the page: worst figures, sums, the least coverage; None if nothing is known."""
+def summary(found: LagRows) -> LagSummary:
+    """Return the head of the page."""
     if isinstance(found, QueueRows):
         return queue_rows.summary(found)
-    figures: dict[str, Any] = found.aggregate(
+    figures = found.aggregate(
         time_lag_max_ms=Max("time_lag_max_ms"),
         lag_max=Max("lag_max"),
         produced=Sum("produced"),
@@ -267,8 +270,7 @@ def summary(found: LagRows) -> dict[str, Any]:
         interval_ms=Max("interval_ms"),
     )
     worst = found.order_by(F("time_lag_max_ms").desc(nulls_last=True)).first()
-    figures["worst"] = worst if worst is not None and worst.time_lag_max_ms else None
-    return figures
+    return LagSummary(**figures, worst=worst if worst is not None and worst.time_lag_max_ms else None)
 
 
 def table_rows(found: AnyRows, most: int = EXPORT_ROWS_MAX) -> tuple[list[str], Iterator[Sequence[Any]]]:

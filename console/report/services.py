@@ -7,14 +7,14 @@ computed on a machine at a time (lock files), and a run whose worker died is tak
 
 from __future__ import annotations
 
-import json
 import logging
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 from celery import current_app
 from django.conf import settings
@@ -34,8 +34,8 @@ from console.live import hub as live
 from console.report import process, selectors
 from console.report.jobs import JOBS, LAG_JOBS, PERIODS_MS, STORE_JOBS, TREND_JOB
 from console.report.kept_rows import output, queue_files, retention
-from console.report.models import OPEN_STATES, ReportRun
-from console.report.process import JobResult, ReportFailed
+from console.report.models import OPEN_STATES, ReportRun, Stamp
+from console.report.process import HourFiles, JobResult, JobSpec, ReportFailed
 from console.report.rules import (
     ATTEMPTS_MAX,
     LEASE_MS,
@@ -272,9 +272,9 @@ class _Attempt:
 
     def _compute(self) -> None:
         spec = job_spec(self.run, now_ms=self._started_ms)
-        self._write(spec=spec, output=spec["output"])
+        self._write(spec=msgspec.to_builtins(spec), output=spec.output)
         result = process.run_job(
-            json.dumps(spec, sort_keys=True),
+            msgspec.json.encode(spec, order="sorted").decode(),
             on_step=self.show,
             on_beat=self.renew,
             timeout_s=RUN_TIMEOUT_S,
@@ -304,7 +304,7 @@ class _Attempt:
         if mine.update(**values) != 1:
             raise RunLost(self.run.pk)
 
-    def _finish(self, spec: dict[str, Any], result: JobResult) -> None:
+    def _finish(self, spec: JobSpec, result: JobResult) -> None:
         run = self.run
         lost = set(result.lost_ms)
         periods = [start_ms for start_ms in computed_periods(run, spec) if start_ms not in lost]
@@ -314,7 +314,7 @@ class _Attempt:
         stamp = self._stamp(generated_at_ms)
         produced = Produced.of(run, result, periods, generated_at_ms)
         row_count = replace_rows(run, produced, periods, stamp, claim=self._claim, now_ms=generated_at_ms)
-        unknown = missing(run, [hour["hour_ms"] for hour in spec["hours"]], self._started_ms)
+        unknown = missing(run, [hour.hour_ms for hour in spec.hours], self._started_ms)
         self._succeed(
             row_count=row_count,
             warnings=[*unknown, *unread(spec, result), *map(Text.foreign, result.warnings)],
@@ -331,14 +331,9 @@ class _Attempt:
         )
         logger.info("report done run=%s rows=%d", self.run.id, row_count)
 
-    def _stamp(self, generated_at_ms: int) -> dict[str, Any]:
-        return {
-            "run_id": self.run.id,
-            "job": self.run.job,
-            "zone": self.run.zone,
-            "generated_at_ms": generated_at_ms,
-            "code_version": settings.CODE_VERSION,
-        }
+    def _stamp(self, generated_at_ms: int) -> Stamp:
+        run = self.run
+        return Stamp(run.id, run.job, run.zone, generated_at_ms, settings.CODE_VERSION)
 
     def _claim(self) -> None:
         """Hold the run until the caller's transaction ends, excluding other attempts. Raises RunLost."""
@@ -352,8 +347,8 @@ class _Attempt:
             logger.warning("report was taken over run=%s attempt=%d", self.run.id, self.run.attempts)
 
 
-def job_spec(run: ReportRun, *, now_ms: int) -> dict[str, Any]:
-    """Return everything the job depends on (`spark.job.JobSpec`).
+def job_spec(run: ReportRun, *, now_ms: int) -> JobSpec:
+    """Return everything the job depends on.
 
     Hours without history are left out: earlier results for them stay. Raises ReportFailed when there is nothing to
     compute from.
@@ -365,32 +360,32 @@ def job_spec(run: ReportRun, *, now_ms: int) -> dict[str, Any]:
             Text("The cluster %(cluster)s was removed meanwhile.", cluster=run.cluster)
         ) from None
     is_of_stores = run.job in STORE_JOBS
-    return {
-        "job": run.job,
-        "job_id": run.id,
-        "from_ms": run.from_ms,
-        "to_ms": run.to_ms,
-        "zone": run.zone,
-        "as_of_ms": now_ms,
-        "hours": [] if is_of_stores else _hours(run, now_ms),
-        "stores": _stores(run) if is_of_stores else [],
-        "output": output.output_url(run),
-        "slo_ms": settings.LAG_SLO_MS,
-        "slo_target": settings.LAG_SLO_TARGET,
-        "slos": selectors.slos(run.cluster),
-        "interval_ms": cluster.poll_interval_s * 1000,
-        "lookback_ms": settings.REPORT_LOOKBACK_MS,
-        "recovery_ms": settings.REPORT_RECOVERY_MS,
-        "clients": selectors.members(run.cluster) if run.job == "capacity" else {},
-        "client_changes": client_counts(run.cluster, run.from_ms, run.to_ms) if run.job in LAG_JOBS else {},
-        "code_version": settings.CODE_VERSION,
-        "remote": settings.SPARK_REMOTE,
-        "master": settings.SPARK_MASTER,
-        "reuse": settings.SPARK_LOCAL_CONNECT_REUSE,
-    }
+    return JobSpec(
+        job=run.job,
+        job_id=run.id,
+        from_ms=run.from_ms,
+        to_ms=run.to_ms,
+        zone=run.zone,
+        as_of_ms=now_ms,
+        hours=[] if is_of_stores else _hours(run, now_ms),
+        stores=_stores(run) if is_of_stores else [],
+        output=output.output_url(run),
+        slo_ms=settings.LAG_SLO_MS,
+        slo_target=settings.LAG_SLO_TARGET,
+        slos=selectors.slos(run.cluster),
+        interval_ms=cluster.poll_interval_s * 1000,
+        lookback_ms=settings.REPORT_LOOKBACK_MS,
+        recovery_ms=settings.REPORT_RECOVERY_MS,
+        clients=selectors.members(run.cluster) if run.job == "capacity" else {},
+        client_changes=client_counts(run.cluster, run.from_ms, run.to_ms) if run.job in LAG_JOBS else {},
+        code_version=settings.CODE_VERSION,
+        remote=settings.SPARK_REMOTE,
+        master=settings.SPARK_MASTER,
+        reuse=settings.SPARK_LOCAL_CONNECT_REUSE,
+    )
 
 
-def _hours(run: ReportRun, now_ms: int) -> list[dict[str, Any]]:
+def _hours(run: ReportRun, now_ms: int) -> Sequence[HourFiles]:
     """Return the hours that have history, with their files and those of the time before."""
     back_ms = settings.REPORT_LOOKBACK_MS
     known = selectors.history_files(run.cluster, run.from_ms - HOUR_MS - back_ms, run.to_ms)
@@ -403,7 +398,7 @@ def _hours(run: ReportRun, now_ms: int) -> list[dict[str, Any]]:
         own = _locations([file for file in near if file.ts_hi_ms > hour_ms])
         older = _locations([file for file in near if file.ts_hi_ms <= hour_ms])
         if own and hour_ms not in lost:
-            hours.append({"cluster": run.cluster, "hour_ms": hour_ms, "files": own, "older": older})
+            hours.append(HourFiles(run.cluster, hour_ms, own, older))
     if not hours:
         raise ReportFailed(
             Text(
@@ -428,7 +423,7 @@ def _locations(files: Sequence[HistoryFile]) -> list[str]:
     return found
 
 
-def _stores(run: ReportRun) -> list[dict[str, Any]]:
+def _stores(run: ReportRun) -> Sequence[Mapping[str, str]]:
     """Return the folders of broker files that this machine may read. Raises ReportFailed without one."""
     stores = [one for one in settings.STORE_FOLDERS if one["cluster"] == run.cluster]
     if not stores:
@@ -443,15 +438,13 @@ def _stores(run: ReportRun) -> list[dict[str, Any]]:
     return stores
 
 
-def computed_periods(run: ReportRun, spec: dict[str, Any]) -> list[int]:
+def computed_periods(run: ReportRun, spec: JobSpec) -> list[int]:
     """Return the starts of the periods that a run computed, whose rows it replaces."""
     period_ms = PERIODS_MS[run.job]
-    until_ms = min(run.to_ms, spec["as_of_ms"])
-    if not spec["hours"]:
+    until_ms = min(run.to_ms, spec.as_of_ms)
+    if not spec.hours:
         return [start_ms for start_ms, _ in periods(run.from_ms, until_ms, period_ms, run.zone)]
-    starts = (
-        starts_in_hour(hour["hour_ms"], run.from_ms, until_ms, period_ms, run.zone) for hour in spec["hours"]
-    )
+    starts = (starts_in_hour(hour.hour_ms, run.from_ms, until_ms, period_ms, run.zone) for hour in spec.hours)
     return sorted(set().union(*starts))
 
 

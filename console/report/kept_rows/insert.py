@@ -19,21 +19,23 @@ from django.db import connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from console.report.kept_rows.queue_rows import named_status_ms
-from console.report.models import LagRow, ReportRow
+from console.report.models import LagRow, ReportRow, Stamp
 
 ROWS_AT_ONCE = 5_000  # 10 MB of them
 REPORT_ROWS_AT_ONCE = 1_000
 SHARED_COLUMNS = frozenset(field.attname for field in ReportRow._meta.concrete_fields) - {"figures"}
+# In files beside the rows: what the run's stamp replaces, and the job's id.
+ONLY_OF_JOBS = frozenset((*Stamp._fields, "job_id"))
 # Histograms stay in the Parquet file, for days and weeks to add up.
 ONLY_IN_FILES = ("_buckets", "_counts")
 # A null is an empty field, an empty text is "".
 AS_CSV = pacsv.WriteOptions(include_header=False, quoting_style="all_valid")
 
 
-def insert_lag_rows(file: pq.ParquetFile, stamp: dict[str, Any]) -> int:
+def insert_lag_rows(file: pq.ParquetFile, stamp: Stamp) -> int:
     """Insert the rows of a file and return how many.
 
-    `stamp`: values by column that replace the file's in every row. Raises ValueError for a column that the table
+    `stamp`: columns that replace the file's in every row. Raises ValueError for a column that the table
     lacks.
     """
     into = connections[router.db_for_write(LagRow)]
@@ -45,7 +47,7 @@ def insert_lag_rows(file: pq.ParquetFile, stamp: dict[str, Any]) -> int:
     return count
 
 
-def insert_report_rows(table: pa.Table | None, stamp: dict[str, Any]) -> int:
+def insert_report_rows(table: pa.Table | None, stamp: Stamp) -> int:
     """Insert the few rows of other reports: shared columns as columns, the known figures as JSON."""
     if table is None:
         return 0
@@ -54,23 +56,19 @@ def insert_report_rows(table: pa.Table | None, stamp: dict[str, Any]) -> int:
     return int(table.num_rows)
 
 
-def _report_row(row: dict[str, Any], stamp: dict[str, Any]) -> ReportRow:
-    own = {
-        name: value
-        for name, value in row.items()
-        if name not in stamp and name != "job_id" and value is not None
-    }
+def _report_row(row: dict[str, Any], stamp: Stamp) -> ReportRow:
+    own = {name: value for name, value in row.items() if name not in ONLY_OF_JOBS and value is not None}
     shared = {name: own.pop(name) for name in SHARED_COLUMNS & own.keys()}
-    return ReportRow(**stamp, **shared, figures=own)
+    return ReportRow(**stamp._asdict(), **shared, figures=own)
 
 
-def _tables(file: pq.ParquetFile, stamp: dict[str, Any]) -> Iterator[pa.Table]:
+def _tables(file: pq.ParquetFile, stamp: Stamp) -> Iterator[pa.Table]:
     """The rows as the table of the model has them, column for column."""
     known = [field for field in LagRow._meta.concrete_fields if not field.primary_key]
     told = {
         name
         for name in file.schema_arrow.names
-        if name not in stamp and name != "job_id" and not name.endswith(ONLY_IN_FILES)
+        if name not in ONLY_OF_JOBS and not name.endswith(ONLY_IN_FILES)
     }
     strange = told - {field.attname for field in known}
     if strange:
@@ -81,7 +79,7 @@ def _tables(file: pq.ParquetFile, stamp: dict[str, Any]) -> Iterator[pa.Table]:
             if field.attname in told:
                 column = batch.column(field.attname)
             else:
-                value = stamp.get(field.attname, field.get_default())
+                value = getattr(stamp, field.attname, field.get_default())
                 column = pa.repeat(json.dumps(value) if isinstance(value, dict) else value, batch.num_rows)
             arrays.append(_status_ms(column) if pa.types.is_list(column.type) else column)
         yield pa.Table.from_arrays(arrays, names=[field.column for field in known])

@@ -47,25 +47,16 @@ class Gap:
 
     window_start_ms: int
     window_end_ms: int
-    groups: tuple[str, str]
+    group_first: str
+    group_last: str
     reason: Text
 
     @property
     def sentence(self) -> str:
         """Return a sentence for files and shells; pages have their own texts."""
         start = dt.datetime.fromtimestamp(self.window_start_ms / 1000, dt.UTC)
-        first, last = self.groups
-        return f"The file of {start:%Y-%m-%d %H:%M} UTC, groups {first} to {last}, is not read: {self.reason}"
-
-    def as_row(self) -> dict[str, Any]:
-        """Return what REST shows."""
-        return {
-            "window_start_ms": self.window_start_ms,
-            "window_end_ms": self.window_end_ms,
-            "group_first": self.groups[0],
-            "group_last": self.groups[1],
-            "reason": self.reason,
-        }
+        groups = f"groups {self.group_first} to {self.group_last}"
+        return f"The file of {start:%Y-%m-%d %H:%M} UTC, {groups}, is not read: {self.reason}"
 
 
 class Row(NamedTuple):
@@ -97,7 +88,9 @@ class QueueRows:
     @property
     def gaps(self) -> list[Gap]:
         """Return what could not be read so far, newest first."""
-        return sorted(self._gaps.values(), key=lambda gap: (-gap.window_start_ms, gap.groups))
+        return sorted(
+            self._gaps.values(), key=lambda gap: (-gap.window_start_ms, gap.group_first, gap.group_last)
+        )
 
     def files(self) -> list[QueueRowFile]:
         """Return the files that may hold matching rows, newest window first, then in the order of groups."""
@@ -132,8 +125,9 @@ class QueueRows:
 
     def miss(self, file: QueueRowFile, reason: Text) -> None:
         """Record that the rows of a file are missing."""
-        names = file.group_first, file.group_last
-        self._gaps[file.pk] = Gap(file.window_start_ms, file.window_end_ms, names, reason)
+        self._gaps[file.pk] = Gap(
+            file.window_start_ms, file.window_end_ms, file.group_first, file.group_last, reason
+        )
 
     @property
     def is_everybody(self) -> bool:
@@ -240,11 +234,29 @@ def page(
     )
 
 
-def summary(found: QueueRows) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class LagSummary:
+    """What rows have in common: worst figures, sums, the least coverage; None if nothing is known."""
+
+    time_lag_max_ms: int | None
+    lag_max: int | None
+    produced: int | None
+    consumed: int | None
+    breach_ms: int | None
+    coverage_pct: float | None
+    from_ms: int | None
+    to_ms: int | None
+    generated_at_ms: int | None
+    slo_least_ms: int | None
+    slo_ms: int | None
+    interval_ms: int | None
+    worst: LagRow | None
+
+
+def summary(found: QueueRows) -> LagSummary:
     """As `selectors.summary`."""
     names = list(dict.fromkeys([*SUMS, *HIGHEST, *LOWEST]))
-    sums: dict[str, Any] = dict.fromkeys(SUMS)
-    low, high = dict.fromkeys(LOWEST), dict.fromkeys(HIGHEST)
+    sums, low, high = dict.fromkeys(SUMS), dict.fromkeys(LOWEST), dict.fromkeys(HIGHEST)
     starts, ends, made = [], [], []
     worst, worst_ms = None, 0
     for rows in found.read(names):
@@ -260,16 +272,16 @@ def summary(found: QueueRows) -> dict[str, Any]:
             worst = Row(
                 rows.number, int(rows.places[pc.index(rows.table["time_lag_max_ms"], worst_ms).as_py()])
             )
-    return {
+    return LagSummary(
         **sums,
         **high,
-        "coverage_pct": low["coverage_pct"],
-        "slo_least_ms": low["slo_ms"],
-        "from_ms": min(starts, default=None),
-        "to_ms": max(ends, default=None),
-        "generated_at_ms": max(made, default=None),
-        "worst": next(iter(found.rows_at([worst])), None) if worst is not None else None,
-    }
+        coverage_pct=low["coverage_pct"],
+        slo_least_ms=low["slo_ms"],
+        from_ms=min(starts, default=None),
+        to_ms=max(ends, default=None),
+        generated_at_ms=max(made, default=None),
+        worst=next(iter(found.rows_at([worst])), None) if worst is not None else None,
+    )
 
 
 def by_window(found: QueueRows, most: int) -> Iterator[list[Any] | Gap]:

@@ -6,8 +6,7 @@ window, including those that began before it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from django.db import transaction
 from django.db.models import Max, Min
@@ -16,7 +15,7 @@ from console.lag import episodes
 from console.lag.models import Episode
 from console.lag.past import marks
 from console.lag.past.marks import Marks
-from console.report.models import ReportRow, ReportRun
+from console.report.models import ReportRow, ReportRun, Stamp, known
 from spark.lag.local_time import DAY_MS, period_end, period_start
 
 JOB = "episodes"
@@ -25,7 +24,7 @@ ROWS_AT_ONCE = 1_000
 IDS_AT_ONCE = 200  # parameters of a statement
 
 
-def replace_rows(run: ReportRun, stamp: Mapping[str, Any], *, claim: Callable[[], None], now_ms: int) -> int:
+def replace_rows(run: ReportRun, stamp: Stamp, *, claim: Callable[[], None], now_ms: int) -> int:
     """Replace the rows of the episodes that touch a run's window; return how many."""
     own = ReportRow.objects.filter(cluster=run.cluster, job=JOB)
     inside = own.filter(window_start_ms__lt=run.to_ms, window_end_ms__gt=run.from_ms)
@@ -50,39 +49,11 @@ def replace_rows(run: ReportRun, stamp: Mapping[str, Any], *, claim: Callable[[]
     return len(found)
 
 
-def _row(one: Episode, happened: Marks, stamp: Mapping[str, Any], zone: str, now_ms: int) -> ReportRow:
+def _row(one: Episode, happened: Marks, stamp: Stamp, zone: str, now_ms: int) -> ReportRow:
     start_ms = period_start(one.start_ms, DAY_MS, zone)
     end_ms = period_end(one.end_ms - 1, DAY_MS, zone) if one.is_over else max(now_ms, one.end_ms)
-    figures = {
-        "id": one.id,
-        "start_ms": one.start_ms,
-        "end_ms": one.end_ms,
-        "duration_ms": one.duration_ms,
-        "bad_ms": one.bad_ms,
-        "unknown_ms": one.unknown_ms,
-        "pauses": one.pauses,
-        "is_ongoing": not one.is_over,
-        "cause": one.cause,
-        "is_intentional": one.is_intentional,
-        "reset_by": one.reset_by or None,
-        "slo_ms": one.slo_ms,
-        "target": one.target,
-        "slo_from_ms": one.slo_from_ms,
-        "budget_burnt_pct": round(100 * one.budget_burnt, 4),
-        "clients": one.clients,
-        "peak_lag": one.peak_lag,
-        "peak_time_lag_ms": one.peak_time_lag_ms,
-        "worst_queue": one.worst_queue or None,
-        "forecast_at_ms": one.forecast_at_ms,
-        "forecast_ms": one.forecast_ms,
-        "forecast_lo_ms": one.forecast_low_ms,
-        "forecast_hi_ms": one.forecast_high_ms,
-        "drained_ms": one.recovered_ms,
-        "happened": [mark.as_json() for mark in happened.marks] or None,
-        "happened_lower_bound": happened.is_cut or None,
-    }
     return ReportRow(
-        **stamp,
+        **stamp._asdict(),
         grain="episode",
         cluster=one.cluster,
         kind=one.kind,
@@ -90,5 +61,32 @@ def _row(one: Episode, happened: Marks, stamp: Mapping[str, Any], zone: str, now
         topic=one.topic,
         window_start_ms=start_ms,
         window_end_ms=max(end_ms, start_ms + 1),
-        figures={name: value for name, value in figures.items() if value is not None},
+        figures=known(
+            id=one.id,
+            start_ms=one.start_ms,
+            end_ms=one.end_ms,
+            duration_ms=one.duration_ms,
+            bad_ms=one.bad_ms,
+            unknown_ms=one.unknown_ms,
+            pauses=one.pauses,
+            is_ongoing=not one.is_over,
+            cause=one.cause,
+            is_intentional=one.is_intentional,
+            reset_by=one.reset_by or None,
+            slo_ms=one.slo_ms,
+            target=one.target,
+            slo_from_ms=one.slo_from_ms,
+            budget_burnt_pct=round(100 * one.budget_burnt, 4),
+            clients=one.clients,
+            peak_lag=one.peak_lag,
+            peak_time_lag_ms=one.peak_time_lag_ms,
+            worst_queue=one.worst_queue or None,
+            forecast_at_ms=one.forecast_at_ms,
+            forecast_ms=one.forecast_ms,
+            forecast_lo_ms=one.forecast_low_ms,
+            forecast_hi_ms=one.forecast_high_ms,
+            drained_ms=one.recovered_ms,
+            happened=[mark.as_json() for mark in happened.marks] or None,
+            happened_lower_bound=happened.is_cut or None,
+        ),
     )

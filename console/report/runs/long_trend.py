@@ -8,26 +8,44 @@ that no day has is absent. Percentiles are never averaged: `time_lag_p95_ms` is 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from statistics import median_low
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import transaction
 
 from console.report.jobs import TREND_JOB, is_so_far
 from console.report.long_periods import MONTHS, LongPeriod, period_of, periods_in
-from console.report.models import LagRow, ReportRow, ReportRun
+from console.report.models import LagRow, ReportRow, ReportRun, Stamp, known
 from spark.lag.local_time import DAY_MS, HOUR_MS, local
 
 ROWS_AT_ONCE = 1_000
-COLUMNS = (
-    *("group", "topic", "zone", "window_start_ms", "window_end_ms", "produced", "consumed", "counted_ms"),
-    *("lag_max", "time_lag_p95_ms", "time_lag_max_ms", "breach_ms", "watched_ms", "late_message_ms"),
-    *("consumed_within_slo", "lost", "skipped", "slo_ms", "coverage_pct"),
-)
-Figures = dict[str, Any]
 Topic = tuple[str, str]
+
+
+class Day(NamedTuple):
+    """The columns of a daily row that are added up."""
+
+    group: str
+    topic: str
+    zone: str
+    window_start_ms: int
+    window_end_ms: int
+    produced: int
+    consumed: int
+    counted_ms: int
+    lag_max: int | None
+    time_lag_p95_ms: int | None
+    time_lag_max_ms: int | None
+    breach_ms: int
+    watched_ms: int | None
+    late_message_ms: int | None
+    consumed_within_slo: int | None
+    lost: int
+    skipped: int | None
+    slo_ms: int
+    coverage_pct: float
 
 
 @dataclass(slots=True)
@@ -43,31 +61,31 @@ class _Days:
     maxima: dict[str, int] = field(default_factory=dict)
     p95_ms: list[int] = field(default_factory=list)
 
-    def add(self, day: Mapping[str, Any]) -> None:
+    def add(self, day: Day) -> None:
         """Add a day; null is unknown."""
         self.days += 1
-        start_ms, end_ms = day["window_start_ms"], day["window_end_ms"]
-        self.is_open |= is_so_far("lag_day", start_ms, end_ms, day["zone"])
-        self.counted_ms += day["counted_ms"]
-        self.watched_ms += day["watched_ms"] or 0
-        self.covered_ms += day["coverage_pct"] / 100 * (end_ms - start_ms)
+        self.is_open |= is_so_far("lag_day", day.window_start_ms, day.window_end_ms, day.zone)
+        self.counted_ms += day.counted_ms
+        self.watched_ms += day.watched_ms or 0
+        self.covered_ms += day.coverage_pct / 100 * (day.window_end_ms - day.window_start_ms)
         for name in ("produced", "consumed", "lost", "skipped"):
-            self._sum(name, day[name] if day["counted_ms"] else None)
+            self._sum(name, getattr(day, name) if day.counted_ms else None)
         for name in ("breach_ms", "late_message_ms"):
-            self._sum(name, day[name] if day["watched_ms"] else None)
-        self._sum("in_time", day["consumed_within_slo"])
+            self._sum(name, getattr(day, name) if day.watched_ms else None)
+        self._sum("in_time", day.consumed_within_slo)
         for name in ("lag_max", "time_lag_max_ms", "slo_ms"):
-            if day[name] is not None:
-                self.maxima[name] = max(self.maxima.get(name, 0), day[name])
-        if day["time_lag_p95_ms"] is not None:
-            self.p95_ms.append(day["time_lag_p95_ms"])
+            value = getattr(day, name)
+            if value is not None:
+                self.maxima[name] = max(self.maxima.get(name, 0), value)
+        if day.time_lag_p95_ms is not None:
+            self.p95_ms.append(day.time_lag_p95_ms)
 
     def _sum(self, name: str, value: int | None) -> None:
         if value is not None:
             self.sums[name] = self.sums.get(name, 0) + value
 
 
-def replace_rows(run: ReportRun, stamp: Mapping[str, Any], *, claim: Callable[[], None], now_ms: int) -> int:
+def replace_rows(run: ReportRun, stamp: Stamp, *, claim: Callable[[], None], now_ms: int) -> int:
     """Recompute every month, quarter and year that a run's window touches; return the number of rows.
 
     One transaction per period. A period keeps its rows if fewer days are stored than they were computed from.
@@ -98,14 +116,13 @@ def _most_days(rows: Any) -> int:
     return max(rows.values_list("figures__days", flat=True), default=0)
 
 
-def _rows(run: ReportRun, period: LongPeriod, stamp: Mapping[str, Any], now_ms: int) -> Iterator[ReportRow]:
+def _rows(run: ReportRun, period: LongPeriod, stamp: Stamp, now_ms: int) -> Iterator[ReportRow]:
     end_ms = min(period.end_ms, now_ms)
-    before = _figures_before(run.cluster, period, run.zone)
+    last = period_of(period.start_ms - 1, period.grain, run.zone)
+    before = {(row.group, row.topic): row for row in _kept(run.cluster, last)}
     for (group, topic), days in sorted(_days_of(run.cluster, period).items()):
-        figures = _figures(days, period)
-        figures |= _changes(figures, before.get((group, topic), {}))
-        yield ReportRow(
-            **stamp,
+        row = ReportRow(
+            **stamp._asdict(),
             cluster=run.cluster,
             grain=period.grain,
             kind="GROUP",
@@ -114,8 +131,11 @@ def _rows(run: ReportRun, period: LongPeriod, stamp: Mapping[str, Any], now_ms: 
             window_start_ms=period.start_ms,
             window_end_ms=end_ms,
             coverage_pct=round(100 * days.covered_ms / max(1, end_ms - period.start_ms), 2),
-            figures={name: value for name, value in figures.items() if value is not None},
         )
+        _add_figures(row, days, period)
+        if (group, topic) in before:
+            _add_changes(row, before[group, topic])
+        yield row
 
 
 def _days_of(cluster: str, period: LongPeriod) -> dict[Topic, _Days]:
@@ -127,54 +147,46 @@ def _days_of(cluster: str, period: LongPeriod) -> dict[Topic, _Days]:
         kind="GROUP",
         window_start_ms__gte=period.start_ms - DAY_MS,
         window_start_ms__lt=period.end_ms + DAY_MS,
-    ).values_list(*COLUMNS)
+    ).values_list(*Day._fields)
     dates: dict[tuple[int, str], dt.date] = {}
     found: dict[Topic, _Days] = {}
-    for values in rows.iterator(chunk_size=5_000):
-        day = dict(zip(COLUMNS, values, strict=True))
-        key = day["window_start_ms"], day["zone"]
+    for day in map(Day._make, rows.iterator(chunk_size=5_000)):
+        key = day.window_start_ms, day.zone
         if key not in dates:
             dates[key] = local(*key).date()
         if period.first_day <= dates[key] < period.end_day:
-            found.setdefault((day["group"], day["topic"]), _Days()).add(day)
+            found.setdefault((day.group, day.topic), _Days()).add(day)
     return found
 
 
-def _figures(days: _Days, period: LongPeriod) -> Figures:
+def _add_figures(row: ReportRow, days: _Days, period: LongPeriod) -> None:
     sums, watched_ms = days.sums, days.watched_ms
     consumed, in_time = sums.get("consumed"), sums.pop("in_time", None)
     late_message_ms = sums.pop("late_message_ms", None)
     seconds = days.counted_ms / 1_000
-    return {
+    row.figures = known(
         **sums,
         **days.maxima,
-        "period": period.name,
-        "days": days.days,
-        "period_days": period.days,
-        "is_lower_bound": True if days.is_open or days.days < period.days else None,
-        "in_rate": round(sums["produced"] / seconds, 6) if seconds else None,
-        "out_rate": round(sums["consumed"] / seconds, 6) if seconds else None,
-        "time_lag_p95_ms": median_low(days.p95_ms) if days.p95_ms else None,
-        "watched_ms": watched_ms or None,
-        "good_pct": round(100 * (1 - sums["breach_ms"] / watched_ms), 4) if watched_ms else None,
-        "within_slo_pct": round(100 * in_time / consumed, 4) if consumed and in_time is not None else None,
-        "late_message_hours": None if late_message_ms is None else round(late_message_ms / HOUR_MS, 3),
-    }
+        period=period.name,
+        days=days.days,
+        period_days=period.days,
+        is_lower_bound=True if days.is_open or days.days < period.days else None,
+        in_rate=round(sums["produced"] / seconds, 6) if seconds else None,
+        out_rate=round(sums["consumed"] / seconds, 6) if seconds else None,
+        time_lag_p95_ms=median_low(days.p95_ms) if days.p95_ms else None,
+        watched_ms=watched_ms or None,
+        good_pct=round(100 * (1 - sums["breach_ms"] / watched_ms), 4) if watched_ms else None,
+        within_slo_pct=round(100 * in_time / consumed, 4) if consumed and in_time is not None else None,
+        late_message_hours=None if late_message_ms is None else round(late_message_ms / HOUR_MS, 3),
+    )
 
 
-def _figures_before(cluster: str, period: LongPeriod, zone: str) -> dict[Topic, Figures]:
-    last = period_of(period.start_ms - 1, period.grain, zone)
-    rows = _kept(cluster, last).values_list("group", "topic", "figures")
-    return {(group, topic): figures for group, topic, figures in rows}
-
-
-def _changes(now: Mapping[str, Any], before: Mapping[str, Any]) -> Figures:
-    """Return changes against the period before, of figures that need no whole period: rates, p95, shares."""
-    found: Figures = {}
+def _add_changes(row: ReportRow, before: ReportRow) -> None:
+    """Add changes against the period before, of figures that need no whole period: rates, p95, shares."""
     for name in ("in_rate", "time_lag_p95_ms"):
-        was, value = before.get(name), now.get(name)
+        was, value = before.value(name), row.value(name)
         if was and value is not None:
-            found[f"{name.removesuffix('_ms')}_change_pct"] = round(100 * (value / was - 1), 2)
-    if before.get("good_pct") is not None and now.get("good_pct") is not None:
-        found["good_change_points"] = round(now["good_pct"] - before["good_pct"], 4)
-    return found
+            row.figures[f"{name.removesuffix('_ms')}_change_pct"] = round(100 * (value / was - 1), 2)
+    was, good_pct = before.value("good_pct"), row.value("good_pct")
+    if was is not None and good_pct is not None:
+        row.figures["good_change_points"] = round(good_pct - was, 4)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
-from typing import Any
 
 from console.lag.history import uploads
 from console.lag.history.log import Kind
 from console.lag.past import history_reads
 from console.report.jobs import PERIODS_MS
 from console.report.models import ReportRun
-from console.report.process import JobResult
+from console.report.process import JobResult, JobSpec
 from console.text import Text
 from spark.lag.local_time import HOUR_MS, period_end
 
@@ -68,13 +67,13 @@ def missing(run: ReportRun, hours: Collection[int], now_ms: int) -> list[Text]:
     return sorted(said)[:SAID_MAX]
 
 
-def unread(spec: dict[str, Any], result: JobResult) -> list[Text]:
+def unread(spec: JobSpec, result: JobResult) -> list[Text]:
     """Return a line for each history file that the job could not read, and for each period that keeps its rows."""
-    period_ms, zone = PERIODS_MS[spec["job"]], spec["zone"]
+    period_ms, zone = PERIODS_MS[spec.job], spec.zone
     hours: dict[str, list[int]] = {}
-    for hour in spec["hours"]:
-        for path in hour["files"]:
-            hours.setdefault(path, []).append(hour["hour_ms"])
+    for hour in spec.hours:
+        for path in hour.files:
+            hours.setdefault(path, []).append(hour.hour_ms)
     said = [
         Text(
             "%(span)s: nothing of it could be read, the rows of before stay",

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,7 +18,7 @@ from console.report.jobs import LAG_JOBS
 from console.report.kept_rows import queue_files
 from console.report.kept_rows.insert import insert_lag_rows, insert_report_rows
 from console.report.kept_rows.output import Output, Part
-from console.report.models import LagRow, QueueRowFile, ReportRow, ReportRun, of_period
+from console.report.models import LagRow, QueueRowFile, ReportRow, ReportRun, Stamp, of_period
 from console.report.process import JobResult
 from console.report.runs.reviews import replace_reviews
 
@@ -67,7 +66,7 @@ def replace_rows(
     run: ReportRun,
     produced: Produced,
     periods: Sequence[int],
-    stamp: dict[str, Any],
+    stamp: Stamp,
     *,
     claim: Callable[[], None],
     now_ms: int,
@@ -86,9 +85,7 @@ def replace_rows(
     return count
 
 
-def _replace_period(
-    run: ReportRun, produced: Produced, start_ms: int, stamp: dict[str, Any], now_ms: int
-) -> int:
+def _replace_period(run: ReportRun, produced: Produced, start_ms: int, stamp: Stamp, now_ms: int) -> int:
     is_own = of_period(run, start_ms)
     few = ReportRow.objects.filter(is_own)
     if run.job not in LAG_JOBS:

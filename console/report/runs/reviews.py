@@ -8,7 +8,7 @@ not filled in: each row states how many days it covers.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from django.db import transaction
 from django.db.models import Max, Min
@@ -16,7 +16,7 @@ from django.db.models import Max, Min
 from console.lag.models import GroupRow, HistoryFile, HistoryGap, LagEvent, TopicRow
 from console.lag.promise_versions import promises_of
 from console.report.jobs import PERIODS_MS
-from console.report.models import LagRow, ReportRow, ReportRun, of_period
+from console.report.models import LagRow, ReportRow, ReportRun, Stamp, known, of_period
 from console.report.runs.weekly_review import week_rows
 from console.text import Text
 from spark.lag.local_time import DAY_MS, days_later, period_end, period_start
@@ -35,7 +35,6 @@ RESETS = (
     LagEvent.Kind.RECREATED,
     LagEvent.Kind.HEAD_REGRESSION,
 )
-Figures = dict[str, Any]
 
 
 class GroupDay(NamedTuple):
@@ -52,7 +51,7 @@ class GroupDay(NamedTuple):
 def replace_reviews(
     run: ReportRun,
     periods: Sequence[int],
-    stamp: dict[str, Any],
+    stamp: Stamp,
     *,
     claim: Callable[[], None],
     now_ms: int,
@@ -80,7 +79,7 @@ def _review_rows(
     run: ReportRun,
     days: dict[str, dict[int, GroupDay]],
     start_ms: int,
-    stamp: dict[str, Any],
+    stamp: Stamp,
     now_ms: int,
 ) -> list[ReportRow]:
     end_ms = min(period_end(start_ms, PERIODS_MS[run.job], run.zone), run.to_ms, now_ms)
@@ -89,22 +88,10 @@ def _review_rows(
         found += _day_rows(run, start_ms, end_ms, now_ms)
     else:
         found += week_rows(run.cluster, start_ms, run.zone)
-    return [
-        ReportRow(
-            **stamp,
-            cluster=run.cluster,
-            grain=grain,
-            window_start_ms=start_ms,
-            window_end_ms=end_ms,
-            kind=figures.pop("kind", ""),
-            group=figures.pop("group", ""),
-            topic=figures.pop("topic", ""),
-            broker_name=figures.pop("broker_name", ""),
-            coverage_pct=figures.pop("coverage_pct", None),
-            figures={name: value for name, value in figures.items() if value is not None},
-        )
-        for grain, figures in found
-    ]
+    for row in found:
+        row.run_id, row.job, row.zone, row.generated_at_ms, row.code_version = stamp
+        row.cluster, row.window_start_ms, row.window_end_ms = run.cluster, start_ms, end_ms
+    return found
 
 
 # --- Promises -----------------------------------------------------------------------------------------------
@@ -140,9 +127,7 @@ def _group_days(cluster: str, from_ms: int, to_ms: int) -> dict[str, dict[int, G
     return found
 
 
-def _slo_rows(
-    run: ReportRun, days: dict[str, dict[int, GroupDay]], start_ms: int
-) -> Iterator[tuple[str, Figures]]:
+def _slo_rows(run: ReportRun, days: dict[str, dict[int, GroupDay]], start_ms: int) -> Iterator[ReportRow]:
     """Of each group: the share of the watched time in which it kept its promise, and what is left of four weeks' budget
     at the end of the period.
     """
@@ -167,26 +152,26 @@ def _slo_rows(
         allowed = 1 - sum(day.target or now for day in inside) / len(inside)
         spent_ms = sum(day.breach_ms for day in month)
         change = None if good_pct is None or good_before_pct is None else round(good_pct - good_before_pct, 4)
-        yield (
-            "slo",
-            {
-                "group": group,
-                "kind": "GROUP",
-                "slo_ms": max(day.slo_ms for day in inside),
-                "target_pct": round(100 * target, 5),
-                "good_pct": good_pct,
-                "good_change_points": change,
-                "within_slo_pct": round(100 * sum(day.in_time for day in inside) / consumed, 4)
+        yield ReportRow(
+            grain="slo",
+            group=group,
+            kind="GROUP",
+            coverage_pct=round(100 * sum(day.watched_ms for day in inside) / (end_ms - start_ms), 2),
+            figures=known(
+                slo_ms=max(day.slo_ms for day in inside),
+                target_pct=round(100 * target, 5),
+                good_pct=good_pct,
+                good_change_points=change,
+                within_slo_pct=round(100 * sum(day.in_time for day in inside) / consumed, 4)
                 if consumed
                 else None,
-                "breach_ms": sum(day.breach_ms for day in inside),
-                "watched_ms": sum(day.watched_ms for day in inside),
-                "burn_rate": None if good_pct is None else round((100 - good_pct) / 100 / allowed, 4),
-                "budget_left_pct": round(100 * (1 - spent_ms / allowed_ms), 2),
-                "budget_days": len(month),
-                "kept": None if good_pct is None else good_pct >= 100 * target,
-                "coverage_pct": round(100 * sum(day.watched_ms for day in inside) / (end_ms - start_ms), 2),
-            },
+                breach_ms=sum(day.breach_ms for day in inside),
+                watched_ms=sum(day.watched_ms for day in inside),
+                burn_rate=None if good_pct is None else round((100 - good_pct) / 100 / allowed, 4),
+                budget_left_pct=round(100 * (1 - spent_ms / allowed_ms), 2),
+                budget_days=len(month),
+                kept=None if good_pct is None else good_pct >= 100 * target,
+            ),
         )
 
 
@@ -198,38 +183,38 @@ def _good_pct(days: Sequence[GroupDay]) -> float | None:
 # --- Of a day -----------------------------------------------------------------------------------------------
 
 
-def _day_rows(run: ReportRun, start_ms: int, end_ms: int, now_ms: int) -> Iterator[tuple[str, Figures]]:
+def _day_rows(run: ReportRun, start_ms: int, end_ms: int, now_ms: int) -> Iterator[ReportRow]:
     yield from _event_rows(run.cluster, start_ms, end_ms)
     yield from _collector_rows(run.cluster, start_ms, end_ms)
     if now_ms - end_ms <= KNOWN_NOW_MS:
         yield from _dead_weight_rows(run, start_ms, now_ms)
 
 
-def _event_rows(cluster: str, start_ms: int, end_ms: int) -> Iterator[tuple[str, Figures]]:
+def _event_rows(cluster: str, start_ms: int, end_ms: int) -> Iterator[ReportRow]:
     """Yield every offset move that is no progress, with our change that made it; "" for other clients'."""
     events = LagEvent.objects.filter(cluster=cluster, kind__in=RESETS, at_ms__gte=start_ms, at_ms__lt=end_ms)
     for event in events.order_by("at_ms", "pk")[:EVENTS_MAX]:
         explainable = event.kind in (LagEvent.Kind.REWIND, LagEvent.Kind.SKIPPED)
-        yield (
-            "event",
-            {
-                "kind": event.kind,
-                "group": event.group,
-                "topic": event.topic,
-                "broker_name": event.broker_name,
-                "at_ms": event.at_ms,
-                "messages": event.messages,
-                "queues": event.queues,
-                "queue": f"{event.broker_name} · {event.queue_id}" if event.queue_id >= 0 else None,
-                "from_offset": event.from_offset,
-                "to_offset": event.to_offset,
-                "by": event.cause or (NOT_BY_US if explainable else None),
-                "is_ours": bool(event.cause) if explainable else None,
-            },
+        yield ReportRow(
+            grain="event",
+            kind=event.kind,
+            group=event.group,
+            topic=event.topic,
+            broker_name=event.broker_name,
+            figures=known(
+                at_ms=event.at_ms,
+                messages=event.messages,
+                queues=event.queues,
+                queue=f"{event.broker_name} · {event.queue_id}" if event.queue_id >= 0 else None,
+                from_offset=event.from_offset,
+                to_offset=event.to_offset,
+                by=event.cause or (NOT_BY_US if explainable else None),
+                is_ours=bool(event.cause) if explainable else None,
+            ),
         )
 
 
-def _collector_rows(cluster: str, start_ms: int, end_ms: int) -> Iterator[tuple[str, Figures]]:
+def _collector_rows(cluster: str, start_ms: int, end_ms: int) -> Iterator[ReportRow]:
     """Yield how long collector and brokers were silent: a row for each.
 
     Damaged history files of the day count with the collector.
@@ -250,20 +235,20 @@ def _collector_rows(cluster: str, start_ms: int, end_ms: int) -> Iterator[tuple[
     ).aggregate(least=Min("coverage_pct"), most=Max("coverage_pct"), gap_ms=Max("max_gap_ms"))
     for broker_name, away in sorted(gaps.items()):
         is_collector = not broker_name
-        yield (
-            "collector",
-            {
-                "broker_name": broker_name,
-                "gaps": len(away),
-                "away_ms": sum(away),
-                "longest_ms": max(away, default=0),
-                "watched_pct": _watched_pct(span_ms, sum(away), seen["most"] if is_collector else 100.0),
-                "reason": reasons.get(broker_name) or None,
-                "damaged_files": damaged if is_collector else None,
-                "coverage_least_pct": seen["least"] if is_collector else None,
-                "coverage_pct": seen["most"] if is_collector else None,
-                "row_gap_ms": seen["gap_ms"] if is_collector else None,
-            },
+        yield ReportRow(
+            grain="collector",
+            broker_name=broker_name,
+            coverage_pct=seen["most"] if is_collector else None,
+            figures=known(
+                gaps=len(away),
+                away_ms=sum(away),
+                longest_ms=max(away, default=0),
+                watched_pct=_watched_pct(span_ms, sum(away), seen["most"] if is_collector else 100.0),
+                reason=reasons.get(broker_name) or None,
+                damaged_files=damaged if is_collector else None,
+                coverage_least_pct=seen["least"] if is_collector else None,
+                row_gap_ms=seen["gap_ms"] if is_collector else None,
+            ),
         )
 
 
@@ -277,7 +262,7 @@ def _watched_pct(span_ms: int, away_ms: int, covered_pct: float | None) -> float
     return round(min(100 * (1 - min(span_ms, away_ms) / span_ms), covered_pct), 3)
 
 
-def _dead_weight_rows(run: ReportRun, start_ms: int, now_ms: int) -> Iterator[tuple[str, Figures]]:
+def _dead_weight_rows(run: ReportRun, start_ms: int, now_ms: int) -> Iterator[ReportRow]:
     """Yield unused groups and topics, as far as is known now, the longest unused first."""
     still = _without_progress(run, start_ms)
     for row in GroupRow.objects.filter(cluster=run.cluster, is_system=False).order_by("group"):
@@ -290,28 +275,28 @@ def _dead_weight_rows(run: ReportRun, start_ms: int, now_ms: int) -> Iterator[tu
         elif row.group in still:
             why = "no progress"
         if why:
-            yield (
-                "dead_weight",
-                {
-                    "kind": "GROUP",
-                    "group": row.group,
-                    "why": why,
-                    "since_ms": row.offline_since_ms,
-                    "still_days": still.get(row.group),
-                    "lag": row.lag,
-                },
+            yield ReportRow(
+                grain="dead_weight",
+                kind="GROUP",
+                group=row.group,
+                figures=known(
+                    why=why,
+                    since_ms=row.offline_since_ms,
+                    still_days=still.get(row.group),
+                    lag=row.lag,
+                ),
             )
     for topic in TopicRow.objects.filter(cluster=run.cluster, kind="NORMAL", readers=0).order_by("topic"):
-        yield (
-            "dead_weight",
-            {
-                "kind": "TOPIC",
-                "topic": topic.topic,
-                "why": "no consumer",
-                "since_ms": None,
-                "messages": topic.messages,
-                "last_write_ms": topic.last_write_ms,
-            },
+        yield ReportRow(
+            grain="dead_weight",
+            kind="TOPIC",
+            topic=topic.topic,
+            figures=known(
+                why="no consumer",
+                since_ms=None,
+                messages=topic.messages,
+                last_write_ms=topic.last_write_ms,
+            ),
         )
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from console.report.models import LagRow, ReportRow
+from console.report.models import LagRow, ReportRow, known
 from spark.lag.folds import trend
 from spark.lag.local_time import DAY_MS, UTC, days_later
 
@@ -33,13 +34,12 @@ CHANGING = ("in", "out", "skew")
 NEAR_LOSS_MS = DAY_MS
 SKEWED_SHARE = 0.7  # of the days seen: a queue that is the worst of two by chance is so on half of them
 SKEWED_DAYS_MIN = 3
-Figures = dict[str, Any]
 FloatArray = npt.NDArray[np.float64]
 Key = tuple[str, str]
 
 
-def week_rows(cluster: str, start_ms: int, zone: str = UTC) -> Iterator[tuple[str, Figures]]:
-    """Yield (grain, figures) of the week from `start_ms` in `zone`: "trend", "change", "proposal"."""
+def week_rows(cluster: str, start_ms: int, zone: str = UTC) -> Iterator[ReportRow]:
+    """Yield the rows of the week from `start_ms` in `zone`, of the grains "trend", "change" and "proposal"."""
     first_ms = days_later(start_ms, WEEK_DAYS - BACK_DAYS, zone)
     end_ms = days_later(start_ms, WEEK_DAYS, zone)
     days = _days(cluster, first_ms, end_ms)
@@ -76,36 +76,36 @@ def _series(rows: Mapping[int, LagRow], column: str) -> FloatArray:
     return values
 
 
-def _trend(key: Key, rows: Mapping[int, LagRow]) -> Iterator[tuple[str, Figures]]:
+def _trend(key: Key, rows: Mapping[int, LagRow]) -> Iterator[ReportRow]:
     """Yield each figure of the week against the one before, and the cost of the week's lag."""
     week = [row for number, row in rows.items() if number >= BACK_DAYS - WEEK_DAYS]
     if not week:
         return
     group, topic = key
     costs = [row.late_message_ms for row in week if row.late_message_ms is not None]
-    figures: Figures = {
-        "group": group,
-        "topic": topic,
-        "kind": "GROUP",
-        "days": len(week),
-        "late_message_hours": round(sum(costs) / 1000 / HOUR_S, 3) if costs else None,
-        "consumed": sum(row.consumed for row in week),
-        "coverage_pct": round(sum(row.coverage_pct for row in week) / WEEK_DAYS, 2),
-    }
+    figures = known(
+        days=len(week),
+        late_message_hours=round(sum(costs) / 1000 / HOUR_S, 3) if costs else None,
+        consumed=sum(row.consumed for row in week),
+    )
     for word, (column, _) in COMPARED.items():
         values = _series(rows, column)
         shift = trend.week_over_week(values[-2 * WEEK_DAYS : -WEEK_DAYS], values[-WEEK_DAYS:])
         name = word.replace(" ", "_")
         if shift is not None:
+            change_pct = _change_pct(shift.before, shift.after)
+            p_value = None if shift.p_value is None else round(shift.p_value, 4)
             figures |= {
                 f"{name}_before": round(shift.before, 4),
                 f"{name}_now": round(shift.after, 4),
-                f"{name}_change_pct": _change_pct(shift.before, shift.after),
                 f"{name}_days": shift.pairs,
-                f"{name}_p": None if shift.p_value is None else round(shift.p_value, 4),
                 f"{name}_verdict": _verdict(shift),
+                **known(**{f"{name}_change_pct": change_pct, f"{name}_p": p_value}),
             }
-    yield "trend", figures
+    coverage_pct = round(sum(row.coverage_pct for row in week) / WEEK_DAYS, 2)
+    yield ReportRow(
+        grain="trend", kind="GROUP", group=group, topic=topic, coverage_pct=coverage_pct, figures=figures
+    )
 
 
 def _verdict(shift: trend.Shift) -> str:
@@ -120,7 +120,7 @@ def _change_pct(before: float, after: float) -> float | None:
     return round(100 * (after - before) / before, 1) if before else None
 
 
-def _changes(key: Key, rows: Mapping[int, LagRow], first_ms: int, zone: str) -> Iterator[tuple[str, Figures]]:
+def _changes(key: Key, rows: Mapping[int, LagRow], first_ms: int, zone: str) -> Iterator[ReportRow]:
     """Yield the changes of level that began in the week."""
     for word in CHANGING:
         column, least = COMPARED[word]
@@ -130,27 +130,50 @@ def _changes(key: Key, rows: Mapping[int, LagRow], first_ms: int, zone: str) -> 
         change = _change_pct(found.before, found.after)
         if change is not None and abs(change) < 100 * least:
             continue
-        yield (
-            "change",
-            {
-                "group": key[0],
-                "topic": key[1],
-                "kind": "GROUP",
-                "what": word,
-                "at_ms": days_later(first_ms, found.at, zone),
-                "before": round(found.before, 4),
-                "after": round(found.after, 4),
-                "change_pct": change,
-                "p": round(found.p_value, 4),
-                "days": int((~np.isnan(_series(rows, column))).sum()),
-            },
+        yield ReportRow(
+            grain="change",
+            group=key[0],
+            topic=key[1],
+            kind="GROUP",
+            figures=known(
+                what=word,
+                at_ms=days_later(first_ms, found.at, zone),
+                before=round(found.before, 4),
+                after=round(found.after, 4),
+                change_pct=change,
+                p=round(found.p_value, 4),
+                days=int((~np.isnan(_series(rows, column))).sum()),
+            ),
         )
 
 
 # --- Proposals ----------------------------------------------------------------------------------------------
 
 
-def _capacity(cluster: str, start_ms: int, end_ms: int) -> dict[Key, list[Figures]]:
+class CapacityDay(msgspec.Struct, frozen=True):
+    """The figures of a day of the capacity report that proposals are made from; absent ones are unknown."""
+
+    clients: int | None = None
+    queues: int | None = None
+    consumers_needed: int | None = None
+    consumers_factor: float | None = None
+    skew_offender: str | None = None
+    runway_ms: int | None = None
+    dead_weight: str | None = None
+
+
+class Proposal(NamedTuple):
+    """What to change, and the figures that support it."""
+
+    proposal: str
+    on_days: int
+    now: int | None = None
+    proposed: int | None = None
+    evidence: str | None = None
+    runway_ms: int | None = None
+
+
+def _capacity(cluster: str, start_ms: int, end_ms: int) -> dict[Key, list[CapacityDay]]:
     """Return the week's days of each group's topic from the capacity report."""
     rows = ReportRow.objects.filter(
         cluster=cluster,
@@ -160,68 +183,65 @@ def _capacity(cluster: str, start_ms: int, end_ms: int) -> dict[Key, list[Figure
         window_start_ms__gte=start_ms,
         window_start_ms__lt=end_ms,
     ).order_by("window_start_ms")
-    found: dict[Key, list[Figures]] = {}
+    found: dict[Key, list[CapacityDay]] = {}
     for group, topic, figures in rows.values_list("group", "topic", "figures").iterator(chunk_size=2_000):
-        found.setdefault((group, topic), []).append(figures)
+        found.setdefault((group, topic), []).append(msgspec.convert(figures, CapacityDay))
     return found
 
 
-def proposals(capacity: Mapping[Key, Sequence[Figures]]) -> Iterator[tuple[str, Figures]]:
+def proposals(capacity: Mapping[Key, Sequence[CapacityDay]]) -> Iterator[ReportRow]:
     """Yield proposals, each with the figures that support it."""
     for (group, topic), days in sorted(capacity.items()):
-        for figures in (_consumers(days), _queues(days), _key(days), _retention(days), _dead(days)):
-            if figures is not None:
-                shared = {"group": group, "topic": topic, "kind": "GROUP", "days": len(days)}
-                yield "proposal", {**shared, **figures}
+        for found in (_consumers(days), _queues(days), _key(days), _retention(days), _dead(days)):
+            if found is not None:
+                figures = known(days=len(days), **found._asdict())
+                yield ReportRow(grain="proposal", kind="GROUP", group=group, topic=topic, figures=figures)
 
 
-def _consumers(days: Sequence[Figures]) -> Figures | None:
+def _consumers(days: Sequence[CapacityDay]) -> Proposal | None:
     """Propose as many consumers as the worst day needs, if there are fewer."""
-    clients = days[-1].get("clients")
-    needed = max((day["consumers_needed"] for day in days if "consumers_needed" in day), default=None)
+    clients = days[-1].clients
+    needed = max((day.consumers_needed for day in days if day.consumers_needed is not None), default=None)
     if clients is None or needed is None or needed <= clients:
         return None
-    on = sum(day.get("consumers_needed", 0) > clients for day in days)
-    return {"proposal": "more consumers", "now": clients, "proposed": needed, "on_days": on}
+    on_days = sum((day.consumers_needed or 0) > clients for day in days)
+    return Proposal("more consumers", on_days, now=clients, proposed=needed)
 
 
-def _queues(days: Sequence[Figures]) -> Figures | None:
+def _queues(days: Sequence[CapacityDay]) -> Proposal | None:
     """Propose more queues if one consumer per queue would not be enough."""
     wanted = [
-        math.ceil(day["consumers_factor"] * max(day["clients"], 1))
+        math.ceil(day.consumers_factor * max(day.clients, 1))
         for day in days
-        if day.get("clients") is not None and day.get("consumers_factor") is not None
+        if day.clients is not None and day.consumers_factor is not None
     ]
-    queues = days[-1].get("queues")
+    queues = days[-1].queues
     if not wanted or not queues or max(wanted) <= queues:
         return None
-    on = sum(one > queues for one in wanted)
-    return {"proposal": "more queues", "now": queues, "proposed": max(wanted), "on_days": on}
+    on_days = sum(count > queues for count in wanted)
+    return Proposal("more queues", on_days, now=queues, proposed=max(wanted))
 
 
-def _key(days: Sequence[Figures]) -> Figures | None:
+def _key(days: Sequence[CapacityDay]) -> Proposal | None:
     """Propose another key if the same queue is the worst on most days: more consumers would not help."""
-    offenders = [day["skew_offender"] for day in days if day.get("skew_offender")]
+    offenders = [day.skew_offender for day in days if day.skew_offender]
     if not offenders:
         return None
     worst = max(sorted(set(offenders)), key=offenders.count)
-    on = offenders.count(worst)
-    if on < max(SKEWED_DAYS_MIN, SKEWED_SHARE * len(days)):
+    on_days = offenders.count(worst)
+    if on_days < max(SKEWED_DAYS_MIN, SKEWED_SHARE * len(days)):
         return None
-    return {"proposal": "another key", "evidence": worst, "on_days": on}
+    return Proposal("another key", on_days, evidence=worst)
 
 
-def _retention(days: Sequence[Figures]) -> Figures | None:
+def _retention(days: Sequence[CapacityDay]) -> Proposal | None:
     """Propose longer retention, or a faster group, if loss was less than a day away."""
-    near = [day["runway_ms"] for day in days if day.get("runway_ms") is not None]
-    near = [runway_ms for runway_ms in near if runway_ms < NEAR_LOSS_MS]
-    if not near:
-        return None
-    return {"proposal": "longer retention", "runway_ms": min(near), "on_days": len(near)}
+    near = [day.runway_ms for day in days if day.runway_ms is not None and day.runway_ms < NEAR_LOSS_MS]
+    return Proposal("longer retention", len(near), runway_ms=min(near)) if near else None
 
 
-def _dead(days: Sequence[Figures]) -> Figures | None:
+def _dead(days: Sequence[CapacityDay]) -> Proposal | None:
     """Propose removing a group that made no progress on any day of the week."""
-    if len(days) < WEEK_DAYS or not all(day.get("dead_weight") for day in days):
+    if len(days) < WEEK_DAYS or not all(day.dead_weight for day in days):
         return None
-    return {"proposal": "remove", "evidence": days[-1]["dead_weight"], "on_days": len(days)}
+    return Proposal("remove", len(days), evidence=days[-1].dead_weight)

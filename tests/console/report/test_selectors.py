@@ -56,7 +56,7 @@ def test_it_filters(run: ReportRun) -> None:
 
 def test_it_sums_up_without_adding_unknowns(run: ReportRun) -> None:
     figures = selectors.summary(selectors.rows("local"))
-    assert figures["worst"].group == "analytics"
+    assert figures.worst.group == "analytics"
     assert {name: figures[name] for name in ("time_lag_max_ms", "produced", "breach_ms", "coverage_pct")} == {
         "time_lag_max_ms": 90_000,
         "produced": 4_000,
@@ -64,10 +64,10 @@ def test_it_sums_up_without_adding_unknowns(run: ReportRun) -> None:
         "coverage_pct": 99.86,
     }
     nothing = selectors.summary(selectors.rows("nothing"))
-    assert (nothing["worst"], nothing["time_lag_max_ms"], nothing["produced"]) == (None, None, None)
+    assert (nothing.worst, nothing.time_lag_max_ms, nothing.produced) == (None, None, None)
     LagRow.objects.filter(group="analytics").delete()
     LagRow.objects.filter(group="billing").delete()
-    assert selectors.summary(selectors.rows("local"))["worst"] is None  # nothing waited: nobody is the worst
+    assert selectors.summary(selectors.rows("local")).worst is None  # nothing waited: nobody is the worst
 
 
 def test_it_reads_a_page_with_few_queries(run: ReportRun) -> None:

@@ -43,8 +43,8 @@ def test_it_reads_the_logs_of_all_hosts_and_names_what_is_not_uploaded(
     log("host-a", TODAY + SEGMENT, uploaded_at_ms=0)
     run = ReportRun(id="report-1", cluster="local", job="lag_hour", from_ms=TODAY, to_ms=TODAY + HOUR)
     spec = services.job_spec(run, now_ms=TODAY + HOUR)
-    (hour,) = spec["hours"]
-    assert hour["files"] == [
+    (hour,) = spec.hours
+    assert hour.files == [
         f"s3://bucket/history/wal/local/host-a/{TODAY}.wal",
         f"s3://bucket/history/wal/local/host-b/{TODAY}.wal",
         f"{tmp_path}/history/wal/local/host-b/{TODAY + SEGMENT}.wal",

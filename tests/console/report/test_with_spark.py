@@ -139,7 +139,7 @@ def test_it_turns_history_into_rows_and_parquet(
     assert {Path(queue_files.location(file)) for file in files} <= set(paths)
     assert sum(pq.read_metadata(path).num_rows for path in paths) == len(expected)
     summary = selectors.summary(selectors.rows("local"))
-    assert (summary["from_ms"], summary["to_ms"]) == (START, AS_OF)
+    assert (summary.from_ms, summary.to_ms) == (START, AS_OF)
     rows_before = list(LagRow.objects.order_by("pk").values())
     with away(tmp_path / "chunks"), away(tmp_path / "history"):
         asked = services.request_run(job="lag_hour", cluster="local", window=window, actor=None, now_ms=AS_OF)

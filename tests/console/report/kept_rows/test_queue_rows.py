@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import random
 from pathlib import Path
@@ -137,12 +138,12 @@ def test_it_sums_up_without_adding_unknowns(run: ReportRun) -> None:
     found = some()
     rows.publish(run, *found)
     figures = selectors.summary(QueueRows("local", "lag_hour"))
-    assert figures["produced"] == sum(row["produced"] for row in found)
-    assert (figures["time_lag_max_ms"], figures["worst"].time_lag_max_ms) == (70, 70)
-    assert (figures["coverage_pct"], figures["generated_at_ms"]) == (50.0, NOW)
-    assert (figures["from_ms"], figures["to_ms"]) == (TODAY, TODAY + 3 * HOUR)
+    assert figures.produced == sum(row["produced"] for row in found)
+    assert (figures.time_lag_max_ms, figures.worst.time_lag_max_ms) == (70, 70)
+    assert (figures.coverage_pct, figures.generated_at_ms) == (50.0, NOW)
+    assert (figures.from_ms, figures.to_ms) == (TODAY, TODAY + 3 * HOUR)
     nothing = selectors.summary(QueueRows("local", "lag_hour", group="nobody"))
-    assert set(nothing.values()) == {None}
+    assert set(dataclasses.astuple(nothing)) == {None}
 
 
 def test_a_row_has_what_the_file_says_and_defaults_for_what_it_does_not(run: ReportRun) -> None:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from console.lag.models import GroupRow, GroupSlo, HistoryGap, LagEvent, TopicRow
-from console.report.models import ReportRow, ReportRun
+from console.report.models import ReportRow, ReportRun, Stamp
 from console.report.runs.reviews import replace_reviews
-from console.report.runs.weekly_review import proposals
+from console.report.runs.weekly_review import CapacityDay, proposals
 from console.text import Text
 from tests.console.report.sample_rows import DAY, HOUR, TODAY, row, run
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
 MONDAY = TODAY - 4 * DAY  # TODAY is a Friday
-STAMP = {"generated_at_ms": TODAY + DAY, "code_version": "0.1.0"}
 
 
 def a_day(of: ReportRun, start_ms: int, **fields: Any) -> None:
@@ -24,9 +24,8 @@ def a_day(of: ReportRun, start_ms: int, **fields: Any) -> None:
 
 
 def reviews(of: ReportRun, *periods: int, now_ms: int = TODAY + DAY) -> dict[str, list[ReportRow]]:
-    count = replace_reviews(
-        of, periods, {"run_id": of.id, "job": of.job, **STAMP}, claim=lambda: None, now_ms=now_ms
-    )
+    stamp = Stamp(of.id, of.job, of.zone, TODAY + DAY, "0.1.0")
+    count = replace_reviews(of, periods, stamp, claim=lambda: None, now_ms=now_ms)
     made = list(ReportRow.objects.filter(job=of.job).order_by("pk"))
     assert len(made) == count
     found: dict[str, list[ReportRow]] = {}
@@ -156,15 +155,16 @@ def test_days_that_were_hardly_watched_are_compared_with_none() -> None:
 
 
 def test_it_proposes_what_the_week_speaks_for() -> None:
-    day = {"clients": 2, "consumers_needed": 4, "consumers_factor": 2.6, "queues": 4}
-    skewed = {**day, "skew_offender": "broker-a · 1", "runway_ms": 5 * HOUR}
+    day = CapacityDay(clients=2, consumers_needed=4, consumers_factor=2.6, queues=4)
+    skewed = msgspec.structs.replace(day, skew_offender="broker-a · 1", runway_ms=5 * HOUR)
     found = list(proposals({("billing", "orders"): [day, skewed, skewed, skewed]}))
-    told = {figures["proposal"]: figures for _, figures in found}
+    told = {row.figures["proposal"]: row.figures for row in found}
     assert set(told) == {"more consumers", "more queues", "another key", "longer retention"}
     assert (told["more consumers"]["now"], told["more consumers"]["proposed"]) == (2, 4)
     assert (told["more queues"]["now"], told["more queues"]["proposed"]) == (4, 6)
     assert (told["another key"]["evidence"], told["another key"]["on_days"]) == ("broker-a · 1", 3)
     assert (told["longer retention"]["runway_ms"], told["longer retention"]["days"]) == (5 * HOUR, 4)
-    idle = {"dead_weight": "no progress", "queues": 4}
-    assert [figures["proposal"] for _, figures in proposals({("old", "orders"): [idle] * 7})] == ["remove"]
+    idle = CapacityDay(dead_weight="no progress", queues=4)
+    (remove,) = proposals({("old", "orders"): [idle] * 7})
+    assert (remove.group, remove.figures["proposal"], remove.figures["on_days"]) == ("old", "remove", 7)
     assert list(proposals({("old", "orders"): [idle] * 6})) == []
