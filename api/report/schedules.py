@@ -187,7 +187,7 @@ class Schedule(Resource):
         (schedule,) = (one for one in schedules.schedules(cluster, now_ms=now_ms) if one.job == job)
         schedules.change(
             schedule,
-            wanted.validated_data,
+            schedules.Change(**wanted.validated_data),
             actor=request.user,
             now_ms=now_ms,
             remote_addr=remote_addr(request),

@@ -8,6 +8,7 @@ from typing import Any
 from django import forms
 
 from console.report.delivery import sending as delivery
+from console.report.delivery.schedules import Change
 from console.report.models import ZONE_LENGTH_MAX, ReportSchedule
 from console.report.rules import ReportRejected, Window, window, yesterday_to_now
 from console.text import Text, text_of
@@ -30,12 +31,12 @@ class RunForm(forms.Form):
         self._zone = zone
         self.window: Window | None = None
 
-    def clean(self) -> dict[str, Any]:
-        values: dict[str, Any] = super().clean() or {}
+    def clean(self) -> None:
+        super().clean()
         if self.errors:
-            return values
+            return
         default = yesterday_to_now(self._now_ms, self._zone)
-        start, end = values.get("start"), values.get("end")
+        start, end = self.cleaned_data.get("start"), self.cleaned_data.get("end")
         try:
             self.window = window(
                 default.from_ms if start is None else _ms(start),
@@ -44,7 +45,6 @@ class RunForm(forms.Form):
             )
         except ReportRejected as refusal:
             self.add_error("start" if refusal.field == "from_ms" else "end", text_of(refusal))
-        return values
 
 
 WEEKDAYS = (
@@ -122,17 +122,20 @@ class ScheduleForm(forms.Form):
         except ValueError as error:
             raise forms.ValidationError(text_of(error)) from None
 
-    def changes(self) -> dict[str, Any]:
-        """Return what to write, once the form is valid."""
-        values = {
-            name: self.cleaned_data[name]
-            for name in ("is_on", "cadence", "weekday", "hour", "minute", "zone", "emails")
-        }
-        if self.cleaned_data["no_webhook"]:
-            values["webhook_url"] = ""
-        elif self.cleaned_data["webhook_url"]:
-            values["webhook_url"] = self.cleaned_data["webhook_url"]
-        return values
+    def changes(self) -> Change:
+        """Return what to change, once the form is valid."""
+        values = self.cleaned_data
+        keeps_webhook = not values["no_webhook"] and not values["webhook_url"]
+        return Change(
+            is_on=values["is_on"],
+            cadence=values["cadence"],
+            minute=values["minute"],
+            hour=values["hour"],
+            weekday=values["weekday"],
+            zone=values["zone"],
+            emails=values["emails"],
+            webhook_url=None if keeps_webhook else "" if values["no_webhook"] else values["webhook_url"],
+        )
 
 
 class SloForm(forms.Form):
@@ -148,12 +151,12 @@ class SloForm(forms.Form):
         required=False, min_value=50, max_value=99.999, label=Text("for this share of the time")
     )
 
-    def clean(self) -> dict[str, Any]:
-        values: dict[str, Any] = super().clean() or {}
+    def clean(self) -> None:
+        super().clean()
+        values = self.cleaned_data
         if not self.errors and (values.get("seconds") is None) != (values.get("target_pct") is None):
             empty = "seconds" if values.get("seconds") is None else "target_pct"
             self.add_error(empty, Text("Give both, or neither for the installation's promise."))
-        return values
 
 
 def _ms(moment: dt.datetime) -> int:

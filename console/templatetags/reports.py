@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 from collections.abc import Iterator
+from typing import Any
 
 from django import template
 from django.template import Context
 from django.utils.dates import WEEKDAYS_ABBR
-from django.utils.html import format_html
+from django.utils.html import format_html, json_script
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext
 
@@ -29,6 +31,12 @@ register = template.Library()
 SAID_KINDS = frozenset(("percent", "percent2", "points", "p_value", "ranked"))
 BUDGET_LOW_PCT = 25
 SOME_DAYS = Text("not all days of the period were computed, or it is not over")
+
+
+@register.filter
+def plot_script(plot: Any, element_id: str) -> SafeString:
+    """`{{ plots.hours|plot_script:"plot-hours" }}`: the data of a plot for its script."""
+    return json_script(dataclasses.asdict(plot), element_id)
 
 
 @register.simple_tag(takes_context=True)

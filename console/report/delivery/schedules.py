@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 from django.conf import settings
@@ -19,7 +20,6 @@ from console.report.rules import (
     DEFAULT_SCHEDULES,
     GRACE_MS,
     HOURLY,
-    ReportRejected,
     Window,
     last_due_ms,
     last_period,
@@ -32,7 +32,6 @@ logger = logging.getLogger(__name__)
 
 SLO_VERSIONS_MAX = 200  # of a group: every job that judges its past contains them
 ASKED_FOR = Text("asked for")
-CHANGEABLE = ("is_on", "cadence", "minute", "hour", "weekday", "zone", "emails", "webhook_url")
 
 
 def schedules(cluster: str, *, now_ms: int) -> Sequence[ReportSchedule]:
@@ -121,37 +120,51 @@ def _has_input(schedule: ReportSchedule, window: Window) -> bool:
     return bool(selectors.history_files(schedule.cluster, window.from_ms, window.to_ms))
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What to change of a schedule; None stays as it is."""
+
+    is_on: bool | None = None
+    cadence: str | None = None
+    minute: int | None = None
+    hour: int | None = None
+    weekday: int | None = None
+    zone: str | None = None
+    emails: Sequence[str] | None = None
+    webhook_url: str | None = None
+
+    def apply(self, schedule: ReportSchedule) -> set[str]:
+        """Set the given fields; return their names."""
+        names = {field.name for field in fields(self) if getattr(self, field.name) is not None}
+        for name in names:
+            setattr(schedule, name, getattr(self, name))
+        return names
+
+
 def change(
-    schedule: ReportSchedule, values: Mapping[str, Any], *, actor: Any, now_ms: int, remote_addr: str = ""
+    schedule: ReportSchedule, wanted: Change, *, actor: Any, now_ms: int, remote_addr: str = ""
 ) -> None:
     """Change a schedule.
 
     A new time counts from now on: it does not fire for a moment already past. A new zone of one of SAME_DAYS is the
     zone of all of them.
     """
-    unknown = values.keys() - set(CHANGEABLE)
-    if unknown:
-        raise ReportRejected(min(unknown), Text("A schedule has no %(name)s.", name=min(unknown)))
     with transaction.atomic():
-        _change(schedule, values, actor, now_ms, remote_addr)
-        if "zone" in values and schedule.job in SAME_DAYS:
+        _change(schedule, wanted, actor, now_ms, remote_addr)
+        if wanted.zone is not None and schedule.job in SAME_DAYS:
             others = ReportSchedule.objects.filter(cluster=schedule.cluster, job__in=SAME_DAYS)
-            for other in others.exclude(zone=values["zone"]):
-                _change(other, {"zone": values["zone"]}, actor, now_ms, remote_addr)
+            for other in others.exclude(zone=wanted.zone):
+                _change(other, Change(zone=wanted.zone), actor, now_ms, remote_addr)
 
 
-def _change(
-    schedule: ReportSchedule, values: Mapping[str, Any], actor: Any, now_ms: int, remote_addr: str
-) -> None:
+def _change(schedule: ReportSchedule, wanted: Change, actor: Any, now_ms: int, remote_addr: str) -> None:
     before = as_row(schedule)
-    for name, value in values.items():
-        setattr(schedule, name, value)
-    own = {*values, "last_due_ms"}
-    if before["emails"] != schedule.emails or values.get("webhook_url"):
+    changed = wanted.apply(schedule) | {"last_due_ms"}
+    if before["emails"] != schedule.emails or wanted.webhook_url:
         schedule.receivers_by_id = getattr(actor, "pk", None)
-        own.add("receivers_by")
+        changed.add("receivers_by")
     schedule.last_due_ms = max(schedule.last_due_ms, _due_ms(schedule, now_ms))
-    schedule.save(update_fields=own)
+    schedule.save(update_fields=changed)
     access_services.record_audit(
         actor=actor,
         verb="change schedule",

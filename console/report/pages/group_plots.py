@@ -6,106 +6,136 @@ Lag against catch-up speed, the number of queues that share the backlog, and ret
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from console.report import selectors
 from spark.lag.local_time import HOUR_MS
 
 TOPICS_SHOWN = 6  # of the small multiples: the topics with the longest waits
-COLUMNS = (
-    "topic", "window_start_ms", "time_lag_last_ms", "time_lag_max_ms", "catch_up_speed", "effective_queues", "queues",
-    "consumed", "retry_in", "dead_letter_in",
-)  # fmt: skip
-Row = dict[str, Any]
 
 
-def plots(cluster: str, group: str, from_ms: int, to_ms: int) -> dict[str, Any]:
-    """Return {"phase", "skew", "ways"}, each None if there is nothing to draw."""
-    found = selectors.group_hours(cluster, group, from_ms, to_ms)
-    rows = list(found.order_by("window_start_ms", "topic").values(*COLUMNS))
-    return {"phase": phase(rows), "skew": skew(rows), "ways": ways(rows)}
+class Row(NamedTuple):
+    """The columns of an hour of a topic that are drawn."""
+
+    topic: str
+    window_start_ms: int
+    time_lag_last_ms: int | None = None
+    time_lag_max_ms: int | None = None
+    catch_up_speed: float | None = None
+    effective_queues: float | None = None
+    queues: int = 0
+    consumed: int = 0
+    retry_in: int | None = None
+    dead_letter_in: int | None = None
 
 
-def phase(rows: Sequence[Row]) -> dict[str, Any] | None:
-    """Return time lag at the end of each hour against catch-up speed, for hours with waiting messages.
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Time lag at the end of each hour against catch-up speed: lists of one length, in the order of time."""
 
-    Lists of one length, in the order of time: "times", "topics", "lag_ms", "speed".
-    """
+    times: list[int]
+    topics: list[str]
+    lag_ms: list[int | None]
+    speed: list[float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSkew:
+    """Over how many queues a topic's backlog was spread in each hour, and of how many."""
+
+    topic: str
+    effective: list[float | None]
+    queues: list[int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Skew:
+    """The topics with the longest waits, of `total`."""
+
+    times: list[int]
+    topics: list[TopicSkew]
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """Messages consumed, sent back for a retry (each try counts) and dead, in `hours` observed hours."""
+
+    consumed: int
+    retried: int
+    dead: int | None
+    hours: int
+
+
+def rows_of(cluster: str, group: str, from_ms: int, to_ms: int) -> list[Row]:
+    """Return the hours that the plots are drawn from."""
+    found = selectors.group_hours(cluster, group, from_ms, to_ms).order_by("window_start_ms", "topic")
+    return [Row(*values) for values in found.values_list(*Row._fields)]
+
+
+def phase(rows: Sequence[Row]) -> Phase | None:
+    """Return the hours with waiting messages; None without one."""
     known = [
         row
         for row in rows
-        if row["time_lag_max_ms"]
-        and row["catch_up_speed"] is not None
-        and row["time_lag_last_ms"] is not None
+        if row.time_lag_max_ms and row.catch_up_speed is not None and row.time_lag_last_ms is not None
     ]
     if not known:
         return None
-    return {
-        "times": [row["window_start_ms"] for row in known],
-        "topics": [row["topic"] for row in known],
-        "lag_ms": [row["time_lag_last_ms"] for row in known],
-        "speed": [row["catch_up_speed"] for row in known],
-    }
+    return Phase(
+        times=[row.window_start_ms for row in known],
+        topics=[row.topic for row in known],
+        lag_ms=[row.time_lag_last_ms for row in known],
+        speed=[row.catch_up_speed for row in known],
+    )
 
 
-def skew(rows: Sequence[Row]) -> dict[str, Any] | None:
-    """Return over how many queues the backlog of each hour was spread, and of how many.
+def skew(rows: Sequence[Row]) -> Skew | None:
+    """Return how the backlog of each hour was spread; None if nothing waited or was observed.
 
-    {"times", "topics": [{"topic", "effective", "queues"}], "total"}; None if nothing waited or was observed.
     Topics with one queue have no skew.
     """
     own: dict[str, dict[int, Row]] = {}
     for row in rows:
-        if row["queues"] > 1:
-            own.setdefault(row["topic"], {})[row["window_start_ms"]] = row
+        if row.queues > 1:
+            own.setdefault(row.topic, {})[row.window_start_ms] = row
     waited = {
-        topic: max((row["time_lag_max_ms"] or 0 for row in hours.values()), default=0)
+        topic: max((row.time_lag_max_ms or 0 for row in hours.values()), default=0)
         for topic, hours in own.items()
-        if any(row["effective_queues"] is not None for row in hours.values())
+        if any(row.effective_queues is not None for row in hours.values())
     }
     if not waited:
         return None
     shown = sorted(waited, key=lambda topic: (-waited[topic], topic))[:TOPICS_SHOWN]
     first, last = min(min(own[topic]) for topic in shown), max(max(own[topic]) for topic in shown)
     times = list(range(first, last + HOUR_MS, HOUR_MS))
-    return {
-        "times": times,
-        "topics": [
-            {
-                "topic": topic,
-                "effective": [_of(own[topic].get(at), "effective_queues") for at in times],
-                "queues": [_of(own[topic].get(at), "queues") for at in times],
-            }
-            for topic in shown
-        ],
-        "total": len(waited),
-    }
+    topics = []
+    for topic in shown:
+        hours = [own[topic].get(at_ms) for at_ms in times]
+        effective = [None if hour is None else hour.effective_queues for hour in hours]
+        topics.append(TopicSkew(topic, effective, [None if hour is None else hour.queues for hour in hours]))
+    return Skew(times, topics, total=len(waited))
 
 
-def _of(row: Row | None, name: str) -> Any:
-    return None if row is None else row[name]
+def ways(rows: Sequence[Row]) -> Ways | None:
+    """Return what became of the messages; None if retries were not collected.
 
-
-def ways(rows: Sequence[Row]) -> dict[str, Any] | None:
-    """Return {"consumed", "retried", "dead", "hours"}; None if retries were not collected.
-
-    Messages confirmed on the group's topics, sent back for a retry (each try counts), and ended as dead letters;
-    "hours" is the number of observed hours. Every topic's row of an hour has the whole group's retries and dead
-    letters, so an hour counts them once.
+    Every topic's row of an hour has the whole group's retries and dead letters, so an hour counts them once.
     """
     retried: dict[int, int] = {}
     dead: dict[int, int] = {}
     for row in rows:
-        at = row["window_start_ms"]
-        if row["retry_in"] is not None:
-            retried[at] = max(retried.get(at, 0), row["retry_in"])
-        if row["dead_letter_in"] is not None:
-            dead[at] = max(dead.get(at, 0), row["dead_letter_in"])
+        at_ms = row.window_start_ms
+        if row.retry_in is not None:
+            retried[at_ms] = max(retried.get(at_ms, 0), row.retry_in)
+        if row.dead_letter_in is not None:
+            dead[at_ms] = max(dead.get(at_ms, 0), row.dead_letter_in)
     if not retried:
         return None
-    return {
-        "consumed": sum(row["consumed"] for row in rows if row["window_start_ms"] in retried),
-        "retried": sum(retried.values()),
-        "dead": sum(dead[at] for at in dead if at in retried) if dead else None,
-        "hours": len(retried),
-    }
+    return Ways(
+        consumed=sum(row.consumed for row in rows if row.window_start_ms in retried),
+        retried=sum(retried.values()),
+        dead=sum(dead[at_ms] for at_ms in dead if at_ms in retried) if dead else None,
+        hours=len(retried),
+    )

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from django.db.models import Max
 
 from console.report import selectors
 from console.report.kept_rows import queue_rows
-from console.report.kept_rows.queue_rows import QueueRows
+from console.report.kept_rows.queue_rows import Gap, QueueRows
 from console.report.models import EPISODE_STATUS, LagRow, ReportRow
 from spark.lag.local_time import DAY_MS, HOUR_MS, UTC, hour_of_week
 
@@ -122,11 +121,22 @@ def _added(
     return produced, [None if number in unknown else value for number, value in enumerate(left)], ends
 
 
-def flow_of(hours: Hours) -> dict[str, Any]:
-    """Return the hourly cumulative flow for `Tide.flow`: messages since the window began; null if unobserved.
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """Messages since the window began, by hour, for `Tide.flow`; None if unobserved.
 
     Committed is produced minus what was left, so the height between the lines is exactly the lag.
     """
+
+    times: list[int]
+    produced: list[int | None]
+    committed: list[int | None]
+    pulled: list[None]
+    stored_from: list[None]
+
+
+def flow_of(hours: Hours, drawn: slice = slice(None)) -> Flow:
+    """Return the hourly cumulative flow of the drawn hours."""
     total = 0
     produced: list[int | None] = []
     committed: list[int | None] = []
@@ -134,14 +144,8 @@ def flow_of(hours: Hours) -> dict[str, Any]:
         total += came or 0
         produced.append(None if came is None else total)
         committed.append(None if came is None or left is None else total - left)
-    nothing = [None] * len(hours.times)
-    return {
-        "times": hours.ends,
-        "produced": produced,
-        "pulled": nothing,
-        "committed": committed,
-        "stored_from": nothing,
-    }
+    nothing = [None] * len(hours.times[drawn])
+    return Flow(hours.ends[drawn], produced[drawn], committed[drawn], pulled=nothing, stored_from=nothing)
 
 
 def _coverage(rows: Iterable[LagRow], hours: int) -> float | None:
@@ -186,12 +190,23 @@ def budget_of(hours: Hours, target: float) -> Budget:
     return Budget(left, even, target)
 
 
-def queue_heat(cluster: str, group: str, from_ms: int, to_ms: int) -> dict[str, Any]:
-    """Return the largest time lag of each queue in each hour.
+@dataclass(frozen=True, slots=True)
+class QueueHeat:
+    """The largest time lag of each queue in each hour: `values` by queue and hour; the worst ones of `total`.
 
-    {"rows": names, "times": […], "values": [[ms or None]], "total", "gaps": hours whose files cannot be read}. The
-    hourly report keeps no row of a queue that had neither backlog nor traffic: there the value is None, too.
+    The hourly report keeps no row of a queue that had neither backlog nor traffic: there the value is None, too.
+    `gaps`: hours whose files cannot be read.
     """
+
+    rows: list[str]
+    times: list[int]
+    values: list[list[int | None]]
+    total: int
+    gaps: Sequence[Gap]
+
+
+def queue_heat(cluster: str, group: str, from_ms: int, to_ms: int) -> QueueHeat:
+    """Return the heat map of a group's queues in [from_ms, to_ms)."""
     asked = QueueRows(cluster, "lag_hour", only_group=group, from_ms=from_ms, to_ms=to_ms)
     found = queue_rows.cells(asked, "GROUP")
     worst: dict[tuple[str, str, int], int] = {}
@@ -208,13 +223,7 @@ def queue_heat(cluster: str, group: str, from_ms: int, to_ms: int) -> dict[str, 
             cells[place[start_ms]] = worst_ms
     several = len({topic for topic, _, _ in shown}) > 1
     names = [f"{broker} · {queue}" + (f" · {topic}" if several else "") for topic, broker, queue in shown]
-    return {
-        "rows": names,
-        "times": times,
-        "values": list(values.values()),
-        "total": len(worst),
-        "gaps": asked.gaps,
-    }
+    return QueueHeat(names, times, list(values.values()), total=len(worst), gaps=asked.gaps)
 
 
 def episodes_of(cluster: str, group: str, from_ms: int, to_ms: int) -> Sequence[ReportRow]:
@@ -242,44 +251,55 @@ def runways_of(cluster: str, group: str) -> Sequence[LagRow]:
 
 
 @dataclass(frozen=True, slots=True)
+class Tide:
+    """An hour of the day that stands out: the lowest and highest p95 of its `days`, against the usual one."""
+
+    hour: int
+    at_ms: int
+    low_ms: int
+    high_ms: int
+    usual_ms: int
+    days: int
+
+
+@dataclass(frozen=True, slots=True)
 class Sentence:
-    """One finding of the window; the page words it from `facts`. ``status`` gives its shape and colour."""
+    """One finding of the window, worded by the page. ``status`` gives its shape and colour.
+
+    ``kind``: that of an episode, or "overspent", "tide", "unseen" (hours without figures).
+    """
 
     status: str
     kind: str
-    facts: dict[str, Any]
+    episode: ReportRow | None = None
+    share_pct: float | None = None
+    tide: Tide | None = None
+    unseen: int = 0
 
 
 def sentences(hours: Hours, budget: Budget, episodes: Sequence[ReportRow], zone: str = UTC) -> list[Sentence]:
     """Return what stands out, worst first, at most SENTENCES_MAX; empty if the window was quiet."""
     found: list[Sentence] = []
     for episode in episodes[:2]:
-        figures = episode.figures
-        share = _share_of_breach(figures, hours) if episode.kind == "breach" else None
-        found.append(
-            Sentence(
-                EPISODE_STATUS[episode.kind],
-                episode.kind,
-                {"topic": episode.topic, **figures, "share_pct": share},
-            )
-        )
+        share_pct = _share_of_breach(episode, hours) if episode.kind == "breach" else None
+        found.append(Sentence(EPISODE_STATUS[episode.kind], episode.kind, episode, share_pct))
     if budget.over_pct is not None:
-        found.append(Sentence("STOPPED", "overspent", {"over_pct": budget.over_pct, "target": budget.target}))
+        found.append(Sentence("STOPPED", "overspent"))
     tide = daily_tide(hours, zone)
     if tide is not None:
-        found.append(Sentence("CATCHING_UP", "tide", tide))
+        found.append(Sentence("CATCHING_UP", "tide", tide=tide))
     missing = len(hours.times) - hours.seen
     if missing:
-        found.append(Sentence("UNKNOWN", "unseen", {"hours": missing, "of": len(hours.times)}))
+        found.append(Sentence("UNKNOWN", "unseen", unseen=missing))
     return found[:SENTENCES_MAX]
 
 
-def _share_of_breach(figures: dict[str, Any], hours: Hours) -> float | None:
+def _share_of_breach(episode: ReportRow, hours: Hours) -> float | None:
     total_ms = sum(breach for breach in hours.breach_ms if breach)
-    return round(min(100.0, 100 * figures["duration_ms"] / total_ms), 1) if total_ms else None
+    return round(min(100.0, 100 * episode.value("duration_ms") / total_ms), 1) if total_ms else None
 
 
-def daily_tide(hours: Hours, zone: str = UTC) -> dict[str, Any] | None:
+def daily_tide(hours: Hours, zone: str = UTC) -> Tide | None:
     """Return the hour of day whose p95 is at least TIDE_FACTOR times the usual on most days, or None."""
     by_hour: dict[int, list[int]] = {}
     for time_ms, p95_ms in zip(hours.times, hours.p95_ms, strict=True):
@@ -299,11 +319,11 @@ def daily_tide(hours: Hours, zone: str = UTC) -> dict[str, Any] | None:
         # Most of the day is no tide.
         return None
     hour = max(high, key=lambda each: sum(high[each]) / len(high[each]))
-    return {
-        "hour": hour,
-        "at_ms": max(at_ms for at_ms in hours.times if hour_of_week(at_ms, zone) % 24 == hour),
-        "low_ms": min(high[hour]),
-        "high_ms": max(high[hour]),
-        "usual_ms": usual_ms,
-        "days": len(high[hour]),
-    }
+    return Tide(
+        hour,
+        at_ms=max(at_ms for at_ms in hours.times if hour_of_week(at_ms, zone) % 24 == hour),
+        low_ms=min(high[hour]),
+        high_ms=max(high[hour]),
+        usual_ms=usual_ms,
+        days=len(high[hour]),
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
 
 from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse
@@ -67,7 +67,8 @@ def page(
     runways = group_report.runways_of(here.name, group)
     queues = group_report.queue_heat(here.name, group, from_ms, to_ms)
     slo_ms = hours.slo_ms or own_slo_ms
-    context: dict[str, Any] = {
+    rows = group_plots.rows_of(here.name, group, from_ms, to_ms)
+    context = {
         "cluster": here,
         "group": group,
         "exists": row is not None,
@@ -86,10 +87,7 @@ def page(
         "usual": usual_week.usual_drain(here.name, group, runways),
         "queues": queues,
         "queue_days": settings.REPORT_QUEUE_DAYS,
-        "plots": {
-            **_plots(hours, budget, queues, runways, zone),
-            **group_plots.plots(here.name, group, from_ms, to_ms),
-        },
+        "plots": _plots(hours, budget, queues, runways, zone, rows),
         "room_url": _room_url(here.name, group, from_ms, min(to_ms, now_ms), hours.first_seen_ms),
         "latency_url": _latency_url(here.name, group, from_ms, min(to_ms, now_ms), slo_ms),
         "own_slo_ms": own_slo_ms,
@@ -103,58 +101,109 @@ def page(
     return render(request, "report/group_report.html", context, status=status)
 
 
+@dataclass(frozen=True, slots=True)
+class HourLines:
+    times: list[int]
+    p50_ms: list[int | None]
+    p95_ms: list[int | None]
+    max_ms: list[int | None]
+    slo_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetLines:
+    times: list[int]
+    left_pct: list[float | None]
+    even_pct: list[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Week:
+    """The hours by hour of the week; `minute` is where an hour of UTC begins in the report's zone."""
+
+    hours_of_week: list[int]
+    minute: int
+    p95_ms: list[int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueMap:
+    rows: list[str]
+    times: list[int]
+    values: list[list[int | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """The forecast for the topic that takes longest; `hi_ms` is None if it may never drain."""
+
+    topic: str
+    at_ms: int
+    lag: int
+    drain_ms: int
+    lo_ms: int
+    hi_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Plots:
+    """The data of each canvas; None if there is nothing to draw."""
+
+    hours: HourLines
+    budget: BudgetLines
+    flow: group_report.Flow
+    week: Week
+    queues: QueueMap | None
+    drain: Drain | None
+    phase: group_plots.Phase | None
+    skew: group_plots.Skew | None
+    ways: group_plots.Ways | None
+
+
 def _plots(
     hours: group_report.Hours,
     budget: group_report.Budget,
-    queues: dict[str, Any],
+    queues: group_report.QueueHeat,
     runways: Sequence[LagRow],
     zone: str,
-) -> dict[str, Any]:
-    """Return the data of each canvas; None if there is nothing to draw.
-
-    Time before the first observed hour is not drawn, except for the last day.
-    """
+    rows: Sequence[group_plots.Row],
+) -> Plots:
+    """Return the data of the plots; time before the first observed hour is not drawn, except for the last day."""
     count = len(hours.times)
     first = count if hours.first_seen is None else hours.first_seen
     drawn = slice(max(0, min(count - DRAWN_HOURS_MIN, first)), None)
-    flow = group_report.flow_of(hours)
-    worst = max(
-        (row for row in runways if row.lag_last and row.drain_ms and row.drain_lo_ms is not None),
-        key=lambda row: row.drain_ms or 0,
-        default=None,
+    times = hours.times[drawn]
+    hours_of_week = [hour_of_week(at_ms, zone) for at_ms in hours.times]
+    # Hours of UTC begin at half an hour of some zones.
+    minute = local(hours.times[-1], zone).minute
+    values = [values[drawn] for values in queues.values]
+    return Plots(
+        hours=HourLines(times, hours.p50_ms[drawn], hours.p95_ms[drawn], hours.max_ms[drawn], hours.slo_ms),
+        budget=BudgetLines(hours.times, budget.left_pct, budget.even_pct),
+        flow=group_report.flow_of(hours, drawn),
+        week=Week(hours_of_week, minute, hours.p95_ms),
+        queues=QueueMap(queues.rows, queues.times[drawn], values) if queues.rows else None,
+        drain=_drain(runways),
+        phase=group_plots.phase(rows),
+        skew=group_plots.skew(rows),
+        ways=group_plots.ways(rows),
     )
-    return {
-        "hours": {
-            "times": hours.times[drawn],
-            "p50_ms": hours.p50_ms[drawn],
-            "p95_ms": hours.p95_ms[drawn],
-            "max_ms": hours.max_ms[drawn],
-            "slo_ms": hours.slo_ms,
-        },
-        "budget": {"times": hours.times, "left_pct": budget.left_pct, "even_pct": budget.even_pct},
-        "flow": {name: values[drawn] for name, values in flow.items()},
-        "week": {
-            "hours_of_week": [hour_of_week(at_ms, zone) for at_ms in hours.times],
-            "minute": local(hours.times[-1], zone).minute,  # hours of UTC begin at half an hour of some zones
-            "p95_ms": hours.p95_ms,
-        },
-        "queues": {
-            "rows": queues["rows"],
-            "times": queues["times"][drawn],
-            "values": [values[drawn] for values in queues["values"]],
-        }
-        if queues["rows"]
-        else None,
-        "drain": worst
-        and {
-            "topic": worst.topic,
-            "at_ms": min(worst.window_end_ms, worst.generated_at_ms),
-            "lag": worst.lag_last,
-            "drain_ms": worst.drain_ms,
-            "lo_ms": worst.drain_lo_ms,
-            "hi_ms": worst.drain_hi_ms,
-        },
-    }
+
+
+def _drain(runways: Sequence[LagRow]) -> Drain | None:
+    found = [
+        Drain(
+            row.topic,
+            min(row.window_end_ms, row.generated_at_ms),
+            row.lag_last,
+            row.drain_ms,
+            row.drain_lo_ms,
+            row.drain_hi_ms,
+        )
+        for row in runways
+        if row.lag_last and row.drain_ms and row.drain_lo_ms is not None
+    ]
+    return max(found, key=lambda drain: drain.drain_ms, default=None)
 
 
 def _sum(values: list[int | None]) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import F, QuerySet
@@ -111,7 +112,40 @@ def _episodes(request: HttpRequest, here: Cluster, job: str, now_ms: int) -> dic
     }
 
 
-def lanes(found: QuerySet[ReportRow], from_ms: int | None, to_ms: int) -> dict[str, Any] | None:
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """An episode in its lane."""
+
+    start_ms: int
+    end_ms: int
+    kind: str
+    word: str
+    peak_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """The episodes of a group."""
+
+    name: str
+    bars: list[Bar]
+
+    @property
+    def length_ms(self) -> int:
+        return sum(bar.end_ms - bar.start_ms for bar in self.bars)
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """The lanes of the groups with the longest sums, of `groups`."""
+
+    from_ms: int
+    to_ms: int
+    rows: list[Lane]
+    groups: int
+
+
+def lanes(found: QuerySet[ReportRow], from_ms: int | None, to_ms: int) -> Lanes | None:
     """Return the episodes as bars, a lane per group: the longest sums first, at most LANES_MAX."""
     words = {
         "breach": Text("late"),
@@ -119,28 +153,20 @@ def lanes(found: QuerySet[ReportRow], from_ms: int | None, to_ms: int) -> dict[s
         "offline": Text("nothing consumed"),
         "lost": Text("lost to retention"),
     }
-    bars: dict[str, list[dict[str, Any]]] = {}
+    own: dict[str, Lane] = {}
     for group, kind, figures in found.values_list("group", "kind", "figures").iterator(chunk_size=2_000):
-        start_ms, end_ms = figures["start_ms"], figures["end_ms"]
-        peak_ms = figures.get("peak_time_lag_ms")
-        bar = {
-            "start_ms": start_ms,
-            "end_ms": end_ms,
-            "kind": kind,
-            "word": words.get(kind, kind),
-            "peak_ms": peak_ms,
-        }
-        bars.setdefault(group, []).append(bar)
-    if not bars:
+        word, peak_ms = words.get(kind, kind), figures.get("peak_time_lag_ms")
+        bar = Bar(figures["start_ms"], figures["end_ms"], kind, word, peak_ms)
+        own.setdefault(group, Lane(group, [])).bars.append(bar)
+    if not own:
         return None
-    starts = [bar["start_ms"] for each in bars.values() for bar in each]
-    worst = sorted(bars, key=lambda group: -sum(bar["end_ms"] - bar["start_ms"] for bar in bars[group]))
-    return {
-        "from_ms": min(starts) if from_ms is None else max(from_ms, min(starts)),
-        "to_ms": to_ms,
-        "rows": [{"name": group, "bars": bars[group]} for group in worst[:LANES_MAX]],
-        "groups": len(bars),
-    }
+    first_ms = min(bar.start_ms for lane in own.values() for bar in lane.bars)
+    return Lanes(
+        from_ms=first_ms if from_ms is None else max(from_ms, first_ms),
+        to_ms=to_ms,
+        rows=sorted(own.values(), key=lambda lane: -lane.length_ms)[:LANES_MAX],
+        groups=len(own),
+    )
 
 
 def _span_start(request: HttpRequest, here: Cluster, job: str, now_ms: int) -> int | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -36,14 +35,26 @@ class _Queue:
     committed: Int64Array
 
 
-def room(cluster: str, group: str, from_ms: int, to_ms: int, topic: str | None = None) -> dict[str, Any]:
-    """Return the group's room over [from_ms, to_ms), a point every STEP_MS, null if unobserved.
+@dataclass(frozen=True, slots=True)
+class Room:
+    """A point every `interval_ms`, all of the queue that has the least room at that moment; None if unobserved.
 
-    "times", and lists of one length: "kept_ms" age of the oldest message kept, "unread_ms" age of the first unread
-    one (0: nothing waits), "room_ms" the time between them; all of the queue that has the least room at that
-    moment. "kept_lower_bound": the oldest message is older than the history, so kept and room are at least that.
-    Queues from which nothing was removed yet have no edge and are left out; "queues" counts those that have one.
+    `kept_ms`: age of the oldest message kept; `unread_ms`: age of the first unread one (0: nothing waits); `room_ms`:
+    the time between them. `kept_lower_bound`: the oldest message is older than the history, so kept and room are at
+    least that. Queues from which nothing was removed yet have no edge and are left out; `queues` counts the others.
     """
+
+    interval_ms: int
+    queues: int
+    times: list[int]
+    kept_ms: list[int | None]
+    unread_ms: list[int | None]
+    room_ms: list[int | None]
+    kept_lower_bound: list[bool]
+
+
+def room(cluster: str, group: str, from_ms: int, to_ms: int, topic: str | None = None) -> Room:
+    """Return the group's room over [from_ms, to_ms)."""
     queues = _queues(cluster, group, topic, from_ms - LOOKBACK_MS, to_ms)
     times = np.arange(from_ms - from_ms % STEP_MS + STEP_MS, to_ms, STEP_MS, dtype=np.int64)
     best = np.full(len(times), np.iinfo(np.int64).max)
@@ -60,15 +71,15 @@ def room(cluster: str, group: str, from_ms: int, to_ms: int, topic: str | None =
         place = at[nearer]
         best[place], kept[place], unread[place] = left[nearer], own_kept[nearer], own_unread[nearer]
         bound[place] = own_bound[nearer]
-    return {
-        "interval_ms": STEP_MS,
-        "queues": with_edge,
-        "times": times.tolist(),
-        "kept_ms": _nulls(kept),
-        "unread_ms": _nulls(unread),
-        "room_ms": _nulls(np.where(kept == NOTHING, NOTHING, best)),
-        "kept_lower_bound": bound.tolist(),
-    }
+    return Room(
+        interval_ms=STEP_MS,
+        queues=with_edge,
+        times=times.tolist(),
+        kept_ms=_nulls(kept),
+        unread_ms=_nulls(unread),
+        room_ms=_nulls(np.where(kept == NOTHING, NOTHING, best)),
+        kept_lower_bound=bound.tolist(),
+    )
 
 
 def _nulls(values: Int64Array) -> list[int | None]:

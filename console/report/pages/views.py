@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
@@ -97,7 +96,7 @@ def page(
     scope = view_scope(request.user, here.name)
     found = _rows(request, here, job, query, now_ms, scope)
     whole = None if scope.is_everything else _rows(request, here, job, query, now_ms, EVERYTHING)
-    context: dict[str, Any] = {
+    context = {
         **panel,
         "words": WORDS[job],
         "query": query,

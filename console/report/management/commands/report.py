@@ -12,7 +12,7 @@ import sys
 import time
 from argparse import ArgumentParser
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.core.management.base import BaseCommand, CommandError
 
@@ -51,24 +51,24 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         cluster = cluster_name(options["cluster"])
         if options["action"] == "run":
-            self._run(cluster, options)
+            self._run(cluster, options["job"], _span(options), options["format"])
         elif options["action"] == "list":
             self._show(selectors.runs(cluster, options["job"]), options["format"])
         else:
             try:
-                for line in _csv_lines(cluster, options):
+                for line in _csv_lines(cluster, options["job"], options["grain"], _span(options)):
                     self.stdout.write(line, ending="")
             except BrokenPipeError:
                 # `| head` has closed the pipe; Python's final flush must not fail either.
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
-    def _run(self, cluster: str, options: dict[str, Any]) -> None:
+    def _run(self, cluster: str, job: str, span: Span, form: str) -> None:
         now_ms = time.time_ns() // 1_000_000
         try:
             run = services.request_run(
-                job=options["job"],
+                job=job,
                 cluster=cluster,
-                window=_window(options, selectors.zone_of(cluster, options["job"]), now_ms),
+                window=_window(span, selectors.zone_of(cluster, job), now_ms),
                 actor=None,
                 now_ms=now_ms,
             )
@@ -78,7 +78,7 @@ class Command(BaseCommand):
             self.stderr.write(f"{refusal} Waiting for that one.")
             run = refusal.run
         run = self._follow(run)
-        self._show([run], options["format"])
+        self._show([run], form)
         if run.state != ReportRun.State.SUCCEEDED:
             raise CommandError(f"{run.id} failed: {run.error}", returncode=RUN_FAILED)
 
@@ -108,25 +108,32 @@ class Command(BaseCommand):
                 self.stdout.write(f"  not read whole: {warning}")
 
 
-def _csv_lines(cluster: str, options: dict[str, Any]) -> Iterator[str]:
-    between: dict[str, Any] = {
-        "from_ms": _ms(options["start"]) if options["start"] else None,
-        "to_ms": _ms(options["end"]) if options["end"] else None,
-    }
-    job, grain = options["job"], options["grain"]
+class Span(NamedTuple):
+    """What --from and --to name, epoch milliseconds; None where they were left out."""
+
+    from_ms: int | None
+    to_ms: int | None
+
+
+def _span(options: dict[str, Any]) -> Span:
+    start, end = options["start"], options["end"]
+    return Span(_ms(start) if start else None, _ms(end) if end else None)
+
+
+def _csv_lines(cluster: str, job: str, grain: str | None, span: Span) -> Iterator[str]:
     if job not in LAG_JOBS:
-        return selectors.csv_lines(selectors.report_rows(cluster, job, grain=grain or "", **between))
+        return selectors.csv_lines(selectors.report_rows(cluster, job, grain=grain or "", **span._asdict()))
     grain = grain or str(LagRow.Grain.TOPIC)
     if grain not in LagRow.Grain.values:
         known = ", ".join(LagRow.Grain.values)
         raise CommandError(f"{job} has no grain {grain}; it has: {known}.", returncode=REFUSED)
-    return selectors.csv_lines(selectors.rows_of_grain(grain, cluster, job=job, **between))
+    return selectors.csv_lines(selectors.rows_of_grain(grain, cluster, job=job, **span._asdict()))
 
 
-def _window(options: dict[str, Any], zone: str, now_ms: int) -> Window:
+def _window(span: Span, zone: str, now_ms: int) -> Window:
     default = yesterday_to_now(now_ms, zone)
-    start = _ms(options["start"]) if options["start"] else default.from_ms
-    end = _ms(options["end"]) if options["end"] else default.to_ms
+    start = default.from_ms if span.from_ms is None else span.from_ms
+    end = default.to_ms if span.to_ms is None else span.to_ms
     return window(start, end, now_ms=now_ms)
 
 

@@ -8,23 +8,20 @@ import pytest
 
 from console.lag.models import GroupSlo
 from console.report.pages import group_plots, latency_heat
+from console.report.pages.group_plots import Phase, Row, Skew, TopicSkew, Ways
 from tests.console.report import sample_rows as rows
 from tests.console.report.sample_rows import HOUR, TODAY
 
 
-def row(hour: int, **fields: Any) -> dict[str, Any]:
-    values = dict.fromkeys(group_plots.COLUMNS)
-    known = {"topic": "orders", "window_start_ms": TODAY + hour * HOUR, "queues": 4, "consumed": 100}
-    return {**values, **known, **fields}
+def row(hour: int, **fields: Any) -> Row:
+    return Row("orders", TODAY + hour * HOUR, queues=4, consumed=100)._replace(**fields)
 
 
 def test_a_point_is_an_hour_in_which_something_waited() -> None:
     quiet, unknown = row(0, time_lag_max_ms=0, catch_up_speed=1.0, time_lag_last_ms=0), row(1)
     late = row(2, time_lag_max_ms=9_000, catch_up_speed=0.5, time_lag_last_ms=7_000)
     assert group_plots.phase([quiet, unknown]) is None
-    assert group_plots.phase([quiet, unknown, late]) == {
-        "times": [TODAY + 2 * HOUR], "topics": ["orders"], "lag_ms": [7_000], "speed": [0.5],
-    }  # fmt: skip
+    assert group_plots.phase([quiet, unknown, late]) == Phase([TODAY + 2 * HOUR], ["orders"], [7_000], [0.5])
 
 
 def test_skew_has_a_panel_a_topic_and_gaps_where_nobody_looked() -> None:
@@ -36,11 +33,8 @@ def test_skew_has_a_panel_a_topic_and_gaps_where_nobody_looked() -> None:
             row(1, topic="idle"),
         ]
     )
-    assert found == {
-        "times": [TODAY, TODAY + HOUR, TODAY + 2 * HOUR],
-        "topics": [{"topic": "orders", "effective": [3.5, None, 1.0], "queues": [4, None, 4]}],
-        "total": 1,
-    }
+    times = [TODAY, TODAY + HOUR, TODAY + 2 * HOUR]
+    assert found == Skew(times, [TopicSkew("orders", [3.5, None, 1.0], [4, None, 4])], total=1)
 
 
 def test_retries_of_a_group_count_once_an_hour_though_every_topic_tells_them() -> None:
@@ -49,8 +43,8 @@ def test_retries_of_a_group_count_once_an_hour_though_every_topic_tells_them() -
         row(0, retry_in=5, dead_letter_in=1), row(0, topic="refunds", consumed=50, retry_in=5, dead_letter_in=1),
         row(1, retry_in=2), row(2),
     ]  # fmt: skip
-    assert group_plots.ways(hours) == {"consumed": 250, "retried": 7, "dead": 1, "hours": 2}
-    assert group_plots.ways([row(1, retry_in=2)]) == {"consumed": 100, "retried": 2, "dead": None, "hours": 1}
+    assert group_plots.ways(hours) == Ways(250, retried=7, dead=1, hours=2)
+    assert group_plots.ways([row(1, retry_in=2)]) == Ways(100, retried=2, dead=None, hours=1)
 
 
 @pytest.mark.django_db(databases=["default", "metrics"])
@@ -58,9 +52,8 @@ def test_it_reads_a_groups_own_rows_of_topics() -> None:
     of = rows.run()
     rows.row(of, catch_up_speed=1.2, effective_queues=1.5, retry_in=3)
     rows.row(of, group="audit", catch_up_speed=9.0)
-    found = group_plots.plots("local", "billing", TODAY, TODAY + 24 * HOUR)
-    assert found["phase"]["speed"] == [1.2]
-    assert (found["skew"]["topics"][0]["effective"], found["ways"]["retried"]) == ([1.5], 3)
+    (hour,) = group_plots.rows_of("local", "billing", TODAY, TODAY + 24 * HOUR)
+    assert (hour.catch_up_speed, hour.effective_queues, hour.retry_in) == (1.2, 1.5, 3)
 
 
 @pytest.mark.django_db(databases=["default", "metrics"])

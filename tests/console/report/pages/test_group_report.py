@@ -109,9 +109,9 @@ def test_queues_by_hour_worst_first(run: ReportRun) -> None:
     ]
     rows.publish(run, *found, rows.queue(window_start_ms=TODAY, group="other"))
     heat = group_report.queue_heat("local", "billing", TODAY, TODAY + 2 * HOUR)
-    assert heat["rows"] == ["broker-a · 1", "broker-a · 0"]
-    assert heat["values"] == [[50_000, 70_000], [5_000, None]]
-    assert heat["total"] == 2
+    assert heat.rows == ["broker-a · 1", "broker-a · 0"]
+    assert heat.values == [[50_000, 70_000], [5_000, None]]
+    assert heat.total == 2
 
 
 def test_it_finds_the_daily_tide_and_nothing_in_noise(run: ReportRun) -> None:
@@ -121,7 +121,7 @@ def test_it_finds_the_daily_tide_and_nothing_in_noise(run: ReportRun) -> None:
     hours = group_report.hours_of("local", "billing", TODAY, TODAY + 4 * DAY)
     tide = group_report.daily_tide(hours)
     assert tide is not None
-    assert (tide["hour"], tide["days"], tide["high_ms"]) == (20, 4, 60_000)
+    assert (tide.hour, tide.days, tide.high_ms) == (20, 4, 60_000)
     LagRow.objects.filter(time_lag_p95_ms=60_000).update(time_lag_p95_ms=2_100)
     assert group_report.daily_tide(group_report.hours_of("local", "billing", TODAY, TODAY + 4 * DAY)) is None
 
@@ -136,7 +136,7 @@ def test_words_name_episodes_overspending_and_what_nobody_saw(run: ReportRun) ->
         ("overspent", "STOPPED"),
         ("unseen", "UNKNOWN"),
     ]
-    assert found[0].facts["share_pct"] == 50.0
+    assert found[0].share_pct == 50.0
 
 
 def test_episodes_of_the_window_longest_first(run: ReportRun) -> None:
@@ -212,6 +212,6 @@ def test_the_flow_is_as_high_as_the_lag_and_has_gaps(db: None) -> None:
         lag_last=None,
     )
     found = group_report.flow_of(group_report.hours_of("local", "billing", TODAY, TODAY + 3 * HOUR))
-    assert found["produced"] == [110, None, 115]
-    assert found["committed"] == [68, None, None]
-    assert found["times"] == [TODAY + HOUR, TODAY + 2 * HOUR, TODAY + 2 * HOUR + 60_000]
+    assert found.produced == [110, None, 115]
+    assert found.committed == [68, None, None]
+    assert found.times == [TODAY + HOUR, TODAY + 2 * HOUR, TODAY + 2 * HOUR + 60_000]

@@ -118,8 +118,8 @@ def test_episodes_are_lanes_and_rows(admin: Client, run: ReportRun) -> None:
     assert order(page, "billing", "analytics") == ["analytics", "billing"]
     lanes = line_views.lanes(ReportRow.objects.all(), TODAY, NOW)
     assert lanes is not None
-    assert [row["name"] for row in lanes["rows"]] == ["analytics", "billing"]
-    assert lanes["rows"][0]["bars"][0]["kind"] == "stall"
+    assert [row.name for row in lanes.rows] == ["analytics", "billing"]
+    assert lanes.rows[0].bars[0].kind == "stall"
     assert line_views.lanes(ReportRow.objects.none(), TODAY, NOW) is None
 
 

@@ -9,7 +9,7 @@ import pytest
 from pytest_django import Settings
 
 from console.lag.history.log import HistoryLog
-from console.report.pages.retention_room import STEP_MS, room
+from console.report.pages.retention_room import STEP_MS, Room, room
 from spark.lag.snapshot import CommitKey, HeadKey
 from tests.console.report.sample_rows import DAY, HOUR
 from tests.spark.lag.sample_history import rounds
@@ -41,17 +41,17 @@ def write(tmp_path: Path, settings: Settings, committed: list[int], *, gap: rang
             log.append(one)
 
 
-def at(found: dict[str, Any], hours: int) -> tuple[Any, ...]:
+def at(found: Room, hours: int) -> tuple[Any, ...]:
     """(kept, unread, room) in hours, and whether kept is a lower bound, so many hours after START."""
-    place = found["times"].index(START + hours * HOUR)
+    place = found.times.index(START + hours * HOUR)
     names = ("kept_ms", "unread_ms", "room_ms")
-    return *(round(found[name][place] / HOUR, 1) for name in names), found["kept_lower_bound"][place]
+    return *(round(getattr(found, name)[place] / HOUR, 1) for name in names), found.kept_lower_bound[place]
 
 
 def test_it_tells_how_far_retention_is_by_store_time(tmp_path: Path, settings: Settings) -> None:
     write(tmp_path, settings, [10 * i + 361 - 120 for i in range(STEPS)])  # two hours late
     found = room("local", "billing", START, START + 20 * HOUR)
-    assert found["queues"] == 1 and found["interval_ms"] == STEP_MS
+    assert found.queues == 1 and found.interval_ms == STEP_MS
     assert at(found, 18) == (6.0, 2.0, 4.0, False)
     assert at(found, 3) == (3.0, 2.0, 1.0, True)  # the history is no older: at least so
 
@@ -69,7 +69,7 @@ def test_who_reads_everything_has_all_the_room_and_who_lost_some_none(
 def test_a_gap_is_null_and_a_group_without_history_has_no_edge(tmp_path: Path, settings: Settings) -> None:
     write(tmp_path, settings, [10 * i for i in range(STEPS)], gap=range(60, 66))
     found = room("local", "billing", START, START + 20 * HOUR)
-    place = found["times"].index(START + 10 * HOUR + 30 * 60_000)
-    assert [found[name][place] for name in ("kept_ms", "unread_ms", "room_ms")] == [None, None, None]
+    place = found.times.index(START + 10 * HOUR + 30 * 60_000)
+    assert [getattr(found, name)[place] for name in ("kept_ms", "unread_ms", "room_ms")] == [None, None, None]
     nobody = room("local", "nobody", START, START + HOUR)
-    assert nobody["queues"] == 0 and set(nobody["room_ms"]) == {None}
+    assert nobody.queues == 0 and set(nobody.room_ms) == {None}
