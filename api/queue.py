@@ -26,7 +26,7 @@ class _RowSerializer(serializers.Serializer[Any]):
     row: ClassVar[type[QueueRow] | type[TopicQueueRow]]
     named: ClassVar[str]
 
-    def get_fields(self) -> dict[str, Any]:
+    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
         """Return the fields; those that the row allows to be null are unknown then."""
         kinds = kinds_of(self.row)
         return {

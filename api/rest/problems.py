@@ -7,7 +7,9 @@ decides on: ``errors`` (fields), ``changes`` (drift), ``field``, ``job``, ``brok
 from __future__ import annotations
 
 import logging
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
 
 from django.core.exceptions import ObjectDoesNotExist
 from django.core.exceptions import PermissionDenied as DjangoPermissionDenied
@@ -90,52 +92,73 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response | N
     found = _classify(error)
     if found is None:
         return None
-    status, code, title, extra = found
     request: Request | None = context.get("request")
     path = request.path if request is not None else ""
-    body = problem_body(status, code, title, _detail(error) or title, path)
+    body = problem_body(found.status, found.code, found.title, _detail(error) or found.title, path)
     set_rollback()
-    return Response(body | extra, status=status, headers=_headers(error), content_type=CONTENT_TYPE)
+    members = {name: value for name, value in asdict(found.members).items() if value is not None}
+    return Response(body | members, status=found.status, headers=_headers(error), content_type=CONTENT_TYPE)
 
 
-def _classify(error: Exception) -> tuple[int, str, str, dict[str, Any]] | None:
+@dataclass(frozen=True, slots=True)
+class Members:
+    """What a caller decides on, beyond the members that every problem has; None is left out."""
+
+    errors: Sequence[Mapping[str, str]] | None = None
+    field: str | None = None
+    changes: Sequence[str] | None = None
+    job: str | None = None
+    broker_code: int | None = None
+    retry_after_s: int | None = None
+
+
+class Problem(NamedTuple):
+    """How an exception is answered."""
+
+    status: int
+    code: str
+    title: str
+    members: Members = Members()
+
+
+def _classify(error: Exception) -> Problem | None:
     if isinstance(error, OperationError):
-        return error.status, error.code, _words(error.code), _operation_extra(error)
+        return Problem(error.status, error.code, _words(error.code), _of_operation(error))
     if isinstance(error, TooManyProbes):
-        wait = {"field": error.field, "retry_after_s": error.retry_after_s}
-        return 429, error.code, _words(error.code), wait
+        wait = Members(field=error.field, retry_after_s=error.retry_after_s)
+        return Problem(429, error.code, _words(error.code), wait)
     if isinstance(error, ClusterError):
-        extra = {"field": error.field} if error.field else {}
-        return CLUSTER_ERROR_STATUS, error.code, _words(error.code), extra
+        members = Members(field=error.field or None)
+        return Problem(CLUSTER_ERROR_STATUS, error.code, _words(error.code), members)
     for kind, status, code, title in TABLE:
         if isinstance(error, kind):
-            return status, code, title, _extra(error)
+            return Problem(status, code, title, _members(error))
     if isinstance(error, exceptions.APIException):
-        return error.status_code, error.default_code, _words(error.default_code), {}
+        return Problem(error.status_code, error.default_code, _words(error.default_code))
     return None
 
 
-def _operation_extra(error: OperationError) -> dict[str, Any]:
+def _of_operation(error: OperationError) -> Members:
     if isinstance(error, PlanDrifted):
-        return {"changes": error.changes}
+        return Members(changes=error.changes)
     if isinstance(error, PlanAlreadyApplied):
-        return {"job": error.job_id}
-    if isinstance(error, PlanRejected) and error.field:
-        return {"field": error.field}
-    return {}
+        return Members(job=error.job_id)
+    if isinstance(error, PlanRejected):
+        return Members(field=error.field or None)
+    return Members()
 
 
-def _extra(error: Exception) -> dict[str, Any]:
+def _members(error: Exception) -> Members:
     if isinstance(error, exceptions.ValidationError):
-        return {"errors": list(_field_errors(error.get_full_details(), ""))}
+        return Members(errors=_field_errors(error.get_full_details(), ""))
     if isinstance(error, exceptions.Throttled):
         wait_s = getattr(error, "wait", None)
-        return {} if wait_s is None else {"retry_after_s": int(wait_s) + 1}
+        return Members() if wait_s is None else Members(retry_after_s=int(wait_s) + 1)
     if isinstance(error, MQBrokerError):
-        return {"broker_code": int(error.code)}
+        return Members(broker_code=int(error.code))
     if isinstance(error, ReportRejected):
-        return {"field": error.field}
-    return {}
+        return Members(field=error.field)
+    return Members()
 
 
 def _field_errors(details: Any, path: str) -> list[dict[str, str]]:

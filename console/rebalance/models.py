@@ -1,6 +1,6 @@
 """Groups whose queues the console assigns, and the progress of each assignment."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from django.db import models
 
@@ -42,18 +42,3 @@ class ServerSideGroup(models.Model):
         constraints: ClassVar[list[models.BaseConstraint]] = [
             models.UniqueConstraint(fields=["cluster", "group", "topic"], name="server_side_group_key")
         ]
-
-    def as_row(self) -> dict[str, Any]:
-        """Return what REST and pages show."""
-        return {
-            "cluster": self.cluster,
-            "group": self.group,
-            "topic": self.topic,
-            "strategy": self.strategy,
-            "is_automatic": self.is_automatic,
-            "version": self.version,
-            "assignment": self.assignment,
-            "state": self.state,
-            "reason": self.reason,
-            "applied_at_ms": self.applied_at_ms,
-        }

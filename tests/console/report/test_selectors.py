@@ -57,12 +57,8 @@ def test_it_filters(run: ReportRun) -> None:
 def test_it_sums_up_without_adding_unknowns(run: ReportRun) -> None:
     figures = selectors.summary(selectors.rows("local"))
     assert figures.worst.group == "analytics"
-    assert {name: figures[name] for name in ("time_lag_max_ms", "produced", "breach_ms", "coverage_pct")} == {
-        "time_lag_max_ms": 90_000,
-        "produced": 4_000,
-        "breach_ms": 0,
-        "coverage_pct": 99.86,
-    }
+    assert (figures.time_lag_max_ms, figures.produced) == (90_000, 4_000)
+    assert (figures.breach_ms, figures.coverage_pct) == (0, 99.86)
     nothing = selectors.summary(selectors.rows("nothing"))
     assert (nothing.worst, nothing.time_lag_max_ms, nothing.produced) == (None, None, None)
     LagRow.objects.filter(group="analytics").delete()

@@ -14,7 +14,7 @@ from console.report.delivery import schedules
 from console.report.delivery.schedules import Change
 from console.report.forms import ScheduleForm
 from console.report.jobs import is_so_far
-from console.report.models import LagRow, QueueRowFile, ReportRow, ReportRun, ReportSchedule, of_period
+from console.report.models import LagRow, QueueRowFile, ReportRow, ReportRun, ReportSchedule, Stamp, of_period
 from console.report.rules import (
     DAILY,
     WEEKLY,
@@ -179,13 +179,7 @@ def test_a_day_of_another_zone_takes_the_place_of_those_it_overlaps(
     reviews.replace_reviews(
         own,
         [start_ms],
-        {
-            "run_id": own.id,
-            "job": "lag_day",
-            "zone": BERLIN,
-            "generated_at_ms": 1,
-            "code_version": "",
-        },
+        Stamp(own.id, "lag_day", BERLIN, generated_at_ms=1, code_version=""),
         claim=lambda: None,
         now_ms=utc("2026-03-30T00:00"),
     )

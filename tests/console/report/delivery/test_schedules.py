@@ -13,6 +13,7 @@ from console.report.delivery import schedules
 from console.report.delivery.schedules import Change
 from console.report.jobs import JOBS
 from console.report.models import ReportRun, ReportSchedule
+from console.report.process import Promise
 from console.report.rules import DAILY, HOURLY, WEEKLY, last_due_ms
 from tests.console.report.sample_rows import DAY, HOUR, NOW, TODAY
 
@@ -150,7 +151,7 @@ def test_a_group_keeps_its_own_promise(cluster: Cluster, settings: Settings) -> 
     assert schedules.slo_of("local", "billing") == (settings.LAG_SLO_MS, settings.LAG_SLO_TARGET)
     schedules.set_slo("local", "billing", 5_000, 0.999, actor=person, now_ms=1_000)
     assert schedules.slo_of("local", "billing") == (5_000, 0.999)
-    assert selectors.slos("local") == {"billing": [{"slo_ms": 5_000, "target": 0.999, "from_ms": 1_000}]}
+    assert selectors.slos("local") == {"billing": [Promise(5_000, 0.999, 1_000)]}
     schedules.set_slo("local", "billing", 5_000, 0.999, actor=person, now_ms=1_500)  # as before: no version
     schedules.set_slo("local", "billing", None, None, actor=person, now_ms=900)  # the clock was set back
     assert schedules.slo_of("local", "billing") == (settings.LAG_SLO_MS, settings.LAG_SLO_TARGET)
@@ -160,6 +161,6 @@ def test_a_group_keeps_its_own_promise(cluster: Cluster, settings: Settings) -> 
         (5_000, 0.999, 1_000),
     ]
     assert {one.set_by for one in found} == {person.username}
-    default = {"slo_ms": settings.LAG_SLO_MS, "target": settings.LAG_SLO_TARGET, "from_ms": 1_001}
+    default = Promise(settings.LAG_SLO_MS, settings.LAG_SLO_TARGET, 1_001)
     assert selectors.slos("local")["billing"][1] == default
     assert AuditEvent.objects.filter(verb="change SLO").count() == 2
