@@ -228,9 +228,9 @@ class GroupSlo(Resource):
     @extend_schema(operation_id="group_slo_get", tags=["reports"], responses=SloWithVersionsSerializer)
     def get(self, request: Request, cluster: str, group: str) -> Response:
         cluster_selectors.cluster_by_name(cluster)
-        slo_ms, target = schedules.slo_of(cluster, group)
+        promise = schedules.slo_of(cluster, group)
         versions = SloVersionSerializer(schedules.slo_versions(cluster, group), many=True).data
-        return Response({"slo_ms": slo_ms, "target": target, "versions": versions})
+        return Response({"slo_ms": promise.slo_ms, "target": promise.target, "versions": versions})
 
     @extend_schema(
         operation_id="group_slo_set",
@@ -358,8 +358,8 @@ class Export(Resource):
             OpenApiParameter("fmt", str, OpenApiParameter.PATH, enum=list(exports.FORMATS)),
         ],
         responses={
-            (200, kind.partition(";")[0]): OpenApiResponse(OpenApiTypes.BINARY)
-            for kind, _ in exports.FORMATS.values()
+            (200, form.content_type.partition(";")[0]): OpenApiResponse(OpenApiTypes.BINARY)
+            for form in exports.FORMATS.values()
         },
     )
     def get(self, request: Request, cluster: str, job: str, fmt: str) -> HttpResponseBase:
@@ -381,7 +381,7 @@ class Export(Resource):
         else:
             rows = _lines(request, cluster, job, scope)
         pieces = exports.export(fmt, rows, job=job, cluster=cluster, now_ms=_now_ms())
-        response = StreamedResponse(pieces, content_type=exports.FORMATS[fmt][0])
+        response = StreamedResponse(pieces, content_type=exports.FORMATS[fmt].content_type)
         response["Content-Disposition"] = f'attachment; filename="{cluster}-{job}.{fmt}"'
         return response
 

@@ -6,7 +6,7 @@ import dataclasses
 import datetime as dt
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from django import template
 from django.template import Context
@@ -26,24 +26,34 @@ from console.web.disk_room import no_room
 
 register = template.Library()
 
+
+class Entry(NamedTuple):
+    """A page of the navigation; `key` follows `g` on the keyboard."""
+
+    url_name: str
+    key: str
+    icon: str
+    label: str
+
+
 NAVIGATION = (
-    # (URL name, key after g, icon, label) in groups, as the sidebar shows them.
+    # In groups, as the sidebar shows them.
     (
-        ("overview", "o", "overview", gettext_noop("Overview")),
-        ("topics", "t", "topics", gettext_noop("Topics")),
-        ("groups", "g", "groups", gettext_noop("Groups")),
-        ("messages", "m", "messages", gettext_noop("Messages")),
-        ("dead-letters", "d", "dead", gettext_noop("Dead letters")),
+        Entry("overview", "o", "overview", gettext_noop("Overview")),
+        Entry("topics", "t", "topics", gettext_noop("Topics")),
+        Entry("groups", "g", "groups", gettext_noop("Groups")),
+        Entry("messages", "m", "messages", gettext_noop("Messages")),
+        Entry("dead-letters", "d", "dead", gettext_noop("Dead letters")),
     ),
     (
-        ("brokers", "b", "brokers", gettext_noop("Brokers")),
-        ("operations", "p", "operations", gettext_noop("Operations")),
-        ("reports", "r", "reports", gettext_noop("Reports")),
+        Entry("brokers", "b", "brokers", gettext_noop("Brokers")),
+        Entry("operations", "p", "operations", gettext_noop("Operations")),
+        Entry("reports", "r", "reports", gettext_noop("Reports")),
     ),
     (
-        ("clusters", "c", "clusters", gettext_noop("Clusters")),
-        ("tokens", "k", "key", gettext_noop("API tokens")),
-        ("activity", "a", "activity", gettext_noop("Activity")),
+        Entry("clusters", "c", "clusters", gettext_noop("Clusters")),
+        Entry("tokens", "k", "key", gettext_noop("API tokens")),
+        Entry("activity", "a", "activity", gettext_noop("Activity")),
     ),
 )
 # Pages about the cluster as a whole; the others show each person what they may see.
@@ -178,11 +188,9 @@ def may_open(user: Any, name: str, cluster: Cluster | None) -> bool:
     return name not in OF_THE_WHOLE_CLUSTER or cluster is None or rules.may(user, Verb.VIEW, cluster.name)
 
 
-def _item(
-    user: Any, entry: tuple[str, str, str, str], cluster: Cluster | None, current: str, jobs: int
-) -> NavigationItem | None:
+def _item(user: Any, entry: Entry, cluster: Cluster | None, current: str, jobs: int) -> NavigationItem | None:
     """Return the entry; None if this installation lacks the page or this person may not open it."""
-    name, key, icon, label = entry
+    name = entry.url_name
     if (cluster is None and name not in OUTSIDE_CLUSTERS) or not may_open(user, name, cluster):
         return None
     try:
@@ -190,5 +198,11 @@ def _item(
     except NoReverseMatch:
         return None
     return NavigationItem(
-        url, key, icon, gettext(label), name == current, name, jobs if name == "operations" else 0
+        url,
+        entry.key,
+        entry.icon,
+        gettext(entry.label),
+        name == current,
+        name,
+        jobs if name == "operations" else 0,
     )

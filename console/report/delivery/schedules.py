@@ -12,7 +12,9 @@ from django.db import transaction
 
 from console.access import services as access_services
 from console.cluster import selectors as cluster_selectors
+from console.lag.episode_state import Promised
 from console.lag.models import GroupSlo
+from console.lag.promise_versions import promises_of
 from console.report import selectors, services
 from console.report.jobs import JOBS, PERIODS_MS, SAME_DAYS, STORE_JOBS
 from console.report.models import ReportSchedule
@@ -203,12 +205,10 @@ def host_of(url: str) -> str:
 # --- Promises -----------------------------------------------------------------------------------------------
 
 
-def slo_of(cluster: str, group: str) -> tuple[int, float]:
-    """Return (milliseconds, share of the time): the group's own promise or the installation's."""
-    last = slo_versions(cluster, group)[:1]
-    if not last or last[0].slo_ms is None or last[0].target is None:
-        return settings.LAG_SLO_MS, settings.LAG_SLO_TARGET
-    return last[0].slo_ms, last[0].target
+def slo_of(cluster: str, group: str) -> Promised:
+    """Return the newest version of the group's promise."""
+    own = promises_of(cluster, [group])
+    return own.versions[group][-1] if group in own.versions else own.default
 
 
 def slo_versions(cluster: str, group: str) -> Sequence[GroupSlo]:
@@ -230,7 +230,7 @@ def set_slo(
 
     Time before now stays judged by the versions of then.
     """
-    before = dict(zip(("slo_ms", "target"), slo_of(cluster, group), strict=True))
+    before = slo_of(cluster, group)
     with transaction.atomic():
         versions = slo_versions(cluster, group)
         is_own = slo_ms is not None and target is not None
@@ -253,7 +253,11 @@ def set_slo(
             verb="change SLO",
             cluster=cluster,
             subject=group,
-            before=before,
-            after=dict(zip(("slo_ms", "target"), slo_of(cluster, group), strict=True)),
+            before=_audited(before),
+            after=_audited(slo_of(cluster, group)),
             remote_addr=remote_addr,
         )
+
+
+def _audited(promise: Promised) -> dict[str, float]:
+    return {"slo_ms": promise.slo_ms, "target": promise.target}

@@ -38,7 +38,6 @@ COLUMNS = tuple(DEFAULTS)
 SUMS = ("produced", "consumed", "breach_ms")
 HIGHEST = ("time_lag_max_ms", "lag_max", "slo_ms", "interval_ms")
 LOWEST = ("coverage_pct", "slo_ms")
-CELLS = ("topic", "broker_name", "queue_id", "window_start_ms", "time_lag_max_ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +56,16 @@ class Gap:
         start = dt.datetime.fromtimestamp(self.window_start_ms / 1000, dt.UTC)
         groups = f"groups {self.group_first} to {self.group_last}"
         return f"The file of {start:%Y-%m-%d %H:%M} UTC, {groups}, is not read: {self.reason}"
+
+
+class Cell(NamedTuple):
+    """The largest time lag of a queue in a window."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+    window_start_ms: int
+    time_lag_max_ms: int | None
 
 
 class Row(NamedTuple):
@@ -306,13 +315,13 @@ def _streamed(found: QueueRows, file: QueueRowFile) -> Iterator[list[Any]]:
             yield from _lines(table if found.is_everybody else table.take(found.kept(table["group"])), file)
 
 
-def cells(found: QueueRows, kind: str) -> list[tuple[str, str, int, int, int | None]]:
-    """(topic, broker, queue, start of the window, largest time lag) of the rows of a kind."""
-    lines: list[tuple[str, str, int, int, int | None]] = []
-    for rows in found.read([*CELLS, "kind"]):
+def cells(found: QueueRows, kind: str) -> list[Cell]:
+    """Return the cells of the rows of a kind."""
+    read: list[Cell] = []
+    for rows in found.read([*Cell._fields, "kind"]):
         own = rows.table.filter(pc.equal(rows.table["kind"], kind))
-        lines += zip(*(own[name].to_pylist() for name in CELLS), strict=True)
-    return lines
+        read += map(Cell._make, zip(*(own[name].to_pylist() for name in Cell._fields), strict=True))
+    return read
 
 
 def _known(function: Any, one: Any, other: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,10 +13,18 @@ from console.report import selectors
 from console.report.pages import html_report
 from console.report.selectors import AnyRows
 
+
+class Format(NamedTuple):
+    """A kind of file, and its name for people."""
+
+    content_type: str
+    label: str
+
+
 FORMATS = {
-    "csv": ("text/csv; charset=utf-8", "CSV"),
-    "parquet": ("application/vnd.apache.parquet", "Parquet"),
-    "html": ("text/html; charset=utf-8", "HTML"),
+    "csv": Format("text/csv; charset=utf-8", "CSV"),
+    "parquet": Format("application/vnd.apache.parquet", "Parquet"),
+    "html": Format("text/html; charset=utf-8", "HTML"),
 }
 ROWS_A_GROUP = 5_000
 CHUNK_BYTES = 64 * 1024

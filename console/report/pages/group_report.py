@@ -210,17 +210,18 @@ def queue_heat(cluster: str, group: str, from_ms: int, to_ms: int) -> QueueHeat:
     asked = QueueRows(cluster, "lag_hour", only_group=group, from_ms=from_ms, to_ms=to_ms)
     found = queue_rows.cells(asked, "GROUP")
     worst: dict[tuple[str, str, int], int] = {}
-    for topic, broker_name, queue_id, _, worst_ms in found:
-        queue = topic, broker_name, queue_id
-        worst[queue] = max(worst.get(queue, -1), -1 if worst_ms is None else worst_ms)
+    for cell in found:
+        queue = cell.topic, cell.broker_name, cell.queue_id
+        worst_ms = -1 if cell.time_lag_max_ms is None else cell.time_lag_max_ms
+        worst[queue] = max(worst.get(queue, -1), worst_ms)
     shown = sorted(worst, key=lambda queue: (-worst[queue], queue))[:QUEUES_SHOWN]
     times = list(range(from_ms, to_ms, HOUR_MS))
     place = {time_ms: number for number, time_ms in enumerate(times)}
     values: dict[tuple[str, str, int], list[int | None]] = {queue: [None] * len(times) for queue in shown}
-    for topic, broker_name, queue_id, start_ms, worst_ms in found:
-        cells = values.get((topic, broker_name, queue_id))
-        if cells is not None:
-            cells[place[start_ms]] = worst_ms
+    for cell in found:
+        own = values.get((cell.topic, cell.broker_name, cell.queue_id))
+        if own is not None:
+            own[place[cell.window_start_ms]] = cell.time_lag_max_ms
     several = len({topic for topic, _, _ in shown}) > 1
     names = [f"{broker} · {queue}" + (f" · {topic}" if several else "") for topic, broker, queue in shown]
     return QueueHeat(names, times, list(values.values()), total=len(worst), gaps=asked.gaps)

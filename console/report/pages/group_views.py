@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse
@@ -46,7 +47,7 @@ def page(
 ) -> HttpResponse:
     """Render the page, with the errors of a refused promise."""
     now_ms = _now_ms()
-    own_slo_ms, target = schedules.slo_of(here.name, group)
+    promise = schedules.slo_of(here.name, group)
     zone = selectors.zone_of(here.name, "lag_day")
     span = request.GET.get("span", "")
     span = span if span in SPANS else ""
@@ -62,11 +63,11 @@ def page(
                 cluster=here.name,
             )
         )
-    budget = group_report.budget_of(hours, target)
+    budget = group_report.budget_of(hours, promise.target)
     episodes = group_report.episodes_of(here.name, group, from_ms, to_ms)
     runways = group_report.runways_of(here.name, group)
     queues = group_report.queue_heat(here.name, group, from_ms, to_ms)
-    slo_ms = hours.slo_ms or own_slo_ms
+    slo_ms = hours.slo_ms or promise.slo_ms
     rows = group_plots.rows_of(here.name, group, from_ms, to_ms)
     context = {
         "cluster": here,
@@ -90,11 +91,13 @@ def page(
         "plots": _plots(hours, budget, queues, runways, zone, rows),
         "room_url": _room_url(here.name, group, from_ms, min(to_ms, now_ms), hours.first_seen_ms),
         "latency_url": _latency_url(here.name, group, from_ms, min(to_ms, now_ms), slo_ms),
-        "own_slo_ms": own_slo_ms,
+        "own_slo_ms": promise.slo_ms,
         "slo_versions": schedules.slo_versions(here.name, group)[:SLO_VERSIONS_SHOWN],
         "installation_slo": (settings.LAG_SLO_MS, settings.LAG_SLO_TARGET),
         "slo_form": form
-        or SloForm(initial={"seconds": own_slo_ms // 1_000, "target_pct": round(100 * target, 5)}),
+        or SloForm(
+            initial={"seconds": promise.slo_ms // 1_000, "target_pct": round(100 * promise.target, 5)}
+        ),
         "may_configure": access_rules.may(request.user, Verb.CONFIGURE, here.name, group),
         "now_ms": now_ms,
     }
@@ -212,13 +215,20 @@ def _sum(values: list[int | None]) -> int | None:
     return sum(known) if known else None
 
 
-def _runway(cluster: str, row: LagRow) -> tuple[LagRow, int | None, float | None]:
-    """Return (row, age of the oldest message kept, the time lag's share of that age)."""
+class Runway(NamedTuple):
+    """A topic's newest hour, the age of the oldest message kept, and the time lag's share of that age."""
+
+    row: LagRow
+    retained_ms: int | None
+    share: float | None
+
+
+def _runway(cluster: str, row: LagRow) -> Runway:
     kept = TopicRow.objects.filter(cluster=cluster, topic=row.topic).values_list("retained_ms", flat=True)
     retained_ms = kept.first()
     if not retained_ms or row.time_lag_last_ms is None:
-        return row, retained_ms, None
-    return row, retained_ms, row.time_lag_last_ms / retained_ms
+        return Runway(row, retained_ms, None)
+    return Runway(row, retained_ms, row.time_lag_last_ms / retained_ms)
 
 
 def _latency_url(cluster: str, group: str, from_ms: int, to_ms: int, slo_ms: int) -> str:

@@ -41,7 +41,7 @@ def page(rows: AnyRows, job: str, cluster: str, now_ms: int) -> str:
         "made": moment(now_ms),
         "url": settings.PUBLIC_URL.rstrip("/"),
         "gaps": [gap.sentence for gap in selectors.gaps(rows)],
-        "has_partial": any(row[1][0].endswith(SO_FAR) for table in tables for row in table.rows),
+        "has_partial": any(table.has_partial for table in tables),
     }
     with translation.override(settings.LANGUAGE_CODE):
         return render_to_string("report/export.html", context)
@@ -64,6 +64,10 @@ class Table:
     total: int
     heads: Sequence[Cell]
     rows: Sequence[Sequence[Cell]]
+
+    @property
+    def has_partial(self) -> bool:
+        return any(window.endswith(SO_FAR) for _, (window, _), *_ in self.rows)
 
 
 def _table(rows: AnyRows, view: RowsView, job: str) -> Table | None:

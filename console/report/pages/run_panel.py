@@ -85,6 +85,6 @@ def downloads(request: HttpRequest, here: Cluster, job: str) -> list[tuple[str, 
     """Return (label, address) of each format of the rows that match the page's filter."""
     query = f"?{request.GET.urlencode()}" if request.GET else ""
     return [
-        (word, reverse("report-download", args=[here.name, job, fmt]) + query)
-        for fmt, (_, word) in exports.FORMATS.items()
+        (form.label, reverse("report-download", args=[here.name, job, name]) + query)
+        for name, form in exports.FORMATS.items()
     ]

@@ -74,7 +74,7 @@ def download(request: HttpRequest, cluster: str, job: str, fmt: str) -> HttpResp
     else:
         rows = line_views.found(request, here, job, scope)
     pieces = exports.export(fmt, rows, job=job, cluster=here.name, now_ms=now_ms)
-    response = StreamedResponse(pieces, content_type=exports.FORMATS[fmt][0])
+    response = StreamedResponse(pieces, content_type=exports.FORMATS[fmt].content_type)
     response["Content-Disposition"] = f'attachment; filename="{here.name}-{job}.{fmt}"'
     return response
 

@@ -148,13 +148,13 @@ def test_a_changed_time_does_not_fire_for_the_past_and_is_audited(cluster: Clust
 
 def test_a_group_keeps_its_own_promise(cluster: Cluster, settings: Settings) -> None:
     person = User.objects.create_user("alice", is_superuser=True)
-    assert schedules.slo_of("local", "billing") == (settings.LAG_SLO_MS, settings.LAG_SLO_TARGET)
+    assert schedules.slo_of("local", "billing")[:2] == (settings.LAG_SLO_MS, settings.LAG_SLO_TARGET)
     schedules.set_slo("local", "billing", 5_000, 0.999, actor=person, now_ms=1_000)
-    assert schedules.slo_of("local", "billing") == (5_000, 0.999)
+    assert schedules.slo_of("local", "billing")[:2] == (5_000, 0.999)
     assert selectors.slos("local") == {"billing": [Promise(5_000, 0.999, 1_000)]}
     schedules.set_slo("local", "billing", 5_000, 0.999, actor=person, now_ms=1_500)  # as before: no version
     schedules.set_slo("local", "billing", None, None, actor=person, now_ms=900)  # the clock was set back
-    assert schedules.slo_of("local", "billing") == (settings.LAG_SLO_MS, settings.LAG_SLO_TARGET)
+    assert schedules.slo_of("local", "billing")[:2] == (settings.LAG_SLO_MS, settings.LAG_SLO_TARGET)
     found = schedules.slo_versions("local", "billing")
     assert [(one.slo_ms, one.target, one.from_ms) for one in found] == [
         (None, None, 1_001),

@@ -193,9 +193,9 @@ def test_a_promise_is_both_figures_or_none(admin: Client) -> None:
     answer = admin.post(address, {"seconds": "5", "target_pct": ""})
     assert (answer.status_code, "Give both, or neither" in answer.content.decode()) == (422, True)
     assert admin.post(address, {"seconds": "5", "target_pct": "99.9"}).status_code == 302
-    assert schedules.slo_of("local", "billing") == (5_000, 0.999)
+    assert schedules.slo_of("local", "billing")[:2] == (5_000, 0.999)
     admin.post(address, {"seconds": "", "target_pct": ""})
-    assert schedules.slo_of("local", "billing") == (60_000, 0.99)
+    assert schedules.slo_of("local", "billing")[:2] == (60_000, 0.99)
     versions = schedules.slo_versions("local", "billing")
     assert [(one.slo_ms, one.target) for one in versions] == [(None, None), (5_000, 0.999)]
     page = text(admin, "/c/local/reports/groups/billing")
