@@ -19,7 +19,7 @@ from console.report import selectors
 from console.report.columns import VIEWS, RowsView
 from console.report.delivery import schedules
 from console.report.jobs import JOBS, WORDS
-from console.report.models import ReportRow
+from console.report.models import ReportRow, ReportRun, ReportSchedule
 from console.report.pages import run_panel
 from console.report.rules import span_of, span_start, spans_of
 from console.text import Text
@@ -34,6 +34,27 @@ EPISODE_SORTS = {
 LANES_MAX = 30
 
 
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A report in the list of reports: its schedule, its newest run, the outcome of its last moment."""
+
+    schedule: ReportSchedule
+    run: ReportRun | None
+    outcome: run_panel.Outcome
+
+    @property
+    def job(self) -> str:
+        return self.schedule.job
+
+    @property
+    def name(self) -> Text:
+        return JOBS[self.job]
+
+    @property
+    def words(self) -> Text:
+        return WORDS[self.job]
+
+
 @require_safe
 def reports(request: HttpRequest, cluster: str) -> HttpResponse:
     """Show every report: its subject, its last run and the outcome."""
@@ -41,14 +62,7 @@ def reports(request: HttpRequest, cluster: str) -> HttpResponse:
     now_ms = _now_ms()
     newest = selectors.newest_runs(here.name)
     rows = [
-        {
-            "job": one.job,
-            "name": JOBS[one.job],
-            "words": WORDS[one.job],
-            "run": newest.get(one.job),
-            "schedule": one,
-            "outcome": run_panel.outcome_of(one),
-        }
+        Listed(one, newest.get(one.job), run_panel.outcome_of(one))
         for one in schedules.schedules(here.name, now_ms=now_ms)
     ]
     context = {"cluster": here, "rows": rows, "now_ms": now_ms}
