@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+
+import msgspec
 
 from console.broker.config.keys import config_key
 from console.broker.models import NameServerRow
 from console.broker.selectors import BrokerView, ConfigTable
 from console.broker.survey import disk, runtime
+from console.broker.survey.connections import Replica
 from console.broker.survey.held_back import TIMER_LATE_S
 from console.text import Duration, Latency, Text
 from console.text.figures import percent, size
@@ -214,23 +217,18 @@ def _clock(view: BrokerView) -> Iterable[Finding]:
 
 
 def _slaves(view: BrokerView) -> Iterable[Finding]:
-    replicas: Sequence[Mapping[str, object]] = (
-        view.survey.replicas if view.survey is not None else None
-    ) or ()
-    behind = [one for one in replicas if not one["in_sync"]]
+    kept = view.survey.replicas if view.survey is not None else None
+    replicas = msgspec.convert(kept or (), list[Replica])
+    behind = [replica for replica in replicas if not replica.in_sync]
     if behind:
         names = [
-            Text(
-                "%(addr)s (%(size)s behind)",
-                addr=str(one["addr"]),
-                size=size(float(str(one["behind_bytes"]))),
-            )
-            for one in behind
+            Text("%(addr)s (%(size)s behind)", addr=replica.addr, size=size(replica.behind_bytes))
+            for replica in behind
         ]
         text = Text("%(names)s. What it lacks is lost with the master.", names=Text.of_list(names))
         yield Finding("FALLING_BEHIND", Text("A slave is behind"), text, tab="health")
-    connected = {str(one["addr"]).rpartition(":")[0] for one in replicas}
-    if view.survey is not None and view.survey.replicas is not None and len(replicas) < len(view.slaves):
+    connected = {replica.addr.rpartition(":")[0] for replica in replicas}
+    if kept is not None and len(replicas) < len(view.slaves):
         text = Text(
             "%(registered)s registered, %(connected)s connected to the master.",
             registered=len(view.slaves),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
+import msgspec
 from django.db.models import Avg, BigIntegerField, ExpressionWrapper, F, Value
 from django.utils.translation import gettext
 
@@ -17,12 +18,13 @@ from console.broker.config.keys import ConfigKey, config_key
 from console.broker.models import BrokerSample, BrokerSurvey, NameServerRow, RouteDifference, Survey
 from console.broker.own_share import OwnShare, own_shares
 from console.broker.survey import disk, runtime
+from console.broker.survey.connections import Producer
 from console.broker.survey.held_back import NOT_YET, HeldBack, held_back
 from console.lag.models import BrokerRow, ClientRow, TopicRow
 from console.lag.rows import queues
 from console.lists.page import Page, cut
 from console.lists.query import ListQuery
-from console.text import Text, text_of
+from console.text import Text
 
 TOPICS_SHOWN, CLIENTS_SHOWN = 50, 200  # of one broker's page; the rest is counted
 CHART_POINTS = 288  # five minutes each over a day
@@ -51,7 +53,7 @@ class BrokerView:
     @property
     def reason(self) -> Text:
         """Return why figures are unknown; read by cells."""
-        return text_of(self.row.reason)
+        return self.row.reason
 
     @property
     def unknown_since_ms(self) -> int | None:
@@ -327,9 +329,41 @@ def _line(key: str, surveys: Sequence[BrokerSurvey]) -> ConfigLine:
 # ---- what is on a broker ----
 
 
+@dataclass(frozen=True, slots=True)
+class BrokerTopic:
+    """A topic with queues on a broker. ``in_rate`` None: unknown, ``reason`` is why."""
+
+    topic: str
+    queues: int
+    in_rate: float | None
+    messages: int
+    last_write_ms: int | None
+    kind: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerGroup:
+    """A group with queues on a broker; sums of these queues."""
+
+    group: str
+    queues: int
+    lag: int | None
+    lag_lower_bound: bool
+    time_lag_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConsumer:
+    """A member that reports queues of a broker, and how many."""
+
+    row: ClientRow
+    queues: int
+
+
 def broker_topics(
     cluster_name: str, name: str, scope: NameScope = EVERYTHING
-) -> tuple[list[dict[str, Any]], int]:
+) -> tuple[list[BrokerTopic], int]:
     """Return the topics with queues on the broker, busiest first, and their count. Two queries.
 
     At most `TOPICS_SHOWN` topics are returned.
@@ -341,35 +375,33 @@ def broker_topics(
         if covers(topic):
             rows_of[topic].append(tuple(figures))
     sums = [_topic_sums(topic, rows) for topic, rows in rows_of.items()]
-    sums.sort(
-        key=lambda one: (one["in_rate"] is None, -(one["in_rate"] or 0), -one["messages"], one["topic"])
-    )
+    sums.sort(key=lambda one: (one.in_rate is None, -(one.in_rate or 0), -one.messages, one.topic))
     found = sums[:TOPICS_SHOWN]
     kinds = dict(
-        TopicRow.objects.filter(cluster=cluster_name, topic__in=[one["topic"] for one in found]).values_list(
+        TopicRow.objects.filter(cluster=cluster_name, topic__in=[one.topic for one in found]).values_list(
             "topic", "kind"
         )
     )
     why = gettext("it takes two readings of a queue to tell its rate")
-    return [{**one, "kind": kinds.get(one["topic"], ""), "reason": why} for one in found], len(sums)
+    return [replace(one, kind=kinds.get(one.topic, ""), reason=why) for one in found], len(sums)
 
 
-def _topic_sums(topic: str, rows: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
+def _topic_sums(topic: str, rows: Sequence[tuple[Any, ...]]) -> BrokerTopic:
     """Sum up (rate, min, max, time of the last write) of a topic's queues."""
     rates = [rate for rate, *_ in rows if rate is not None]
     writes = [write_ms for *_, write_ms in rows if write_ms is not None]
-    return {
-        "topic": topic,
-        "queues": len(rows),
-        "in_rate": sum(rates) if rates else None,
-        "messages": sum(high - low for _, low, high, _ in rows),
-        "last_write_ms": max(writes, default=None),
-    }
+    return BrokerTopic(
+        topic=topic,
+        queues=len(rows),
+        in_rate=sum(rates) if rates else None,
+        messages=sum(high - low for _, low, high, _ in rows),
+        last_write_ms=max(writes, default=None),
+    )
 
 
 def broker_groups(
     cluster_name: str, name: str, scope: NameScope = EVERYTHING
-) -> tuple[list[dict[str, Any]], int]:
+) -> tuple[list[BrokerGroup], int]:
     """Return the groups with queues on the broker, largest time lag first, and their count. One query."""
     covers = cache(scope.covers)
     sums: dict[str, queues.Behind] = defaultdict(queues.Behind)
@@ -377,36 +409,31 @@ def broker_groups(
         if covers(group):
             sums[group].add(lag, time_lag_ms)
     found = [
-        {
-            "group": group,
-            "queues": one.queues,
-            "lag": one.lag,
-            "lag_lower_bound": one.lag_lower_bound,
-            "time_lag_ms": one.time_lag_ms,
-        }
+        BrokerGroup(group, one.queues, one.lag, one.lag_lower_bound, one.time_lag_ms)
         for group, one in sorted(sums.items(), key=lambda item: (*queues.worst_first(item[1]), item[0]))
     ]
     return found[:TOPICS_SHOWN], len(found)
 
 
-def broker_consumers(cluster_name: str, name: str, scope: NameScope = EVERYTHING) -> list[dict[str, Any]]:
+def broker_consumers(cluster_name: str, name: str, scope: NameScope = EVERYTHING) -> list[BrokerConsumer]:
     """Return members that report queues of the broker, by group; at most `CLIENTS_SHOWN`. One query."""
     found = []
     rows = scope.filter(ClientRow.objects.filter(cluster=cluster_name, queues__isnull=False), "group")
     for row in rows.order_by("group", "client_id").iterator():
         held = sum(queue["broker_name"] == name for queue in row.queues or ())
         if held:
-            found.append({"row": row, "queues": held})
+            found.append(BrokerConsumer(row, held))
         if len(found) == CLIENTS_SHOWN:
             break
     return found
 
 
-def producers(view: BrokerView, scope: NameScope = EVERYTHING) -> list[dict[str, Any]] | None:
+def producers(view: BrokerView, scope: NameScope = EVERYTHING) -> list[Producer] | None:
     """Return connected producers of the scope's groups; None when they were never read or not reported."""
     if view.survey is None or view.survey.producers is None:
         return None
-    return [one for one in view.survey.producers if scope.covers(one["group"])]
+    found = msgspec.convert(view.survey.producers, list[Producer])
+    return [one for one in found if scope.covers(one.group)]
 
 
 # ---- name servers ----
@@ -455,9 +482,9 @@ def samples(cluster_name: str, from_ms: int, to_ms: int, broker_name: str = "") 
     means = (
         rows.annotate(step=step).values("broker_name", "step").annotate(**{one: Avg(one) for one in columns})
     )
-    by_broker: dict[str, dict[int, Mapping[str, Any]]] = defaultdict(dict)
-    for mean in means.order_by():
-        by_broker[mean["broker_name"]][mean["step"]] = mean
+    by_broker: dict[str, dict[int, dict[str, float | None]]] = defaultdict(dict)
+    for name, number, *figures in means.order_by().values_list("broker_name", "step", *columns):
+        by_broker[name][number] = dict(zip(columns, figures, strict=True))
     found: dict[str, list[Any]] = {"times": [], **{column: [] for column in columns}}
     if not by_broker:
         return found

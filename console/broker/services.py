@@ -13,6 +13,7 @@ from console.broker.config.keys import without_secrets
 from console.broker.models import BrokerSample, BrokerSurvey, NameServerRow, RouteDifference, Survey
 from console.broker.survey import disk, held_back, runtime
 from console.broker.survey import reads as survey
+from console.broker.survey.connections import as_kept
 from console.broker.survey.held_back import HeldBack
 from console.broker.survey.reads import BrokerAnswer, BrokerPlace, NameServerAnswer, RouteComparison
 from console.brokers.mqadmin import split_addrs, with_admin
@@ -20,7 +21,7 @@ from console.cluster import selectors as cluster_selectors
 from console.cluster.models import Cluster
 from console.lag.database_router import METRICS
 from console.lag.models import BrokerRow
-from console.text import Text, text_of
+from console.text import Text
 
 logger = logging.getLogger(__name__)
 
@@ -134,15 +135,15 @@ def _take_over(found: BrokerSurvey, answer: BrokerAnswer, row: BrokerRow | None,
     found.replicas_reason = answer.replicas_reason
     if answer.config is not None:
         found.config, found.config_at_ms = without_secrets(answer.config), now_ms
-    found.producers, found.replicas = answer.producers, answer.replicas
+    found.producers, found.replicas = as_kept(answer.producers), as_kept(answer.replicas)
     if row is not None:
-        found.delayed, found.half, found.timed = answer.delayed, answer.half, answer.timed
+        found.delayed, found.half, found.timed = as_kept(answer.delayed), answer.half, answer.timed
         found.delayed_reason, found.half_reason = answer.delayed_reason, answer.half_reason
         found.timed_reason, found.held_back_at_ms = answer.timed_reason, now_ms
     figures, at_ms = (
         (row.runtime, row.read_at_ms) if row is not None and row.answered else (answer.runtime, now_ms)
     )
-    found.runtime_reason = text_of(row.reason) if row is not None else answer.runtime_reason
+    found.runtime_reason = row.reason if row is not None else answer.runtime_reason
     if figures:
         found.runtime, found.runtime_at_ms = dict(figures), at_ms
     if answer.config is not None or figures:

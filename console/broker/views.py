@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from typing import Any
 
@@ -218,7 +219,7 @@ def change_config(request: HttpRequest, cluster: str, broker: str) -> HttpRespon
     table = selectors.config_table(here.name)
     chosen = request.POST.getlist("brokers") if request.method == "POST" else [view.name]
     choices = _choices(here.name, name, names if may_several else [view.name], chosen)
-    current = next((one["value"] for one in choices if one["name"] == view.name), None)
+    current = next((one.value for one in choices if one.name == view.name), None)
     context = {
         "cluster": here,
         "view": view,
@@ -235,16 +236,27 @@ def change_config(request: HttpRequest, cluster: str, broker: str) -> HttpRespon
     )
 
 
-def _choices(cluster: str, key: str, names: list[str], chosen: list[str]) -> list[dict[str, Any]]:
+@dataclasses.dataclass(frozen=True, slots=True)
+class Choice:
+    """A broker that a plan may include, with the key's value as of the last survey."""
+
+    name: str
+    value: str | None
+    read_at_ms: int | None
+    reason: Text
+    is_chosen: bool
+
+
+def _choices(cluster: str, key: str, names: list[str], chosen: list[str]) -> list[Choice]:
     """Return the brokers a plan may include, each with the key's value as of the last survey."""
     return [
-        {
-            "name": view.name,
-            "value": (view.config or {}).get(key),
-            "read_at_ms": view.survey.config_at_ms if view.survey is not None else None,
-            "reason": "" if view.row.answered else view.row.reason or Text("it does not answer"),
-            "is_chosen": view.name in chosen,
-        }
+        Choice(
+            name=view.name,
+            value=(view.config or {}).get(key),
+            read_at_ms=view.survey.config_at_ms if view.survey is not None else None,
+            reason=Text() if view.row.answered else view.row.reason or Text("it does not answer"),
+            is_chosen=view.name in chosen,
+        )
         for view in selectors.broker_views(cluster)
         if view.name in names
     ]

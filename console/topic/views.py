@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -149,18 +150,27 @@ SKEWED = 2.0  # times an even share: a hash key that one customer dominates
 SKEW_RATE_MIN = 1.0  # messages per second below which a share means nothing
 
 
-def _findings(row: TopicRow, queues: Sequence[TopicQueueRow]) -> list[dict[str, Any]]:
+@dataclasses.dataclass(frozen=True, slots=True)
+class Finding:
+    """Something wrong with a topic."""
+
+    status: str
+    title: Text
+    text: Text
+
+
+def _findings(row: TopicRow, queues: Sequence[TopicQueueRow]) -> list[Finding]:
     """Return what is wrong with the topic, worst first."""
     found = []
     if not row.perm & 4:
         found.append(
-            {
-                "status": "STOPPED",
-                "title": Text("No client may read this topic"),
-                "text": Text(
+            Finding(
+                status="STOPPED",
+                title=Text("No client may read this topic"),
+                text=Text(
                     "Its permission has no read bit (4): consumers and this console get NO_PERMISSION."
                 ),
-            }
+            )
         )
     busiest = max(queues, key=lambda queue: queue.in_rate or 0.0, default=None)
     total = sum(queue.in_rate or 0.0 for queue in queues)
@@ -169,19 +179,19 @@ def _findings(row: TopicRow, queues: Sequence[TopicQueueRow]) -> list[dict[str, 
         even = 1 / len(queues)
         if share >= min(SKEWED * even, (1 + even) / 2):
             found.append(
-                {
-                    "status": "FALLING_BEHIND",
-                    "title": Text(
+                Finding(
+                    status="FALLING_BEHIND",
+                    title=Text(
                         "%(queue)s takes %(share)s of the traffic",
                         queue=f"{busiest.broker_name} · {busiest.queue_id}",
                         share=percent(share),
                     ),
-                    "text": Text(
+                    text=Text(
                         "An even share of %(number)s queues is %(share)s. Producers that choose the queue by a key "
                         "send much of it to one; its readers decide the lag.",
                         number=len(queues),
                         share=percent(even),
                     ),
-                }
+                )
             )
     return found

@@ -28,6 +28,7 @@ from console.broker.plans.name_server import (
     read_servers,
 )
 from console.broker.survey import runtime
+from console.broker.survey.connections import Producer
 from console.brokers.mqadmin import BlockingMQAdmin, BrokerUnavailable
 from console.lag.models import BrokerRow
 from console.operation.config.change import admin_of
@@ -434,7 +435,7 @@ def _warnings(
         cluster=cluster, broker_name=subject, producers__isnull=False
     ).first()
     if survey is not None and survey.producers:
-        groups = sorted({one["group"] for one in survey.producers})
+        groups = sorted({one.group for one in msgspec.convert(survey.producers, list[Producer])})
         found.append(
             PlanWarning(
                 "info",

@@ -10,10 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+
+import msgspec
 
 from console.broker.models import BrokerSurvey
 from console.broker.survey import runtime
+from console.broker.survey.connections import WaitingLevel
 from console.brokers.mqadmin import TopicStatsTable, is_system_topic
 from console.text import Text
 
@@ -23,20 +25,15 @@ UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 NOT_YET = Text("the first survey is not done yet")
 
 
-def levels(table: TopicStatsTable, progress: Mapping[int, int]) -> list[dict[str, Any]]:
-    """Return {"level", "waiting", "newest_ms"} of each delay level with messages.
-
-    `waiting`: how many are not delivered; `newest_ms`: when the newest was stored, by the broker's clock. A level
-    without progress has delivered nothing since its oldest.
-    """
+def levels(table: TopicStatsTable, progress: Mapping[int, int]) -> list[WaitingLevel]:
+    """Return each delay level with messages; one without progress has delivered nothing since its oldest."""
     found = []
     for queue, offsets in sorted(table.offset_table.items(), key=lambda item: item[0].queue_id):
         level = queue.queue_id + 1
         waiting = offsets.max_offset - max(progress.get(level, 0), offsets.min_offset)
         if waiting > 0:
-            found.append(
-                {"level": level, "waiting": waiting, "newest_ms": offsets.last_update_timestamp or None}
-            )
+            newest_ms = offsets.last_update_timestamp or None
+            found.append(WaitingLevel(level=level, waiting=waiting, newest_ms=newest_ms))
     return found
 
 
@@ -109,7 +106,8 @@ def held_back(
         return HeldBack(None, None, NOT_YET, (), None, NOT_YET, (), None, None, NOT_YET)
     delays = delays_ms(survey.config)
     its_now_ms = survey.held_back_at_ms + (clock_offset_ms or 0)
-    known = [_level(one, delays, its_now_ms) for one in survey.delayed or ()]
+    kept = msgspec.convert(survey.delayed or (), list[WaitingLevel])
+    known = [_level(one, delays, its_now_ms) for one in kept]
     timed, timed_reason = timed_messages(survey, figures)
     return HeldBack(
         read_at_ms=survey.held_back_at_ms,
@@ -125,15 +123,15 @@ def held_back(
     )
 
 
-def _level(told: Mapping[str, Any], delays: Sequence[int], at_ms: int) -> DelayLevel:
-    delay_ms = delays[told["level"] - 1] if told["level"] <= len(delays) else None
+def _level(kept: WaitingLevel, delays: Sequence[int], at_ms: int) -> DelayLevel:
+    delay_ms = delays[kept.level - 1] if kept.level <= len(delays) else None
     late_ms = None
-    if delay_ms is not None and told["newest_ms"] is not None:
-        late_ms = at_ms - told["newest_ms"] - delay_ms
+    if delay_ms is not None and kept.newest_ms is not None:
+        late_ms = at_ms - kept.newest_ms - delay_ms
     return DelayLevel(
-        told["level"],
+        kept.level,
         delay_ms,
-        told["waiting"],
+        kept.waiting,
         late_ms if late_ms is not None and late_ms > LATE_MS else None,
     )
 

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from console.broker.survey import held_back, routes
+from console.broker.survey.connections import Producer, Replica, WaitingLevel
 from console.brokers.mqadmin import (
     HALF_TOPIC,
     SCHEDULE_TOPIC,
@@ -68,11 +69,11 @@ class BrokerAnswer:
     config_reason: Text = Text()
     runtime: dict[str, str] | None = None
     runtime_reason: Text = Text()
-    producers: list[dict[str, Any]] | None = None
+    producers: list[Producer] | None = None
     producers_reason: Text = Text()
-    replicas: list[dict[str, Any]] | None = None
+    replicas: list[Replica] | None = None
     replicas_reason: Text = Text()
-    delayed: list[dict[str, Any]] | None = None
+    delayed: list[WaitingLevel] | None = None
     delayed_reason: Text = Text()
     half: int | None = None
     half_reason: Text = Text()
@@ -145,26 +146,26 @@ async def _ask_broker(answer: BrokerAnswer, is_master: bool, admin: MQAdmin) -> 
     producers, answer.producers_reason = await _read(answer, admin.producers(addr))
     if producers is not None:
         answer.producers = [
-            {
-                "group": group,
-                "client_id": one.client_id,
-                "address": one.remote_ip,
-                "language": one.language,
-                "version": version_name(one.version),
-                "seen_ms": one.last_update_timestamp,
-            }
+            Producer(
+                group=group,
+                client_id=one.client_id,
+                address=one.remote_ip,
+                language=one.language,
+                version=version_name(one.version),
+                seen_ms=one.last_update_timestamp,
+            )
             for group, members in sorted(producers.items())
             for one in members
         ][:PRODUCERS_MAX]
     status, answer.replicas_reason = await _read(answer, admin.ha_status(addr))
     if status is not None:
         answer.replicas = [
-            {
-                "addr": one.addr,
-                "behind_bytes": one.diff,
-                "in_sync": one.in_sync,
-                "bytes_per_s": one.transferred_byte_in_second,
-            }
+            Replica(
+                addr=one.addr,
+                behind_bytes=one.diff,
+                in_sync=one.in_sync,
+                bytes_per_s=one.transferred_byte_in_second,
+            )
             for one in status.ha_connection_info
         ]
     await _ask_held_back(answer, admin)

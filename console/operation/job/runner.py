@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import datetime
 import logging
 import threading
 import time
@@ -400,20 +401,16 @@ def _write_end(work: JobRun, event: JobEventKind, error: Text) -> None:
     at_ms = journal.now_ms()
     level, said = FINISH_WORDS[event]
     for source in sources(event):
-        changed = (
-            _held(work)
-            .filter(state=source)
-            .update(
-                state=next_state(source, event),
-                finished_at=journal.moment(at_ms),
-                progress=work.progress,
-                result=work.result,
-                error=error,
-                holds=None,
-                **_free(work),
-            )
-        )
-        if changed == 1:
+        if _give_back(
+            work,
+            _held(work).filter(state=source),
+            state=next_state(source, event),
+            finished_at=journal.moment(at_ms),
+            progress=work.progress,
+            result=work.result,
+            error=error,
+            holds=None,
+        ):
             break
     else:
         raise LeaseLost(work.job.id)
@@ -456,19 +453,15 @@ def _retry_later(work: JobRun, error: Exception) -> None:
             level="warn",
         )
         lease_until = journal.moment(journal.now_ms() + RETRY_PAUSE_MS)
-        changes = {
-            **_free(work),
-            "progress": work.progress,
-            "result": work.result,
-            "lease_until": lease_until,
-        }
-        if _held(work).update(**changes) != 1:
+        if not _give_back(
+            work, _held(work), lease_until=lease_until, progress=work.progress, result=work.result
+        ):
             raise LeaseLost(work.job.id)
 
 
 def _release(work: JobRun) -> None:
     """Give the job back; it then waits behind those already waiting. Raises LeaseLost."""
-    if _held(work).update(**{**_free(work), "lease_until": journal.moment(journal.now_ms())}) != 1:
+    if not _give_back(work, _held(work), lease_until=journal.moment(journal.now_ms())):
         raise LeaseLost(work.job.id)
 
 
@@ -477,7 +470,9 @@ def _held(work: JobRun) -> QuerySet[Job]:
     return Job.objects.filter(pk=work.job.pk, lease_owner=work.owner)
 
 
-def _free(work: JobRun) -> dict[str, Any]:
-    """Return the field values that give the job back and end this run."""
+def _give_back(
+    work: JobRun, held: QuerySet[Job], *, lease_until: datetime.datetime | None = None, **fields: Any
+) -> bool:
+    """Write the fields and end this run; return whether the job was still ours."""
     others = [run for run in work.job.open_runs if run != work.owner]
-    return {"lease_owner": "", "lease_until": None, "open_runs": others}
+    return held.update(lease_owner="", lease_until=lease_until, open_runs=others, **fields) == 1

@@ -8,6 +8,7 @@ from brokerd.remoting.body.topic import TopicOffset, TopicStatsTable
 from console.broker import findings, selectors
 from console.broker.models import BrokerSample, BrokerSurvey
 from console.broker.survey import held_back
+from console.broker.survey.connections import WaitingLevel
 from console.brokers.mqadmin import Message, MessageQueue, SendResult
 from console.lag.models import BrokerRow
 from console.text import Text
@@ -69,8 +70,8 @@ def test_a_level_that_never_delivered_is_not_empty() -> None:
     """4.x lists only levels that advanced: of the others everything waits."""
     table = stats("SCHEDULE_TOPIC_XXXX", (4, 10, 5), (0, 0, 0), (2, 9, 7), (3, 8, 9))
     assert held_back.levels(table, {1: 10, 4: 1}) == [
-        {"level": 3, "waiting": 7, "newest_ms": 7},
-        {"level": 4, "waiting": 5, "newest_ms": 9},
+        WaitingLevel(level=3, waiting=7, newest_ms=7),
+        WaitingLevel(level=4, waiting=5, newest_ms=9),
     ]
 
 
