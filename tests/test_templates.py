@@ -1,10 +1,26 @@
-"""Templates: parts state what they take."""
+"""Templates: parts state what they take, and what a page decides is what it shows."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.support.template_names import parts, stated, taken
+from tests.support.template_names import FOLDER, ladders, parts, stated, taken
+
+# Template → the value by whose words it still has a ladder of three branches or more, each with markup of its own.
+# Only ever fewer: what a value is called, and how bad it is, is known in Python.
+LADDERS = {
+    ("broker/_job_drain.html", "job.state"): "a banner for each state, with its own counts",
+    ("group/_job_offsets.html", "job.state"): "a banner for each state, with its own counts",
+    ("operation/_job_config.html", "job.state"): "a banner for each state, with its own counts",
+    ("operation/plan.html", "state"): "a banner for each state, with its own buttons",
+    ("report/group_report.html", "each.kind"): "sentences with figures in the reader's zone",
+    ("group/pause.html", "state"): "a badge, a muted word or an unknown figure",
+    ("deadletter/_diff_dead_letters.html", "plan.params.target"): "with the parameter that the target has",
+    ("deadletter/_replay_card.html", "plan.params.target"): "with the parameter that the target has",
+    ("deadletter/_replay_target.html", "target"): "words of the summary below the form",
+    ("operation/_diff_config.html", "row.deed"): "words around the names of what changes",
+    ("operation/_job_config.html", "row.deed"): "a change lists its keys",
+}
 
 
 @pytest.mark.parametrize("name", parts())
@@ -15,3 +31,8 @@ def test_a_part_states_its_inputs(name: str) -> None:
         "it begins with {% comment %}, a sentence, a line for each input, {% endcomment %}"
     )
     assert set(inputs) == taken(name)
+
+
+def test_words_of_a_value_are_not_chosen_by_templates() -> None:
+    names = sorted(str(path.relative_to(FOLDER)) for path in FOLDER.rglob("*.html"))
+    assert {(name, value) for name in names for value in ladders(name)} == set(LADDERS)

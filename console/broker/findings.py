@@ -25,6 +25,9 @@ BEHIND_BYTES = 16_000_000  # of the index: stored messages that cannot be read y
 SEVERITY = ("LOST", "STALLED", "STOPPED", "FALLING_BEHIND", "INVALID", "UNKNOWN", "OFFLINE")
 
 
+BUTTONS = {"config": Text("Config"), "drain": Text("Drain")}
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Finding:
     """One problem; `status` selects its icon, `since_ms` its age, `tab` the tab with details."""
@@ -35,6 +38,11 @@ class Finding:
     since_ms: int | None = None
     tab: str = ""
     broker_name: str = ""
+
+    @property
+    def button(self) -> Text:
+        """Return the words of the link to the tab."""
+        return BUTTONS.get(self.tab, Text("Figures"))
 
 
 def findings(view: BrokerView, servers: Sequence[NameServerRow] = ()) -> list[Finding]:

@@ -100,6 +100,7 @@ def broker(request: HttpRequest, cluster: str, broker: str) -> HttpResponse:
         "scope": scope,
         "view": view,
         "tab": tab,
+        "part": f"broker/_{tab}.html",
         "tabs": tabs,
         "servers": servers,
         "names": [one.broker_name for one in lag_selectors.broker_rows(here.name)],
@@ -109,7 +110,7 @@ def broker(request: HttpRequest, cluster: str, broker: str) -> HttpResponse:
         **_tab_context(request, here, view, tab, now_ms, scope),
     }
     if "part" in request.GET and tab in ("health", "runtime"):
-        return render(request, f"broker/_{tab}.html", context)
+        return render(request, context["part"], context)
     return render(request, "broker/broker.html", context)
 
 

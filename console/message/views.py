@@ -35,6 +35,7 @@ from console.text import Text, text_of
 
 BrokerTrouble = (BrokerUnavailable, MQBrokerError, RemotingTimeout)
 PAGE_MESSAGES = 50
+FILTERS = ("tag", "sql", "find", "queue", "broker")
 # How long the page waits for rows; longer searches stream over its socket, or continue with "Further".
 FIRST_PAINT_MS = 1_000
 PEEK_BYTES = 16 * 1024
@@ -81,6 +82,7 @@ def messages(request: HttpRequest, cluster: str) -> HttpResponse:
         "problem": found.problem,
         "problem_field": found.field,
         "is_streaming": found.is_streaming,
+        "nothing": _nothing(form, read),
         "is_tail": asked and not form.errors and read == "tail",
         "reads": READS,
         "read": read if read in dict(READS) else "newest",
@@ -91,13 +93,39 @@ def messages(request: HttpRequest, cluster: str) -> HttpResponse:
         "brokers": selectors.queues_by_broker(here.name, topic) if topic else [],
         "queue_text": " ".join(request.GET.getlist("queue")),
         "tail_address": _with(address, read="tail"),
-        "has_filters": any(request.GET.get(name) for name in ("tag", "sql", "find", "queue", "broker")),
         "exports": [(name, label) for name, (label, _, _) in FORMATS.items()],
         "may_send": bool(topic) and rules.may(request.user, Verb.SEND, here.name, topic),
         "now_ms": int(time.time() * 1000),
     }
     status = 400 if asked and form.errors else found.status
     return render(request, "message/messages.html", context, status=status)
+
+
+def _nothing(form: BrowseForm, read: str) -> Text:
+    """Return what an empty list means."""
+    given = form.data
+    topic = given.get("topic", "")
+    if read == "key":
+        return Text(
+            "No broker has a message of %(value)s with the key “%(value_2)s” in its index.",
+            value=topic,
+            value_2=given.get("key", ""),
+        )
+    if read == "unique":
+        return Text(
+            "No broker has a message of %(value)s with the unique key “%(value_2)s” in its index.",
+            value=topic,
+            value_2=given.get("id", ""),
+        )
+    if given.get("cursor"):
+        return Text("There is nothing further.")
+    if any(given.get(name) for name in FILTERS):
+        return Text("Nothing that was read of %(value)s matches the filters above.", value=topic)
+    if read == "time":
+        return Text("%(value)s holds no readable message from that time on.", value=topic)
+    if read == "offset":
+        return Text("%(value)s holds no readable message from that offset on.", value=topic)
+    return Text("%(value)s holds no readable message.", value=topic)
 
 
 def _with(address: QueryDict, **changes: str) -> str:

@@ -428,6 +428,22 @@ class ReportSchedule(models.Model):
         return f"{self.hour:02}:{self.minute:02}"
 
     @property
+    def when(self) -> Text:
+        """Return when it makes its report, in words."""
+        if not self.is_on:
+            return Text("not by itself: its schedule is off")
+        if self.cadence == self.Cadence.HOURLY:
+            return Text("every hour, %(minute)s minutes past", minute=self.minute)
+        if self.cadence == self.Cadence.DAILY:
+            return Text("every day at %(clock)s %(zone)s", clock=self.clock, zone=self.time_zone)
+        return Text(
+            "every week on %(weekday_name)s at %(clock)s %(zone)s",
+            weekday_name=self.weekday_name,
+            clock=self.clock,
+            zone=self.time_zone,
+        )
+
+    @property
     def time_zone(self) -> str:
         """Return its own zone or the installation's."""
         return self.zone or str(settings.REPORT_TIME_ZONE)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from django import template
 from django.template import Context
 from django.utils.dates import WEEKDAYS_ABBR
-from django.utils.html import format_html, json_script
+from django.utils.html import escape, format_html, json_script
 from django.utils.safestring import SafeString
-from django.utils.translation import gettext
+from django.utils.translation import gettext, gettext_noop
 
+from console.lag.episode_state import EpisodeKind
 from console.lag.past import mark_words
 from console.lag.past.marks import Mark
 from console.report.columns import TIMES_FROM_PCT, Column, changed
@@ -27,6 +28,23 @@ from console.text.language import figure_words
 from spark.lag.local_time import DAY_MS, HOUR_MS, UTC, local
 
 register = template.Library()
+
+# Kind of an episode → its name in a list, its title among the findings of a group.
+EPISODES: Mapping[str, tuple[str, str]] = {
+    EpisodeKind.BREACH: (gettext_noop("Late"), gettext_noop("Late for %(duration_ms)s from %(at_start)s")),
+    EpisodeKind.STALL: (
+        gettext_noop("Queue stood still"),
+        gettext_noop("A queue stood still for %(duration_ms)s from %(at_start)s"),
+    ),
+    EpisodeKind.OFFLINE: (
+        gettext_noop("Nothing consumed"),
+        gettext_noop("Nothing was consumed for %(duration_ms)s from %(at_start)s"),
+    ),
+    EpisodeKind.LOST: (
+        gettext_noop("Lost to retention"),
+        gettext_noop("Messages were lost to retention for %(duration_ms)s from %(at_start)s"),
+    ),
+}
 
 SAID_KINDS = frozenset(("percent", "percent2", "points", "p_value", "ranked"))
 BUDGET_LOW_PCT = 25
@@ -195,6 +213,23 @@ def row_window(context: Context, row: LagRow | ReportRow) -> SafeString:
     if length > HOUR_MS and row.zone != _zone_of_head(context):
         found = format_html('{} <span class="muted">{}</span>', found, row.zone)
     return format_html("{} {}", found, _partial(context, row)) if row.is_partial else found
+
+
+@register.filter
+def episode_word(kind: str) -> str:
+    """Return what an episode is called in a list."""
+    return gettext(EPISODES[kind][0])
+
+
+@register.simple_tag(takes_context=True)
+def episode_title(context: Context, kind: str, facts: Mapping[str, Any]) -> SafeString:
+    """Render what an episode is called among the findings: what, how long, from when."""
+    words = {
+        "duration_ms": escape(figures.duration(facts["duration_ms"])),
+        "at_start": figures.at(context, facts["start_ms"]),
+    }
+    end = gettext(", and still at the end") if facts.get("is_ongoing") else ""
+    return SafeString(escape(gettext(EPISODES[kind][1])) % words + escape(end))
 
 
 def _zone_of_head(context: Context) -> str:

@@ -105,6 +105,7 @@ def topic(request: HttpRequest, cluster: str, topic: str) -> HttpResponse:
         "behind": sum(group.status in BEHIND for group in groups),
         "findings": _findings(row, queues),
         "tab": tab,
+        "part": f"topic/_{tab}.html",
         "tabs": list(TABS.items()),
         "silent": [one for one in lag_selectors.silent_brokers(here.name) if one.broker_name in row.brokers],
         "may_send": rules.may(request.user, Verb.SEND, here.name, topic),

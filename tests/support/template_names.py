@@ -113,3 +113,27 @@ def _passed_on(node: IncludeNode) -> set[str]:
         return _of(node.template)
     inputs: Mapping[str, bool] = stated(name) or {}
     return {one for one, is_required in inputs.items() if is_required} - set(node.extra_context)
+
+
+def ladders(name: str) -> list[str]:
+    """Return the values that a template compares in chains of three branches or more: `{% if kind == "a" %}…`."""
+    nodes = engines["django"].engine.get_template(name).nodelist  # type: ignore[attr-defined]
+    return [value for node in nodes.get_nodes_by_type(IfNode) if (value := _chosen_by(node))]
+
+
+def _chosen_by(node: IfNode) -> str:
+    """Return the one value that every condition compares with a literal; nothing where there are fewer branches."""
+    found = set()
+    for condition, _ in node.conditions_nodelists:
+        if condition is not None:
+            found.add(_compared(condition))
+    return found.pop() if len(node.conditions_nodelists) > 2 and len(found) == 1 else ""
+
+
+def _compared(condition: TokenBase) -> str:
+    """Return the left side of `==`, of `a == 1 or a == 2` and of `a == 1 and more` too."""
+    if getattr(condition, "id", "") in ("or", "and") and condition.first is not None:
+        return _compared(condition.first)
+    if getattr(condition, "id", "") == "==" and condition.first is not None:
+        return str(getattr(condition.first, "text", ""))
+    return ""

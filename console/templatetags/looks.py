@@ -1,0 +1,112 @@
+"""How bad something is, as colour, shape and word: levels of notes, and states that no live cell shows.
+
+Statuses of rows, plans and jobs, which scripts render too, are in `figures.STATUSES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from django import template
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext, gettext_noop
+
+register = template.Library()
+
+
+class Look(NamedTuple):
+    """Colour family of the style sheets, shape in the sprite, word."""
+
+    family: str
+    shape: str
+    word: str
+
+
+DANGER = Look("bad", "lost", gettext_noop("Danger"))
+WARNING = Look("warn", "behind", gettext_noop("Warning"))
+GOOD = Look("ok", "ok", gettext_noop("Good"))
+NOTE = Look("catch", "never", gettext_noop("Note"))
+# Of warnings of plans and events of jobs.
+LEVELS: Mapping[str, Look] = {"danger": DANGER, "warn": WARNING, "ok": GOOD, "info": NOTE}
+# Of Django's messages: what an action has led to.
+MESSAGES: Mapping[str, Look] = {"error": DANGER, "warning": WARNING, "success": GOOD, "info": GOOD}
+
+VERIFIED = Look("ok", "ok", gettext_noop("verified"))
+FAILED = Look("bad", "lost", gettext_noop("failed"))
+WAITING = Look("offline", "never", gettext_noop("waiting"))
+# What becomes of a row of a job: the same steps, a word of its own for the second.
+ROWS: Mapping[str, Mapping[str, Look]] = {
+    "offsets": {
+        "verified": VERIFIED,
+        "applied": Look("catch", "catch", gettext_noop("applied")),
+        "passed": Look("ok", "ok", gettext_noop("left alone")),
+        "failed": FAILED,
+    },
+    "config": {
+        "verified": VERIFIED,
+        "applied": Look("catch", "catch", gettext_noop("written")),
+        "failed": FAILED,
+    },
+    "routes": {"verified": VERIFIED, "applied": Look("catch", "catch", gettext_noop("told"))},
+}
+TOKENS: Mapping[str, Look] = {
+    "valid": Look("ok", "ok", gettext_noop("Valid")),
+    "expired": Look("offline", "offline", gettext_noop("Expired")),
+    "revoked": Look("offline", "offline", gettext_noop("Revoked")),
+}
+
+# The step of `operation/_steps.html` at which a job stands: applied, verified, all done.
+JOB_STEPS: Mapping[str, int] = {"VERIFYING": 6, "FAILED": 6, "SUCCEEDED": 7}
+APPLY_STEP = 5
+
+
+def badge(look: Look) -> SafeString:
+    return format_html(
+        '<span class="badge badge--{}"><svg aria-hidden="true"><use href="#s-{}"/></svg>{}</span>',
+        look.family,
+        look.shape,
+        gettext(look.word),
+    )
+
+
+@register.simple_tag
+def level_glyph(level: str) -> SafeString:
+    """Render a level as its shape alone, with its word for screen readers."""
+    look = LEVELS[level]
+    return format_html(
+        '<svg class="glyph g-{}" role="img" aria-label="{}"><use href="#s-{}"/></svg>',
+        look.family,
+        gettext(look.word),
+        look.shape,
+    )
+
+
+@register.filter
+def level_look(level: str) -> Look:
+    """Return how a level looks: `{% with look=event.level|level_look %}`."""
+    return LEVELS[level]
+
+
+@register.filter
+def message_look(tag: str) -> Look:
+    """Return how a message of Django looks, by its `level_tag`."""
+    return MESSAGES[tag]
+
+
+@register.simple_tag
+def row_badge(rows: str, state: str) -> SafeString:
+    """Render what became of a row of a job: `{% row_badge "config" row.state %}`."""
+    return badge(ROWS[rows].get(state, WAITING))
+
+
+@register.simple_tag
+def token_badge(state: str) -> SafeString:
+    return badge(TOKENS[state])
+
+
+@register.filter
+def job_step(state: str) -> int:
+    """Return the number of the step at which a job stands: `{% include … with step=job.state|job_step %}`."""
+    return JOB_STEPS.get(state, APPLY_STEP)

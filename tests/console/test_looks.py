@@ -1,0 +1,49 @@
+"""How levels and states look: colour, shape and word."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from console.templatetags import looks
+from tests.support.template_names import FOLDER
+
+SHOWN = [
+    *looks.LEVELS.values(),
+    *looks.TOKENS.values(),
+    *(one for rows in looks.ROWS.values() for one in rows.values()),
+]
+
+
+@pytest.mark.parametrize("shown", [*SHOWN, looks.WAITING])
+def test_its_shape_and_colour_are_there(shown: looks.Look) -> None:
+    styles = "".join(path.read_text() for path in (FOLDER.parent / "static" / "css").glob("*.css"))
+    assert f'id="s-{shown.shape}"' in (FOLDER / "_sprite.html").read_text()
+    assert re.search(rf"\.g-{shown.family}\b", styles)
+    assert re.search(rf"\.badge--{shown.family}\b", styles)
+
+
+def test_a_level_is_a_shape_with_a_word() -> None:
+    assert looks.level_glyph("danger") == (
+        '<svg class="glyph g-bad" role="img" aria-label="Danger"><use href="#s-lost"/></svg>'
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "state", "word"),
+    [("offsets", "applied", "applied"), ("config", "applied", "written"), ("routes", "applied", "told")],
+)
+def test_a_row_of_a_job_has_the_word_of_its_kind(rows: str, state: str, word: str) -> None:
+    assert looks.row_badge(rows, state).endswith(f"</svg>{word}</span>")
+
+
+def test_a_row_that_nothing_happened_to_waits() -> None:
+    assert looks.row_badge("config", "pending").endswith("</svg>waiting</span>")
+
+
+@pytest.mark.parametrize(
+    ("state", "step"), [("RUNNING", 5), ("VERIFYING", 6), ("FAILED", 6), ("SUCCEEDED", 7)]
+)
+def test_a_job_stands_at_a_step(state: str, step: int) -> None:
+    assert looks.job_step(state) == step
