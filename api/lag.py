@@ -252,7 +252,6 @@ class LagHistory(GroupPast):
         points = pagination.integer(request, "points", 600, low=4, high=POINTS_MAX)
         assert points is not None
         found = selectors.lag_history(cluster, group, from_ms, to_ms, points, topic)
-        found |= selectors.clients_between(cluster, group, from_ms, to_ms)
         return Response(LagHistorySerializer(found).data)
 
 

@@ -12,6 +12,7 @@ from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from msgspec import structs
 
 from console.access import rules
 from console.access import selectors as access_selectors
@@ -191,12 +192,10 @@ def _chart(cluster: str, row: GroupRow, brokers: Sequence[str], wanted: str, now
     chosen = wanted if wanted in RANGES else "1h"
     span_ms = RANGES[chosen][0]
     from_ms = now_ms - span_ms
-    history = lag_selectors.lag_history(cluster, row.group, from_ms, now_ms, CHART_POINTS)
-    # Markers and gaps are for REST; the chart draws nulls as gaps and has its own marks.
-    chart = {name: value for name, value in history.items() if not name.startswith(("markers", "gaps"))}
-    begins_ms = chart["times"][0] if chart["times"] else None
+    line = lag_selectors.lag_line(cluster, row.group, from_ms, now_ms, CHART_POINTS)
+    begins_ms = line.times[0] if line.times else None
     marks = group_page.chart_marks(cluster, row.group, brokers, max(from_ms, begins_ms or from_ms), now_ms)
-    chart["events"] = [asdict(mark) for mark in marks.marks]
+    chart = {**structs.asdict(line), "events": [asdict(mark) for mark in marks.marks]}
     return {
         "chart": chart,
         "chart_begins_ms": begins_ms if begins_ms and begins_ms - from_ms > span_ms // 20 else None,

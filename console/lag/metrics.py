@@ -9,10 +9,11 @@ last round is older than STALE_INTERVALS, has no sample: an old number is never 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import msgspec
 from django.conf import settings
 from django.db.models import Q
 
@@ -20,6 +21,7 @@ from console.cluster import selectors as cluster_selectors
 from console.lag.facts import LONGEST_MS, Gap
 from console.lag.models import GroupRow, HistoryGap
 from console.lag.promise_courses import Budgets
+from console.lag.round.figures import GroupTopic
 from console.lag.rows import queues
 from console.lag.rows.broadcast import BROADCASTING
 from console.lag.selectors import last_round
@@ -62,7 +64,8 @@ class Topic(NamedTuple):
     """Hold a group's topic with the labels of its samples."""
 
     labels: str
-    row: Mapping[str, Any]
+    cluster: str
+    row: GroupTopic
     group: str
     # Whether brokers keep its offsets; those of broadcasting groups are in no history.
     is_kept_by_brokers: bool
@@ -93,17 +96,17 @@ def metrics_text(now_ms: int, groups_left_out: int = 0) -> bytes:
         text.family(name, words, _figures(topics, column))
     for name, (column, words) in TOPIC_FLAGS.items():
         text.family(
-            name, words, ((one.labels, bool(one.row.get(column))) for one in topics if _is_known(one))
+            name, words, ((one.labels, bool(getattr(one.row, column))) for one in topics if _is_known(one))
         )
     text.family(
         NEVER_COMMITTED,
         "Messages in queues on which the group never committed: they are in no lag",
-        ((one.labels, one.row["never_committed_lag"]) for one in topics if _is_counted(one)),
+        ((one.labels, one.row.never_committed_lag) for one in topics if _is_counted(one)),
     )
     text.family(
         STATUS,
         "Code of the topic's status, see tidemark_status_code",
-        ((one.labels, CODE_OF[one.row["status"]]) for one in topics),
+        ((one.labels, CODE_OF[LagStatus(one.row.status)]) for one in topics),
     )
     codes = ((labels_of(status=status.value), code) for status, code in CODE_OF.items())
     text.family("tidemark_status_code", "What the codes of a status mean", codes)
@@ -158,28 +161,28 @@ def _topics(clusters: Sequence[str]) -> tuple[list[Topic], int]:
     for cluster, group, model, topics in (
         rows.order_by("-attention", "cluster", "group").values_list(*names).iterator()
     ):
-        for row in topics:
+        for row in msgspec.convert(topics, list[GroupTopic]):
             count += 1
             if len(found) < settings.METRICS_TOPICS_MAX:
-                labels = labels_of(cluster=cluster, group=group, topic=row["topic"])
-                found.append(Topic(labels, {**row, "cluster": cluster}, group, model != BROADCASTING))
+                labels = labels_of(cluster=cluster, group=group, topic=row.topic)
+                found.append(Topic(labels, cluster, row, group, model != BROADCASTING))
     return found, count - len(found)
 
 
 def _is_known(one: Topic) -> bool:
-    return one.row.get("lag") is not None
+    return one.row.lag is not None
 
 
 def _is_counted(one: Topic) -> bool:
     """Return whether its queues were read: a topic that is only subscribed to has none."""
-    is_read = _is_known(one) or one.row["status"] != LagStatus.UNKNOWN
-    return one.is_kept_by_brokers and bool(one.row.get("queues")) and is_read
+    is_read = _is_known(one) or one.row.status != LagStatus.UNKNOWN
+    return one.is_kept_by_brokers and bool(one.row.queues) and is_read
 
 
 def _figures(topics: Sequence[Topic], column: str) -> Iterator[tuple[str, float]]:
     divisor = _divisor(column)
     for one in topics:
-        value = one.row.get(column)
+        value = getattr(one.row, column)
         if value is not None:
             yield one.labels, value / divisor
 
@@ -196,7 +199,7 @@ def _burn_samples(
     budgets = {cluster: Budgets(cluster, intervals[cluster], now_ms) for cluster in clusters}
     for one in topics:
         if one.is_kept_by_brokers and _is_known(one):
-            for length_ms, rate in budgets[one.row["cluster"]].burns(one.group, one.row["topic"]):
+            for length_ms, rate in budgets[one.cluster].burns(one.group, one.row.topic):
                 if rate is not None:
                     yield f'{one.labels[:-1]},window="{WINDOW_WORDS[length_ms // 60_000]}"}}', rate
 

@@ -1,16 +1,17 @@
 """Read collection, brokers and the past for pages and REST. No function here calls a broker."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from django.db.models import Q
+from msgspec import structs
 
 from console.brokers.mqadmin import MessageQueue
 from console.cluster.models import Cluster
 from console.lag.history import chronicle, uploads
 from console.lag.models import BrokerRow, GroupRow, HistoryGap, LagEvent, Round
 from console.lag.past import by_client, history_reads, measures
-from console.lag.past.history_reads import OffsetThen
+from console.lag.past.history_reads import LagLine, OffsetThen
 from console.lag.round.view import clock
 from console.lag.rows import queues
 from console.lag.rows.queue_row import QueueRow
@@ -100,30 +101,44 @@ def history_files(cluster_name: str, from_ms: int, to_ms: int) -> list[str]:
     return history_reads.history_paths(cluster_name, from_ms, to_ms)
 
 
+class LagHistory(LagLine, frozen=True, kw_only=True):
+    """Hold a group's line with what happened, and when no rounds took place or a broker was silent.
+
+    `clients_min` and `clients_max`: the fewest and the most clients, as far as changes were recorded; null: unknown.
+    """
+
+    markers: Sequence[LagEvent]
+    markers_lower_bound: bool
+    gaps: Sequence[HistoryGap]
+    clients_min: int | None
+    clients_max: int | None
+
+
+def lag_line(
+    cluster_name: str, group: str, from_ms: int, to_ms: int, points: int = 600, topic: str | None = None
+) -> LagLine:
+    """Return a group's lag and time lag over time for a chart; see `past.history_reads.lag_series`."""
+    interval_ms = collect_interval_ms(cluster_name)
+    return history_reads.lag_series(
+        cluster_name, group, from_ms, to_ms, points, interval_ms=interval_ms, topic=topic
+    )
+
+
 def lag_history(
     cluster_name: str, group: str, from_ms: int, to_ms: int, points: int = 600, topic: str | None = None
-) -> dict[str, Any]:
-    """Return a group's lag and time lag over time for a chart; see `past.history_reads.lag_series`.
-
-    With "markers" (what happened) and "gaps" (no rounds took place, or a broker was silent).
-    """
-    interval_ms = collect_interval_ms(cluster_name)
+) -> LagHistory:
+    """Return a group's line with its markers, gaps and clients."""
     marked = markers(cluster_name, group, from_ms, to_ms, topic)
-    return {
-        **history_reads.lag_series(
-            cluster_name, group, from_ms, to_ms, points, interval_ms=interval_ms, topic=topic
-        ),
-        "markers": marked[-MARKERS_MAX:],
-        "markers_lower_bound": len(marked) > MARKERS_MAX,
-        "gaps": gaps(cluster_name, from_ms, to_ms),
-    }
-
-
-def clients_between(cluster_name: str, group: str, from_ms: int, to_ms: int) -> dict[str, int | None]:
-    """Return the fewest and the most clients a group had, as far as changes were recorded; None: unknown."""
     counts = chronicle.client_counts(cluster_name, from_ms, to_ms, [group]).get(group, [])
     numbers = [clients for _, clients in counts]
-    return {"clients_min": min(numbers, default=None), "clients_max": max(numbers, default=None)}
+    return LagHistory(
+        **structs.asdict(lag_line(cluster_name, group, from_ms, to_ms, points, topic)),
+        markers=marked[-MARKERS_MAX:],
+        markers_lower_bound=len(marked) > MARKERS_MAX,
+        gaps=gaps(cluster_name, from_ms, to_ms),
+        clients_min=min(numbers, default=None),
+        clients_max=max(numbers, default=None),
+    )
 
 
 def markers(
@@ -180,7 +195,7 @@ def latency(
     slo_ms: int,
     target: float,
     topic: str | None = None,
-) -> dict[str, Any]:
+) -> measures.Latency:
     """Return how long messages waited and how a promise was kept; see `past.measures.latency_of`."""
     interval_ms = collect_interval_ms(cluster_name)
     return measures.latency_of(
@@ -197,7 +212,7 @@ def latency(
 
 def throughput(
     cluster_name: str, group: str, from_ms: int, to_ms: int, points: int = 600, topic: str | None = None
-) -> dict[str, Any]:
+) -> measures.Throughput:
     """Return messages written and read by the minute; see `past.measures.throughput_of`."""
     interval_ms = collect_interval_ms(cluster_name)
     return measures.throughput_of(

@@ -29,6 +29,7 @@ import logging
 import random
 import time
 from collections.abc import Coroutine, Mapping
+from enum import StrEnum
 from functools import cache
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
@@ -67,8 +68,14 @@ RECHECK_EVERY_S = 60.0
 STALL_LIMIT_S = 20.0
 LISTEN_TIMEOUT_S = 10.0
 RECONNECT_S_MIN, RECONNECT_S_MAX = 0.1, 3.0
-AWAY: Mapping[str, Any] = {"redis": "away"}
-BACK: Mapping[str, Any] = {"redis": "back"}
+
+
+class Notice(StrEnum):
+    """Whether updates are interrupted, because Redis is away."""
+
+    AWAY = "away"
+    BACK = "back"
+
 
 # KEYS: hash of rows, hash of meta, channel. ARGV: at_ms, "f" or "d", subject, life in s, most rows, keys and
 # lengths of rows as JSON, then key and JSON of each row ("" removes it). One script: no reader sees a number
@@ -153,7 +160,7 @@ class Mailbox:
         self._slots: dict[str, Update] = {}
         # Highest sequence taken per subject.
         self._sent: dict[str, int] = {}
-        self._notices: list[Mapping[str, Any]] = []
+        self._notice: Notice | None = None
         self._filled = asyncio.Event()
 
     def __repr__(self) -> str:
@@ -186,20 +193,21 @@ class Mailbox:
         self._sent.pop(subject, None)
         self.keys.pop(subject, None)
 
-    def tell(self, notice: Mapping[str, Any]) -> None:
+    def tell(self, notice: Notice) -> None:
         """Queue a notice; it is sent before rows, and only the newest is kept."""
-        self._notices = [notice]
+        self._notice = notice
         self._filled.set()
 
-    async def take(self) -> Update | Mapping[str, Any]:
+    async def take(self) -> Update | Notice:
         """Return the next notice, or the update of the subject that waits longest.
 
         Changes are held back until their base has come.
         """
         while True:
             self._filled.clear()
-            if self._notices:
-                return self._notices.pop()
+            if self._notice is not None:
+                notice, self._notice = self._notice, None
+                return notice
             for subject, update in self._slots.items():
                 if update.full or subject in self._sent:
                     del self._slots[subject]
@@ -238,7 +246,7 @@ class Hub:
         if self._listener is None:
             self._listener = asyncio.create_task(self._listen(), name="live hub")
         if self._is_interrupted:
-            mailbox.tell(AWAY)
+            mailbox.tell(Notice.AWAY)
         if self._listening.is_set():
             try:
                 mailbox.put(await self._last_value(subject, mailbox.keys.get(subject)))
@@ -271,7 +279,7 @@ class Hub:
                     while await pubsub.get_message(timeout=LISTEN_TIMEOUT_S) is None:
                         pass  # wait for Redis to confirm: nothing published after the first read is missed
                     self._listening.set()
-                    self._tell_all(BACK)
+                    self._tell_all(Notice.BACK)
                     self._without_base = set(self._mailboxes)
                     while True:
                         while self._without_base:
@@ -284,14 +292,14 @@ class Hub:
                             self._deliver(Update.from_channel(message["data"]))
             except (RedisError, OSError) as error:
                 self._listening.clear()
-                self._tell_all(AWAY)
+                self._tell_all(Notice.AWAY)
                 logger.warning("live updates interrupted, next attempt in %.1f s: %s", delay_s, error)
             await asyncio.sleep(delay_s * random.uniform(0.5, 1))
             delay_s = min(delay_s * 2, RECONNECT_S_MAX)
 
-    def _tell_all(self, notice: Mapping[str, Any]) -> None:
+    def _tell_all(self, notice: Notice) -> None:
         """Notify browsers when updates are interrupted and when they resume."""
-        was, self._is_interrupted = self._is_interrupted, notice is AWAY
+        was, self._is_interrupted = self._is_interrupted, notice is Notice.AWAY
         if was != self._is_interrupted:
             for mailbox in set().union(*self._mailboxes.values()):
                 mailbox.tell(notice)
@@ -443,7 +451,7 @@ class LiveSocket(AsyncWebsocketConsumer):
         while True:
             taken = await self.mailbox.take()
             if not isinstance(taken, Update):
-                await self._send(taken)
+                await self._send({"redis": taken})
                 continue
             update = self._visible(taken)
             if update is not None:
@@ -468,7 +476,7 @@ class LiveSocket(AsyncWebsocketConsumer):
                 else:
                     self.subscriptions[subject] = view
 
-    async def _send(self, message: Mapping[str, Any]) -> None:
+    async def _send(self, message: Mapping[str, str | int]) -> None:
         await self._send_text(orjson.dumps(message).decode())
 
     async def _send_text(self, text: str) -> None:

@@ -5,10 +5,11 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from django.db.models import QuerySet
+from msgspec import Struct
 
 from console.brokers.mqadmin import RETRY_TOPIC_PREFIX, MessageQueue
 from console.lag.history import archive
@@ -127,8 +128,37 @@ def _load(paths: list[str], group: str, from_ms: int, to_ms: int) -> Samples:
     return chunk.load_samples(paths, from_ms, to_ms, group=group).read_part()
 
 
-SERIES = ("lag", "time_lag_ms", "time_lag_low_ms", "time_lag_high_ms", "in_flight")
-FLAGS = ("lower_bound", "time_lag_lower_bound")
+class LagLine(Struct, frozen=True, kw_only=True):
+    """Hold a group's lag and time lag over time for a chart, as lists of one length; gaps are null.
+
+    `interval_ms` is the collector's period, `step_ms` that of the points, `times` are epoch ms. `in_flight` is null
+    where it was not read; the truth of `time_lag_ms` lies between low and high. `lower_bound`: some queue was missing
+    in that round; `time_lag_lower_bound`: or the oldest message predates the history.
+    """
+
+    interval_ms: int
+    step_ms: int
+    times: Sequence[int]
+    lag: Sequence[int | None]
+    time_lag_ms: Sequence[int | None]
+    time_lag_low_ms: Sequence[int | None]
+    time_lag_high_ms: Sequence[int | None]
+    in_flight: Sequence[int | None]
+    lower_bound: Sequence[bool]
+    time_lag_lower_bound: Sequence[bool]
+
+
+class _Point(NamedTuple):
+    """Hold one round of a line, in the order of `LagLine`; without figures it is a gap."""
+
+    times: int
+    lag: int | None = None
+    time_lag_ms: int | None = None
+    time_lag_low_ms: int | None = None
+    time_lag_high_ms: int | None = None
+    in_flight: int | None = None
+    lower_bound: bool = False
+    time_lag_lower_bound: bool = False
 
 
 def lag_series(
@@ -140,32 +170,25 @@ def lag_series(
     *,
     interval_ms: int,
     topic: str | None = None,
-) -> dict[str, Any]:
-    """Return a group's lag and time lag over time, at most about `points` of them, gaps as nulls.
+) -> LagLine:
+    """Return a group's lag and time lag over time, at most about `points` of them.
 
-    A dictionary for a chart: "interval_ms" (the collector's period), "step_ms" (of the points), and lists of
-    one length: "times" (epoch ms), those of `SERIES` (null in a gap; "in_flight" where it was not read; the truth of
-    "time_lag_ms" lies between low and high) and of `FLAGS` ("lower_bound": some queue was missing in that round,
-    "time_lag_lower_bound": or the oldest message predates the history). Where a step holds more rounds than points,
-    those with the largest and the smallest lag and time lag are drawn, in time order, so that no peak is lost.
-    `%RETRY%` is not included unless `topic` names it.
+    Where a step holds more rounds than points, those with the largest and the smallest lag and time lag are drawn, in
+    time order, so that no peak is lost. `%RETRY%` is not included unless `topic` names it.
     """
     points = max(4, min(points, POINTS_MAX))
     rounds = _all_rounds(cluster, group, topic, from_ms, to_ms, interval_ms)
     gap_ms = GAP_INTERVALS * interval_ms if to_ms - from_ms <= WHOLE_MS else 2 * THIN_STEP_MS
     kept = decimate(rounds.t_ms, (rounds.lag, rounds.age_ms), from_ms, to_ms, points).tolist()
-    names = ("times", *SERIES, *FLAGS)
-    lists: dict[str, list[Any]] = {name: [] for name in names}
+    found: list[_Point] = []
     before: int | None = None
     for at in kept:
         if before is not None and _has_gap(rounds.t_ms[before : at + 1], gap_ms):
-            middle_ms = int(rounds.t_ms[before] + rounds.t_ms[at]) // 2
-            _add(lists, [middle_ms, *[None] * len(SERIES), *[False] * len(FLAGS)])
+            found.append(_Point(int(rounds.t_ms[before] + rounds.t_ms[at]) // 2))
         is_partial = bool(rounds.missing[at])
         in_flight = int(rounds.in_flight[at])
-        _add(
-            lists,
-            [
+        found.append(
+            _Point(
                 int(rounds.t_ms[at]),
                 int(rounds.lag[at]),
                 int(rounds.age_ms[at]),
@@ -174,11 +197,13 @@ def lag_series(
                 None if in_flight < 0 or is_partial else in_flight,
                 is_partial,
                 is_partial or bool(rounds.bounded[at]),
-            ],
+            )
         )
         before = at
     step_ms = max(interval_ms, (to_ms - from_ms) * 4 // points)
-    return {"interval_ms": interval_ms, "step_ms": step_ms, **lists}
+    lists = zip(*found, strict=True) if found else ((),) * len(_Point._fields)
+    columns = {name: list(values) for name, values in zip(_Point._fields, lists, strict=True)}
+    return LagLine(interval_ms=interval_ms, step_ms=step_ms, **columns)
 
 
 def _all_rounds(
@@ -283,11 +308,6 @@ def load_main(
     if topic is not None:
         return samples.select(lambda key: key.topic == topic)
     return samples.select(lambda key: not key.topic.startswith(RETRY_TOPIC_PREFIX))
-
-
-def _add(lists: dict[str, list[Any]], values: list[Any]) -> None:
-    for one, value in zip(lists.values(), values, strict=True):
-        one.append(value)
 
 
 def _has_gap(times: Int64Array, gap_ms: int) -> bool:

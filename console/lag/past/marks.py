@@ -7,10 +7,11 @@ Facts only; pages render them (`console.lag.past.mark_words`).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+import msgspec
 from django.db.models import Q
 
 from console.lag.models import Episode, HistoryGap, LagEvent
@@ -33,6 +34,15 @@ class Who:
 
     count: int
     names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Members:
+    """Hold what `LagEvent.members` has."""
+
+    joined: Who | None = None
+    left: Who | None = None
+    restarted: Who | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +73,9 @@ class Mark:
         return {name: value for name, value in asdict(self).items() if value != usual[name]}
 
     @classmethod
-    def from_json(cls, kept: Mapping[str, Any]) -> Mark:
+    def from_json(cls, kept: object) -> Mark:
         """Return the mark of a stored row; fields of a later version are ignored."""
-        known = {one.name for one in fields(cls)}
-        found: dict[str, Any] = {name: value for name, value in kept.items() if name in known}
-        found |= {name: _who(value) for name, value in found.items() if isinstance(value, dict)}
-        found["cause"] = Text.foreign(found.get("cause", ""))
-        return cls(**found)
+        return msgspec.convert(kept, cls, dec_hook=lambda _, words: Text.foreign(words))
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,9 +181,13 @@ def _of_event(row: LagEvent) -> Mark:
             messages=row.messages,
             cause=row.cause,
         )
-    who: dict[str, Any] = {name: _who(value) for name, value in row.members.items()}
-    return Mark(row.at_ms, row.kind, clients_before=row.from_offset, clients=row.messages, **who)
-
-
-def _who(kept: Mapping[str, Any]) -> Who:
-    return Who(kept["count"], tuple(kept["names"]))
+    who = msgspec.convert(row.members, _Members)
+    return Mark(
+        row.at_ms,
+        row.kind,
+        clients_before=row.from_offset,
+        clients=row.messages,
+        joined=who.joined,
+        left=who.left,
+        restarted=who.restarted,
+    )

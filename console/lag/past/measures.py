@@ -7,9 +7,9 @@ times that alerts look back to from its end; the figures of the parts are added 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
+from msgspec import Struct, structs
 
 from console.lag.past import history_reads
 from console.lag.past.history_reads import BEFORE_MS
@@ -26,6 +26,69 @@ from spark.lag.snapshot import Int64Array
 
 # Upper edges of the histogram, 4 to a factor of 2: from 1 s to 12 days, then everything above.
 EDGES_MS = np.rint(1_000 * 2 ** (np.arange(0, 81) / 4)).astype(np.int64)
+
+
+class Bucket(Struct, frozen=True):
+    """Hold the messages that waited at most so long, and longer than the bucket before; null: any time above."""
+
+    up_to_ms: int | None
+    messages: int
+
+
+class Burn(Struct, frozen=True, kw_only=True):
+    """Hold the burn rates over both lengths of an alert; null: unknown."""
+
+    long_ms: int
+    short_ms: int
+    factor: float
+    long_burn: float | None
+    short_burn: float | None
+
+
+class Kept(Struct, frozen=True, kw_only=True):
+    """Hold how a promise was kept; see `api.lag.LatencySerializer` for the fields."""
+
+    target: float
+    watched_ms: int
+    coverage_pct: float
+    breach_ms: int
+    breach_weighted_ms: int
+    budget_left: float | None
+    burn: tuple[Burn, ...]
+
+
+class Latency(Kept, frozen=True, kw_only=True):
+    """Hold how long the messages of a window waited, and how the promise was kept."""
+
+    interval_ms: int
+    slo_ms: int
+    messages: int = 0
+    censored: int = 0
+    within_slo: int = 0
+    within_slo_pct: float | None = None
+    mean_ms: int | None = None
+    little_mean_ms: int | None = None
+    p50_ms: int | None = None
+    p95_ms: int | None = None
+    p99_ms: int | None = None
+    max_ms: int | None = None
+    histogram: tuple[Bucket, ...] = ()
+
+
+class Throughput(Struct, frozen=True, kw_only=True):
+    """Hold messages written and read by steps of whole minutes, as lists of one length.
+
+    `times` are the starts of the steps; `produced`, `committed` and `lost` messages in the step (those of a gap count
+    at its end); `watched_ms` is of the step; 0: it was not watched, and the counts are null.
+    """
+
+    interval_ms: int
+    step_ms: int
+    times: Sequence[int]
+    produced: Sequence[int | None]
+    committed: Sequence[int | None]
+    lost: Sequence[int | None]
+    watched_ms: Sequence[int]
 
 
 def days_of(
@@ -81,43 +144,37 @@ def latency_of(
     slo_ms: int,
     target: float,
     topic: str | None = None,
-) -> dict[str, Any]:
-    """Return how long the messages of a window waited, and how the promise was kept.
-
-    See `api.lag.LatencySerializer` for the columns.
-    """
+) -> Latency:
+    """Return how long the messages of a window waited, and how the promise was kept."""
     cuts = sorted({to_ms - length for one in BURN_WINDOWS for length in (one.long_ms, one.short_ms)})
     parts = _levels(days_of(cluster, group, topic, from_ms, to_ms, interval_ms), slo_ms, cuts)
+    kept = structs.asdict(_kept(parts, to_ms, target))
     if not parts:
-        return {"interval_ms": interval_ms, "slo_ms": slo_ms, **_nothing(), **_promise([], to_ms, target)}
+        return Latency(interval_ms=interval_ms, slo_ms=slo_ms, **kept)
     found = level.merge([part for _, part in parts])
     sums, waits = found.sums, found.histograms["latency"]
     timed, consumed = int(sums.timed[0]), int(sums.consumed[0])
     by_share = histogram.percentiles(waits.buckets, waits.counts, waits.starts(1), PERCENTILES)
-    return {
-        "interval_ms": interval_ms,
-        "slo_ms": slo_ms,
-        "messages": consumed,
-        "censored": consumed - timed,
-        "within_slo": int(sums.in_time[0]),
-        "within_slo_pct": round(100 * int(sums.in_time[0]) / timed, 3) if timed else None,
-        "mean_ms": int(sums.latency_ms[0]) // timed if timed else None,
-        "little_mean_ms": int(sums.lag_area[0]) // consumed if consumed else None,
-        **{f"p{share}_ms": int(one.values[0]) if timed else None for share, one in by_share.items()},
-        "max_ms": int(histogram.highest_of(waits.buckets)[-1]) if timed else None,
-        "histogram": _histogram(waits),
-        **_promise(parts, to_ms, target),
-    }
+    p50_ms, p95_ms, p99_ms = (int(by_share[share].values[0]) if timed else None for share in (50, 95, 99))
+    return Latency(
+        interval_ms=interval_ms,
+        slo_ms=slo_ms,
+        messages=consumed,
+        censored=consumed - timed,
+        within_slo=int(sums.in_time[0]),
+        within_slo_pct=round(100 * int(sums.in_time[0]) / timed, 3) if timed else None,
+        mean_ms=int(sums.latency_ms[0]) // timed if timed else None,
+        little_mean_ms=int(sums.lag_area[0]) // consumed if consumed else None,
+        p50_ms=p50_ms,
+        p95_ms=p95_ms,
+        p99_ms=p99_ms,
+        max_ms=int(histogram.highest_of(waits.buckets)[-1]) if timed else None,
+        histogram=_histogram(waits),
+        **kept,
+    )
 
 
-def _nothing() -> dict[str, Any]:
-    """Return the figures of an unknown window."""
-    unknown = ("within_slo_pct", "mean_ms", "little_mean_ms", "p50_ms", "p95_ms", "p99_ms", "max_ms")
-    counts = dict.fromkeys(("messages", "censored", "within_slo"), 0)
-    return {**counts, **dict.fromkeys(unknown), "histogram": []}
-
-
-def _histogram(waits: Counts) -> list[dict[str, int | None]]:
+def _histogram(waits: Counts) -> tuple[Bucket, ...]:
     """Return the edges up to the last one that is needed; `up_to_ms` null is everything above."""
     place = np.searchsorted(EDGES_MS, histogram.highest_of(waits.buckets), side="left")
     counts = np.zeros(len(EDGES_MS) + 1, dtype=np.int64)
@@ -125,45 +182,42 @@ def _histogram(waits: Counts) -> list[dict[str, int | None]]:
     edges: list[int | None] = [*EDGES_MS.tolist(), None]
     used = np.flatnonzero(counts)
     last = int(used[-1]) + 1 if len(used) else 0
-    return [
-        {"up_to_ms": edge, "messages": int(count)}
-        for edge, count in zip(edges[:last], counts[:last].tolist(), strict=True)
-    ]
+    return tuple(
+        Bucket(edge, count) for edge, count in zip(edges[:last], counts[:last].tolist(), strict=True)
+    )
 
 
-def _promise(parts: Sequence[tuple[int, Level]], to_ms: int, target: float) -> dict[str, Any]:
+def _kept(parts: Sequence[tuple[int, Level]], to_ms: int, target: float) -> Kept:
     """Return breach time, burn rates up to `to_ms` and what is left of the error budget."""
     sums = level.merge([part for _, part in parts]).sums if parts else None
     watched, existed = (int(sums.watched_ms[0]), int(sums.exists_ms[0])) if sums else (0, 0)
     breach = int(sums.breach_ms[0]) if sums else 0
     is_covered = watched >= COVERAGE_MIN * existed and existed > 0
     left = budget_left(breach, watched, target) if is_covered else None
-    return {
-        "target": target,
-        "watched_ms": watched,
-        "coverage_pct": round(100 * watched / existed, 2) if existed else 0.0,
-        "breach_ms": breach,
-        "breach_weighted_ms": int(sums.breach_weighted[0]) // WEIGHT if sums else 0,
-        "budget_left": None if left is None else round(left, 4),
-        "burn": [_burn(one, parts, to_ms, target) for one in BURN_WINDOWS] if parts else [],
-    }
+    return Kept(
+        target=target,
+        watched_ms=watched,
+        coverage_pct=round(100 * watched / existed, 2) if existed else 0.0,
+        breach_ms=breach,
+        breach_weighted_ms=int(sums.breach_weighted[0]) // WEIGHT if sums else 0,
+        budget_left=None if left is None else round(left, 4),
+        burn=tuple(_burn(one, parts, to_ms, target) for one in BURN_WINDOWS) if parts else (),
+    )
 
 
-def _burn(
-    window: BurnWindow, parts: Sequence[tuple[int, Level]], to_ms: int, target: float
-) -> dict[str, Any]:
+def _burn(window: BurnWindow, parts: Sequence[tuple[int, Level]], to_ms: int, target: float) -> Burn:
     """Return the burn over both lengths of an alert, as far as the parts reach back."""
     rates = []
     for length_ms in (window.long_ms, window.short_ms):
         own = [part for from_ms, part in parts if from_ms >= to_ms - length_ms]
         rates.append(_rate(level.merge(own).sums, target) if own else None)
-    return {
-        "long_ms": window.long_ms,
-        "short_ms": window.short_ms,
-        "factor": window.factor,
-        "long_burn": rates[0],
-        "short_burn": rates[1],
-    }
+    return Burn(
+        long_ms=window.long_ms,
+        short_ms=window.short_ms,
+        factor=window.factor,
+        long_burn=rates[0],
+        short_burn=rates[1],
+    )
 
 
 def _rate(sums: Sums, target: float) -> float | None:
@@ -183,12 +237,8 @@ def throughput_of(
     *,
     interval_ms: int,
     topic: str | None = None,
-) -> dict[str, Any]:
-    """Return messages written and read, by steps of whole minutes, at most `points` of them.
-
-    Lists of one length: "times" (start of a step), "produced", "committed", "lost" (messages in the step; those of a
-    gap count at its end) and "watched_ms" (of the step; 0: it was not watched, and the counts are null).
-    """
+) -> Throughput:
+    """Return messages written and read, by steps of whole minutes, at most `points` of them."""
     minutes = max(1, -(-(to_ms - from_ms) // (points * MINUTE_MS)))
     step_ms = minutes * MINUTE_MS
     start_ms = from_ms - from_ms % step_ms
@@ -205,16 +255,16 @@ def throughput_of(
             np.add.at(totals[name], steps, getattr(own, column)[0][inside])
         watched += _watched(own, a, b, edges)
     seen = (watched > 0).tolist()
-    return {
-        "interval_ms": interval_ms,
-        "step_ms": step_ms,
-        "times": edges[:-1].tolist(),
+    return Throughput(
+        interval_ms=interval_ms,
+        step_ms=step_ms,
+        times=edges[:-1].tolist(),
+        watched_ms=watched.tolist(),
         **{
             name: [value if ok else None for value, ok in zip(values.tolist(), seen, strict=True)]
             for name, values in totals.items()
         },
-        "watched_ms": watched.tolist(),
-    }
+    )
 
 
 def _watched(rounds: Rounds, from_ms: int, to_ms: int, edges: Int64Array) -> Int64Array:

@@ -40,8 +40,8 @@ class GroupTopic(Struct, frozen=True, kw_only=True):
     """
 
     topic: str
-    queues: int
     status: str
+    queues: int = 0
     partial: bool = False
     lag: int | None = None
     lag_lower_bound: bool = False

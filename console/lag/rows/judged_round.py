@@ -13,6 +13,7 @@ import numpy as np
 
 from console.brokers.mqadmin import is_system_topic
 from console.lag.round.columns import NULL
+from console.lag.round.keyed_columns import Column
 from console.lag.round.series import QueueKey, TopicQueueKey
 from console.lag.round.view import RoundView
 from console.lag.rows.queue_rows import QueueTable
@@ -36,7 +37,7 @@ class _Series:
     """Hold some series and their figures, by the names of `Snapshot`."""
 
     keys: Sequence[Any]
-    figures: Mapping[str, Any]
+    figures: Mapping[str, Column]
 
     def __add__(self, other: "_Series") -> "_Series":
         if not other.keys:
@@ -85,8 +86,15 @@ def _read_heads(read: Snapshot, view: RoundView) -> _Series:
     holds = view.series.topics.min_offset < view.series.topics.max_offset
     stored_ms = np.where(holds & ~oldest.lower_bound, view.now_ms - oldest.ms, UNKNOWN_TIME)[known]
     status = np.full(len(stored_ms), OK_CODE, dtype=np.uint8)
-    figures = {"max_offset": read.max_offset, "min_offset": read.min_offset, "head_status": status}
-    return _Series(read.head_keys, figures | {"oldest_ms": stored_ms})
+    return _Series(
+        read.head_keys,
+        {
+            "max_offset": read.max_offset,
+            "min_offset": read.min_offset,
+            "head_status": status,
+            "oldest_ms": stored_ms,
+        },
+    )
 
 
 def _carried_heads(

@@ -3,11 +3,12 @@
 No function here calls a broker; each makes one query.
 """
 
-from collections.abc import Callable, Collection, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from console.lag.round.columns import values_of
+from console.lag.round.keyed_columns import Column
 from console.lag.rows import sheets
 from console.lag.rows.queue_row import QueueRow, TopicQueueRow
 from console.lag.rows.sheets import QUEUES, TOPIC_QUEUES
@@ -62,7 +63,7 @@ def brokers_of(cluster_name: str, groups: Collection[str]) -> dict[str, set[str]
     return found
 
 
-def _tuples(columns: dict[str, Any], names: Iterable[str]) -> Iterable[tuple[Any, ...]]:
+def _tuples(columns: Mapping[str, Column], names: Iterable[str]) -> Iterable[tuple[Any, ...]]:
     return zip(*(values_of(columns[name]) for name in names), strict=True)
 
 

@@ -242,15 +242,15 @@ class RowStore(Generic[Key, Row]):
         for start in range(0, len(gone), KEYS_AT_ONCE):
             condition = Q()
             for key in gone[start : start + KEYS_AT_ONCE]:
-                condition |= Q(**self._key_values(key))
+                condition |= self._is_row(key)
             self._objects().filter(condition).delete()
 
     def _objects(self) -> "models.QuerySet[Any]":
         return self.model._default_manager.filter(cluster=self.cluster)
 
-    def _key_values(self, key: Key) -> dict[str, Any]:
+    def _is_row(self, key: Key) -> Q:
         values = key if isinstance(key, tuple) else (key,)
-        return dict(zip(self.key_fields, values, strict=True))
+        return Q(*zip(self.key_fields, values, strict=True))
 
 
 @dataclass(slots=True)

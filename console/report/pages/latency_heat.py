@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from console.lag import selectors
+from console.lag.past.measures import Bucket
 from console.lag.promise_versions import promises_of
 from spark.lag.local_time import DAY_MS, HOUR_MS
 
@@ -24,7 +24,7 @@ class Slice:
     messages: int
     within_slo: int
     censored: int
-    histogram: Sequence[Any] | None
+    histogram: Sequence[Bucket] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +58,6 @@ def latency_heat(
             target=promised.target,
             topic=topic,
         )
-        histogram = found["histogram"] if found["watched_ms"] else None
-        slices.append(
-            Slice(first_ms, end_ms, found["messages"], found["within_slo"], found["censored"], histogram)
-        )
+        histogram = found.histogram if found.watched_ms else None
+        slices.append(Slice(first_ms, end_ms, found.messages, found.within_slo, found.censored, histogram))
     return LatencyHeat(step_ms, slices)

@@ -157,7 +157,7 @@ def test_row_reset_forward(orders: CollectedCluster, monkeypatch: pytest.MonkeyP
     assert (event("SKIPPED").from_offset, event("SKIPPED").to_offset) == (17, 100)
     assert (group().out_rate or 0) < 1  # a skip is not consumption
     window = orders.now_ms - 60_000, orders.now_ms + 1
-    assert selectors.latency("local", "billing", *window, slo_ms=1_000, target=0.9)["messages"] == 10
+    assert selectors.latency("local", "billing", *window, slo_ms=1_000, target=0.9).messages == 10
 
 
 def test_row_topic_deleted_and_made_again(orders: CollectedCluster) -> None:
@@ -244,7 +244,7 @@ def test_row_group_removed_from_the_offset_table(orders: CollectedCluster) -> No
     orders.collect()
     assert sample_queues.find(group="billing") == []
     history = selectors.lag_history("local", "billing", orders.now_ms - 60_000, orders.now_ms + 1)
-    assert history["lag"] == [3]  # what was, stays
+    assert history.lag == [3]  # what was, stays
 
 
 @pytest.mark.parametrize(
@@ -302,8 +302,8 @@ def test_row_retry_topics(orders: CollectedCluster, retry: str) -> None:
     assert 0 < (group().retry_time_lag_ms or 0) <= 5_000
     assert TopicRow.objects.get(topic=retry).kind == "RETRY"
     window = orders.now_ms - 60_000, orders.now_ms + 1
-    assert selectors.lag_history("local", "billing", *window)["lag"] == [3, 3]
-    assert selectors.lag_history("local", "billing", *window, topic=retry)["lag"] == [0, 5]
+    assert selectors.lag_history("local", "billing", *window).lag == [3, 3]
+    assert selectors.lag_history("local", "billing", *window, topic=retry).lag == [0, 5]
 
 
 def test_row_orderly_head_blocked(orders: CollectedCluster, running: RunningConsumers) -> None:
@@ -374,11 +374,11 @@ def test_row_collector_gap_and_restart(orders: CollectedCluster) -> None:
     orders.collect(step_ms=600_000)
     window = orders.now_ms - 700_000, orders.now_ms + 1
     history = selectors.lag_history("local", "billing", *window)
-    assert history["lag"] == [3, 3, None, 53]
-    assert [(one.to_ms - one.from_ms) for one in history["gaps"]] == [600_000]
+    assert history.lag == [3, 3, None, 53]
+    assert [(one.to_ms - one.from_ms) for one in history.gaps] == [600_000]
     found = selectors.throughput("local", "billing", *window, 20)
     # what came in the ten minutes is known, only not when: it counts at their end
-    assert found["produced"][-1] == sum(value or 0 for value in found["produced"]) == 50
+    assert found.produced[-1] == sum(value or 0 for value in found.produced) == 50
     assert group().coverage_pct is not None
     assert group().coverage_pct < 10
 
@@ -389,7 +389,7 @@ def test_row_bursts_between_rounds(orders: CollectedCluster) -> None:
     set_offset(orders, 50)
     orders.collect()
     history = selectors.lag_history("local", "billing", orders.now_ms - 60_000, orders.now_ms + 1)
-    assert (history["lag"], history["interval_ms"]) == ([3, 0], 5_000)  # not seen; the interval is stated
+    assert (history.lag, history.interval_ms) == ([3, 0], 5_000)  # not seen; the interval is stated
     assert (group().in_rate, group().out_rate) == (8.0, 8.6)  # but counted
 
 

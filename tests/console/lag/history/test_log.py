@@ -374,7 +374,7 @@ def test_it_survives_files_removed_by_hand() -> None:
     write(hour_of_rounds(count=100))
     for path in sorted(history.wal_folder("local").glob("*.wal"))[:1]:
         path.unlink()
-    assert selectors.lag_history("local", "billing", START, START + HOUR_MS)["times"][0] == START + 300_000
+    assert selectors.lag_history("local", "billing", START, START + HOUR_MS).times[0] == START + 300_000
     assert committed(START + 10_000) == {}
 
 
@@ -406,10 +406,10 @@ def test_it_draws_gaps_as_gaps() -> None:
     past_rounds = hour_of_rounds(count=60)
     write([one for number, one in enumerate(past_rounds) if number not in range(20, 40)])
     found = selectors.lag_history("local", "billing", START, START + HOUR_MS)
-    assert (found["interval_ms"], len(found["times"])) == (5_000, 41)
-    gap = found["lag"].index(None)
-    assert (gap, found["times"][gap], found["time_lag_ms"][gap]) == (20, START + 147_500, None)
-    assert found["lag"][19:22] == [48, None, 100]
+    assert (found.interval_ms, len(found.times)) == (5_000, 41)
+    gap = found.lag.index(None)
+    assert (gap, found.times[gap], found.time_lag_ms[gap]) == (20, START + 147_500, None)
+    assert found.lag[19:22] == [48, None, 100]
 
 
 def test_it_keeps_peaks_when_it_thins_out() -> None:
@@ -417,10 +417,10 @@ def test_it_keeps_peaks_when_it_thins_out() -> None:
     lags[333] = 5_000
     write(rounds({HEAD: [(0, 10_000)] * 700}, {COMMIT: [10_000 - lag for lag in lags]}, start_ms=START))
     found = selectors.lag_history("local", "billing", START, START + HOUR_MS, 50)
-    assert len(found["times"]) <= 52
-    assert max(found["lag"]) == 5_000
-    assert min(found["lag"]) == 10
-    assert found["times"] == sorted(found["times"])
+    assert len(found.times) <= 52
+    assert max(found.lag) == 5_000
+    assert min(found.lag) == 10
+    assert found.times == sorted(found.times)
 
 
 def test_it_marks_rounds_that_miss_a_queue() -> None:
@@ -434,8 +434,8 @@ def test_it_marks_rounds_that_miss_a_queue() -> None:
     made[1].status[1], made[1].time_lag_ms[1] = 12, -1  # unknown: with the offsets of before
     write(made)
     found = selectors.lag_history("local", "billing", START, START + HOUR_MS)
-    assert (found["lag"], found["lower_bound"]) == ([5, 0, 5], [False, True, False])
-    assert found["time_lag_lower_bound"] == [True, True, True]
+    assert (found.lag, found.lower_bound) == ([5, 0, 5], [False, True, False])
+    assert found.time_lag_lower_bound == [True, True, True]
 
 
 def test_it_gives_reports_the_files_of_a_window() -> None:
@@ -468,9 +468,9 @@ def test_it_reads_a_long_window_day_by_day_and_keeps_its_peaks_and_gaps() -> Non
     before = history_reads._days.hits
     for _ in range(2):  # the second time whole days come from memory
         found = selectors.lag_history("local", "billing", first_ms + HOUR_MS, now_ms, 400)
-        assert max(lag for lag in found["lag"] if lag is not None) == 9_000
-        assert found["lag"].count(None) == 1
-        assert first_ms + 600 * step_ms < found["times"][found["lag"].index(None)] < first_ms + 624 * step_ms
-        assert found["times"][0] >= first_ms + HOUR_MS
-        assert len(found["times"]) < 410
+        assert max(lag for lag in found.lag if lag is not None) == 9_000
+        assert found.lag.count(None) == 1
+        assert first_ms + 600 * step_ms < found.times[found.lag.index(None)] < first_ms + 624 * step_ms
+        assert found.times[0] >= first_ms + HOUR_MS
+        assert len(found.times) < 410
     assert history_reads._days.hits >= before + 2

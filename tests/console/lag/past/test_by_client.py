@@ -98,7 +98,7 @@ def test_the_owners_share_all_that_the_group_did() -> None:
         own(number % 2, f"app-{number % 3}", at_ms, at_ms + 250_001)
     found = window()
     whole = selectors.latency("local", "billing", START + 600_000, END, slo_ms=30_000, target=0.99)
-    assert sum(row.consumed for row in found.clients) == whole["messages"] == 24_000
+    assert sum(row.consumed for row in found.clients) == whole.messages == 24_000
     assert [row.owner for row in found.clients][-1] == ""
     assert sum(row.consumed for row in found.hosts) == 24_000
 
