@@ -7,7 +7,6 @@ seconds by machines, under addresses that are not in ALLOWED_HOSTS: they pass no
 import hmac
 import json
 import os
-from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
@@ -20,12 +19,8 @@ django_application: Any = get_asgi_application()  # loads the apps, which everyt
 
 from console import celery, health  # noqa: E402  (celery: current application for whoever sends a task)
 from console.routing import websocket_application  # noqa: E402
-from console.web.request_limit import Limited, announces_too_much, refuse  # noqa: E402
-from console.web.reverse_proxy import is_this_machine, with_client  # noqa: E402
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+from console.web.request_limit import Limited, Receive, Send, announces_too_much, refuse  # noqa: E402
+from console.web.reverse_proxy import Scope, is_this_machine, with_client  # noqa: E402
 
 __all__ = ["application", "celery"]
 
