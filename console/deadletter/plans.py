@@ -31,21 +31,20 @@ from console.deadletter.replay.targets import route_queues_of
 from console.deadletter.retention import retention_ms
 from console.lag.last_seen import topic_queues_seen
 from console.operation.config.change import (
-    Exact,
-    RawConfigDraft,
-    RawConfigPlan,
+    ConfigParams,
+    ConfigPlan,
     exact_rows,
     read_configs,
     undone,
 )
-from console.operation.config.row import TOPIC, ConfigRow, left_out_rows, overwritten_warning
+from console.operation.config.row import TOPIC, Config, ConfigRow, left_out_rows, overwritten_warning
 from console.operation.errors import PlanRejected, VerificationFailed
 from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
 from console.operation.plan.coverage import Coverage, read_coverage
 from console.operation.plan.kinds import Another, Draft, Need, Place, PlanKind, RestCall
-from console.operation.plan.params import ACCEPT_WITHOUT, accepted_without, refuse_unknown
-from console.operation.plan.stored import as_json, of_json
+from console.operation.plan.params import accepted_without, refuse_unknown
+from console.operation.plan.stored import Stored, of_json
 from console.text import Text
 
 DEAD_LETTERS = Place(Text("Dead letters"), "dead-letters", "dead-letter-group")
@@ -356,57 +355,74 @@ class ReplayPlan(PlanKind[ReplayParams, ReplayBefore, PreviewRow]):
         )
 
 
-class DlqReadablePlan(RawConfigPlan):
+class ReadableBefore(Stored, frozen=True, kw_only=True, omit_defaults=False):
+    """Broker name → configuration of the topic."""
+
+    topic: str
+    configs: Mapping[str, Config | None]
+
+
+ReadableDraft = Draft[ConfigParams, ReadableBefore, ConfigRow]
+
+
+class DlqReadablePlan(ConfigPlan[ConfigParams, ReadableBefore]):
     """Add the read permission to a dead-letter topic, on every broker that lacks it.
 
-    Brokers up to 4.9.0 create such topics write-only (perm 2). No params, or those of an undo; the subject is
-    the group.
+    Brokers up to 4.9.0 create such topics write-only (perm 2). No parameters but those of an undo; the subject
+    is the group.
     """
 
+    params_type, before_type = ConfigParams, ReadableBefore
     kind = "dlq_readable"
     title = Text("Readable dead letters")
     action = Text("Allow reading it")
     place = DEAD_LETTERS
     program = "dlq"
 
-    def rest_call(self, cluster: str, subject: str, params: Mapping[str, Any]) -> RestCall | None:
+    def read_params(self, given: Mapping[str, Any]) -> ConfigParams:
+        """Read the parameters: a new plan has none."""
+        refuse_unknown(given, ("group",))
+        return ConfigParams(accept_without=accepted_without(given))
+
+    def is_undo(self, params: ConfigParams) -> bool:
+        """Return whether a plan restores what the job of another one recorded."""
+        return bool(params.exact)
+
+    def rest_call(self, cluster: str, subject: str, params: ConfigParams) -> RestCall | None:
         """Return None: its own endpoint needs no request body."""
         return None
 
-    def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> RawConfigDraft:
+    def compute(self, cluster: str, subject: str, params: ConfigParams, now_ms: int) -> ReadableDraft:
         """Read the topic's permission per broker. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
-        refuse_unknown(params, ("exact", "group"))
-        admin, topic = _admin(cluster), topic_of(subject)
-        brokers = read_coverage(admin, cluster, accepted_without(params))
-        exact = of_json(tuple[Exact, ...], params["exact"]) if "exact" in params else None
-        if exact is not None and any((each.what, each.name) != (TOPIC, topic) for each in exact):
+        admin, topic, is_undo = _admin(cluster), topic_of(subject), self.is_undo(params)
+        brokers = read_coverage(admin, cluster, params.accept_without)
+        if any((each.what, each.name) != (TOPIC, topic) for each in params.exact):
             raise PlanRejected(
                 Text("An undo of this kind is about %(topic)s only.", topic=topic), field="exact"
             )
         rows = (
-            exact_rows(admin, brokers, exact)
-            if exact is not None
+            exact_rows(admin, brokers, params.exact)
+            if is_undo
             else _readable_rows(admin, brokers.addrs, topic)
         )
-        meant = brokers.absent if exact is None else {each.broker_name for each in exact}
+        meant = {each.broker_name for each in params.exact} if is_undo else brokers.absent
         cover = brokers.of_brokers(meant, {row.broker_name for row in rows})
         moving = [row.broker_name for row in rows if row.changes]
         return Draft(
-            summary=replay_words.readable_summary(topic, moving, is_undo=exact is not None),
+            summary=replay_words.readable_summary(topic, moving, is_undo=is_undo),
             diff=[*rows, *left_out_rows(cover, TOPIC, topic)],
             coverage=cover,
-            before={"topic": topic, "configs": {row.broker_name: row.before for row in rows}},
-            warnings=overwritten_warning(rows) + replay_words.readable_warnings(is_undo=exact is not None),
-            params={key: params[key] for key in ("exact", ACCEPT_WITHOUT) if key in params},
+            before=ReadableBefore(topic=topic, configs={row.broker_name: row.before for row in rows}),
+            warnings=overwritten_warning(rows) + replay_words.readable_warnings(is_undo=is_undo),
             blocked=Text()
             if moving
             else Text("%(topic)s can be read on every broker: there is nothing to do.", topic=topic),
         )
 
-    def undo_params(self, plan: Plan, job: Job) -> Mapping[str, Any] | None:
+    def undo_params(self, plan: Plan, job: Job) -> ConfigParams | None:
         """Return the configurations recorded on each broker that was written."""
         exact = undone(job)
-        return {"exact": as_json(exact)} if exact else None
+        return ConfigParams(exact=exact) if exact else None
 
 
 def _readable_rows(admin: BlockingMQAdmin, addrs: Mapping[str, str], topic: str) -> list[ConfigRow]:

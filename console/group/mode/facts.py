@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+
+import msgspec
 
 from console.brokers.mqadmin import (
     BlockingMQAdmin,
@@ -16,6 +17,8 @@ from console.brokers.mqadmin import (
     ResponseCode,
 )
 from console.brokers.queues import ask_each, told
+from console.operation.config.row import Config
+from console.operation.plan.stored import Stored
 from console.text import Text, text_of
 
 PULL, POP = "PULL", "POP"
@@ -37,9 +40,21 @@ class ModeSetting:
     share: int
     is_set: bool
 
-    def value(self) -> dict[str, Any]:
+    def value(self) -> Config:
         """Return the setting as in a row of a plan, under the names of the protocol."""
         return {"mode": self.mode, "popShareQueueNum": self.share}
+
+
+class ModeValue(Stored, frozen=True, kw_only=True, omit_defaults=False):
+    """A setting under the names of the protocol."""
+
+    mode: str
+    share: int = msgspec.field(name="popShareQueueNum")
+
+    @property
+    def setting(self) -> ModeSetting:
+        """The setting, as one to write."""
+        return ModeSetting(self.mode, self.share, is_set=True)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ ask any broker of the topic, so all brokers should have the same mode.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,20 +17,28 @@ from console.group.mode.facts import (
     BrokerModes,
     Followers,
     ModeSetting,
+    ModeValue,
     ask_followers,
     read_modes,
 )
 from console.group.pause.words import NAMED_MAX
 from console.group.settings import config as settings_config
 from console.operation.config.change import (
-    RawConfigDraft,
-    RawConfigPlan,
+    ConfigPlan,
     admin_of,
     chosen_brokers,
     covered_rows,
     read_configs,
 )
-from console.operation.config.row import GROUP, TOPIC, ConfigRow, left_out_rows, nothing_changes
+from console.operation.config.row import (
+    GROUP,
+    TOPIC,
+    Config,
+    ConfigRow,
+    ImpactRow,
+    left_out_rows,
+    nothing_changes,
+)
 from console.operation.config.write import Comparison, ConfigWrite, WriteEvent, writes_of
 from console.operation.errors import PlanRejected
 from console.operation.job.runner import JobRun
@@ -39,56 +46,98 @@ from console.operation.models import Job, Plan
 from console.operation.plan.coverage import Coverage, came_back, gone_words, read_coverage
 from console.operation.plan.kinds import Another, Draft, PlanWarning
 from console.operation.plan.params import accepted_without, broker_names, refuse_unknown
+from console.operation.plan.stored import Params, Stored, of_json
 from console.text import Text
 
 MODE = Text("consume mode")  # ``what`` of a row
 SHARE_MAX = 1_024  # a queue shared among more members is shared among all
-PARAMS = ("brokers", "mode", "pop_share_queues", "topic")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ModeWish:
-    """The requested mode; no brokers: all that have the topic."""
+class ExactModes(Stored, frozen=True, kw_only=True, omit_defaults=False):
+    """What an undo puts back: broker name → mode."""
 
     topic: str
-    setting: ModeSetting
-    brokers: tuple[str, ...]
+    brokers: Mapping[str, ModeValue]
 
 
-class GroupModePlan(RawConfigPlan):
-    """Set the mode of a group on a topic.
+class ModeParams(Params, frozen=True, kw_only=True):
+    """The mode of a topic; no brokers: all that have the topic. ``exact``: of an undo."""
 
-    params: {topic, mode: PULL | POP, pop_share_queues?: 0, brokers?}. ``exact`` of an undo: {topic, brokers:
-    {name: {mode, popShareQueueNum}}}.
-    """
+    topic: str = ""
+    mode: str = ""
+    pop_share_queues: int = 0
+    brokers: tuple[str, ...] = ()
+    exact: ExactModes | None = None
 
+    @property
+    def setting(self) -> ModeSetting:
+        """The requested setting."""
+        return ModeSetting(self.mode, self.pop_share_queues if self.mode == POP else 0, is_set=True)
+
+
+class ModeBefore(Stored, frozen=True, kw_only=True, omit_defaults=False):
+    """Which members follow the mode."""
+
+    impact: tuple[ImpactRow, ...]
+    read_at_ms: int
+
+
+def read_params(given: Mapping[str, Any]) -> ModeParams:
+    """Check the parameters of a plan; raises PlanRejected naming the parameter."""
+    refuse_unknown(given, ("brokers", "mode", "pop_share_queues", "topic"))
+    topic, mode, share = given.get("topic"), given.get("mode"), given.get("pop_share_queues") or 0
+    if not isinstance(topic, str) or not topic:
+        raise PlanRejected(Text("Name the topic."), "topic")
+    if topic.startswith(RETRY_TOPIC_PREFIX):
+        raise PlanRejected(Text("A retry topic is always pulled."), "topic")
+    if mode not in MODES:
+        raise PlanRejected(Text("The mode is PULL or POP."), "mode")
+    if isinstance(share, bool) or not isinstance(share, int) or not 0 <= share <= SHARE_MAX:
+        raise PlanRejected(
+            Text("pop_share_queues is a number from 0 to %(most)s.", most=SHARE_MAX), "pop_share_queues"
+        )
+    return ModeParams(
+        accept_without=accepted_without(given),
+        topic=topic,
+        mode=mode,
+        pop_share_queues=share,
+        brokers=broker_names(given),
+    )
+
+
+ModeDraft = Draft[ModeParams, ModeBefore, ConfigRow]
+
+
+class GroupModePlan(ConfigPlan[ModeParams, ModeBefore]):
+    """Set the mode of a group on a topic."""
+
+    params_type, before_type = ModeParams, ModeBefore
+    read_params = staticmethod(read_params)
     kind = "group_mode"
     title = Text("Consume mode of a group")
     action = Text("Set the consume mode")
     program = "groups"
     another = Another("group-mode", Text("Choose another topic or mode"))
 
-    def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> RawConfigDraft:
+    def is_undo(self, params: ModeParams) -> bool:
+        """Return whether a plan restores what the job of another one recorded."""
+        return params.exact is not None
+
+    def compute(self, cluster: str, subject: str, params: ModeParams, now_ms: int) -> ModeDraft:
         """Read every broker. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
         settings_config.check_changeable(subject)
         admin = admin_of(cluster)
-        brokers = read_coverage(admin, cluster, accepted_without(params))
+        brokers = read_coverage(admin, cluster, params.accept_without)
         addrs = brokers.addrs
         modes = read_modes(admin, addrs)
-        if "exact" in params:
-            topic = params["exact"]["topic"]
+        if params.exact is not None:
+            topic, meant = params.exact.topic, set(params.exact.brokers)
             wanted = {
-                name: ModeSetting(each["mode"], each["popShareQueueNum"], is_set=True)
-                for name, each in params["exact"]["brokers"].items()
+                name: params.exact.brokers[name].setting for name in chosen_brokers(brokers, sorted(meant))
             }
-            meant = set(wanted)
-            wanted = {name: wanted[name] for name in chosen_brokers(brokers, list(wanted))}
         else:
-            wish = read_wish(params)
-            topic = wish.topic
-            chosen = self._holders(admin, brokers, subject, wish)
-            wanted = dict.fromkeys(chosen, wish.setting)
-            meant = set(wish.brokers or brokers.absent)
+            topic, meant = params.topic, set(params.brokers or brokers.absent)
+            wanted = dict.fromkeys(self._holders(admin, brokers, subject, params), params.setting)
         rows = [
             _row(topic, name, addrs[name], modes[name].of(topic, subject), setting)
             for name, setting in wanted.items()
@@ -102,13 +151,13 @@ class GroupModePlan(RawConfigPlan):
             summary=_summary(subject, topic, rows),
             diff=[*rows, *left_out_rows(cover, MODE, topic)],
             coverage=cover,
-            before={"impact": _impact(followers, now_ms), "read_at_ms": now_ms},
+            before=ModeBefore(impact=tuple(_impact(followers, now_ms)), read_at_ms=now_ms),
             warnings=_warnings(subject, topic, rows, modes, followers),
             blocked=_blocked(wanted, modes) or nothing_changes(rows),
             typed=bool(followers.follow),
         )
 
-    def _holders(self, admin: BlockingMQAdmin, cluster: Coverage, group: str, wish: ModeWish) -> list[str]:
+    def _holders(self, admin: BlockingMQAdmin, cluster: Coverage, group: str, wish: ModeParams) -> list[str]:
         """Return the chosen brokers that have both topic and group; others would refuse.
 
         Raises BrokerUnavailable when only brokers that do not answer may have them, PlanRejected when none
@@ -191,30 +240,13 @@ class GroupModePlan(RawConfigPlan):
                 wrong.append(Text("%(broker)s shows %(what)s", broker=write.broker_name, what=_words(shown)))
         return Comparison(after, wrong)
 
-    def undo_params(self, plan: Plan, job: Job) -> Mapping[str, Any] | None:
+    def undo_params(self, plan: Plan, job: Job) -> ModeParams | None:
         """Return the previous modes; a broker's default is set explicitly, since modes cannot be removed."""
         written = [write for write in writes_of(job) if write.is_done]
         if not written:
             return None
-        brokers = {write.broker_name: write.before for write in written}
-        return {"exact": {"topic": written[0].name, "brokers": brokers}}
-
-
-def read_wish(params: Mapping[str, Any]) -> ModeWish:
-    """Check the parameters of a plan; raises PlanRejected naming the parameter."""
-    refuse_unknown(params, PARAMS)
-    topic, mode, share = params.get("topic"), params.get("mode"), params.get("pop_share_queues") or 0
-    if not isinstance(topic, str) or not topic:
-        raise PlanRejected(Text("Name the topic."), "topic")
-    if topic.startswith(RETRY_TOPIC_PREFIX):
-        raise PlanRejected(Text("A retry topic is always pulled."), "topic")
-    if mode not in MODES:
-        raise PlanRejected(Text("The mode is PULL or POP."), "mode")
-    if isinstance(share, bool) or not isinstance(share, int) or not 0 <= share <= SHARE_MAX:
-        raise PlanRejected(
-            Text("pop_share_queues is a number from 0 to %(most)s.", most=SHARE_MAX), "pop_share_queues"
-        )
-    return ModeWish(topic, ModeSetting(mode, share if mode == POP else 0, is_set=True), broker_names(params))
+        brokers = {write.broker_name: of_json(ModeValue, write.before) for write in written}
+        return ModeParams(exact=ExactModes(topic=written[0].name, brokers=brokers))
 
 
 def _row(topic: str, broker_name: str, addr: str, now: ModeSetting, wanted: ModeSetting) -> ConfigRow:
@@ -222,7 +254,7 @@ def _row(topic: str, broker_name: str, addr: str, now: ModeSetting, wanted: Mode
     return ConfigRow.of(MODE, topic, broker_name, addr, now.value(), wanted.value(), note)
 
 
-def _words(value: Mapping[str, Any] | None) -> Text:
+def _words(value: Config | None) -> Text:
     shown = value or {}
     if shown.get("popShareQueueNum"):
         return Text(
@@ -268,7 +300,7 @@ def _blocked(wanted: Mapping[str, ModeSetting], modes: Mapping[str, BrokerModes]
     return Text()
 
 
-def _impact(followers: Followers, now_ms: int) -> list[dict[str, Any]]:
+def _impact(followers: Followers, now_ms: int) -> list[ImpactRow]:
     parts = (
         (Text("Members that follow it"), followers.follow, Text("they let the broker divide the queues")),
         (
@@ -279,15 +311,15 @@ def _impact(followers: Followers, now_ms: int) -> list[dict[str, Any]]:
         (Text("Members not known"), followers.unknown, Text("they did not say how they rebalance")),
     )
     return [
-        {
-            "name": name,
-            "value": len(members),
-            "words": Text("%(what)s: %(names)s", what=words, names=Text.of_names(members, NAMED_MAX))
+        ImpactRow(
+            name=name,
+            value=len(members),
+            words=Text("%(what)s: %(names)s", what=words, names=Text.of_names(members, NAMED_MAX))
             if members
             else Text("nobody"),
-            "source": Text("members"),
-            "at_ms": now_ms,
-        }
+            source=Text("members"),
+            at_ms=now_ms,
+        )
         for name, members, words in parts
     ]
 

@@ -27,13 +27,19 @@ from console.group.pause.words import closing_warnings, impact, opening_warnings
 from console.group.pauses import READING
 from console.group.settings import config as settings_config
 from console.operation.config.change import (
-    RawConfigDraft,
-    RawConfigPlan,
+    ConfigPlan,
     admin_of,
     chosen_brokers,
     covered_rows,
 )
-from console.operation.config.row import GROUP, Config, ConfigRow, left_out_rows, overwritten_warning
+from console.operation.config.row import (
+    GROUP,
+    Config,
+    ConfigRow,
+    ImpactRow,
+    left_out_rows,
+    overwritten_warning,
+)
 from console.operation.config.write import Comparison, ConfigWrite, WriteEvent, Writes, writes_of
 from console.operation.errors import PlanRejected
 from console.operation.job.runner import JobRun
@@ -41,38 +47,86 @@ from console.operation.models import Job, Plan
 from console.operation.plan.coverage import Coverage, came_back, gone_words, read_coverage
 from console.operation.plan.kinds import Another, Draft
 from console.operation.plan.params import accepted_without, refuse_unknown
+from console.operation.plan.stored import Params, Stored
 from console.text import Text
 
 TOPICS_MAX = 200  # per plan: each is a request to each broker, before and after
 
 
-class ReadingPlan(RawConfigPlan):
-    """Allow or forbid a group to read topics.
+class ExactReading(Stored, frozen=True, kw_only=True, omit_defaults=False):
+    """What an undo puts back for one topic on one broker; ``expected``: what the job left there."""
 
-    params: {topics?, brokers?}; without them all that the group reads, and all brokers. ``exact`` of an undo:
-    [{topic, broker_name, readable, expected}].
-    """
+    topic: str
+    broker_name: str
+    readable: bool
+    expected: bool
 
+
+class ReadingParams(Params, frozen=True, kw_only=True):
+    """Topics and brokers; without them all that the group reads, and all brokers. ``exact``: of an undo."""
+
+    topics: tuple[str, ...] = ()
+    brokers: tuple[str, ...] = ()
+    exact: tuple[ExactReading, ...] = ()
+
+
+class ReadingBefore(Stored, frozen=True, kw_only=True, omit_defaults=False):
+    """Who feels the change, and how many members were online."""
+
+    impact: tuple[ImpactRow, ...]
+    members: int
+    read_at_ms: int
+
+
+def read_params(given: Mapping[str, Any]) -> ReadingParams:
+    """Read topics and brokers. Raises PlanRejected(field)."""
+    refuse_unknown(given, ("brokers", "topics"))
+    return ReadingParams(
+        accept_without=accepted_without(given),
+        topics=_names("topics", given.get("topics")),
+        brokers=_names("brokers", given.get("brokers")),
+    )
+
+
+def _names(field: str, given: Any) -> tuple[str, ...]:
+    names = given or ()
+    if isinstance(names, str) or not all(isinstance(name, str) and name for name in names):
+        raise PlanRejected(Text("%(field)s is a list of names.", field=field.capitalize()), field)
+    return tuple(dict.fromkeys(names))
+
+
+ReadingDraft = Draft[ReadingParams, ReadingBefore, ConfigRow]
+
+
+class ReadingPlan(ConfigPlan[ReadingParams, ReadingBefore]):
+    """Allow or forbid a group to read topics."""
+
+    params_type, before_type = ReadingParams, ReadingBefore
+    read_params = staticmethod(read_params)
     program = "groups"
     readable: ClassVar[bool]  # what the topics become
 
-    def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> RawConfigDraft:
+    def is_undo(self, params: ReadingParams) -> bool:
+        """Return whether a plan restores what the job of another one recorded."""
+        return bool(params.exact)
+
+    def compute(self, cluster: str, subject: str, params: ReadingParams, now_ms: int) -> ReadingDraft:
         """Read every broker. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
         settings_config.check_changeable(subject)
         admin = admin_of(cluster)
-        brokers = read_coverage(admin, cluster, accepted_without(params))
+        brokers = read_coverage(admin, cluster, params.accept_without)
         addrs = brokers.addrs
         facts = read_pause_facts(admin, cluster, addrs, subject, now_ms)
         if not facts.has_group and facts.row is None and not any(facts.forbidden.values()):
             brokers.require_some(subject)
             raise PlanRejected(Text("There is no group %(group)s.", group=subject), "group")
-        if "exact" in params:
-            rows = _exact_rows(admin, brokers, subject, params["exact"])
-            meant = {each["broker_name"] for each in params["exact"]}
+        if params.exact:
+            rows = _exact_rows(admin, brokers, subject, params.exact)
+            meant = {each.broker_name for each in params.exact}
         else:
             topics, chosen = self._wish(admin, brokers, subject, params, facts)
             rows = self._rows(admin, addrs, subject, topics, chosen, facts)
-            meant = set(params.get("brokers") or brokers.absent)
+            meant = set(params.brokers or brokers.absent)
         cover = brokers.of_brokers(meant, {row.broker_name for row in rows})
         if not rows:
             cover.require_some(subject)
@@ -83,12 +137,11 @@ class ReadingPlan(RawConfigPlan):
         admin: BlockingMQAdmin,
         cluster: Coverage,
         group: str,
-        params: Mapping[str, Any],
+        params: ReadingParams,
         facts: PauseFacts,
     ) -> tuple[list[str], list[str]]:
         """Return the requested (topics, brokers)."""
-        refuse_unknown(params, ("brokers", "topics"))
-        topics, brokers = (_names(params, field) for field in ("topics", "brokers"))
+        topics = list(params.topics)
         paused = sorted(frozenset().union(*facts.forbidden.values()))
         if not self.readable:
             known = facts.topics(group)
@@ -107,7 +160,7 @@ class ReadingPlan(RawConfigPlan):
                 most=TOPICS_MAX,
             )
             raise PlanRejected(text, "topics")
-        return topics, list(chosen_brokers(cluster, brokers))
+        return topics, list(chosen_brokers(cluster, params.brokers))
 
     def _rows(
         self,
@@ -127,11 +180,11 @@ class ReadingPlan(RawConfigPlan):
         self,
         cluster: str,
         group: str,
-        params: Mapping[str, Any],
+        params: ReadingParams,
         facts: PauseFacts,
         rows: Sequence[ConfigRow],
         cover: Coverage,
-    ) -> RawConfigDraft:
+    ) -> ReadingDraft:
         changing = [row for row in rows if row.before != row.after]
         is_closing = any(row.after == {"readable": False} for row in changing)
         topics = list(dict.fromkeys(row.name for row in changing))
@@ -150,11 +203,11 @@ class ReadingPlan(RawConfigPlan):
             summary=summary(group, changing, is_closing),
             diff=[*rows, *left_out_rows(cover, GROUP, group)],
             coverage=cover,
-            before={
-                "impact": impact(facts, rate, waits, kept_ms if is_closing else None, is_closing),
-                "members": len(facts.members.client_ids),
-                "read_at_ms": facts.read_at_ms,
-            },
+            before=ReadingBefore(
+                impact=tuple(impact(facts, rate, waits, kept_ms if is_closing else None, is_closing)),
+                members=len(facts.members.client_ids),
+                read_at_ms=facts.read_at_ms,
+            ),
             messages=messages,
             warnings=warnings,
             blocked=_blocked(group, params, facts, rows, self.readable),
@@ -254,19 +307,19 @@ class ReadingPlan(RawConfigPlan):
         super().verify(run)
         refusals.survey_cluster(run.plan.cluster, now_ms=run.now_ms())
 
-    def undo_params(self, plan: Plan, job: Job) -> Mapping[str, Any] | None:
+    def undo_params(self, plan: Plan, job: Job) -> ReadingParams | None:
         """Return the previous permission of each broker that was changed."""
-        exact = [
-            {
-                "topic": write.name,
-                "broker_name": write.broker_name,
-                "readable": _readable(write.before),
-                "expected": _readable(write.after),
-            }
+        exact = tuple(
+            ExactReading(
+                topic=write.name,
+                broker_name=write.broker_name,
+                readable=_readable(write.before),
+                expected=_readable(write.after),
+            )
             for write in writes_of(job)
             if write.is_done
-        ]
-        return {"exact": exact} if exact else None
+        )
+        return ReadingParams(exact=exact) if exact else None
 
 
 class GroupPausePlan(ReadingPlan):
@@ -290,13 +343,6 @@ class GroupResumePlan(ReadingPlan):
     readable = True
 
 
-def _names(params: Mapping[str, Any], field: str) -> list[str]:
-    given = params.get(field) or ()
-    if isinstance(given, str) or not all(isinstance(name, str) and name for name in given):
-        raise PlanRejected(Text("%(field)s is a list of names.", field=field.capitalize()), field)
-    return list(dict.fromkeys(given))
-
-
 def _row(
     addrs: Mapping[str, str], topic: str, broker_name: str, before: bool, after: bool, note: Text = Text()
 ) -> ConfigRow:
@@ -306,16 +352,16 @@ def _row(
 
 
 def _exact_rows(
-    admin: BlockingMQAdmin, cluster: Coverage, group: str, wanted: Sequence[Mapping[str, Any]]
+    admin: BlockingMQAdmin, cluster: Coverage, group: str, wanted: Sequence[ExactReading]
 ) -> list[ConfigRow]:
-    addrs = chosen_brokers(cluster, [each["broker_name"] for each in wanted])
-    exact = [each for each in wanted if each["broker_name"] in addrs]
-    found = read_places(admin, addrs, group, [(each["topic"], each["broker_name"]) for each in exact])
+    addrs = chosen_brokers(cluster, [each.broker_name for each in wanted])
+    exact = [each for each in wanted if each.broker_name in addrs]
+    found = read_places(admin, addrs, group, [(each.topic, each.broker_name) for each in exact])
     rows = []
     for each in exact:
-        now = found[each["topic"], each["broker_name"]]
-        note = Text() if now == each["expected"] else Text("changed since by somebody else")
-        rows.append(_row(addrs, each["topic"], each["broker_name"], now, each["readable"], note))
+        now = found[each.topic, each.broker_name]
+        note = Text() if now == each.expected else Text("changed since by somebody else")
+        rows.append(_row(addrs, each.topic, each.broker_name, now, each.readable, note))
     return rows
 
 
@@ -329,10 +375,10 @@ def _others(facts: PauseFacts, changing: Sequence[ConfigRow]) -> dict[str, list[
 
 
 def _blocked(
-    group: str, params: Mapping[str, Any], facts: PauseFacts, rows: Sequence[ConfigRow], readable: bool
+    group: str, params: ReadingParams, facts: PauseFacts, rows: Sequence[ConfigRow], readable: bool
 ) -> Text:
-    unable = [name for name in facts.unable if name in (params.get("brokers") or facts.unable)]
-    if unable and not readable and "exact" not in params:
+    unable = [name for name in facts.unable if name in (params.brokers or facts.unable)]
+    if unable and not readable and not params.exact:
         return Text(
             "%(brokers)s cannot pause a group on a topic: its release does not know the request (353, of "
             "RocketMQ 5.0). Stop the whole group there with consumeEnable, in its settings, or choose "
