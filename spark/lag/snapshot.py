@@ -85,11 +85,11 @@ class Snapshot:
     """One collection round. Arrays run parallel to their keys; `ts_ms` is when the round began.
 
     `committed` is `UNKNOWN_OFFSET` where the group never committed, `pulled` where only the table of committed offsets
-    (43) was read. `time_lag_ms` is the age of the first unread message, `oldest_ms` the store time of a queue's oldest
-    one by the collector's clock, both `UNKNOWN_TIME` where it is not known; files
-    keep 0.1 s of them. `status` and `head_status` are
-    `codes.CODE_OF`; a head that was read is OK. `flags` are of `codes.SampleFlag`. What is judged may be left out: then
-    queues were read, and the state of groups is unknown.
+    (43) was read. `time_lag_ms` is the age of the first unread message. `oldest_ms` is the store time up to which
+    retention deletes: of a queue's oldest message, or, while the queue has lost none, now less what its broker is
+    configured to keep. Both are by the collector's clock, `UNKNOWN_TIME` where not known; files keep 0.1 s of them.
+    `status` and `head_status` are `codes.CODE_OF`; a head that was read is OK. `flags` are of `codes.SampleFlag`. What
+    is judged may be left out: then queues were read, and the state of groups is unknown.
     """
 
     ts_ms: int

@@ -25,6 +25,8 @@ from tests.support import plain_window
 from tests.support.plain_window import QueueState
 
 RowDict = dict[str, Any]
+# For how long brokers keep messages; of the third one it is not known.
+KEPT_MS = {"broker-a": 1_800_000, "broker-b": 400_000}
 NO_FIGURES: RowDict = {
     **dict.fromkeys(("lag", "in_flight", "available", "time_lag_ms", "queueing_ms", "speed", "drain_ms")),
     **dict.fromkeys(("drain_low_ms", "drain_high_ms", "drain_window_ms", "time_to_loss_ms")),
@@ -208,7 +210,7 @@ def _speed(view: RoundView, state: QueueState) -> float | None:
 def _time_to_loss(view: RoundView, state: QueueState, speed: float | None) -> TimeToLoss:
     """Return when retention reaches the first unread message: never where nothing waits or the group keeps pace.
 
-    A queue whose first message is still there has seen no retention yet: then it is not before that.
+    A queue whose first message is still there has seen no retention yet: then what its broker keeps counts.
     """
     if state.lag == 0 or (speed is not None and speed >= 1):
         return TimeToLoss(None, True)
@@ -216,10 +218,14 @@ def _time_to_loss(view: RoundView, state: QueueState, speed: float | None) -> Ti
         return TimeToLoss(0, False)
     if state.age is None or state.age.estimate_ms is None:
         return TimeToLoss(None, False)
+    if state.min_offset == 0:
+        kept_ms = KEPT_MS.get(state.key.broker_name)
+        if kept_ms is None:
+            return TimeToLoss(None, False)
+        return time_to_loss(kept_ms - state.age.estimate_ms, speed, lower_bound=True)
     oldest = plain_window.age(view.window, state.key.head, state.min_offset)
-    bound = oldest.estimate_ms is None or state.min_offset == 0
     oldest_ms = oldest.ms if oldest.estimate_ms is None else oldest.estimate_ms
-    return time_to_loss(oldest_ms - state.age.estimate_ms, speed, lower_bound=bound)
+    return time_to_loss(oldest_ms - state.age.estimate_ms, speed, lower_bound=oldest.estimate_ms is None)
 
 
 def _lost(queue: QueueOffsets, committed: int | None, previous: RowDict | None) -> int | None:

@@ -148,6 +148,7 @@ class Collector:
         self.topic_queues = SheetStore(TOPIC_QUEUES, cluster)
         self.brokers = RowStore(BrokerRow, BrokerFigures, cluster, BrokerKey._fields, BrokerKey)
         self.topic_tables: dict[str, Mapping[str, TopicFacts]] = {}
+        self.kept_ms: dict[str, int] = {}
         self.group_tables: dict[str, frozenset[str]] = {}
         self.refusals: dict[str, GroupRefusals] = {}
         self.offset_kinds: dict[str, str] = {}
@@ -357,6 +358,8 @@ class Collector:
             name = answer.address.broker_name
             if answer.topics is not None:
                 self.topic_tables[name] = answer.topics
+            if answer.kept_ms is not None:
+                self.kept_ms[name] = answer.kept_ms
             if answer.groups is not None:
                 self.group_tables[name] = answer.groups
             if answer.refusals is not None:
@@ -396,7 +399,7 @@ class Collector:
             window=self.window,
             answers=answers,
             series=series,
-            columns=columns_of(self.window, series),
+            columns=columns_of(self.window, series, self.kept_ms),
             silences=silences,
             blind=frozenset(silences.keys() - heard_of),
             topics=self.topic_tables,

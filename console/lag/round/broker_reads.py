@@ -33,6 +33,7 @@ from console.brokers.mqadmin import (
 from console.lag.round.offset_kind import offset_kind
 from console.text import Text
 from console.text.value import text_of
+from spark.lag.local_time import HOUR_MS
 
 # Up to so many topics without consumers are read in every round, of more only a part ...
 QUIET_TOPICS_MAX = 200
@@ -53,6 +54,7 @@ TURN_MAX_S = 0.05
 TURNS_MAX_S = 0.4
 
 NO_ANSWER = Text("no answer in time")
+RESERVED_TIME = "fileReservedTime"  # MessageStoreConfig.java, hours
 READ_ERRORS = (MQClientError, MQBrokerError, RemotingError, OSError, ValueError)
 
 
@@ -119,6 +121,7 @@ class BrokerAnswers:
     pulled: dict[tuple[str, str, int], int] = field(default_factory=dict)  # (group, topic, queue id)
     stored_ms: dict[Lookup, int] = field(default_factory=dict)  # by the broker's clock
     capabilities: frozenset[str] | None = None
+    kept_ms: int | None = None  # fileReservedTime; read with the tables
 
 
 @dataclass(slots=True)
@@ -291,9 +294,9 @@ def _decode(answer: BrokerAnswers, told: _Told) -> None:
 
 
 async def _read_tables(admin: MQAdmin, answer: BrokerAnswers) -> None:
-    """Read the broker's topics and groups (21, 201), and which extensions of brokerd it has."""
+    """Read the broker's topics and groups (21, 201), its extensions of brokerd, and how long it keeps files (26)."""
     addr = answer.address.addr
-    answer.rpcs += 3
+    answer.rpcs += 4
     table = await admin.all_topic_config(addr)
     mapped = table.topic_queue_mapping_detail_map or {}
     answer.topics = {
@@ -308,6 +311,9 @@ async def _read_tables(admin: MQAdmin, answer: BrokerAnswers) -> None:
     answer.refusals = await admin.group_refusals(addr)
     answer.groups = answer.refusals.names
     answer.capabilities = await admin.capabilities(addr)
+    with suppress(*READ_ERRORS):  # it may be refused to us, and no lag depends on it
+        hours = (await admin.broker_config(addr)).get(RESERVED_TIME, "")
+        answer.kept_ms = int(hours) * HOUR_MS if hours.isdigit() else None
 
 
 async def _read_extras(admin: MQAdmin, answer: BrokerAnswers, told: _Told, question: Question) -> None:

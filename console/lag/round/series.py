@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +12,16 @@ from console.brokers.mqadmin import is_system_topic
 from console.lag.round.broker_reads import BrokerAnswers
 from spark.lag.round import round_arrays
 from spark.lag.round.window import LagWindow
-from spark.lag.snapshot import UNKNOWN_OFFSET, BoolArray, BrokerRead, CommitKey, HeadKey, Int64Array, Snapshot
+from spark.lag.snapshot import (
+    UNKNOWN_OFFSET,
+    UNKNOWN_TIME,
+    BoolArray,
+    BrokerRead,
+    CommitKey,
+    HeadKey,
+    Int64Array,
+    Snapshot,
+)
 
 # Below this a broker's clock counts as equal to the collector's (lag.md 1.3, clock skew).
 CLOCK_TOLERANCE_MS = 1_000
@@ -84,21 +94,38 @@ class OldestAges(NamedTuple):
     is_wanted: BoolArray
 
 
+class Retention(NamedTuple):
+    """Hold the age at which messages of queues are deleted, -1 where unknown; at least that where `lower_bound`.
+
+    The age of the oldest message once the queue has lost one; before that what its broker is configured to keep.
+    """
+
+    ms: Int64Array
+    lower_bound: BoolArray
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class RoundColumns:
     """Map the queues of a round to the window, once the window has the round.
 
     `heads` is parallel to `TopicQueues`, -1 for what is not in history; `commits` to those of `GroupQueues` that have a
     committed offset. `oldest`, parallel to `TopicQueues`, are the ages of the oldest messages; 0 of an empty queue.
+    `retention` is parallel to them.
     """
 
     heads: Int64Array
     commits: Int64Array
     oldest: OldestAges
+    retention: Retention
 
 
-def columns_of(window: LagWindow, series: RoundSeries) -> RoundColumns:
-    """Return the columns of the round that was last added to `window`."""
+def columns_of(
+    window: LagWindow, series: RoundSeries, kept_ms: Mapping[str, int] = MappingProxyType({})
+) -> RoundColumns:
+    """Return the columns of the round that was last added to `window`.
+
+    `kept_ms`: for how long each broker is configured to keep messages (fileReservedTime), where that is known.
+    """
     topics = series.topics
     heads = np.full(len(topics.keys), -1, dtype=np.int64)
     heads[[head is not None for head in topics.heads]] = window.newest_heads
@@ -109,7 +136,15 @@ def columns_of(window: LagWindow, series: RoundSeries) -> RoundColumns:
     is_known = found.estimate_ms != round_arrays.NO_AGE
     oldest.ms[holds] = np.where(is_known, found.estimate_ms, found.ms)
     oldest.lower_bound[holds], oldest.is_wanted[holds] = ~is_known, found.is_wanted
-    return RoundColumns(heads, window.newest_commits, oldest)
+    return RoundColumns(heads, window.newest_commits, oldest, _retention(topics, oldest, kept_ms))
+
+
+def _retention(topics: TopicQueues, oldest: OldestAges, kept_ms: Mapping[str, int]) -> Retention:
+    configured = np.full(len(topics.keys), UNKNOWN_TIME, dtype=np.int64)
+    for broker_name, queues in topics.brokers.items():
+        configured[queues] = kept_ms.get(broker_name, UNKNOWN_TIME)
+    has_lost = topics.min_offset > 0
+    return Retention(np.where(has_lost, oldest.ms, configured), ~has_lost | oldest.lower_bound)
 
 
 def series_of(answers: Sequence[BrokerAnswers], window: LagWindow) -> RoundSeries:

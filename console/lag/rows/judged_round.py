@@ -82,9 +82,10 @@ def _same(keys: Sequence[Any], before: Sequence[Any]) -> Sequence[Any]:
 
 def _read_heads(read: Snapshot, view: RoundView) -> _Series:
     known = view.columns.heads >= 0
-    oldest = view.columns.oldest
-    holds = view.series.topics.min_offset < view.series.topics.max_offset
-    stored_ms = np.where(holds & ~oldest.lower_bound, view.now_ms - oldest.ms, UNKNOWN_TIME)[known]
+    topics, oldest, retention = view.series.topics, view.columns.oldest, view.columns.retention
+    holds = topics.min_offset < topics.max_offset
+    is_known = holds & (retention.ms != UNKNOWN_TIME) & ((topics.min_offset == 0) | ~oldest.lower_bound)
+    stored_ms = np.where(is_known, view.now_ms - retention.ms, UNKNOWN_TIME)[known]
     status = np.full(len(stored_ms), OK_CODE, dtype=np.uint8)
     return _Series(
         read.head_keys,

@@ -29,7 +29,7 @@ from spark.lag.round.status import (
     is_beyond_handling,
     judge,
 )
-from spark.lag.snapshot import UNKNOWN_OFFSET, BoolArray, Int64Array
+from spark.lag.snapshot import UNKNOWN_OFFSET, UNKNOWN_TIME, BoolArray, Int64Array
 
 # A queue that its answering broker left out so often is gone; one reply may be incomplete.
 ROUNDS_TO_TOMBSTONE = 3
@@ -274,22 +274,22 @@ class _Read:
     def _losses(self, speed: round_arrays.FloatArray) -> dict[str, Column]:
         """Return when retention reaches the first unread message; never without lag, or at full pace.
 
-        A queue whose first message still exists has seen no retention yet: the time is then a lower bound.
+        Unknown where it is not known how long messages are kept.
         """
         never = self.valid & ((self.lag == 0) | (speed >= 1))
         left_ms = np.where(self.valid & ~never & (self.committed < self.low), 0, NULL)
         age_ms = np.full(self.count, round_arrays.NO_AGE)
         age_ms[self.waiting] = self.age.estimate_ms
-        is_known = (age_ms != round_arrays.NO_AGE) & ~np.isnan(speed)
+        place = self.view.series.groups.place
+        retention = self.view.columns.retention
+        kept_ms = retention.ms[place]
+        is_known = (age_ms != round_arrays.NO_AGE) & ~np.isnan(speed) & (kept_ms != UNKNOWN_TIME)
         asked = np.flatnonzero(self.valid & ~never & (self.committed >= self.low) & is_known)
-        place = self.view.series.groups.place[asked]
-        oldest = self.view.columns.oldest
-        ahead_ms = oldest.ms[place] - age_ms[asked]
-        found = round_arrays.losses_ms(ahead_ms, speed[asked])
+        found = round_arrays.losses_ms(kept_ms[asked] - age_ms[asked], speed[asked])
         never[asked] = np.isnan(found)
         left_ms[asked] = np.where(np.isnan(found), NULL, np.nan_to_num(found)).astype(np.int64)
         bound = np.zeros(self.count, dtype=np.bool_)
-        bound[asked] = oldest.lower_bound[place] | (self.low[asked] == 0)
+        bound[asked] = retention.lower_bound[place[asked]]
         return {"time_to_loss_ms": left_ms, "time_to_loss_never": never, "time_to_loss_lower_bound": bound}
 
     def _judged(self) -> dict[str, Column]:

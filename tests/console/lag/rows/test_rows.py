@@ -239,7 +239,14 @@ def test_it_says_why_a_broadcasting_group_has_no_lag() -> None:
     assert row.reason == "broadcasting: each client keeps its own offsets, brokers do not know them"
 
 
-def later(low: int, high: int, committed: int, before: RoundView, pulled: int | None = None) -> RoundView:
+def later(
+    low: int,
+    high: int,
+    committed: int,
+    before: RoundView,
+    pulled: int | None = None,
+    kept_ms: int | None = None,
+) -> RoundView:
     """The next round of the same queue, five minutes on, with the rows of the one before."""
     answers = [answer(low=low, high=high, committed=committed)]
     if pulled is not None:
@@ -252,7 +259,7 @@ def later(low: int, high: int, committed: int, before: RoundView, pulled: int | 
         before,
         answers=answers,
         series=series,
-        columns=columns_of(window, series),
+        columns=columns_of(window, series, {} if kept_ms is None else {"broker-a": kept_ms}),
         now_ms=now_ms,
         previous_queues=queues,
         previous_groups=groups,
@@ -278,7 +285,11 @@ def test_it_says_when_retention_reaches_a_group_that_does_not_keep_pace() -> Non
         one = later(0, 10 * number, 0, one)
     row = queue_rows(one)[KEY]
     assert (row.speed, row.drain_never) == (0.0, True)
-    assert row.time_to_loss_lower_bound  # no retention was seen yet
+    # No retention was seen yet, and the broker has not reported how long it keeps messages.
+    assert (row.time_to_loss_ms, row.time_to_loss_never) == (None, False)
+    row = queue_rows(later(0, 600, 0, one, kept_ms=3_600_000))[KEY]
+    assert row.time_to_loss_ms == pytest.approx(3_600_000 - 300_000, abs=10_000)
+    assert row.time_to_loss_lower_bound  # it keeps them for at least that long
     one = later(100, 600, 300, one)
     row = queue_rows(one)[KEY]
     # message 300 is 150 s old, message 100 250 s

@@ -143,7 +143,7 @@ class World:
             self.window,
             answers,
             series,
-            columns_of(self.window, series),
+            columns_of(self.window, series, plain_queue_rows.KEPT_MS),
             silences=silences,
             blind=frozenset(silences.keys() - heard_of),
             topics=dict.fromkeys(BROKERS[:2], {topic: TopicFacts(2, 1, 6) for topic in TOPICS[:5]}),
