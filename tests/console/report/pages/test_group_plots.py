@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from console.lag.models import GroupSlo
+from console.lag.past.measures import Bucket, Latency
 from console.report.pages import group_plots, latency_heat
 from console.report.pages.group_plots import Phase, Row, Skew, TopicSkew, Ways
 from tests.console.report import sample_rows as rows
@@ -15,6 +16,22 @@ from tests.console.report.sample_rows import HOUR, TODAY
 
 def row(hour: int, **fields: Any) -> Row:
     return Row("orders", TODAY + hour * HOUR, queues=4, consumed=100)._replace(**fields)
+
+
+def waited(**figures: Any) -> Latency:
+    """A window of nothing but these figures."""
+    nothing = {
+        "interval_ms": 5_000,
+        "slo_ms": 1,
+        "target": 0.99,
+        "watched_ms": 0,
+        "coverage_pct": 0.0,
+        "breach_ms": 0,
+        "breach_weighted_ms": 0,
+        "budget_left": None,
+        "burn": (),
+    }
+    return Latency(**{**nothing, **figures})
 
 
 def test_a_point_is_an_hour_in_which_something_waited() -> None:
@@ -62,15 +79,10 @@ def test_waiting_times_are_cut_into_slices_and_unwatched_ones_are_unknown(
 ) -> None:
     asked = []
 
-    def latency(cluster: str, group: str, from_ms: int, to_ms: int, **_: Any) -> dict[str, Any]:
+    def latency(cluster: str, group: str, from_ms: int, to_ms: int, **_: Any) -> Latency:
         asked.append((from_ms, to_ms))
-        told = {
-            "messages": 5,
-            "within_slo": 4,
-            "censored": 0,
-            "histogram": [{"up_to_ms": 1_000, "messages": 5}],
-        }
-        return {**told, "watched_ms": 0 if from_ms < TODAY + 6 * HOUR else HOUR}
+        watched_ms = 0 if from_ms < TODAY + 6 * HOUR else HOUR
+        return waited(messages=5, within_slo=4, histogram=(Bucket(1_000, 5),), watched_ms=watched_ms)
 
     monkeypatch.setattr(latency_heat.selectors, "latency", latency)
     day = latency_heat.latency_heat("local", "billing", TODAY, TODAY + 24 * HOUR, slo_ms=1)
@@ -90,9 +102,9 @@ def test_each_slice_is_judged_by_the_promise_in_force_at_its_end(monkeypatch: py
         )
     judged: list[tuple[int, float]] = []
 
-    def latency(*_: object, slo_ms: int, target: float, topic: str | None) -> dict[str, object]:
+    def latency(*_: object, slo_ms: int, target: float, topic: str | None) -> Latency:
         judged.append((slo_ms, target))
-        return {"messages": 0, "within_slo": 0, "censored": 0, "histogram": [], "watched_ms": 0}
+        return waited()
 
     monkeypatch.setattr(latency_heat.selectors, "latency", latency)
     latency_heat.latency_heat("local", "billing", TODAY - HOUR, TODAY + 3 * HOUR)
