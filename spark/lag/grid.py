@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from operator import ne
 from typing import Any
 
 import numpy as np
@@ -52,13 +53,16 @@ class Grid:
         first, last = np.searchsorted(self.t_ms, [from_ms, to_ms]).tolist()
         return self._part(slice(None), slice(max(first - 1, 0), last))
 
-    def rows(self, first: int, end: int) -> Grid:
-        """Return some of the queues: whole topics, if the grid is compact."""
+    def rows(self, place: slice) -> Grid:
+        """Return some of the queues of a grid that is not compact."""
+        return self._part(place, slice(None))
+
+    def distinct(self) -> tuple[Grid, Int64Array]:
+        """Return a grid of the rows alone, and which of them each queue is."""
         if self.source is None:
-            return self._part(slice(first, end), slice(None))
-        low, high = int(self.source[first]), int(self.source[first:end].max())
-        part = self._part(slice(low, high + 1), slice(None))
-        return replace(part, keys=self.keys[first:end], source=self.source[first:end] - low)
+            return self, np.arange(len(self.keys))
+        first = np.unique(self.source, return_index=True)[1].tolist()
+        return replace(self, keys=[self.keys[at] for at in first], source=None, decoded=None), self.source
 
     def take(self, rows: Int64Array) -> Grid:
         """Return some of the queues."""
@@ -75,9 +79,9 @@ class Grid:
 
     def starts(self, width: int) -> Int64Array:
         """Return where queues begin whose keys share their first `width` parts, and the end."""
-        keys = self.keys
-        begins = [i for i in range(len(keys)) if i == 0 or keys[i][:width] != keys[i - 1][:width]]
-        return np.array([*begins, len(keys)], dtype=np.int64)
+        names = [key[:width] for key in self.keys]
+        is_new = np.fromiter(map(ne, names[1:], names), dtype=np.bool_, count=max(len(names) - 1, 0))
+        return np.array([*[0] * bool(names), *np.flatnonzero(is_new) + 1, len(names)], dtype=np.int64)
 
 
 def carried(samples: Samples, before: Grid) -> Samples:

@@ -8,7 +8,8 @@ the worst status (`codes.WORST_FIRST`), the sum of the known lags and the age of
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,6 +19,7 @@ from spark.lag.codes import (
     ABSENT,
     CODE_OF,
     NEVER_COMMITTED_CODE,
+    OK_CODE,
     SEVERITY,
     UNKNOWN_CODE,
     ByteArray,
@@ -84,12 +86,11 @@ class Rounds:
             return self
 
         def total(matrix: npt.NDArray[Any]) -> Any:
-            return np.add.reduceat(matrix, first, axis=0, dtype=np.int64)
+            return _bundled(np.add, matrix, starts, np.int64)
 
         def any_of(matrix: BoolArray) -> BoolArray:
-            if not matrix.any():
-                return np.zeros((len(first), matrix.shape[1]), dtype=np.bool_)
-            return np.logical_or.reduceat(matrix, first, axis=0).astype(np.bool_, copy=False)
+            found: BoolArray = _bundled(np.logical_or, matrix, starts, np.bool_)
+            return found
 
         exists = total(self.exists)
         is_there = self.exists > 0
@@ -106,14 +107,14 @@ class Rounds:
             t_ms=self.t_ms,
             interval_ms=self.interval_ms,
             exists=exists,
-            rank=np.maximum.reduceat(self.rank, first, axis=0),
-            states=np.bitwise_or.reduceat(self.states, first, axis=0),
+            rank=_bundled(np.maximum, self.rank, starts, np.uint8),
+            states=_bundled(np.bitwise_or, self.states, starts, np.uint8),
             is_read=all_of(self.is_read),
             is_counted=all_of(self.is_counted),
             is_aged=all_of(self.is_aged),
             is_bound=any_of(self.is_bound),
             lag=total(self.lag),
-            age_ms=np.maximum.reduceat(self.age_ms, first, axis=0),
+            age_ms=_bundled(np.maximum, self.age_ms, starts, np.int64),
             produced=total(self.produced),
             consumed=total(self.consumed),
             skipped=total(self.skipped),
@@ -124,6 +125,22 @@ class Rounds:
             in_flight=in_flight,
             late_lag=None if self.late_lag is None else total(self.late_lag),
         )
+
+    @classmethod
+    def stacked(cls, parts: Sequence[Rounds]) -> Rounds:
+        """Return the rows of all parts; the parts have the same rounds."""
+        own: dict[str, Any] = {}
+        for name in MATRICES:
+            found = [getattr(part, name) for part in parts]
+            if any(one is not None for one in found):
+                shapes = [part.rank.shape for part in parts]
+                own[name] = np.concatenate(
+                    [
+                        np.full(shape, WITHOUT[name], dtype=np.int64) if one is None else one
+                        for one, shape in zip(found, shapes, strict=True)
+                    ]
+                )
+        return replace(parts[0], **own)
 
     @property
     def limit_ms(self) -> int:
@@ -138,6 +155,22 @@ class Rounds:
         whole = np.minimum(ends, to_ms) - np.maximum(self.t_ms, from_ms)
         held = np.maximum(held, 0)
         return held, np.maximum(whole, 0) - held
+
+
+def _bundled(by: np.ufunc, matrix: npt.NDArray[Any], starts: Int64Array, kind: type[np.generic]) -> Any:
+    """Return the rows of each range [starts[i], starts[i + 1]) in one; most matrices are zero.
+
+    Range by range, if ranges are long: three times as fast as `reduceat` on numbers.
+    """
+    shape = len(starts) - 1, matrix.shape[1]
+    if not matrix.max(initial=0) and not matrix.min(initial=0):
+        return np.zeros(shape, dtype=kind)
+    if len(matrix) < 16 * shape[0]:
+        return by.reduceat(matrix, starts[:-1], axis=0, dtype=kind)
+    found = np.empty(shape, dtype=kind)
+    for own, first, end in zip(found, starts.tolist(), starts[1:].tolist(), strict=False):
+        by.reduce(matrix[first:end], axis=0, out=own)
+    return found
 
 
 def rounds_of(grid: Grid, slo_ms: Int64Array | None = None) -> Rounds:
@@ -165,8 +198,8 @@ def rounds_of(grid: Grid, slo_ms: Int64Array | None = None) -> Rounds:
         t_ms=grid.t_ms,
         interval_ms=grid.interval_ms,
         exists=exists.astype(np.int32),
-        rank=RANK_OF_CODE.take(status),
-        states=BITS_OF_CODE.take(status),
+        rank=_translated(status, RANK_OF_CODE),
+        states=_translated(status, BITS_OF_CODE),
         is_read=is_read,
         is_counted=is_counted,
         is_aged=is_aged,
@@ -183,6 +216,10 @@ def rounds_of(grid: Grid, slo_ms: Int64Array | None = None) -> Rounds:
         in_flight=_in_flight(grid, effective, lag, is_valid),
         late_lag=_late_lag(lag, age_ms, slo_ms),
     )
+
+
+MATRICES = tuple(one.name for one in fields(Rounds) if one.name not in ("t_ms", "interval_ms"))
+WITHOUT = {"in_flight": -1, "late_lag": 0}  # what is in a matrix that is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +255,14 @@ class _Moves:
             lost = where(counts, lost)
         skipped = where(moved, gained) if moved.any() else np.zeros_like(gained)
         return cls(where(is_consumed, gained), skipped, lost, rewound, moved)
+
+
+def _translated(status: ByteArray, table: ByteArray) -> ByteArray:
+    """Return what a table has for each status; most rows are OK all the time."""
+    found = np.full(status.shape, table[OK_CODE])
+    rows = np.flatnonzero((status != OK_CODE).any(axis=1))
+    found[rows] = table.take(status[rows])
+    return found
 
 
 def _rises(matrix: Int64Array) -> Int64Array:

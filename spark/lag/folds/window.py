@@ -54,13 +54,25 @@ def fold(grid: Grid, from_ms: int, to_ms: int, slo_of: Callable[[str], int]) -> 
     `slo_of` a group: how long its messages may wait, milliseconds.
     """
     own = grid.between(from_ms, to_ms)
-    parts = [
-        _fold(own.rows(first, end), from_ms, to_ms, slo_of) for first, end in _slabs(own.starts(TOPIC_WIDTH))
-    ]
-    if len(parts) < 2:
-        return parts[0] if parts else _fold(own, from_ms, to_ms, slo_of)
-    queues, topics = ([getattr(part, grain) for part in parts] for grain in ("queues", "topics"))
-    return Fold(from_ms, to_ms, level.side_by_side(queues), level.side_by_side(topics))
+    starts = own.starts(TOPIC_WIDTH)
+    rows, source = own.distinct()
+    bundles = np.append(source[starts[:-1]], len(rows.keys))
+    promised = {group: slo_of(group) for group in {key.group for key in rows.keys}}
+    slo_ms = np.array([promised[key.group] for key in rows.keys], dtype=np.int64)
+    parts = []
+    for first, end in _slabs(bundles):
+        place = slice(int(bundles[first]), int(bundles[end]))
+        within = bundles[first : end + 1] - bundles[first]
+        parts.append(_fold_slab(rows.rows(place), within, slo_ms[place], from_ms, to_ms))
+    queues = level.side_by_side([part for part, _ in parts])
+    together = Rounds.stacked([part for _, part in parts])
+    if own.source is not None:
+        queues = queues.take(source, own.keys)
+        # those that are left out exist in every round
+        together = replace(together, exists=together.exists + (np.diff(starts) - np.diff(bundles))[:, None])
+    keys = [own.keys[row]._replace(broker_name="", queue_id=-1) for row in starts[:-1].tolist()]
+    topics = level_of(together, keys, slo_ms[bundles[:-1]], from_ms, to_ms)
+    return Fold(from_ms, to_ms, queues, _with_sums_of_queues(topics, queues, starts))
 
 
 def merge(parts: Sequence[Fold]) -> Fold:
@@ -74,51 +86,40 @@ def merge(parts: Sequence[Fold]) -> Fold:
 
 
 def _slabs(starts: Int64Array) -> list[tuple[int, int]]:
-    """Cut topics into ranges of about `SLAB_ROWS` queues."""
+    """Cut topics into ranges of about `SLAB_ROWS` rows; one of none, if there are none."""
     ends, first = [], 0
-    for end in starts[1:].tolist():
-        if end - first >= SLAB_ROWS or end == starts[-1]:
-            ends.append((first, end))
-            first = end
-    return ends
+    for at, end in enumerate(starts[1:].tolist(), 1):
+        if end - starts[first] >= SLAB_ROWS or at == len(starts) - 1:
+            ends.append((first, at))
+            first = at
+    return ends or [(0, 0)]
 
 
 def _numbers(count: int) -> Int64Array:
     return np.zeros(count, dtype=np.int64)
 
 
-def _fold(grid: Grid, from_ms: int, to_ms: int, slo_of: Callable[[str], int]) -> Fold:
-    """Return the fold of some topics."""
-    promised = {group: slo_of(group) for group in {key.group for key in grid.keys}}
-    starts = grid.starts(TOPIC_WIDTH)
-    source = np.arange(len(grid.keys)) if grid.source is None else grid.source
-    bundles = np.append(source[starts[:-1]], len(grid.status))
-    own = grid.keys
-    if grid.source is not None:
-        own = [grid.keys[at] for at in np.unique(source, return_index=True)[1].tolist()]
-    slo_ms = np.array([promised[key.group] for key in own], dtype=np.int64)
+def _fold_slab(
+    grid: Grid, bundles: Int64Array, slo_ms: Int64Array, from_ms: int, to_ms: int
+) -> tuple[Level, Rounds]:
+    """Return the figures of the queues of some topics, and the rounds of the topics."""
     rounds = rounds_of(grid, slo_ms)
     latencies = latencies_of(rounds, from_ms)
-    queues = level_of(rounds, own, slo_ms, from_ms, to_ms, latencies, _of_queues(grid, rounds, from_ms))
-    together = rounds.together(bundles)
-    if grid.source is not None:
-        queues = queues.take(source, grid.keys)
-        # those that are left out exist in every round
-        together = replace(together, exists=together.exists + (np.diff(starts) - np.diff(bundles))[:, None])
+    queues = level_of(rounds, grid.keys, slo_ms, from_ms, to_ms, latencies, _of_queues(grid, rounds, from_ms))
+    return queues, rounds.together(bundles)
+
+
+def _with_sums_of_queues(topics: Level, queues: Level, starts: Int64Array) -> Level:
+    """Return topics with what they have from their queues."""
     first = starts[:-1]
-    topic = np.repeat(np.arange(len(first)), np.diff(starts))
-    keys = [grid.keys[row]._replace(broker_name="", queue_id=-1) for row in first.tolist()]
-    topics = level_of(together, keys, slo_ms[bundles[:-1]], from_ms, to_ms)
     sums = {
         one.name: one.metadata["by"].reduceat(getattr(queues.sums, one.name), first)
         for one in fields(Sums)
         if one.name in FROM_QUEUES and len(first)
     }
-    waits = Counts.of([queues.histograms["latency"].into(topic)])
-    topics = replace(
-        topics, sums=replace(topics.sums, **sums), histograms={**topics.histograms, "latency": waits}
-    )
-    return Fold(from_ms, to_ms, queues, topics)
+    waits = Counts.of([queues.histograms["latency"].into(np.repeat(np.arange(len(first)), np.diff(starts)))])
+    histograms = {**topics.histograms, "latency": waits}
+    return replace(topics, sums=replace(topics.sums, **sums), histograms=histograms)
 
 
 class Spread(NamedTuple):
@@ -216,18 +217,17 @@ def runways(grid: Grid, rounds: Rounds, from_ms: int) -> Int64Array:
     closes = rounds.is_aged & (age_ms > 0) & (grid.oldest_ms >= 0)
     closes[:, 1:] &= ~is_paced[:, 1:] | (age_ms[:, 1:] > age_ms[:, :-1])
     closes[:, grid.t_ms < from_ms] = False
-    at = np.flatnonzero(closes)
-    if not len(at):
-        return found
-    rows, column = np.divmod(at, age_ms.shape[1])
-    age, before = (age_ms.reshape(-1)[place].astype(np.int64) for place in (at, at - 1))
-    room = np.maximum(grid.t_ms[column] - grid.oldest_ms.reshape(-1)[at] - age, 0)
-    spans = np.maximum(np.diff(grid.t_ms, prepend=0), 1)[column]
-    closing = np.where(is_paced.reshape(-1)[at], np.minimum((age - before) / spans, 1), 1)
-    starts = np.flatnonzero(np.diff(rows, prepend=-1))
-    nearest = np.minimum.reduceat(room / closing, starts)
+    rows = np.flatnonzero(closes.any(axis=1))
+    closes, age_ms = closes[rows], age_ms[rows]
+    spans = np.maximum(np.diff(grid.t_ms, prepend=0), 1)
+    closing = np.ones(closes.shape)
+    np.divide(np.diff(age_ms, axis=1), spans[1:], out=closing[:, 1:], where=is_paced[rows, 1:])
+    np.minimum(closing, 1, out=closing)
+    room = np.maximum(grid.t_ms - grid.oldest_ms[rows] - age_ms, 0)
+    left_ms = np.divide(room, closing, out=np.full(closes.shape, np.inf), where=closes)
+    nearest = left_ms.min(axis=1, initial=np.inf)
     is_near = nearest < FARTHEST_MS
-    found[rows[starts[is_near]]] = nearest[is_near].astype(np.int64)
+    found[rows[is_near]] = nearest[is_near].astype(np.int64)
     return found
 
 

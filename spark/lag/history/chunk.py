@@ -262,6 +262,8 @@ def _footer_of(metadata: pq.FileMetaData) -> _Footer:
 def completed(table: pa.Table, columns: Sequence[str] = CHUNK_SCHEMA.names) -> pa.Table:
     """Return the columns of a chunk in their order; one that its file does not have is null."""
     schema = pa.schema([CHUNK_SCHEMA.field(name) for name in columns])
+    if table.schema.equals(schema):
+        return table
     for field in schema:
         if field.name not in table.column_names:
             table = table.append_column(field, pa.nulls(table.num_rows, field.type))
