@@ -141,7 +141,8 @@ def linked(keys: Sequence[SeriesKey], t_ms: Int64Array, interval_ms: int, matric
 
 def lives_again(keys: Sequence[SeriesKey]) -> list[int]:
     """Return which series are later incarnations of the queue of the series before them."""
-    return [i for i in range(1, len(keys)) if keys[i][:QUEUE_WIDTH] == keys[i - 1][:QUEUE_WIDTH]]
+    later = [i for i, key in enumerate(keys) if key.incarnation and i]
+    return [i for i in later if keys[i][:QUEUE_WIDTH] == keys[i - 1][:QUEUE_WIDTH]]
 
 
 def _even(samples: Samples) -> tuple[Int64Array, dict[str, npt.NDArray[Any]]] | None:

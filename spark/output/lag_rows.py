@@ -184,28 +184,32 @@ def _columns(
     own: Fold,
     into: dict[str, tuple[int | None, int | None]],
 ) -> Columns:
-    groups = [key.group for key in level.keys]
-    promises = {group: spec.promises(group, own.from_ms, own.to_ms) for group in set(groups)}
-    last = {group: versions[-1][0] for group, versions in promises.items()}
-    targets = {group: _mean_target(versions) for group, versions in promises.items()}
-    slo_ms = np.array([last[group].slo_ms for group in groups], dtype=np.int64)
-    target = np.array([targets[group] for group in groups])
+    coded = pa.array([key.group for key in level.keys]).dictionary_encode()
+    groups, group_of = coded.dictionary.to_pylist(), coded.indices.to_numpy()
+
+    def each(values: Sequence[Any]) -> pa.Array:
+        return pa.array(values).take(coded.indices)
+
+    promises = [spec.promises(group, own.from_ms, own.to_ms) for group in groups]
+    last = [versions[-1][0] for versions in promises]
+    slo_ms = np.array([one.slo_ms for one in last], dtype=np.int64)[group_of]
+    target = np.array([_mean_target(versions) for versions in promises])[group_of]
     columns: Columns = {
         **_names(grain, level.keys),
         **figures.of_level(level, spec.interval_ms, slo_ms, target),
-        "slo_target": [last[group].target for group in groups],
-        "slo_from_ms": [last[group].from_ms for group in groups],
-        "slo_versions": [len(promises[group]) for group in groups],
+        "slo_target": each([one.target for one in last]),
+        "slo_from_ms": each([one.from_ms for one in last]),
+        "slo_versions": each([len(versions) for versions in promises]),
         "window_start_ms": own.from_ms,
         "window_end_ms": own.to_ms,
-        "retry_in": [into[group][0] for group in groups],
-        "dead_letter_in": [into[group][1] for group in groups],
+        "retry_in": each([into[group][0] for group in groups]),
+        "dead_letter_in": each([into[group][1] for group in groups]),
         **spec.stamp,
     }
     if grain == GRAIN_TOPIC:
-        counts = {group: spec.clients_between(group, own.from_ms, own.to_ms) for group in promises}
-        columns["clients_min"] = [counts[group][0] for group in groups]
-        columns["clients_max"] = [counts[group][1] for group in groups]
+        counts = [spec.clients_between(group, own.from_ms, own.to_ms) for group in groups]
+        columns["clients_min"] = each([least for least, _ in counts])
+        columns["clients_max"] = each([most for _, most in counts])
     return columns
 
 

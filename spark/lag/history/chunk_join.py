@@ -24,11 +24,12 @@ from spark.lag.history.chunk_decode import (
     decode_columns,
     decode_table,
     decode_times,
+    keys_at,
     list_items,
     previous_of,
     whole_column,
 )
-from spark.lag.history.chunk_rows import BASED, LISTS, PREVIOUS, SERIES
+from spark.lag.history.chunk_rows import BASED, LISTS, PREVIOUS
 from spark.lag.samples import (
     SAMPLE_COLUMNS,
     Figures,
@@ -92,8 +93,7 @@ def regular_rows(table: pa.Table) -> RegularRows | None:
     t_ms = decode_times(table.slice(0, rows_each))
     if not bool((t_ms[1:] > t_ms[:-1]).all()):
         return None
-    names = (table[name].take(first).to_pylist() for name in SERIES)
-    keys = list(map(SeriesKey._make, zip(*names, strict=True)))
+    keys = keys_at(table, first)
     if not all(one < after for one, after in zip(keys, keys[1:], strict=False)):
         return None
     return RegularRows(table, keys, rows_each, whole_column(table, "n")[:rows_each], t_ms)
