@@ -217,17 +217,16 @@ def runways(grid: Grid, rounds: Rounds, from_ms: int) -> Int64Array:
     closes = rounds.is_aged & (age_ms > 0) & (grid.oldest_ms >= 0)
     closes[:, 1:] &= ~is_paced[:, 1:] | (age_ms[:, 1:] > age_ms[:, :-1])
     closes[:, grid.t_ms < from_ms] = False
-    rows = np.flatnonzero(closes.any(axis=1))
-    closes, age_ms = closes[rows], age_ms[rows]
     spans = np.maximum(np.diff(grid.t_ms, prepend=0), 1)
     closing = np.ones(closes.shape)
-    np.divide(np.diff(age_ms, axis=1), spans[1:], out=closing[:, 1:], where=is_paced[rows, 1:])
-    np.minimum(closing, 1, out=closing)
-    room = np.maximum(grid.t_ms - grid.oldest_ms[rows] - age_ms, 0)
-    left_ms = np.divide(room, closing, out=np.full(closes.shape, np.inf), where=closes)
+    np.divide(np.diff(age_ms, axis=1), spans[1:], out=closing[:, 1:])
+    closing = np.minimum(np.maximum(closing, ~is_paced), 1)
+    room = np.maximum(grid.t_ms - grid.oldest_ms - age_ms, 0)
+    with np.errstate(divide="ignore", invalid="ignore"):  # where nothing closes
+        left_ms = np.where(closes, room / closing, np.inf)
     nearest = left_ms.min(axis=1, initial=np.inf)
     is_near = nearest < FARTHEST_MS
-    found[rows[is_near]] = nearest[is_near].astype(np.int64)
+    found[is_near] = nearest[is_near].astype(np.int64)
     return found
 
 
