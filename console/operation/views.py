@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -87,18 +88,30 @@ def operations(request: HttpRequest, cluster: str) -> HttpResponseBase:
     return render(request, "operation/operations.html", context)
 
 
-def _operation(request: HttpRequest, here: Cluster, found: Any) -> dict[str, Any]:
+@dataclasses.dataclass(frozen=True, slots=True)
+class Operation:
+    """A row of the list; ``where``: a state of `operation_list.STATES`."""
+
+    plan: Plan
+    job: Job | None
+    where: str
+    # Whether the plan waits for this person's approval.
+    asks_me: bool
+    can_undo: bool
+
+
+def _operation(request: HttpRequest, here: Cluster, found: Any) -> Operation:
     """Return one row: the plan, its job, and what this person may do with it from the list."""
     job = getattr(found, "job", None)
     may = rules.may(request.user, selectors.plan_kind(found.kind).verb, here.name, found.subject)
     is_mine = found.created_by == request.user.get_username()
-    return {
-        "plan": found,
-        "job": job,
-        "where": found.where,
-        "asks_me": found.where == operation_list.WAITING and may and not is_mine,
-        "can_undo": may and can_undo(job, found),
-    }
+    return Operation(
+        plan=found,
+        job=job,
+        where=found.where,
+        asks_me=found.where == operation_list.WAITING and may and not is_mine,
+        can_undo=may and can_undo(job, found),
+    )
 
 
 # ---- plans ----

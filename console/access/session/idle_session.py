@@ -5,11 +5,11 @@ do not count.
 """
 
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from django.conf import settings
 from django.contrib.auth import logout
+from django.contrib.sessions.backends.base import SessionBase
 from django.http import HttpRequest, HttpResponseBase
 
 # Session key; wall clock, because sessions outlive processes.
@@ -25,7 +25,7 @@ def start_session(sender: object, request: HttpRequest, **_: object) -> None:
     request.session[USED_AT] = int(time.time())
 
 
-def is_idle(session: Mapping[str, Any], now_s: float) -> bool:
+def is_idle(session: SessionBase, now_s: float) -> bool:
     """Whether a session has been idle too long; one without a recorded use counts from now on."""
     used_at_s = session.get(USED_AT)
     return (

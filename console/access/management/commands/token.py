@@ -1,5 +1,6 @@
 """`token`: create, list and revoke API tokens."""
 
+import dataclasses
 import datetime
 import json
 from typing import Any
@@ -60,17 +61,19 @@ class Command(BaseCommand):
             cluster_pattern=cluster,
             expires_at=expires_at,
         )
-        self.stdout.write(json.dumps({**_row(token), "key": key}, indent=1) if format == "json" else key)
+        self.stdout.write(
+            json.dumps({**dataclasses.asdict(_row(token)), "key": key}, indent=1) if format == "json" else key
+        )
 
     def _list(self, *, format: str, **_: Any) -> None:
         rows = [_row(token) for token in selectors.tokens_of()]
         if format == "json":
-            self.stdout.write(json.dumps(rows, indent=1))
+            self.stdout.write(json.dumps([dataclasses.asdict(row) for row in rows], indent=1))
             return
         for row in rows:
             self.stdout.write(
-                f"{row['prefix']:<12} {row['state']:<8} {row['owner']:<16} {row['cluster']:<12} "
-                f"{','.join(row['scopes']):<28} last used {row['last_used_at'] or 'never':<25} {row['name']}"
+                f"{row.prefix:<12} {row.state:<8} {row.owner:<16} {row.cluster:<12} "
+                f"{','.join(row.scopes):<28} last used {row.last_used_at or 'never':<25} {row.name}"
             )
 
     def _revoke(self, *, prefix: str, **_: Any) -> None:
@@ -79,15 +82,29 @@ class Command(BaseCommand):
         self.stdout.write(f"{prefix} revoked")
 
 
-def _row(token: ApiToken) -> dict[str, Any]:
+@dataclasses.dataclass(frozen=True, slots=True)
+class TokenRow:
+    """A token as the command prints it."""
+
+    prefix: str
+    name: str
+    owner: str
+    scopes: list[str]
+    cluster: str
+    state: str
+    expires_at: str | None
+    last_used_at: str | None
+
+
+def _row(token: ApiToken) -> TokenRow:
     is_over = token.expires_at is not None and token.expires_at <= timezone.now()
-    return {
-        "prefix": token.prefix,
-        "name": token.name,
-        "owner": token.owner.get_username(),
-        "scopes": token.scopes,
-        "cluster": token.cluster_pattern,
-        "state": "revoked" if token.revoked_at else "expired" if is_over else "active",
-        "expires_at": token.expires_at.isoformat() if token.expires_at else None,
-        "last_used_at": token.last_used_at.isoformat() if token.last_used_at else None,
-    }
+    return TokenRow(
+        prefix=token.prefix,
+        name=token.name,
+        owner=token.owner.get_username(),
+        scopes=token.scopes,
+        cluster=token.cluster_pattern,
+        state="revoked" if token.revoked_at else "expired" if is_over else "active",
+        expires_at=token.expires_at.isoformat() if token.expires_at else None,
+        last_used_at=token.last_used_at.isoformat() if token.last_used_at else None,
+    )

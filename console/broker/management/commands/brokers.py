@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -56,7 +57,7 @@ class Command(ChangeCommand):
     def _list(self, *, cluster: str, format: str, **_: Any) -> None:
         views = selectors.broker_views(cluster_name(cluster))
         if format == "json":
-            self.stdout.write(json.dumps([row_of(view) for view in views], indent=1))
+            self.stdout.write(json.dumps([dataclasses.asdict(printed(view)) for view in views], indent=1))
             return
         for view in views:
             self.stdout.write(line_of(view))
@@ -100,24 +101,44 @@ class Command(ChangeCommand):
         self.print_plan(services.create_plan(kind, cluster_name(cluster), subject, params, None), format)
 
 
-def row_of(view: BrokerView) -> dict[str, Any]:
-    """Return a broker as JSON; null is unknown."""
-    return {
-        "broker_name": view.name,
-        "addr": view.row.addr,
-        "version": view.row.version,
-        "answered": view.row.answered,
-        "unknown_since_ms": view.unknown_since_ms,
-        "reason": view.row.reason,
-        "in_rate": view.row.in_rate,
-        "out_rate": view.row.out_rate,
-        "disk_ratio": view.row.disk_ratio,
-        "filling": view.filling,
-        "full_in_ms": view.full_in_ms,
-        "put_p99_ms": view.put_p99_ms,
-        "drained_at": list(view.drained_at),
-        "read_at_ms": view.row.read_at_ms,
-    }
+@dataclasses.dataclass(frozen=True, slots=True)
+class PrintedBroker:
+    """A broker as JSON; null is unknown."""
+
+    broker_name: str
+    addr: str
+    version: str
+    answered: bool
+    unknown_since_ms: int | None
+    reason: str
+    in_rate: float | None
+    out_rate: float | None
+    disk_ratio: float | None
+    filling: str
+    full_in_ms: int | None
+    put_p99_ms: float | None
+    drained_at: list[str]
+    read_at_ms: int
+
+
+def printed(view: BrokerView) -> PrintedBroker:
+    """Return a broker for ``--format json``."""
+    return PrintedBroker(
+        broker_name=view.name,
+        addr=view.row.addr,
+        version=view.row.version,
+        answered=view.row.answered,
+        unknown_since_ms=view.unknown_since_ms,
+        reason=view.row.reason,
+        in_rate=view.row.in_rate,
+        out_rate=view.row.out_rate,
+        disk_ratio=view.row.disk_ratio,
+        filling=view.filling,
+        full_in_ms=view.full_in_ms,
+        put_p99_ms=view.put_p99_ms,
+        drained_at=list(view.drained_at),
+        read_at_ms=view.row.read_at_ms,
+    )
 
 
 def line_of(view: BrokerView) -> str:
