@@ -43,7 +43,14 @@ def test_a_kind_that_is_only_a_class_is_listed_planned_applied_undone_and_render
 
 
 # What the kinds need at least, together: each reads its own.
-PARAMS = {"direction": "drain", "target": "nowhere", "key": "flushDiskType"}
+PARAMS = {
+    "direction": "drain",
+    "key": "flushDiskType",
+    "target": "nowhere",
+    "filter": {},
+    "rate_per_s": None,
+    "skip_replayed": True,
+}
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.kind)
