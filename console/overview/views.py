@@ -89,11 +89,10 @@ def fleet_page(request: HttpRequest) -> HttpResponse:
     current = [line.cluster for line in lines if line.is_current]
     burns = fleet.burning(visible, request.user, now_ms)
     is_calm = all(line.is_current and not line.unknown for line in lines)
+    days = [f"{datetime.fromtimestamp(day_ms / 1000, UTC):%m-%d}" for day_ms in fleet.days_shown(now_ms)]
     context = {
-        "lines": lines,
-        "days": [
-            f"{datetime.fromtimestamp(day_ms / 1000, UTC):%m-%d}" for day_ms in fleet.days_shown(now_ms)
-        ],
+        "lines": [(line, list(zip(days, line.days, strict=True))) for line in lines],
+        "days": days,
         "low_pct": fleet.LOW_COVERAGE_PCT,
         # An empty list is not good news while a cluster has no current data.
         "calm": "OK" if is_calm else "UNKNOWN",

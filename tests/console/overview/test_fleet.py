@@ -77,7 +77,7 @@ def test_a_cluster_without_a_current_round_says_nothing_of_now(two_clusters: lis
             time_to_loss_ms=HOUR,
         )  # fmt: skip
     answer = signed_in().get("/fleet")
-    east, west = answer.context["lines"]
+    (east, _), (west, _) = answer.context["lines"]
     assert (east.is_current, east.late, west.is_current) == (True, 1, False)
     page = answer.content.decode()
     assert page.count(">east-group</a>") == 2  # growing, and near data loss
