@@ -170,3 +170,6 @@ def test_texts_and_values_inside_json_survive_the_columns() -> None:
     assert isinstance(kept.reason, Text) and kept.reason.values == {"broker": "broker-a"}
     stored = GroupRow.objects.get()
     assert stored.topics == [structs.asdict(topic)] and stored.client_progress[0]["reason"] == reason
+    GroupRow.objects.update(client_progress=[structs.asdict(client) | {"reason": "as it was"}])
+    again.load()
+    assert again.rows["a"].client_progress[0].reason == Text("as it was")
