@@ -10,7 +10,7 @@ from django import forms
 from console.operation.config.forms import STAYS, TRUE_FALSE, ConfigForm, allowed_name
 from console.text import Text
 from console.topic import topic_config
-from console.topic.topic_config import MESSAGE_TYPES, PERMISSIONS, QUEUES_DEFAULT, QUEUES_MAX
+from console.topic.topic_config import MESSAGE_TYPES, PERMISSIONS, QUEUES_DEFAULT, QUEUES_MAX, TopicParams
 
 STAY = ("", STAYS)
 PERM_CHOICES = [
@@ -57,17 +57,16 @@ class TopicChangeForm(ConfigForm):
         """The fields with choices."""
         return [self["perm"], self["message_type"], self["order"]]
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> TopicParams:
         """Return the parameters of topic_change."""
         cleaned = self.cleaned_data
-        found: dict[str, Any] = {
-            "write_queues": cleaned["write_queues"],
-            "read_queues": cleaned["read_queues"],
-            "perm": int(cleaned["perm"]) if cleaned["perm"] else None,
-            "order": cleaned["order"] == "true" if cleaned["order"] else None,
-            "message_type": cleaned["message_type"] or None,
-        }
-        return {name: value for name, value in found.items() if value is not None}
+        return TopicParams(
+            write_queues=cleaned["write_queues"],
+            read_queues=cleaned["read_queues"],
+            perm=int(cleaned["perm"]) if cleaned["perm"] else None,
+            order=cleaned["order"] == "true" if cleaned["order"] else None,
+            message_type=cleaned["message_type"] or None,
+        )
 
 
 class TopicCreateForm(TopicChangeForm):

@@ -8,7 +8,7 @@ from typing import Any
 from django import forms
 
 from console.group.mode.facts import MODES, POP, PULL
-from console.group.mode.plans import SHARE_MAX
+from console.group.mode.plans import SHARE_MAX, ModeParams
 from console.operation.config.forms import ConfigForm
 from console.text import Text
 
@@ -33,8 +33,10 @@ class ModeForm(ConfigForm):
         super().__init__(brokers, *args, **kwargs)
         self.fields["topic"].choices = [(name, name) for name in topics]  # type: ignore[attr-defined]
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> ModeParams:
         """Return the parameters of group_mode."""
-        found = {"topic": self.cleaned_data["topic"], "mode": self.cleaned_data["mode"]}
-        share = self.cleaned_data["pop_share_queues"]
-        return {**found, "pop_share_queues": share} if share else found
+        return ModeParams(
+            topic=self.cleaned_data["topic"],
+            mode=self.cleaned_data["mode"],
+            pop_share_queues=self.cleaned_data["pop_share_queues"] or 0,
+        )

@@ -7,6 +7,7 @@ from typing import Any
 
 from django import forms
 
+from console.group.pause.plans import ReadingParams
 from console.operation.config.forms import ConfigForm
 from console.text import Text
 
@@ -27,7 +28,7 @@ class PauseForm(ConfigForm):
             raise forms.ValidationError(Text("Choose at least one topic."))
         return chosen
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> ReadingParams:
         """Return the chosen topics where they are not all."""
         chosen = self.cleaned_data["topics"]
-        return {} if set(chosen) == set(self.topic_names) else {"topics": chosen}
+        return ReadingParams(topics=() if set(chosen) == set(self.topic_names) else tuple(chosen))

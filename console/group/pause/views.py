@@ -13,6 +13,7 @@ from console.group.pause import page as pause_page
 from console.group.pause.forms import PauseForm
 from console.operation.config.row import GROUP
 from console.operation.config.views import form_context, quarantine_context
+from console.operation.plan.stored import as_json
 from console.operation.plan_request import apply_at_once, plan_or_reason
 from console.text import Text
 
@@ -32,7 +33,7 @@ def pause(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
         if kind is None:
             raise Http404(Text("There is no such step."))
         if form.is_valid():
-            made = plan_or_reason(request, here, kind, group, form.params(), form)
+            made = plan_or_reason(request, here, kind, group, as_json(form.params()), form)
     if isinstance(made, HttpResponse):
         return made
     context = form_context(request, here, GROUP, form, made, table.brokers)

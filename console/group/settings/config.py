@@ -75,25 +75,25 @@ class GroupParams(ConfigParams, frozen=True, kw_only=True):
         return {key: value for key, value in named.items() if value is not None}
 
 
-def read_flags(params: Mapping[str, Any]) -> GroupParams:
+def read_flags(given: Mapping[str, Any]) -> GroupParams:
     """Return the parameters of a deletion. Raises PlanRejected(field)."""
     flags = ("keep_offsets", "with_topics")
-    refuse_unknown(params, flags)
+    refuse_unknown(given, flags)
     for field in flags:
-        if not isinstance(params.get(field, False), bool):
+        if not isinstance(given.get(field, False), bool):
             raise PlanRejected(Text("%(field)s is true or false.", field=field), field)
     return GroupParams(
-        accept_without=accepted_without(params),
-        keep_offsets=params.get("keep_offsets", False),
-        with_topics=params.get("with_topics", False),
+        accept_without=accepted_without(given),
+        keep_offsets=given.get("keep_offsets", False),
+        with_topics=given.get("with_topics", False),
     )
 
 
-def read_settings(params: Mapping[str, Any]) -> GroupParams:
+def read_settings(given: Mapping[str, Any]) -> GroupParams:
     """Return the parameters, each setting checked. Raises PlanRejected(field)."""
-    refuse_unknown(params, sorted({*FIELDS, "brokers"}))
+    refuse_unknown(given, sorted({*FIELDS, "brokers"}))
     for field, (key, lowest, highest) in FIELDS.items():
-        value = params.get(field)
+        value = given.get(field)
         if value is None:
             continue
         if lowest is None or highest is None:
@@ -109,8 +109,8 @@ def read_settings(params: Mapping[str, Any]) -> GroupParams:
                 ),
                 field,
             )
-    named = {field: params[field] for field in FIELDS if params.get(field) is not None}
-    return GroupParams(brokers=broker_names(params), accept_without=accepted_without(params), **named)
+    named = {field: given[field] for field in FIELDS if given.get(field) is not None}
+    return GroupParams(brokers=broker_names(given), accept_without=accepted_without(given), **named)
 
 
 def check_new_name(name: str) -> None:

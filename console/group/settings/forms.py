@@ -8,7 +8,7 @@ from typing import Any
 from django import forms
 
 from console.group.settings import config as settings_config
-from console.group.settings.config import FIELDS, MEANING
+from console.group.settings.config import FIELDS, MEANING, GroupParams
 from console.operation.config.forms import STAYS, TRUE_FALSE, ConfigForm, allowed_name
 from console.text import Text
 
@@ -43,14 +43,14 @@ class GroupChangeForm(ConfigForm):
         """(field, whether it has choices) of every setting."""
         return [(self[name], lowest is None) for name, (_, lowest, _) in FIELDS.items()]
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> GroupParams:
         """Return the parameters of group_change."""
-        found: dict[str, Any] = {}
-        for name, (_, lowest, _) in FIELDS.items():
-            value = self.cleaned_data[name]
-            if value not in (None, ""):
-                found[name] = value == "true" if lowest is None else value
-        return found
+        given = {
+            name: self.cleaned_data[name] for name in FIELDS if self.cleaned_data[name] not in (None, "")
+        }
+        return GroupParams(
+            **{name: value == "true" if FIELDS[name][1] is None else value for name, value in given.items()}
+        )
 
 
 class GroupCreateForm(GroupChangeForm):

@@ -117,9 +117,7 @@ class GroupCreatePlan(GroupPlan, CreatePlan[GroupFacts, GroupParams, GroupBefore
     only_adds = True
     another = Another("group-create", Text("Fill in the form again"), of_subject=False)
 
-    def read_params(self, given: Mapping[str, Any]) -> GroupParams:
-        """Read the settings. Raises PlanRejected(field)."""
-        return settings_config.read_settings(given)
+    read_params = staticmethod(settings_config.read_settings)
 
     def new_config(self, asked: Asked[GroupParams]) -> Config:
         """Return the requested group."""
@@ -161,9 +159,7 @@ class GroupChangePlan(GroupPlan, ChangePlan[GroupFacts, GroupParams, GroupBefore
     another = Another("group-settings", Text("Change something else"))
     settings_words = Text("retries, retry queues, timeout, or one of the switches")
 
-    def read_params(self, given: Mapping[str, Any]) -> GroupParams:
-        """Read the settings. Raises PlanRejected(field)."""
-        return settings_config.read_settings(given)
+    read_params = staticmethod(settings_config.read_settings)
 
     def has_settings(self, params: GroupParams) -> bool:
         """Return whether the parameters name a setting."""
@@ -220,9 +216,7 @@ class GroupDeletePlan(GroupPlan, DeletePlan[GroupFacts, GroupParams, GroupBefore
     title = Text("Group deletion")
     action = Text("Delete the group")
 
-    def read_params(self, given: Mapping[str, Any]) -> GroupParams:
-        """Read what else is deleted. Raises PlanRejected(field)."""
-        return settings_config.read_flags(given)
+    read_params = staticmethod(settings_config.read_flags)
 
     def cleans_offsets(self, plan: Plan) -> bool:
         """Return whether the committed offsets are deleted too."""

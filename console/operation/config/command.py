@@ -6,15 +6,17 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from django.core.management.base import CommandParser
+from msgspec import structs
 
 from console.operation import services
 from console.operation.command_line import (
     ChangeCommand,
-    accepting,
     add_accepting,
     add_cluster,
     cluster_name,
 )
+from console.operation.config.change import ConfigParams
+from console.operation.plan.stored import Params, as_json
 
 DEEDS = ("create", "change", "quarantine", "release", "delete", "force_delete")
 
@@ -26,6 +28,7 @@ class ConfigCommand(ChangeCommand):
     """
 
     what: ClassVar[str]  # topic | group
+    params_type: ClassVar[type[ConfigParams]]
     # What clients may not do in quarantine.
     quarantine_words: ClassVar[str]
     # Actions of this kind of object alone.
@@ -48,7 +51,7 @@ class ConfigCommand(ChangeCommand):
     def add_deeds(self, actions: Any) -> None:
         """Add the actions named in ``also``."""
 
-    def settings(self, options: Mapping[str, Any]) -> dict[str, Any]:
+    def settings(self, **options: Any) -> ConfigParams:
         """Return the settings that were given, as parameters of the plan."""
         raise NotImplementedError
 
@@ -84,28 +87,38 @@ class ConfigCommand(ChangeCommand):
         return parser
 
     def _create(self, **options: Any) -> None:
-        self.plan("create", self._wished(options), options)
+        self.plan("create", self._wished(**options), **options)
 
     def _change(self, **options: Any) -> None:
-        self.plan("change", self._wished(options), options)
+        self.plan("change", self._wished(**options), **options)
 
     def _quarantine(self, **options: Any) -> None:
-        self.plan("quarantine", {}, options)
+        self.plan("quarantine", Params(), **options)
 
     def _release(self, **options: Any) -> None:
-        self.plan("release", {}, options)
+        self.plan("release", Params(), **options)
 
-    def _delete(self, **options: Any) -> None:
-        params = {name: True for name in self.delete_options if options[name]}
-        self.plan("force_delete" if options["force"] else "delete", params, options)
+    def _delete(self, *, force: bool, **options: Any) -> None:
+        flags = {name: True for name in self.delete_options if options[name]}
+        self.plan(
+            "force_delete" if force else "delete", structs.replace(self.params_type(), **flags), **options
+        )
 
-    def _wished(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        brokers = options["brokers"]
-        return self.settings(options) | ({"brokers": brokers} if brokers else {})
+    def _wished(self, *, brokers: list[str] | None, **options: Any) -> ConfigParams:
+        return structs.replace(self.settings(**options), brokers=tuple(brokers or ()))
 
-    def plan(self, deed: str, params: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+    def plan(
+        self,
+        deed: str,
+        params: Params,
+        *,
+        name: str,
+        cluster: str,
+        format: str,
+        accept_without: list[str] | None,
+        **_: Any,
+    ) -> None:
         """Make the plan of an action and print it."""
-        cluster = cluster_name(options["cluster"])
-        wanted = {**params, **accepting(options)}
-        plan = services.create_plan(f"{self.what}_{deed}", cluster, options["name"], wanted, None)
-        self.print_plan(plan, options["format"])
+        wanted = structs.replace(params, accept_without=tuple(accept_without or ()))
+        plan = services.create_plan(f"{self.what}_{deed}", cluster_name(cluster), name, as_json(wanted), None)
+        self.print_plan(plan, format)

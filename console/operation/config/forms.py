@@ -6,8 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from django import forms
+from msgspec import structs
 
 from console.operation.errors import PlanRejected
+from console.operation.plan.stored import Params
 from console.text import Text, text_of
 
 STAYS = Text("stays as it is")
@@ -24,15 +26,17 @@ class ConfigForm(forms.Form):
         self.broker_names = list(brokers)
         self.fields["brokers"].choices = [(name, name) for name in brokers]  # type: ignore[attr-defined]
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Params:
         """Return the settings that are filled in, as parameters of the plan."""
         raise NotImplementedError
 
-    def params(self) -> dict[str, Any]:
+    def params(self) -> Params:
         """Return the settings, and the brokers unless all are chosen."""
         chosen = self.cleaned_data["brokers"]
         found = self.settings()
-        return found if set(chosen) == set(self.broker_names) else {**found, "brokers": chosen}
+        if set(chosen) == set(self.broker_names):
+            return found
+        return structs.replace(found, brokers=tuple(chosen))
 
     def clean_brokers(self) -> list[str]:
         chosen: list[str] = self.cleaned_data["brokers"]

@@ -14,6 +14,7 @@ from console.cluster.models import Cluster
 from console.lag import selectors as lag_selectors
 from console.operation.config.forms import ConfigForm
 from console.operation.config.quarantine import quarantine_hours, quarantine_of
+from console.operation.plan.stored import as_json
 from console.operation.plan_request import plan_or_reason
 
 # Button → action of the plan.
@@ -36,7 +37,9 @@ def submitted_form(
     if request.method != "POST" or not form.is_valid():
         return ""
     subject = name or form.cleaned_data["name"]
-    return plan_or_reason(request, here, f"{what}_{deed}", subject, form.params(), form, {what: "name"})
+    return plan_or_reason(
+        request, here, f"{what}_{deed}", subject, as_json(form.params()), form, {what: "name"}
+    )
 
 
 def submitted_step(

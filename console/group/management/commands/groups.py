@@ -9,7 +9,9 @@ from django.core.management.base import CommandParser
 from console.group import selectors
 from console.group.group_list import GROUPS
 from console.group.mode.facts import MODES
-from console.group.settings.config import FIELDS, MEANING
+from console.group.mode.plans import ModeParams
+from console.group.pause.plans import ReadingParams
+from console.group.settings.config import FIELDS, MEANING, GroupParams
 from console.lists.query import ListQuery
 from console.operation.command_line import cluster_name
 from console.operation.config.command import ConfigCommand
@@ -17,14 +19,15 @@ from console.operation.config.row import GROUP
 from console.text.figures import duration
 
 
-def _places(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: options[name] for name in ("topics", "brokers") if options[name]}
+def _places(*, topics: list[str] | None, brokers: list[str] | None, **_: Any) -> ReadingParams:
+    return ReadingParams(topics=tuple(topics or ()), brokers=tuple(brokers or ()))
 
 
 class Command(ConfigCommand):
     also = ("pause", "resume", "mode")
     help = "List consumer groups; plan, apply and undo changes of their settings."
     what = GROUP
+    params_type = GroupParams
     quarantine_words = "its members may not consume; its offsets stay"
     delete_options: ClassVar[Mapping[str, str]] = {
         "with_topics": "its retry and dead-letter topics too",
@@ -42,9 +45,11 @@ class Command(ConfigCommand):
 
     def add_settings(self, planning: CommandParser) -> None:
         for name, (_, lowest, _) in FIELDS.items():
-            kind: dict[str, Any] = {"choices": ("true", "false")} if lowest is None else {"type": int}
             planning.add_argument(
-                f"--{name.replace('_', '-')}", help=MEANING[name].replace("%", "%%"), **kind
+                f"--{name.replace('_', '-')}",
+                help=MEANING[name].replace("%", "%%"),
+                type=str if lowest is None else int,
+                choices=("true", "false") if lowest is None else None,
             )
 
     def add_deeds(self, actions: Any) -> None:
@@ -73,21 +78,25 @@ class Command(ConfigCommand):
         )
 
     def _mode(self, **options: Any) -> None:
-        names = ("topic", "mode", "pop_share_queues", "brokers")
-        self.plan("mode", {name: options[name] for name in names if options[name] is not None}, options)
+        params = ModeParams(
+            topic=options["topic"],
+            mode=options["mode"],
+            pop_share_queues=options["pop_share_queues"] or 0,
+            brokers=tuple(options["brokers"] or ()),
+        )
+        self.plan("mode", params, **options)
 
     def _pause(self, **options: Any) -> None:
-        self.plan("pause", _places(options), options)
+        self.plan("pause", _places(**options), **options)
 
     def _resume(self, **options: Any) -> None:
-        self.plan("resume", _places(options), options)
+        self.plan("resume", _places(**options), **options)
 
-    def settings(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        given = {}
-        for name, (_, lowest, _) in FIELDS.items():
-            if options[name] is not None:
-                given[name] = options[name] == "true" if lowest is None else options[name]
-        return given
+    def settings(self, **options: Any) -> GroupParams:
+        given = {name: options[name] for name in FIELDS if options[name] is not None}
+        return GroupParams(
+            **{name: value == "true" if FIELDS[name][1] is None else value for name, value in given.items()}
+        )
 
     def _list(
         self, *, query: str, sort: str, ascending: bool, limit: int, cluster: str, format: str, **options: Any

@@ -1,7 +1,6 @@
 """`topics`: list topics; plan, apply and undo changes of them."""
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from django.core.management.base import CommandParser
@@ -11,13 +10,14 @@ from console.operation.command_line import cluster_name
 from console.operation.config.command import ConfigCommand
 from console.operation.config.row import TOPIC
 from console.topic import selectors
-from console.topic.topic_config import FIELDS, MESSAGE_TYPES, PERMISSIONS, permission_letters
+from console.topic.topic_config import MESSAGE_TYPES, PERMISSIONS, TopicParams, permission_letters
 from console.topic.topic_list import TOPICS
 
 
 class Command(ConfigCommand):
     help = "List topics; plan, apply and undo changes of them."
     what = TOPIC
+    params_type = TopicParams
     quarantine_words = "nobody may use it; its messages stay"
 
     def add_listing(self, listing: CommandParser) -> None:
@@ -34,9 +34,15 @@ class Command(ConfigCommand):
         planning.add_argument("--message-type", choices=MESSAGE_TYPES)
         planning.add_argument("--order", choices=("true", "false"))
 
-    def settings(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        given = {name: options[name] for name in FIELDS if options[name] is not None}
-        return given | ({"order": given["order"] == "true"} if "order" in given else {})
+    def settings(self, **options: Any) -> TopicParams:
+        order = options["order"]
+        return TopicParams(
+            write_queues=options["write_queues"],
+            read_queues=options["read_queues"],
+            perm=options["perm"],
+            order=None if order is None else order == "true",
+            message_type=options["message_type"],
+        )
 
     def _list(
         self,
