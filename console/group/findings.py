@@ -6,6 +6,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from console.brokers.mqadmin import RETRY_TOPIC_PREFIX
 from console.group.pauses import WHOLE_GROUP, GroupPauses
 from console.group.selectors import member_figures
 from console.lag.models import ClientRow, GroupRow
@@ -172,7 +173,17 @@ def _names(names: Sequence[str]) -> Text:
 
 
 def _queue_names(rows: Sequence[QueueRow]) -> Text:
-    return _names([f"{row.broker_name} · {row.queue_id}" for row in rows])
+    """Name queues; with their topic where the group reads several, or messages that come again."""
+    topics = {row.topic for row in rows}
+    several = len({topic for topic in topics if not topic.startswith(RETRY_TOPIC_PREFIX)}) > 1
+    return _names([_queue_name(row, with_topic=several) for row in rows])
+
+
+def _queue_name(row: QueueRow, *, with_topic: bool) -> str:
+    name = f"{row.broker_name} · {row.queue_id}"
+    if row.topic.startswith(RETRY_TOPIC_PREFIX):
+        return f"{RETRY_TOPIC_PREFIX} {name}"
+    return f"{row.topic} {name}" if with_topic else name
 
 
 def _are(rows: Sequence[QueueRow], state: Text) -> Text:

@@ -12,6 +12,7 @@ import math
 from spark.lag.local_time import DAY_MS, HOUR_MS, MINUTE_MS
 
 SECOND_MS = 1_000
+WHOLE_DAYS_FROM_MS = 10 * DAY_MS
 DAYS_FROM_MS = 2 * DAY_MS  # up to here "31 h 04 m" is clearer than "1 d 07 h"
 MINUS = "−"
 
@@ -46,7 +47,7 @@ def rate(value: float) -> str:
 
 
 def duration(milliseconds: float) -> str:
-    """Two units: `0.8 s`, `48 s`, `38 m 12 s`, `3 h 12 m`, `2 d 22 h`."""
+    """Two units: `0.8 s`, `48 s`, `38 m 12 s`, `3 h 12 m`, `2 d 22 h`; days only from ten days on."""
     if milliseconds < 0:
         return MINUS + duration(-milliseconds)
     if rounded(milliseconds / 100) < 100:
@@ -58,7 +59,9 @@ def duration(milliseconds: float) -> str:
         return _pair(seconds, MINUTE_MS, "m", SECOND_MS, "s")
     if seconds < DAYS_FROM_MS:
         return _pair(seconds, HOUR_MS, "h", MINUTE_MS, "m")
-    return _pair(seconds, DAY_MS, "d", HOUR_MS, "h")
+    if seconds < WHOLE_DAYS_FROM_MS:
+        return _pair(seconds, DAY_MS, "d", HOUR_MS, "h")
+    return f"{seconds // DAY_MS} d"
 
 
 def age(milliseconds: float) -> str:

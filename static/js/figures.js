@@ -15,6 +15,7 @@
     MINUTE = 60000,
     HOUR = 3600000,
     DAY = 86400000;
+  const WHOLE_DAYS_FROM = 10 * DAY;
   const DAYS_FROM = 2 * DAY; // up to here "31 h 04 m" says more than "1 d 07 h"
   const MINUS = "−";
   const STATUSES = {
@@ -105,7 +106,8 @@
     if (seconds < MINUTE) return unit(seconds / SECOND, "s");
     if (seconds < HOUR) return pair(seconds, MINUTE, "m", SECOND, "s");
     if (seconds < DAYS_FROM) return pair(seconds, HOUR, "h", MINUTE, "m");
-    return pair(seconds, DAY, "d", HOUR, "h");
+    if (seconds < WHOLE_DAYS_FROM) return pair(seconds, DAY, "d", HOUR, "h");
+    return unit(Math.floor(seconds / DAY), "d");
   }
   const age = (ms) => duration(Math.max(0, Math.floor(ms / SECOND)) * SECOND);
   const latency = (ms) => (ms < SECOND ? unit(rounded(ms), "ms") : duration(ms));

@@ -53,6 +53,15 @@ def test_it_counts_what_it_does_not_name() -> None:
     assert titles(group(), rows, []) == ["broker-a · 0, broker-a · 1, broker-a · 2 and 5 more are unknown"]
 
 
+def test_it_names_no_queue_twice() -> None:
+    """Queues of several topics have the same numbers."""
+    again = queue(0, status="UNKNOWN", lag=None, topic="%RETRY%g")
+    rows = [queue(0, status="UNKNOWN", lag=None), again]
+    assert titles(group(), rows, []) == ["broker-a · 0 and %RETRY% broker-a · 0 are unknown"]
+    rows[1] = queue(0, status="UNKNOWN", lag=None, topic="refunds")
+    assert titles(group(), rows, []) == ["orders broker-a · 0 and refunds broker-a · 0 are unknown"]
+
+
 def test_it_says_why_a_group_is_unknown_whose_queues_are_read() -> None:
     waiting = group(status="UNKNOWN", clients=None, reason=Text("messages wait, nothing was read yet"))
     (found,) = findings(waiting, [queue(0)], [])
