@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, TypeAlias
+from typing import ClassVar
 
 from console.brokers.mqadmin import (
     BlockingMQAdmin,
@@ -50,8 +50,7 @@ from console.operation.errors import OperationError, PlanRejected, VerificationF
 from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
 from console.operation.plan.coverage import UNLISTED, Coverage, came_back, gone_words, read_coverage
-from console.operation.plan.kinds import B, Draft, P, PlanKind, RawJson, RestCall
-from console.operation.plan.params import ACCEPT_WITHOUT
+from console.operation.plan.kinds import B, P, PlanKind, RestCall
 from console.operation.plan.stored import Params, Stored, of_json
 from console.text import Text, text_of
 
@@ -468,24 +467,3 @@ class ConfigPlan(PlanKind[P, B, ConfigRow], ABC):
         """Compare every broker and route with its target."""
         found = compare_configs(run, admin, writes)
         return Comparison(found.writes, [*found.wrong, *_wrong_routes(admin, writes)])
-
-
-RawConfigDraft: TypeAlias = Draft[RawJson, RawJson, ConfigRow]
-
-
-class RawConfigPlan(ConfigPlan[RawJson, RawJson]):
-    """A change of configuration that works on the JSON of its columns."""
-
-    params_type = before_type = Mapping[str, Any]
-
-    def read_params(self, given: RawJson) -> RawJson:
-        """Return the parameters as they are given."""
-        return dict(given)
-
-    def leaving_out(self, params: RawJson, brokers: Sequence[str]) -> RawJson:
-        """Return the parameters with these silent brokers left out."""
-        return {**params, ACCEPT_WITHOUT: list(brokers)}
-
-    def is_undo(self, params: RawJson) -> bool:
-        """Return whether a plan restores exactly what the job of another one recorded."""
-        return "exact" in params
