@@ -272,4 +272,4 @@ def _getter(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
 
 def _text(_: type[Text], value: object) -> Text:
     """Return a text as its column has decoded it; one of an earlier version may be a plain sentence."""
-    return value if isinstance(value, Text) else Text(str(value))
+    return value if isinstance(value, Text) else Text.foreign(str(value))

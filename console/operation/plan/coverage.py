@@ -305,10 +305,10 @@ class Verdict(_Scope, frozen=True, kw_only=True, omit_defaults=False):
     def words(self) -> Text:
         """Format it: ``2 of 4 queues; broker-b left out, accepted by alice``."""
         names = Text.of_names([each.broker_name for each in self.absent])
-        words = Text("%(covered)s of %(total)s brokers; %(names)s left out, accepted by %(by)s")
+        counts = {"covered": self.covered, "total": self.expected, "names": names, "by": self.accepted_by}
         if self.unit == QUEUES:
-            words = Text("%(covered)s of %(total)s queues; %(names)s left out, accepted by %(by)s")
-        return Text(words.text, covered=self.covered, total=self.expected, names=names, by=self.accepted_by)
+            return Text("%(covered)s of %(total)s queues; %(names)s left out, accepted by %(by)s", **counts)
+        return Text("%(covered)s of %(total)s brokers; %(names)s left out, accepted by %(by)s", **counts)
 
 
 def of_plan(plan: Plan) -> KeptCoverage | None:
