@@ -305,10 +305,15 @@ class Verdict(_Scope, frozen=True, kw_only=True, omit_defaults=False):
     def words(self) -> Text:
         """Format it: ``2 of 4 queues; broker-b left out, accepted by alice``."""
         names = Text.of_names([each.broker_name for each in self.absent])
-        counts = {"covered": self.covered, "total": self.expected, "names": names, "by": self.accepted_by}
+        counted = Text("%(covered)s of %(total)s brokers", covered=self.covered, total=self.expected)
         if self.unit == QUEUES:
-            return Text("%(covered)s of %(total)s queues; %(names)s left out, accepted by %(by)s", **counts)
-        return Text("%(covered)s of %(total)s brokers; %(names)s left out, accepted by %(by)s", **counts)
+            counted = Text("%(covered)s of %(total)s queues", covered=self.covered, total=self.expected)
+        return Text(
+            "%(counted)s; %(names)s left out, accepted by %(by)s",
+            counted=counted,
+            names=names,
+            by=self.accepted_by,
+        )
 
 
 def of_plan(plan: Plan) -> KeptCoverage | None:
