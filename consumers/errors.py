@@ -95,7 +95,7 @@ class TooManyRequests(MQClientError):
     """`outstanding` requests already wait for `addr`; nothing was sent."""
 
     retriable = True
-    text = "%(number)s requests to %(address)s are waiting for an answer already"
+    text = "%(number)s requests to %(address)s are already waiting for an answer"
 
     def __init__(self, addr: str, outstanding: int) -> None:
         super().__init__(addr, outstanding)

@@ -12,9 +12,9 @@ ACTIVITY = ListSpec(
     key="-at",
     default="-at",
     columns=(
-        Column("at", Text("At"), css="", fields=("at",)),
+        Column("at", Text("Time"), css="", fields=("at",)),
         Column("actor", Text("Who"), css="", fields=("actor", "token_prefix")),
-        Column("verb", Text("Did"), css="", fields=("verb",)),
+        Column("verb", Text("Action"), css="", fields=("verb",)),
         Column("subject", Text("What"), css="", fields=("subject",)),
         Column("cluster", Text("Cluster"), css="p2", fields=("cluster",)),
         Column("plan", Text("Plan"), css="", fields=("plan_id",)),

@@ -46,7 +46,7 @@ class NewPasswordForm(forms.Form):
 class ChangePasswordForm(NewPasswordForm):
     """A new password plus the present one, if there is one: a browser left open must not be enough."""
 
-    old = forms.CharField(label=Text("Present password"), strip=False, widget=forms.PasswordInput)
+    old = forms.CharField(label=Text("Current password"), strip=False, widget=forms.PasswordInput)
 
     def __init__(self, person: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(person, *args, **kwargs)
@@ -96,10 +96,12 @@ class TokenForm(forms.Form):
     """A new API token. It never allows more than its owner's grants."""
 
     name = forms.CharField(
-        label=Text("Name"), max_length=100, help_text=Text("What uses it, e.g. “deploy pipeline”.")
+        label=Text("Name"), max_length=100, help_text=Text("What uses it, for example “deploy pipeline”.")
     )
     scopes = forms.MultipleChoiceField(
-        label=Text("It may"), choices=Verb.choices, error_messages={"required": Text("Choose at least one.")}
+        label=Text("Permissions"),
+        choices=Verb.choices,
+        error_messages={"required": Text("Choose at least one.")},
     )
     cluster_pattern = forms.CharField(
         label=Text("On clusters"),

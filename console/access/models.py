@@ -15,7 +15,7 @@ from console.text.columns import TextsColumn
 class Verb(models.TextChoices):
     """What a grant allows. ADMIN includes all others."""
 
-    VIEW = "VIEW", Text("look")
+    VIEW = "VIEW", Text("view")
     SEND = "SEND", Text("send messages")
     RESET = "RESET", Text("change offsets")
     REPLAY = "REPLAY", Text("replay dead letters")

@@ -32,7 +32,7 @@ def open_link(key: str, now: datetime.datetime) -> SignInLink:
     )
     link = found.first()
     if link is None:
-        raise LinkInvalid(Text("This sign-in link was used already or is too old. Ask for a new one."))
+        raise LinkInvalid(Text("This sign-in link has been used or has expired. Request a new one."))
     return link
 
 

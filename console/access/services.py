@@ -138,7 +138,7 @@ def redeem_sign_in_link(
     with transaction.atomic():
         link = open_link(key, at)
         if SignInLink.objects.filter(pk=link.pk, used_at=None).update(used_at=at) != 1:
-            raise LinkInvalid(Text("This sign-in link was used already."))
+            raise LinkInvalid(Text("This sign-in link has been used already."))
         person = link.user
         if password is not None:
             person.set_password(password)
@@ -161,7 +161,7 @@ def change_password(
         attempt = attempts.begin(person.username, remote_addr, at)
         if not check_password(old, person.password):
             _record_failure(person.username, remote_addr, at, verb="password change failed")
-            raise WrongCredentials(Text("This is not your present password."))
+            raise WrongCredentials(Text("This is not your current password."))
         attempts.succeeded(attempt)
     with transaction.atomic():
         person.set_password(new)

@@ -73,7 +73,7 @@ def revoke(request: HttpRequest, prefix: str) -> HttpResponse:
         stopped = services.revoke_token(prefix=prefix, actor=request.user, remote_addr=remote_addr(request))
     if stopped:
         done = Text(
-            "Token %(prefix)s is revoked. Whoever uses it is refused from now on.", prefix=f"{prefix}…"
+            "Token %(prefix)s is revoked. Requests with it are refused from now on.", prefix=f"{prefix}…"
         )
         messages.success(request, done.local())
     else:

@@ -137,8 +137,8 @@ def activity(request: HttpRequest) -> HttpResponseBase:
     if not rules.may_see_activity(request.user, wanted.get("cluster", "")):
         raise PermissionDenied(
             Text(
-                "The activity of all clusters is for people who may see every cluster; name a cluster of which you see "
-                "all."
+                "The activity of all clusters needs the right to view every cluster; name a cluster that you may "
+                "view in full."
             )
         )
     events = selectors.audit_events(

@@ -67,15 +67,15 @@ def config_findings(table: ConfigTable) -> list[Finding]:
             for broker, value in zip(table.brokers, line.values, strict=True)
         ]
         title = Text("%(name)s is not the same everywhere", name=line.key.name)
-        text = Text("It says %(what)s; %(values)s.", what=line.key.says, values=Text.of_list(values))
+        text = Text("Its description: %(what)s; %(values)s.", what=line.key.says, values=Text.of_list(values))
         found.append(Finding("FALLING_BEHIND", title, text, tab="config"))
     return found
 
 
 def _silence(view: BrokerView) -> Iterable[Finding]:
     if not view.row.answered:
-        reason = view.row.reason or Text("It gives no answer")
-        text = Text("%(reason)s. Its figures are the last it told.", reason=reason)
+        reason = view.row.reason or Text("It does not answer")
+        text = Text("%(reason)s. Its figures are the last it reported.", reason=reason)
         title = Text("%(name)s does not answer", name=view.name)
         yield Finding("UNKNOWN", title, text, view.row.since_ms)
 
@@ -117,10 +117,11 @@ def _disk(view: BrokerView) -> Iterable[Finding]:
 def _routes(view: BrokerView, servers: Sequence[NameServerRow]) -> Iterable[Finding]:
     if view.asked and len(view.drained_at) == len(view.asked):
         text = Text("Its write permission is wiped at every name server that answers; readers go on.")
-        yield Finding("OFFLINE", Text("Drained: no producer is offered it"), text, tab="drain")
+        yield Finding("OFFLINE", Text("Drained: not offered to producers"), text, tab="drain")
     elif view.drained_at:
         text = Text(
-            "%(names)s do not offer it, %(rest)s still do: producers go by the name server they ask.",
+            "%(names)s do not offer it, %(rest)s still do: what a producer uses depends on the name server that "
+            "answers it.",
             names=", ".join(view.drained_at),
             rest=", ".join(sorted(set(view.asked) - set(view.drained_at))),
         )
@@ -128,11 +129,11 @@ def _routes(view: BrokerView, servers: Sequence[NameServerRow]) -> Iterable[Find
     missing = sorted(set(view.asked) - set(view.listed_at))
     if missing and view.listed_at:
         text = Text(
-            "%(names)s do not list it, %(known)s do. Clients of the former never find it.",
+            "%(names)s do not list it, %(known)s do. Clients of the former cannot find it.",
             names=", ".join(missing),
             known=", ".join(view.listed_at),
         )
-        yield Finding("FALLING_BEHIND", Text("Not every name server knows it"), text, tab="health")
+        yield Finding("FALLING_BEHIND", Text("Not every name server lists it"), text, tab="health")
     elif missing and view.row.answered:
         text = Text("New clients do not find it; those connected go on.")
         yield Finding("LOST", Text("No name server lists it"), text, tab="health")
@@ -203,7 +204,7 @@ def _held_back(view: BrokerView) -> Iterable[Finding]:
         yield Finding("STALLED", title, text, tab="health")
     if held.timer_late_s is not None and held.timer_late_s >= TIMER_LATE_S:
         text = Text(
-            "Messages for a set time reach their topics so much later than they should; no lag shows it."
+            "Messages for a set time reach their topics this much later than they should; lag does not include it."
         )
         title = Text("The timer is %(time)s late", time=Duration(round(held.timer_late_s * 1000)))
         yield Finding("FALLING_BEHIND", title, text, tab="runtime")
@@ -233,7 +234,9 @@ def _slaves(view: BrokerView) -> Iterable[Finding]:
             Text("%(addr)s (%(size)s behind)", addr=replica.addr, size=size(replica.behind_bytes))
             for replica in behind
         ]
-        text = Text("%(names)s. What it lacks is lost with the master.", names=Text.of_list(names))
+        text = Text(
+            "%(names)s. Messages that it does not have are lost with the master.", names=Text.of_list(names)
+        )
         yield Finding("FALLING_BEHIND", Text("A slave is behind"), text, tab="health")
     connected = {replica.addr.rpartition(":")[0] for replica in replicas}
     if kept is not None and len(replicas) < len(view.slaves):

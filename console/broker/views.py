@@ -182,7 +182,7 @@ def _known(cluster: str, name: str, scope: NameScope = EVERYTHING) -> BrokerView
     if view is None:
         raise Http404(
             Text(
-                "%(cluster)s knows no broker %(name)s: no name server lists it, or no round has run yet.",
+                "%(cluster)s has no broker %(name)s: no name server lists it, or no round has run yet.",
                 cluster=cluster,
                 name=name,
             )

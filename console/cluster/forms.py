@@ -13,7 +13,7 @@ class AddClusterForm(forms.Form):
     name = forms.CharField(
         label=Text("Name"),
         max_length=63,
-        help_text=Text("Stands in addresses: lower-case letters, digits and dashes."),
+        help_text=Text("Used in addresses: lower-case letters, digits and dashes."),
         validators=[RegexValidator(CLUSTER_NAME, Text("Lower-case letters, digits and dashes, at most 63."))],
     )
     namesrv_addrs = forms.CharField(

@@ -186,7 +186,7 @@ def checked_addrs(namesrv_addrs: str) -> str:
         host, colon, port = addr.rpartition(":")
         if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65_536:
             raise NameServerAddressInvalid(
-                Text("%(addr)s is not host:port, for example 10.0.0.5:9876.", addr=addr)
+                Text("Enter %(addr)s as host:port, for example 10.0.0.5:9876.", addr=addr)
             )
     return ";".join(addrs)
 
@@ -203,7 +203,10 @@ def probe(namesrv_addrs: str) -> list[str]:
     for addr in split_addrs(namesrv_addrs):
         if leads_to_machine_secrets(addr.rpartition(":")[0]):
             raise NameServerUnreachable(
-                Text("%(name)s is link-local or a cloud's metadata address: it is not asked.", name=addr)
+                Text(
+                    "%(name)s is link-local or a cloud's metadata address: no request is sent to it.",
+                    name=addr,
+                )
             )
     brokers: set[str] = set()
     answers = ask_once(split_addrs(namesrv_addrs), lambda admin: admin.cluster_info(), PROBE_DEADLINE_MS)
@@ -213,7 +216,8 @@ def probe(namesrv_addrs: str) -> list[str]:
         if not answer.broker_addr_table:
             raise NameServerUnreachable(
                 Text(
-                    "%(addr)s answers as a name server but knows no broker. Do the brokers name it in namesrvAddr?",
+                    "%(addr)s answers as a name server but no broker has registered with it. Is it in the brokers' "
+                    "namesrvAddr?",
                     addr=addr,
                 )
             )
@@ -224,8 +228,8 @@ def probe(namesrv_addrs: str) -> list[str]:
 def _reason(addr: str, error: Exception) -> Text:
     if isinstance(error, RemotingTimeout):
         return Text(
-            "%(addr)s took the connection but did not answer within %(number)s s: it is probably no RocketMQ name "
-            "server (their usual port is 9876).",
+            "%(addr)s accepted the connection but did not answer within %(number)s s: it is probably not a "
+            "RocketMQ name server (the usual port is 9876).",
             addr=addr,
             number=PROBE_DEADLINE_MS // 1000,
         )

@@ -57,7 +57,8 @@ class Filter(Stored, frozen=True, kw_only=True):
         for field, at in (("from_ms", self.from_ms), ("to_ms", self.to_ms)):
             if at is not None and (isinstance(at, bool) or not isinstance(at, int) or at < 0):
                 raise PlanRejected(
-                    Text("%(field)s is a time in ms since 1970 UTC.", field=field), field=f"filter.{field}"
+                    Text("%(field)s must be a time in ms since 1970 UTC.", field=field),
+                    field=f"filter.{field}",
                 )
         if self.from_ms is not None and self.to_ms is not None and self.from_ms >= self.to_ms:
             raise PlanRejected(Text("The filter's end must lie after its start."), field="filter.to_ms")
@@ -185,10 +186,9 @@ def places(admin: BlockingMQAdmin, topic: str, brokers: Collection[str] | None =
         return Places(
             [],
             Text(
-                "The topic %(topic)s is write-only (perm 2), as brokers up to 4.9.0 create "
-                "it: nobody can read it. Allow reading first, with the plan that this page "
-                "offers, or by hand: mqadmin updateTopicPerm -n <name server> -c <cluster> "
-                "-t %(topic)s -p 6",
+                "The topic %(topic)s is write-only (perm 2), as brokers up to 4.9.0 create it: no client can read "
+                "it. Allow reading first, with the plan that this page offers, or with mqadmin updateTopicPerm -n "
+                "<name server> -c <cluster> -t %(topic)s -p 6",
                 topic=topic,
             ),
         )

@@ -30,7 +30,7 @@ TARGETS = (
     (replay_copy.OTHER_TOPIC, Text("Another topic"), Text("with properties that say where they come from")),
     (
         replay_copy.NOWHERE,
-        Text("Nowhere: mark as handled"),
+        Text("None: mark as handled"),
         Text("nothing is sent; later replays leave them out"),
     ),
 )

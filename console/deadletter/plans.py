@@ -90,14 +90,14 @@ class ReplayPlan(PlanKind[ReplayParams, ReplayBefore, PreviewRow]):
     kind = "dead_letter_replay"
     title = Text("Dead-letter replay")
     cancel_words = Text(
-        "What is done stays done: copies that were sent are with the group. The other dead letters remain and can be "
-        "replayed later; nothing is sent twice."
+        "Copies that were sent stay with the group. The other dead letters remain and can be replayed later; "
+        "nothing is sent twice."
     )
     chart_mark = "D"
     place = DEAD_LETTERS
     diff_template = "deadletter/_diff_dead_letters.html"
     job_template = "deadletter/_job_replay.html"
-    another = Another("dead-letter-group", Text("Choose other letters, target or rate"))
+    another = Another("dead-letter-group", Text("Choose other dead letters, another target or rate"))
     program = "dlq"
     verb = "REPLAY"
     runs_long = True
@@ -108,7 +108,7 @@ class ReplayPlan(PlanKind[ReplayParams, ReplayBefore, PreviewRow]):
         if target == replay_copy.NOWHERE:
             return Text("Mark %(number)s dead letter(s) as handled", number=plan.messages)
         if target == replay_copy.CLIENT:
-            return Text("Give it to the client")
+            return Text("Deliver it to the client")
         return Text("Replay %(number)s dead letter(s)", number=plan.messages)
 
     def terminal_rows(self, plan: Plan) -> Iterable[str]:
@@ -182,7 +182,11 @@ class ReplayPlan(PlanKind[ReplayParams, ReplayBefore, PreviewRow]):
             elif place.min_offset > each.from_offset and each.to_offset > each.from_offset:
                 gone = min(place.min_offset, each.to_offset) - each.from_offset
                 changes.append(
-                    Text("%(number)s letters of queue %(queue)s have expired", number=gone, queue=each.name)
+                    Text(
+                        "%(number)s dead letters of queue %(queue)s have expired",
+                        number=gone,
+                        queue=each.name,
+                    )
                 )
         return changes
 
@@ -277,7 +281,7 @@ class ReplayPlan(PlanKind[ReplayParams, ReplayBefore, PreviewRow]):
         params, preview = finding.params, finding.preview
         before = structs.replace(self._before(finding), matched=0, counted=0)
         blocked = finding.places.problem or (
-            Text() if preview.newest else Text("No dead letter is left to give.")
+            Text() if preview.newest else Text("No dead letter is left to deliver.")
         )
         is_original = True
         if preview.newest is not None:

@@ -113,10 +113,10 @@ def _broadcast(group: GroupRow) -> Iterable[Finding]:
         yield Finding(status, title, text, min(one.since_ms for one in found), "clients")
     if group.partial and group.clients != 0:
         text = Text(
-            "A client that does not tell may be further behind than those that do: figures read “at least”."
+            "A client that does not report may be further behind than those that do: figures read “at least”."
         )
         title = Text(
-            "%(told)s of %(number)s clients told how far they are",
+            "%(told)s of %(number)s clients reported their offsets",
             told=group.clients_told or 0,
             number="?" if group.clients is None else group.clients,
         )
@@ -127,7 +127,9 @@ def _popped(group: GroupRow, queues: Sequence[QueueRow]) -> Iterable[Finding]:
     """Report members that pop messages and acknowledge none: no queue shows that."""
     is_standing = group.consume_mode == "POP" and group.status == "STALLED"
     if is_standing and not any(row.status == "STALLED" for row in queues):
-        advice = Text("Look at the clients: after its invisible time a message comes back to the group.")
+        advice = Text(
+            "Check the clients: after its invisible time a message is delivered to the group again."
+        )
         title = Text("Messages are taken and not acknowledged")
         yield Finding(
             "STALLED", title, Text.of_parts([_sentence(group.reason), advice]), group.since_ms, "clients"
@@ -152,8 +154,8 @@ def _paused(held: Sequence[QueueRow], pauses: GroupPauses) -> Iterable[Finding]:
     moved = [row for row in held if _moves_though_paused(row, pauses)]
     if moved:
         text = Text(
-            "Their offsets moved since. Members that pull by themselves, or bring their filter with each pull, are "
-            "not asked for this permission: consumeEnable = false, in the group's settings, stops all."
+            "Their offsets moved since. The permission is not checked for members that pull themselves or send "
+            "their filter with each pull: consumeEnable = false in the group's settings stops all."
         )
         title = _are(moved, Text("read though paused"))
         yield Finding("INVALID", title, text, None, "queues")
@@ -206,12 +208,12 @@ QUEUE_WORDS = {
     "STALLED": (
         Text("stalled"),
         Text(
-            "Clients are there and messages wait, but the committed offset stands still. Look at the client."
+            "Clients are online and messages wait, but the committed offset does not move. Check the client."
         ),
     ),
     "STOPPED": (
         Text("stopped committing"),
-        Text("No commit for longer than the window while messages came in."),
+        Text("No commit for longer than the window while messages arrived."),
     ),
     "REWOUND": (
         Text("moved back"),
@@ -272,8 +274,8 @@ def _resets(queues: Sequence[QueueRow]) -> Iterable[Finding]:
     rows = [row for row in queues if row.reset_pending and row.lag and row.status not in told]
     if rows:
         text = Text(
-            "%(number)s message(s) waiting there. The offset is where somebody set it, which is no progress: "
-            "members that are online take it with their next pull, others when they return.",
+            "%(number)s message(s) waiting there. The offset was set by a change, not by consumption: members that "
+            "are online take it with their next pull, others when they return.",
             number=sum(row.lag or 0 for row in rows),
         )
         since = min((row.reset_at_ms for row in rows if row.reset_at_ms), default=None)
@@ -301,8 +303,8 @@ def _stored(row: QueueRow) -> int:
 def _unknown(queues: Sequence[QueueRow], group: GroupRow) -> Iterable[Finding]:
     """Report a group that is UNKNOWN although its queues are read: its members are not known yet."""
     if group.status == "UNKNOWN" and group.reason and not any(row.status == "UNKNOWN" for row in queues):
-        text = Text.of_parts([_sentence(group.reason), Text("Members are asked about every 30 s.")])
-        yield Finding("UNKNOWN", Text("Whether it is well is not known yet"), text, group.since_ms or None)
+        text = Text.of_parts([_sentence(group.reason), Text("Members are queried about every 30 s.")])
+        yield Finding("UNKNOWN", Text("Its health is not known yet"), text, group.since_ms or None)
 
 
 def _offline(group: GroupRow) -> Iterable[Finding]:
@@ -312,7 +314,9 @@ def _offline(group: GroupRow) -> Iterable[Finding]:
             waiting = Text("%(number)s {message waits|messages wait}.", number=group.lag)
             if group.lag_lower_bound:
                 waiting = Text("At least %(number)s {message waits|messages wait}.", number=group.lag)
-        text = Text("Nobody reads for this group; what retention removes before it returns is lost to it.")
+        text = Text(
+            "No client reads for this group; messages that retention removes before one returns are lost to it."
+        )
         title = Text("No client is online")
         yield Finding("OFFLINE", title, Text.of_parts([waiting, text]), group.offline_since_ms)
 
@@ -332,7 +336,7 @@ def _pace(group: GroupRow) -> Iterable[Finding]:
             "FALLING_BEHIND", title, Text.of_parts([text, _clients_needed(group)]), group.since_ms or None
         )
     else:
-        text = Text("The time lag rises from round to round; the slowest queue sets it.")
+        text = Text("The time lag rises from round to round; the slowest queue determines it.")
         title = Text("The group falls behind")
         yield Finding("FALLING_BEHIND", title, text, group.since_ms or None, "queues")
 
@@ -384,8 +388,8 @@ def _skew(queues: Sequence[QueueRow], group: GroupRow) -> Iterable[Finding]:
 def _subscriptions(clients: Sequence[ClientRow]) -> Iterable[Finding]:
     if len(subscription_kinds(clients)) > 1:
         text = Text(
-            "RocketMQ keeps the subscription it heard last, so what is delivered changes with heartbeats. "
-            "All members of a group must subscribe to the same topics and tags."
+            "RocketMQ keeps the subscription it received last, so what is delivered changes with heartbeats. All "
+            "members of a group must subscribe to the same topics and tags."
         )
         kinds = len(subscription_kinds(clients))
         title = Text("Clients subscribe in %(number)s different ways", number=kinds)
@@ -426,7 +430,7 @@ def _ownership(queues: Sequence[QueueRow], clients: Sequence[ClientRow]) -> Iter
     ]
     if free:
         text = Text(
-            "No client of the group says that it holds them: their messages wait until the next rebalance."
+            "No client of the group reports that it holds them: their messages wait until the next rebalance."
         )
         title = Text("%(queues)s without an owner", queues=_queue_names(free))
         yield Finding("STOPPED", title, text, None, "queues")

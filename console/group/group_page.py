@@ -34,7 +34,7 @@ MARK_MEANINGS = (
     ("M", Text("members")),
     ("B", Text("broker restarted or silent")),
     ("L", Text("messages lost")),
-    ("Q", Text("topic made anew, or its end lost")),
+    ("Q", Text("topic recreated, or its end lost")),
 )
 
 

@@ -289,7 +289,7 @@ def _known(cluster: str, group: str) -> GroupRow:
     row = selectors.group(cluster, group)
     if row is None:
         unknown = Text(
-            "%(cluster)s knows no group %(group)s: it never connected, or was deleted.",
+            "%(cluster)s has no group %(group)s: it never connected, or was deleted.",
             cluster=cluster,
             group=group,
         )

@@ -80,7 +80,7 @@ def send(request: HttpRequest, cluster: str) -> HttpResponse:
     if topic and place:
         try:
             source = services.record_at(here.name, topic, *place)
-            problem = "" if source else Text("The original is not there any more; nothing can be copied.")
+            problem = "" if source else Text("The original no longer exists; nothing can be copied.")
         except BrokerTrouble as trouble:
             problem = text_of(trouble).local()
     initial = initial_of(source) if source is not None else {"topic": topic, "encoding": "text"}
@@ -125,7 +125,7 @@ def schema(request: HttpRequest, cluster: str) -> HttpResponse:
         if schemas.delete_schema(
             cluster=here.name, topic=topic, actor=request.user, remote_addr=remote_addr(request)
         ):
-            gone = Text("Bodies of %(topic)s are no longer read as Protobuf.", topic=topic)
+            gone = Text("Bodies of %(topic)s are no longer decoded as Protobuf.", topic=topic)
             notices.success(request, gone.local())
         return redirect(address)
     form = SchemaForm(
@@ -145,7 +145,9 @@ def schema(request: HttpRequest, cluster: str) -> HttpResponse:
             form.add_error(refusal.field, text_of(refusal))
         else:
             read = Text(
-                "Bodies of %(topic)s are read as %(type)s from now on.", topic=topic, type=saved.message_type
+                "Bodies of %(topic)s are decoded as %(type)s from now on.",
+                topic=topic,
+                type=saved.message_type,
             )
             notices.success(request, read.local())
             return redirect(address)

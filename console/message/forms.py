@@ -53,7 +53,7 @@ class BrowseForm(forms.Form):
         kind = self.cleaned_data["find_in"] or "body"
         if kind not in KIND_NAMES:
             raise forms.ValidationError(
-                Text("Look for one of: %(names)s.", names=", ".join(sorted(KIND_NAMES)))
+                Text("Search for one of: %(names)s.", names=", ".join(sorted(KIND_NAMES)))
             )
         return kind
 

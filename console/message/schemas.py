@@ -65,8 +65,8 @@ def _files(descriptor_set: bytes) -> descriptor_pb2.FileDescriptorSet:
     except DecodeError as error:
         raise SchemaRefused(
             Text(
-                "This is no descriptor set. Make one with protoc --include_imports --descriptor_set_out=orders.pb "
-                "orders.proto."
+                "This is not a descriptor set. Create one with protoc --include_imports "
+                "--descriptor_set_out=orders.pb orders.proto."
             ),
             "descriptor_set",
         ) from error

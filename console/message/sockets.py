@@ -51,7 +51,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 PAGE_MESSAGES = 50
-SEARCH_MS = 120_000  # of one streamed page; "Further" continues
+SEARCH_MS = 120_000  # of one streamed page; "Search further" continues
 STOPPED = Text("you stopped it")
 FRAME_EVERY_S = 0.25
 TAIL_EVERY_S = 1.0
@@ -202,7 +202,7 @@ class MessageSocket(AsyncWebsocketConsumer):
             return
         except Exception:
             logger.exception("message socket failed query=%r", self.scope["query_string"][:300])
-            await self._send(Refused(Text("The search failed; the server's log says why.").local()))
+            await self._send(Refused(Text("The search failed; the reason is in the server's log.").local()))
         with contextlib.suppress(RuntimeError):  # the browser may have disconnected meanwhile
             await self.close()
 
@@ -233,7 +233,7 @@ class MessageSocket(AsyncWebsocketConsumer):
         if await self.permits.view(self.scope, f"c/{cluster}/topic/{topic}") is None:
             raise QueryRefused(
                 Text(
-                    "There is no topic %(topic)s on %(cluster)s, or none that you may look at.",
+                    "There is no topic %(topic)s on %(cluster)s, or none that you may view.",
                     topic=topic,
                     cluster=cluster,
                 )

@@ -36,7 +36,7 @@ from console.text import Text, text_of
 BrokerTrouble = (BrokerUnavailable, MQBrokerError, RemotingTimeout)
 PAGE_MESSAGES = 50
 FILTERS = ("tag", "sql", "find", "queue", "broker")
-# How long the page waits for rows; longer searches stream over its socket, or continue with "Further".
+# How long the page waits for rows; longer searches stream over its socket, or continue with "Search further".
 FIRST_PAINT_MS = 1_000
 PEEK_BYTES = 16 * 1024
 
@@ -120,7 +120,7 @@ def _nothing(form: BrowseForm, read: str) -> Text:
     if given.get("cursor"):
         return Text("There is nothing further.")
     if any(given.get(name) for name in FILTERS):
-        return Text("Nothing that was read of %(value)s matches the filters above.", value=topic)
+        return Text("No message that was read of %(value)s matches the filters above.", value=topic)
     if read == "time":
         return Text("%(value)s holds no readable message from that time on.", value=topic)
     if read == "offset":
@@ -193,7 +193,7 @@ def message(request: HttpRequest, cluster: str, message_id: str) -> HttpResponse
         if topic:
             raise PermissionDenied(
                 Text(
-                    "This needs the right to look (VIEW) at %(topic)s on %(cluster)s.",
+                    "This needs the right to view (VIEW) %(topic)s on %(cluster)s.",
                     topic=found.record.topic,
                     cluster=here.name,
                 )

@@ -19,8 +19,8 @@ from console.text import Text
 WAITING, PLANNED, OPEN = "waiting", "planned", "open"
 # State → the label of its chip; a row is in exactly one of them.
 STATES: Mapping[str, Text] = {
-    WAITING: Text("Waits for a second person"),
-    PLANNED: Text("Only planned"),
+    WAITING: Text("Waiting for a second person"),
+    PLANNED: Text("Planned only"),
     OPEN: Text("Under way"),
     "done": Text("Done"),
     "failed": Text("Failed"),
@@ -39,7 +39,7 @@ OPERATIONS = ListSpec(
     default="-made",
     columns=(
         Column("kind", Text("Change"), css="", order=("kind",), ascending=True, fields=("id", "kind")),
-        Column("subject", Text("Of"), css="", order=("subject",), ascending=True, fields=("subject",)),
+        Column("subject", Text("Object"), css="", order=("subject",), ascending=True, fields=("subject",)),
         Column("state", Text("State"), css="", order=("where",), ascending=True, fields=("where",)),
         Column("progress", Text("Progress"), css=""),
         Column("words", Text("In words"), css="", fields=("summary",)),
@@ -52,7 +52,7 @@ OPERATIONS = ListSpec(
             ascending=True,
             fields=("created_by", "approved_by"),
         ),
-        Column("made", Text("Made"), order=("created_at",), fields=("created_at",)),
+        Column("made", Text("Created"), order=("created_at",), fields=("created_at",)),
         Column("ended", Text("Ended"), css="num p2", order=("ended_at",), fields=("ended_at",)),
         Column("next", Text("Next step"), css="", is_bare=True),
     ),

@@ -67,7 +67,7 @@ def undo_params(plan_id: str) -> tuple[Plan, Any]:
         )
     params = plan_kind(found.kind).undo_params(found, job)
     if params is None:
-        raise UndoImpossible(Text("What this job did cannot be taken back."))
+        raise UndoImpossible(Text("The changes of this job cannot be undone."))
     return found, params
 
 

@@ -332,7 +332,7 @@ def _held_by_another(handler: AnyPlanKind, cluster: str, subject: str) -> Text:
     if job is None:
         return Text()
     return Text(
-        "%(job)s of %(person)s works on %(name)s and is not finished: wait for its end, or cancel it.",
+        "%(job)s of %(person)s on %(name)s is not finished: wait until it ends, or cancel it.",
         job=job.id,
         person=job.created_by,
         name=subject,
@@ -402,7 +402,7 @@ def _require_confirmation(plan: Plan, confirm_text: str) -> None:
         touched = (
             Text("touches %(number)s messages", number=plan.messages)
             if plan.messages
-            else Text("cannot simply be taken back")
+            else Text("cannot simply be undone")
         )
         raise ConfirmationMissing(
             Text(

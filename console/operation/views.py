@@ -226,7 +226,8 @@ def plan_apply(request: HttpRequest, cluster: str, plan_id: str) -> HttpResponse
         messages.info(
             request,
             Text(
-                "%(person)s applied this plan before; this is its job. Nothing was done twice.", person=who
+                "%(person)s already applied this plan; this is its job. Nothing was done twice.",
+                person=who,
             ).local(),
         )
         return redirect("job", here.name, refusal.job_id)
@@ -288,7 +289,7 @@ def plan_deed(request: HttpRequest, cluster: str, plan_id: str, deed: str) -> Ht
         )
     except BrokerTrouble as trouble:
         return _plan_page(request, here, found, may_apply, refusal=trouble, status=503)
-    raise Http404(Text("A plan has no %(deed)s.", deed=repr(deed)).local())
+    raise Http404(Text("A plan has no action %(deed)s.", deed=repr(deed)).local())
 
 
 # ---- jobs ----
@@ -361,7 +362,7 @@ def job_control(request: HttpRequest, cluster: str, job_id: str, deed: str) -> H
         elif deed in controls:
             controls[deed](found.id, request.user, remote_addr=remote_addr(request))
         else:
-            raise Http404(Text("A job has no %(deed)s.", deed=repr(deed)).local())
+            raise Http404(Text("A job has no action %(deed)s.", deed=repr(deed)).local())
     except OperationError as refusal:
         messages.error(request, text_of(refusal).local())
     return redirect("job", here.name, found.id)

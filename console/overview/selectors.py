@@ -254,9 +254,14 @@ def findings(
         title = Text("The name servers disagree about %(number)s topic(s)", number=differing.total)
         names = ", ".join(row.topic for row in differing.rows)
         text = (
-            Text("%(names)s and more: clients go by the name server they ask.", names=names)
+            Text(
+                "%(names)s and more: what a client uses depends on the name server that answers it.",
+                names=names,
+            )
             if differing.total > len(differing.rows)
-            else Text("%(names)s: clients go by the name server they ask.", names=names)
+            else Text(
+                "%(names)s: what a client uses depends on the name server that answers it.", names=names
+            )
         )
         found.append(Finding("FALLING_BEHIND", title, text, differing.rows[0].since_ms, tab="name-servers"))
     if judges_ownership(cluster_name, scope):

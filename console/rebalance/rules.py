@@ -146,7 +146,9 @@ def _two_owners(group: str, queue: MessageQueue, ids: list[str]) -> Finding:
 
 def _no_owner(group: str, queue: MessageQueue) -> Finding:
     text = Text(
-        "%(queue)s of %(topic)s is read by nobody: its messages wait", queue=_name(queue), topic=queue.topic
+        "%(queue)s of %(topic)s is read by no client: its messages wait",
+        queue=_name(queue),
+        topic=queue.topic,
     )
     return Finding(FindingKind.NO_OWNER, group, queue.topic, queue, (), text)
 

@@ -155,9 +155,7 @@ def rebalance(rows: Sequence[ServerSideGroup], admin: BlockingMQAdmin, *, now_ms
         if rules.is_followed(row.topic, one.assignment, clients):
             _set(row, state=State.APPLIED, reason=Text(), applied_at_ms=row.applied_at_ms or now_ms)
         else:
-            _set(
-                row, state=State.STORED, reason=Text("the clients have not all reported yet that they follow")
-            )
+            _set(row, state=State.STORED, reason=Text("not all clients have reported the change yet"))
 
 
 def _routed(rows: Sequence[ServerSideGroup], questions: _Questions) -> list[_Division]:

@@ -167,11 +167,11 @@ CAPACITY = RowsView(
             "utilisation_pct",
             Text("Used"),
             "percent",
-            note=Text("peak of what came over what the group can do"),
+            note=Text("peak of arrivals over the group's capacity"),
         ),
         Column(
             "mu_max",
-            Text("Can do"),
+            Text("Capacity"),
             "rate",
             Text("/s"),
             note=Text("95th percentile of the minutes in which it was behind; a dash: it never was"),
@@ -247,8 +247,8 @@ SCORES = (
     Column(
         "backlogs_covered_pct", Text("First band"), "percent", note=Text("the first band of each backlog")
     ),
-    Column("said_never", Text("Said never"), priority=2),
-    Column("never_wrong", Text("Wrongly"), priority=2),
+    Column("said_never", Text("Forecast “never”"), priority=2),
+    Column("never_wrong", Text("Of them wrong"), priority=2),
     Column(
         "unseen", Text("Not judged"), priority=2, note=Text("their end was not seen: the day or a gap cut it")
     ),
@@ -271,8 +271,8 @@ TRAFFIC = (
     Column("wrong_units", Text("Wrong units"), priority=3),
 )
 LETTERS = (
-    Column("letters", Text("Letters")),
-    Column("arrived", Text("Came in")),
+    Column("letters", Text("Dead letters")),
+    Column("arrived", Text("Received")),
     Column("peak_per_h", Text("Peak"), unit=Text("/h"), priority=2),
     Column("oldest_ms", Text("Oldest"), "moment"),
     Column("age_p95_ms", Text("Age p95"), "optional_duration", priority=2),
@@ -409,7 +409,7 @@ REVIEWS: dict[str, tuple[RowsView, ...]] = {
             ),
             "why",
             True,
-            words=Text("Groups and topics that nobody would miss, as known when the report was made."),
+            words=Text("Groups and topics that appear unused, as of the time of the report."),
         ),
         RowsView(
             "collector",
@@ -437,7 +437,7 @@ REVIEWS: dict[str, tuple[RowsView, ...]] = {
             "watched_pct",
             True,
             words=Text(
-                "How well the day was watched: the collector itself, and every broker that was silent."
+                "How complete the day's data are: the collector itself, and every broker that was silent."
             ),
         ),
     ),
@@ -464,7 +464,8 @@ REVIEWS: dict[str, tuple[RowsView, ...]] = {
             ),
             "late_message_hours",
             words=Text(
-                "Day by day against the week before; clear is what chance does in at most one case of twenty."
+                "Day by day against the week before; a change is clear when chance explains it in at most one case "
+                "in twenty."
             ),
         ),
         RowsView(
@@ -505,7 +506,7 @@ REVIEWS: dict[str, tuple[RowsView, ...]] = {
             ),
             "proposal",
             True,
-            words=Text("From the capacity report of the week's days. Nothing is changed by itself."),
+            words=Text("From the capacity report of the week's days. Nothing is changed automatically."),
         ),
     ),
 }
@@ -538,7 +539,7 @@ LONG_COLUMNS = (
     COVERAGE,
 )
 LONG_WORDS = Text(
-    "Made of the daily rows that are kept. ≥: not all days of the period were computed, or it is not over."
+    "Computed from the daily rows that are kept. ≥: some days of the period were not computed, or it is not over."
 )
 
 

@@ -16,7 +16,7 @@ from spark.lag.local_time import UTC, zone_problem
 
 MINUTES = "%Y-%m-%dT%H:%M"
 FORMATS = [MINUTES, "%Y-%m-%dT%H:%M:%S"]
-NOT_A_TIME = Text("That is no time such as 2026-03-12T08:00.")
+NOT_A_TIME = Text("Enter a time like 2026-03-12T08:00.")
 
 
 class RunForm(forms.Form):
@@ -65,7 +65,7 @@ class ScheduleForm(forms.Form):
     """
 
     is_on = forms.BooleanField(required=False, label=Text("On"))
-    cadence = forms.ChoiceField(choices=ReportSchedule.Cadence.choices, label=Text("Made"))
+    cadence = forms.ChoiceField(choices=ReportSchedule.Cadence.choices, label=Text("Created"))
     weekday = forms.TypedChoiceField(
         choices=list(enumerate(WEEKDAYS)), coerce=int, label=Text("On"), initial=0
     )

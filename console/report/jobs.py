@@ -22,10 +22,10 @@ WORDS = {
         "Lag of every group, topic and queue per week, from Monday to Monday of the report's zone."
     ),
     "episodes": Text("When a group was late, stood still or lost messages, why, and how it ended."),
-    "capacity": Text("What each group can do, what is asked of it, and how much room retention leaves."),
+    "capacity": Text("What each group can process, what it has to, and how much room retention leaves."),
     "topic_traffic": Text("What came into each topic, message by message, from the brokers’ store files."),
     "dead_letter": Text("Dead letters from the brokers’ store files: how many, why, how old."),
-    "forecast_scorecard": Text("How good our drain forecasts were."),
+    "forecast_scorecard": Text("How accurate the drain forecasts were."),
     "lag_trend": Text("How groups did over months, quarters and years of the business time zone."),
 }
 # Reports whose rows are `LagRow`; those of the others are `ReportRow`.

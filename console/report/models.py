@@ -431,7 +431,7 @@ class ReportSchedule(models.Model):
     def when(self) -> Text:
         """Return when it makes its report, in words."""
         if not self.is_on:
-            return Text("not by itself: its schedule is off")
+            return Text("its schedule is off")
         if self.cadence == self.Cadence.HOURLY:
             return Text("every hour, %(minute)s minutes past", minute=self.minute)
         if self.cadence == self.Cadence.DAILY:

@@ -278,7 +278,7 @@ def run_job(
             if time.monotonic() > deadline:
                 raise ReportFailed(
                     Text(
-                        "The Spark job was stopped after %(number)s minutes; ask for a shorter window.",
+                        "The Spark job was stopped after %(number)s minutes; choose a shorter window.",
                         number=f"{timeout_s / 60:g}",
                     )
                 )
@@ -353,7 +353,7 @@ def _java_problem_of(minute: int) -> Text | None:
         )
     except subprocess.TimeoutExpired:
         return Text(
-            "Java was not found out about within %(number)s s: this machine is very busy.",
+            "The check for Java did not finish within %(number)s s: this machine is very busy.",
             number=JAVA_LOOKUP_TIMEOUT_S,
         )
     return Text.foreign(asked.stdout.strip()) or None

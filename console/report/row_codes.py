@@ -12,7 +12,7 @@ EVENT_WORDS = {
     "REWIND": Text("Set back"),
     "SKIPPED": Text("Skipped"),
     "LOST": Text("Lost to retention"),
-    "RECREATED": Text("Topic made anew"),
+    "RECREATED": Text("Topic recreated"),
     "HEAD_REGRESSION": Text("Broker lost its tail"),
 }
 # Codes in the figures of rows, as the jobs and reviews write them.

@@ -96,7 +96,7 @@ def window(from_ms: int, to_ms: int, *, now_ms: int, period_ms: int = HOUR_MS, z
         raise ReportRejected(
             "from_ms",
             Text(
-                "%(number)s hours are more than %(most)s in one run; ask for them in parts.",
+                "One run covers at most %(most)s hours, and these are %(number)s: run the report in parts.",
                 number=hours,
                 most=WINDOW_HOURS_MAX,
             ),

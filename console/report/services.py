@@ -170,7 +170,7 @@ def release_dead_runs(*, now_ms: int) -> None:
                 state=ReportRun.State.FAILED,
                 error=Text(
                     "The worker stopped %(number)s time(s) before the report was done. No hour or day is "
-                    "half-written; ask for a shorter window, or look at the worker's log.",
+                    "half-written; choose a shorter window, or check the worker's log.",
                     number=run.attempts,
                 ),
                 step=Text(),
@@ -253,12 +253,13 @@ class _Attempt:
             logger.exception("report rows not written run=%s", run.id)
             self._fail(
                 Text(
-                    "The database did not take all rows. No hour or day is half-written; run it again: %(error)s",
+                    "Not all rows could be written to the database. No hour or day is half-written; run it again: "
+                    "%(error)s",
                     error=str(error),
                 )
             )
         except KeyboardInterrupt:
-            self._fail(Text("Stopped by hand. No hour or day is half-written."))
+            self._fail(Text("Stopped by a user. No hour or day is half-written."))
             raise
         except Exception:
             logger.exception("report ended in an error run=%s", run.id)
@@ -429,7 +430,7 @@ def _stores(run: ReportRun) -> Sequence[Mapping[str, str]]:
     if not stores:
         raise ReportFailed(
             Text(
-                "%(job)s is made from the files of a broker's store, and none of %(cluster)s is known here. Set "
+                "%(job)s needs the files of a broker's store, and no store of %(cluster)s is configured. Set "
                 "STORE_FOLDERS=cluster:broker=folder to a store on this machine, or to a copy of one.",
                 job=JOBS[run.job],
                 cluster=run.cluster,

@@ -262,7 +262,9 @@ def seen_cell(row: object, name: str, now_ms: int) -> SafeString:
     """
     value = value_of(row, name)
     if value_of(row, "reset_pending"):
-        why = _("Somebody set this offset and no member has committed since: it is a target, no progress.")
+        why = _(
+            "This offset was set by a change, and no member has committed since: it is a target, not progress."
+        )
         words = _("reset pending")
         return format_html('<span class="tag tag--warn" tabindex="0" data-why="{}">{}</span>', why, words)
     return (

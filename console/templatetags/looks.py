@@ -41,7 +41,7 @@ ROWS: Mapping[str, Mapping[str, Look]] = {
     "offsets": {
         "verified": VERIFIED,
         "applied": Look("catch", "catch", gettext_noop("applied")),
-        "passed": Look("ok", "ok", gettext_noop("left alone")),
+        "passed": Look("ok", "ok", gettext_noop("unchanged")),
         "failed": FAILED,
     },
     "config": {
@@ -49,7 +49,7 @@ ROWS: Mapping[str, Mapping[str, Look]] = {
         "applied": Look("catch", "catch", gettext_noop("written")),
         "failed": FAILED,
     },
-    "routes": {"verified": VERIFIED, "applied": Look("catch", "catch", gettext_noop("told"))},
+    "routes": {"verified": VERIFIED, "applied": Look("catch", "catch", gettext_noop("notified"))},
 }
 TOKENS: Mapping[str, Look] = {
     "valid": Look("ok", "ok", gettext_noop("Valid")),

@@ -182,7 +182,7 @@ def _beside(row: LagRow) -> Iterator[Text]:
         yield Text("The lags of its queues vary by %(ratio)s of their mean.", ratio=percent(row.skew_cv))
     if row.time_lag_spread_ms:
         spread = Duration(row.time_lag_spread_ms)
-        yield Text("Its oldest queue is %(spread)s behind its median one.", spread=spread)
+        yield Text("Its oldest queue is %(spread)s behind its median queue.", spread=spread)
 
 
 @register.simple_tag(takes_context=True)

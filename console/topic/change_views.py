@@ -96,7 +96,7 @@ def used_by(cluster: str, topic: str, scope: NameScope) -> Text:
         Text("%(name)s (%(number)s)", name=group.group, number=group.clients or 0) for group in named[:5]
     ]
     if len(named) < len(online):
-        names.append(Text("%(number)s that you may not look at", number=len(online) - len(named)))
+        names.append(Text("%(number)s that you may not view", number=len(online) - len(named)))
     return Text(
         "%(number)s group(s) {is|are} online of %(total)s: %(names)s",
         number=len(online),

@@ -49,7 +49,7 @@ class TopicChangeForm(ConfigForm):
         label=Text("Order"),
         required=False,
         choices=[STAY, *TRUE_FALSE],
-        help_text=Text("tells clients to keep a key on its queue"),
+        help_text=Text("makes clients keep a key on its queue"),
     )
 
     @property
@@ -93,7 +93,7 @@ class TopicCreateForm(TopicChangeForm):
         for field in ("write_queues", "read_queues"):
             self.fields[field].required = True
             self.fields[field].error_messages["required"] = Text(
-                "Say how many; RocketMQ's default is %(number)s.", number=QUEUES_DEFAULT
+                "Enter how many; RocketMQ's default is %(number)s.", number=QUEUES_DEFAULT
             )
 
     def clean_name(self) -> str:

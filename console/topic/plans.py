@@ -220,8 +220,8 @@ class TopicQuarantinePlan(TopicPlan, QuarantinePlan[TopicFacts, TopicParams, Top
     kind = "topic_quarantine"
     title = Text("Topic quarantine")
     action = Text("Put it in quarantine")
-    closes = Text("nobody may read or write it, its messages and offsets stay")
-    is_closed = Text("is closed for everybody already")
+    closes = Text("reading and writing is refused, its messages and offsets stay")
+    is_closed = Text("is already closed for all clients")
 
     def stakes(self, asked: Asked[TopicParams], rows: Sequence[ConfigRow], facts: TopicFacts) -> Stakes:
         """Warn which clients are shut out."""

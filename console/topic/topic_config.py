@@ -24,7 +24,7 @@ from console.text import Text
 READ, WRITE, INHERIT, PRIORITY = 4, 2, 1, 8  # PermName
 QUEUES_MAX = 1_024  # per topic and broker: each queue is an open file, and part of every rebalance
 QUEUES_DEFAULT = 8  # BrokerConfig.defaultTopicQueueNums
-PERMISSIONS = {6: Text("read and write"), 4: Text("read only"), 2: Text("write only"), 0: Text("nobody")}
+PERMISSIONS = {6: Text("read and write"), 4: Text("read only"), 2: Text("write only"), 0: Text("no access")}
 MESSAGE_TYPE = "message.type"
 MESSAGE_TYPES = ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED")  # TopicMessageType
 

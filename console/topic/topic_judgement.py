@@ -91,7 +91,7 @@ def change_warnings(
             PlanWarning(
                 "warn",
                 Text("%(number)s producer(s) {is|are} connected to these brokers", number=facts.producers),
-                Text("Those that send here learn it from the route within 30 s and then fail."),
+                Text("Producers see it in the route within 30 s and then fail."),
             )
         )
     if any(one.key == "order" for row in rows for one in row.changes):
@@ -121,7 +121,9 @@ def use_warnings(facts: TopicFacts) -> list[PlanWarning]:
         ago = Duration(max(0, facts.read_at_ms - facts.last_write_ms))
         warnings.append(
             PlanWarning(
-                "danger", Text("Somebody wrote to it %(age)s ago", age=ago), Text("A producer still uses it.")
+                "danger",
+                Text("A message was written to it %(age)s ago", age=ago),
+                Text("A producer still uses it."),
             )
         )
     if facts.backlog:
@@ -135,7 +137,9 @@ def use_warnings(facts: TopicFacts) -> list[PlanWarning]:
     if not warnings:
         warnings.append(
             PlanWarning(
-                "ok", Text("Nobody uses it now"), Text("No consumer is online, nothing was written lately.")
+                "ok",
+                Text("No client uses it now"),
+                Text("No consumer is online, nothing was written lately."),
             )
         )
     return warnings
@@ -159,16 +163,18 @@ def delete_warnings(facts: TopicFacts, quarantine: Quarantine | None) -> list[Pl
             PlanWarning(
                 "danger" if still else "info",
                 Text("%(number)s message(s) {was|were} written in quarantine", number=more),
-                Text("Brokers leave the write permission to the client: somebody has not noticed yet.")
+                Text(
+                    "Brokers leave the write permission to the client: a producer has not refreshed its route yet."
+                )
                 if still
-                else Text("All within the minute in which clients learn of it."),
+                else Text("All arrived within the minute that clients need to refresh their routes."),
             )
         )
     if facts.auto_create:
         warnings.append(
             PlanWarning(
                 "warn",
-                Text("%(where)s would make it again", where=Text.of_names(facts.auto_create)),
+                Text("%(where)s would create it again", where=Text.of_names(facts.auto_create)),
                 Text(
                     "autoCreateTopicEnable is true: the next message to this name creates it with default "
                     "settings."

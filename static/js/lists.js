@@ -50,7 +50,7 @@
       if (!answer.ok || answer.redirected)
         throw new Error(
           answer.status === 404
-            ? gettext("It is not there any more.")
+            ? gettext("It no longer exists.")
             : answer.redirected
               ? gettext("You are signed out: reload the page.")
               : Tide.text(gettext("The console answered %(status)s."), { status: answer.status }),
@@ -139,7 +139,7 @@
     if (!answer?.ok)
       Tide.say(
         gettext("Columns are not kept"),
-        gettext("They hold for this page; the console did not take the choice."),
+        gettext("They apply to this page only: the console did not save the choice."),
       );
   }
   function fillMenu(menu) {

@@ -173,26 +173,26 @@
       [
         silent,
         gettext(
-          "Not live since %(time)s: Redis, which carries live updates, does not answer the console. Figures stand still; a reload shows those of the last round.",
+          "Not live since %(time)s: Redis, which carries live updates, does not answer the console. Figures are not updated; reload the page for those of the last round.",
         ),
       ],
       [
         mute,
         gettext(
-          "The console has not answered this page since %(time)s; reconnecting. Figures stand still until then. If it stays so: does it run, and is it reached from here?",
+          "The console has not answered this page since %(time)s; reconnecting. Figures are not updated until then. If this continues, check that the console runs and can be reached from here.",
         ),
       ],
-      [gone, gettext("Not live since %(time)s, reconnecting. Figures stand still until then.")],
+      [gone, gettext("Not live since %(time)s, reconnecting. Figures are not updated until then.")],
       [
         isUnreachable ? unreached : 0,
         gettext(
-          "No broker of this cluster has answered since %(time)s. What is shown is what was known before; a reload says more.",
+          "No broker of this cluster has answered since %(time)s. The figures are the last known ones; reload the page for details.",
         ),
       ],
       [
         isOpen() ? old : 0,
         gettext(
-          "No new round since %(time)s: the worker that reads the brokers, or Redis between it and this page, does not answer. Figures stand still; “manage.py doctor” says which.",
+          "No new round since %(time)s: the worker that reads the brokers, or Redis between it and this page, does not answer. Figures are not updated; “manage.py doctor” shows which.",
         ),
       ],
     ];

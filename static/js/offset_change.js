@@ -64,7 +64,7 @@
       }, // the field knows whole seconds: the one at or after the reading
       panels: [
         {
-          title: gettext("Time lag, worst queue: click, or arrow keys and Enter, to take a time"),
+          title: gettext("Time lag, worst queue: click, or use arrow keys and Enter, to choose a time"),
           kind: "duration",
           format: Tide.duration,
           series: [

@@ -51,11 +51,11 @@
       });
       if (answer.ok) found = (await answer.json()).items;
       else
-        trouble = Tide.text(gettext("The console answered %(status)s; only pages are matched."), {
+        trouble = Tide.text(gettext("The console answered %(status)s; only pages are searched."), {
           status: answer.status,
         });
     } catch {
-      trouble = gettext("The console does not answer; only pages are matched.");
+      trouble = gettext("The console does not answer; only pages are searched.");
     }
     if (mine === asked) render([...found, ...here], words, trouble);
   }

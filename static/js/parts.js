@@ -135,7 +135,7 @@
         () => null,
       );
       if (!answer || (answer.type !== "opaqueredirect" && !answer.ok)) {
-        Tide.say(gettext("That did not reach the console"), gettext("Reload the page and try again."));
+        Tide.say(gettext("The request did not reach the console"), gettext("Reload the page and try again."));
         return;
       }
       refresh();

@@ -44,7 +44,7 @@
       location.reload();
       return;
     }
-    const news = FINAL.has(row.state) ? gettext("The report is done") : gettext("A run has been asked for");
+    const news = FINAL.has(row.state) ? gettext("The report is done") : gettext("A run was requested");
     if (told !== row.id + row.state && (FINAL.has(row.state) || !told))
       Tide.say(news, gettext("Reload the page to see it."));
     told = row.id + row.state;

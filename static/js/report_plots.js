@@ -462,7 +462,7 @@
     },
     room(canvas, data) {
       if (!data.queues)
-        return [gettext("retention has removed nothing from these queues in this time: there is no edge yet"), false];
+        return [gettext("retention has removed nothing from these queues in this time: there is no limit yet"), false];
       room(canvas, data);
       const least = Math.min(...data.room_ms.filter((v) => v !== null));
       return [

@@ -87,7 +87,7 @@ def test_it_lists_brokers(viewer: APIClient) -> None:
     assert (a["broker_name"], a["in_rate"], a["full_in_ms"], a["drained_at"]) == (
         "broker-a", 14.2, 3_600_000, ["ns:9876"],
     )  # fmt: skip
-    assert (a["put_p99_ms"], a["put_p99_reason"]) == (None, "this release does not tell it")
+    assert (a["put_p99_ms"], a["put_p99_reason"]) == (None, "this release does not report it")
     assert (b["answered"], b["in_rate"], b["since_ms"], b["reason"], b["page_cache"]) == (
         False, None, AT, "connection refused", "",
     )  # fmt: skip
@@ -127,7 +127,7 @@ def test_it_tells_one_broker(viewer: APIClient) -> None:
     assert writing["putTps"]["text"] == "14.2 /s"
     assert (writing["putLatency99"]["text"], writing["putLatency99"]["says"]) == (
         "",
-        "not told by this broker",
+        "not reported by this broker",
     )
     config = viewer.get(f"{LOCAL}/brokers/broker-a/config").json()
     assert config == {

@@ -19,7 +19,7 @@ from consumers.errors import (
     [
         (BrokerUnavailable("a:1", "refused"), "a:1 is not available: refused", True),
         (RemotingTimeout("a:1", 11, 3_000), "a:1 did not answer request 11 within 3000 ms", True),
-        (TooManyRequests("a:1", 9), "9 requests to a:1 are waiting for an answer already", True),
+        (TooManyRequests("a:1", 9), "9 requests to a:1 are already waiting for an answer", True),
         (
             TopicRouteNotFound("T", "write"),
             "no queue of topic T to write is registered with the name servers",

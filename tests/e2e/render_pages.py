@@ -125,15 +125,15 @@ PLANS: dict[str, tuple[str, dict[str, str], str]] = {
     "plan-topic-quarantine": ("/c/local/topics/clicks/delete", {}, "Plan the quarantine…"),
     "plan-group-create": ("/c/local/new-group", {"name": "painters"}, "Make plan…"),
     "plan-group-settings": ("/c/local/groups/analytics/settings", {"retry_max_times": "5"}, "Make plan…"),
-    "plan-group-delete": ("/c/local/groups/billing/delete", {}, "Plan it without waiting…"),
+    "plan-group-delete": ("/c/local/groups/billing/delete", {}, "Plan the deletion without quarantine…"),
     "plan-send": ("/c/local/messages/send?topic=orders", {"body": '{"order": 1}'}, "Plan the send…"),
     "plan-broker-config": (
         "/c/local/brokers/{broker}/config",
         {"key": "fileReservedTime", "value": "71"},
         "Make plan…",
     ),
-    "plan-drain": ("/c/local/brokers/{broker}?tab=drain", {}, "Make drain plan…"),
-    "plan-replay": ("/c/local/dead-letters/notifier", {}, "Make a replay plan…"),
+    "plan-drain": ("/c/local/brokers/{broker}?tab=drain", {}, "Plan the drain…"),
+    "plan-replay": ("/c/local/dead-letters/notifier", {}, "Plan a replay…"),
 }
 # Forms that are sent wrong: name → (page, what is filled in by field name). The browser's own checks are left out, so
 # that the page's words are seen.

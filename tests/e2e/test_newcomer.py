@@ -120,7 +120,7 @@ def test_it_replays_dead_letters_to_the_failed_group_with_a_pause(
         page.reload()
     expect(page.locator("body")).to_contain_text("Original topic")
     page.get_by_label("Rate").fill("1")
-    page.get_by_role("button", name="Make a replay plan").click()
+    page.get_by_role("button", name="Plan a replay").click()
     expect(page).to_have_url(re.compile(r"/plans/op-"))
     apply_plan(page, "notifier")
     page.get_by_role("button", name="Pause").click()

@@ -147,4 +147,4 @@ def test_it_is_honest_about_a_killed_broker(world: ApacheWorld, client: Client) 
     for page in ("", "brokers", "brokers/broker-b"):
         text = client.get(f"/c/{NAME}/{page}").content.decode()
         assert "broker-b has not answered since" in text, page
-    assert "Last told" in client.get(f"/c/{NAME}/brokers/broker-b?tab=runtime").content.decode()
+    assert "Last reported" in client.get(f"/c/{NAME}/brokers/broker-b?tab=runtime").content.decode()

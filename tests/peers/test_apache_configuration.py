@@ -125,7 +125,7 @@ def test_it_deletes_a_topic_from_quarantine(world: ApacheWorld, settings: Settin
     settings.QUARANTINE_HOURS = 0
     plan = world.plan("topic_delete", "doomed", {})
     assert (plan.messages, plan.confirm) == (12, "typed")
-    assert any("would make it again" in warning["title"] for warning in plan.warnings)
+    assert any("would create it again" in warning["title"] for warning in plan.warnings)
     job = world.apply(plan)
     assert (job.state, job.error) == ("SUCCEEDED", "")
     assert topic_configs(world, "doomed") == {"broker-a": None, "broker-b": None}

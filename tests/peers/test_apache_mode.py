@@ -43,7 +43,7 @@ def test_it_sets_a_mode_and_puts_it_back(world: ApacheWorld) -> None:
     assert {row["state"] for row in job.result["brokers"]} == {"verified"}
     assert modes(world, "moded", "moders") == dict.fromkeys(BOTH, ("POP", 2))
     half = world.plan("group_mode", "moders", {"topic": "moded", "mode": "PULL", "brokers": ["broker-b"]})
-    assert "The brokers will not agree" in [warning["title"] for warning in half.warnings]
+    assert "The brokers will differ" in [warning["title"] for warning in half.warnings]
     done(world, half)
     assert modes(world, "moded", "moders") == {"broker-a": ("POP", 2), "broker-b": ("PULL", 0)}
     done(world, services.undo(half.id, world.actor))

@@ -127,7 +127,7 @@ def test_an_online_group_is_planned_to_where_its_broker_will_send_it(
     plan = world.plan("offset_change", "nearests", {"target": "time", "time_ms": at_ms})
     assert moves(plan) == [(*place, 3, 1) for place in PLACES]
     assert {row["note"] for row in plan.diff} == {
-        "this release goes to the nearest message; the first at that time is 2"
+        "this release moves to the nearest message; the first at that time is 2"
     }
     job = world.apply(plan)
     assert (job.state, job.error) == ("SUCCEEDED", "")

@@ -272,10 +272,12 @@ def _reason(
     if status is LagStatus.OFFLINE:
         known = f"no client is connected, {figures.lag or 0:,} messages wait"
     elif status is LagStatus.UNKNOWN and figures.status is LagStatus.OK:
-        known = "messages wait, nothing was read yet, and who is connected has not been told: well or offline"
+        known = (
+            "messages wait, nothing was read yet, and the clients are not reported yet: healthy or offline"
+        )
     if view.blind and not figures.partial:
         names = ", ".join(sorted(view.blind))
-        return f"{names} has not answered since this console began to look; its share is unknown. {known}".strip()
+        return f"{names} has not answered since this console started; its share is unknown. {known}".strip()
     if not figures.partial:
         return known
     unknown = [row for row in rows if row["status"] == LagStatus.UNKNOWN]

@@ -87,7 +87,7 @@ AREAS: tuple[tuple[Promise | str, frozenset[str]], ...] = (
         ),
     ),
     (
-        gettext_lazy("Who it is, replicas, name servers"),
+        gettext_lazy("Identity, replicas, name servers"),
         frozenset(
             {
                 *(

@@ -62,22 +62,24 @@ def _restart(name: str, says: Text, unit: str = "", **more: object) -> ConfigKey
 
 
 BOOL = ("true", "false")
-WHO_IT_IS = Text("It says who the broker is; a change makes another broker of it. Set it in its file.")
-WHERE_IT_STORES = Text("It says where messages lie; a change hides what is stored. Set it in its file.")
+WHO_IT_IS = Text("It identifies the broker; a change makes it another broker. Set it in the broker's file.")
+WHERE_IT_STORES = Text(
+    "It sets where messages are stored; a change hides the stored ones. Set it in the broker's file."
+)
 
 _KEYS = (
     _restart("brokerName", Text("name under which routes list the broker"), fixed=WHO_IT_IS),
     _restart("brokerClusterName", Text("RocketMQ's name of the cluster"), fixed=WHO_IT_IS),
     _restart("brokerId", Text("0 is the master"), fixed=WHO_IT_IS),
-    _restart("brokerIP1", Text("address that clients are told"), fixed=WHO_IT_IS),
-    _restart("brokerIP2", Text("address that slaves are told"), fixed=WHO_IT_IS),
+    _restart("brokerIP1", Text("address that clients receive"), fixed=WHO_IT_IS),
+    _restart("brokerIP2", Text("address that slaves receive"), fixed=WHO_IT_IS),
     _restart("listenPort", Text("port for clients"), fixed=WHO_IT_IS),
     _restart("storePathRootDir", Text("folder of the store"), fixed=WHERE_IT_STORES),
     _restart("storePathCommitLog", Text("folder of the commit log"), fixed=WHERE_IT_STORES),
     _restart(
         "namesrvAddr",
         Text("name servers the broker registers with"),
-        danger=Text("Clients that ask a name server left out no longer find the broker."),
+        danger=Text("Clients that use another name server no longer find the broker."),
     ),
     _now(
         "brokerPermission",
@@ -101,7 +103,7 @@ _KEYS = (
     ),
     _now(
         "defaultTopicQueueNums",
-        Text("queues of a topic that is created by itself"),
+        Text("queues of a topic that is created automatically"),
         "queues",
         low=1,
         high=1024,
@@ -113,7 +115,7 @@ _KEYS = (
         low=1,
         high=87_600,
         danger=Text(
-            "A smaller value deletes what is older at the next deletion; groups that are behind lose it."
+            "A smaller value deletes older messages at the next deletion; groups that are behind lose them."
         ),
     ),
     _now("deleteWhen", Text("hour of the day at which expired files are deleted"), "hour"),
@@ -139,7 +141,7 @@ _KEYS = (
         "percent",
         low=10,
         high=99,
-        danger=Text("At 100 %% of the disk the broker may not start again."),
+        danger=Text("With the disk 100 %% full the broker may fail to start again."),
     ),
     _restart(
         "flushDiskType",
@@ -198,7 +200,7 @@ _KEYS = (
     _now("litePullMessageEnable", Text("lite pull consumers are served"), choices=BOOL),
     _now(
         "notifyConsumerIdsChangedEnable",
-        Text("members are told at once when their group changes"),
+        Text("members are notified at once when their group changes"),
         choices=BOOL,
     ),
     _now("useServerSideResetOffset", Text("offsets are reset in the broker's own table"), choices=BOOL),
@@ -213,7 +215,7 @@ _KEYS = (
     ),
     _now(
         "transactionCheckMax",
-        Text("check-backs before a half message is given up"),
+        Text("check-backs before a half message is dropped"),
         "times",
         low=1,
         high=1000,
@@ -221,7 +223,7 @@ _KEYS = (
     _now("transactionCheckInterval", Text("pause between two check-backs"), "ms", low=1_000, high=3_600_000),
     _now(
         "transactionTimeOut",
-        Text("age at which a half message is asked about"),
+        Text("age at which a half message is checked"),
         "ms",
         low=1_000,
         high=3_600_000,
@@ -350,8 +352,8 @@ def _number_problem(key: ConfigKey, value: str) -> Text:
         number = int(value)
     except ValueError:
         if key.unit:
-            return Text("A whole number of %(unit)s.", unit=key.unit)
-        return Text("A whole number.")
+            return Text("Enter a whole number of %(unit)s.", unit=key.unit)
+        return Text("Enter a whole number.")
     unit = f" {key.unit}" if key.unit else ""
     if key.low is not None and number < key.low:
         return Text("At least %(value)s.", value=f"{key.low:,}{unit}")

@@ -168,7 +168,7 @@ class BrokerConfigPlan(ConfigPlan[KeyParams, KeyBefore]):
                 continue
             found.append(write.on(WriteEvent.NOT_SHOWN))
             text = Text(
-                "%(broker)s shows %(key)s=%(now)s, not %(after)s",
+                "%(broker)s reports %(key)s=%(now)s, not %(after)s",
                 broker=write.broker_name,
                 key=key,
                 now=repr(now),
@@ -306,10 +306,12 @@ def _warnings(cluster: str, wish: Wish, configs: Mapping[str, Mapping[str, str]]
     if key.effect == Effect.RESTART:
         found.append(PlanWarning("warn", Text("Used after a restart only"), RESTART_WORDS))
     elif key.effect == Effect.UNKNOWN:
-        title = Text("Nothing is known here about %(key)s", key=key.name)
+        title = Text("This console has no description of %(key)s", key=key.name)
         found.append(
             PlanWarning(
-                "info", title, Text("The broker judges whether the value is possible, and when it is used.")
+                "info",
+                title,
+                Text("The broker decides whether the value is valid, and when it takes effect."),
             )
         )
     surveys = list(BrokerSurvey.objects.filter(cluster=cluster).order_by("broker_name", "broker_id"))
@@ -322,8 +324,8 @@ def _warnings(cluster: str, wish: Wish, configs: Mapping[str, Mapping[str, str]]
 
 
 RESTART_WORDS = Text(
-    "The broker keeps the new value and shows it, and works by the old one until it starts anew. A broker "
-    "that cannot change the key while it runs refuses, and nothing is changed there."
+    "The broker stores and reports the new value, but uses the old one until it restarts. A broker that cannot "
+    "change the key at run time refuses, and nothing is changed there."
 )
 
 
@@ -344,4 +346,4 @@ def _difference_warning(wish: Wish, configs: Mapping[str, Mapping[str, str]]) ->
         value=usual or Text("nothing"),
         others=Text.of_list(odd),
     )
-    return [PlanWarning("warn", Text("The brokers will not be alike"), text)]
+    return [PlanWarning("warn", Text("The brokers will differ"), text)]

@@ -105,7 +105,7 @@ class BrokerDrainPlan(PlanKind[DrainParams, DrainBefore, ServerRow]):
         """Read the direction. Raises PlanRejected(field)."""
         direction = given.get("direction", DRAIN)
         if direction not in (DRAIN, GIVE_BACK):
-            raise PlanRejected(Text("The direction is drain or give_back."), "direction")
+            raise PlanRejected(Text("The direction must be drain or give_back."), "direction")
         refuse_unknown(given, ("direction",))
         return DrainParams(direction=direction)
 
@@ -187,7 +187,7 @@ class BrokerDrainPlan(PlanKind[DrainParams, DrainBefore, ServerRow]):
             if new:
                 sentences.append(
                     Text(
-                        "without %(broker)s nobody could write to %(topics)s any more",
+                        "without %(broker)s no producer could write to %(topics)s any more",
                         broker=plan.subject,
                         topics=_named(new),
                     )
@@ -220,9 +220,9 @@ class BrokerDrainPlan(PlanKind[DrainParams, DrainBefore, ServerRow]):
             raise away
         names = Text.of_names(servers.addrs)
         run.note(
-            Text("Told %(names)s to offer it to nobody", names=names)
+            Text("Notified %(names)s to offer it to no producer", names=names)
             if self.params_of(run.plan).is_drain
-            else Text("Told %(names)s to offer it again", names=names)
+            else Text("Notified %(names)s to offer it again", names=names)
         )
         services.request_survey(run.plan.cluster)
 
@@ -260,7 +260,7 @@ class BrokerDrainPlan(PlanKind[DrainParams, DrainBefore, ServerRow]):
                 unlike = sorted(topic for topic, shown in view.offered.items() if shown != wanted)
                 run.note(
                     Text(
-                        "%(address)s shows %(topics)s otherwise: told again",
+                        "%(address)s returned another state of %(topics)s: the request was sent again",
                         address=addr,
                         topics=_named(unlike),
                     ),
@@ -269,8 +269,8 @@ class BrokerDrainPlan(PlanKind[DrainParams, DrainBefore, ServerRow]):
                 self._request(admin, run.plan, addr)
         raise VerificationFailed(
             Text(
-                "%(names)s gave the permission back %(number)s times: topics change on the broker all the "
-                "time, or something else gives it back.",
+                "%(names)s restored the permission %(number)s times: topics change on the broker all the time, or "
+                "another program restores it.",
                 names=", ".join(sorted(wrong)),
                 number=WIPES_MAX,
             )
@@ -314,8 +314,8 @@ def watch_traffic(run: JobRun, admin: BlockingMQAdmin, look_at_routes: Callable[
             look_at_routes()
             run.note(
                 Text(
-                    "The traffic is gone: nothing came for %(seconds)s s; %(number)s message(s) "
-                    "{was|were} still taken before",
+                    "The traffic is gone: nothing arrived for %(seconds)s s; %(number)s message(s) {was|were} "
+                    "still taken before",
                     seconds=traffic.quiet_ms // 1000,
                     number=traffic.puts,
                 )
@@ -356,7 +356,7 @@ def _puts(admin: BlockingMQAdmin, broker_name: str) -> int:
     if value is None:
         raise VerificationFailed(
             Text(
-                "%(broker)s does not tell how many messages it takes (msgPutTotalTodayNow).",
+                "%(broker)s does not report how many messages it takes (msgPutTotalTodayNow).",
                 broker=broker_name,
             )
         )
@@ -401,8 +401,8 @@ def _summary(params: DrainParams, subject: str, rate: float | None, views: Seque
         else Text("%(what)s, which then go nowhere: there is no other broker", what=moved)
     )
     return Text(
-        "This will take the write permission of %(name)s away at %(where)s and move %(what)s. Readers go "
-        "on; what is stored stays readable. The job then watches until the traffic is gone.",
+        "This will remove the write permission of %(name)s at %(where)s and move %(what)s. Consumers continue; "
+        "stored messages stay readable. The job then watches until the traffic is gone.",
         name=subject,
         where=servers,
         what=moved,
@@ -446,11 +446,11 @@ def _warnings(
     found.append(
         PlanWarning(
             "warn",
-            Text("It holds until the broker starts anew"),
+            Text("It lasts until the broker restarts"),
             Text(
-                "A broker that starts registers all its topics with their permissions, and a topic that "
-                "is created or changed on it comes back by itself. Ordered topics change their queue: "
-                "messages of one key may be read out of order while old ones are still unread here."
+                "When the broker restarts it registers all its topics with their permissions again, and so does a "
+                "topic that is created or changed on it. Producers of ordered topics change to other queues: "
+                "messages of one key may be read out of order while older ones are still unread here."
             ),
         )
     )
@@ -463,9 +463,9 @@ def _back_warnings(silent: Mapping[str, str]) -> list[PlanWarning]:
             "info",
             Text("Every topic reads “read, write” afterwards"),
             Text(
-                "The name servers keep no memory of what was before (327 sets 6): a topic with another "
-                "permission on this broker, such as a write-only dead-letter topic, shows its own again "
-                "when the broker registers anew."
+                "The name servers do not store the earlier permission (327 sets 6): a topic with another "
+                "permission on this broker, such as a write-only dead-letter topic, has it back when the broker "
+                "registers again."
             ),
         )
     ]
@@ -477,7 +477,7 @@ def _silent_warning(silent: Mapping[str, str]) -> PlanWarning:
         "danger",
         Text("%(number)s name server(s) did not answer", number=len(silent)),
         Text(
-            "%(names)s will not be told; whoever can reach it goes by what it says.",
+            "%(names)s will not be notified; clients that reach it still use its routes.",
             names=_named(sorted(silent)),
         ),
     )

@@ -74,7 +74,7 @@ def full_in(
 ) -> FullIn:
     """Estimate from samples in the order of time, newest last; those older than `WINDOW_MS` are ignored."""
     if disk_ratio is None:
-        return FullIn(Filling.UNKNOWN, Text("the broker does not tell how full its disk is"))
+        return FullIn(Filling.UNKNOWN, Text("the broker does not report how full its disk is"))
     if disk_ratio >= limit:
         words = Text(
             "%(share)s used: from %(limit)s on the broker refuses to write",
@@ -97,7 +97,7 @@ def full_in(
         words = Text("nothing was written in the last %(span)s", span=Duration(span_ms))
         return FullIn(Filling.IDLE, words, None, 0.0)
     if total_bytes is None:
-        words = Text("the broker does not tell how large its disk is")
+        words = Text("the broker does not report how large its disk is")
         return FullIn(Filling.UNKNOWN, words, None, per_s)
     room = (limit - disk_ratio) * total_bytes
     words = Text(

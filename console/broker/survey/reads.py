@@ -207,7 +207,7 @@ async def _read(answer: BrokerAnswer, call: Awaitable[Any]) -> tuple[Any, Text]:
         return await call, Text()
     except MQBrokerError as error:
         if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-            return None, Text("this release does not tell it")
+            return None, Text("this release does not report it")
         return None, text_of(error)
     except READ_ERRORS as error:
         return None, text_of(error)

@@ -79,7 +79,7 @@ def put_p99_ms(table: Table) -> tuple[float | None, Text]:
     """
     value = number(table.get("putLatency99"))
     if value is None:
-        return None, Text("this release does not tell it")
+        return None, Text("this release does not report it")
     if any(puts for _, puts in put_distribution(table)):
         return value, Text()
     if (number(table.get("putTps")) or 0) > 0 and value == 0:
@@ -163,7 +163,7 @@ def _three(table: Table, key: str) -> Text:
         Text("%(value)s over %(span)s", value=value, span=span)
         for value, span in zip(values, spans, strict=False)
     ]
-    return Text.of_list(parts) or Text("the broker is too young to say")
+    return Text.of_list(parts) or Text("the broker started too recently to report it")
 
 
 def _means(key: str) -> Judge:
@@ -172,7 +172,7 @@ def _means(key: str) -> Judge:
 
 def _misses(table: Table) -> tuple[Text, str]:
     figures = _three(table, "getMissTps")
-    return Text("long polls that ended empty, no harm: %(figures)s", figures=figures), ""
+    return Text("long polls that ended empty, which is normal: %(figures)s", figures=figures), ""
 
 
 def _puts(table: Table) -> tuple[Text, str]:
@@ -403,7 +403,7 @@ _GROUPS: Sequence[tuple[Text, Text, Sequence[_Entry]]] = (
     ),
     (
         Text("Delayed"),
-        Text("what is to come later?"),
+        Text("what is delivered later?"),
         (
             _Entry(
                 "timerReadBehind",
@@ -431,7 +431,7 @@ _GROUPS: Sequence[tuple[Text, Text, Sequence[_Entry]]] = (
         Text("how much went through it?"),
         (
             _Entry("msgPutTotalTodayNow", Text("Messages taken"), _count, judge=_today("msgPutTotal")),
-            _Entry("msgGetTotalTodayNow", Text("Messages given"), _count, judge=_today("msgGetTotal")),
+            _Entry("msgGetTotalTodayNow", Text("Messages delivered"), _count, judge=_today("msgGetTotal")),
             _Entry("putMessageSizeTotal", Text("Bytes taken"), _size_form, Text("since the start")),
             _Entry("bootTimestamp", Text("Started"), _moment, Text("by the broker's clock")),
         ),
@@ -455,7 +455,7 @@ def figures(table: Table) -> list[RuntimeGroup]:
         for key, value in sorted(table.items())
         if key not in shown | HIDDEN and not explained.fullmatch(key)
     ]
-    return [*groups, RuntimeGroup(Text("Other"), Text("as the broker tells it"), rest)] if rest else groups
+    return [*groups, RuntimeGroup(Text("Other"), Text("as the broker reports it"), rest)] if rest else groups
 
 
 def _figure(entry: _Entry, table: Table) -> RuntimeFigure:
@@ -463,9 +463,9 @@ def _figure(entry: _Entry, table: Table) -> RuntimeFigure:
     raw = table.get(key)
     if raw is None:
         why = (
-            Text("told from RocketMQ %(release)s on", release=entry.release)
+            Text("reported from RocketMQ %(release)s on", release=entry.release)
             if entry.release
-            else Text("not told by this broker")
+            else Text("not reported by this broker")
         )
         return RuntimeFigure(entry.key, entry.label, "", why)
     text = entry.form(raw)
@@ -474,7 +474,12 @@ def _figure(entry: _Entry, table: Table) -> RuntimeFigure:
     if why:
         return RuntimeFigure(key, entry.label, "", why, raw=raw)
     return RuntimeFigure(
-        key, entry.label, text, words if text else Text("the broker is too young to say"), tone, raw
+        key,
+        entry.label,
+        text,
+        words if text else Text("the broker started too recently to report it"),
+        tone,
+        raw,
     )
 
 

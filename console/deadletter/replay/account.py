@@ -86,8 +86,8 @@ def verify_sums(before: ReplayBefore, reported: Sums, counts: Mapping[str, int])
     if found.matched < counted:
         raise VerificationFailed(
             Text(
-                "The plan counted %(counted)s dead letters, the replay decided %(matched)s: %(number)s "
-                "were deleted by their broker or left out. Make a new plan for the rest.",
+                "The plan counted %(counted)s dead letters, the replay processed %(matched)s: %(number)s were "
+                "deleted by their broker or left out. Make a new plan for the rest.",
                 counted=counted,
                 matched=found.matched,
                 number=counted - found.matched,
@@ -96,8 +96,8 @@ def verify_sums(before: ReplayBefore, reported: Sums, counts: Mapping[str, int])
     if is_complete and found.matched > counted:
         raise VerificationFailed(
             Text(
-                "The plan counted %(counted)s dead letters, the replay decided %(matched)s: the topic "
-                "changed under it. The ledger names every letter.",
+                "The plan counted %(counted)s dead letters, the replay processed %(matched)s: the topic changed in "
+                "the meantime. The ledger lists every dead letter.",
                 counted=counted,
                 matched=found.matched,
             )

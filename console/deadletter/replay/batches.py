@@ -145,7 +145,7 @@ class Replay:
                 raise BrokerUnavailable(
                     "",
                     Text(
-                        "%(broker)s holds %(topic)s but is not there",
+                        "%(broker)s holds %(topic)s but is not available",
                         broker=queue.broker_name,
                         topic=queue.topic,
                     ),
@@ -271,7 +271,7 @@ class Replay:
         """Return the copy and its target queue; None, with the row FAILED, when there is no target."""
         topic = self._target_topic(record)
         if not topic:
-            entry.on(LetterEvent.UNSENDABLE, Text("the letter does not name its topic"))
+            entry.on(LetterEvent.UNSENDABLE, Text("the dead letter does not name its topic"))
             return None
         if self.params.target == replay_copy.ORIGINAL_TOPIC and topic not in self.before.topics:
             # SEND was checked only for the topics that the plan names.
@@ -461,8 +461,8 @@ class Replay:
         if limit is None or failed < limit:
             return Text()
         return Text(
-            "Stopped by its policy: %(number)s letters failed, %(limit)s were allowed. The ledger says "
-            "why; a new plan leaves out what was sent.",
+            "Stopped by its policy: %(number)s dead letters failed, %(limit)s were allowed. The ledger has the "
+            "reasons; a new plan leaves out what was sent.",
             number=failed,
             limit=limit,
         )

@@ -46,7 +46,8 @@ SUCCESS = "CR_SUCCESS"
 REASON_LENGTH_MAX = 300
 NAMED_MAX = 5  # clients in a refusal; the others are counted
 NO_ANSWER = Text(
-    "the client was asked, and the worker died before it answered: it may have consumed the message"
+    "the request was sent to the client, and the worker died before the answer: the client may have consumed the "
+    "message"
 )
 
 
@@ -111,7 +112,7 @@ def require_member(admin: BlockingMQAdmin, asked: GivenMessage, group: str, clie
     connection = admin.consumer_connection(asked.addr, group)
     online = sorted(each.client_id for each in connection.connection_set) if connection else []
     if client_id not in online:
-        there = Text.of_names(online, NAMED_MAX) or Text("nobody")
+        there = Text.of_names(online, NAMED_MAX) or Text("no client")
         raise PlanRejected(
             Text(
                 "%(client)s is not connected to %(broker)s, which holds the message; %(names)s is.",

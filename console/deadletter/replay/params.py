@@ -91,7 +91,7 @@ def _limit(field: str, value: object, most: int) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        raise PlanRejected(Text("%(field)s is 1 to %(most)s.", field=field, most=most), field=field)
+        raise PlanRejected(Text("%(field)s must be 1 to %(most)s.", field=field, most=most), field=field)
     return value
 
 
@@ -102,7 +102,7 @@ def _check_target(target: str, topic: str, client_id: str) -> None:
     if client_id and target != replay_copy.CLIENT:
         raise PlanRejected(Text("Only the target client has a client."), field="client_id")
     if target == replay_copy.CLIENT and not client_id:
-        raise PlanRejected(Text("Which client? Give its client id."), field="client_id")
+        raise PlanRejected(Text("Enter the client id of the client."), field="client_id")
     if target != replay_copy.OTHER_TOPIC:
         return
     try:
@@ -111,7 +111,7 @@ def _check_target(target: str, topic: str, client_id: str) -> None:
         raise PlanRejected(Text.foreign(str(error)), field="topic") from error
     if is_system_topic(topic) or topic.startswith((DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX)):
         raise PlanRejected(
-            Text("%(topic)s belongs to RocketMQ: choose a topic of your own.", topic=topic), field="topic"
+            Text("%(topic)s belongs to RocketMQ: choose one of your topics.", topic=topic), field="topic"
         )
 
 
@@ -124,7 +124,7 @@ def _letter(letter: object) -> LetterPlace | None:
     for field in ("queue_id", "queue_offset"):
         value = letter[field]
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise PlanRejected(Text("A whole number from 0 on."), field=f"letter.{field}")
+            raise PlanRejected(Text("Enter a whole number from 0."), field=f"letter.{field}")
     return LetterPlace(
         broker_name=letter["broker_name"],
         queue_id=letter["queue_id"],

@@ -90,7 +90,7 @@ def _resolve_queue(replay: Replay, queue: MessageQueue, entries: list[LedgerEntr
         raise BrokerUnavailable(
             "",
             Text(
-                "%(broker)s holds %(topic)s but is not there",
+                "%(broker)s holds %(topic)s but is not available",
                 broker=queue.broker_name,
                 topic=queue.topic,
             ),

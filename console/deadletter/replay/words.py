@@ -115,10 +115,12 @@ def preview_warnings(
             )
         )
     if params.target == NOWHERE:
-        text = Text("A later replay leaves them out unless it is told to send everything again.")
-        found.append(PlanWarning("info", Text("The letters stay where they are"), text))
+        text = Text("A later replay leaves them out unless it is set to send everything again.")
+        found.append(PlanWarning("info", Text("The dead letters stay where they are"), text))
     else:
-        text = Text("Every copy carries a key: each letter is sent at most once, or reported as unknown.")
+        text = Text(
+            "Every copy carries a key: each dead letter is sent at most once, or reported as unknown."
+        )
         found.append(PlanWarning("info", Text("A replay cannot be undone"), text))
     return found
 
@@ -149,8 +151,8 @@ def _letters(preview: Preview, params: ReplayParams, expiring: int | None) -> li
         found.append(
             PlanWarning(
                 "info",
-                Text("When they expire is unknown"),
-                Text("No broker told how long it keeps messages."),
+                Text("Their expiry is unknown"),
+                Text("No broker reported how long it keeps messages."),
             )
         )
     if preview.already:
@@ -220,8 +222,7 @@ def direct_summary(
     queue, letter = newest
     place = f"{queue.broker_name} · {queue.queue_id} @ {letter.queue_offset:,}"
     return Text(
-        "This will give one dead letter of %(group)s (%(place)s) to the client %(client)s, once, and show "
-        "what it answers.",
+        "This will give one dead letter of %(group)s (%(place)s) to the client %(client)s, once, and show its answer.",
         group=group,
         place=Text("%(place)s, keys %(keys)s", place=place, keys=letter.keys) if letter.keys else place,
         client=params.client_id,
@@ -233,7 +234,7 @@ def direct_warnings(is_original: bool, topic: str) -> list[PlanWarning]:
     found = [
         PlanWarning(
             "warn",
-            Text("The client really consumes it"),
+            Text("The client processes it for real"),
             Text("Its listener runs as for any message. No offset is committed and nothing is retried."),
         )
     ]
@@ -269,7 +270,7 @@ def readable_summary(topic: str, moving: Sequence[str], *, is_undo: bool) -> Tex
     """Return ``This will allow reading … on broker-a, broker-b.`` with the name of the topic."""
     names = _names(moving) or Text("no broker")
     if is_undo:
-        return Text("This will put back the permission of %(topic)s on %(names)s.", topic=topic, names=names)
+        return Text("This will restore the permission of %(topic)s on %(names)s.", topic=topic, names=names)
     return Text(
         "This will allow reading %(topic)s on %(names)s. Nothing is sent, no message is touched.",
         topic=topic,
@@ -283,7 +284,7 @@ def readable_warnings(*, is_undo: bool) -> list[PlanWarning]:
         return [
             PlanWarning(
                 "info",
-                Text("A write-only topic cannot be looked at"),
+                Text("A write-only topic cannot be read"),
                 Text("Neither here nor by a consumer."),
             )
         ]

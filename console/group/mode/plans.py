@@ -91,7 +91,7 @@ def read_params(given: Mapping[str, Any]) -> ModeParams:
     if topic.startswith(RETRY_TOPIC_PREFIX):
         raise PlanRejected(Text("A retry topic is always pulled."), "topic")
     if mode not in MODES:
-        raise PlanRejected(Text("The mode is PULL or POP."), "mode")
+        raise PlanRejected(Text("The mode must be PULL or POP."), "mode")
     if isinstance(share, bool) or not isinstance(share, int) or not 0 <= share <= SHARE_MAX:
         raise PlanRejected(
             Text("pop_share_queues is a number from 0 to %(most)s.", most=SHARE_MAX), "pop_share_queues"
@@ -237,7 +237,9 @@ class GroupModePlan(ConfigPlan[ModeParams, ModeBefore]):
                 after.append(write.on(WriteEvent.SHOWN, at_ms=write.at_ms or run.now_ms()))
             else:
                 after.append(write.on(WriteEvent.NOT_SHOWN))
-                wrong.append(Text("%(broker)s shows %(what)s", broker=write.broker_name, what=_words(shown)))
+                wrong.append(
+                    Text("%(broker)s reports %(what)s", broker=write.broker_name, what=_words(shown))
+                )
         return Comparison(after, wrong)
 
     def undo_params(self, plan: Plan, job: Job) -> ModeParams | None:
@@ -288,8 +290,8 @@ def _blocked(wanted: Mapping[str, ModeSetting], modes: Mapping[str, BrokerModes]
     unable = [name for name in wanted if not modes[name].is_able]
     if unable:
         return Text(
-            "%(broker)s knows no consume modes: they are of RocketMQ 5.0 (requests 401, 402). Members "
-            "there always pull.",
+            "%(broker)s does not support consume modes: they were added in RocketMQ 5.0 (requests 401, 402). "
+            "Members there always pull.",
             broker=Text.of_names(unable),
         )
     for name, setting in wanted.items():
@@ -306,9 +308,9 @@ def _impact(followers: Followers, now_ms: int) -> list[ImpactRow]:
         (
             Text("Members that ignore it"),
             followers.ignore,
-            Text("they divide the queues themselves, or know no POP"),
+            Text("they divide the queues themselves, or do not support POP"),
         ),
-        (Text("Members not known"), followers.unknown, Text("they did not say how they rebalance")),
+        (Text("Members not known"), followers.unknown, Text("they did not report how they rebalance")),
     )
     return [
         ImpactRow(
@@ -316,7 +318,7 @@ def _impact(followers: Followers, now_ms: int) -> list[ImpactRow]:
             value=len(members),
             words=Text("%(what)s: %(names)s", what=words, names=Text.of_names(members, NAMED_MAX))
             if members
-            else Text("nobody"),
+            else Text("no client"),
             source=Text("members"),
             at_ms=now_ms,
         )
@@ -330,7 +332,7 @@ def _warnings(
     warnings = []
     if followers.follow:
         title = Text("%(number)s member(s) will follow within 20 s", number=len(followers.follow))
-        text = Text("They ask a broker every 20 s what to read; what they hold is finished first.")
+        text = Text("They query a broker every 20 s for what to read; what they hold is finished first.")
         warnings.append(PlanWarning("warn", title, text))
     elif followers.online and not followers.unknown:
         text = Text(
@@ -346,10 +348,10 @@ def _warnings(
     if len({str(value) for value in after.values()}) > 1:
         says = ", ".join(f"{name} {_words(value)}" for name, value in sorted(after.items()))
         text = Text(
-            "Members ask any of them, so what they do would change from one question to the next: %(says)s.",
+            "Members may query any of them, so their mode would change from one request to the next: %(says)s.",
             says=says,
         )
-        warnings.append(PlanWarning("danger", Text("The brokers will not agree"), text))
+        warnings.append(PlanWarning("danger", Text("The brokers will differ"), text))
     if any((row.after or {}).get("mode") == POP and (row.before or {}).get("mode") == PULL for row in rows):
         text = Text(
             "The brokers keep what is not acknowledged invisible for a while and give it out again, "

@@ -152,10 +152,10 @@ def changes(state: GroupState, wish: Wish, known: Known) -> list[Change]:
         after = None if wanted is None else min(max(wanted, low), high)
         if wanted is not None and wanted < low:
             note = Text(
-                "asked for %(wanted)s; the oldest that is still stored is %(low)s", wanted=wanted, low=low
+                "requested %(wanted)s; the oldest that is still stored is %(low)s", wanted=wanted, low=low
             )
         elif wanted is not None and wanted > high:
-            note = Text("asked for %(wanted)s; the queue ends at %(high)s", wanted=wanted, high=high)
+            note = Text("requested %(wanted)s; the queue ends at %(high)s", wanted=wanted, high=high)
         is_expired = wanted is not None and wanted < low
         row = Change(queue, each.committed, after, low, high, note=note, is_expired=is_expired)
         rows.append(dataclasses.replace(row, how=_how(state, row)) if row.moves else row)
@@ -225,9 +225,8 @@ def blocked(state: GroupState, wish: Wish, rows: Sequence[Change]) -> Text:
     if by_time and not wish.target.is_time:
         names = ", ".join(sorted({row.queue.broker_name for row in by_time}))
         return Text(
-            "%(names)s can tell running members only a time, not an offset (RocketMQ 4.x, or "
-            "useServerSideResetOffset=false). Stop the group's members, or choose earliest, latest or a "
-            "time.",
+            "%(names)s can send running members only a time, not an offset (RocketMQ 4.x, or "
+            "useServerSideResetOffset=false). Stop the group's members, or choose earliest, latest or a time.",
             names=names,
         )
     if by_time and _covers_part(state, by_time, moving):

@@ -42,7 +42,7 @@ class OffsetChangeForm(forms.Form):
         topics = sorted({row.topic for row in queues})
         self.fields["queue"].choices = [(value, value) for value in self.queues]  # type: ignore[attr-defined]
         self.fields["topic"].choices = [(topic, topic) for topic in topics]  # type: ignore[attr-defined]
-        self.fields["target"].error_messages["required"] = Text("Choose where the queues shall stand.")
+        self.fields["target"].error_messages["required"] = Text("Choose a target for the queues.")
 
     def clean(self) -> None:
         super().clean()

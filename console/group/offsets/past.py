@@ -41,7 +41,9 @@ def recorded(cluster: str, group: str, queues: Iterable[MessageQueue], at_ms: in
         if reading is None:
             notes[queue] = Text("had no committed offset at that moment")
         elif queue in newest and newest[queue].incarnation != reading.incarnation:
-            notes[queue] = Text("the topic was made again since then: its old offsets mean other messages")
+            notes[queue] = Text(
+                "the topic was recreated since then: its old offsets belong to other messages"
+            )
         else:
             offsets[queue] = reading.offset
             if reading.next_offset not in (None, reading.offset):
@@ -60,8 +62,8 @@ def _require_readings(
     if not last:
         raise PlanRejected(
             Text(
-                "The history has no offsets of %(group)s for %(time)s: it does not reach back that far, "
-                "or this console did not look then. The chart of the group shows what is recorded.",
+                "The history has no offsets of %(group)s for %(time)s: it does not reach back that far, or this "
+                "console did not collect then. The chart of the group shows what is recorded.",
                 group=group,
                 time=moment(at_ms),
             ),
@@ -91,8 +93,8 @@ def _sampled(sampled: list[OffsetThen], at_ms: int) -> Text:
         return Text()
     oldest = min(reading.read_at_ms for reading in sampled)
     return Text(
-        "Read at %(time)s, %(age)s before the moment asked for. A group that was reading then had gone on "
-        "by at most what its queue's note says; those messages are delivered again.",
+        "Read at %(time)s, %(age)s before the requested time. A group that was consuming then had advanced by at "
+        "most what its queue's note says; those messages are delivered again.",
         time=moment(oldest),
         age=Duration(at_ms - oldest),
     )

@@ -169,8 +169,7 @@ class OffsetChangePlan(PlanKind[OffsetParams, OffsetBefore, DiffRow]):
         if passed:
             run.note(
                 Text(
-                    "Applied to %(number)s queues; %(passed)s went past their target by themselves and "
-                    "are left alone",
+                    "Applied to %(number)s queues; %(passed)s were consumed past their target and are unchanged",
                     number=applied,
                     passed=passed,
                 )

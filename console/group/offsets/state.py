@@ -108,7 +108,7 @@ def read_group_state(
     if not committed and not members:
         coverage.of_queues(away, 0).require_some(group)
         raise PlanRejected(
-            Text("No broker knows offsets or members of the group %(group)s.", group=group), field=field
+            Text("No broker has offsets or members of the group %(group)s.", group=group), field=field
         )
     chosen = list(topics) if topics else _own_topics([*committed, *away], members)
     if not chosen:

@@ -39,7 +39,7 @@ def read_params(given: Mapping[str, Any]) -> OffsetParams:
         )
     topics = given.get("topics") or None
     if topics is not None and not all(isinstance(topic, str) and topic for topic in topics):
-        raise PlanRejected(Text("%(field)s is a list of names.", field="Topics"), field="topics")
+        raise PlanRejected(Text("%(field)s must be a list of names.", field="Topics"), field="topics")
     parameter = target.parameter
     value = {} if parameter is None else {parameter.name: parameter.read(given.get(parameter.name))}
     return OffsetParams(
@@ -155,13 +155,13 @@ LIKE_GROUP = Parameter(
     "like_group",
     "--like",
     "the group to stand like",
-    lambda value: _name(value, "like_group", Text("Name the group to stand like.")),
+    lambda value: _name(value, "like_group", Text("Name the group whose offsets are copied.")),
 )
 UNDO_PLAN = Parameter(
     "undo_plan",
     "--plan",
     "the applied plan to take back, for the target undo",
-    lambda value: _name(value, "undo_plan", Text("Name the plan to take back.")),
+    lambda value: _name(value, "undo_plan", Text("Name the plan to undo.")),
 )
 OFFSETS = Parameter(
     "offsets",
@@ -187,7 +187,7 @@ def _shifted(wish: Wish, at: Standing) -> Wanted:
 def _given(wish: Wish, at: Standing) -> Wanted:
     exact = wish.offsets[at.queue]
     if exact.or_beyond and at.committed is not None and at.committed >= exact.offset:
-        return None, Text("is back at %(offset)s, or past it, by itself", offset=exact.offset)
+        return None, Text("is back at %(offset)s, or past it, by consumption", offset=exact.offset)
     return exact.offset, Text()
 
 
@@ -207,7 +207,7 @@ def _from_time_index(asked: Asked, state: GroupState, wish: Wish) -> Known:
     nearest = offsets_told(asked.admin, by_time, at_ms)
     notes = {
         queue: Text(
-            "this release goes to the nearest message; the first at that time is %(offset)s",
+            "this release moves to the nearest message; the first at that time is %(offset)s",
             offset=exact[queue],
         )
         for queue, offset in nearest.items()
@@ -219,7 +219,7 @@ def _from_time_index(asked: Asked, state: GroupState, wish: Wish) -> Known:
 def _from_other_group(asked: Asked, state: GroupState, wish: Wish) -> Known:
     """Look up the committed offsets of another group."""
     if wish.like_group == state.group:
-        raise PlanRejected(Text("A group always stands like itself: name another one."), "like_group")
+        raise PlanRejected(Text("A group cannot copy its own offsets: name another group."), "like_group")
     topics = sorted({queue.topic for queue in state.queues})
     other_asked = Asked(asked.admin, asked.cluster, wish.like_group, asked.coverage)
     other = read_group_state(other_asked, topics, state.read_at_ms, field="like_group")
@@ -281,7 +281,7 @@ ROWS = (
         "like_group",
         _looked_up,
         Text("Like group …"),
-        Text("stand where another group stands"),
+        Text("copy the offsets of another group"),
         LIKE_GROUP,
         "like_group",
         _from_other_group,

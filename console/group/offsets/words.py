@@ -216,7 +216,7 @@ def warnings(
     if moving and not older:
         found.append(
             PlanWarning(
-                "ok", Text("Every target is still retained"), Text("No queue starts later than asked.")
+                "ok", Text("Every target is still retained"), Text("All requested messages are still stored.")
             )
         )
     return found
@@ -226,7 +226,7 @@ def _retention(older: Sequence[Change]) -> Iterable[PlanWarning]:
     if older:
         title = Text("%(number)s queue(s) cannot go back that far", number=len(older))
         text = Text(
-            "The messages asked for are older than retention; these queues start at the oldest one stored."
+            "The requested messages are older than retention; these queues start at the oldest stored message."
         )
         yield PlanWarning("warn", title, text)
 
@@ -235,7 +235,7 @@ def _never_committed(moving: Sequence[Change]) -> Iterable[PlanWarning]:
     never = [row for row in moving if row.before is None]
     if never:
         title = Text("%(number)s queue(s) {has|have} never been committed", number=len(never))
-        text = Text("%(names)s: undo cannot take a first offset away again.", names=_queue_names(never))
+        text = Text("%(names)s: undo cannot remove a first committed offset.", names=_queue_names(never))
         yield PlanWarning("warn", title, text)
 
 
@@ -244,13 +244,13 @@ def _size(messages: int, limits: Limits) -> Iterable[PlanWarning]:
     second, typed = limits.second_person_from, limits.typed_from
     if second is not None and messages >= second:
         text = Text(
-            "From %(number)s messages on, this cluster wants a second person to agree.", number=second
+            "From %(number)s messages on, this cluster requires a second person to agree.", number=second
         )
     elif typed is not None and messages >= typed:
-        text = Text("From %(number)s messages on, the name of the group is typed to confirm.", number=typed)
+        text = Text("From %(number)s messages on, you type the name of the group to confirm.", number=typed)
     else:
         return
-    yield PlanWarning("warn", Text("%(number)s message(s) are concerned", number=messages), text)
+    yield PlanWarning("warn", Text("Affects %(number)s message(s)", number=messages), text)
 
 
 def _left_alone(rows: Sequence[Change]) -> Iterable[PlanWarning]:
@@ -277,8 +277,8 @@ def _way(how: str, where: str) -> Text:
     """Return how members learn of the change from these brokers."""
     if how == RESET_PER_QUEUE:
         return Text(
-            "%(where)s moves the offsets and tells the members itself (222 per queue); each drops what it "
-            "has in flight and starts again, as a rule within 10 s.",
+            "%(where)s moves the offsets and notifies the members itself (222 per queue); each drops what it has "
+            "in flight and starts again, usually within 10 s.",
             where=where,
         )
     if how == RESET_BY_TIME:
@@ -288,8 +288,8 @@ def _way(how: str, where: str) -> Text:
             where=where,
         )
     return Text(
-        "%(where)s is written directly (15) for queues without a stored offset, members find them at "
-        "their next rebalance.",
+        "%(where)s is written directly (15) for queues without a stored offset; members read them at their next "
+        "rebalance.",
         where=where,
     )
 
@@ -304,8 +304,8 @@ def _telling(state: GroupState, moving: Sequence[Change], seen_model: str) -> It
         )
         if seen_model == BROADCASTING:
             text = Text(
-                "When its members were last seen they kept their own offsets in files; what brokers hold "
-                "is not read by them."
+                "When its members were last seen they kept their own offsets in files; they do not read the "
+                "offsets on brokers."
             )
             yield PlanWarning("danger", Text("The group was broadcasting"), text)
         return

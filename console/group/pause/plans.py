@@ -91,7 +91,7 @@ def read_params(given: Mapping[str, Any]) -> ReadingParams:
 def _names(field: str, given: Any) -> tuple[str, ...]:
     names = given or ()
     if isinstance(names, str) or not all(isinstance(name, str) and name for name in names):
-        raise PlanRejected(Text("%(field)s is a list of names.", field=field.capitalize()), field)
+        raise PlanRejected(Text("%(field)s must be a list of names.", field=field.capitalize()), field)
     return tuple(dict.fromkeys(names))
 
 
@@ -287,7 +287,9 @@ class ReadingPlan(ConfigPlan[ReadingParams, ReadingBefore]):
         stay = [(topic, name) for name, topics in run.progress["stay_paused"].items() for topic in topics]
         found = read_places(admin, addrs, run.plan.subject, [*by_place, *stay])
         wrong = [
-            Text("%(topic)s may be read on %(broker)s, it was to stay paused", topic=topic, broker=name)
+            Text(
+                "%(topic)s is readable on %(broker)s, but should have stayed paused", topic=topic, broker=name
+            )
             for topic, name in stay
             if found[topic, name]
         ]
@@ -298,7 +300,7 @@ class ReadingPlan(ConfigPlan[ReadingParams, ReadingBefore]):
             else:
                 after.append(write.on(WriteEvent.NOT_SHOWN))
                 wrong.append(
-                    Text("%(broker)s does not show it for %(topic)s", broker=place[1], topic=place[0])
+                    Text("%(broker)s does not report it for %(topic)s", broker=place[1], topic=place[0])
                 )
         return Comparison(after, wrong)
 
@@ -360,7 +362,7 @@ def _exact_rows(
     rows = []
     for each in exact:
         now = found[each.topic, each.broker_name]
-        note = Text() if now == each.expected else Text("changed since by somebody else")
+        note = Text() if now == each.expected else Text("changed by someone else since")
         rows.append(_row(addrs, each.topic, each.broker_name, now, each.readable, note))
     return rows
 
@@ -380,9 +382,8 @@ def _blocked(
     unable = [name for name in facts.unable if name in (params.brokers or facts.unable)]
     if unable and not readable and not params.exact:
         return Text(
-            "%(brokers)s cannot pause a group on a topic: its release does not know the request (353, of "
-            "RocketMQ 5.0). Stop the whole group there with consumeEnable, in its settings, or choose "
-            "other brokers.",
+            "%(brokers)s cannot pause a group on a topic: its release does not support the request (353, added in "
+            "RocketMQ 5.0). Stop the whole group there with consumeEnable in its settings, or choose other brokers.",
             brokers=Text.of_names(unable),
         )
     if any(row.before != row.after for row in rows):

@@ -22,15 +22,15 @@ def summary(group: str, rows: Sequence[ConfigRow], is_closing: bool) -> Text:
     brokers = Text.of_names(list(dict.fromkeys(row.broker_name for row in rows)))
     if is_closing:
         return Text(
-            "This will pause %(group)s on %(topics)s, at %(brokers)s: its members are given nothing "
-            "more of it. Its offsets stay, and messages wait until it is resumed.",
+            "This will pause %(group)s on %(topics)s, at %(brokers)s: its members receive no more messages of it. "
+            "Its offsets stay, and messages wait until it is resumed.",
             group=group,
             topics=topics,
             brokers=brokers,
         )
     return Text(
-        "This will let %(group)s read %(topics)s again, at %(brokers)s: its members go on where they "
-        "stood, within seconds.",
+        "This will let %(group)s read %(topics)s again, at %(brokers)s: its members continue from their offsets "
+        "within seconds.",
         group=group,
         topics=topics,
         brokers=brokers,
@@ -46,8 +46,8 @@ def closing_warnings(
     if members.not_held:
         how = " and ".join(members.not_held)
         text = Text(
-            "Brokers ask for this permission only when push members pull. consumeEnable = false, in "
-            "the group's settings, stops all."
+            "Brokers check this permission only when push members pull. consumeEnable = false in the group's "
+            "settings stops all members."
         )
         warnings.append(PlanWarning("danger", Text("Its %(how)s members are not held", how=how), text))
     if members.client_ids:
@@ -86,16 +86,16 @@ def opening_warnings(
             if waits.is_lower_bound
             else Text("%(number)s message(s) waiting", number=waits.messages)
         )
-        text = Text("Members take them as fast as they can: think of what they call.")
+        text = Text("Members take them as fast as they can: consider the systems they call.")
         warnings.append(PlanWarning("info", title, text))
     if not facts.members.client_ids:
         warnings.append(
-            PlanWarning("warn", Text("No member is online"), Text("Nothing is read until one comes."))
+            PlanWarning("warn", Text("No member is online"), Text("Nothing is read until one connects."))
         )
     for broker_name, topics in others.items():
         text = Text(
-            "Apache's brokers let them be read with the first that is resumed: they are paused again "
-            "at once, and a pull may come between."
+            "Apache brokers make them readable with the first topic that is resumed: they are paused again at "
+            "once, and a pull may happen in between."
         )
         names = Text.of_names(topics, NAMED_MAX)
         title = (
@@ -119,7 +119,7 @@ def impact(
         ImpactRow(
             name=Text("Members online"),
             value=len(members),
-            words=shown or Text("nobody is online"),
+            words=shown or Text("no client is online"),
             source=now,
             at_ms=read_at_ms,
         ),

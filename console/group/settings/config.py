@@ -39,7 +39,7 @@ MEANING: Mapping[str, str] = {
     "consume_broadcast_enable": Text("members may read in broadcast mode"),
     "consume_from_min_enable": Text("a new group may begin with the oldest message"),
     "consume_message_orderly": Text("POP members get the messages of a queue in order"),
-    "notify_members": Text("members are told at once when another joins or leaves"),
+    "notify_members": Text("members are notified at once when another joins or leaves"),
     "consume_timeout_minutes": Text("a message that takes longer is delivered again"),
 }
 
@@ -81,7 +81,7 @@ def read_flags(given: Mapping[str, Any]) -> GroupParams:
     refuse_unknown(given, flags)
     for field in flags:
         if not isinstance(given.get(field, False), bool):
-            raise PlanRejected(Text("%(field)s is true or false.", field=field), field)
+            raise PlanRejected(Text("%(field)s must be true or false.", field=field), field)
     return GroupParams(
         accept_without=accepted_without(given),
         keep_offsets=given.get("keep_offsets", False),
@@ -98,11 +98,11 @@ def read_settings(given: Mapping[str, Any]) -> GroupParams:
             continue
         if lowest is None or highest is None:
             if not isinstance(value, bool):
-                raise PlanRejected(Text("%(key)s is true or false.", key=key), field)
+                raise PlanRejected(Text("%(key)s must be true or false.", key=key), field)
         elif isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= highest:
             raise PlanRejected(
                 Text(
-                    "%(key)s is a number from %(lowest)s to %(highest)s.",
+                    "%(key)s must be a number from %(lowest)s to %(highest)s.",
                     key=key,
                     lowest=lowest,
                     highest=highest,

@@ -118,7 +118,7 @@ def impact(facts: GroupFacts, group: str) -> tuple[ImpactRow, ...]:
         ImpactRow(
             name=Text("Members online"),
             value=len(facts.members),
-            words=shown or Text("nobody is online"),
+            words=shown or Text("no client is online"),
             source=now,
             at_ms=read_at_ms,
         ),
@@ -151,7 +151,7 @@ def impact(facts: GroupFacts, group: str) -> tuple[ImpactRow, ...]:
             ImpactRow(
                 name=Text("Waiting for a retry") if topic == retry_topic(group) else Text("Dead letters"),
                 value=facts.stored.get(topic, 0),
-                words=Text.foreign(topic) if topic in facts.stored else Text("its topic was never made"),
+                words=Text.foreign(topic) if topic in facts.stored else Text("its topic was never created"),
                 source=now,
                 at_ms=read_at_ms,
             )

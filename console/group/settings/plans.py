@@ -136,7 +136,7 @@ class GroupCreatePlan(GroupPlan, CreatePlan[GroupFacts, GroupParams, GroupBefore
         left_out = [name for name in asked.addrs if name not in chosen and asked.found[name] is None]
         if left_out:
             text = Text(
-                "A member that reads queues there is refused, unless the broker makes groups by itself."
+                "A member that reads queues there is refused, unless the broker creates groups automatically."
             )
             warnings.append(
                 PlanWarning("warn", Text("Not on %(where)s", where=Text.of_names(left_out)), text)
@@ -246,7 +246,7 @@ class GroupDeletePlan(GroupPlan, DeletePlan[GroupFacts, GroupParams, GroupBefore
         with_topics = asked.params.with_topics
         if len(facts.offsets) > OFFSETS_KEPT_MAX and not asked.params.keep_offsets:
             text = Text(
-                "%(number)s offsets are more than a job keeps for its undo (%(most)s). Delete it with "
+                "A job keeps at most %(most)s offsets for its undo, and these are %(number)s. Delete it with "
                 "keep_offsets.",
                 number=len(facts.offsets),
                 most=OFFSETS_KEPT_MAX,
@@ -417,7 +417,9 @@ def use_warnings(facts: GroupFacts) -> list[PlanWarning]:
         warnings.append(PlanWarning("warn", title, Text("As of the last round.")))
     if not warnings:
         warnings.append(
-            PlanWarning("ok", Text("Nobody uses it now"), Text("No member is online, nothing waits for it."))
+            PlanWarning(
+                "ok", Text("No client uses it now"), Text("No member is online, nothing waits for it.")
+            )
         )
     return warnings
 
@@ -434,7 +436,9 @@ def _delete_summary(group: str, rows: Sequence[ConfigRow], facts: GroupFacts, pa
     if not topics:
         about = Text("It has no retry or dead-letter topic.")
     elif params.with_topics:
-        about = Text("Gone for good: %(topics)s with %(number)s message(s).", topics=topics, number=messages)
+        about = Text(
+            "Deleted permanently: %(topics)s with %(number)s message(s).", topics=topics, number=messages
+        )
     else:
         about = Text("What stays: %(topics)s with %(number)s message(s).", topics=topics, number=messages)
     deleted = Text("This will delete the group %(group)s on %(where)s.", group=group, where=where)
@@ -459,7 +463,7 @@ def _delete_warnings(group: str, facts: GroupFacts, with_topics: bool) -> list[P
         )
         warnings.append(
             PlanWarning(
-                "warn", Text("%(where)s would make it again", where=Text.of_names(facts.auto_create)), text
+                "warn", Text("%(where)s would create it again", where=Text.of_names(facts.auto_create)), text
             )
         )
     return warnings

@@ -67,7 +67,7 @@ def delete(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
         "cluster": here,
         "group": group,
         "row": row,
-        "used_by": Text("nobody is online") if row is not None and row.clients == 0 else members,
+        "used_by": Text("no client is online") if row is not None and row.clients == 0 else members,
         "problem": made,
         "section": "groups",
         **quarantine_context(request, here, GROUP, group),

@@ -395,7 +395,7 @@ def _client_row(
         )
         row.subscription = before.subscription
     else:
-        row.reason = Text("not asked yet")
+        row.reason = Text("not queried yet")
     return row
 
 

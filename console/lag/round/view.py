@@ -147,7 +147,7 @@ class RoundView:
         """Return why a broker's figures are unknown: since when it has not answered, and why."""
         silence = self.silences.get(broker_name)
         if silence is None:
-            return Text("%(broker)s was not asked", broker=broker_name)
+            return Text("%(broker)s was not queried", broker=broker_name)
         return silence_text(broker_name, silence)
 
 

@@ -42,7 +42,7 @@ SAMPLES_MAX = 24
 QUEUES_WATCHED_MAX = 256
 # Of a group's row; all that reported count in its figures.
 CLIENTS_SHOWN_MAX = 100
-NO_ANSWERS = Text("broadcasting: each client keeps its own offsets, brokers do not know them")
+NO_ANSWERS = Text("broadcasting: each client keeps its own offsets, brokers do not store them")
 Place = tuple[str, str, int]  # topic, broker name, queue id
 
 
@@ -123,7 +123,7 @@ def queue_rows(group: str, client: ClientProgress) -> list[QueueRow]:
     for one in client.queues:
         row = QueueRow(group=group, topic=one.topic, broker_name=one.broker_name, queue_id=one.queue_id)
         row.owner, row.read_at_ms = client.client_id, read_at_ms
-        row.reason = Text("the client did not tell where it is, or the broker how far the queue reaches")
+        row.reason = Text("the client did not report its offset, or the broker the queue's end")
         if one.samples and one.samples[-1].at_ms == read_at_ms:
             _, row.min_offset, row.max_offset, row.committed_offset = one.samples[-1]
             waiting = row.max_offset - max(row.committed_offset, row.min_offset)
@@ -304,12 +304,12 @@ def _reason(clients: Sequence[ClientFigures], members: Members) -> Text:
     if not clients:
         return NO_ANSWERS
     told, of = len(clients), members.clients
-    whole = Text("broadcasting: the furthest behind of %(number)s client(s), by their own word", number=told)
+    whole = Text("broadcasting: the furthest behind of %(number)s client(s), as they report", number=told)
     if of is None or told < of or any(one.lag_lower_bound for one in clients):
         whole = Text(
-            "broadcasting: %(told)s of %(number)s clients told their offsets; others may be further behind",
+            "broadcasting: %(told)s of %(number)s clients reported their offsets; others may be further behind",
             told=told,
-            number=Text("unknown many") if of is None else of,
+            number=Text("an unknown number of") if of is None else of,
         )
     first = clients[0]
     if not first.reason:

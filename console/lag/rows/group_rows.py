@@ -236,11 +236,11 @@ def _reason(view: RoundView, sums: Sums, status: LagStatus) -> Text:
         known = reason_text(Reason(Evidence.NO_CLIENT, {"lag": sums.lag or 0}))
     elif status is LagStatus.UNKNOWN and sums.status is LagStatus.OK:
         known = Text(
-            "messages wait, nothing was read yet, and who is connected has not been told: well or offline"
+            "messages wait, nothing was read yet, and the clients are not reported yet: healthy or offline"
         )
     if view.blind and not sums.partial:
         blind = Text(
-            "%(names)s has not answered since this console began to look; its share is unknown.",
+            "%(names)s has not answered since this console started; its share is unknown.",
             names=", ".join(sorted(view.blind)),
         )
         return Text.of_parts([blind, known])

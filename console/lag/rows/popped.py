@@ -92,12 +92,13 @@ def pop_figures(row: GroupFigures, popped: Popped, *, taken_ms: int | None, now_
     lag = None if row.lag is None else row.lag + held
     taken = (
         Text(
-            "POP: members have taken an unknown number of messages and not acknowledged them; who does not tell may "
-            "have more"
+            "POP: members have taken an unknown number of messages and not acknowledged them; members that do not "
+            "report may have more"
         )
         if popped.at_ms is None
         else Text(
-            "POP: members have taken %(number)s messages and not acknowledged them; who does not tell may have more",
+            "POP: members have taken %(number)s messages and not acknowledged them; members that do not report may "
+            "have more",
             number=held,
         )
     )
@@ -140,7 +141,7 @@ def _judged(row: GroupFigures, popped: Popped, taken_ms: int | None, now_ms: int
     comes_back = row.retry_in_rate or row.retry_lag
     if not popped.is_whole and comes_back and now_ms - (taken_ms or 0) > POP_QUIET_MS:
         reason = Text(
-            "POP: messages that members took come back unacknowledged, and not every member tells what it holds: "
+            "POP: messages that members took come back unacknowledged, and not every member reports what it holds: "
             "some fail, or a member is stuck"
         )
         return _not_well(row, LagStatus.UNKNOWN, taken_ms or row.since_ms, reason)

@@ -391,7 +391,7 @@ def unknown_row(view: RoundView, key: QueueKey, previous: QueueRow) -> QueueRow:
         reason = view.silence_text(key.broker_name)
     elif key.topic in answer.unread:
         reason = Text(
-            "%(broker)s did not tell the offsets of %(topic)s: %(reason)s",
+            "%(broker)s did not return the offsets of %(topic)s: %(reason)s",
             broker=key.broker_name,
             topic=key.topic,
             reason=answer.unread[key.topic],

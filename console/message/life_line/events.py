@@ -412,9 +412,9 @@ def _took(done: Consumed) -> Text:
 
 def _by_offset(group: str, row: QueueRow | None, hit: Hit, facts: _Facts) -> tuple[State, Text]:
     if row is None:
-        return State.UNKNOWN, Text("known from traces only")
+        return State.UNKNOWN, Text("seen in traces only")
     if facts.models.get(group) == BROADCASTING:
-        return State.UNKNOWN, Text("broadcasting: every client keeps its own offset, brokers do not know it")
+        return State.UNKNOWN, Text("broadcasting: every client keeps its own offset, brokers do not store it")
     if row.committed_offset is None:
         return State.UNKNOWN, row.reason or Text("the group has never committed on this queue")
     offset = hit.record.queue_offset
@@ -439,6 +439,6 @@ def _by_offset(group: str, row: QueueRow | None, hit: Hit, facts: _Facts) -> tup
     if subscription is not None:
         return State.CONSUMED, Text("the group’s offset is past it: handled, or skipped by a reset")
     return State.CONSUMED, Text(
-        "the group’s offset is past it: handled, or skipped by a reset; what it subscribes to is not known, nobody is "
+        "the group’s offset is past it: handled, or skipped by a reset; its subscription is unknown, no client is "
         "online"
     )

@@ -131,7 +131,9 @@ def read_match(kind: str, text: str) -> Match | None:
     if len(text) > TEXT_LENGTH_MAX:
         raise MatchRefused(Text("At most %(number)s characters.", number=TEXT_LENGTH_MAX))
     if kind not in KIND_NAMES:
-        raise MatchRefused(Text("Look for one of: %(names)s.", names=", ".join(name for name, _, _ in KINDS)))
+        raise MatchRefused(
+            Text("Search for one of: %(names)s.", names=", ".join(name for name, _, _ in KINDS))
+        )
     if kind == "body":
         return Match(kind, text)
     text = text.strip()
@@ -168,7 +170,7 @@ def _literal(text: str, kind: str) -> Any:
         if kind == "property":
             return text
         raise MatchRefused(
-            Text('%(value)s is no JSON value; write a text as "%(value)s".', value=text)
+            Text('%(value)s is not a JSON value; write a string as "%(value)s".', value=text)
         ) from error
     if isinstance(value, dict | list):
         raise MatchRefused(Text("Compare with a text, a number, true, false or null."))

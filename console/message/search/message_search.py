@@ -154,7 +154,7 @@ class Search:
         if time.monotonic() >= self._deadline_s:
             self.stop(Text("its time is up"))
         elif sum(lane.read for lane in self.merge.lanes) >= SCANNED_MAX:
-            self.stop(Text("it has looked at %(number)s messages", number=SCANNED_MAX))
+            self.stop(Text("it has scanned %(number)s messages", number=SCANNED_MAX))
         elif self._bytes >= BYTES_MAX:
             self.stop(Text("it has received %(number)s MiB", number=BYTES_MAX // 1024**2))
 

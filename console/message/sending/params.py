@@ -109,7 +109,7 @@ def _typed_body(text: object) -> str | None:
     if text in (None, False):
         return None
     if not isinstance(text, str):
-        raise PlanRejected(Text("A body is a text."), field="body")
+        raise PlanRejected(Text("The body must be a string."), field="body")
     return text
 
 

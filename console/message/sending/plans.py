@@ -130,7 +130,7 @@ class MessageSendPlan(PlanKind[SendParams, SendBefore, MessagePart]):
         if not params.keep_body and len(body) > TYPED_BODY_BYTES_MAX:
             raise PlanRejected(
                 Text(
-                    "A body that is typed has at most %(number)s bytes; a copy may keep a larger one.",
+                    "A typed body can have at most %(number)s bytes; a copy can keep a larger one.",
                     number=TYPED_BODY_BYTES_MAX,
                 ),
                 field="body",
@@ -308,7 +308,7 @@ def _body(params: SendParams, source: Hit | None) -> bytes:
     else:
         body = (params.body or "").encode()
     if not body:
-        raise PlanRejected(Text("RocketMQ takes no message without a body."), field="body")
+        raise PlanRejected(Text("RocketMQ does not accept a message without a body."), field="body")
     if len(body) > BODY_BYTES_MAX:
         raise PlanRejected(
             Text(

@@ -257,7 +257,7 @@ def compare_configs(run: JobRun, admin: BlockingMQAdmin, writes: Sequence[Config
                 continue
             found.append(write.on(WriteEvent.NOT_SHOWN))
             text = Text(
-                "%(broker)s does not show it: %(difference)s",
+                "%(broker)s does not report it: %(difference)s",
                 broker=broker_name,
                 difference=difference(write.after, now),
             )
@@ -370,7 +370,7 @@ def exact_rows(admin: BlockingMQAdmin, cover: Coverage, exact: Sequence[Exact]) 
             note = Text()
             if now not in (each.expected, each.config):
                 note = Text(
-                    "changed since by somebody else: %(difference)s",
+                    "changed by someone else since: %(difference)s",
                     difference=difference(each.expected, now),
                 )
             rows.append(ConfigRow.of(what, name, broker_name, here[broker_name], now, each.config, note))
@@ -396,7 +396,7 @@ class ConfigPlan(PlanKind[P, B, ConfigRow], ABC):
 
     def button(self, plan: Plan) -> Text:
         """Name the change, or what the undo restores."""
-        return Text("Put it back") if self.is_undo(self.params_of(plan)) else self.action
+        return Text("Restore it") if self.is_undo(self.params_of(plan)) else self.action
 
     def is_harmless(self, plan: Plan) -> bool:
         """Return whether the plan only creates or reopens an object; an undo is never harmless."""

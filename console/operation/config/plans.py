@@ -217,7 +217,7 @@ class ObjectPlan(ConfigPlan[C, B], ABC, Generic[Facts, C, B]):
             summary = self.created_again(asked, rows)
         else:
             summary = Text(
-                "This will put the configuration of %(name)s on %(where)s back, to the letter.",
+                "This will restore the configuration of %(name)s on %(where)s exactly.",
                 name=asked.subject,
                 where=where(rows),
             )
@@ -291,7 +291,9 @@ class ChangePlan(ObjectPlan[Facts, C, B]):
                     "brokers",
                 )
         if not self.has_settings(params):
-            raise PlanRejected(Text("Say what shall change: %(settings)s.", settings=self.settings_words))
+            raise PlanRejected(
+                Text("Give at least one setting to change: %(settings)s.", settings=self.settings_words)
+            )
         chosen = params.brokers or tuple(existing)
         return [
             asked.row(broker, before, self.changed(before, params) if broker in chosen else before)

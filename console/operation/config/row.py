@@ -180,7 +180,7 @@ def overwritten_warning(rows: Iterable[ConfigRow]) -> list[PlanWarning]:
     notes = [Text("%(broker)s: %(note)s.", broker=row.broker_name, note=row.note) for row in rows if row.note]
     if not notes:
         return []
-    return [PlanWarning("warn", Text("Later changes are taken back too"), Text.of_parts(notes))]
+    return [PlanWarning("warn", Text("Later changes are undone too"), Text.of_parts(notes))]
 
 
 def nothing_changes(rows: Sequence[ConfigRow]) -> Text:
@@ -207,7 +207,9 @@ def change_summary(name: str, rows: Sequence[ConfigRow]) -> Text:
             words = ", ".join(f"{one.key} {shown(one.before)} → {shown(one.after)}" for one in row.changes)
             by_change.setdefault(words, []).append(row.broker_name)
     if not by_change:
-        return Text("This would change nothing: %(name)s is as asked for on every broker.", name=name)
+        return Text(
+            "This would change nothing: %(name)s already has these settings on every broker.", name=name
+        )
     changes = [
         Text("%(change)s on %(brokers)s", change=words, brokers=Text.of_names(names))
         for words, names in by_change.items()

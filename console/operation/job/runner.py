@@ -307,7 +307,7 @@ def _run(work: JobRun) -> bool:
     )
     try:
         if job.attempts > 1 and job.state != JobState.QUEUED:
-            work.note(Text("Taken up again (attempt %(number)s)", number=job.attempts), level="info")
+            work.note(Text("Resumed (attempt %(number)s)", number=job.attempts), level="info")
         journal.publish(job, at_ms=journal.now_ms())
         try:
             _work(work)

@@ -146,7 +146,9 @@ class Coverage:
             silent = self._with_loss(each)
             if each.why:
                 silent = Text("%(silent)s: %(reason)s", silent=silent, reason=each.why)
-            text = _two_sentences(silent, Text("What it has stays as it is, and comes back with it."))
+            text = _two_sentences(
+                silent, Text("Its messages stay as they are, and are available again with it.")
+            )
             if name in self.asked_without:
                 found.append(("warn", Text("%(broker)s is left out", broker=name), text))
             else:
@@ -176,7 +178,7 @@ class Coverage:
         """Raise BrokerUnavailable if an object is only known on brokers that do not answer."""
         if self.absent:
             alone = Text(
-                "%(name)s is known on %(brokers)s alone",
+                "%(name)s exists on %(brokers)s only",
                 name=name,
                 brokers=Text.of_names(sorted(self.absent)),
             )
@@ -213,7 +215,7 @@ def read_coverage(admin: BlockingMQAdmin, cluster: str, accepted: Sequence[str] 
     }
     seen = last_seen.brokers_seen(cluster)
     if not listed and not seen:
-        raise PlanRejected(Text("The name server knows no broker of this cluster."))
+        raise PlanRejected(Text("The name server lists no broker of this cluster."))
     answers = ask_each(admin, listed, lambda client, addr: client.runtime_info(addr), PROBE_DEADLINE_MS)
     silent = {
         name: text_of(answer)

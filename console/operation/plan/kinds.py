@@ -199,10 +199,8 @@ class PlanKind(ABC, Generic[P, B, R]):
     # As a heading: ``Offset change``.
     title: ClassVar[Text]
     # Why the name must be typed.
-    typed_reason: ClassVar[Text] = Text("This cannot simply be taken back")
-    cancel_words: ClassVar[Text] = Text(
-        "What is done stays done: queues that were moved stay where they are; Undo puts them back."
-    )
+    typed_reason: ClassVar[Text] = Text("This cannot simply be undone")
+    cancel_words: ClassVar[Text] = Text("Queues that were moved stay where they are; Undo moves them back.")
     # Its letter on the charts of a group.
     chart_mark: ClassVar[str] = SETTINGS_MARK
 

@@ -41,5 +41,5 @@ def accepted_without(params: Mapping[str, Any]) -> tuple[str, ...]:
 def _names(params: Mapping[str, Any], field: str) -> tuple[str, ...]:
     names = params.get(field) or ()
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
-        raise PlanRejected(Text("%(field)s is a list of broker names.", field=field.capitalize()), field)
+        raise PlanRejected(Text("%(field)s must be a list of broker names.", field=field.capitalize()), field)
     return tuple(names)

@@ -158,7 +158,7 @@ def sentences(notice: Notice) -> list[str]:
         found.append("The window was not over yet when it was made: these are the figures so far.")
     if notice.rows is not None:
         rows = f"{notice.rows:,} row{'s' * (notice.rows != 1)}"
-        own = ", only of groups and topics that you may look at" if notice.only_some_names else ""
+        own = ", only of groups and topics that you may view" if notice.only_some_names else ""
         found.append(f"{rows}{own}.")
     if notice.warnings:
         first, more = notice.warnings[0], len(notice.warnings) - 1

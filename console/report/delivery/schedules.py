@@ -33,7 +33,7 @@ from console.text import Text, text_of
 logger = logging.getLogger(__name__)
 
 SLO_VERSIONS_MAX = 200  # of a group: every job that judges its past contains them
-ASKED_FOR = Text("asked for")
+ASKED_FOR = Text("requested")
 
 
 def schedules(cluster: str, *, now_ms: int) -> Sequence[ReportSchedule]:

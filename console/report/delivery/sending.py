@@ -62,7 +62,7 @@ def valid_webhook(url: str) -> str:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
     except ValueError as error:
-        raise ValueError(Text("This is no address of a webhook: %(why)s.", why=str(error))) from error
+        raise ValueError(Text("This is not the address of a webhook: %(why)s.", why=str(error))) from error
     if parts.scheme not in ("https", "http") or not host:
         raise ValueError(Text("A webhook is an address that begins with https:// or http://."))
     if parts.username or parts.password:
@@ -84,7 +84,7 @@ def valid_webhook(url: str) -> str:
 
 def _inner(host: str) -> Text:
     return Text(
-        "A webhook to %(host)s would reach what only this machine may; WEBHOOK_HOSTS can allow it.", host=host
+        "A webhook to %(host)s would reach an internal address; WEBHOOK_HOSTS can allow it.", host=host
     )
 
 
@@ -133,7 +133,9 @@ def valid_email(address: str) -> str:
     is_one = bare.count("@") == 1 and all(bare.split("@")) and bare.isprintable() and " " not in bare
     if name or bare != address or not is_one:
         raise ValueError(
-            Text("%(address)s is no e-mail address such as ops@example.org.", address=repr(address))
+            Text(
+                "%(address)s is not an e-mail address. Enter one like ops@example.org.", address=repr(address)
+            )
         )
     return bare
 
@@ -183,7 +185,7 @@ def scope_of(schedule: ReportSchedule, address: str) -> NameScope:
         names = ", ".join(person.get_username() for person in people)
         raise NotDelivered(
             Text(
-                "%(names)s may no longer look at %(cluster)s; set the receivers again, or remove this one.",
+                "%(names)s may no longer view %(cluster)s; set the receivers again, or remove this one.",
                 names=names,
                 cluster=schedule.cluster,
             )

@@ -102,7 +102,7 @@ class Output:
         start_ms = head["window_start_ms"][0].as_py()
         if tail["window_start_ms"][-1].as_py() != start_ms:
             raise ReportFailed(
-                Text("%(path)s has rows of several windows; every part must be of one.", path=path)
+                Text("%(path)s has rows of several windows; every part must belong to one window.", path=path)
             )
         groups = head["group"][0].as_py(), tail["group"][-1].as_py()
         end_ms = head["window_end_ms"][0].as_py()

@@ -128,7 +128,7 @@ class QueueRows:
         if is_cut and files:
             self.miss(
                 files.pop(),
-                Text("the time asked for is longer than one question reads; ask for a shorter one"),
+                Text("the requested time is longer than one request reads; choose a shorter one"),
             )
         return [file for file in files if file.state == State.LIVE]
 

@@ -57,7 +57,7 @@ def run(request: HttpRequest, cluster: str, job: str) -> HttpResponse:
         )
         services.enqueue(asked.id)
     except ReportAlreadyRunning as running:
-        shown = Text("%(why)s This page shows it when it is done.", why=text_of(running))
+        shown = Text("%(why)s This page shows it when it is ready.", why=text_of(running))
         messages.warning(request, shown.local())
     return redirect("report", here.name, job)
 

@@ -27,7 +27,7 @@ EVENTS_MAX = 2_000  # of a day: enough to describe an outage of everything
 OFFLINE_MS = 7 * DAY_MS
 STILL_DAYS = 7  # days without any progress after which a group counts as dead weight
 KNOWN_NOW_MS = DAY_MS  # facts known only as of now are reported for periods that ended no longer ago
-NOT_BY_US = Text("nobody here")
+NOT_BY_US = Text("outside this console")
 RESETS = (
     LagEvent.Kind.REWIND,
     LagEvent.Kind.SKIPPED,

@@ -161,7 +161,7 @@ def test_it_changes_a_password_and_writes_it_down(alice: User) -> None:
 
 def test_it_asks_for_the_present_password_and_lets_it_be_guessed_five_times(alice: User) -> None:
     for _ in range(5):
-        with pytest.raises(WrongCredentials, match="not your present password"):
+        with pytest.raises(WrongCredentials, match="not your current password"):
             change_password(alice, "wrong")
     with pytest.raises(TooManyAttempts):
         change_password(alice, "a long enough one")

@@ -83,7 +83,7 @@ def test_it_refuses_a_used_link() -> None:
     Client().post(address, {"skip": "1"})
     for answer in (Client().get(address), Client().post(address, {"skip": "1"})):
         assert answer.status_code == 410
-        assert "used already or is too old" in answer.content.decode()
+        assert "has been used or has expired" in answer.content.decode()
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_it_changes_the_own_password_and_keeps_the_session(client: Client, perso
     for old in ({}, {"old": "a guess"}):
         refused = client.post("/password", {"password": new, "again": new, **old})
         assert refused.status_code == 422
-    assert "This is not your present password." in refused.content.decode()
+    assert "This is not your current password." in refused.content.decode()
     assert client.post("/password", {"old": PASSWORD, "password": new, "again": new}).status_code == 302
     assert client.get("/clusters").status_code == 200
     assert other.get("/clusters").status_code == 302

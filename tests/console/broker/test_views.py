@@ -111,13 +111,13 @@ def test_it_shows_a_silent_broker_as_unknown_since_when_and_why(admin: Client) -
     text = text_of(admin, "/c/local/brokers")
     assert "broker-b has not answered since" in text and "connection refused" in text
     assert "unknown · since" in text
-    assert "last told: in 0.7" in text
+    assert "last reported: in 0.7" in text
     page = text_of(admin, "/c/local/brokers/broker-b")
-    assert "last told 0.7" in page and "last told 17 %" in page
+    assert "last reported 0.7" in page and "last reported 17 %" in page
     form = text_of(admin, "/c/local/brokers/broker-a/config?key=fileReservedTime")
     assert "does not answer; " in form
     assert "broker-b does not answer" in page and "connection refused" in page
-    assert text_of(admin, "/c/local/brokers/broker-b?tab=runtime").count("Last told") == 1
+    assert text_of(admin, "/c/local/brokers/broker-b?tab=runtime").count("Last reported") == 1
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_it_explains_runtime_figures_and_names_those_it_can_not_know(admin: Clie
     BrokerRow.objects.filter(broker_name="broker-a").update(runtime=captured("4.9.7"))
     text = text_of(admin, "/c/local/brokers/broker-a?tab=runtime")
     assert "Storing, slowest 1 %" in text and "putLatency99" in text
-    assert "told from RocketMQ 5.0 on" in text
+    assert "reported from RocketMQ 5.0 on" in text
     assert "sends; the first has waited 0 ms, room for 10,000" in text
     part = admin.get("/c/local/brokers/broker-a?tab=runtime&part=1").content.decode()
     assert "Messages in" in part and "<html" not in part
@@ -214,7 +214,7 @@ def test_it_names_where_name_servers_disagree(admin: Client) -> None:
     assert "0 of 1 match" in text_of(admin, "/c/local/name-servers?q=clicks")
     page = text_of(admin, "/c/local/brokers/broker-a")
     assert "Drained at some name servers only" in page
-    assert "Not every name server knows it" in text_of(admin, "/c/local/brokers/broker-b")
+    assert "Not every name server lists it" in text_of(admin, "/c/local/brokers/broker-b")
     assert "The name servers disagree about 1 topic" in text_of(admin, "/c/local/")
     assert "1 differ" in text_of(admin, "/c/local/brokers")
 
@@ -256,7 +256,7 @@ def test_it_makes_a_plan_of_a_key(operator: Client, pair: Pair) -> None:
     ("changes", "words"),
     [
         ({"value": "0"}, "At least 1 ms."),
-        ({"value": "soon"}, "A whole number of ms."),
+        ({"value": "soon"}, "Enter a whole number of ms."),
         ({"key": "brokerName"}, "brokerName is not changed here."),
         ({"key": "noSuchKey"}, "broker-a has no key noSuchKey"),
         ({"key": ""}, "Name the key."),

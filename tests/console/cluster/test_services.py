@@ -105,7 +105,7 @@ def test_it_says_that_the_server_does_not_answer(alice: User, monkeypatch: pytes
     monkeypatch.setattr(services, "PROBE_DEADLINE_MS", 1000)
     with (
         silent_server() as addr,
-        pytest.raises(NameServerUnreachable, match=f"{addr} took the connection but did"),
+        pytest.raises(NameServerUnreachable, match=f"{addr} accepted the connection but did"),
     ):
         services.add_cluster("staging", addr, alice)
 

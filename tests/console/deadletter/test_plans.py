@@ -198,7 +198,7 @@ def test_it_fails_letters_whose_topic_is_unknown(live: LiveCluster, alice: User)
     write_letters(live, 1)
     job = run(plan_of(live, alice, target="original_topic"), alice)
     assert figures(job) == {"matched": 2, "sent": 1, "skipped": 0, "failed": 1, "unknown": 0, "pending": 0}
-    assert ReplayLedger.objects.get(state="FAILED").reason == "the letter does not name its topic"
+    assert ReplayLedger.objects.get(state="FAILED").reason == "the dead letter does not name its topic"
 
 
 def test_it_explains_a_write_only_dead_letter_topic(live: LiveCluster, alice: User) -> None:

@@ -65,8 +65,8 @@ def test_it_names_no_queue_twice() -> None:
 def test_it_says_why_a_group_is_unknown_whose_queues_are_read() -> None:
     waiting = group(status="UNKNOWN", clients=None, reason=Text("messages wait, nothing was read yet"))
     (found,) = findings(waiting, [queue(0)], [])
-    assert (found.status, found.title) == ("UNKNOWN", "Whether it is well is not known yet")
-    assert found.text == "messages wait, nothing was read yet. Members are asked about every 30 s."
+    assert (found.status, found.title) == ("UNKNOWN", "Its health is not known yet")
+    assert found.text == "messages wait, nothing was read yet. Members are queried about every 30 s."
 
 
 def test_it_counts_messages_where_no_offset_is_committed() -> None:
@@ -157,7 +157,7 @@ def test_it_says_when_more_clients_help_and_when_not() -> None:
 def test_it_says_at_least_where_a_part_is_not_known() -> None:
     offline = group(clients=0, status="OFFLINE", lag=1_200, lag_lower_bound=True)
     (found,) = findings(offline, [queue(0)], [])
-    assert found.text.startswith("At least 1,200 messages wait. Nobody reads")
+    assert found.text.startswith("At least 1,200 messages wait. No client reads")
     rows = [queue(0, status="STALLED", lag=7), queue(1, status="STALLED", lag=None)]
     assert findings(group(status="STALLED"), rows, [])[0].text.startswith(
         "At least 7 messages waiting there."

@@ -123,7 +123,7 @@ def test_it_names_the_retry_topic_only_where_there_is_one(admin: Client) -> None
 def test_it_says_that_a_group_is_not_there(admin: Client) -> None:
     answer = admin.get("/c/local/groups/nobody")
     assert answer.status_code == 404
-    assert "local knows no group nobody" in answer.content.decode()
+    assert "local has no group nobody" in answer.content.decode()
 
 
 def test_it_offers_changes_only_to_those_who_may(admin: Client) -> None:
@@ -206,7 +206,7 @@ def test_it_reads_times_in_the_zone_of_the_browser(
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        ({}, "Choose where the queues shall stand."),
+        ({}, "Choose a target for the queues."),
         ({"target": "latest"}, "Choose at least one queue."),
         ({"target": "sideways"}, "Select a valid choice"),
         ({"target": "time"}, "This target needs a value."),
@@ -403,7 +403,7 @@ def test_it_marks_what_happened_to_the_group(admin: Client) -> None:
 def test_it_says_that_a_member_does_not_answer(admin: Client) -> None:
     answer = admin.get("/c/local/groups/billing/clients/10.0.0.1@7")
     assert answer.status_code == 200
-    assert "It did not tell." in answer.content.decode()
+    assert "Not reported." in answer.content.decode()
     assert admin.get("/c/local/groups/billing/clients/nobody").status_code == 404
 
 
@@ -411,10 +411,10 @@ def test_a_member_that_is_silent_shows_what_the_last_sweep_and_round_knew(admin:
     sample_queues.change({"group": "billing", "queue_id": 0}, time_lag_ms=90_000, lag=77)
     text = admin.get("/c/local/groups/billing/clients/10.0.0.1@7").content.decode()
     assert "Python V5_3_3 at 10.0.0.1:5000" in text
-    assert "as it said at the last sweep" in text and "1 m 30 s" in text and "77" in text
+    assert "as reported at the last sweep" in text and "1 m 30 s" in text and "77" in text
     assert "every message" in text  # subscribed to orders: *
     gone = admin.get("/c/local/groups/billing/clients/nobody").content.decode()
-    assert "This client is not here" in gone and "Members of the group" in gone
+    assert "This client is not connected" in gone and "Members of the group" in gone
 
 
 def test_the_page_of_a_member_joins_its_words_with_the_last_round(
@@ -445,7 +445,7 @@ def test_the_page_of_a_member_joins_its_words_with_the_last_round(
     sample_queues.change({"group": "billing", "queue_id": 1}, lag=None, status="UNKNOWN", owner="10.0.0.2@8")
     text = admin.get("/c/local/groups/billing/clients/10.0.0.1@7?stack=1").content.decode()
     assert '<span class="atleast"' in text  # queue 9 is in no round, and queue 1 was not read
-    assert "two owners" in text and "10.0.0.2@8 said that it holds this queue" in text
+    assert "two owners" in text and "10.0.0.2@8 reported that it holds this queue" in text
     assert "In order" in text and "PROP_ODD" in text and "at main" in text
     assert ">12<" in text and ">1.5<" in text and ">12</" in text
 

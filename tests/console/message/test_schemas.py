@@ -77,7 +77,7 @@ def test_it_reads_bodies_with_the_topics_schema(live: LiveCluster, boss: User) -
 @pytest.mark.parametrize(
     ("data", "message_type", "field", "words"),
     [
-        (b"nonsense", "acme.OrderPaid", "descriptor_set", "This is no descriptor set"),
+        (b"nonsense", "acme.OrderPaid", "descriptor_set", "This is not a descriptor set"),
         (b"", "acme.OrderPaid", "descriptor_set", "holds no file"),
         (descriptor_set(imports=False), "acme.OrderPaid", "descriptor_set", "made with --include_imports"),
         (
@@ -111,7 +111,7 @@ def test_a_page_uploads_and_removes_it() -> None:
         "descriptor_set": SimpleUploadedFile("orders.pb", b"nonsense"),
     }
     refused = browser.post(address, upload)
-    assert refused.status_code == 400 and "This is no descriptor set" in refused.content.decode()
+    assert refused.status_code == 400 and "This is not a descriptor set" in refused.content.decode()
     upload["descriptor_set"] = SimpleUploadedFile("orders.pb", descriptor_set())
     assert browser.post(address, upload)["Location"] == address
     assert "acme.OrderPaid" in browser.get(address).content.decode()

@@ -109,7 +109,7 @@ async def test_it_streams_the_rows_of_a_page(live: LiveCluster) -> None:
     assert frame["keep"] == sorted(rows, key=lambda key: json.loads(key), reverse=True)
     assert "<b>3,003</b> in <b>3</b> queues" in frame["scan"] and "<b>3</b> hits" in frame["scan"]
     assert "<mark>needle</mark>" in as_shown(next(iter(rows.values())))
-    assert "Further" not in frame["foot"], "all of it was read"
+    assert "Search further" not in frame["foot"], "all of it was read"
     assert quota.running("alice") == 0
 
 
@@ -166,7 +166,7 @@ async def test_it_stops_when_asked(live: LiveCluster, monkeypatch: pytest.Monkey
         await socket.receive()
         await socket.send('{"stop": true}')
         found = [frame async for frame in until_done(socket)]
-    assert "you stopped it" in found[-1]["scan"] and "Further" in found[-1]["foot"]
+    assert "you stopped it" in found[-1]["scan"] and "Search further" in found[-1]["foot"]
     assert quota.running("alice") == 0
 
 
@@ -204,7 +204,7 @@ async def test_leaving_ends_the_work(live: LiveCluster) -> None:
 @pytest.mark.parametrize(
     ("query", "words"),
     [
-        ({"topic": "secret"}, "There is no topic secret on test, or none that you may look at."),
+        ({"topic": "secret"}, "There is no topic secret on test, or none that you may view."),
         ({"topic": "orders"}, "There is no topic orders in test."),
         ({"topic": "orders", "read": "offset"}, "This search needs an offset."),
         ({"topic": "orders", "read": "key", "key": "k"}, "A lookup needs no socket"),

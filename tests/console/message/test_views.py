@@ -139,7 +139,7 @@ def test_it_streams_what_takes_longer_than_the_page_may(
 ) -> None:
     monkeypatch.setattr("console.message.views.FIRST_PAINT_MS", 0)
     text = client.get("/c/test/messages?topic=orders").content.decode()
-    assert 'data-search="search"' in text and "Scanning" in text and "Further" in text
+    assert 'data-search="search"' in text and "Scanning" in text and "Search further" in text
     monkeypatch.undo()
     text = client.get("/c/test/messages?topic=orders").content.decode()
     assert 'data-search=""' in text and "<b>3</b> in <b>1</b> queue" in text
@@ -159,7 +159,7 @@ def test_it_marks_hits_and_offers_tags(client: Client) -> None:
         ("read=offset&offset=-1", "greater than or equal to 0"),
         ("read=unique", "This search needs a unique key."),
         ("find_in=json&find=x", "Write $.shippingTo"),
-        ("find_in=regex&find=x", "Look for one of: body, json, key, property."),
+        ("find_in=regex&find=x", "Search for one of: body, json, key, property."),
         ("tag=||", "Write tags as paid || refunded."),
     ],
 )

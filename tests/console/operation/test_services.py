@@ -173,7 +173,7 @@ def test_it_can_not_undo_what_was_not_applied_or_is_not_undoable(tally: type[Tal
     with pytest.raises(errors.UndoImpossible, match="still queued"):
         services.undo(plan.id, alice)
     services.run_job(job.id, "worker-1")
-    with pytest.raises(errors.UndoImpossible, match="cannot be taken back"):
+    with pytest.raises(errors.UndoImpossible, match="cannot be undone"):
         services.undo(plan.id, alice)
 
 

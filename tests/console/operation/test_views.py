@@ -75,7 +75,7 @@ def test_it_shows_a_plan_with_the_button_that_says_what_it_does(tally: type[Tall
 def test_it_lets_those_who_may_only_look_look(tally: type[Tally], alice: User, carol: User) -> None:
     plan = make(alice)
     client = browser(carol)
-    assert "You may look at this plan, not apply it." in text_of(client, f"/c/test/plans/{plan.id}")
+    assert "You may view this plan, but not apply it." in text_of(client, f"/c/test/plans/{plan.id}")
     answer = client.post(f"/c/test/plans/{plan.id}/apply")
     assert answer.status_code == 403
     assert Plan.objects.get().state == PlanState.DRAFT
@@ -137,7 +137,7 @@ def test_it_leads_to_the_job_when_the_button_is_pressed_twice(tally: type[Tally]
     first = client.post(f"/c/test/plans/{plan.id}/apply")
     again = client.post(f"/c/test/plans/{plan.id}/apply", follow=True)
     assert again.redirect_chain == [(first["Location"], 302)]
-    assert "You applied this plan before; this is its job." in again.content.decode()
+    assert "You already applied this plan; this is its job." in again.content.decode()
     assert Job.objects.count() == 1
 
 
@@ -147,7 +147,7 @@ def test_it_tells_the_second_of_two_operators_who_was_quicker(
     plan = make(alice)
     browser(alice).post(f"/c/test/plans/{plan.id}/apply")
     answer = browser(bob).post(f"/c/test/plans/{plan.id}/apply", follow=True)
-    assert "alice applied this plan before; this is its job." in answer.content.decode()
+    assert "alice already applied this plan; this is its job." in answer.content.decode()
     assert Job.objects.count() == 1
 
 
@@ -223,11 +223,11 @@ def test_it_tells_who_is_asked_to_agree_in_the_count_of_operations(
         return found[1]
 
     assert [count(person) for person in (alice, bob, carol)] == ["", "1", ""]
-    assert "Look and agree" in text_of(browser(bob), "/c/test/operations?state=waiting")
-    assert "Look and agree" not in text_of(browser(alice), "/c/test/operations?state=waiting")
+    assert "Review and agree" in text_of(browser(bob), "/c/test/operations?state=waiting")
+    assert "Review and agree" not in text_of(browser(alice), "/c/test/operations?state=waiting")
     browser(bob).post(f"/c/test/plans/{plan.id}/approve")
     assert count(bob) == ""
-    assert "Waits for agreement" not in text_of(browser(bob), "/c/test/operations")
+    assert "Waiting for agreement" not in text_of(browser(bob), "/c/test/operations")
     job = browser(alice).post(f"/c/test/plans/{plan.id}/apply", {"confirm_text": "billing"})
     assert job.status_code == 302
     assert [count(person) for person in (alice, bob, carol)] == ["1", "1", "1"]

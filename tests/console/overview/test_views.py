@@ -121,7 +121,7 @@ def test_it_sums_over_their_own_names_and_says_so() -> None:
     world_of_teams()
     client = signed_in("payments", verbs=("VIEW",), names="pay-*")
     text = client.get("/c/local/").content.decode()
-    assert "Only what you may look at" in text and "<code>pay-*</code>" in text
+    assert "Only what you may view" in text and "<code>pay-*</code>" in text
     assert "1 topic, 1 group" in text
     assert re.search(r"<dd>4\.5</dd><dd class=\"sub\">into your topics", text)
     assert re.search(r"<dd>2\.5</dd><dd class=\"sub\">confirmed by your groups", text)
@@ -194,7 +194,7 @@ def test_it_admits_partial_sums_and_unknown_figures(admin: Client) -> None:
     text = admin.get("/c/local/").content.decode()
     assert "1 of 2 brokers" in text
     assert '<span class="atleast"' in text
-    assert "this release does not tell it" in text  # put latency: sample rows tell next to nothing
+    assert "this release does not report it" in text  # put latency: sample rows tell next to nothing
     totals = selectors.totals(broker_selectors.broker_views("local"))
     assert (totals.in_rate, totals.partial, totals.readers) == (14.2, True, 2.0)
 
@@ -308,7 +308,7 @@ def test_a_cluster_that_nobody_reaches_is_unknown_not_empty(page: str) -> None:
     for claim in (
         "No message waits",
         "0 messages",
-        "know no broker",
+        "list no broker",
         "No group has",
         "hold no topic",
         "0 s</span>",

@@ -94,7 +94,7 @@ def test_it_stops_a_job_that_takes_too_long(jobs: Path, tmp_path: Path) -> None:
     write_job(jobs, f"open('{tmp_path}/pid', 'w').write(str(os.getpid()))\ntime.sleep(600)")
     with pytest.raises(ReportFailed) as failure:
         run(timeout_s=3)
-    assert str(failure.value) == "The Spark job was stopped after 0.05 minutes; ask for a shorter window."
+    assert str(failure.value) == "The Spark job was stopped after 0.05 minutes; choose a shorter window."
     assert_gone(tmp_path / "pid")
 
 

@@ -33,7 +33,12 @@ def test_it_ends_a_window_with_the_running_hour() -> None:
         (TODAY, TODAY, "to_ms", "The end must be after the start."),
         (TODAY, TODAY - 1, "to_ms", "The end must be after the start."),
         (NOW, NOW + 1, "from_ms", "The window lies in the future: nothing has been measured yet."),
-        (0, NOW, "from_ms", "480,010 hours are more than 744 in one run; ask for them in parts."),
+        (
+            0,
+            NOW,
+            "from_ms",
+            "One run covers at most 744 hours, and these are 480,010: run the report in parts.",
+        ),
     ],
 )
 def test_it_refuses_a_window_and_names_the_field(from_ms: int, to_ms: int, field: str, text: str) -> None:

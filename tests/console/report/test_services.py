@@ -368,7 +368,7 @@ def test_it_ends_the_run_that_is_stopped_by_hand(
     with pytest.raises(KeyboardInterrupt):
         services.run_report(run.id, now_ms=NOW)
     run.refresh_from_db()
-    assert (run.state, run.error) == ("FAILED", "Stopped by hand. No hour or day is half-written.")
+    assert (run.state, run.error) == ("FAILED", "Stopped by a user. No hour or day is half-written.")
 
 
 # --- files ---

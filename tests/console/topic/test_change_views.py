@@ -67,7 +67,7 @@ def test_it_makes_a_plan_from_the_form_and_shows_it(live: LiveCluster, browser: 
     assert applied["Location"] == reverse("job", args=["test", job.id])
     services.run_job(job.id, "worker-1")
     text = page(browser, reverse("job", args=["test", job.id])[len("/c/test/") :])
-    assert "Every broker shows it." in text and "verified" in text and "Undo this change" in text
+    assert "Every broker reports it." in text and "verified" in text and "Undo this change" in text
     again = browser.post(f"/c/test/plans/{plan.id}/apply", {})
     assert again["Location"] == reverse("job", args=["test", job.id]), "a double submit leads to the one job"
     undone = browser.post(f"/c/test/plans/{plan.id}/undo")
@@ -83,7 +83,7 @@ def test_it_makes_a_plan_from_the_form_and_shows_it(live: LiveCluster, browser: 
         ({"name": "orders"}, "There is a topic orders already"),
         ({"write_queues": "0"}, "greater than or equal to 1"),
         ({"read_queues": "many"}, "Write a whole number"),
-        ({"write_queues": ""}, "Say how many"),
+        ({"write_queues": ""}, "Enter how many"),
         ({"perm": "9"}, "Select a valid choice"),
         ({"brokers": []}, "Choose at least one broker"),
     ],
@@ -118,10 +118,10 @@ def test_it_changes_what_is_filled_in_only(live: LiveCluster, browser: Client) -
     assert answer["Location"] == f"/c/test/plans/{plan.id}"
     assert plan.params == {"write_queues": 6, "read_queues": 6}
     text = page(browser, f"plans/{plan.id}")
-    assert "Who feels it" in text and "Producers connected" in text
+    assert "Affected clients" in text and "Producers connected" in text
     assert "<del>2</del>" in text and "<ins>6</ins>" in text
     nothing = browser.post("/c/test/topics/orders/change", {"brokers": [live.broker_name]})
-    assert nothing.status_code == 422 and "Say what shall change" in nothing.content.decode()
+    assert nothing.status_code == 422 and "Give at least one setting to change" in nothing.content.decode()
 
 
 def test_it_leads_from_quarantine_to_deletion(live: LiveCluster, browser: Client, settings: Settings) -> None:
@@ -139,7 +139,7 @@ def test_it_leads_from_quarantine_to_deletion(live: LiveCluster, browser: Client
     assert "In quarantine since" in text and "by maria" in text and "No traffic was seen since." in text
     seen(live, "orders", perm=0, last_write_ms=4_000_000_000_000)
     assert "Traffic was seen since" in page(browser, "topics/orders")
-    assert "Plan it without waiting" not in page(browser, "topics/orders/delete")
+    assert "Plan the deletion without quarantine" not in page(browser, "topics/orders/delete")
     forced = browser.post("/c/test/topics/orders/delete", {"deed": "force"})
     assert forced.status_code == 422 and "may not ADMIN orders" in forced.content.decode()
     settings.QUARANTINE_HOURS = 0
@@ -182,7 +182,7 @@ def test_it_shows_each_tab(live: LiveCluster, browser: Client, maria: User) -> N
 def test_it_shows_what_it_can_while_the_broker_is_away(live: LiveCluster, browser: Client) -> None:
     live.broker.stop()
     assert "The name servers do not answer" in page(browser, "topics/orders?tab=config")
-    assert "Not known: the name servers do not answer" in page(browser, "topics/orders?tab=producers")
+    assert "Unknown: the name servers do not answer" in page(browser, "topics/orders?tab=producers")
 
 
 @pytest.mark.parametrize("address", ["topics/orders/change", "topics/orders/delete", "topics/orders/release"])

@@ -133,7 +133,7 @@ def test_it_changes_queues_and_puts_them_back_to_the_letter(live: LiveCluster, m
     assert (plan.confirm, impact_of(plan, "Messages stored")["value"]) == ("inline", 0)
     assert run(plan, maria).state == "SUCCEEDED"
     undo = services.undo(plan.id, maria)
-    assert undo.summary == f"This will put the configuration of orders on {name} back, to the letter."
+    assert undo.summary == f"This will restore the configuration of orders on {name} exactly."
     assert run(undo, maria).state == "SUCCEEDED"
     assert config_of(live) == before
 
@@ -231,7 +231,7 @@ def test_it_releases_with_the_former_permission(live: LiveCluster, maria: User) 
     with pytest.raises(errors.PlanRejected, match="did not put orders in quarantine"):
         plan_of(live, maria, "release")
     run(plan_of(live, maria, "quarantine"), maria)
-    assert plan_of(live, maria, "quarantine").blocked == "orders is closed for everybody already."
+    assert plan_of(live, maria, "quarantine").blocked == "orders is already closed for all clients."
     plan = plan_of(live, maria, "release")
     assert (keys(plan), plan.confirm) == ([(live.broker_name, "perm", 0, 4)], "inline")
     assert run(plan, maria).state == "SUCCEEDED"
@@ -248,7 +248,7 @@ def test_it_lets_only_an_administrator_skip_the_quarantine(
         plan_of(live, maria, "force_delete")
     plan = plan_of(live, admin, "force_delete")
     assert (plan.blocked, plan.confirm, plan.messages) == ("", "typed", 0)
-    with pytest.raises(errors.ConfirmationMissing, match="cannot simply be taken back"):
+    with pytest.raises(errors.ConfirmationMissing, match="cannot simply be undone"):
         services.apply_plan(plan.id, admin, "order")
     assert run(plan, admin).state == "SUCCEEDED"
     assert config_of(live) is None
@@ -285,7 +285,7 @@ def test_it_does_not_touch_what_somebody_else_changed_during_the_job(live: LiveC
     services.run_job(job.id, "worker-1")
     failed = selectors.job(job.id)
     assert failed.state == "FAILED"
-    assert "was changed by somebody else meanwhile: readQueueNums is 5, not 4" in failed.error
+    assert "was changed by someone else in the meantime: readQueueNums is 5, not 4" in failed.error
     found = config_of(live)
     assert found is not None and found["readQueueNums"] == 5
     with pytest.raises(errors.UndoImpossible):

@@ -139,8 +139,8 @@ def test_it_names_no_group_that_a_person_may_not_look_at() -> None:
         text = client.get(f"/c/local/{address}").content.decode()
         assert [name for name in ("analytics", "billing") if name in text] == [], address
     text = client.get("/c/local/topics/orders?tab=groups").content.decode()
-    assert "2 read this topic, worst first; 0 of them shown, the others you may not look at" in text
-    assert "a group you may not look at" in text
+    assert "2 read this topic, largest lag first; 0 of them shown; you may not view the others" in text
+    assert "a group you may not view" in text
     row = client.get("/api/v1/clusters/local/topics/orders").json()
     assert (row["worst_group"], row["worst_time_lag_ms"]) == (None, 4_320_000)
     assert client.get("/api/v1/clusters/local/topics").json()["results"][0]["worst_group"] is None
@@ -175,7 +175,7 @@ def test_a_row_opens_to_groups_that_one_may_look_at() -> None:
     sample_rows.queue_row("orders-mail", 0)
     text, _ = queries(signed_in("some", verbs=("VIEW",), names="orders*"), "/c/local/topics/orders?part=row")
     assert "orders-mail" in text and "billing" not in text and "analytics" not in text
-    assert "Groups you may not look at are not listed." in text
+    assert "Groups you may not view are not listed." in text
 
 
 def test_topics_that_nobody_reads_are_counted_and_listed(admin: Client) -> None:

@@ -47,7 +47,9 @@ def test_every_page_of_a_cluster_says_so(admin: Client, monkeypatch: pytest.Monk
     leave(monkeypatch, 0)
     for address in ("/c/local/", "/c/local/groups", "/c/local/reports/lag_hour"):
         page = admin.get(address).content.decode()
-        assert "is full, 0 KiB of 1,024 MiB are free: make room, everything goes on by itself" in page
+        assert (
+            "is full, 0 KiB of 1,024 MiB are free: free some space, the rest continues automatically" in page
+        )
         assert "nothing new is recorded" in page
     admin.cookies["tidemark_language"] = "zh-hans"
     assert "0 KiB of" not in admin.get("/c/local/groups").content.decode()

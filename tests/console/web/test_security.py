@@ -68,4 +68,4 @@ def test_too_many_parameters_are_a_problem_for_rest_and_a_page_for_browsers(admi
     assert (answer.status_code, answer["Content-Type"]) == (400, "application/problem+json")
     assert answer.json()["detail"] == "More than 1000 parameters. Send fewer."
     page = admin_client.get(f"/c/local/groups?{too_many}")
-    assert page.status_code == 400 and "This request was not understood" in page.content.decode()
+    assert page.status_code == 400 and "This request is not valid" in page.content.decode()

@@ -29,7 +29,7 @@ def test_it_hides_secrets() -> None:
     [
         ("fileReservedTime", "48", ""),
         ("fileReservedTime", "0", "At least 1 hours."),
-        ("fileReservedTime", "two days", "A whole number of hours."),
+        ("fileReservedTime", "two days", "Enter a whole number of hours."),
         ("flushDiskType", "NO_FLUSH", "One of: ASYNC_FLUSH, SYNC_FLUSH."),
         ("nobodyKnowsThis", "anything", ""),
         ("nobodyKnowsThis", "a\nbrokerPermission=0", "No line breaks"),

@@ -60,7 +60,7 @@ def test_it_changes_several_brokers_and_gives_each_its_own_value_back(pair: Pair
     assert pair.apply(plan).state == JobState.SUCCEEDED
     back = pair.undo(plan)
     assert shown(back) == [("broker-a", "250", "1000"), ("broker-b", "250", "700")]
-    assert [one["title"] for one in back.warnings] == ["The brokers will not be alike"]
+    assert [one["title"] for one in back.warnings] == ["The brokers will differ"]
     pair.apply(back)
     assert (value(pair, "broker-a"), value(pair, "broker-b")) == ("1000", "700")
 

@@ -71,7 +71,7 @@ def test_it_names_topics_that_nobody_could_write_to(pair: Pair) -> None:
     with pytest.raises(ConfirmationMissing):
         operation_services.apply_plan(plan.id, pair.actor, "")
     pair.create_topic("new-one", "broker-b")
-    with pytest.raises(PlanDrifted, match="nobody could write to new-one"):
+    with pytest.raises(PlanDrifted, match="no producer could write to new-one"):
         operation_services.apply_plan(plan.id, pair.actor, "broker-b")
     assert offered(pair, "only-here") == {"broker-b": 6}
 
@@ -129,7 +129,7 @@ def test_it_takes_away_again_what_comes_back_while_it_watches(
     job = pair.apply(plan)
     assert job.state == JobState.SUCCEEDED
     assert offered(pair, "fresh") == {"broker-b": 4}
-    assert any("told again" in event.text for event in job.events.all())
+    assert any("the request was sent again" in event.text for event in job.events.all())
 
 
 def test_it_says_which_name_server_it_could_not_tell(pair: Pair, nobody: str) -> None:

@@ -56,8 +56,8 @@ def test_it_says_what_a_4_x_broker_does_not_tell() -> None:
     shown = by_key(captured("4.9.7"))
     assert shown["getTransferedTps"].text == "0 /s"
     for key in ("timerReadBehind", "ackThreadPoolQueueSize"):
-        assert (shown[key].is_known, shown[key].says) == (False, "told from RocketMQ 5.0 on")
-    assert shown["remainHowManyDataToCommit"].says == "not told by this broker"
+        assert (shown[key].is_known, shown[key].says) == (False, "reported from RocketMQ 5.0 on")
+    assert shown["remainHowManyDataToCommit"].says == "not reported by this broker"
 
 
 def test_it_takes_no_zero_for_an_answer_where_nothing_is_measured() -> None:
@@ -102,7 +102,7 @@ def test_it_never_takes_unmeasured_for_fast(
 
 
 def test_it_knows_no_put_time_of_a_broker_that_tells_none() -> None:
-    assert runtime.put_p99_ms({}) == (None, "this release does not tell it")
+    assert runtime.put_p99_ms({}) == (None, "this release does not report it")
 
 
 @pytest.mark.parametrize(

@@ -72,4 +72,4 @@ def test_a_replay_that_left_letters_out_is_not_verified(live: LiveCluster, job: 
     services.run_job(job.id, "worker-1")
     found = selectors.job(job.id)
     assert found.state == "FAILED"
-    assert "The plan counted 50 dead letters, the replay decided 30" in found.error
+    assert "The plan counted 50 dead letters, the replay processed 30" in found.error

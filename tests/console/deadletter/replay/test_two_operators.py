@@ -40,7 +40,7 @@ def test_the_second_replay_is_refused_until_the_first_has_ended(letters: LiveClu
     bob = person("bob", "operator")
     first, second = plan_of(letters, alice), plan_of(letters, bob, filter={"tag": "even"})
     job = services.apply_plan(first.id, alice)
-    words = f"{job.id} of alice works on {GROUP} and is not finished: wait for its end, or cancel it."
+    words = f"{job.id} of alice on {GROUP} is not finished: wait until it ends, or cancel it."
     assert plan_of(letters, bob).blocked == words
     with pytest.raises(PlanBlocked) as refusal:
         services.apply_plan(second.id, bob)
@@ -98,7 +98,7 @@ def test_one_of_two_that_apply_at_the_same_instant_is_refused(
     for thread in threads:
         thread.join(60)
     job = Job.objects.get()
-    refused = f"{job.id} of alice works on {GROUP} and is not finished: wait for its end, or cancel it."
+    refused = f"{job.id} of alice on {GROUP} is not finished: wait until it ends, or cancel it."
     assert sorted(outcomes) == [job.id, refused]
     assert Counter(Plan.objects.values_list("state", flat=True)) == {"APPLIED": 1, "DRAFT": 1}
     services.run_job(job.id, "worker-1")

@@ -77,7 +77,9 @@ def test_it_says_which_release_knows_no_modes(
 
     monkeypatch.setattr(MQAdmin, "message_request_modes", not_supported)
     plan = plan_of(shop, maria, mode="PULL")
-    assert plan.blocked.startswith(f"{shop.broker_name} knows no consume modes: they are of RocketMQ 5.0")
+    assert plan.blocked.startswith(
+        f"{shop.broker_name} does not support consume modes: they were added in RocketMQ 5.0"
+    )
     assert plan.diff == []
 
 

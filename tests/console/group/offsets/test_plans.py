@@ -131,7 +131,7 @@ def test_it_goes_back_to_where_it_stood_at_a_moment(orders: LiveCluster, alice: 
     assert moves(plan) == [(0, 9, 7), (1, 10, 10)]
     assert plan.diff[0]["note"] == "at that moment between 7 and 9"
     (said,) = [each for each in plan.warnings if each["title"] == "Offsets as this console recorded them"]
-    assert " before the moment asked for." in said["text"]
+    assert " before the requested time." in said["text"]
     assert run(plan, alice).state == "SUCCEEDED"
     assert orders.committed("billing", "orders") == {0: 7, 1: 10}
 
@@ -172,7 +172,7 @@ def test_it_leaves_a_topic_alone_that_was_made_again(orders: LiveCluster, alice:
     assert lag_services.collect("test", now_ms=history + 190_000) is not None
     plan = plan_of(orders, alice, target="as_of", time_ms=history + 1_000)
     assert moves(plan)[0] == (0, 8, 8), "7 lies within the queue, and is another message"
-    assert plan.diff[0]["note"].startswith("the topic was made again since then")
+    assert plan.diff[0]["note"].startswith("the topic was recreated since then")
 
 
 def test_it_takes_back_a_plan_by_its_name_and_only_the_named_queues(orders: LiveCluster, alice: User) -> None:
@@ -269,7 +269,7 @@ def test_it_warns_of_queues_never_committed(live: LiveCluster, alice: User) -> N
     live.commit("billing", "orders", 1, 0)
     plan = plan_of(live, alice, target="offset", offset=5)
     assert moves(plan) == [(0, None, 5), (1, 0, 0)]
-    assert plan.diff[1]["note"] == "asked for 5; the queue ends at 0"
+    assert plan.diff[1]["note"] == "requested 5; the queue ends at 0"
     assert plan.warnings[0]["title"] == "1 queue has never been committed"
     assert run(plan, alice).state == "SUCCEEDED"
     assert live.committed("billing", "orders") == {0: 5, 1: 0}
@@ -458,7 +458,7 @@ def test_it_moves_nothing_when_the_group_moved_before_a_worker_came(orders: Live
     failed = selectors.job(job.id)
     assert failed.state == "FAILED"
     assert failed.error == (
-        "The state changed since the plan was made: orders · broker-a · 0 moved from 7 to 9"
+        "Not applied: the state changed since the plan was made: orders · broker-a · 0 moved from 7 to 9"
     )
     assert orders.committed("billing", "orders") == {0: 9, 1: 10}
 
@@ -498,7 +498,7 @@ def test_it_waits_for_the_second_person_where_the_cluster_demands_one(
     Cluster.objects.filter(name="test").update(typed_confirm_messages=5, second_person_messages=17)
     bob = User.objects.create_superuser("bob")
     plan = plan_of(orders, alice, target="earliest")
-    assert (plan.confirm, plan.warnings[0]["title"]) == ("second_person", "17 messages are concerned")
+    assert (plan.confirm, plan.warnings[0]["title"]) == ("second_person", "Affects 17 messages")
     with pytest.raises(errors.ApprovalMissing):
         services.apply_plan(plan.id, alice, "billing")
     with pytest.raises(errors.ApprovalBySamePerson):
@@ -544,7 +544,7 @@ def test_it_uses_the_old_way_with_members_online(live_old: LiveCluster, alice: U
     with live.member("billing", "orders", persist_consumer_offset_interval_ms=1_000) as seen:
         wait_for(lambda: live.committed("billing", "orders") == {0: 10, 1: 10})
         blocked = plan_of(live, alice, target="offset", offset=5)
-        assert "can tell running members only a time" in blocked.blocked
+        assert "can send running members only a time" in blocked.blocked
         plan = plan_of(live, alice, target="earliest")
         assert {row["how"] for row in plan.diff} == {"222_time"}
         before = len(seen)

@@ -112,7 +112,7 @@ def test_it_warns_of_what_a_change_may_cost() -> None:
         ("ok", "Every target is still retained"),
     ]
     assert titles(state(online=False, q0=50), Limits(50, 51), target="earliest")[:2] == [
-        ("warn", "50 messages are concerned"),
+        ("warn", "Affects 50 messages"),
         ("info", "No member is online"),
     ]
     gone = titles(state(online=False, q0=None, q1=5), model="BROADCASTING", target="shift", shift=-9)
@@ -130,7 +130,7 @@ def test_it_warns_of_what_a_change_may_cost() -> None:
 @pytest.mark.parametrize(
     ("messages", "limits", "words"),
     [
-        (10, Limits(10, None), "the name of the group is typed"),
+        (10, Limits(10, None), "you type the name of the group"),
         (10, Limits(5, 10), "a second person to agree"),
         (9, Limits(10, None), None),
         (9, Limits(None, None), None),
@@ -141,14 +141,14 @@ def test_it_says_what_the_cluster_asks_for_a_large_change(
 ) -> None:
     rows = [change(messages, 0)]
     found = offset_words.warnings(state(q0=messages), read_wish({"target": "earliest"}), rows, limits, "", "")
-    texts = [each.text for each in found if "are concerned" in each.title]
+    texts = [each.text for each in found if "Affects" in each.title]
     assert (len(texts) == 1 and words in texts[0]) if words else texts == []
 
 
 @pytest.mark.parametrize(
     ("server_side", "committed", "words"),
     [
-        (True, 50, "broker-a moves the offsets and tells the members itself (222 per queue)"),
+        (True, 50, "broker-a moves the offsets and notifies the members itself (222 per queue)"),
         (False, 50, "broker-a can only pass a time on to the members"),
         (False, None, "broker-a is written directly (15) for queues without a stored offset"),
     ],

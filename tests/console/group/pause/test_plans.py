@@ -69,7 +69,7 @@ def test_it_stops_members_and_lets_them_go_on(shop: LiveCluster, maria: User) ->
         wait_for(lambda: len(seen) == 1, "the first message", within_s=60)
         plan = plan_of(shop, maria, "pause", topics=["orders"])
         assert plan.summary == (
-            f"This will pause billing on orders, at {shop.broker_name}: its members are given nothing more of it. "
+            f"This will pause billing on orders, at {shop.broker_name}: its members receive no more messages of it. "
             "Its offsets stay, and messages wait until it is resumed."
         )
         assert titles(plan)[0] == "1 member is online"
@@ -130,7 +130,7 @@ def test_it_says_on_the_undo_what_others_changed_since(shop: LiveCluster, maria:
     run(plan, maria)
     shop.admin.group_forbidden(shop.addr, "billing", "orders", readable=True)
     undo = services.undo(plan.id, maria)
-    assert undo.warnings[0]["title"] == "Later changes are taken back too"
+    assert undo.warnings[0]["title"] == "Later changes are undone too"
     assert (
         undo.blocked == "Nothing would change: this is paused for billing already."
         or "may read" in undo.blocked
@@ -273,8 +273,9 @@ def test_it_says_before_the_button_that_a_broker_cannot_do_it(
     monkeypatch.setattr(MQAdmin, "group_forbidden", not_supported)
     plan = plan_of(shop, maria, "pause", topics=["orders"])
     assert plan.blocked == (
-        f"{shop.broker_name} cannot pause a group on a topic: its release does not know the request (353, of "
-        "RocketMQ 5.0). Stop the whole group there with consumeEnable, in its settings, or choose other brokers."
+        f"{shop.broker_name} cannot pause a group on a topic: its release does not support the request (353, added in "
+        "RocketMQ 5.0). "
+        "Stop the whole group there with consumeEnable in its settings, or choose other brokers."
     )
     assert plan.diff == []
     with pytest.raises(errors.PlanBlocked):

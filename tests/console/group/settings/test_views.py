@@ -86,7 +86,7 @@ def test_it_leads_from_quarantine_to_deletion_and_back(
     browser.post(f"/c/test/plans/{plan_id}/apply", {"confirm_text": "billing"})
     services.run_job(Job.objects.get().id, "worker-1")
     text = page(browser, "groups/billing/delete")
-    assert "nobody is online" in text and "Deletable" in text and "by maria" in text
+    assert "no client is online" in text and "Deletable" in text and "by maria" in text
     blocked = browser.post("/c/test/groups/billing/delete", {"deed": "delete", "with_topics": "1"})
     plan = Plan.objects.get(kind="group_delete")
     assert blocked["Location"] == f"/c/test/plans/{plan.id}"

@@ -61,7 +61,7 @@ def test_row_broadcast_groups_are_as_far_behind_as_their_furthest_client(
         False,
     )
     assert (row.clients_told, row.read_at_ms, row.out_rate) == (1, collected.now_ms - 5_000, None)
-    assert row.reason == "broadcasting: the furthest behind of 1 client, by their own word"
+    assert row.reason == "broadcasting: the furthest behind of 1 client, as they report"
 
     stuck = running.start("casting", {"orders": "*"}, config=config, hangs=True)
     eventually(lambda: sum(one.cached_msg_count for one in stuck.running_info().mq_table.values()) == 10)
@@ -111,7 +111,7 @@ def test_who_does_not_tell_may_be_further_behind() -> None:
     row = row_of(told, ClientProgress("b", [progress()]))
     assert (row.lag, row.lag_lower_bound, row.partial, row.clients_told) == (7, True, True, 1)
     assert row.reason.startswith(
-        "broadcasting: 1 of 2 clients told their offsets; others may be further behind"
+        "broadcasting: 1 of 2 clients reported their offsets; others may be further behind"
     )
     assert row.known_lag is None and row.drain_ms is None
     (one,) = row.topics
@@ -132,7 +132,7 @@ def test_nobody_who_told_is_unknown_and_so_is_what_was_told_long_ago() -> None:
     old = ClientProgress("a", [progress((now_ms - broadcast.VALID_MS, 0, 100, 93))])
     for row in (row_of(), row_of(old)):
         assert (row.status, row.lag, row.partial) == ("UNKNOWN", None, True)
-        assert row.reason == "broadcasting: each client keeps its own offsets, brokers do not know them"
+        assert row.reason == "broadcasting: each client keeps its own offsets, brokers do not store them"
         assert (row.time_lag_ms, row.in_flight, row.drain_ms) == (None, None, None)
 
 

@@ -147,7 +147,7 @@ def test_it_writes_columns_of_an_index_too() -> None:
 
 
 def test_texts_and_values_inside_json_survive_the_columns() -> None:
-    reason = Text("%(broker)s was not asked", broker="broker-a")
+    reason = Text("%(broker)s was not queried", broker="broker-a")
     topic = GroupTopic(topic="orders", queues=2, status="OK", lag=7)
     client = ClientFigures(
         client_id="a",

@@ -65,10 +65,10 @@ def test_it_looks_into_compressed_bodies() -> None:
     [
         ("json", "city", r"Write \$\.shippingTo"),
         ("json", "$.city = 1", "stands one of"),
-        ("json", "$.city == 杭州", "is no JSON value"),
+        ("json", "$.city == 杭州", "is not a JSON value"),
         ("json", "$.city == [1]", "Compare with a text"),
         ("property", "== 1", "Write channel"),
-        ("regex", "a+", "Look for one of"),
+        ("regex", "a+", "Search for one of"),
         ("body", "x" * 1_001, "At most 1,000"),
     ],
 )

@@ -66,7 +66,7 @@ def test_it_asks_once_when_it_is_due(cluster: Cluster, enqueued: list[str]) -> N
     assert (run.job, run.from_ms, run.to_ms) == ("lag_hour", TODAY + 7 * HOUR, TODAY + 9 * HOUR)
     assert enqueued == [run.id]
     schedule = ReportSchedule.objects.get(job="lag_hour")
-    assert (schedule.last_run, schedule.last_outcome) == (run, "asked for")
+    assert (schedule.last_run, schedule.last_outcome) == (run, "requested")
 
 
 def test_two_beats_at_the_same_moment_ask_once(

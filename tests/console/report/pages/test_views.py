@@ -77,7 +77,7 @@ def test_who_may_see_some_names_reads_their_rows_only(django_assert_max_num_quer
     assert some.get("/c/local/reports").status_code == 200
     assert some.post(f"{PAGE}/run").status_code == some.post(f"{PAGE}/schedule").status_code == 403
     stranger = page(signed_in("other", verbs=("VIEW",), names="nobody"))
-    assert "Nothing here that you may look at" in stranger and "2 rows are not shown" in stranger
+    assert "Nothing here that you may view" in stranger and "2 rows are not shown" in stranger
 
 
 def test_it_refuses_other_methods(admin: Client) -> None:
@@ -130,7 +130,7 @@ def test_it_marks_counts_of_offsets_and_says_what_has_no_column(admin: Client) -
         "The newest message consumed was 7 s old at the end.",
         "At its catch-up speed it drains in 1 m 30 s.",
         "The lags of its queues vary by 150 % of their mean.",
-        "Its oldest queue is 30 s behind its median one.",
+        "Its oldest queue is 30 s behind its median queue.",
     ):
         assert words in text
     (line,) = csv.DictReader(io.StringIO(b"".join(admin.get(f"{PAGE}/csv")).decode()))
@@ -263,7 +263,7 @@ def test_it_says_who_could_not_be_told_and_what_was_left_out(admin: Client) -> N
         "The webhook to chat.example.org was not delivered" in text and "answered 500. Tried 2 times" in text
     )
     assert "Mailed to ops@example.org" in text
-    assert "left out, runs do not overlap" in text and "The next moment asks again." in text
+    assert "left out, runs do not overlap" in text and "The next scheduled run tries again." in text
     index = admin.get("/c/local/reports").content.decode()
     assert "1 of 2 receivers not reached" in index and "left out, runs do not overlap" in index
     reader = page(signed_in("reader", verbs=("VIEW",)))
@@ -282,7 +282,7 @@ def test_the_running_hour_is_marked(admin: Client) -> None:
 def test_it_names_the_files_that_could_not_be_read(admin: Client) -> None:
     rows.row(rows.run(warnings=["a.parquet: ArrowInvalid", "b.wal: damaged inside"]))
     text = page(admin)
-    assert "Not everything of the window could be read." in text and "b.wal: damaged inside" in text
+    assert "Part of the window could not be read." in text and "b.wal: damaged inside" in text
 
 
 def test_it_downloads_what_the_filter_leaves(admin: Client) -> None:

@@ -88,7 +88,7 @@ def test_it_joins_resets_with_what_people_did_here(daily: ReportRun) -> None:
     assert (rewound.kind, rewound.figures["by"], rewound.figures["is_ours"]) == ("REWIND", "plan op-1", True)
     assert (rewound.figures["queue"], rewound.figures["from_offset"]) == ("broker-a · 2", 90)
     assert (skipped.figures["by"], skipped.figures["is_ours"], skipped.figures["messages"]) == (
-        "nobody here",
+        "outside this console",
         False,
         7,
     )
