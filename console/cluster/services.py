@@ -186,7 +186,7 @@ def checked_addrs(namesrv_addrs: str) -> str:
         host, colon, port = addr.rpartition(":")
         if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65_536:
             raise NameServerAddressInvalid(
-                Text("Enter %(addr)s as host:port, for example 10.0.0.5:9876.", addr=addr)
+                Text("%(addr)s is not host:port, for example 10.0.0.5:9876.", addr=addr)
             )
     return ";".join(addrs)
 
