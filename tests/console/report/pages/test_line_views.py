@@ -142,7 +142,7 @@ def test_parquet_and_html_hold_the_same_rows(admin: Client, run: ReportRun) -> N
     assert table.schema.field("clients").type == pa.int64()
     html = as_shown(b"".join(admin.get("/c/local/reports/capacity/html")).decode())
     assert ">billing on orders</td>" in html and "2 rows" in html
-    assert '<th scope="col" class="n">Can do /s</th>' in html and '<td class="n">9.5 %</td>' in html
+    assert '<th scope="col" class="n">Capacity /s</th>' in html and '<td class="n">9.5 %</td>' in html
     assert "<script" not in html and "@media print" in html
 
 
