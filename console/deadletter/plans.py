@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from msgspec import structs
 
@@ -43,7 +42,7 @@ from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
 from console.operation.plan.coverage import Coverage, read_coverage
 from console.operation.plan.kinds import Another, Draft, Need, Place, PlanKind, RestCall
-from console.operation.plan.params import accepted_without, refuse_unknown
+from console.operation.plan.params import Given
 from console.operation.plan.stored import Stored, of_json
 from console.text import Text
 
@@ -383,10 +382,10 @@ class DlqReadablePlan(ConfigPlan[ConfigParams, ReadableBefore]):
     place = DEAD_LETTERS
     program = "dlq"
 
-    def read_params(self, given: Mapping[str, Any]) -> ConfigParams:
+    def read_params(self, given: Given) -> ConfigParams:
         """Read the parameters: a new plan has none."""
-        refuse_unknown(given, ("group",))
-        return ConfigParams(accept_without=accepted_without(given))
+        given.refuse_unknown(("group",))
+        return ConfigParams(accept_without=given.accepted_without())
 
     def is_undo(self, params: ConfigParams) -> bool:
         """Return whether a plan restores what the job of another one recorded."""

@@ -38,6 +38,7 @@ from console.operation.job import journal, run_lock, runner
 from console.operation.models import FINAL_STATES, Confirm, Job, JobState, Plan, PlanState
 from console.operation.plan import coverage
 from console.operation.plan.kinds import AnyPlanKind, B, Draft, Equivalent, Need, P, PlanKind, PlanWarning, R
+from console.operation.plan.params import Given
 from console.operation.plan.stored import as_json, of_json
 from console.operation.rules import (
     CANCELLABLE,
@@ -82,7 +83,7 @@ def create_plan(
         handler,
         cluster,
         subject,
-        handler.read_params(params),
+        handler.read_params(Given(params)),
         actor,
         idempotency_key=idempotency_key,
         remote_addr=remote_addr,

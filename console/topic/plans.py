@@ -6,8 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from console.brokers.mqadmin import BlockingMQAdmin
 from console.operation.config.plans import (
@@ -27,7 +26,7 @@ from console.operation.job.runner import JobRun
 from console.operation.models import Plan
 from console.operation.plan.coverage import Coverage
 from console.operation.plan.kinds import TOPICS, Another, PlanWarning
-from console.operation.plan.params import accepted_without
+from console.operation.plan.params import Given
 from console.operation.plan.stored import Stored
 from console.text import Text
 from console.topic import selectors, topic_config
@@ -63,9 +62,9 @@ class TopicPlan(ObjectPlan[TopicFacts, TopicParams, TopicBefore]):
     place = TOPICS
     program = "topics"
 
-    def read_params(self, given: Mapping[str, Any]) -> TopicParams:
+    def read_params(self, given: Given) -> TopicParams:
         """Read the silent brokers to leave out: most actions have no other parameter."""
-        return TopicParams(accept_without=accepted_without(given))
+        return TopicParams(accept_without=given.accepted_without())
 
     def facts(self, asked: Asked[TopicParams], rows: Sequence[ConfigRow]) -> TopicFacts:
         """Return who uses the topic on the brokers that have it."""
@@ -130,7 +129,7 @@ class TopicCreatePlan(TopicPlan, CreatePlan[TopicFacts, TopicParams, TopicBefore
     place = dataclasses.replace(TOPICS, page="")  # there is no page of it yet
     another = Another("topic-create", Text("Fill in the form again"), of_subject=False)
 
-    def read_params(self, given: Mapping[str, Any]) -> TopicParams:
+    def read_params(self, given: Given) -> TopicParams:
         """Read the settings. Raises PlanRejected(field)."""
         return topic_config.read_params(given)
 
@@ -182,7 +181,7 @@ class TopicChangePlan(TopicPlan, ChangePlan[TopicFacts, TopicParams, TopicBefore
     another = Another("topic-change", Text("Change something else"))
     settings_words = Text("queues, permission, order or message type")
 
-    def read_params(self, given: Mapping[str, Any]) -> TopicParams:
+    def read_params(self, given: Given) -> TopicParams:
         """Read the settings. Raises PlanRejected(field)."""
         return topic_config.read_params(given)
 

@@ -5,8 +5,7 @@ Names and limits are RocketMQ's (TopicValidator, TopicConfig); every refusal nam
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from console.brokers.mqadmin import (
     DLQ_TOPIC_PREFIX,
@@ -18,7 +17,7 @@ from console.brokers.mqadmin import (
 from console.operation.config.change import ConfigParams
 from console.operation.config.row import Config
 from console.operation.errors import PlanRejected
-from console.operation.plan.params import accepted_without, broker_names, refuse_unknown
+from console.operation.plan.params import Given
 from console.text import Text
 
 READ, WRITE, INHERIT, PRIORITY = 4, 2, 1, 8  # PermName
@@ -47,28 +46,28 @@ class TopicParams(ConfigParams, frozen=True, kw_only=True):
         return any(getattr(self, name) is not None for name in FIELDS)
 
 
-def read_params(params: Mapping[str, Any]) -> TopicParams:
+def read_params(given: Given) -> TopicParams:
     """Return the parameters, each checked. Raises PlanRejected(field)."""
-    refuse_unknown(params, sorted({*FIELDS, "brokers"}))
-    perm = params.get("perm")
+    given.refuse_unknown(sorted({*FIELDS, "brokers"}))
+    perm = given.get("perm")
     if perm is not None and perm not in PERMISSIONS:
         words = ", ".join(f"{value} ({word})" for value, word in PERMISSIONS.items())
         raise PlanRejected(
             Text("The permission %(perm)s is none of %(words)s.", perm=repr(perm), words=words), "perm"
         )
-    order = params.get("order")
+    order = given.get("order")
     if order is not None and not isinstance(order, bool):
         raise PlanRejected(Text("Order is true or false."), "order")
-    message_type = params.get("message_type")
+    message_type = given.get("message_type")
     if message_type is not None and message_type not in MESSAGE_TYPES:
         raise PlanRejected(
             Text("The message type is one of %(names)s.", names=", ".join(MESSAGE_TYPES)), "message_type"
         )
     return TopicParams(
-        brokers=broker_names(params),
-        accept_without=accepted_without(params),
-        read_queues=_queues(params.get("read_queues"), "read_queues", "read"),
-        write_queues=_queues(params.get("write_queues"), "write_queues", "write"),
+        brokers=given.broker_names(),
+        accept_without=given.accepted_without(),
+        read_queues=_queues(given.get("read_queues"), "read_queues", "read"),
+        write_queues=_queues(given.get("write_queues"), "write_queues", "write"),
         perm=perm,
         order=order,
         message_type=message_type,

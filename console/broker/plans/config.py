@@ -10,7 +10,6 @@ import dataclasses
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from console.access.rules import WILDCARD
 from console.broker import services
@@ -26,7 +25,7 @@ from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
 from console.operation.plan.coverage import Coverage, came_back, gone_words, read_coverage
 from console.operation.plan.kinds import BROKERS, Draft, Need, Place, PlanWarning
-from console.operation.plan.params import accepted_without, broker_names, refuse_unknown
+from console.operation.plan.params import Given
 from console.operation.plan.stored import Params, Stored
 from console.text import Text
 
@@ -72,7 +71,7 @@ class BrokerConfigPlan(ConfigPlan[KeyParams, KeyBefore]):
     typed_reason = Text("This touches a whole broker")
     params_type, before_type = KeyParams, KeyBefore
 
-    def read_params(self, given: Mapping[str, Any]) -> KeyParams:
+    def read_params(self, given: Given) -> KeyParams:
         """Read the key and its values. Raises PlanRejected(field)."""
         return read_params(given)
 
@@ -188,9 +187,9 @@ class BrokerConfigPlan(ConfigPlan[KeyParams, KeyBefore]):
         super().look_again(cluster)
 
 
-def read_params(given: Mapping[str, Any]) -> KeyParams:
+def read_params(given: Given) -> KeyParams:
     """Check the form of the parameters. Raises PlanRejected(field)."""
-    refuse_unknown(given, ("key", "value", "values", "brokers"))
+    given.refuse_unknown(("key", "value", "values", "brokers"))
     name, value, values = given.get("key"), given.get("value"), given.get("values")
     if not isinstance(name, str) or not name:
         raise PlanRejected(Text("Name the key that changes."), "key")
@@ -204,8 +203,8 @@ def read_params(given: Mapping[str, Any]) -> KeyParams:
         key=name,
         value=value if values is None else None,
         values=None if values is None else dict(values),
-        brokers=broker_names(given) if values is None else (),
-        accept_without=accepted_without(given),
+        brokers=given.broker_names() if values is None else (),
+        accept_without=given.accepted_without(),
     )
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 import msgspec
 
@@ -38,7 +37,7 @@ from console.operation.errors import PlanRejected, VerificationFailed
 from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
 from console.operation.plan.kinds import BROKERS, Draft, Need, PlanKind, PlanWarning, RestCall
-from console.operation.plan.params import refuse_unknown
+from console.operation.plan.params import Given
 from console.operation.plan.stored import Params, Stored
 from console.text import Text, text_of
 
@@ -101,12 +100,12 @@ class BrokerDrainPlan(PlanKind[DrainParams, DrainBefore, ServerRow]):
     runs_long = True  # it watches until the traffic is gone
     params_type, before_type, row_type = DrainParams, DrainBefore, ServerRow
 
-    def read_params(self, given: Mapping[str, Any]) -> DrainParams:
+    def read_params(self, given: Given) -> DrainParams:
         """Read the direction. Raises PlanRejected(field)."""
         direction = given.get("direction", DRAIN)
         if direction not in (DRAIN, GIVE_BACK):
             raise PlanRejected(Text("The direction must be drain or give_back."), "direction")
-        refuse_unknown(given, ("direction",))
+        given.refuse_unknown(("direction",))
         return DrainParams(direction=direction)
 
     def button(self, plan: Plan) -> Text:

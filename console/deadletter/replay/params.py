@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from console.brokers.mqadmin import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX, is_system_topic, validate_topic
 from console.deadletter.dead_letters import Filter, read_filter
 from console.deadletter.replay import copy as replay_copy
 from console.operation.errors import PlanRejected
 from console.operation.models import Plan
-from console.operation.plan.params import accepted_without
+from console.operation.plan.params import Given
 from console.operation.plan.stored import Params, Stored, of_json
 from console.operation.rules import RATE_PER_S_MAX
 from console.text import Text
@@ -53,12 +52,12 @@ class ReplayParams(Params, frozen=True, kw_only=True):
 KNOWN = frozenset(ReplayParams.__struct_fields__)
 
 
-def read_params(given: Mapping[str, Any]) -> ReplayParams:
+def read_params(given: Given) -> ReplayParams:
     """Return checked parameters with every default; raises PlanRejected naming the field.
 
     Fields that do not belong to the target are refused, not ignored.
     """
-    unknown = sorted(set(given) - KNOWN)
+    unknown = given.unknown(KNOWN)
     if unknown:
         raise PlanRejected(Text("A replay has no %(field)s.", field=repr(unknown[0])), field=unknown[0])
     target = given.get("target")
@@ -72,7 +71,7 @@ def read_params(given: Mapping[str, Any]) -> ReplayParams:
     topic, client_id = str(given.get("topic") or ""), str(given.get("client_id") or "")
     _check_target(target, topic, client_id)
     return ReplayParams(
-        accept_without=accepted_without(given),
+        accept_without=given.accepted_without(),
         group=given.get("group") or "",
         target=target,
         filter=read_filter(wanted),

@@ -7,7 +7,6 @@ ask any broker of the topic, so all brokers should have the same mode.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from console.brokers.mqadmin import RETRY_TOPIC_PREFIX, BlockingMQAdmin
 from console.group.mode.facts import (
@@ -45,7 +44,7 @@ from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
 from console.operation.plan.coverage import Coverage, came_back, gone_words, read_coverage
 from console.operation.plan.kinds import Another, Draft, PlanWarning
-from console.operation.plan.params import accepted_without, broker_names, refuse_unknown
+from console.operation.plan.params import Given
 from console.operation.plan.stored import Params, Stored, of_json
 from console.text import Text
 
@@ -82,9 +81,9 @@ class ModeBefore(Stored, frozen=True, kw_only=True, omit_defaults=False):
     read_at_ms: int
 
 
-def read_params(given: Mapping[str, Any]) -> ModeParams:
+def read_params(given: Given) -> ModeParams:
     """Check the parameters of a plan; raises PlanRejected naming the parameter."""
-    refuse_unknown(given, ("brokers", "mode", "pop_share_queues", "topic"))
+    given.refuse_unknown(("brokers", "mode", "pop_share_queues", "topic"))
     topic, mode, share = given.get("topic"), given.get("mode"), given.get("pop_share_queues") or 0
     if not isinstance(topic, str) or not topic:
         raise PlanRejected(Text("Name the topic."), "topic")
@@ -97,11 +96,11 @@ def read_params(given: Mapping[str, Any]) -> ModeParams:
             Text("pop_share_queues is a number from 0 to %(most)s.", most=SHARE_MAX), "pop_share_queues"
         )
     return ModeParams(
-        accept_without=accepted_without(given),
+        accept_without=given.accepted_without(),
         topic=topic,
         mode=mode,
         pop_share_queues=share,
-        brokers=broker_names(given),
+        brokers=given.broker_names(),
     )
 
 

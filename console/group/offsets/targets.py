@@ -20,7 +20,7 @@ from console.group.offsets.stored import OffsetParams, QueueOffset, QueuePlace
 from console.group.offsets.wish import Known, Parameter, Standing, Target, Wish
 from console.operation.command_line import time_ms
 from console.operation.errors import PlanRejected
-from console.operation.plan.params import accepted_without
+from console.operation.plan.params import Given
 from console.text import Text
 
 OFFSET_MAX = 2**63 - 1
@@ -30,7 +30,7 @@ Wanted = tuple[int | None, Text]
 # --- Parameters ---------------------------------------------------------------------------------------------
 
 
-def read_params(given: Mapping[str, Any]) -> OffsetParams:
+def read_params(given: Given) -> OffsetParams:
     """Read the parameters of a plan request; raises PlanRejected naming the field."""
     target = TARGETS.get(str(given.get("target")))
     if target is None:
@@ -43,7 +43,7 @@ def read_params(given: Mapping[str, Any]) -> OffsetParams:
     parameter = target.parameter
     value = {} if parameter is None else {parameter.name: parameter.read(given.get(parameter.name))}
     return OffsetParams(
-        accept_without=accepted_without(given),
+        accept_without=given.accepted_without(),
         target=target.name,
         topics=None if topics is None else tuple(topics),
         queues=tuple(_place(each) for each in given.get("queues") or ()),

@@ -46,7 +46,7 @@ from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
 from console.operation.plan.coverage import Coverage, came_back, gone_words, read_coverage
 from console.operation.plan.kinds import Another, Draft
-from console.operation.plan.params import accepted_without, refuse_unknown
+from console.operation.plan.params import Given
 from console.operation.plan.stored import Params, Stored
 from console.text import Text
 
@@ -78,11 +78,11 @@ class ReadingBefore(Stored, frozen=True, kw_only=True, omit_defaults=False):
     read_at_ms: int
 
 
-def read_params(given: Mapping[str, Any]) -> ReadingParams:
+def read_params(given: Given) -> ReadingParams:
     """Read topics and brokers. Raises PlanRejected(field)."""
-    refuse_unknown(given, ("brokers", "topics"))
+    given.refuse_unknown(("brokers", "topics"))
     return ReadingParams(
-        accept_without=accepted_without(given),
+        accept_without=given.accepted_without(),
         topics=_names("topics", given.get("topics")),
         brokers=_names("brokers", given.get("brokers")),
     )

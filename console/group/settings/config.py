@@ -6,13 +6,13 @@ Names and limits are RocketMQ's (SubscriptionGroupConfig); every refusal names t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from console.brokers.mqadmin import SubscriptionGroupConfig, is_system_group, validate_group
 from console.operation.config.change import ConfigParams
 from console.operation.config.row import Config
 from console.operation.errors import PlanRejected
-from console.operation.plan.params import accepted_without, broker_names, refuse_unknown
+from console.operation.plan.params import Given
 from console.text import Text
 
 NAME_LENGTH_MAX = 120  # Java clients refuse longer ones (Validators)
@@ -75,23 +75,23 @@ class GroupParams(ConfigParams, frozen=True, kw_only=True):
         return {key: value for key, value in named.items() if value is not None}
 
 
-def read_flags(given: Mapping[str, Any]) -> GroupParams:
+def read_flags(given: Given) -> GroupParams:
     """Return the parameters of a deletion. Raises PlanRejected(field)."""
     flags = ("keep_offsets", "with_topics")
-    refuse_unknown(given, flags)
+    given.refuse_unknown(flags)
     for field in flags:
         if not isinstance(given.get(field, False), bool):
             raise PlanRejected(Text("%(field)s must be true or false.", field=field), field)
     return GroupParams(
-        accept_without=accepted_without(given),
+        accept_without=given.accepted_without(),
         keep_offsets=given.get("keep_offsets", False),
         with_topics=given.get("with_topics", False),
     )
 
 
-def read_settings(given: Mapping[str, Any]) -> GroupParams:
+def read_settings(given: Given) -> GroupParams:
     """Return the parameters, each setting checked. Raises PlanRejected(field)."""
-    refuse_unknown(given, sorted({*FIELDS, "brokers"}))
+    given.refuse_unknown(sorted({*FIELDS, "brokers"}))
     for field, (key, lowest, highest) in FIELDS.items():
         value = given.get(field)
         if value is None:
@@ -109,8 +109,8 @@ def read_settings(given: Mapping[str, Any]) -> GroupParams:
                 ),
                 field,
             )
-    named = {field: given[field] for field in FIELDS if given.get(field) is not None}
-    return GroupParams(brokers=broker_names(given), accept_without=accepted_without(given), **named)
+    named = {field: given.get(field) for field in FIELDS if given.get(field) is not None}
+    return GroupParams(brokers=given.broker_names(), accept_without=given.accepted_without(), **named)
 
 
 def check_new_name(name: str) -> None:

@@ -5,8 +5,7 @@ A group in quarantine may not consume (``consumeEnable`` false). ``group_force_d
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import msgspec
 
@@ -35,7 +34,7 @@ from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
 from console.operation.plan.coverage import Coverage
 from console.operation.plan.kinds import Another, PlanWarning
-from console.operation.plan.params import accepted_without
+from console.operation.plan.params import Given
 from console.operation.plan.stored import Stored, of_json
 from console.text import Text
 
@@ -62,9 +61,9 @@ class GroupPlan(ObjectPlan[GroupFacts, GroupParams, GroupBefore]):
     what = GROUP
     program = "groups"
 
-    def read_params(self, given: Mapping[str, Any]) -> GroupParams:
+    def read_params(self, given: Given) -> GroupParams:
         """Read the silent brokers to leave out: most actions have no other parameter."""
-        return GroupParams(accept_without=accepted_without(given))
+        return GroupParams(accept_without=given.accepted_without())
 
     def facts(self, asked: Asked[GroupParams], rows: Sequence[ConfigRow]) -> GroupFacts:
         """Return who uses the group, on any broker."""

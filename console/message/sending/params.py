@@ -8,6 +8,7 @@ from typing import Any
 from console.brokers.mqadmin import MessageProperty
 from console.message.search.lanes import Hit
 from console.operation.errors import PlanRejected
+from console.operation.plan.params import Given
 from console.operation.plan.stored import Params, Stored
 from console.text import Text
 
@@ -78,7 +79,7 @@ class SendParams(Params, frozen=True, kw_only=True):
     source: MessagePlace | None = None
 
 
-def read_params(given: Mapping[str, Any]) -> SendParams:
+def read_params(given: Given) -> SendParams:
     """Read a message and check what needs no broker; raises PlanRejected naming the field."""
     source, queue = given.get("source"), given.get("queue")
     properties = given.get("properties") or {}

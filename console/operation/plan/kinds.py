@@ -18,7 +18,7 @@ from django.urls import reverse
 from django.utils.http import urlencode
 
 from console.operation.plan.coverage import Coverage
-from console.operation.plan.params import ACCEPT_WITHOUT
+from console.operation.plan.params import Given
 from console.operation.plan.stored import Stored, of_json
 from console.text import Text
 
@@ -171,7 +171,7 @@ class PlanKind(ABC, Generic[P, B, R]):
     row_type: type[R]
 
     @abstractmethod
-    def read_params(self, given: Mapping[str, Any]) -> P:
+    def read_params(self, given: Given) -> P:
         """Read the parameters of a form, a request body or a command line. Raises PlanRejected(field)."""
 
     def params_of(self, plan: Plan) -> P:
@@ -306,20 +306,3 @@ class PlanKind(ABC, Generic[P, B, R]):
 
 
 AnyPlanKind: TypeAlias = PlanKind[Any, Any, Any]
-# Of kinds that work on the JSON of their columns.
-RawJson: TypeAlias = Mapping[str, Any]
-RawDraft: TypeAlias = Draft[RawJson, RawJson, RawJson]
-
-
-class RawPlanKind(PlanKind[RawJson, RawJson, RawJson]):
-    """A kind that works on the JSON of its columns."""
-
-    params_type = before_type = row_type = Mapping[str, Any]
-
-    def read_params(self, given: RawJson) -> RawJson:
-        """Return the parameters as they are given."""
-        return dict(given)
-
-    def leaving_out(self, params: RawJson, brokers: Sequence[str]) -> RawJson:
-        """Return the parameters with these silent brokers left out."""
-        return {**params, ACCEPT_WITHOUT: list(brokers)}

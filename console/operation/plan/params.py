@@ -1,4 +1,4 @@
-"""Checks that every kind of plan makes of its parameters before reading them."""
+"""Parameters of a form, a request body or a command line, before a kind of plan has read them."""
 
 from __future__ import annotations
 
@@ -14,32 +14,45 @@ ACCEPT_WITHOUT = "accept_without"
 ACCEPTED_MAX = 200
 
 
-def refuse_unknown(params: Mapping[str, Any], known: Collection[str]) -> None:
-    """Raise PlanRejected for an unknown parameter: a misspelt one would be ignored silently."""
-    unknown = sorted(set(params) - set(known) - {ACCEPT_WITHOUT})
-    if unknown:
-        raise PlanRejected(
-            Text(
-                "There is no parameter %(field)s; there is %(known)s.",
-                field=repr(unknown[0]),
-                known=", ".join(known),
-            ),
-            unknown[0],
-        )
+class Given:
+    """Parameters as they came: `PlanKind.read_params` checks them and makes its own value of them."""
 
+    def __init__(self, fields: Mapping[str, Any]) -> None:
+        self._fields = fields
 
-def broker_names(params: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the named brokers, none for all of them. Raises PlanRejected("brokers")."""
-    return _names(params, "brokers")
+    def get(self, field: str, default: Any = None) -> Any:
+        """Return a parameter unchecked, the default where it is not given."""
+        return self._fields.get(field, default)
 
+    def unknown(self, known: Collection[str]) -> list[str]:
+        """Return the parameters that are none of these, by name."""
+        return sorted(set(self._fields) - set(known))
 
-def accepted_without(params: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the silent brokers that the plan may leave out. Raises PlanRejected("accept_without")."""
-    return _names(params, ACCEPT_WITHOUT)[:ACCEPTED_MAX]
+    def refuse_unknown(self, known: Collection[str]) -> None:
+        """Raise PlanRejected for an unknown parameter: a misspelt one would be ignored silently."""
+        unknown = self.unknown({*known, ACCEPT_WITHOUT})
+        if unknown:
+            raise PlanRejected(
+                Text(
+                    "There is no parameter %(field)s; there is %(known)s.",
+                    field=repr(unknown[0]),
+                    known=", ".join(known),
+                ),
+                unknown[0],
+            )
 
+    def broker_names(self) -> tuple[str, ...]:
+        """Return the named brokers, none for all of them. Raises PlanRejected("brokers")."""
+        return self._names("brokers")
 
-def _names(params: Mapping[str, Any], field: str) -> tuple[str, ...]:
-    names = params.get(field) or ()
-    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
-        raise PlanRejected(Text("%(field)s must be a list of broker names.", field=field.capitalize()), field)
-    return tuple(names)
+    def accepted_without(self) -> tuple[str, ...]:
+        """Return the silent brokers that the plan may leave out. Raises PlanRejected("accept_without")."""
+        return self._names(ACCEPT_WITHOUT)[:ACCEPTED_MAX]
+
+    def _names(self, field: str) -> tuple[str, ...]:
+        names = self.get(field) or ()
+        if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+            raise PlanRejected(
+                Text("%(field)s must be a list of broker names.", field=field.capitalize()), field
+            )
+        return tuple(names)

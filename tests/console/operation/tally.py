@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from console.operation.errors import PlanRejected, VerificationFailed
 from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
-from console.operation.plan.kinds import Draft, PlanWarning, RawDraft, RawPlanKind
+from console.operation.plan.kinds import Draft, PlanKind, PlanWarning
+from console.operation.plan.params import ACCEPT_WITHOUT, Given
 from console.text import Text
 
+RawJson = Mapping[str, Any]
+RawDraft = Draft[RawJson, RawJson, RawJson]
+FIELDS = ("steps", "messages", "blocked", "rate_per_s", "undoable")
 
-class Tally(RawPlanKind):
-    """Keeps what it did in ``done``; ``world`` is the outside state that a plan is computed from."""
+
+class Tally(PlanKind[RawJson, RawJson, RawJson]):
+    """Works on the JSON of its columns; keeps what it did in ``done``.
+
+    ``world`` is the outside state that a plan is computed from.
+    """
 
     kind = "tally"
     verb = "RESET"
@@ -23,6 +31,14 @@ class Tally(RawPlanKind):
     done: ClassVar[list[int]] = []
     at_step: ClassVar[dict[int, Any]] = {}  # step → what happens just before it
     reached: ClassVar[bool] = True
+    params_type = before_type = row_type = Mapping[str, Any]
+
+    def read_params(self, given: Given) -> RawJson:
+        named = {field: given.get(field) for field in FIELDS}
+        return {field: value for field, value in named.items() if value is not None}
+
+    def leaving_out(self, params: RawJson, brokers: Sequence[str]) -> RawJson:
+        return {**params, ACCEPT_WITHOUT: list(brokers)}
 
     def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> RawDraft:
         steps = params.get("steps", 3)

@@ -21,6 +21,7 @@ from console.operation.errors import (
 )
 from console.operation.models import JobState, Plan
 from console.operation.plan.coverage import Coverage
+from console.operation.plan.params import Given
 from tests.console.broker.conftest import NAME, Pair
 from tests.support.people import signed_in
 
@@ -95,7 +96,7 @@ def test_it_knows_dangerous_keys_and_asks_for_the_name(pair: Pair) -> None:
 def test_it_names_the_parameter_at_fault(params: dict[str, Any], field: str) -> None:
     with pytest.raises(PlanRejected) as refusal:
         read_wish(
-            read_params(params),
+            read_params(Given(params)),
             "broker-a",
             Coverage({"broker-a": "10.0.0.1:10911", "broker-b": "10.0.0.2:10911"}, {}),
         )

@@ -13,6 +13,7 @@ from console.group.offsets.change import Change
 from console.group.offsets.state import GroupState, QueueState
 from console.group.offsets.targets import read_params, wish_of
 from console.group.offsets.wish import Known, Wish
+from console.operation.plan.params import Given
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
 OTHER = MessageQueue("orders", "broker-a", 1)
@@ -38,7 +39,7 @@ def state(
 
 
 def read_wish(params: dict[str, Any]) -> Wish:
-    return wish_of(read_params(params))
+    return wish_of(read_params(Given(params)))
 
 
 def changes(now: GroupState, **params: Any) -> list[Change]:

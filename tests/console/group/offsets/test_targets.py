@@ -12,6 +12,7 @@ from console.group.management.commands.offsets import Command
 from console.group.offsets.forms import OffsetChangeForm
 from console.group.offsets.targets import TARGETS, command_line, read_params, wish_of
 from console.operation.errors import PlanRejected
+from console.operation.plan.params import Given
 from console.operation.plan.stored import as_json
 
 EXACT = [{"topic": "orders", "broker_name": "broker-a", "queue_id": 1, "offset": 7}]
@@ -37,14 +38,14 @@ def test_each_is_read_alike_from_rest_and_the_command_it_is_shown_as(name: str) 
     params = {"target": name, **PARAMS[name]}
     body = OffsetPlanRequestSerializer(data={"group": "billing", **params})
     assert body.is_valid(), body.errors
-    words = shlex.split(command_line("billing", "local", read_params(params)))
+    words = shlex.split(command_line("billing", "local", read_params(Given(params))))
     assert words[:3] == ["manage.py", "offsets", "plan"]
     options = vars(Command().create_parser("manage.py", "offsets").parse_args(words[2:]))
     given = {
         key: options[key] for key in ("time_ms", "offset", "shift", "like_group", "undo_plan", "offsets")
     }
     assert as_json({key: value for key, value in given.items() if value is not None}) == PARAMS[name]
-    assert wish_of(read_params(params)).target is TARGETS[name]
+    assert wish_of(read_params(Given(params))).target is TARGETS[name]
 
 
 @pytest.mark.parametrize("name", [name for name, target in TARGETS.items() if target.label])
@@ -58,5 +59,5 @@ def test_the_form_has_a_field_for_each_value(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name, target in TARGETS.items() if target.parameter])
 def test_a_target_without_its_value_is_refused_by_its_name(name: str) -> None:
     with pytest.raises(PlanRejected) as refusal:
-        read_params({"target": name})
+        read_params(Given({"target": name}))
     assert refusal.value.field == TARGETS[name].parameter.name  # type: ignore[union-attr]

@@ -14,6 +14,7 @@ from console.group.offsets.state import GroupState
 from console.group.offsets.targets import command_line, read_params
 from console.group.offsets.wish import Known
 from console.group.offsets.words import Limits, Pace
+from console.operation.plan.params import Given
 from tests.console.group.offsets.test_change import QUEUE, read_wish, state
 
 NOW_MS = 1_773_288_374_000  # 2026-03-12 04:06:14 UTC
@@ -186,7 +187,7 @@ ORDERS_0 = {"topic": "orders", "broker_name": "broker-a", "queue_id": 0}
     ],
 )
 def test_it_writes_the_command_line_of_a_wish(params: dict[str, Any], command: str) -> None:
-    assert command_line("billing", "local", read_params(params)) == (
+    assert command_line("billing", "local", read_params(Given(params))) == (
         f"manage.py offsets plan billing --cluster local {command}"
     )
 
