@@ -61,9 +61,7 @@ class PlanDrifted(OperationError):
 
     def __init__(self, changes: Sequence[Text]) -> None:
         moved = Text.of_parts(changes)
-        super().__init__(
-            Text("Not applied: the state changed since the plan was made: %(changes)s", changes=moved)
-        )
+        super().__init__(Text("The state changed since the plan was made: %(changes)s", changes=moved))
         self.changes = list(changes)
 
 

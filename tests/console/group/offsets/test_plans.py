@@ -458,7 +458,7 @@ def test_it_moves_nothing_when_the_group_moved_before_a_worker_came(orders: Live
     failed = selectors.job(job.id)
     assert failed.state == "FAILED"
     assert failed.error == (
-        "Not applied: the state changed since the plan was made: orders · broker-a · 0 moved from 7 to 9"
+        "The state changed since the plan was made: orders · broker-a · 0 moved from 7 to 9"
     )
     assert orders.committed("billing", "orders") == {0: 9, 1: 10}
 
