@@ -382,7 +382,7 @@ def broker_topics(
             "topic", "kind"
         )
     )
-    why = gettext("it takes two readings of a queue to tell its rate")
+    why = gettext("the rate of a queue is known after two readings")
     return [replace(one, kind=kinds.get(one.topic, ""), reason=why) for one in found], len(sums)
 
 

@@ -27,7 +27,7 @@ TARGETS = (
         Text("One client, one message"),
         Text("the newest that matches; shows what the client answers"),
     ),
-    (replay_copy.OTHER_TOPIC, Text("Another topic"), Text("with properties that say where they come from")),
+    (replay_copy.OTHER_TOPIC, Text("Another topic"), Text("with properties that name their origin")),
     (
         replay_copy.NOWHERE,
         Text("None: mark as handled"),

@@ -469,7 +469,7 @@ def cancel(job_id: str, actor: Any, *, remote_addr: str = "") -> Job:
         Job.objects.filter(pk=job.pk, state=JobState.PAUSED).update(
             state=next_state(JobState.PAUSED, JobEventKind.RESUME)
         )
-        text = Text("Cancel asked by %(person)s", person=journal.actor_name(actor))
+        text = Text("Cancellation requested by %(person)s", person=journal.actor_name(actor))
         found = _record(job_id, actor, "cancel", text, at_ms, remote_addr)
     journal.publish(found, at_ms=at_ms)
     enqueue(job_id)

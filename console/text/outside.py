@@ -5,7 +5,7 @@ from django.utils.translation import gettext_noop as _
 IDS = (
     # consumers.errors
     _("%(address)s is not available: %(why)s"),
-    _("%(address)s did not answer request %(code)s within %(number)s ms"),
+    _("%(address)s did not answer within %(seconds)s s (request %(code)s)"),
     _("%(number)s requests to %(address)s are already waiting for an answer"),
     _("no queue of topic %(topic)s to %(purpose)s is registered with the name servers"),
     _("message to %(topic)s not sent in %(number)s attempts: %(why)s"),

@@ -254,7 +254,7 @@ def impact(facts: TopicFacts) -> tuple[ImpactRow, ...]:
         ImpactRow(
             name=Text("Producers connected"),
             value=facts.producers,
-            words=Text("to these brokers; RocketMQ does not say who sends to which topic")
+            words=Text("to these brokers; RocketMQ does not list who sends to which topic")
             if facts.producers is not None
             else Text("these brokers do not list producers"),
             source=source,

@@ -97,7 +97,7 @@ def change_warnings(
     if any(one.key == "order" for row in rows for one in row.changes):
         warnings.append(
             PlanWarning(
-                "info", Text("order only tells clients how to choose a queue; brokers do not enforce it")
+                "info", Text("order is a hint for clients that choose a queue; brokers do not enforce it")
             )
         )
     return warnings

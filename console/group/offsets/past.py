@@ -94,7 +94,7 @@ def _sampled(sampled: list[OffsetThen], at_ms: int) -> Text:
     oldest = min(reading.read_at_ms for reading in sampled)
     return Text(
         "Read at %(time)s, %(age)s before the requested time. A group that was consuming then had advanced by at "
-        "most what its queue's note says; those messages are delivered again.",
+        "most the number beside its queue; those messages are delivered again.",
         time=moment(oldest),
         age=Duration(at_ms - oldest),
     )

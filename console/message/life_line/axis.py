@@ -80,7 +80,7 @@ ONWARD = {
 
 
 NOTES = {
-    State.CONSUMED: Text("passed; no trace says when"),
+    State.CONSUMED: Text("passed; no trace shows when"),
     State.FILTERED: Text("passed over: the tag does not match"),
     State.NOT_YET: Text("waiting"),
 }

@@ -434,7 +434,7 @@ def _by_offset(group: str, row: QueueRow | None, hit: Hit, facts: _Facts) -> tup
     if expression != "*" and hit.record.tags not in {tag.strip() for tag in expression.split("||")}:
         tag = Text("“%(tag)s”", tag=hit.record.tags) if hit.record.tags else Text("no tag")
         return State.FILTERED, Text(
-            "asks for tags “%(tags)s”; this one has %(tag)s", tags=expression, tag=tag
+            "subscribes to tags “%(tags)s”; this one has %(tag)s", tags=expression, tag=tag
         )
     if subscription is not None:
         return State.CONSUMED, Text("the group’s offset is past it: handled, or skipped by a reset")
