@@ -16,6 +16,7 @@ from console.operation.config.forms import ConfigForm
 from console.operation.config.quarantine import quarantine_hours, quarantine_of
 from console.operation.plan.stored import as_json
 from console.operation.plan_request import plan_or_reason
+from console.text import Text
 
 # Button → action of the plan.
 STEPS = {"quarantine": "quarantine", "delete": "delete", "force": "force_delete"}
@@ -53,7 +54,7 @@ def submitted_step(
         return ""
     deed = STEPS.get(request.POST.get("deed", ""))
     if deed is None:
-        raise Http404("There is no such step.")
+        raise Http404(Text("There is no such step."))
     ticked = {option: True for option in options if deed != "quarantine" and request.POST.get(option)}
     return plan_or_reason(request, here, f"{what}_{deed}", name, ticked)
 
