@@ -32,7 +32,7 @@ def test_a_level_is_a_shape_with_a_word() -> None:
 
 @pytest.mark.parametrize(
     ("rows", "state", "word"),
-    [("offsets", "applied", "applied"), ("config", "applied", "written"), ("routes", "applied", "told")],
+    [("offsets", "applied", "applied"), ("config", "applied", "written"), ("routes", "applied", "notified")],
 )
 def test_a_row_of_a_job_has_the_word_of_its_kind(rows: str, state: str, word: str) -> None:
     assert looks.row_badge(rows, state).endswith(f"</svg>{word}</span>")
