@@ -173,7 +173,7 @@ def test_it_shows_each_tab(live: LiveCluster, browser: Client, maria: User) -> N
     text = page(browser, "topics/orders?tab=config")
     assert "readQueueNums" in text and ">6<" in text and "message.type" not in text
     text = page(browser, "topics/orders?tab=producers")
-    assert "the newest 3 messages do" in text and "127.0.0.1" in text
+    assert "the newest 3 messages show it" in text and "127.0.0.1" in text
     text = page(browser, "topics/orders?tab=activity")
     assert "maria" in text and "This will put orders" in text
     assert "share is of the traffic" in page(browser, "topics/orders?tab=nonsense")

@@ -35,7 +35,7 @@ def test_it_keeps_what_brokers_and_the_name_server_say(pair: Pair) -> None:
         assert row.runtime["brokerVersionDesc"] == "V5_3_3"
         assert row.producers is not None
         assert (row.filling, row.full_in_ms) == ("UNKNOWN", None)
-        assert "it takes 10 m" in row.full_words
+        assert "is known after 10 m" in row.full_words
     producers = BrokerSurvey.objects.get(cluster=NAME, broker_name="broker-a").producers
     assert [one["group"] for one in producers or ()] == ["shop"]
     (server,) = NameServerRow.objects.filter(cluster=NAME)

@@ -108,7 +108,7 @@ def test_it_judges_by_offsets_and_subscriptions(stored: Hit) -> None:
         one(life, "behind").reason == "2 messages of this queue come first" and one(life, "behind").is_offline
     )
     assert one(life, "next").reason == "it is the next one"
-    assert one(life, "picky").reason == "asks for tags “new || old”; this one has “paid”"
+    assert one(life, "picky").reason == "subscribes to tags “new || old”; this one has “paid”"
     assert "never committed" in one(life, "fresh").reason
     assert dict(life.counts) == {State.CONSUMED: 1, State.NOT_YET: 2, State.FILTERED: 1, State.UNKNOWN: 2}
 
