@@ -16,7 +16,6 @@ from console.broker.models import BrokerSurvey
 from console.broker.plans.name_server import (
     AWAY,
     DrainResult,
-    ServerEvent,
     ServerRow,
     Servers,
     ServerView,
@@ -33,6 +32,7 @@ from console.lag.models import BrokerRow
 from console.operation.config.change import admin_of
 from console.operation.config.equivalents import config_plans_call
 from console.operation.config.row import terminal_rows
+from console.operation.config.write import WriteEvent
 from console.operation.errors import PlanRejected, VerificationFailed
 from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
@@ -208,7 +208,7 @@ class BrokerDrainPlan(PlanKind[DrainParams, DrainBefore, ServerRow]):
             run.beat()
             try:
                 topics = self._request(admin, run.plan, write.namesrv)
-                servers.put(write.on(ServerEvent.ANSWERED, topics=topics, error=Text()))
+                servers.put(write.on(WriteEvent.WRITTEN, topics=topics, error=Text()))
             except AWAY as error:
                 away = error
                 text = Text("%(broker)s is away: %(why)s", broker=write.namesrv, why=text_of(error))
@@ -251,7 +251,7 @@ class BrokerDrainPlan(PlanKind[DrainParams, DrainBefore, ServerRow]):
                 view.addr: view for view in views if any(shown != wanted for shown in view.offered.values())
             }
             for addr in servers.addrs:
-                servers.put(servers[addr].on(ServerEvent.NOT_SHOWN if addr in wrong else ServerEvent.SHOWN))
+                servers.put(servers[addr].on(WriteEvent.NOT_SHOWN if addr in wrong else WriteEvent.SHOWN))
             run.count(verified=len(servers.addrs) - len(wrong))
             if not wrong:
                 return

@@ -21,6 +21,7 @@ from console.brokers.mqadmin import (
     split_addrs,
 )
 from console.operation.config.row import DiffRow, KeyChange
+from console.operation.config.write import TRANSITIONS, WriteEvent, WriteState
 from console.operation.job.runner import JobRun
 from console.operation.models import Job
 from console.operation.plan.stored import Stored, of_json
@@ -87,47 +88,22 @@ class ServerRow(DiffRow, frozen=True, kw_only=True, omit_defaults=False):
 # ---- during a job ----
 
 
-class ServerState(enum.StrEnum):
-    """State of a name server; the values are stored in the results of jobs."""
-
-    WAITING = "waiting"
-    APPLIED = "applied"
-    VERIFIED = "verified"
-
-
-class ServerEvent(enum.Enum):
-    """Event of a name server."""
-
-    ANSWERED = "it took the request"
-    SHOWN = "its routes show the target"
-    NOT_SHOWN = "its routes do not show the target"
-
-
-TRANSITIONS: Mapping[tuple[ServerState, ServerEvent], ServerState] = {
-    (ServerState.WAITING, ServerEvent.ANSWERED): ServerState.APPLIED,
-    (ServerState.APPLIED, ServerEvent.SHOWN): ServerState.VERIFIED,
-    (ServerState.APPLIED, ServerEvent.NOT_SHOWN): ServerState.APPLIED,
-    (ServerState.VERIFIED, ServerEvent.SHOWN): ServerState.VERIFIED,
-    (ServerState.VERIFIED, ServerEvent.NOT_SHOWN): ServerState.APPLIED,
-}
-
-
 class ServerWrite(Stored, frozen=True, kw_only=True, omit_defaults=False):
     """A row of the job's result. ``topics``: how many the name server changed."""
 
     namesrv: str
     before: int | None
-    state: ServerState = ServerState.WAITING
+    state: WriteState = WriteState.WAITING
     error: Text = Text()
     topics: int | None = None
 
-    def on(self, event: ServerEvent, **changes: Any) -> ServerWrite:
+    def on(self, event: WriteEvent, **changes: Any) -> ServerWrite:
         """Return the row after an event, with other changes. Raises KeyError for an illegal event."""
         return msgspec.structs.replace(self, state=TRANSITIONS[self.state, event], **changes)
 
     @property
     def is_waiting(self) -> bool:
-        return self.state is ServerState.WAITING
+        return self.state is WriteState.WAITING
 
 
 class Traffic(Stored, frozen=True, kw_only=True, omit_defaults=False):
