@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
 
 from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.request import Request
 from rest_framework.views import APIView
@@ -80,6 +81,32 @@ class Resource(APIView):
     throttle_classes = (ScopeThrottle,)
     http_method_names = ("get", "post", "delete", "head")
     schema = ProblemSchema()
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Check permissions and limits, then refuse query parameters that the operation does not have."""
+        super().initial(request, *args, **kwargs)
+        name = "get" if request.method == "HEAD" else str(request.method).lower()
+        handler = getattr(self, name, None)
+        if handler is None or name not in self.http_method_names:
+            return  # 405 follows
+        known = self._parameters(handler, str(request.method))
+        unknown = sorted(set(request.query_params) - known)
+        if unknown:
+            names = f"The names are {', '.join(sorted(known))}." if known else "There are none here."
+            raise ValidationError({name: [f"There is no such parameter. {names}"] for name in unknown})
+
+    def _parameters(self, handler: Callable[..., Any], method: str) -> frozenset[str]:
+        """Return the names of the query parameters that the OpenAPI document has for this operation."""
+        described: type[AutoSchema] | None = getattr(handler, "kwargs", {}).get("schema")
+        if described is None:
+            return frozenset()
+        schema = described()
+        schema.view, schema.method = self, method  # which its lists of parameters depend on
+        names: set[str] = set()
+        for parameter in schema.get_override_parameters():
+            if isinstance(parameter, OpenApiParameter) and parameter.location == OpenApiParameter.QUERY:
+                names.add(parameter.name)
+        return frozenset(names)
 
     def subject_name(self) -> str:
         """Return the topic or group of the address, or ``*``."""

@@ -488,6 +488,8 @@ def set_rate(job_id: str, actor: Any, rate_per_s: int | None, *, remote_addr: st
             field="rate_per_s",
         )
     job = _controlled(job_id, actor)
+    if job.rate_per_s == rate_per_s and not job.is_final:
+        return job
     words = Text("no limit") if rate_per_s is None else Text("%(rate)s msg/s", rate=rate_per_s)
     with transaction.atomic():
         if Job.objects.filter(pk=job.pk).exclude(state__in=FINAL_STATES).update(rate_per_s=rate_per_s) != 1:
@@ -563,6 +565,7 @@ def run_job(job_id: str, owner: str) -> None:
 def recover_jobs(*, now_ms: int) -> list[str]:
     """Queue again every job without a worker: its message was lost, or its worker died. Return their ids."""
     run_lock.remove_left_files()
+    runner.release_dead(now_ms)
     ids = runner.orphans(now_ms)
     for job_id in ids:
         enqueue(job_id)

@@ -34,7 +34,7 @@ from console.operation.errors import (
     PlanNotFound,
 )
 from console.operation.forms import ConfirmForm, RateForm
-from console.operation.job.runner import RETRIES_MAX, RETRY_PAUSE_MS
+from console.operation.job.runner import RETRIES_MAX, RETRY_PAUSE_MS, without_worker
 from console.operation.models import FINAL_STATES, Job, JobState, Plan, PlanState
 from console.operation.operation_list import OPERATIONS
 from console.operation.plan.coverage import of_plan
@@ -316,6 +316,7 @@ def job(request: HttpRequest, cluster: str, job_id: str) -> HttpResponse:
 def job_context(here: Cluster, found: Job, may_control: bool) -> dict[str, Any]:
     """Return the context of a job's live part; the dead-letter page shows it too."""
     kind, rows = selectors.plan_kind(found.kind), found.result.get("queues", [])
+    now_ms = int(time.time() * 1000)
     return {
         "cluster": here,
         "job": found,
@@ -330,10 +331,11 @@ def job_context(here: Cluster, found: Job, may_control: bool) -> dict[str, Any]:
         "rows": rows,
         "shown": worst_rows(rows, DIFF_ROWS),
         "retries_max": RETRIES_MAX,
+        "without_worker": without_worker(found, now_ms),
         "retry_pause_s": RETRY_PAUSE_MS // 1000,
         "to_go": max(0, found.progress.get("total", 0) - found.progress.get("done", 0)),
         "rate_max": RATE_SLIDER_MAX,
-        "now_ms": int(time.time() * 1000),
+        "now_ms": now_ms,
     }
 
 

@@ -1,7 +1,8 @@
 /* Parts of a page that the server renders again when their subject changes: data-part is the address, data-part-subject
    the subject, data-part-every the least time between two (ms); data-part-keeps-room: it grows and never shrinks. A
-   part is left alone while a hand is on it. Forms with data-quiet are sent without leaving the page. A search box with
-   data-follow asks while one types. */
+   part is left alone while a hand is on it. data-part-silence inside of a part: it is fetched again after so many ms
+   without news, for what happens where no message is sent (a worker that died). Forms with data-quiet are sent
+   without leaving the page. A search box with data-follow asks while one types. */
 (function () {
   "use strict";
   const EVERY = 500;
@@ -10,7 +11,7 @@
     const every = Number(host.dataset.partEvery || EVERY);
     let wanted = false,
       busy = false,
-      last = 0,
+      last = Date.now() - every,
       timer = 0;
 
     async function refresh() {
@@ -54,6 +55,10 @@
       Tide.sparklines(host);
       if (focused) (document.getElementById(focused) || host.querySelector(".actions .btn"))?.focus();
     }
+    setInterval(() => {
+      const silence = Number(host.querySelector("[data-part-silence]")?.dataset.partSilence);
+      if (silence && !document.hidden && Date.now() - last >= silence) refresh();
+    }, EVERY);
     let isFresh = Boolean(host.dataset.partEvery); // the page was just made: the subject's present value is in it
     Tide.live.on(host.dataset.partSubject, (rows, message) => {
       if (isFresh && message.full) {

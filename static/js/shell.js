@@ -135,8 +135,14 @@
     if (!event.target.closest(TIPPED)) hideTip();
   });
   /* A choice that changes the page at once (rows per page, topic of the browser) submits its form. */
+  const SETTLED_MS = 700; // a slider moved by keys is one request, and one line of the audit
+  let settling = 0;
   document.addEventListener("change", (event) => {
-    if (event.target.matches("[data-submits]")) event.target.form.requestSubmit();
+    const { target } = event;
+    if (!target.matches("[data-submits]")) return;
+    clearTimeout(settling);
+    if (target.type === "range") settling = setTimeout(() => target.form?.requestSubmit(), SETTLED_MS);
+    else target.form.requestSubmit();
   });
 
   /* ---- popovers: behind "unknown", "≥" and "?" (data-why), explanations (data-tip), any time; on hover, focus and

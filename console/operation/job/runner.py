@@ -54,6 +54,9 @@ NAP_S = 0.1  # longest sleep between two looks at the clock
 # A broker may be away this often in a row, RETRY_PAUSE_MS apart: its restart is no failure.
 RETRIES_MAX = 12
 RETRY_PAUSE_MS = 5_000
+# A worker sends a heartbeat every HEARTBEAT_MS; pages name its absence after this.
+SILENT_MS = 4_000
+NO_WORKER = Text("No worker has this job. It resumes when one is back; nothing is done twice.")
 RUNNABLE = (JobState.QUEUED, JobState.RUNNING, JobState.VERIFYING)
 TRANSIENT = (BrokerUnavailable, RemotingTimeout)
 DATABASE_AWAY = (OperationalError, InterfaceError)
@@ -252,6 +255,40 @@ def waiting(now_ms: int) -> QuerySet[Job]:
     return Job.objects.filter(free, state__in=RUNNABLE).order_by(
         F("lease_until").asc(nulls_first=True), "created_at"
     )
+
+
+def without_worker(job: Job, now_ms: int) -> Text:
+    """Return why nothing happens on an unfinished job; empty while a worker has it.
+
+    Certain where the run's lock is free (its process died), else from SILENT_MS without a heartbeat.
+    """
+    if job.state not in RUNNABLE:
+        return Text()
+    lease_ms = round(job.lease_until.timestamp() * 1000) if job.lease_until else 0
+    if not job.lease_owner or lease_ms <= now_ms:
+        since_ms = lease_ms or round(job.created_at.timestamp() * 1000)
+        return NO_WORKER if now_ms - since_ms >= SILENT_MS else Text()
+    if run_lock.is_over(job.lease_owner):
+        return NO_WORKER
+    silent_ms = now_ms - (lease_ms - LEASE_MS)
+    if silent_ms < SILENT_MS:
+        return Text()
+    return Text(
+        "The worker that has it has not reported for %(silent)s s. Another one takes over in %(left)s s at the "
+        "earliest; nothing is done twice.",
+        silent=silent_ms // 1000,
+        left=-(-(lease_ms - now_ms) // 1000),
+    )
+
+
+def release_dead(now_ms: int) -> None:
+    """End the leases of runs whose process has died, so that other workers need not wait for their end."""
+    leased = Job.objects.filter(state__in=RUNNABLE, lease_until__gt=journal.moment(now_ms)).exclude(
+        lease_owner=""
+    )
+    for job_id, owner in list(leased.values_list("pk", "lease_owner")):
+        if run_lock.is_over(owner):
+            Job.objects.filter(pk=job_id, lease_owner=owner).update(lease_until=journal.moment(now_ms))
 
 
 def orphans(now_ms: int) -> list[str]:

@@ -91,3 +91,13 @@ def test_json_that_is_nested_too_deeply_is_the_callers_fault(
         "/api/v1/clusters/local/offset-plans", body, content_type="application/json"
     )
     assert "nested" in problem(answer, 400, "malformed")["detail"]
+
+
+def test_it_refuses_parameters_that_do_not_exist(rows: Cluster, carol: User, client_of: Clients) -> None:
+    client = client_of(carol)
+    body = problem(client.get("/api/v1/clusters/local/groups?sort=lag&per_page=1"), 400, "invalid")
+    (error,) = body["errors"]
+    assert error["field"] == "sort"
+    assert "ordering, page, per_page, query, reading, status" in error["detail"]
+    body = problem(client.get("/api/v1/clusters/local/groups/billing?verbose=1"), 400, "invalid")
+    assert body["errors"][0]["detail"] == "There is no such parameter. There are none here."

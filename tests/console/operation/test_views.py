@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import csv
+import datetime
 import io
 import re
 from typing import Any
@@ -309,6 +310,16 @@ def test_it_sets_the_rate(tally: type[Tally], alice: User) -> None:
     client.post(f"/c/test/operations/{job.id}/rate", {"rate_per_s": "fast"})
     assert Job.objects.get().rate_per_s == 40
     assert "Enter a whole number." in text_of(client, f"/c/test/operations/{job.id}")
+    client.post(f"/c/test/operations/{job.id}/rate", {"rate_per_s": "40"})
+    assert AuditEvent.objects.filter(verb="rate").count() == 1
+
+
+def test_it_shows_that_no_worker_has_the_job(tally: type[Tally], alice: User) -> None:
+    job, client = start(alice), browser(alice)
+    address = f"/c/test/operations/{job.id}"
+    assert "No worker has this job" not in text_of(client, address)
+    Job.objects.update(created_at=timezone.now() - datetime.timedelta(seconds=5))
+    assert "No worker has this job. It resumes when one is back" in text_of(client, f"{address}?part=1")
 
 
 def test_it_refuses_control_to_those_who_may_only_look(tally: type[Tally], alice: User, carol: User) -> None:

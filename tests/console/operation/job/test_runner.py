@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from console.brokers.mqadmin import BrokerUnavailable
 from console.operation import errors, selectors, services
-from console.operation.job import runner
+from console.operation.job import run_lock, runner
 from console.operation.models import Job, JobState
 from console.operation.rules import LEASE_MS, RECOVERY_MS, SLICE_MS
 from tests.console.operation.tally import Tally
@@ -268,3 +268,36 @@ def test_it_describes_a_job_to_the_browsers(job: Job) -> None:
     )
     assert row["finished_at_ms"] >= row["created_at_ms"] and "events" not in row
     assert [event["level"] for event in found.as_row(full=True)["events"]] == ["ok", "ok"]
+
+
+def test_a_job_whose_worker_died_is_without_one_at_once(job: Job) -> None:
+    run, at_ms = run_lock.new_run("worker-1"), now_ms()
+    with run_lock.locked(run):
+        held = runner.claim(job.id, run, at_ms)
+        assert held is not None
+        assert runner.without_worker(held, at_ms + 1_000) == ""
+        runner.release_dead(at_ms + 1_000)
+        assert runner.claim(job.id, "worker-2", at_ms + 1_000) is None
+    # The process ended without giving the job back.
+    assert runner.without_worker(selectors.job(job.id), at_ms + 1_000) == runner.NO_WORKER
+    runner.release_dead(at_ms + 1_000)
+    assert runner.claim(job.id, "worker-2", at_ms + 1_000) is not None
+
+
+def test_a_job_whose_worker_is_silent_counts_the_seconds(job: Job) -> None:
+    at_ms = now_ms()
+    held = runner.claim(job.id, "another-machine", at_ms)
+    assert held is not None
+    assert runner.without_worker(held, at_ms + runner.SILENT_MS - 1) == ""
+    assert "has not reported for 5 s. Another one takes over in 10 s" in runner.without_worker(
+        held, at_ms + 5_000
+    )
+    assert runner.without_worker(held, at_ms + LEASE_MS + runner.SILENT_MS) == runner.NO_WORKER
+
+
+def test_a_queued_job_waits_for_a_worker_for_seconds_only(job: Job) -> None:
+    made_ms = round(job.created_at.timestamp() * 1000)
+    assert runner.without_worker(job, made_ms + 1_000) == ""
+    assert runner.without_worker(job, made_ms + runner.SILENT_MS) == runner.NO_WORKER
+    services.pause(job.id, None)
+    assert runner.without_worker(selectors.job(job.id), made_ms + 60_000) == ""
