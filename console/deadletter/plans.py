@@ -43,7 +43,7 @@ from console.operation.models import Job, Plan
 from console.operation.plan.coverage import Coverage, read_coverage
 from console.operation.plan.kinds import Another, Draft, Need, Place, PlanKind, RestCall
 from console.operation.plan.params import Given
-from console.operation.plan.stored import Stored, of_json
+from console.operation.plan.stored import Stored
 from console.text import Text
 
 DEAD_LETTERS = Place(Text("Dead letters"), "dead-letters", "dead-letter-group")
@@ -213,7 +213,7 @@ class ReplayPlan(PlanKind[ReplayParams, ReplayBefore, PreviewRow]):
     def verify(self, run: JobRun) -> None:
         """Check the sums, that no send is open, and that sampled copies are stored with their keys."""
         counts = selectors.ledger_counts(run.plan.id)
-        reported = of_json(replay_account.Sums, run.progress)
+        reported = run.progress_as(replay_account.Sums)
         replay_account.verify_sums(self.before_of(run.plan), reported, counts)
         if self.params_of(run.plan).target == replay_copy.CLIENT:
             if not counts[LedgerState.SENT]:
@@ -225,7 +225,7 @@ class ReplayPlan(PlanKind[ReplayParams, ReplayBefore, PreviewRow]):
         for row in selectors.spot_checks(run.plan.id, SPOT_CHECKS):
             run.beat()
             checked += _read_back(admin, addrs, row)
-        run.result["read_back"] = checked
+        run.put_result(replay_account.ReadBack(read_back=checked))
 
     def settle(self, run: JobRun) -> None:
         """Resolve open sends and count the outcomes after a cancel."""

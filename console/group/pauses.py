@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from console.group.models import BrokerRefusals
+from console.operation.config.row import GROUP
+from console.operation.config.write import writes_of
 from console.operation.models import Job
 
 STALE_MS = 120_000  # four surveys: older rows are out of date
@@ -137,14 +139,14 @@ def _began_here(cluster: str, group: str) -> dict[tuple[str, str], tuple[int, st
     jobs = Job.objects.filter(cluster=cluster, subject=group, kind__startswith="group_")
     began: dict[tuple[str, str], tuple[int, str, str]] = {}
     for job in reversed(jobs.order_by("-created_at", "-id")[:JOBS_READ_MAX]):
-        for row in job.result.get("brokers", []):
-            if row["state"] not in ("applied", "verified") or row["what"] not in (READING, "group"):
+        for write in writes_of(job):
+            if not write.is_done or write.what not in (READING, GROUP):
                 continue
-            is_reading = row["what"] == READING
-            key = (row["name"] if is_reading else WHOLE_GROUP, row["broker_name"])
-            after = row["after"] or {}
+            is_reading = write.what == READING
+            key = (write.name if is_reading else WHOLE_GROUP, write.broker_name)
+            after = write.after or {}
             if after.get("readable" if is_reading else "consumeEnable", True):
                 began.pop(key, None)
             else:
-                began.setdefault(key, (int(row["at_ms"] or 0), job.created_by, job.plan_id))
+                began.setdefault(key, (write.at_ms or 0, job.created_by, job.plan_id))
     return began

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from django.contrib import messages
@@ -34,11 +34,13 @@ from console.operation.errors import (
     PlanNotFound,
 )
 from console.operation.forms import ConfirmForm, RateForm
-from console.operation.job.runner import RETRIES_MAX, RETRY_PAUSE_MS, without_worker
+from console.operation.job.runner import RETRIES_MAX, RETRY_PAUSE_MS, JobCounts, without_worker
 from console.operation.models import FINAL_STATES, Job, JobState, Plan, PlanState
 from console.operation.operation_list import OPERATIONS
 from console.operation.plan.coverage import of_plan
+from console.operation.plan.kinds import JobRow
 from console.operation.plan.params import ACCEPT_WITHOUT
+from console.operation.plan.stored import of_json
 from console.operation.rules import CANCELLABLE
 from console.text import Text, text_of
 
@@ -315,7 +317,8 @@ def job(request: HttpRequest, cluster: str, job_id: str) -> HttpResponse:
 
 def job_context(here: Cluster, found: Job, may_control: bool) -> dict[str, Any]:
     """Return the context of a job's live part; the dead-letter page shows it too."""
-    kind, rows = selectors.plan_kind(found.kind), found.result.get("queues", [])
+    kind = selectors.plan_kind(found.kind)
+    rows, counts = kind.job_rows(found), of_json(JobCounts, found.progress)
     now_ms = int(time.time() * 1000)
     return {
         "cluster": here,
@@ -333,18 +336,18 @@ def job_context(here: Cluster, found: Job, may_control: bool) -> dict[str, Any]:
         "retries_max": RETRIES_MAX,
         "without_worker": without_worker(found, now_ms),
         "retry_pause_s": RETRY_PAUSE_MS // 1000,
-        "to_go": max(0, found.progress.get("total", 0) - found.progress.get("done", 0)),
+        "to_go": max(0, counts.total - counts.done),
         "rate_max": RATE_SLIDER_MAX,
         "now_ms": now_ms,
     }
 
 
-def worst_rows(rows: Sequence[Mapping[str, Any]], most: int) -> Sequence[Mapping[str, Any]]:
+def worst_rows(rows: Sequence[JobRow], most: int) -> Sequence[JobRow]:
     """Return rows of a result for a page: all in order or, of very many, those that need attention first."""
     if len(rows) <= most:
         return rows
     index = {state: number for number, state in enumerate(ROW_ORDER)}
-    return sorted(rows, key=lambda row: index.get(row.get("state", ""), len(index)))[:most]
+    return sorted(rows, key=lambda row: index.get(row.state, len(index)))[:most]
 
 
 @require_POST

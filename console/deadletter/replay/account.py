@@ -1,12 +1,15 @@
-"""Sums of a replay from the ledger's counts, and the checks of them at the end."""
+"""What a replay's job keeps: where it reads on, its rate, and its sums from the ledger's counts with their checks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
 from console.deadletter import selectors
 from console.deadletter.models import LedgerState, ReplayLedger
 from console.deadletter.replay.before import ReplayBefore
+from console.deadletter.replay.token_bucket import TokenBucket
 from console.operation.errors import VerificationFailed
 from console.operation.job.runner import JobRun
 from console.operation.plan.stored import Stored, as_json, of_json
@@ -63,6 +66,43 @@ class Figures(Sums, frozen=True, kw_only=True, omit_defaults=False):
         return of_json(Sums, as_json(self))
 
 
+class Cursors(Stored, frozen=True, kw_only=True, omit_defaults=False):
+    """In the progress: ``broker/queue`` → the offset to read on from."""
+
+    cursors: dict[str, int] = {}
+
+
+class KeptBucket(Stored, frozen=True, kw_only=True, omit_defaults=False):
+    """In the progress: the token bucket of the rate."""
+
+    bucket: TokenBucket = msgspec.field(default_factory=TokenBucket)
+
+
+class Growth(Stored, frozen=True, kw_only=True):
+    """In the progress: the end of the dead-letter topic when the job began, and its growth since."""
+
+    dlq_end: int | None = None
+    dlq_growth: int | None = None
+
+
+class SpeedNow(Stored, frozen=True, kw_only=True):
+    """In the progress: copies per second of the last seconds."""
+
+    speed: float
+
+
+class ReplaySpeed(Stored, frozen=True, kw_only=True, omit_defaults=False):
+    """In the result: copies per second of the last run; None: it took no time."""
+
+    sent_per_s: float | None
+
+
+class ReadBack(Stored, frozen=True, kw_only=True):
+    """In the result: how many copies were read back from their topics."""
+
+    read_back: int
+
+
 def verify_sums(before: ReplayBefore, reported: Sums, counts: Mapping[str, int]) -> None:
     """Check that the ledger has one outcome for each letter of the plan, and that the job's sums agree.
 
@@ -109,5 +149,5 @@ def close_open_letters(run: JobRun) -> None:
     still_open = ReplayLedger.objects.filter(plan=run.plan, state=LedgerState.PENDING)
     still_open.update(state=LedgerState.UNKNOWN, reason=GIVEN_UP, updated_at_ms=run.now_ms())
     found = Figures.of(selectors.ledger_counts(run.plan.id), ReplayBefore.of(run.plan))
-    run.progress |= as_json(found)
-    run.result |= as_json(found.sums)
+    run.put_progress(found)
+    run.put_result(found.sums)

@@ -37,16 +37,15 @@ from console.deadletter import selectors
 from console.deadletter.dead_letters import LetterReader, Unreadable, original_topic
 from console.deadletter.models import NAME_LENGTH_MAX, LedgerState, ReplayLedger
 from console.deadletter.replay import copy as replay_copy
-from console.deadletter.replay.account import Figures
+from console.deadletter.replay.account import Cursors, Figures, Growth, KeptBucket, ReplaySpeed, SpeedNow
 from console.deadletter.replay.before import ReplayBefore
 from console.deadletter.replay.ledger import LedgerEntry, LetterEvent, insert_entries, write_outcomes
 from console.deadletter.replay.params import ReplayParams
 from console.deadletter.replay.send import Exchange, Sender, TooLate, is_refused_for_now
 from console.deadletter.replay.targets import Outgoing, Targets, route_queues_of
-from console.deadletter.replay.token_bucket import TokenBucket, batch_size
+from console.deadletter.replay.token_bucket import batch_size
 from console.operation.errors import VerificationFailed
 from console.operation.job.runner import JobRun, LeaseLost
-from console.operation.plan.stored import as_json, of_json
 from console.text import Text, text_of
 from console.text.storable import storable
 
@@ -96,7 +95,7 @@ class Replay:
         self.params, self.before = ReplayParams.of(run.plan), ReplayBefore.of(run.plan)
         self.group: str = run.plan.subject
         self.to_group = self.params.target == replay_copy.FAILED_GROUP
-        self.bucket = of_json(TokenBucket, run.progress.get("bucket") or {})
+        self.bucket = run.progress_as(KeptBucket).bucket
         self.targets = Targets(admin)
         self.sender = Sender(admin, self.group, to_group=self.to_group)
         self.counts: dict[str, int] = dict.fromkeys(LedgerState.values, 0)
@@ -129,13 +128,13 @@ class Replay:
         finally:
             self.drain()
         sent, took_s = self.counts[LedgerState.SENT] - before, time.monotonic() - started_s
-        self.run.result["sent_per_s"] = round(sent / took_s, 1) if took_s else None
+        self.run.put_result(ReplaySpeed(sent_per_s=round(sent / took_s, 1) if took_s else None))
         self.publish_result()
 
     def places(self) -> list[BrokerQueue]:
         """Return the remaining ranges of the plan; letters that died after it was made are not in them."""
         topic = self.before.topic
-        addrs = route_queues_of(self.admin, topic)
+        addrs, cursors = route_queues_of(self.admin, topic), self.run.progress_as(Cursors).cursors
         # After a commit whose answer was lost, the ledger is ahead of the cursor in memory.
         decided = selectors.last_decided(self.run.plan.id)
         found = []
@@ -151,15 +150,11 @@ class Replay:
                     ),
                 )
             cursor = max(
-                self._cursors().get(_place_name(queue), each.from_offset),
+                cursors.get(_place_name(queue), each.from_offset),
                 decided.get((queue.broker_name, queue.queue_id), -1) + 1,
             )
             found.append(BrokerQueue(queue, addrs[queue], cursor, each.to_offset))
         return found
-
-    def _cursors(self) -> dict[str, int]:
-        cursors: dict[str, int] = self.run.progress.setdefault("cursors", {})
-        return cursors
 
     def _windows(self, place: BrokerQueue) -> Iterator[Window]:
         """Return matching letters in windows; the next one is read while this one is processed."""
@@ -307,9 +302,10 @@ class Replay:
         with self.run.atomic():
             write_outcomes(self.landed)
             insert_entries(entries)
-            self._cursors()[_place_name(queue)] = cursor
-            self.run.progress |= as_json(self.figures(counts))
-            self.run.progress["bucket"] = as_json(self.bucket.kept())
+            cursors = self.run.progress_as(Cursors).cursors | {_place_name(queue): cursor}
+            self.run.put_progress(Cursors(cursors=cursors))
+            self.run.put_progress(self.figures(counts))
+            self.run.put_progress(KeptBucket(bucket=self.bucket.kept()))
         self.counts, self.landed = counts, []
 
     # --- Sending --------------------------------------------------------------------------------------------
@@ -412,7 +408,7 @@ class Replay:
         if self.landed:
             with self.run.atomic():
                 write_outcomes(self.landed)
-                self.run.progress |= as_json(self.figures())
+                self.run.put_progress(self.figures())
             self.landed = []
 
     def note(self, entries: Sequence[LedgerEntry]) -> None:
@@ -474,8 +470,10 @@ class Replay:
         if limit is None or (self._dlq_looked_s and now_s - self._dlq_looked_s < DLQ_LOOK_S):
             return Text()
         self._dlq_looked_s, end = now_s, self._dlq_end()
-        growth = end - int(self.run.progress.setdefault("dlq_end", end))
-        self.run.progress["dlq_growth"] = growth
+        began_at = self.run.progress_as(Growth).dlq_end
+        began_at = end if began_at is None else began_at
+        growth = end - began_at
+        self.run.put_progress(Growth(dlq_end=began_at, dlq_growth=growth))
         if growth < limit:
             return Text()
         return Text(
@@ -505,9 +503,9 @@ class Replay:
         since_s, sent_then = self._speed_from
         sent, now_s = self.counts[LedgerState.SENT], time.monotonic()
         if now_s - since_s >= SPEED_EVERY_S:
-            self.run.progress["speed"] = round((sent - sent_then) / (now_s - since_s), 1)
+            self.run.put_progress(SpeedNow(speed=round((sent - sent_then) / (now_s - since_s), 1)))
             self._speed_from = now_s, sent
-        self.run.progress |= as_json(self.figures())
+        self.run.put_progress(self.figures())
         self.run.beat()
 
     def publish_result(self) -> None:
@@ -517,8 +515,8 @@ class Replay:
 
     def _put_result(self) -> None:
         figures = self.figures()
-        self.run.progress |= as_json(figures)
-        self.run.result |= as_json(figures.sums)
+        self.run.put_progress(figures)
+        self.run.put_result(figures.sums)
 
 
 def _place_name(queue: MessageQueue) -> str:

@@ -7,8 +7,6 @@ expect. So the original message is given while it is still stored.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from django.db import transaction
 
 from console.brokers.mqadmin import (
@@ -38,7 +36,7 @@ from console.deadletter.replay.ledger import (
 from console.deadletter.replay.params import ReplayParams
 from console.operation.errors import PlanRejected
 from console.operation.job.runner import JobRun
-from console.operation.plan.stored import Stored, as_json, of_json
+from console.operation.plan.stored import Stored
 from console.text import Text, text_of
 from console.text.storable import storable
 
@@ -54,9 +52,6 @@ NO_ANSWER = Text(
 class ClientAnswer(Stored, frozen=True, kw_only=True):
     """What the client answered; without ``consume_result`` it gave none, and ``remark`` says why."""
 
-    # In the job's result.
-    key: ClassVar[str] = "client"
-
     client_id: str
     consume_result: str
     remark: Text
@@ -67,7 +62,15 @@ class ClientAnswer(Stored, frozen=True, kw_only=True):
     @classmethod
     def of(cls, run: JobRun) -> ClientAnswer:
         """Return the answer that a job has recorded."""
-        return of_json(cls, run.result[cls.key])
+        answer = run.result_as(ClientResult).client
+        assert answer is not None
+        return answer
+
+
+class ClientResult(Stored, frozen=True, kw_only=True):
+    """The answer in the job's result."""
+
+    client: ClientAnswer | None = None
 
 
 def message_to_give(admin: BlockingMQAdmin, queue: MessageQueue, letter: MessageRecord) -> GivenMessage:
@@ -201,6 +204,7 @@ def _finish(run: JobRun, entry: LedgerEntry, answer: ConsumeMessageDirectlyResul
         )
     with transaction.atomic():
         write_outcomes([entry])
-        run.progress |= as_json(figures)
-        run.result |= as_json(figures.sums) | {ClientAnswer.key: as_json(said)}
+        run.put_progress(figures)
+        run.put_result(figures.sums)
+        run.put_result(ClientResult(client=said))
         run.save()

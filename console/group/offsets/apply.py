@@ -54,9 +54,9 @@ def apply_moves(run: JobRun, admin: BlockingMQAdmin, group: str) -> None:
         for start in range(0, len(waiting), CHUNK_QUEUES):
             run.beat()
             _apply_chunk(run, admin, addrs, moves, how, waiting[start : start + CHUNK_QUEUES])
-            run.progress["done"] = moves.handled
+            run.count(done=moves.handled)
             run.save()
-    run.progress["done"] = moves.handled  # also where nothing was left to change
+    run.count(done=moves.handled)  # also where nothing was left to change
     moves.look(committed_offsets(admin, addrs, group))
     run.save()
 

@@ -14,7 +14,7 @@ from console.group.offsets.state import GroupState
 from console.group.offsets.stored import OffsetBefore
 from console.operation.job.runner import JobRun
 from console.operation.models import Job
-from console.operation.plan.stored import Stored, as_json, of_json
+from console.operation.plan.stored import Stored, of_json
 from console.text import Text
 
 
@@ -148,6 +148,18 @@ class QueueMove(Stored, frozen=True, kw_only=True, omit_defaults=False):
         return not moved_back or now < (self.before or 0) or self.was_reset
 
 
+class KeptMoves(Stored, frozen=True, kw_only=True):
+    """The moves in a job's result; None: it has not begun."""
+
+    queues: tuple[QueueMove, ...] | None = None
+
+
+class MovedCount(Stored, frozen=True, kw_only=True):
+    """How many queues were moved, in a job's result."""
+
+    moved: int
+
+
 class Moves:
     """The moves of one job; ``put`` writes them into its result, which the next save stores."""
 
@@ -164,7 +176,7 @@ class Moves:
     def put(self, moves: Iterable[QueueMove]) -> None:
         """Replace the moves of these queues."""
         self._of_queue |= {move.queue: move for move in moves}
-        self._run.result["queues"] = as_json(list(self))
+        self._run.put_result(KeptMoves(queues=tuple(self)))
 
     def look(self, committed: Mapping[MessageQueue, int]) -> None:
         """Compare the committed offsets with the targets."""
@@ -182,8 +194,9 @@ class Moves:
 
 
 def moves_of(job: Job | JobRun) -> list[QueueMove]:
-    """Return the moves in a job's result, of any version; none before it began."""
-    return [of_json(QueueMove, {"planned": row["target"]} | row) for row in job.result.get("queues", [])]
+    """Return the moves in a job's result; none before it began."""
+    kept = job.result_as(KeptMoves) if isinstance(job, JobRun) else of_json(KeptMoves, job.result)
+    return list(kept.queues or ())
 
 
 def planned_moves(changes: Iterable[Change], state: GroupState) -> list[QueueMove]:

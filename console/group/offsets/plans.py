@@ -11,7 +11,15 @@ from console.group.offsets import change as offset_change
 from console.group.offsets import words as offset_words
 from console.group.offsets.apply import apply_moves
 from console.group.offsets.change import Change, DiffRow
-from console.group.offsets.move import Moves, MoveState, moves_of, planned_moves
+from console.group.offsets.move import (
+    KeptMoves,
+    MovedCount,
+    Moves,
+    MoveState,
+    QueueMove,
+    moves_of,
+    planned_moves,
+)
 from console.group.offsets.resets import resets_since
 from console.group.offsets.state import (
     Asked,
@@ -54,6 +62,10 @@ class OffsetChangePlan(PlanKind[OffsetParams, OffsetBefore, DiffRow]):
     def button(self, plan: Plan) -> Text:
         """Name the number of messages replayed or skipped, or of offsets moved where both happen."""
         return offset_words.button(plan.diff)
+
+    def job_rows(self, job: Job) -> list[QueueMove]:
+        """Return the moves."""
+        return moves_of(job)
 
     def sums(self, plan: Plan) -> offset_words.Sums:
         """Return the sums of the columns."""
@@ -154,18 +166,19 @@ class OffsetChangePlan(PlanKind[OffsetParams, OffsetBefore, DiffRow]):
         When the group was moved by others since the plan was confirmed, nothing is changed (PlanDrifted).
         """
         admin = self._admin(run.plan.cluster)
-        if "queues" not in run.result:
+        if run.result_as(KeptMoves).queues is None:
             changes = self.drift(run.plan, run.now_ms())
             if changes:
                 raise PlanDrifted(changes)
             state, _ = self._state_now(run.plan, run.now_ms())
             moves = planned_moves(offset_change.covered_changes(run.plan.diff), state)
             Moves(run).put(moves)
-            run.progress |= {"done": 0, "total": len(moves)}
+            run.count(done=0, total=len(moves))
             run.save()
         apply_moves(run, admin, run.plan.subject)
-        passed = Moves(run).count(MoveState.PASSED)
-        applied = run.progress["done"] - passed
+        moved = Moves(run)
+        passed = moved.count(MoveState.PASSED)
+        applied = moved.handled - passed
         if passed:
             run.note(
                 Text(
@@ -183,7 +196,7 @@ class OffsetChangePlan(PlanKind[OffsetParams, OffsetBefore, DiffRow]):
 
     def settle(self, run: JobRun) -> None:
         """Record how many queues were moved before the cancel."""
-        run.result["moved"] = sum(move.is_done for move in moves_of(run))
+        run.put_result(MovedCount(moved=sum(move.is_done for move in moves_of(run))))
 
     def undo_params(self, plan: Plan, job: Job) -> OffsetParams | None:
         """Return the offsets recorded just before each move; queues never committed before stay."""

@@ -15,9 +15,10 @@ from console.brokers.mqadmin import BlockingMQAdmin, MessageQueue
 from console.brokers.queues import ask_each
 from console.group.offsets.apply import CALL_DEADLINE_MS, committed_offsets, move_addrs
 from console.group.offsets.change import RESET_BY_TIME
-from console.group.offsets.move import MemberPosition, Moves, MoveState, QueueMove
+from console.group.offsets.move import MemberPosition, MovedCount, Moves, MoveState, QueueMove
 from console.operation.errors import VerificationFailed
 from console.operation.job.runner import JobRun
+from console.operation.plan.stored import Stored
 from console.text import Text
 
 VERIFY_MS = 60_000  # a 4.x member stops for 10 s before it takes a new offset, and commits every 5 s
@@ -30,6 +31,21 @@ MEMBERS_ASKED_MAX = 20
 NAMED_MAX = 3
 
 
+class WatchBegan(Stored, frozen=True, kw_only=True):
+    """When the watch began, in the progress: a later run goes on with the same limits."""
+
+    verify_started_ms: int | None = None
+
+
+class WatchResult(MovedCount, frozen=True, kw_only=True, omit_defaults=False):
+    """The sums of a watch, as the result keeps them; ``clients`` None: unknown."""
+
+    verified: int
+    failed: int
+    resumed: int
+    clients: int | None
+
+
 def watch_moves(run: JobRun, admin: BlockingMQAdmin, group: str) -> None:
     """Poll until all queues are verified and members read on.
 
@@ -37,7 +53,8 @@ def watch_moves(run: JobRun, admin: BlockingMQAdmin, group: str) -> None:
     """
     moves = Moves(run)
     addrs = move_addrs(admin, moves)
-    started_ms = run.progress.setdefault("verify_started_ms", run.now_ms())
+    started_ms = run.progress_as(WatchBegan).verify_started_ms or run.now_ms()
+    run.put_progress(WatchBegan(verify_started_ms=started_ms))
     looked_s = 0.0
     while True:
         moves.look(committed_offsets(admin, addrs, group))
@@ -47,21 +64,22 @@ def watch_moves(run: JobRun, admin: BlockingMQAdmin, group: str) -> None:
             moves.put([move.with_member(positions.get(move.queue)) for move in moves])
         missing = [move for move in moves if move.state is MoveState.APPLIED]
         asleep = [move for move in moves if move.state is MoveState.VERIFIED and move.resumed is False]
-        run.progress["verified"] = moves.count(MoveState.VERIFIED)
-        run.progress["resumed"] = _resumed(moves)
+        run.count(verified=moves.count(MoveState.VERIFIED), resumed=_resumed(moves))
         waited_ms = run.now_ms() - started_ms
         if not missing and (not asleep or waited_ms > RESUME_MS):
             break
         if missing and waited_ms > VERIFY_MS:
             break
         run.sleep(POLL_S)
-    run.result |= {
-        "moved": len(moves) - moves.count(MoveState.PASSED),
-        "verified": moves.count(MoveState.VERIFIED, MoveState.PASSED),
-        "failed": moves.count(MoveState.FAILED) + len(missing),
-        "resumed": _resumed(moves),
-        "clients": _client_count(admin, addrs, group),
-    }
+    run.put_result(
+        WatchResult(
+            moved=len(moves) - moves.count(MoveState.PASSED),
+            verified=moves.count(MoveState.VERIFIED, MoveState.PASSED),
+            failed=moves.count(MoveState.FAILED) + len(missing),
+            resumed=_resumed(moves),
+            clients=_client_count(admin, addrs, group),
+        )
+    )
     run.save()
     _conclude(run, moves, missing, asleep)
 

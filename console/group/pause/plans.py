@@ -70,6 +70,13 @@ class ReadingParams(Params, frozen=True, kw_only=True):
     exact: tuple[ExactReading, ...] = ()
 
 
+class Reopened(Stored, frozen=True, kw_only=True, omit_defaults=False):
+    """In the progress, by broker: topics that stay paused, and how often it had saved its groups."""
+
+    stay_paused: dict[str, list[str]] = {}
+    saved: dict[str, int] = {}
+
+
 class ReadingBefore(Stored, frozen=True, kw_only=True, omit_defaults=False):
     """Who feels the change, and how many members were online."""
 
@@ -241,12 +248,13 @@ class ReadingPlan(ConfigPlan[ReadingParams, ReadingBefore]):
     def before_apply(self, run: JobRun, admin: BlockingMQAdmin) -> None:
         """Record which other topics are paused there, and how often the broker has saved its groups."""
         opened = _by_broker(write for write in Writes(run) if _readable(write.after))
-        run.progress["stay_paused"], run.progress["saved"] = {}, {}
+        stay_paused, saved = {}, {}
         for broker_name, topics in opened.items():
             table = admin.all_subscription_groups(_addr(run, broker_name))
             paused = paused_topics(table.forbidden_table, run.plan.subject)
-            run.progress["stay_paused"][broker_name] = sorted(paused - topics)
-            run.progress["saved"][broker_name] = table.data_version.counter
+            stay_paused[broker_name] = sorted(paused - topics)
+            saved[broker_name] = table.data_version.counter
+        run.put_progress(Reopened(stay_paused=stay_paused, saved=saved))
 
     def apply_row(self, run: JobRun, admin: BlockingMQAdmin, write: ConfigWrite) -> ConfigWrite:
         """Allow or forbid one topic on one broker; a repetition changes nothing."""
@@ -261,7 +269,7 @@ class ReadingPlan(ConfigPlan[ReadingParams, ReadingBefore]):
     def after_apply(self, run: JobRun, admin: BlockingMQAdmin) -> None:
         """Pause the other topics again, and make a broker save a permission that is only in memory."""
         group = run.plan.subject
-        for broker_name, counter in run.progress["saved"].items():
+        for broker_name, counter in run.progress_as(Reopened).saved.items():
             run.beat()
             _pause_again(run, admin, broker_name)
             addr = _addr(run, broker_name)
@@ -284,7 +292,11 @@ class ReadingPlan(ConfigPlan[ReadingParams, ReadingBefore]):
         """Read each topic and broker again and compare them with their targets."""
         addrs = {write.broker_name: write.addr for write in writes}
         by_place = {(write.name, write.broker_name): write for write in writes}
-        stay = [(topic, name) for name, topics in run.progress["stay_paused"].items() for topic in topics]
+        stay = [
+            (topic, name)
+            for name, topics in run.progress_as(Reopened).stay_paused.items()
+            for topic in topics
+        ]
         found = read_places(admin, addrs, run.plan.subject, [*by_place, *stay])
         wrong = [
             Text(
@@ -411,7 +423,7 @@ def _addr(run: JobRun, broker_name: str) -> str:
 def _pause_again(run: JobRun, admin: BlockingMQAdmin, broker_name: str) -> None:
     """Pause the other topics again: Apache's brokers resume them together with the first one."""
     addr, group = _addr(run, broker_name), run.plan.subject
-    for topic in run.progress["stay_paused"][broker_name]:
+    for topic in run.progress_as(Reopened).stay_paused[broker_name]:
         if admin.group_forbidden(addr, group, topic).readable:
             admin.group_forbidden(addr, group, topic, readable=False)
             run.note(

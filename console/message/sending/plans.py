@@ -55,6 +55,18 @@ TERMINAL_CHARACTERS = 100  # of a value
 LOOK_BACK_PULL = 32
 
 
+class SendBegan(Stored, frozen=True, kw_only=True):
+    """In the progress: the end of the queue before the message was sent."""
+
+    from_offset: int | None = None
+
+
+class SendSettled(Stored, frozen=True, kw_only=True, omit_defaults=False):
+    """In the result of a cancelled job: where the message is stored; None: it was not sent."""
+
+    queue_offset: int | None
+
+
 class SendBefore(Stored, frozen=True, kw_only=True):
     """Broker and id of the chosen queue, and its address."""
 
@@ -187,18 +199,20 @@ class MessageSendPlan(PlanKind[SendParams, SendBefore, MessagePart]):
                 Text("%(broker)s has no master now; nothing was sent.", broker=queue.broker_name)
             )
         offset = None
-        if "from_offset" in run.progress:
-            offset = _sent_before(admin, addr, queue, int(run.progress["from_offset"]), run)
+        from_offset = run.progress_as(SendBegan).from_offset
+        if from_offset is not None:
+            offset = _sent_before(admin, addr, queue, from_offset, run)
         if offset is None:
             end = admin.max_offset(addr, queue.topic, queue.queue_id)
-            run.progress |= {"from_offset": end, "done": 0, "total": 1}
+            run.put_progress(SendBegan(from_offset=end))
+            run.count(done=0, total=1)
             run.save()
             offset = admin.send(addr, self._message(run.plan), queue_id=queue.queue_id).queue_offset
-        run.progress["done"] = 1
+        run.count(done=1)
         stored = MessagePlace(
             topic=queue.topic, broker_name=queue.broker_name, queue_id=queue.queue_id, queue_offset=offset
         )
-        run.result |= as_json(stored)
+        run.put_result(stored)
         run.note(
             Text(
                 "Stored in %(topic)s at %(queue)s @ %(offset)s",
@@ -210,7 +224,7 @@ class MessageSendPlan(PlanKind[SendParams, SendBefore, MessagePart]):
 
     def verify(self, run: JobRun) -> None:
         """Read the message back from the offset that the broker returned."""
-        offset, queue = int(run.result["queue_offset"]), self._planned_queue(run.plan)
+        offset, queue = run.result_as(MessagePlace).queue_offset, self._planned_queue(run.plan)
         found = services.record_at(run.plan.cluster, queue.topic, queue.broker_name, queue.queue_id, offset)
         if found is None or found.record.properties.get(PLAN_PROPERTY) != run.plan.id:
             raise VerificationFailed(
@@ -223,12 +237,13 @@ class MessageSendPlan(PlanKind[SendParams, SendBefore, MessagePart]):
 
     def settle(self, run: JobRun) -> None:
         """Report whether the message was sent before the cancel."""
-        if "from_offset" not in run.progress:
+        from_offset = run.progress_as(SendBegan).from_offset
+        if from_offset is None:
             return
         admin, queue = self._admin(run.plan.cluster), self._planned_queue(run.plan)
         addr = masters(admin).get(queue.broker_name)
-        offset = addr and _sent_before(admin, addr, queue, int(run.progress["from_offset"]), run)
-        run.result["queue_offset"] = offset
+        offset = _sent_before(admin, addr, queue, from_offset, run) if addr else None
+        run.put_result(SendSettled(queue_offset=offset))
 
     def undo_params(self, plan: Plan, job: Job) -> SendParams | None:
         """Return None: a sent message cannot be recalled."""

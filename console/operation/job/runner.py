@@ -18,9 +18,10 @@ import datetime
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
+import msgspec
 from django.conf import settings
 from django.db import InterfaceError, OperationalError, transaction
 from django.db.models import F, Q, QuerySet
@@ -64,6 +65,20 @@ DATABASE_AWAY = (OperationalError, InterfaceError)
 BOOKKEEPING = frozenset({"retries", "waits_for", "bucket", "speed", "dlq_end", "dlq_growth"})
 
 
+class Retries(Stored, frozen=True, kw_only=True):
+    """In the progress of a job whose broker does not answer: how often in a row, and what it waits for."""
+
+    retries: int = 0
+    waits_for: Text = Text()
+
+
+class JobCounts(Stored, frozen=True, kw_only=True):
+    """In the progress of any job: how much of all is done."""
+
+    done: int = 0
+    total: int = 0
+
+
 class JobInterrupted(Exception):
     """Stop working on the job now. ``why``: paused | cancelled | slice."""
 
@@ -84,16 +99,15 @@ class JobRun:
         self.job = job
         self.plan = job.plan
         self.owner = owner
-        self.progress: dict[str, Any] = dict(job.progress)
-        self.result: dict[str, Any] = dict(job.result)
+        self._progress, self._result = dict(job.progress), dict(job.result)
         self._started = self._looked = self._saved = claimed_s
         self._settling = False
-        self._began_with = _work_done(self.progress)
+        self._began_with = self._work_done()
 
     @property
     def has_worked(self) -> bool:
         """Return whether this run has made progress since it took the job."""
-        return _work_done(self.progress) != self._began_with
+        return self._work_done() != self._began_with
 
     @property
     def rate_per_s(self) -> int | None:
@@ -119,23 +133,30 @@ class JobRun:
 
     def progress_as(self, kept: type[S]) -> S:
         """Return what a kind keeps in the progress."""
-        return of_json(kept, self.progress)
+        return of_json(kept, self._progress)
 
     def result_as(self, kept: type[S]) -> S:
         """Return what a kind keeps in the result."""
-        return of_json(kept, self.result)
+        return of_json(kept, self._result)
 
     def put_progress(self, value: Stored) -> None:
         """Replace these fields of the progress; the next save stores them."""
-        self.progress = with_fields(self.progress, value)
+        self._progress = with_fields(self._progress, value)
 
     def put_result(self, value: Stored) -> None:
         """Replace these fields of the result; the next save stores them."""
-        self.result = with_fields(self.result, value)
+        self._result = with_fields(self._result, value)
 
     def count(self, **counts: int) -> None:
         """Set counts of the progress: done, total, verified."""
-        self.progress |= counts
+        self._progress |= counts
+
+    def write(self, held: QuerySet[Job], **fields: Any) -> bool:
+        """Write progress, result and other fields of the job; return whether its row was still ours."""
+        written = held.update(progress=self._progress, result=self._result, **fields) == 1
+        if written:
+            self.job.progress, self.job.result = self._progress, self._result
+        return written
 
     def note(self, text: Text, *, level: str = "ok") -> None:
         """Add a line to the job's event list."""
@@ -152,23 +173,22 @@ class JobRun:
             pk=self.job.pk, lease_owner=self.owner, lease_until__gt=journal.moment(at_ms)
         )
         lease_until = journal.moment(at_ms + LEASE_MS)
-        if held.update(progress=self.progress, result=self.result, lease_until=lease_until) != 1:
+        if not self.write(held, lease_until=lease_until):
             raise LeaseLost(self.job.id)
-        self.job.progress, self.job.result = self.progress, self.result
         self._saved = began_s
 
     @contextlib.contextmanager
     def atomic(self) -> Iterator[None]:
         """Run a transaction that ends with ``save``; if it fails, restore progress and result."""
-        progress, result = copy.deepcopy(self.progress), copy.deepcopy(self.result)
+        progress, result = copy.deepcopy(self._progress), copy.deepcopy(self._result)
         saved = self._saved
         try:
             with transaction.atomic():
                 yield
                 self.save()
         except BaseException:
-            self.progress = self.job.progress = progress
-            self.result = self.job.result = result
+            self._progress = self.job.progress = progress
+            self._result = self.job.result = result
             self._saved = saved
             raise
 
@@ -227,9 +247,9 @@ class JobRun:
         """From here on let only the lease stop this run: a cancel is being carried out."""
         self._settling = True
 
-
-def _work_done(progress: Mapping[str, Any]) -> str:
-    return fingerprint({name: value for name, value in progress.items() if name not in BOOKKEEPING})
+    def _work_done(self) -> str:
+        done = {name: value for name, value in self._progress.items() if name not in BOOKKEEPING}
+        return fingerprint(done)
 
 
 @transaction.atomic
@@ -375,13 +395,13 @@ def _work(work: JobRun) -> None:
     """Apply, then verify; settle a cancelled job instead."""
     kind = selectors.plan_kind(work.job.kind)
     # The broker is tried again now.
-    work.progress.pop("waits_for", None)
+    work.put_progress(msgspec.structs.replace(work.progress_as(Retries), waits_for=Text()))
     try:
         if work.job.cancel_requested and work.job.state == JobState.RUNNING:
             raise JobInterrupted("cancelled")
         if work.job.state == JobState.RUNNING:
             kind.apply(work)
-            work.progress.pop("retries", None)
+            work.put_progress(Retries())
             work.save()
             _transition(work, JobEventKind.APPLIED)
         if work.job.state == JobState.VERIFYING:
@@ -443,8 +463,6 @@ def _write_end(work: JobRun, event: JobEventKind, error: Text) -> None:
             _held(work).filter(state=source),
             state=next_state(source, event),
             finished_at=journal.moment(at_ms),
-            progress=work.progress,
-            result=work.result,
             error=error,
             holds=None,
         ):
@@ -465,14 +483,14 @@ def _write_end(work: JobRun, event: JobEventKind, error: Text) -> None:
         verb=f"job {event.value}",
         plan=work.plan,
         before=work.plan.before,
-        after=error or work.result,
+        after=error or work.job.result,
     )
 
 
 def _retry_later(work: JobRun, error: Exception) -> None:
     """Give the lease back after a broker's silence and retry in RETRY_PAUSE_MS; fail after RETRIES_MAX."""
-    retries = 1 if work.has_worked else int(work.progress.get("retries", 0)) + 1
-    work.progress["retries"] = retries
+    retries = 1 if work.has_worked else work.progress_as(Retries).retries + 1
+    work.put_progress(Retries(retries=retries, waits_for=text_of(error)))
     if retries > RETRIES_MAX:
         _finish(
             work,
@@ -480,7 +498,6 @@ def _retry_later(work: JobRun, error: Exception) -> None:
             error=Text("Gave up after %(number)s attempts: %(error)s", number=retries, error=text_of(error)),
         )
         return
-    work.progress["waits_for"] = text_of(error)
     logger.warning("job waits for a broker job=%s retry=%d reason=%s", work.job.id, retries, error)
     with transaction.atomic():
         work.note(
@@ -490,9 +507,7 @@ def _retry_later(work: JobRun, error: Exception) -> None:
             level="warn",
         )
         lease_until = journal.moment(journal.now_ms() + RETRY_PAUSE_MS)
-        if not _give_back(
-            work, _held(work), lease_until=lease_until, progress=work.progress, result=work.result
-        ):
+        if not _give_back(work, _held(work), lease_until=lease_until):
             raise LeaseLost(work.job.id)
 
 
@@ -512,4 +527,4 @@ def _give_back(
 ) -> bool:
     """Write the fields and end this run; return whether the job was still ours."""
     others = [run for run in work.job.open_runs if run != work.owner]
-    return held.update(lease_owner="", lease_until=lease_until, open_runs=others, **fields) == 1
+    return work.write(held, lease_owner="", lease_until=lease_until, open_runs=others, **fields)

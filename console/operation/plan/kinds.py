@@ -11,7 +11,7 @@ import json
 import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 from django.urls import reverse
@@ -158,6 +158,14 @@ class Draft(Generic[P, B, R]):
     coverage: Coverage | None = None
 
 
+class JobRow(Protocol):
+    """A row of a job's result, as its page shows it."""
+
+    @property
+    def state(self) -> str:
+        """Return how far it is."""
+
+
 class PlanKind(ABC, Generic[P, B, R]):
     """A kind of change, with the values in the columns of its plans: ``params``, ``before``, rows of ``diff``.
 
@@ -233,6 +241,10 @@ class PlanKind(ABC, Generic[P, B, R]):
     def sums(self, plan: Plan) -> Any:
         """Return what the diff template shows below the rows."""
         return None
+
+    def job_rows(self, job: Job) -> Sequence[JobRow]:
+        """Return the rows of a job that its template shows."""
+        return ()
 
     def terminal_rows(self, plan: Plan) -> Iterable[str]:
         """Yield the diff as the commands print it."""

@@ -15,6 +15,7 @@ from brokerd.remoting.command import RemotingCommand
 from console.brokers.mqadmin import MessageQueue, MessageRecord
 from console.deadletter import selectors
 from console.deadletter.models import ReplayLedger
+from console.deadletter.replay.account import Figures
 from console.deadletter.replay.copy import REPLAY_KEY
 from console.deadletter.replay.token_bucket import TokenBucket
 from console.operation import errors, services
@@ -249,7 +250,7 @@ def test_it_pauses_within_a_second_and_resumes(
     write_letters(live, 40)
     job = services.apply_plan(plan_of(live, alice, rate_per_s=20).id, alice, GROUP)
     asked = _when(
-        monkeypatch, lambda run: run.progress.get("sent", 0) >= 5, lambda: services.pause(job.id, alice)
+        monkeypatch, lambda run: run.progress_as(Figures).sent >= 5, lambda: services.pause(job.id, alice)
     )
     services.run_job(job.id, "worker-1")
     paused = operation_selectors.job(job.id)
@@ -269,7 +270,7 @@ def test_it_cancels_and_accounts_for_everything(
     group_with_topics(live)
     write_letters(live, 40)
     job = services.apply_plan(plan_of(live, alice, rate_per_s=20).id, alice, GROUP)
-    _when(monkeypatch, lambda run: run.progress.get("sent", 0) >= 5, lambda: services.cancel(job.id, alice))
+    _when(monkeypatch, lambda run: run.progress_as(Figures).sent >= 5, lambda: services.cancel(job.id, alice))
     services.run_job(job.id, "worker-1")
     found = operation_selectors.job(job.id)
     assert found.state == "CANCELLED"

@@ -10,11 +10,20 @@ from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
 from console.operation.plan.kinds import Draft, PlanKind, PlanWarning
 from console.operation.plan.params import ACCEPT_WITHOUT, Given
+from console.operation.plan.stored import Stored
 from console.text import Text
 
 RawJson = Mapping[str, Any]
 RawDraft = Draft[RawJson, RawJson, RawJson]
 FIELDS = ("steps", "messages", "blocked", "rate_per_s", "undoable")
+
+
+class Steps(Stored, frozen=True, kw_only=True):
+    step: int = 0
+
+
+class Settled(Stored, frozen=True, kw_only=True, omit_defaults=False):
+    settled_at: int
 
 
 class Tally(PlanKind[RawJson, RawJson, RawJson]):
@@ -62,13 +71,13 @@ class Tally(PlanKind[RawJson, RawJson, RawJson]):
         )
 
     def apply(self, run: JobRun) -> None:
-        for step in range(run.progress.get("step", 0), run.plan.params.get("steps", 3)):
+        for step in range(run.progress_as(Steps).step, run.plan.params.get("steps", 3)):
             if step in Tally.at_step:
                 Tally.at_step.pop(step)(run)
             run._looked = run._saved = 0.0  # as if a second had passed
             run.beat()
             Tally.done.append(step)
-            run.progress["step"] = step + 1
+            run.put_progress(Steps(step=step + 1))
             run.save()
 
     def verify(self, run: JobRun) -> None:
@@ -77,7 +86,7 @@ class Tally(PlanKind[RawJson, RawJson, RawJson]):
         Tally.world += len(Tally.done)
 
     def settle(self, run: JobRun) -> None:
-        run.result["settled_at"] = run.progress.get("step", 0)
+        run.put_result(Settled(settled_at=run.progress_as(Steps).step))
 
     def undo_params(self, plan: Plan, job: Job) -> Mapping[str, Any] | None:
         return {"steps": 1} if plan.params.get("undoable", True) else None

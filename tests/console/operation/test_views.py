@@ -7,6 +7,7 @@ import csv
 import datetime
 import io
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -447,8 +448,6 @@ def test_it_refuses_the_list_by_other_methods(tally: type[Tally], alice: User) -
 
 
 def test_it_shows_of_very_many_queues_those_that_need_a_look() -> None:
-    rows = [
-        {"state": state, "queue_id": number} for number, state in enumerate(("verified", "failed", "waiting"))
-    ]
+    rows = [SimpleNamespace(state=state) for state in ("verified", "failed", "waiting")]
     assert worst_rows(rows, 3) == rows
-    assert [row["state"] for row in worst_rows(rows, 2)] == ["failed", "waiting"]
+    assert [row.state for row in worst_rows(rows, 2)] == ["failed", "waiting"]

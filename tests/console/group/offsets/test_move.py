@@ -18,6 +18,8 @@ from console.group.offsets.move import (
     moves_of,
     planned_moves,
 )
+from console.operation.job.runner import JobCounts, JobRun
+from console.operation.models import Job, Plan
 from console.operation.plan.stored import as_json
 from console.text import Text
 from console.text.value import of_json, with_json
@@ -154,15 +156,11 @@ def test_it_leaves_a_queue_that_went_past_its_target_by_itself() -> None:
 def test_queues_that_need_no_move_count_as_done(monkeypatch: pytest.MonkeyPatch) -> None:
     """Or a job whose queues all went past their targets says that it was applied to fewer than none."""
     moves = planned_moves(changes(state(q0=50), target="offset", offset=60), state(q0=63))
-    run = SimpleNamespace(
-        result={"queues": as_json(moves)},
-        progress={"done": 0, "total": 1},
-        job=SimpleNamespace(attempts=1),
-        plan=SimpleNamespace(before={}),
-        now_ms=lambda: 0,
-        save=lambda: None,
-    )
+    job = Job(attempts=1, result={"queues": as_json(moves)}, progress={"done": 0, "total": 1})
+    job.plan = Plan(before={})
+    run = JobRun(job, "worker", 0.0)
+    monkeypatch.setattr(run, "save", lambda: None)
     monkeypatch.setattr(offset_apply, "masters", lambda admin: {})
     monkeypatch.setattr(offset_apply, "committed_offsets", lambda admin, addrs, group: {})
     offset_apply.apply_moves(run, None, "billing")  # type: ignore[arg-type]
-    assert run.progress == {"done": 1, "total": 1}
+    assert run.progress_as(JobCounts) == JobCounts(done=1, total=1)
