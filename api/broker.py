@@ -22,6 +22,7 @@ from console.broker.selectors import BrokerView
 from console.broker.survey import runtime
 from console.broker.survey.held_back import HeldBack
 from console.cluster import selectors as cluster_selectors
+from console.text import JsonObject
 
 
 class OwnShareSerializer(serializers.Serializer[Any]):
@@ -82,7 +83,7 @@ class BrokerSerializer(serializers.Serializer[Any]):
     read_at_ms = serializers.IntegerField(source="row.read_at_ms")
     own = OwnShareSerializer(allow_null=True)
 
-    def to_representation(self, view: BrokerView) -> dict[str, Any]:
+    def to_representation(self, view: BrokerView) -> JsonObject:
         found = super().to_representation(view)
         return found if view.own is None else {**found, **dict.fromkeys(found.keys() & set(WHOLE_TRAFFIC))}
 

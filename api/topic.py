@@ -23,6 +23,7 @@ from console.lag.models import TopicRow
 from console.operation.config.quarantine import quarantine_of
 from console.operation.config.row import GROUP, TOPIC
 from console.operation.config.table import read_table
+from console.text import JsonObject
 from console.topic import selectors
 from console.topic.producers import senders_of
 from console.topic.topic_list import TOPICS
@@ -80,7 +81,7 @@ class ConfigKeySerializer(serializers.Serializer[Any]):
     )
     differs = serializers.BooleanField()
 
-    def to_representation(self, instance: Any) -> dict[str, Any]:
+    def to_representation(self, instance: Any) -> JsonObject:
         """Return the values without the mark of each cell."""
         values = [value for value, _ in instance.cells]
         return {"key": instance.key, "values": values, "differs": instance.differs}

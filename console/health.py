@@ -1,9 +1,8 @@
 """Readiness of this installation (`/readyz`) and its metrics (`/metrics`)."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import redis
 from django.conf import settings
@@ -23,6 +22,7 @@ from console.lag import selectors as lag_selectors
 from console.lag.models import GroupRow
 from console.live import hub as live
 from console.operation.models import Job
+from console.text import JsonObject
 from console.web.disk_room import no_room
 
 TICK_AGE_MAX_S = 60  # a worker that was busy with a long job for some rounds is late, not dead
@@ -52,7 +52,7 @@ class Readiness:
     def ready(self) -> bool:
         return not any(part.reason for part in self.parts if part.needed)
 
-    def as_json(self) -> Mapping[str, Any]:
+    def as_json(self) -> JsonObject:
         return {
             "ready": self.ready,
             "parts": {part.name: part.reason or "ok" for part in self.parts},

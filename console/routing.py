@@ -5,7 +5,6 @@ their cluster).
 """
 
 import time
-from collections.abc import Mapping
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -21,7 +20,7 @@ from console.access import rules
 from console.access.models import Verb
 from console.access.name_scope import view_scope
 from console.access.session.idle_session import is_idle
-from console.live.hub import LiveSocket
+from console.live.hub import LiveSocket, SocketScope
 from console.live.update import View
 from console.message.sockets import MessageSocket
 from console.topic.selectors import without_hidden_groups
@@ -31,15 +30,15 @@ from console.web.socket_origin import OwnOrigin
 class SessionPermits:
     """Checks the browser's session and the person's grants at each call, not only at connect."""
 
-    async def signed_in(self, scope: Mapping[str, Any]) -> bool:
+    async def signed_in(self, scope: SocketScope) -> bool:
         user = await self._user(scope)
         return bool(user.is_authenticated and user.is_active)
 
-    async def view(self, scope: Mapping[str, Any], subject: str) -> View | None:
+    async def view(self, scope: SocketScope, subject: str) -> View | None:
         user = await self._user(scope)
         return await database_sync_to_async(view_of)(user, subject)
 
-    async def _user(self, scope: Mapping[str, Any]) -> Any:
+    async def _user(self, scope: SocketScope) -> Any:
         # scope["session"] is a lazy object of Channels and keeps what it read; a fresh store reads again.
         store = import_module(settings.SESSION_ENGINE).SessionStore
         session = store(scope["session"].session_key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,6 +47,12 @@ TESTED_ELSEWHERE = {
 }
 # The hot path may be long where a measurement says so (docs/architecture.md); each with its reason.
 LONG_FUNCTIONS: dict[str, str] = {}
+# Lines of console and api with a dictionary of anything: edges, where a framework or the JSON of others dictates it.
+DICTIONARY = re.compile(r"(dict|Mapping)\[str, Any\]|RowDict")
+DICTIONARY_LINES_MAX = 22
+# Lines that name such an edge: a JSON object, the context of a template, parameters that are not read yet.
+NAMED_EDGE = re.compile(r"\b(JsonObject|PageContext|RawParams|SocketScope)\b(?!:)")
+NAMED_EDGE_LINES_MAX = 58
 TEMPLATE_LINE_MAX = 120
 STATIC_LINE_MAX = 120  # of .css and .js
 # What no formatter can break: a template tag is one line, and whitespace inside a sentence is seen. Only ever fewer.
@@ -92,6 +99,23 @@ def test_it_keeps_folders_small(package: str) -> None:
     counts = Counter(str(p.parent.relative_to(ROOT)) for p in modules(package) if p.stem != "__init__")
     assert counts, f"no modules in {package}"
     assert {folder: count for folder, count in counts.items() if count > FOLDER_MODULES_MAX} == {}
+
+
+def lines_with(pattern: re.Pattern[str], *folders: str) -> list[str]:
+    return [
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for path in modules(*folders)
+        for line in path.read_text().splitlines()
+        if pattern.search(line) and not line.startswith(("from ", "import "))
+    ]
+
+
+def test_it_keeps_dictionaries_at_the_edges() -> None:
+    """After parsing a value is a dataclass or a struct. Only ever fewer."""
+    found = lines_with(DICTIONARY, "console", "api")
+    assert len(found) <= DICTIONARY_LINES_MAX, "\n".join(found)
+    named = lines_with(NAMED_EDGE, "console", "api")
+    assert len(named) <= NAMED_EDGE_LINES_MAX, "\n".join(named)
 
 
 def static_files() -> list[Path]:

@@ -25,6 +25,7 @@ from console.operation.models import Job, JobState, Plan, PlanState
 from console.operation.plan.coverage import KeptCoverage
 from console.operation.plan.params import ACCEPTED_MAX
 from console.operation.rules import RATE_PER_S_MAX
+from console.text import JsonObject
 
 KEY_HEADER = OpenApiParameter(
     IDEMPOTENCY_KEY, str, OpenApiParameter.HEADER, description="at most 255 characters"
@@ -160,7 +161,7 @@ class MakesPlan(Resource):
     kind: ClassVar[str]
     asks_brokers = True
 
-    def make(self, request: Request, cluster: str, params: dict[str, Any]) -> Response:
+    def make(self, request: Request, cluster: str, params: JsonObject) -> Response:
         subject = params.pop("group")
         require(request.user, self.verbs["POST"], cluster, subject)
         cluster_selectors.cluster_by_name(cluster)

@@ -27,6 +27,7 @@ from console.report import selectors, services
 from console.report.jobs import JOBS, LAG_JOBS
 from console.report.models import LagRow, ReportRun
 from console.report.rules import window, yesterday_to_now
+from console.text import JsonObject
 from console.web.streamed import StreamedResponse
 
 WORST_FIRST = "-time_lag_max"
@@ -71,7 +72,7 @@ class ReportRunSerializer(serializers.Serializer[Any]):
     deliveries = DeliverySerializer(many=True, required=False)
 
 
-def run_body(request: Request, run: ReportRun) -> dict[str, Any]:
+def run_body(request: Request, run: ReportRun) -> JsonObject:
     """Return a run as this caller may see it."""
     body = run.as_row()
     if rules.may(request.user, Verb.CONFIGURE, run.cluster):

@@ -13,6 +13,7 @@ from rest_framework.request import Request
 from console.lists.page import PER_PAGE_MAX, Page
 from console.lists.query import ListQuery
 from console.lists.spec import ListSpec
+from console.text import JsonObject
 
 PER_PAGE = 50
 
@@ -119,7 +120,7 @@ def list_parameters(spec: ListSpec, *, query: str) -> list[OpenApiParameter]:
     ]
 
 
-def page_body(request: Request, page: Page[Any], render: Callable[[Any], Any]) -> dict[str, Any]:
+def page_body(request: Request, page: Page[Any], render: Callable[[Any], Any]) -> JsonObject:
     """Return the body of one numbered page."""
     return {
         "count": page.total,

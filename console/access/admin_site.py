@@ -17,6 +17,7 @@ from django.shortcuts import redirect
 from console.access.selectors import sha256
 from console.access.services import record_audit
 from console.access.session.visitor import remote_addr
+from console.text import JsonObject
 
 SHOWN_APPS = frozenset({"access", "auth", "cluster"})
 NOT_AUDITED = frozenset({"id", "last_login", "date_joined", "user_permissions", "permissions"})
@@ -94,9 +95,9 @@ class AuditedAdmin(ModelAdmin):  # type: ignore[type-arg]
         )
 
 
-def snapshot(thing: Model) -> dict[str, Any]:
+def snapshot(thing: Model) -> JsonObject:
     """Return the fields of a row for the audit; of a password, only enough to see that it changed."""
-    found: dict[str, Any] = {}
+    found: JsonObject = {}
     for field in thing._meta.fields:
         if field.name not in NOT_AUDITED:
             value = getattr(thing, field.name)

@@ -43,7 +43,7 @@ def tokens(request: HttpRequest) -> HttpResponse:
         )
         form = TokenForm()
     now = timezone.now()
-    context: dict[str, Any] = {
+    context = {
         "tokens": [
             (token, _state(token, now))
             for token in selectors.tokens_of(None if _sees_all(request) else request.user)

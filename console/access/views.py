@@ -1,7 +1,5 @@
 """Pages of sign-in, the one-time link, one's own password, sign-out and the audit trail."""
 
-from typing import Any
-
 from django.contrib import messages
 from django.contrib.auth import login, logout, update_session_auth_hash
 from django.contrib.auth.decorators import login_not_required
@@ -25,6 +23,7 @@ from console.lists.page import cut
 from console.lists.query import ListQuery
 from console.lists.spec import LISTS
 from console.text import Text, text_of
+from console.web.page_context import PageContext
 
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 # About 20 MB; more is a job for the database.
@@ -113,7 +112,7 @@ def set_password(request: HttpRequest) -> HttpResponse:
 
 
 def _refused(
-    request: HttpRequest, template: str, context: dict[str, Any], refusal: WrongCredentials | TooManyAttempts
+    request: HttpRequest, template: str, context: PageContext, refusal: WrongCredentials | TooManyAttempts
 ) -> HttpResponse:
     """Return the form with the reason: 429 with Retry-After while sign-in is closed, else 422."""
     if isinstance(refusal, TooManyAttempts):

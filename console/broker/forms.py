@@ -9,6 +9,7 @@ from django import forms
 
 from console.access.rules import WILDCARD
 from console.broker.config.keys import KEY_LENGTH_MAX, VALUE_LENGTH_MAX, config_key, is_key_name, problem_of
+from console.operation.plan.params import RawParams
 from console.text import Text
 
 
@@ -41,7 +42,7 @@ class ConfigForm(forms.Form):
         chosen: list[str] = self.cleaned_data["brokers"]
         return chosen[0] if len(chosen) == 1 else WILDCARD
 
-    def params(self) -> dict[str, Any]:
+    def params(self) -> RawParams:
         return {
             "key": self.cleaned_data["key"],
             "value": self.cleaned_data["value"],

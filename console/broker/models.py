@@ -4,12 +4,10 @@ All models live in the database `metrics`, keyed by the cluster's name: a cache 
 deleted at any time. Null means unknown, never zero. Times are epoch milliseconds of the console's clock.
 """
 
-from typing import Any
-
 from django.db import models
 
 from console.lag.models import NAME_LENGTH_MAX, RowModel
-from console.text import Text
+from console.text import JsonObject, Text
 from console.text.columns import TextColumn, TextsColumn
 
 
@@ -130,7 +128,7 @@ class Survey(RowModel):
     route_cursor = models.CharField(max_length=NAME_LENGTH_MAX, default="", blank=True)
     routes_compared_at_ms = models.BigIntegerField(null=True)  # when the last pass over all topics ended
 
-    def as_row(self) -> dict[str, Any]:
+    def as_row(self) -> JsonObject:
         """Return every column but the claim."""
         row = super().as_row()
         del row["until_ms"]

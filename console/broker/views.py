@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from typing import Any
 
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
@@ -37,6 +36,7 @@ from console.operation import services as operation_services
 from console.operation.errors import OperationError, PlanRejected
 from console.operation.models import FINAL_STATES, Job
 from console.text import Text, text_of
+from console.web.page_context import PageContext
 from spark.lag.local_time import DAY_MS
 
 TABS = (
@@ -116,7 +116,7 @@ def broker(request: HttpRequest, cluster: str, broker: str) -> HttpResponse:
 
 def _tab_context(
     request: HttpRequest, here: Cluster, view: BrokerView, tab: str, now_ms: int, scope: NameScope
-) -> dict[str, Any]:
+) -> PageContext:
     if tab == "health":
         return _health_context(request, here, view, now_ms, scope)
     if tab == "runtime":
@@ -137,7 +137,7 @@ def _tab_context(
 
 def _health_context(
     request: HttpRequest, here: Cluster, view: BrokerView, now_ms: int, scope: NameScope
-) -> dict[str, Any]:
+) -> PageContext:
     found = findings.findings(view, selectors.name_servers(here.name))
     if not scope.is_everything:
         return {"findings": found, "chart": None}
@@ -147,7 +147,7 @@ def _health_context(
     return {"findings": found, "chart": chart}
 
 
-def _config_context(request: HttpRequest, here: Cluster, view: BrokerView) -> dict[str, Any]:
+def _config_context(request: HttpRequest, here: Cluster, view: BrokerView) -> PageContext:
     """Return the keys with an explanation, by area; a search covers all keys, which are hundreds."""
     query = ListQuery.plain(request)
     show = request.GET.get("show", "")

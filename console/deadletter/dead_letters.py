@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import time
-from collections.abc import Collection, Iterator, Mapping
-from typing import Any
+from collections.abc import Collection, Iterator
 
 from django.conf import settings
 
@@ -21,7 +20,7 @@ from console.brokers.mqadmin import (
 from console.brokers.queues import PERM_READ, BrokerQueue, route_queues, topic_route, with_offsets
 from console.operation.errors import PlanRejected
 from console.operation.plan.stored import Stored
-from console.text import Text
+from console.text import JsonObject, Text
 
 PULL_MAX = 32  # messages per pull: the brokers' limit
 WINDOW = 1_024  # letters read at once: 32 pulls of 32 in flight on one connection
@@ -119,7 +118,7 @@ class Letters:
     problem: Text
 
 
-def read_filter(value: Mapping[str, Any]) -> Filter:
+def read_filter(value: JsonObject) -> Filter:
     """Read a filter of a request body; raises PlanRejected naming the field."""
     unknown = sorted(set(value) - {"from_ms", "to_ms", *TEXT_FILTERS})
     if unknown:

@@ -6,7 +6,6 @@ import contextlib
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.http.response import HttpResponseBase
@@ -45,6 +44,7 @@ from console.operation.config.views import quarantine_context
 from console.operation.errors import NotPermitted, OperationError, PlanRejected
 from console.operation.plan.stored import as_json
 from console.text import Text, text_of
+from console.web.page_context import PageContext
 from spark.lag.local_time import HOUR_MS
 
 RANGES = {
@@ -187,7 +187,7 @@ def _by_client(request: HttpRequest, here: Cluster, row: GroupRow) -> HttpRespon
     return render(request, "group/_by_client.html", context)
 
 
-def _chart(cluster: str, row: GroupRow, brokers: Sequence[str], wanted: str, now_ms: int) -> dict[str, Any]:
+def _chart(cluster: str, row: GroupRow, brokers: Sequence[str], wanted: str, now_ms: int) -> PageContext:
     """Return lag over the requested range with its marks, and the range of the flow chart."""
     chosen = wanted if wanted in RANGES else "1h"
     span_ms = RANGES[chosen][0]

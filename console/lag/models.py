@@ -5,10 +5,9 @@ Models not marked otherwise live in the database `metrics` (`database_router.Met
 unknown, never zero. Counts are messages, rates a second, times epoch ms of the collector's clock, durations ms.
 """
 
-from typing import Any
-
 from django.db import models
 
+from console.text import JsonObject
 from console.text.columns import TextColumn, TextsColumn
 
 BUDGET_MS = 28 * 24 * 3_600_000  # four whole weeks, so that weekdays weigh the same
@@ -22,7 +21,7 @@ class RowModel(models.Model):
     class Meta:
         abstract = True
 
-    def as_row(self) -> dict[str, Any]:
+    def as_row(self) -> JsonObject:
         """Return every column but the surrogate key, JSON-ready."""
         return {
             field.attname: getattr(self, field.attname)

@@ -31,7 +31,7 @@ import time
 from collections.abc import Coroutine, Mapping
 from enum import StrEnum
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 from weakref import WeakKeyDictionary
 
 import orjson
@@ -45,7 +45,7 @@ from redis.exceptions import RedisError
 from console.live.request import Request
 from console.live.update import REMOVED, Row, Update, View, merged
 from console.text.encoding import encoded
-from console.text.language import of_scope
+from console.text.language import of_headers
 
 logger = logging.getLogger(__name__)
 
@@ -355,13 +355,17 @@ def client_count() -> int:
 # --- One browser --------------------------------------------------------------------------------------------
 
 
+# The scope of a socket, as Channels gives it.
+SocketScope: TypeAlias = Mapping[str, Any]
+
+
 class Permits(Protocol):
     """What the socket checks about its person; `console.routing` answers from sessions and grants."""
 
-    async def signed_in(self, scope: Mapping[str, Any]) -> bool:
+    async def signed_in(self, scope: SocketScope) -> bool:
         """Whether the session still belongs to an active person."""
 
-    async def view(self, scope: Mapping[str, Any], subject: str) -> View | None:
+    async def view(self, scope: SocketScope, subject: str) -> View | None:
         """Return what the person may see of the subject; None for nothing."""
 
 
@@ -382,7 +386,7 @@ class LiveSocket(AsyncWebsocketConsumer):
         if not await self.permits.signed_in(self.scope):
             await self.close()  # before accepting: the browser sees HTTP 403
             return
-        self.language = of_scope(self.scope)
+        self.language = of_headers(self.scope["headers"])
         await self.accept()
         self.tasks = [
             asyncio.create_task(self._or_end(work))

@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 from django.utils import translation
 
+from console.text import JsonObject
 from console.text.encoding import encoded
 from console.text.value import in_words, of_json
 
@@ -68,7 +69,7 @@ class Update:
         return cls(subject.decode(), int(sequence), int(at_ms), kind == b"f", pieces)
 
     @property
-    def rows(self) -> Mapping[str, Any]:
+    def rows(self) -> JsonObject:
         """Return the rows, decoded anew at each call."""
         return {key: orjson.loads(piece) for key, piece in self.pieces.items()}
 

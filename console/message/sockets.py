@@ -43,7 +43,7 @@ from console.message.search.tail import Tail
 from console.message.services import BadCursor, page_of
 from console.message.streaming import threads
 from console.text import Text, text_of
-from console.text.language import of_scope
+from console.text.language import of_headers
 
 logger = logging.getLogger(__name__)
 
@@ -180,7 +180,7 @@ class MessageSocket(AsyncWebsocketConsumer):
 
     async def _serve(self) -> None:
         """Refuse, or search, or follow; then close. In the language of the page."""
-        translation.activate(of_scope(self.scope))  # of this task alone
+        translation.activate(of_headers(self.scope["headers"]))  # of this task alone
         try:
             form = BrowseForm(QueryDict(self.scope["query_string"]))
             if not form.is_valid() or form.cleaned_data["read"] in LOOKUPS:

@@ -22,8 +22,9 @@ from console.cluster.models import Cluster
 from console.operation import errors, selectors, services
 from console.operation.models import RESULT_LISTS, Job, Plan
 from console.operation.plan.coverage import KeptCoverage, Verdict, of_job
-from console.operation.plan.params import ACCEPT_WITHOUT
+from console.operation.plan.params import ACCEPT_WITHOUT, RawParams
 from console.operation.selectors import plan_kind
+from console.text import JsonObject
 
 REFUSED, NOT_NOW, JOB_FAILED = 1, 3, 4
 POLL_S = 0.5
@@ -66,7 +67,7 @@ class ChangeCommand(BaseCommand):
         except (MQClientError, MQBrokerError) as error:
             raise CommandError(str(error), returncode=REFUSED) from error
 
-    def make_plan(self, cluster: str, group: str, params: dict[str, Any], format: str) -> None:
+    def make_plan(self, cluster: str, group: str, params: RawParams, format: str) -> None:
         """Make a plan of this command's kind and print it."""
         self.print_plan(services.create_plan(self.kind, cluster, group, params, None), format)
 
@@ -127,7 +128,7 @@ class ChangeCommand(BaseCommand):
             self.stdout.write(f"Apply until {plan.expires_at:%H:%M:%S} UTC: {plan.equivalent['command']}")
 
 
-def plan_row(plan: Plan) -> dict[str, Any]:
+def plan_row(plan: Plan) -> JsonObject:
     """Return a plan as the commands print it in JSON."""
     names = (
         "id",
@@ -166,7 +167,7 @@ def add_accepting(parser: CommandParser) -> None:
     )
 
 
-def accepting(options: Mapping[str, Any]) -> dict[str, Any]:
+def accepting(options: Mapping[str, Any]) -> RawParams:
     """Return the parameter of the plan if the option was given."""
     return {ACCEPT_WITHOUT: options["accept_without"]} if options.get("accept_without") else {}
 

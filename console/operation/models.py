@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 from django.db import models
 
+from console.text import JsonObject
 from console.text.columns import TextColumn, TextsColumn
 
 # On a job's page and socket row; a job writes a line per change of state, not per message.
@@ -163,7 +164,7 @@ class Job(models.Model):
     def is_final(self) -> bool:
         return self.state in FINAL_STATES
 
-    def as_row(self, *, full: bool = False) -> dict[str, Any]:
+    def as_row(self, *, full: bool = False) -> JsonObject:
         """Return the job as the subject ``jobs`` has it.
 
         ``full`` (subject ``job/<id>``) adds result rows and events. Times in ms since 1970 UTC, null = not yet.

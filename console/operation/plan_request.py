@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from django import forms
 from django.contrib import messages
@@ -15,6 +14,7 @@ from console.brokers.mqadmin import MQBrokerError, MQClientError
 from console.cluster.models import Cluster
 from console.operation import services
 from console.operation.errors import OperationError, PlanRejected
+from console.operation.plan.params import RawParams
 from console.text import text_of
 
 TROUBLE = (MQBrokerError, MQClientError, OperationError)
@@ -25,7 +25,7 @@ def plan_or_reason(
     here: Cluster,
     kind: str,
     subject: str,
-    params: Mapping[str, Any],
+    params: RawParams,
     form: forms.Form | None = None,
     form_fields: Mapping[str, str] | None = None,
 ) -> HttpResponse | str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from celery import current_app
@@ -38,7 +38,7 @@ from console.operation.job import journal, run_lock, runner
 from console.operation.models import FINAL_STATES, Confirm, Job, JobState, Plan, PlanState
 from console.operation.plan import coverage
 from console.operation.plan.kinds import AnyPlanKind, B, Draft, Equivalent, Need, P, PlanKind, PlanWarning, R
-from console.operation.plan.params import Given
+from console.operation.plan.params import Given, RawParams
 from console.operation.plan.stored import as_json, of_json
 from console.operation.rules import (
     CANCELLABLE,
@@ -69,7 +69,7 @@ def create_plan(
     kind: str,
     cluster: str,
     subject: str,
-    params: Mapping[str, Any],
+    params: RawParams,
     actor: Any,
     *,
     idempotency_key: str = "",

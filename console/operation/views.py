@@ -43,6 +43,7 @@ from console.operation.plan.params import ACCEPT_WITHOUT
 from console.operation.plan.stored import of_json
 from console.operation.rules import CANCELLABLE
 from console.text import Text, text_of
+from console.web.page_context import PageContext
 
 BrokerTrouble = (BrokerUnavailable, MQBrokerError, RemotingTimeout)
 # Of a plan on one page; 2,000 queues would be a megabyte.
@@ -315,7 +316,7 @@ def job(request: HttpRequest, cluster: str, job_id: str) -> HttpResponse:
     return render(request, "operation/_job.html" if "part" in request.GET else "operation/job.html", context)
 
 
-def job_context(here: Cluster, found: Job, may_control: bool) -> dict[str, Any]:
+def job_context(here: Cluster, found: Job, may_control: bool) -> PageContext:
     """Return the context of a job's live part; the dead-letter page shows it too."""
     kind = selectors.plan_kind(found.kind)
     rows, counts = kind.job_rows(found), of_json(JobCounts, found.progress)

@@ -11,7 +11,7 @@ from django.db import models
 from console.lag.models import NAME_LENGTH_MAX
 from console.report.jobs import PERIODS_MS, TREND_JOB, is_so_far
 from console.report.long_periods import LongPeriod, period_of
-from console.text import Text
+from console.text import JsonObject, Text
 from console.text.columns import TextColumn, TextsColumn
 from spark.lag.local_time import CHANGE_MS_MAX, UTC, period_end
 
@@ -96,7 +96,7 @@ class ReportRun(models.Model):
         """Return its deliveries so far."""
         return [Delivery(**each) for each in self.deliveries]
 
-    def as_row(self) -> dict[str, Any]:
+    def as_row(self) -> JsonObject:
         """Return what REST and the live socket show."""
         return {
             "id": self.id,
@@ -306,7 +306,7 @@ class Stamp(NamedTuple):
     code_version: str
 
 
-def known(**figures: Any) -> dict[str, Any]:
+def known(**figures: Any) -> JsonObject:
     """Return the figures of a row for its JSON column: an unknown one is absent."""
     return {name: value for name, value in figures.items() if value is not None}
 
@@ -368,7 +368,7 @@ class ReportRow(models.Model):
         """Return a figure of the report or a shared column; None for what is unknown or does not apply."""
         return self.figures[key] if key in self.figures else getattr(self, key, None)
 
-    def as_row(self) -> dict[str, Any]:
+    def as_row(self) -> JsonObject:
         """Return every column and the report's own figures, JSON-ready."""
         shared = {
             field.attname: getattr(self, field.attname)

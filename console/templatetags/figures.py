@@ -22,6 +22,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop, pgettext
 
 from console.operation import selectors as operation_selectors
+from console.text import JsonObject
 from console.text import figures as english
 from console.text.figures import SECOND_MS, clock, compact, count, percent, rate, size, zone_offset
 from console.text.language import figure_words
@@ -492,7 +493,7 @@ register.filter("status_word", lambda code: status_parts(code)[2])
 
 
 @register.simple_tag
-def progress_bar(progress: Mapping[str, Any]) -> SafeString:
+def progress_bar(progress: JsonObject) -> SafeString:
     """sent | skipped | failed | to go as one bar; the widths are SVG attributes."""
     total = progress.get("total") or 0
     parts = (("sent", "sent"), ("skip", "skipped"), ("fail", "failed"))

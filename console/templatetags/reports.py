@@ -22,7 +22,7 @@ from console.report.jobs import PERIODS_MS
 from console.report.models import LagRow, ReportRow
 from console.report.row_codes import CODE_WORDS, EVENT_STATUS
 from console.templatetags import figures
-from console.text import Duration, Moment, Text
+from console.text import Duration, JsonObject, Moment, Text
 from console.text.figures import MINUS, duration, percent, rate, size
 from console.text.language import figure_words
 from spark.lag.local_time import DAY_MS, HOUR_MS, UTC, local
@@ -222,7 +222,7 @@ def episode_word(kind: str) -> str:
 
 
 @register.simple_tag(takes_context=True)
-def episode_title(context: Context, kind: str, facts: Mapping[str, Any]) -> SafeString:
+def episode_title(context: Context, kind: str, facts: JsonObject) -> SafeString:
     """Render what an episode is called among the findings: what, how long, from when."""
     words = {
         "duration_ms": escape(figures.duration(facts["duration_ms"])),

@@ -7,10 +7,9 @@ language (``locale/``). A person's choice is a cookie; without it the browser's 
 import functools
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable
 from http.cookies import SimpleCookie
 from pathlib import Path
-from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
@@ -79,9 +78,9 @@ def script_words(request: HttpRequest, code: str) -> HttpResponse:
     return answer
 
 
-def of_scope(scope: Mapping[str, Any]) -> str:
+def of_headers(pairs: Iterable[tuple[bytes, bytes]]) -> str:
     """Return the language of a socket: that of the same browser's pages."""
-    headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+    headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in pairs}
     request = HttpRequest()
     request.META["HTTP_ACCEPT_LANGUAGE"] = headers.get("accept-language", "")
     request.COOKIES = {name: one.value for name, one in SimpleCookie(headers.get("cookie", "")).items()}

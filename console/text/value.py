@@ -19,7 +19,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from functools import lru_cache
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from django.utils.html import escape
 from django.utils.safestring import SafeString
@@ -30,6 +30,8 @@ from console.text.figures import count, duration, latency
 from console.text.language import figure_words, is_english
 
 PLACE = re.compile(r"%\((\w+)\)s|(\(s\))|(%%)|\{([^{}|]*)\|([^{}|]*)\}")
+# A JSON object, where it is written or was just read.
+JsonObject: TypeAlias = dict[str, Any]
 FOREIGN_LENGTH_MAX = 300  # of an error's text: longer is a page, not a reason
 SENTENCE_ENDS = (".", "!", "?", "。", "！", "？")
 
@@ -130,7 +132,7 @@ class Text(str):
             return cls.foreign("".join(names))
         return Text("%(names)s and %(last)s", names=", ".join(names[:-1]), last=names[-1])
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """Return the text as rows store it."""
         return {"text": self.text, "values": {name: _json_of(value) for name, value in self.values.items()}}
 
@@ -263,7 +265,7 @@ def in_words(value: Any) -> Any:
     return [in_words(each) for each in value] if isinstance(value, list) else value
 
 
-def of_json(value: dict[str, Any]) -> Any:
+def of_json(value: JsonObject) -> Any:
     """Decode a JSON object: a text written by `Text.as_json`, any other unchanged (``object_hook``)."""
     if value.keys() != {"text", "values"} or not isinstance(value["values"], dict):
         return value

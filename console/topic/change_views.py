@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST
@@ -28,6 +26,7 @@ from console.text import Text
 from console.topic import selectors
 from console.topic.forms import TopicChangeForm, TopicCreateForm
 from console.topic.topic_config import READ, WRITE
+from console.web.page_context import PageContext
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -118,7 +117,7 @@ def known(cluster: str, topic: str) -> TopicRow:
     return row
 
 
-def topic_quarantine(request: HttpRequest, here: Cluster, row: TopicRow) -> dict[str, Any]:
+def topic_quarantine(request: HttpRequest, here: Cluster, row: TopicRow) -> PageContext:
     """Return what pages show of a topic's quarantine: whether it is closed, and still written."""
     found = quarantine_context(request, here, TOPIC, row.topic)
     quarantine = found["quarantine"]

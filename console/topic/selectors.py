@@ -1,8 +1,7 @@
 """Topics as of the last collection round. No function here calls a broker."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from django.db.models import Count, Q
 
@@ -12,7 +11,7 @@ from console.lag.rows import queues
 from console.lag.rows.queue_row import TopicQueueRow
 from console.lists.page import Page, count_if, cut
 from console.lists.query import ListQuery
-from console.text import Text
+from console.text import JsonObject, Text
 from console.topic.topic_list import TOPICS
 
 KINDS = ("NORMAL", "RETRY", "DLQ", "SYSTEM")
@@ -102,7 +101,7 @@ def without_hidden_group(row: TopicRow, scope: NameScope) -> TopicRow:
     return row
 
 
-def without_hidden_groups(row: Mapping[str, Any], scope: NameScope) -> dict[str, Any]:
+def without_hidden_groups(row: JsonObject, scope: NameScope) -> JsonObject:
     """Return the same for a published row, which also names the group that loses messages first."""
     names = ("worst_group", "time_to_loss_group")
     return {**row, **{name: None for name in names if row.get(name) and not scope.covers(row[name])}}

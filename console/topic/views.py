@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Sequence
-from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
@@ -32,6 +31,7 @@ from console.topic.change_views import known, topic_quarantine
 from console.topic.producers import senders_of
 from console.topic.topic_config import permission_letters, permission_word
 from console.topic.topic_list import TOPICS
+from console.web.page_context import PageContext
 
 KIND_WORDS = {
     "NORMAL": Text("Normal"),
@@ -127,7 +127,7 @@ BEHIND = frozenset({"LOST", "STALLED", "STOPPED", "FALLING_BEHIND"})
 EVENTS_MAX = 50  # of the activity tab; the activity page has all
 
 
-def _tab_context(tab: str, here: Cluster, row: TopicRow, queues: Sequence[TopicQueueRow]) -> dict[str, Any]:
+def _tab_context(tab: str, here: Cluster, row: TopicRow, queues: Sequence[TopicQueueRow]) -> PageContext:
     """Return the context of one tab."""
     if tab == "producers":
         return {"senders": senders_of(here, row.brokers, row.topic, queues)}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from console.text import JsonObject
 
 CONTENT_TYPE = "application/problem+json"
 
 
-def problem_body(status: int, code: str, title: str, detail: str, path: str) -> dict[str, Any]:
+def problem_body(status: int, code: str, title: str, detail: str, path: str) -> JsonObject:
     """Return the members that every problem document has; ``path`` is that of the request."""
     return {
         "type": f"/api/problems/{code}",

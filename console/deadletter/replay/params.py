@@ -66,7 +66,7 @@ def read_params(given: Given) -> ReplayParams:
             Text("Choose a target: %(names)s.", names=", ".join(replay_copy.TARGETS)), field="target"
         )
     wanted = given.get("filter") or {}
-    if not isinstance(wanted, Mapping):
+    if not isinstance(wanted, dict):
         raise PlanRejected(Text("The filter is an object."), field="filter")
     topic, client_id = str(given.get("topic") or ""), str(given.get("client_id") or "")
     _check_target(target, topic, client_id)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from console.lag.history.owners import host_of
 from console.lag.models import ClientRow
+from console.text import JsonObject
 
 # Of each kind: for a deployment of a thousand clients the count is enough.
 NAMED_MAX = 10
@@ -25,7 +25,7 @@ class MemberChange:
     def __bool__(self) -> bool:
         return bool(self.joined or self.left or self.restarted)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """Return the value of `LagEvent.members`: the count of each kind, and the first `NAMED_MAX` names."""
         kinds = {"joined": self.joined, "left": self.left, "restarted": self.restarted}
         return {

@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
 
 import msgspec
 from django.db.models import Q
 
 from console.lag.models import Episode, HistoryGap, LagEvent
 from console.lag.rows import queues
-from console.text import Text
+from console.text import JsonObject, Text
 
 SILENT = "SILENT"
 NO_CAUSE = Text()
@@ -67,7 +66,7 @@ class Mark:
     left: Who | None = None
     restarted: Who | None = None
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """Return its fields that differ from the defaults, to be stored in a row of a report."""
         usual = {one.name: one.default for one in fields(self)}
         return {name: value for name, value in asdict(self).items() if value != usual[name]}

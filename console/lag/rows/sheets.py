@@ -46,7 +46,7 @@ class SheetKind(Generic[Key, Row]):
         return kinds_of(self.row)
 
     @property
-    def missing(self) -> dict[str, Any]:
+    def missing(self) -> dict[str, object]:
         """Return field → its value where a sheet does not have it, as columns hold it."""
         kinds = self.kinds
         return {

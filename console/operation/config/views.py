@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Sequence
-from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
 
@@ -17,6 +16,7 @@ from console.operation.config.quarantine import quarantine_hours, quarantine_of
 from console.operation.plan.stored import as_json
 from console.operation.plan_request import plan_or_reason
 from console.text import Text
+from console.web.page_context import PageContext
 
 # Button → action of the plan.
 STEPS = {"quarantine": "quarantine", "delete": "delete", "force": "force_delete"}
@@ -61,7 +61,7 @@ def submitted_step(
 
 def form_context(
     request: HttpRequest, here: Cluster, what: str, form: ConfigForm, problem: str, brokers: Sequence[str]
-) -> dict[str, Any]:
+) -> PageContext:
     """Return the template context that all these forms need."""
     return {
         "cluster": here,
@@ -73,7 +73,7 @@ def form_context(
     }
 
 
-def quarantine_context(request: HttpRequest, here: Cluster, what: str, name: str) -> dict[str, Any]:
+def quarantine_context(request: HttpRequest, here: Cluster, what: str, name: str) -> PageContext:
     """Return the template context about an object's quarantine: two queries, no broker request."""
     now_ms = int(time.time() * 1000)
     quarantine = quarantine_of(here.name, what, name)

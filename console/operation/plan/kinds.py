@@ -10,7 +10,7 @@ import dataclasses
 import json
 import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
@@ -20,7 +20,7 @@ from django.utils.http import urlencode
 from console.operation.plan.coverage import Coverage
 from console.operation.plan.params import Given
 from console.operation.plan.stored import Stored, of_json
-from console.text import Text
+from console.text import JsonObject, Text
 
 if TYPE_CHECKING:
     from console.operation.job.runner import JobRun
@@ -95,7 +95,7 @@ class RestCall:
     """A POST that makes a plan: path and body."""
 
     path: str
-    body: Mapping[str, Any]
+    body: JsonObject
 
 
 class SamePlan(Stored, frozen=True, kw_only=True, omit_defaults=False):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from console.operation.errors import PlanRejected
 from console.text import Text
@@ -12,12 +12,13 @@ from console.text import Text
 ACCEPT_WITHOUT = "accept_without"
 # Brokers; as many as a cluster has at most.
 ACCEPTED_MAX = 200
+RawParams: TypeAlias = Mapping[str, Any]
 
 
 class Given:
     """Parameters as they came: `PlanKind.read_params` checks them and makes its own value of them."""
 
-    def __init__(self, fields: Mapping[str, Any]) -> None:
+    def __init__(self, fields: RawParams) -> None:
         self._fields = fields
 
     def get(self, field: str, default: Any = None) -> Any:

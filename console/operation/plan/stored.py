@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from console.text import Text
+from console.text import JsonObject, Text
 
 T = TypeVar("T")
 
@@ -52,10 +52,10 @@ def of_json(kept: type[T], value: Any) -> T:
     return msgspec.convert(value, kept, dec_hook=_text)
 
 
-def with_fields(kept: Mapping[str, Any], value: Stored) -> dict[str, Any]:
+def with_fields(kept: JsonObject, value: Stored) -> JsonObject:
     """Return the JSON of a column with the fields of a value replaced; other keys stay."""
     names = {field.encode_name for field in msgspec.structs.fields(value)}
-    fields: dict[str, Any] = as_json(value)
+    fields: JsonObject = as_json(value)
     return {key: found for key, found in kept.items() if key not in names} | fields
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any
 
 from django.conf import settings
 from django.db.models import F, QuerySet
@@ -21,7 +20,7 @@ from console.report.jobs import JOBS, LAG_JOBS
 from console.report.kept_rows.queue_rows import QueueRows
 from console.report.models import LagRow, ReportRow, ReportRun
 from console.report.row_codes import EPISODE_WORDS
-from console.text import figures
+from console.text import JsonObject, figures
 from spark.lag.local_time import DAY_MS, local, period_end
 
 WORST_ROWS = 5
@@ -51,7 +50,7 @@ class Notice:
     url: str
     worst: Sequence[Row] = ()
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """Return the body for webhooks: `api.report.schedules.ReportNoticeSerializer`, without its text."""
         own = {field.name: getattr(self, field.name) for field in fields(self)}
         return {**own, "worst": [_row_json(row) for row in self.worst]}
@@ -118,7 +117,7 @@ def _worst_lines(run: ReportRun, scope: NameScope) -> Sequence[ReportRow]:
     return list(found.order_by(F(field).desc(nulls_last=True), "group", "topic", "pk")[:WORST_ROWS])
 
 
-def _row_json(row: Row) -> dict[str, Any]:
+def _row_json(row: Row) -> JsonObject:
     """Return a row of a lag report by SHOWN_OF_LAG, one of another report with its own figures."""
     names = SHOWN_OF_LAG if isinstance(row, LagRow) else ("kind", *SHOWN)
     own = row.figures if isinstance(row, ReportRow) else {}

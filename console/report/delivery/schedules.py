@@ -28,7 +28,7 @@ from console.report.rules import (
     last_two_hours,
 )
 from console.report.services import ReportAlreadyRunning
-from console.text import Text, text_of
+from console.text import JsonObject, Text, text_of
 
 logger = logging.getLogger(__name__)
 
@@ -178,7 +178,7 @@ def _change(schedule: ReportSchedule, wanted: Change, actor: Any, now_ms: int, r
     )
 
 
-def as_row(schedule: ReportSchedule) -> dict[str, Any]:
+def as_row(schedule: ReportSchedule) -> JsonObject:
     """Return what REST and the audit show: of the webhook only whether it is set, and its host."""
     return {
         "job": schedule.job,

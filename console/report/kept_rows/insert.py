@@ -10,7 +10,6 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as pacsv
@@ -20,6 +19,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from console.report.kept_rows.queue_rows import named_status_ms
 from console.report.models import LagRow, ReportRow, Stamp
+from console.text import JsonObject
 
 ROWS_AT_ONCE = 5_000  # 10 MB of them
 REPORT_ROWS_AT_ONCE = 1_000
@@ -56,7 +56,7 @@ def insert_report_rows(table: pa.Table | None, stamp: Stamp) -> int:
     return int(table.num_rows)
 
 
-def _report_row(row: dict[str, Any], stamp: Stamp) -> ReportRow:
+def _report_row(row: JsonObject, stamp: Stamp) -> ReportRow:
     own = {name: value for name, value in row.items() if name not in ONLY_OF_JOBS and value is not None}
     shared = {name: own.pop(name) for name in SHARED_COLUMNS & own.keys()}
     return ReportRow(**stamp._asdict(), **shared, figures=own)

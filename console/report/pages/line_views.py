@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any
 
 from django.db.models import F, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
@@ -23,6 +22,7 @@ from console.report.models import ReportRow, ReportRun, ReportSchedule
 from console.report.pages import run_panel
 from console.report.rules import span_of, span_start, spans_of
 from console.text import Text
+from console.web.page_context import PageContext
 
 EPISODE_SORTS = {
     "start": "figures__start_ms",
@@ -70,7 +70,7 @@ def reports(request: HttpRequest, cluster: str) -> HttpResponse:
 
 
 def page(
-    request: HttpRequest, here: Cluster, job: str, panel: dict[str, Any], status: int = 200
+    request: HttpRequest, here: Cluster, job: str, panel: PageContext, status: int = 200
 ) -> HttpResponse:
     """Render the page of one of these reports; `panel` is the result of `run_panel.context`."""
     now_ms = _now_ms()
@@ -93,7 +93,7 @@ def found(request: HttpRequest, here: Cluster, job: str, scope: NameScope) -> Qu
     return _found(request, here, job, _view(request, job) if VIEWS[job] else None, scope)
 
 
-def _lines(request: HttpRequest, here: Cluster, job: str, now_ms: int) -> dict[str, Any]:
+def _lines(request: HttpRequest, here: Cluster, job: str, now_ms: int) -> PageContext:
     view = _view(request, job)
     keys = {"group", "topic", *(column.key for column in view.columns)}
     ascending = ("group", "topic", *([view.sort] if view.ascending else []))
@@ -112,7 +112,7 @@ def _lines(request: HttpRequest, here: Cluster, job: str, now_ms: int) -> dict[s
     }
 
 
-def _episodes(request: HttpRequest, here: Cluster, job: str, now_ms: int) -> dict[str, Any]:
+def _episodes(request: HttpRequest, here: Cluster, job: str, now_ms: int) -> PageContext:
     query = ListQuery.plain(request, sorts=EPISODE_SORTS, default="start", ascending=("group",))
     order = F(EPISODE_SORTS[query.sort])
     ordered = order.desc(nulls_last=True) if query.descending else order.asc(nulls_last=True)

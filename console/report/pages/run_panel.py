@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from django.http import HttpRequest
 from django.urls import reverse
@@ -21,6 +20,7 @@ from console.report.models import Delivery, ReportSchedule
 from console.report.pages import exports
 from console.report.rules import yesterday_to_now
 from console.text import Text
+from console.web.page_context import PageContext
 
 RUNS_SHOWN = 10
 # A run changes no broker but takes every core of this machine for a while: it needs more than VIEW.
@@ -34,7 +34,7 @@ def context(
     form: RunForm,
     now_ms: int,
     schedule_form: ScheduleForm | None = None,
-) -> dict[str, Any]:
+) -> PageContext:
     """The context of the parts `report/_state.html`, `_run.html` and `_schedule.html`."""
     (schedule,) = (one for one in schedules.schedules(here.name, now_ms=now_ms) if one.job == job)
     runs = selectors.runs(here.name, job, limit=RUNS_SHOWN)

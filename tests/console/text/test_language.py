@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 from django.utils import translation
 
-from console.text.language import figure_words, of_scope
+from console.text.language import figure_words, of_headers
 from tests.support import sample_rows
 from tests.support.people import signed_in
 
@@ -137,6 +137,6 @@ def test_figures_say_their_units_and_months() -> None:
 
 def test_a_socket_speaks_the_language_of_its_page() -> None:
     cookie = (b"cookie", b"other=1; tidemark_language=zh-hans")
-    assert of_scope({"headers": [cookie]}) == "zh-hans"
-    assert of_scope({"headers": [(b"accept-language", b"zh-CN")]}) == "zh-hans"
-    assert of_scope({"headers": []}) == "en"
+    assert of_headers([cookie]) == "zh-hans"
+    assert of_headers([(b"accept-language", b"zh-CN")]) == "zh-hans"
+    assert of_headers([]) == "en"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
@@ -19,6 +18,7 @@ from console.operation.command_line import (
     add_cluster,
     cluster_name,
 )
+from console.operation.plan.params import RawParams
 from console.text.figures import duration, percent, rate
 
 KINDS = ("broker_config_change", "broker_drain")
@@ -97,7 +97,7 @@ class Command(ChangeCommand):
     def _give_back(self, *, cluster: str, broker: str, format: str, **_: Any) -> None:
         self._plan("broker_drain", cluster, broker, {"direction": "give_back"}, format)
 
-    def _plan(self, kind: str, cluster: str, subject: str, params: Mapping[str, Any], format: str) -> None:
+    def _plan(self, kind: str, cluster: str, subject: str, params: RawParams, format: str) -> None:
         self.print_plan(services.create_plan(kind, cluster_name(cluster), subject, params, None), format)
 
 
