@@ -29,6 +29,8 @@ FORMATS = (
     ("protobuf", "Protobuf"),
 )
 FORMAT_NAMES = frozenset(value for value, _ in FORMATS)
+# Those whose text is indented JSON.
+STRUCTURED_FORMATS = frozenset({"json", "msgpack", "protobuf"})
 # Larger bodies are not parsed and indented, but shown as text or hex.
 STRUCTURED_BYTES_MAX = 1024 * 1024
 HEX_SHOWN_BYTES = 4 * 1024

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from console.brokers.body_format import ProtobufDecoder, render_body
+from console.brokers.body_format import STRUCTURED_FORMATS, ProtobufDecoder, render_body
 from console.brokers.body_unpack import unpack
 from console.brokers.mqadmin import MessageRecord
 
@@ -49,6 +49,11 @@ class MessageView:
     body_packing: str = ""  # "ZSTD flag, gzip": the layers that were undone, from the outside in
     batch_index: int = 0  # from 1, of a message inside a stored batch; 0 for any other
     batch_size: int = 0
+
+    @property
+    def is_structured(self) -> bool:
+        """Return whether the body is shown as indented JSON."""
+        return self.body_format in STRUCTURED_FORMATS
 
 
 def message_view(

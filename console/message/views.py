@@ -22,6 +22,7 @@ from console.brokers.mqadmin import BrokerUnavailable, MQBrokerError, RemotingTi
 from console.cluster.admission import admit, admit_to_list
 from console.cluster.models import Cluster
 from console.message import schemas, selectors, services
+from console.message.compare import compare
 from console.message.forms import LOOKUPS, READS, BrowseForm, place_of
 from console.message.life_line.axis import axis_of
 from console.message.life_line.events import life_line
@@ -234,3 +235,34 @@ def _message_page(request: HttpRequest, here: Cluster, found: Hit) -> HttpRespon
     life = life_line(here, found, view_scope(request.user, here.name), now_ms=now_ms)
     context |= {"life": life, "axis": axis_of(life, even=even), "is_even": even}
     return render(request, "message/message.html", context)
+
+
+@require_safe
+def compare_messages(request: HttpRequest, cluster: str) -> HttpResponse:
+    """Show two messages side by side: `?m=topic:broker:queue:offset`, twice."""
+    here, _ = admit_to_list(request, cluster)
+    chosen = request.GET.getlist("m")
+    context = {"cluster": here, "now_ms": int(time.time() * 1000)}
+    problem = Text("Mark exactly two messages of a list to compare them.")
+    status = 400 if chosen else 200
+    if len(chosen) == 2:
+        try:
+            left, right = (_named(request, here, name) for name in chosen)
+        except BrokerTrouble as trouble:
+            problem, status = text_of(trouble), 503
+        else:
+            if left is not None and right is not None:
+                return render(request, "message/compare.html", context | {"found": compare(left, right)})
+            missing = chosen[0] if left is None else chosen[1]
+            problem, status = Text("No broker has the message %(place)s any more.", place=missing), 404
+    return render(request, "message/compare.html", context | {"problem": problem}, status=status)
+
+
+def _named(request: HttpRequest, here: Cluster, name: str) -> MessageView | None:
+    """Return the message at ``topic:broker:queue:offset``; None if it is gone or may not be viewed."""
+    topic, _, rest = name.partition(":")
+    place = place_of(rest)
+    if place is None or not rules.may(request.user, Verb.VIEW, here.name, topic):
+        return None
+    found = services.record_at(here.name, topic, *place)
+    return None if found is None else services.shown(here.name, found)

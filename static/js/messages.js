@@ -126,6 +126,7 @@
         );
       cell.innerHTML = await answer.text();
       Tide.tell(cell);
+      Tide.bodies(cell);
     } catch (error) {
       cell.textContent = Tide.text(gettext("The body could not be read. %(reason)s"), { reason: error.message });
     }
@@ -154,6 +155,19 @@
       ask({ pause: paused });
     }
     if (button.dataset.do === "fold") button.setAttribute("aria-expanded", !$("#ask").classList.toggle("is-folded"));
+  });
+
+  /* Two rows are compared: marking a third takes the place of the one marked first. */
+  const marked = [];
+  const compareButton = $("[data-compare]");
+  if (compareButton) compareButton.disabled = true;
+  document.addEventListener("change", (event) => {
+    const box = event.target;
+    if (box.name !== "m") return;
+    if (marked.includes(box)) marked.splice(marked.indexOf(box), 1);
+    if (box.checked) marked.push(box);
+    if (marked.length > 2) marked.shift().checked = false;
+    compareButton.disabled = marked.length !== 2;
   });
 
   /* Empty fields stay out of the address, so that it can be read and sent on. */

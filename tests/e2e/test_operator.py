@@ -138,6 +138,18 @@ def test_a_search_shows_what_it_scanned_and_a_tail_follows(
     page.goto(f"{product.url}/c/local/messages?topic=orders")
     expect(page.locator("tbody tr").first).to_be_visible(timeout=A_FEW_ROUNDS_MS)
     expect(page.locator("[data-scan]")).to_contain_text(re.compile(r"Scanned\s+\d.* in \d+ queue"))
+    page.locator(".expander").first.click()
+    body = page.locator("tr.detail pre.json").first
+    expect(body).to_contain_text('"sku"')
+    whole = body.text_content()
+    body.locator(".json-fold").nth(1).click()
+    expect(body.locator(".json-block").nth(1)).to_be_hidden()
+    assert body.text_content() == whole
+    for row in (0, 1):
+        page.locator("input[name=m]").nth(row).check()
+    page.get_by_role("button", name="Compare").click()
+    expect(page.get_by_role("heading", name="Two messages")).to_be_visible()
+    page.go_back()
     page.get_by_label("Text to search for").fill("no such text anywhere")
     page.locator("#ask button[type=submit]").click()
     expect(page.locator("[data-scan]")).to_contain_text(re.compile(r"0 hits"), timeout=PATIENCE_MS)

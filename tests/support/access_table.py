@@ -86,6 +86,7 @@ PAGES = {
     "group-resume": change("CONFIGURE"),
     "group-mode": form("CONFIGURE", reader=(NAMED, "VIEW")),
     "messages": view(SOME),
+    "message-compare": view(SOME),
     "message-export": view(WHOLE),
     "message-send": form("SEND", WHOLE, reader=(WHOLE, "VIEW"), topic="orders", encoding="text", body="x"),
     "message-schema": form("CONFIGURE", WHOLE),
