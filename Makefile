@@ -46,7 +46,7 @@ truth: set-up-test ## Known traffic on two brokers, and faults: what the product
 e2e: set-up-test ## The operator's stories in Chromium, against the whole product
 	$(PYTEST) tests/e2e
 
-pages: set-up-test ## Pictures of every page, both themes, 1440 and 390 px, in tests/e2e/screenshots/pages
+pages: set-up-test ## Check every page in both themes, widths and languages; pictures in tests/e2e/screenshots/pages
 	$(PY) -m tests.e2e.render_pages
 
 check: set-up-test ## Format, lint, types, import directions

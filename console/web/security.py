@@ -8,6 +8,7 @@ from collections.abc import Callable
 from django.conf import settings
 from django.core.exceptions import TooManyFieldsSent
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
+from django.templatetags.static import static
 from django.views import defaults
 
 from console.web.problem import CONTENT_TYPE, problem_body
@@ -26,11 +27,12 @@ CONTENT_SECURITY_POLICY = "; ".join(
         "manifest-src 'self'",
     ]
 )
+PREFETCH_RULES = "js/prefetch.speculationrules"
 PERMISSIONS_POLICY = "camera=(), geolocation=(), microphone=(), payment=(), usb=()"
 
 
 class ContentSecurityPolicyMiddleware:
-    """Adds both policies to every response that does not bring its own."""
+    """Adds both policies to every response without its own; to pages also what may be fetched ahead."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self.get_response = get_response
@@ -39,6 +41,9 @@ class ContentSecurityPolicyMiddleware:
         response = self.get_response(request)
         response.headers.setdefault("Content-Security-Policy", CONTENT_SECURITY_POLICY)
         response.headers.setdefault("Permissions-Policy", PERMISSIONS_POLICY)
+        if response.headers.get("Content-Type", "").startswith("text/html"):
+            # lists and pages that read the console's own tables; never a search, an export or an answer of brokers
+            response.headers.setdefault("Speculation-Rules", f'"{static(PREFETCH_RULES)}"')
         return response
 
 

@@ -52,6 +52,7 @@
       host.innerHTML = html;
       Tide.live.attach(host);
       Tide.tell(host);
+      Tide.fit(host);
       Tide.sparklines(host);
       if (focused) (document.getElementById(focused) || host.querySelector(".actions .btn"))?.focus();
     }
@@ -115,6 +116,7 @@
       if (words && said) words.replaceWith(said);
       const page = document.getElementById("main");
       Tide.tell(page);
+      Tide.fit(page);
       Tide.sparklines(page);
       Tide.columns?.(page);
       Tide.live.attach(page);

@@ -9,7 +9,13 @@
   /* ---- time: the server's clock, in the zone of this browser (kept in a cookie so that first paint has it) ---- */
   const visit = performance.getEntriesByType("navigation")[0];
   const arrived = visit?.responseStart ? performance.timeOrigin + visit.responseStart : Date.now();
-  const skew = Number(root.dataset.now || arrived) - arrived;
+  // A page that was fetched ahead arrived before it was opened: its time is no measure.
+  const skew = Tide.isAhead ? Tide.keptSkew() : Number(root.dataset.now || arrived) - arrived;
+  try {
+    sessionStorage.setItem("skew", skew);
+  } catch {
+    /* the next page measures its own */
+  }
   Tide.now = () => Date.now() + skew;
   Tide.BY_TIMER = { "X-Tidemark-Timer": "1" }; // of what nobody asked for: it does not keep a session alive
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
@@ -145,14 +151,16 @@
     else target.form.requestSubmit();
   });
 
-  /* ---- popovers: behind "unknown", "≥" and "?" (data-why), explanations (data-tip), any time; on hover, focus and
-     touch ---- */
+  /* ---- popovers: behind "unknown", "≥" and "?" (data-why), explanations (data-tip; an empty one has the whole text of
+     what is cut off), any time; on hover, focus and touch ---- */
   const TIPPED = "[data-why], [data-tip], time[data-at]";
   let tip = null,
     tipped = null;
+  const isCut = (element) => element.scrollWidth > element.clientWidth || element.scrollHeight > element.clientHeight;
   function showTip(element) {
     if (tipped === element) return;
     hideTip();
+    if (element.dataset.tip === "" && !isCut(element)) return;
     tipped = element;
     tip = Object.assign(document.createElement("div"), { className: "tooltip", role: "tooltip", id: "why" });
     const { why, tip: text } = element.dataset;
@@ -160,7 +168,7 @@
       ...(why !== undefined
         ? reasons(element)
         : text !== undefined
-          ? [line("p", Tide.words(text, Tide.now()))]
+          ? [line("p", text ? Tide.words(text, Tide.now()) : element.textContent.trim())]
           : moments(Number(element.dataset.at), element.dataset.as)),
     );
     (element.closest("dialog") || document.body).append(tip);
@@ -232,6 +240,14 @@
     if (element) showTip(element);
     else hideTip();
   });
+
+  /* ---- a table that is wider than its card scrolls inside it, never the page ---- */
+  const widths = new ResizeObserver((entries) => {
+    for (const wrap of new Set(entries.map(({ target }) => target.closest(".tablewrap"))))
+      wrap?.classList.toggle("is-wide", $("table", wrap).offsetWidth > wrap.clientWidth);
+  });
+  Tide.fit = (within) => $$(".tablewrap, .tablewrap > table", within).forEach((one) => widths.observe(one));
+  Tide.fit(document);
 
   /* ---- keys: / search, ? help, g + letter, Ctrl-K palette, j/k rows, Esc closes ---- */
   let leader = 0;

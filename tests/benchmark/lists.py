@@ -133,7 +133,7 @@ def world(simulated: SimulatedCluster) -> Iterator[Any]:
         DJANGO_SETTINGS_MODULE="console.settings",
         TIDEMARK_DATA=str(folder),
         REDIS_URL=redis.url,
-        ALLOWED_HOSTS="testserver",
+        ALLOWED_HOSTS="testserver,127.0.0.1",
         LOG_LEVEL="ERROR",
     )
     django.setup()

@@ -1,5 +1,7 @@
 """Headers of every answer, and that a page asks who you are unless it says otherwise."""
 
+import json
+
 import pytest
 from django.test import Client
 
@@ -20,6 +22,16 @@ def test_it_forbids_foreign_and_inline_code(client: Client) -> None:
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
     assert answer.headers["Referrer-Policy"] == "same-origin"
     assert "unsafe" not in answer.headers["Content-Security-Policy"]
+
+
+@pytest.mark.django_db
+def test_pages_name_the_rules_of_what_is_fetched_ahead(client: Client) -> None:
+    address = client.get("/sign-in").headers["Speculation-Rules"].strip('"')
+    rules = client.get(address)
+    assert rules.headers["Content-Type"] == "application/speculationrules+json"
+    (rule,) = json.loads(b"".join(rules.streaming_content))["prefetch"]
+    assert rule["eagerness"] == "moderate"
+    assert "Speculation-Rules" not in rules.headers
 
 
 @pytest.mark.django_db

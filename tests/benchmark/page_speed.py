@@ -1,0 +1,260 @@
+"""Speed as an operator feels it, in Chromium: `python -m tests.benchmark.page_speed [--groups 10000] [--seconds 10]`.
+
+Prints JSON. `pages`, of the demo: what the server takes from request to last byte (median of `VISITS`), bytes of
+the page on the wire, and the browser's first contentful paint. `next_page`: from a click on the navigation to the
+first paint of the next page, as it comes and after `HOVER_MS` of hovering, which fetches it ahead. `layout_shift`
+while figures change: see `layout_shift.py`. `charts`: one redraw of every chart of a group. `tables`: lists of so
+many topics and groups, served to the browser by this process: a sort from click to paint, and the longest gap
+between two frames while the longest page of the list is scrolled.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+
+from tests.benchmark import layout_shift
+from tests.benchmark.lists import world
+from tests.e2e.browser import launch, sign_in_first_time
+from tests.support.product import Product
+from tests.support.simulated_cluster import SimulatedCluster
+
+GOALS = {"server_ms": 150, "page_bytes": 60_000, "redraw_ms": 4, "frame_gap_ms": 50}
+VISITS = 5
+WARM_UP_S = 45
+HOVER_MS = 600  # Chromium fetches after 200 ms on a link
+PAGES = layout_shift.PAGES | {
+    "activity": "/activity",
+    "tokens": "/tokens",
+    "fleet": "/fleet",
+    "offset change": "/c/local/groups/analytics/offsets",
+    "report": "/c/local/reports/lag_hour",
+    "broker config": "/c/local/brokers/broker-a?tab=config",
+}
+TIMING = """() => {
+  const [visit] = performance.getEntriesByType("navigation");
+  const [paint] = performance.getEntriesByName("first-contentful-paint");
+  return { server: visit.responseEnd - visit.requestStart, bytes: visit.transferSize, ahead: visit.deliveryType,
+           paint: (paint?.startTime ?? NaN) - visit.activationStart };
+}"""
+REDRAW = """canvas => {
+  const box = canvas.getBoundingClientRect(), took = [];
+  for (let i = 0; i < 60; i++) {
+    const at = { clientX: box.left + (box.width * i) / 60, clientY: box.top + box.height / 2 };
+    const started = performance.now();
+    canvas.dispatchEvent(new PointerEvent("pointermove", at));
+    canvas.getContext("2d").getImageData(0, 0, 1, 1);
+    took.push(performance.now() - started);
+  }
+  return took;
+}"""
+SCROLL = """async () => {
+  const gaps = [], bottom = () => scrollY + innerHeight >= document.documentElement.scrollHeight - 1;
+  let last = performance.now();
+  for (let i = 0; i < 200 && !bottom(); i++) {
+    scrollBy(0, 100);
+    await new Promise(requestAnimationFrame);
+    gaps.push(performance.now() - last);
+    last = performance.now();
+  }
+  return gaps;
+}"""
+
+
+def rounded(values: list[float]) -> dict[str, float]:
+    ordered = sorted(values)
+    p95 = ordered[min(len(ordered) - 1, int(len(ordered) * 0.95))]
+    return {
+        "median": round(statistics.median(ordered), 1),
+        "p95": round(p95, 1),
+        "max": round(ordered[-1], 1),
+    }
+
+
+def timing(page: Page) -> dict[str, Any]:
+    """How the page in sight was loaded, once its first paint is known."""
+    for _ in range(100):
+        found: dict[str, Any] = page.evaluate(TIMING)
+        if found["paint"] == found["paint"] and found["paint"] is not None:
+            return found
+        page.wait_for_timeout(20)
+    return found
+
+
+def first_paints(context: BrowserContext, url: str) -> dict[str, Any]:
+    page, results = context.new_page(), {}
+    for name, path in PAGES.items():
+        visits = []
+        for _ in range(VISITS):
+            page.goto(url + path)
+            visits.append(timing(page))
+        results[name] = {
+            "server_ms": round(statistics.median(visit["server"] for visit in visits), 1),
+            "page_bytes": max(visit["bytes"] for visit in visits),
+            "paint_ms": round(statistics.median(visit["paint"] for visit in visits), 1),
+        }
+    page.close()
+    return results
+
+
+def next_page(context: BrowserContext, url: str, hover_ms: int) -> dict[str, Any]:
+    """From page to page over the navigation, each one clicked after `hover_ms` on its link."""
+    page, paints, ahead = context.new_page(), [], 0
+    page.goto(f"{url}/c/local/")
+    for name in ("Topics", "Groups", "Brokers", "Operations", "Reports", "Dead letters") * 2:
+        link = page.get_by_role("navigation", name="Main").get_by_role("link", name=name)
+        link.hover()
+        page.wait_for_timeout(hover_ms)
+        with page.expect_navigation(wait_until="load"):
+            link.click()
+        found = timing(page)
+        paints.append(found["paint"])
+        ahead += found["ahead"] == "navigational-prefetch"
+    page.close()
+    return {"paint_ms": rounded(paints), "fetched_ahead": ahead, "of": len(paints)}
+
+
+def charts(context: BrowserContext, url: str) -> dict[str, Any]:
+    page, results = context.new_page(), {}
+    for name, path in (("group", PAGES["group"]), ("broker", PAGES["broker"])):
+        page.goto(url + path)
+        page.wait_for_timeout(2_000)
+        for canvas in page.locator("main canvas[tabindex]").all():
+            label = canvas.get_attribute("id") or canvas.get_attribute("aria-label")
+            results[f"{name} {label}"] = rounded(canvas.evaluate(REDRAW))
+    page.close()
+    return results
+
+
+def tables(context: BrowserContext, url: str) -> dict[str, Any]:
+    page, results = context.new_page(), {}
+    for kind in ("topics", "groups"):
+        sorts = []
+        page.goto(f"{url}/c/big/{kind}")
+        for index in range(5):
+            head = page.locator("thead a[href*=sort]").nth(
+                index % page.locator("thead a[href*=sort]").count()
+            )
+            with page.expect_navigation(wait_until="load"):
+                head.click()
+            sorts.append(timing(page)["paint"])
+        page.goto(f"{url}/c/big/{kind}?rows=200")
+        page.wait_for_timeout(1_000)
+        results[kind] = {
+            "rows_on_page": page.locator("[data-rows] > tr:not(.detail)").count(),
+            "sort_paint_ms": rounded(sorts),
+            "frame_gap_ms": rounded(page.evaluate(SCROLL)),
+        }
+    page.close()
+    return results
+
+
+@contextmanager
+def big_lists(rows: int) -> Iterator[tuple[str, str]]:
+    """A console over a simulated cluster of so many topics and groups: its address and a session of it."""
+    with SimulatedCluster(brokers=8, topics=rows, groups=rows) as simulated, world(simulated) as client:
+        from django.conf import settings
+        from django.core.servers.basehttp import (
+            ThreadedWSGIServer,
+            WSGIRequestHandler,
+            get_internal_wsgi_application,
+        )
+
+        from console.lag import services
+
+        services.collect("big", now_ms=services.system_now_ms())
+        server = ThreadedWSGIServer(("127.0.0.1", 0), WSGIRequestHandler)
+        server.set_app(get_internal_wsgi_application())
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}", client.cookies[settings.SESSION_COOKIE_NAME].value
+        server.shutdown()
+
+
+def of_big_lists(rows: int) -> dict[str, Any]:
+    # Django before Playwright: its event loop would make the databases refuse this thread.
+    with big_lists(rows) as (url, session), sync_playwright() as playwright:
+        browser = launch(playwright)
+        context = browser.new_context(viewport={"width": 1440, "height": 900})
+        context.add_cookies([{"name": "sessionid", "value": session, "url": url}])
+        found = tables(context, url)
+        browser.close()
+    return found
+
+
+def of_the_demo(asked: argparse.Namespace) -> dict[str, Any]:
+    with sync_playwright() as playwright:
+        browser = launch(playwright)
+        if asked.url:
+            return measure(browser, asked.url, asked.state, asked.seconds)
+        with tempfile.TemporaryDirectory(prefix="tidemark-speed-") as scratch:
+            product = Product(Path(scratch) / "var").start()
+            try:
+                state = sign_in_first_time(product, browser)
+                time.sleep(WARM_UP_S)
+                return measure(browser, product.url, state, asked.seconds)
+            finally:
+                product.stop()
+
+
+def measure(browser: Browser, url: str, state: Path, seconds: float) -> dict[str, Any]:
+    context = browser.new_context(storage_state=str(state), viewport={"width": 1440, "height": 900})
+    found = {
+        "pages": first_paints(context, url),
+        "next_page": {
+            "as_it_comes": next_page(context, url, 0),
+            "hovered": next_page(context, url, HOVER_MS),
+        },
+        "charts": charts(context, url),
+    }
+    context.close()
+    shifts = layout_shift.measure(browser, url, state, 1440, seconds)
+    return found | {"layout_shift": {key: shifts[key] for key in ("load_max", "live_max")}}
+
+
+def misses(found: dict[str, Any]) -> list[str]:
+    """What misses its goal, as sentences."""
+    missed = [
+        f"{name}: {key} {page[key]} > {GOALS[key]}"
+        for name, page in found["pages"].items()
+        for key in ("server_ms", "page_bytes")
+        if page[key] > GOALS[key]
+    ]
+    for name, chart in found["charts"].items():
+        if chart["median"] >= GOALS["redraw_ms"]:
+            missed.append(f"chart {name}: {chart['median']} ms")
+    for name, table in found.get("tables", {}).items():
+        if table["frame_gap_ms"]["p95"] > GOALS["frame_gap_ms"]:
+            missed.append(f"table of {name}: {table['frame_gap_ms']['p95']} ms between frames")
+    if found["layout_shift"]["live_max"] >= layout_shift.LIVE_BELOW:
+        missed.append(f"layout shift {found['layout_shift']['live_max']}")
+    return missed
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--groups", type=int, default=10_000, help="rows of the tables; 0 leaves them out")
+    parser.add_argument("--seconds", type=float, default=10, help="of watching for layout shifts")
+    parser.add_argument("--url", help="a product that runs already")
+    parser.add_argument("--state", type=Path, help="the signed-in browser's storage state for --url")
+    asked = parser.parse_args()
+    found = of_the_demo(asked)
+    if asked.groups:
+        found["tables"] = of_big_lists(asked.groups)
+    json.dump({"goals": GOALS, "missed": misses(found), **found}, sys.stdout, indent=1)
+    sys.stdout.write("\n")
+    return 1 if misses(found) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,71 @@
+"""The checks of `make pages` find what they are for; the pages an operator opens first pass them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.e2e.page_checks import Finding, axe_violations, layout_violations, table
+from tests.support.product import Product
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
+# The rest of the pages is for `make pages`.
+PAGES = (
+    "/c/local/",
+    "/c/local/groups",
+    "/c/local/groups/analytics",
+    "/c/local/topics/orders",
+    "/c/local/dead-letters",
+    "/c/local/brokers",
+)
+FAULTY = """
+<!doctype html><html lang="en"><title>Faulty</title><main>
+  <h1>Faulty</h1>
+  <style>.narrow { width: 40px; overflow: hidden; white-space: nowrap } .wide { width: 3000px }</style>
+  <p class="narrow">cut off here</p>
+  <p class="narrow" title="in full in its title">in full in its title</p>
+  <table><tr><td><div class="narrow" style="overflow: visible">fits nowhere</div></td></tr></table>
+  <section class="card"><h2>Figures</h2></section>
+  <section class="card"><h2>Figures</h2><p>12</p></section>
+  <canvas width="20" height="20" role="img" aria-label="Lag"></canvas>
+  <div class="wide">wide</div>
+  <p style="color: #bbb; background: #fff">pale</p>
+  <button></button>
+</main></html>
+"""
+
+
+def test_every_check_finds_its_fault(browser: Browser) -> None:
+    page = browser.new_page()
+    page.set_content(FAULTY)
+    found = sorted(violation.rule for violation in layout_violations(page))
+    assert found == ["blank chart", "cut off", "empty card", "overflow", "stands out"]
+    assert {"color-contrast", "button-name"} <= {violation.rule for violation in axe_violations(page)}
+    page.close()
+
+
+def test_a_link_under_the_pointer_is_fetched_ahead(
+    browser: Browser, signed_in: Path, product: Product
+) -> None:
+    context = browser.new_context(storage_state=signed_in)
+    page = context.new_page()
+    page.goto(f"{product.url}/c/local/")
+    link = page.get_by_role("navigation", name="Main").get_by_role("link", name="Topics")
+    with context.expect_event("request", lambda request: request.url.endswith("/c/local/topics")):
+        link.hover()
+    with page.expect_navigation():
+        link.click()
+    assert (
+        page.evaluate("performance.getEntriesByType('navigation')[0].deliveryType") == "navigational-prefetch"
+    )
+    context.close()
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_an_operators_page_passes_them(path: str, page: Page, product: Product) -> None:
+    page.goto(product.url + path)
+    page.locator(".is-waiting").first.wait_for(state="detached")
+    found = [*layout_violations(page), *axe_violations(page)]
+    assert not table(Finding(path, "", violation) for violation in found)[0]
