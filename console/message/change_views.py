@@ -1,4 +1,4 @@
-"""Pages that make something: a message to send, an export, a topic's schema."""
+"""Pages that make something: a message to send, an export, a topic's schema, a saved search."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHt
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.http import content_disposition_header, urlencode
-from django.views.decorators.http import require_http_methods, require_safe
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from console.access.models import Verb
 from console.access.session.visitor import remote_addr
-from console.cluster.admission import admit
+from console.cluster.admission import admit, admit_to_list
 from console.message import schemas, services
 from console.message.forms import LOOKUPS, BrowseForm, place_of, refusals
+from console.message.saved_searches import SavedSearchForm, remove_search, save_search
 from console.message.search.export import EXPORT_MESSAGES_MAX, EXPORT_MS, FORMATS, export
 from console.message.search.lanes import Hit
 from console.message.search.message_search import open_search, source_of
@@ -159,3 +160,25 @@ def schema(request: HttpRequest, cluster: str) -> HttpResponse:
         "now_ms": int(time.time() * 1000),
     }
     return render(request, "message/schema.html", context, status=400 if form.errors else 200)
+
+
+@require_POST
+def save(request: HttpRequest, cluster: str) -> HttpResponse:
+    """Save the search of the list that is shown, or remove one (`remove`: its name); back to the list."""
+    here, _ = admit_to_list(request, cluster)
+    back = reverse("messages", args=[here.name])
+    address = request.POST.get("address", "")
+    if name := request.POST.get("remove", ""):
+        remove_search(request.user, here.name, name)
+        notices.success(request, Text("The search “%(name)s” is removed.", name=name).local())
+        return redirect(f"{back}?{address}")
+    form = SavedSearchForm(request.POST)
+    if not form.is_valid():
+        notices.error(request, refusals(form).local())
+        return redirect(f"{back}?{address}")
+    name, address = form.cleaned_data["name"], form.cleaned_data["address"]
+    if problem := save_search(request.user, here.name, name, address):
+        notices.error(request, problem.local())
+    else:
+        notices.success(request, Text("The search is saved as “%(name)s”.", name=name).local())
+    return redirect(f"{back}?{address}")

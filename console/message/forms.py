@@ -128,7 +128,7 @@ class BrowseForm(forms.Form):
         )
 
 
-def refusals(form: BrowseForm) -> Text:
+def refusals(form: forms.Form) -> Text:
     """Return the errors of a form as one text; empty for a valid form."""
     found = [error for errors in form.errors.values() for error in errors]
     return Text.of_parts([each if isinstance(each, Text) else Text.foreign(str(each)) for each in found])

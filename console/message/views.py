@@ -27,6 +27,7 @@ from console.message.forms import LOOKUPS, READS, BrowseForm, place_of
 from console.message.life_line.axis import axis_of
 from console.message.life_line.events import life_line
 from console.message.list_rows import ListRow, hit_rows, list_rows
+from console.message.saved_searches import saved_searches
 from console.message.search import body_match
 from console.message.search.export import FORMATS
 from console.message.search.lanes import Hit
@@ -89,6 +90,7 @@ def messages(request: HttpRequest, cluster: str) -> HttpResponse:
         "read": read if read in dict(READS) else "newest",
         "kinds": body_match.KINDS,
         "address": address.urlencode(),
+        "searches": saved_searches(request.user, here.name),
         "topic_names": selectors.topic_names(here.name, view_scope(request.user, here.name)),
         "facts": selectors.topic_facts(here.name, topic) if topic else None,
         "brokers": selectors.queues_by_broker(here.name, topic) if topic else [],

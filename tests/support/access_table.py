@@ -88,6 +88,7 @@ PAGES = {
     "messages": view(SOME),
     "message-compare": view(SOME),
     "message-export": view(WHOLE),
+    "message-save": Route(post=(SOME, "VIEW"), body={"name": "mine", "address": "topic=orders"}),
     "message-send": form("SEND", WHOLE, reader=(WHOLE, "VIEW"), topic="orders", encoding="text", body="x"),
     "message-schema": form("CONFIGURE", WHOLE),
     "message": view(SOME),
