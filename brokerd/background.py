@@ -19,6 +19,7 @@ from brokerd.schedule_message import ScheduleMessageService
 from brokerd.store.errors import FlushFailed
 from brokerd.store.message_store import MessageStore
 from brokerd.tables.consumer_offset import ConsumerOffsetManager
+from brokerd.transaction.transaction_service import TransactionService
 
 logger = logging.getLogger(__name__)
 
@@ -87,17 +88,19 @@ class Background:
 
 
 class StoreUpkeep:
-    """Delivers delayed messages, wakes held pulls, flushes and deletes files."""
+    """Delivers delayed messages, checks transactions, wakes held pulls, flushes and deletes files."""
 
     def __init__(
         self,
         store: MessageStore,
         schedule: ScheduleMessageService,
+        transactions: TransactionService,
         hold: PullRequestHoldService,
         after_put: Callable[[int], None],
     ) -> None:
         self._store = store
         self._schedule = schedule
+        self._transactions = transactions
         self._hold = hold
         self._after_put = after_put
         self._retry_dispatch_at_ms = 0
@@ -106,7 +109,9 @@ class StoreUpkeep:
         began_ms = steady_ms()
         self._hold.take_due(began_ms)
         self._hold.run_ready(began_ms)
-        if self._schedule.deliver_due(self._store, wall_ms(), began_ms) or self._is_dispatch_to_retry():
+        delivered = self._schedule.deliver_due(self._store, wall_ms(), began_ms)
+        checked = self._transactions.tick(wall_ms(), began_ms)
+        if delivered or checked or self._is_dispatch_to_retry():
             self._after_put(began_ms)
 
     def _is_dispatch_to_retry(self) -> bool:

@@ -54,6 +54,9 @@ class BrokerConfig:
 
     start_accept_send_request_time_stamp: int = setting("startAcceptSendRequestTimeStamp", 0)
     reject_transaction_message: bool = setting("rejectTransactionMessage", False)
+    transaction_time_out: int = setting("transactionTimeOut", 6_000)  # before the first check
+    transaction_check_max: int = setting("transactionCheckMax", 15)
+    transaction_check_interval: int = setting("transactionCheckInterval", 30_000)
     default_query_max_num: int = setting("defaultQueryMaxNum", 32)
 
     long_polling_enable: bool = setting("longPollingEnable", True)
@@ -98,6 +101,9 @@ HOT_KEYS = frozenset(
         "defaultTopicQueueNums",
         "startAcceptSendRequestTimeStamp",
         "rejectTransactionMessage",
+        "transactionTimeOut",
+        "transactionCheckMax",
+        "transactionCheckInterval",
         "defaultQueryMaxNum",
         "longPollingEnable",
         "shortPollingTimeMills",
@@ -176,6 +182,13 @@ def check(config: BrokerConfig, namesrv: NamesrvConfig) -> None:
         raise ConfigError("brokerName and brokerClusterName must not be empty")
     if config.default_topic_queue_nums < 1:
         raise ConfigError(f"defaultTopicQueueNums={config.default_topic_queue_nums}: takes 1 or more")
+    for key, number, least in (
+        ("transactionTimeOut", config.transaction_time_out, 0),
+        ("transactionCheckMax", config.transaction_check_max, 1),
+        ("transactionCheckInterval", config.transaction_check_interval, 1),
+    ):
+        if number < least:
+            raise ConfigError(f"{key}={number}: takes {least} or more")
     for address in name_server_addresses(config.namesrv_addr):
         host, _, port_text = address.rpartition(":")
         if not host or not port_text.isdecimal():

@@ -62,11 +62,13 @@ from brokerd.tables.consumer_offset import ConsumerOffsetManager
 from brokerd.tables.subscription_group import SubscriptionGroupManager
 from brokerd.tables.table_file import TableWriter
 from brokerd.tables.topic_config import TopicConfigManager
+from brokerd.transaction.transaction_service import TransactionService
 
 logger = logging.getLogger(__name__)
 
 DRAIN_WITHIN_S, DRAIN_STEP_S = 5.0, 0.005  # a flush takes milliseconds, on a sick disk seconds
 CLOSE_WITHIN_S = 2.0  # for peers to read their last answers
+HOUR_MS = 3_600_000
 # Every kind of timed work has at most one thread under way, so have long look-ups; on a slow disk none waits for
 # the others.
 THREADS_MAX = 16
@@ -170,18 +172,24 @@ class BrokerController:
     def _build_broker(self, now_ms: int) -> Broker:
         config, folder, store_config = self._config, self._config_dir, self._store_config
         delay_levels_ms = store_config.delay_levels_ms
+        topics = TopicConfigManager(folder / "topics.json", config, len(delay_levels_ms), now_ms)
+        offsets = ConsumerOffsetManager(folder / "consumerOffset.json", now_ms)
+        producers = ProducerManager()
         return Broker(
             config=config,
             store_config=store_config,
             store=self.store,
-            topics=TopicConfigManager(folder / "topics.json", config, len(delay_levels_ms), now_ms),
+            topics=topics,
             groups=SubscriptionGroupManager(folder / "subscriptionGroup.json", config, now_ms),
-            offsets=ConsumerOffsetManager(folder / "consumerOffset.json", now_ms),
+            offsets=offsets,
             consumers=ConsumerManager(),
-            producers=ProducerManager(),
+            producers=producers,
             locks=QueueLockManager(),
             hold=self._hold,
             schedule=ScheduleMessageService(folder / "delayOffset.json", delay_levels_ms),
+            transactions=TransactionService(
+                config, store_config.file_reserved_time_h * HOUR_MS, topics, offsets, producers
+            ),
             cold_reads=self._cold_reads,
             queue_files=self._queue_files,
             assignments=AssignmentManager(folder),
@@ -229,6 +237,14 @@ class BrokerController:
         broker.consumers.on_change = ChangeNotifier(broker).group_changed
         self._hold.soon = asyncio.get_running_loop().call_soon
         broker.schedule.start(self.store, self._cold_reads.begin, self._queue_files.begin)
+        broker.transactions.start(
+            self.store,
+            broker.store_host,
+            broker.schedule.max_level,
+            steady_ms(),
+            self._cold_reads.begin,
+            self._queue_files.begin,
+        )
         assignments = broker.assignments
         for file in (
             broker.topics.file, broker.groups.file, broker.offsets.file, assignments.modes_file,
@@ -289,7 +305,9 @@ class BrokerController:
 
     def _start_background(self) -> None:
         broker, settings = self.broker, self._config.broker
-        upkeep = StoreUpkeep(self.store, broker.schedule, self._hold, self._hot_path.after_put)
+        upkeep = StoreUpkeep(
+            self.store, broker.schedule, broker.transactions, self._hold, self._hot_path.after_put
+        )
         scan = ClientScan(self._config, broker.consumers, broker.producers, broker.locks, self._close_idle)
         self._loop_delay.start()
         self._background.keep_running("writing of tables", self._tables.run)
@@ -368,6 +386,7 @@ class BrokerController:
         self._queue_files.close()
         await asyncio.get_running_loop().shutdown_default_executor()
         if hasattr(self, "_saver"):
+            self.broker.transactions.save_last(wall_ms())
             self._saver.save_now()
         self._tables.close()
         self.store.close(wall_ms())

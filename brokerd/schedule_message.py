@@ -19,7 +19,7 @@ from pathlib import Path
 from brokerd.remoting.body import fastjson
 from brokerd.remoting.errors import CorruptRecord, RemotingError
 from brokerd.remoting.message.java_hash import tag_code
-from brokerd.remoting.message.names import SCHEDULE_TOPIC, MessageProperty
+from brokerd.remoting.message.names import HALF_TOPIC, SCHEDULE_TOPIC, MessageProperty
 from brokerd.remoting.message.properties import encode_properties
 from brokerd.remoting.message.record import MessageRecord, decode_record
 from brokerd.store.cold_pages import FileRange
@@ -40,7 +40,6 @@ DELAY_DIGITS_MAX = 9  # levels are two digits; int() refuses numbers of thousand
 READ_MAX = 32
 RETRY_AFTER_MS = 10_000  # after a message that could not be put
 LOOK_AGAIN_MS = 1_000
-HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 
 
 class ScheduleMessageService:

@@ -6,6 +6,7 @@ Source: semantics §7, protocol §6.1 (`ProducerManager.java`). Memory only.
 from __future__ import annotations
 
 import logging
+import random
 from dataclasses import dataclass
 
 from brokerd.connections.channel import Channel
@@ -52,6 +53,11 @@ class ProducerManager:
         logger.info("producer left group=%s client_id=%s", group, producer.client_id)
         if not members:
             del self.groups[group]
+
+    def available_channel(self, group: str) -> Channel | None:
+        """Return the connection of any live producer of the group, None without one."""
+        channels = [channel for channel in self.groups.get(group, {}) if channel.is_open]
+        return random.choice(channels) if channels else None
 
     def channel_closed(self, channel: Channel) -> None:
         for group in sorted(self._groups_of.get(channel, ())):

@@ -29,6 +29,7 @@ from brokerd.tables.consumer_offset import ConsumerOffsetManager
 from brokerd.tables.subscription_group import SubscriptionGroupManager
 from brokerd.tables.table_file import TableWriter
 from brokerd.tables.topic_config import TopicConfigManager
+from brokerd.transaction.transaction_service import TransactionService
 
 
 class MessageSender(Protocol):
@@ -41,6 +42,8 @@ class MessageSender(Protocol):
     ) -> tuple[str, int, int, str | None]: ...
 
     def forget_topics(self) -> None: ...
+
+    def count_put(self, topic: str, size_bytes: int) -> None: ...
 
 
 @dataclass(slots=True, eq=False)
@@ -58,6 +61,7 @@ class Broker:
     locks: QueueLockManager
     hold: PullRequestHoldService
     schedule: ScheduleMessageService
+    transactions: TransactionService
     cold_reads: ColdReads
     queue_files: QueueFiles
     assignments: AssignmentManager

@@ -10,7 +10,6 @@ from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
 
 NOT_YET = {
-    RequestCode.END_TRANSACTION: "transactional messages",
     RequestCode.SEND_REPLY_MESSAGE: "request-reply",
     RequestCode.SEND_REPLY_MESSAGE_V2: "request-reply",
     RequestCode.RECALL_MESSAGE: "recalling messages",

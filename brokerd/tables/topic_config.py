@@ -15,6 +15,7 @@ from brokerd.config import LiveConfig
 from brokerd.remoting.body.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 from brokerd.remoting.codes import Permission
 from brokerd.remoting.message.names import (
+    CHECK_MAX_TIME_TOPIC,
     DLQ_TOPIC_PREFIX,
     HALF_TOPIC,
     OP_HALF_TOPIC,
@@ -39,7 +40,7 @@ NOT_SENDABLE = frozenset(
         SCHEDULE_TOPIC,
         HALF_TOPIC,
         OP_HALF_TOPIC,
-        "TRANS_CHECK_MAX_TIME_TOPIC",
+        CHECK_MAX_TIME_TOPIC,
         "SELF_TEST_TOPIC",
         "OFFSET_MOVED_EVENT",
     }

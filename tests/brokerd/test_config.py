@@ -60,6 +60,15 @@ def test_it_names_key_and_value_of_a_bad_setting(key: str, value: str, says: str
         build(BrokerConfig, {key: value})
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("transactionTimeOut", "-1"), ("transactionCheckMax", "0"), ("transactionCheckInterval", "0")],
+)
+def test_it_refuses_times_of_transactions_that_cannot_work(key: str, value: str) -> None:
+    with pytest.raises(ConfigError, match=f"{key}={value}: takes [01] or more"):
+        check(build(BrokerConfig, {key: value}), NamesrvConfig())
+
+
 def test_it_names_a_bad_setting_of_the_store(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="flushDiskType 'SOMETIMES': ASYNC_FLUSH or SYNC_FLUSH"):
         build(MessageStoreConfig, {"flushDiskType": "SOMETIMES"}, store_path_root_dir=tmp_path)

@@ -25,6 +25,7 @@ from brokerd.remoting.message.ids import create_offset_message_id
 from brokerd.remoting.message.java_hash import tag_code
 from brokerd.remoting.message.names import (
     DLQ_TOPIC_PREFIX,
+    HALF_TOPIC,
     RETRY_TOPIC_PREFIX,
     MessageProperty,
     SysFlag,
@@ -36,6 +37,7 @@ from brokerd.schedule_message import park
 from brokerd.store.errors import PutRefused
 from brokerd.store.results import BatchEntry, PutMessageStatus
 from brokerd.tables.topic_config import DEAD_LETTER_QUEUE_NUMS, NOT_SENDABLE
+from brokerd.transaction.half_message import half_of_send
 
 FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 MULTI_TAG = "MULTI_TAG"
@@ -92,9 +94,10 @@ class Sender:
         self._store_host = broker.store_host
         self._id_prefix = create_offset_message_id(host, port, 0)[:-16]  # the rest is the commit log offset
         self.region_fields = {"MSG_REGION": config.region_id, "TRACE_ON": str(config.trace_on).lower()}
-        self._added = encode_properties(
-            {**self.region_fields, MessageProperty.CLUSTER: config.broker_cluster_name}
-        ).decode()
+        self._added_properties = {
+            **self.region_fields, MessageProperty.CLUSTER: config.broker_cluster_name
+        }  # fmt: skip
+        self._added = encode_properties(self._added_properties).decode()
 
     def send(
         self, header: SendHeader, is_batch: bool, version: int, body: bytes, channel: Channel, now_ms: int
@@ -126,6 +129,12 @@ class Sender:
         sys_flag = header.sys_flag | entry.sys_flag
         stored_queue_id = queue_id
         if entry.is_retry or not has_no_special(properties) or sys_flag & TRANSACTION_MASK:
+            if begins_transaction(header, properties):
+                return self._send_half(
+                    header, sys_flag, queue_id, properties, unique_key, body, channel, now_ms
+                )
+            # A message that is sent back keeps its properties and flags of then.
+            sys_flag &= ~TRANSACTION_MASK
             topic, stored_queue_id, text = self._special(
                 header, version, entry, queue_id, properties, unique_key, now_ms
             )
@@ -230,12 +239,9 @@ class Sender:
         topic = header.topic
         properties["UNIQ_KEY"] = unique_key
         properties.pop(MessageProperty.POP_CK, None)
-        if (
-            properties.get(MessageProperty.TRANSACTION_PREPARED) == "true"
-            or header.sys_flag & TRANSACTION_MASK
-        ):
+        if header.sys_flag & TRANSACTION_MASK and MessageProperty.TRANSACTION_PREPARED not in properties:
             raise error_for(
-                ResponseCode.MESSAGE_ILLEGAL, "transactional messages are not supported by this broker yet"
+                ResponseCode.MESSAGE_ILLEGAL, "flags of a transaction need the property TRAN_MSG=true"
             )
         if any(
             name in properties for name in ("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS")
@@ -248,6 +254,50 @@ class Sender:
             topic, queue_id = self._divert_retry(header, version, queue_id, properties, now_ms)
         topic, queue_id = park(properties, topic, queue_id, self._broker.schedule.max_level)
         return topic, queue_id, encode_properties(properties).decode()
+
+    def _send_half(
+        self,
+        header: SendHeader,
+        sys_flag: int,
+        queue_id: int,
+        properties: dict[str, str],
+        unique_key: str,
+        body: bytes,
+        channel: Channel,
+        now_ms: int,
+    ) -> SendOutcome:
+        """Store a message that stays invisible until its transaction is committed."""
+        broker = self._broker
+        if broker.config.broker.reject_transaction_message:
+            raise error_for(
+                ResponseCode.NO_PERMISSION,
+                f"the broker[{broker.address}] sending transaction message is forbidden",
+            )
+        half = half_of_send(
+            header.topic,
+            queue_id,
+            body,
+            {**properties, "UNIQ_KEY": unique_key, **self._added_properties},
+            flag=header.flag,
+            sys_flag=sys_flag,
+            born_timestamp_ms=header.born_timestamp,
+            born_host=channel.remote_address,
+            store_host=self._store_host,
+            reconsume_times=header.reconsume_times or 0,
+        )
+        try:
+            result = broker.transactions.put_half(half, now_ms)
+        except PutRefused as error:
+            raise self._put_error(error) from error
+        self.count_put(HALF_TOPIC, result.size_bytes)
+        return f"{self._id_prefix}{result.commit_log_offset:016X}", queue_id, result.queue_offset, unique_key
+
+    def count_put(self, topic: str, size_bytes: int) -> None:
+        """Count a message that came by another way than the hot path's."""
+        stats = self._broker.stats
+        stats.item(TOPIC_PUT_NUMS, topic).add(1)
+        stats.item(TOPIC_PUT_SIZE, topic).add(size_bytes)
+        self._broker_put.add(1)
 
     def _divert_retry(
         self,
@@ -309,6 +359,12 @@ class Sender:
         ids = ",".join([f"{prefix}{result.commit_log_offset:016X}" for result in results])
         unique_key = parse_properties(header.properties or "").get("UNIQ_KEY")
         return ids, queue_id, results[0].queue_offset, unique_key
+
+
+def begins_transaction(header: SendHeader, properties: dict[str, str]) -> bool:
+    """Whether it is a half message. One of a client before 4.6.1 that is sent back has the property still."""
+    is_sent_back = (header.reconsume_times or 0) > 0 and properties.get(MessageProperty.DELAY, "0") > "0"
+    return properties.get(MessageProperty.TRANSACTION_PREPARED, "").lower() == "true" and not is_sent_back
 
 
 def read_batch(body: bytes, added: str) -> list[BatchEntry]:

@@ -83,6 +83,40 @@ class ConsumerSendMsgBackRequestHeader(HeaderFields):
     broker_name: str | None = of("bname", "s", None)
 
 
+# Transactions (protocol section 3.7)
+
+
+@dataclass(slots=True)
+class EndTransactionRequestHeader(HeaderFields):
+    """END_TRANSACTION (37): `commit_or_rollback` is 8, 12 or 0 for a state that is unknown yet.
+
+    `tran_state_table_offset` and `commit_log_offset` are those of the half message.
+    """
+
+    producer_group: str = of("producerGroup", "s")
+    tran_state_table_offset: int = of("tranStateTableOffset", "l")
+    commit_log_offset: int = of("commitLogOffset", "l")
+    commit_or_rollback: int = of("commitOrRollback", "i")
+    from_transaction_check: bool | None = of("fromTransactionCheck", "b", None)
+    msg_id: str | None = of("msgId", "s", None)
+    transaction_id: str | None = of("transactionId", "s", None)
+    topic: str | None = of("topic", "s", None)
+    broker_name: str | None = of("bname", "s", None)
+
+
+@dataclass(slots=True)
+class CheckTransactionStateRequestHeader(HeaderFields):
+    """CHECK_TRANSACTION_STATE (39), of a broker; `topic` is the half topic's name, as 5.3.3 has it."""
+
+    tran_state_table_offset: int = of("tranStateTableOffset", "l")
+    commit_log_offset: int = of("commitLogOffset", "l")
+    topic: str | None = of("topic", "s", None)
+    msg_id: str | None = of("msgId", "s", None)
+    transaction_id: str | None = of("transactionId", "s", None)
+    offset_msg_id: str | None = of("offsetMsgId", "s", None)
+    broker_name: str | None = of("bname", "s", None)
+
+
 # Reading (protocol sections 3.5, 3.14)
 
 

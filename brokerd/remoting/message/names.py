@@ -35,6 +35,9 @@ class MessageProperty:
     INNER_NUM = "INNER_NUM"
     INNER_BASE = "INNER_BASE"
     TRANSACTION_ID = "__transactionId__"
+    TRANSACTION_CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
+    TRANSACTION_PREPARED_QUEUE_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
+    CHECK_IMMUNITY_TIME_IN_SECONDS = "CHECK_IMMUNITY_TIME_IN_SECONDS"
     CORRELATION_ID = "CORRELATION_ID"
     REPLY_TO_CLIENT = "REPLY_TO_CLIENT"
     CLUSTER = "CLUSTER"
@@ -71,6 +74,7 @@ SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"  # delayed messages: a queue for each lev
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"  # messages of transactions that have not ended
 OP_HALF_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"  # which of them have
 TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"  # reads both; its offset shows which have ended
+CHECK_MAX_TIME_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"  # half messages whose producers never answered
 # TopicValidator.java and TopicConfigManager.java; the cluster's and broker's own names are topics too.
 SYSTEM_TOPICS = frozenset(
     {
@@ -80,7 +84,7 @@ SYSTEM_TOPICS = frozenset(
         HALF_TOPIC,
         "RMQ_SYS_TRACE_TOPIC",
         OP_HALF_TOPIC,
-        "TRANS_CHECK_MAX_TIME_TOPIC",
+        CHECK_MAX_TIME_TOPIC,
         "SELF_TEST_TOPIC",
         "OFFSET_MOVED_EVENT",
         "CHECKPOINT_TOPIC",

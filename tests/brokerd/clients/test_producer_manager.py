@@ -29,3 +29,15 @@ def test_it_takes_in_a_limited_number_of_groups_a_connection(monkeypatch: pytest
     for group in ("a", "b", "c", "b"):
         producers.register(group, producer(channel))
     assert sorted(producers.groups) == ["a", "b"]
+
+
+def test_it_finds_a_live_connection_of_a_group() -> None:
+    producers, channel, other = ProducerManager(), MemoryChannel(), MemoryChannel(port=2)
+    assert producers.available_channel("g") is None
+    for each in (channel, other):
+        producers.register("g", producer(each))
+    assert {producers.available_channel("g") for _ in range(100)} == {channel, other}
+    channel.is_open = False
+    assert {producers.available_channel("g") for _ in range(100)} == {other}
+    other.is_open = False
+    assert producers.available_channel("g") is None

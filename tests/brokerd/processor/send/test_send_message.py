@@ -56,7 +56,7 @@ async def create(client: RawClient, topic: str, queues: int = 1, **fields: str) 
         ({"e": "9"}, b"x", 29, "request queueId[9] is illegal"),
         ({}, b"x" * 4_194_305, 13, "4194305 bytes"),
         ({"i": "k\x01" + "v" * 32_768}, b"x", 13, "properties"),
-        ({"i": "TRAN_MSG\x01true\x02"}, b"x", 13, "transactional"),
+        ({"f": "4"}, b"x", 13, "TRAN_MSG"),
         ({"i": "TIMER_DELAY_SEC\x015\x02"}, b"x", 13, "delay level"),
     ],
 )

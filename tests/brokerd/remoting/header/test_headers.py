@@ -4,7 +4,9 @@ from brokerd.remoting.codes import RequestCode
 from brokerd.remoting.errors import HeaderFieldError
 from brokerd.remoting.header.fields import fields_of
 from brokerd.remoting.header.headers import (
+    CheckTransactionStateRequestHeader,
     ConsumerSendMsgBackRequestHeader,
+    EndTransactionRequestHeader,
     OffsetResponseHeader,
     PullMessageRequestHeader,
     PullMessageResponseHeader,
@@ -26,6 +28,8 @@ REQUESTS = {
     RequestCode.SEND_MESSAGE_V2: SendMessageRequestHeaderV2,
     RequestCode.SEND_BATCH_MESSAGE: SendMessageRequestHeaderV2,
     RequestCode.CONSUMER_SEND_MSG_BACK: ConsumerSendMsgBackRequestHeader,
+    RequestCode.END_TRANSACTION: EndTransactionRequestHeader,
+    RequestCode.CHECK_TRANSACTION_STATE: CheckTransactionStateRequestHeader,
     RequestCode.PULL_MESSAGE: PullMessageRequestHeader,
     RequestCode.LITE_PULL_MESSAGE: PullMessageRequestHeader,
 }

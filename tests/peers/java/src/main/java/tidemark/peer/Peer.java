@@ -40,19 +40,20 @@ public final class Peer {
         switch (arguments[0]) {
             case "produce": peer.produce(); break;
             case "consume": peer.consume(); break;
-            default: throw new IllegalArgumentException("produce or consume, not " + arguments[0]);
+            case "transact": new Transactions(peer).run(); break;
+            default: throw new IllegalArgumentException("produce, consume or transact, not " + arguments[0]);
         }
     }
 
-    private String option(String name, String otherwise) {
+    String option(String name, String otherwise) {
         return options.getOrDefault(name, otherwise);
     }
 
-    private int number(String name, int otherwise) {
+    int number(String name, int otherwise) {
         return Integer.parseInt(option(name, Integer.toString(otherwise)));
     }
 
-    private static synchronized void say(Object... columns) {
+    static synchronized void say(Object... columns) {
         StringBuilder line = new StringBuilder();
         for (Object column : columns) {
             if (line.length() > 0) line.append('\t');

@@ -1,0 +1,72 @@
+"""The end of transactions: END_TRANSACTION (37), and RESUME_CHECK_HALF_MESSAGE (323) for those given up.
+
+Source: protocol §3.7 (`EndTransactionProcessor.java`, `AdminBrokerProcessor.java`).
+"""
+
+from __future__ import annotations
+
+import logging
+
+from brokerd.connections.channel import Channel, address_text
+from brokerd.processor.broker import Broker, BrokerHandler
+from brokerd.processor.ext_fields import required
+from brokerd.processor.send.send_message import PUT_CODES
+from brokerd.remoting.codes import RequestCode, ResponseCode
+from brokerd.remoting.command import RemotingCommand
+from brokerd.remoting.errors import HeaderFieldError, MQBrokerError, error_for
+from brokerd.remoting.header.headers import EndTransactionRequestHeader
+from brokerd.remoting.message.ids import decode_offset_message_id
+from brokerd.remoting.message.names import SysFlag
+from brokerd.store.errors import PutRefused
+
+logger = logging.getLogger(__name__)
+
+UNDECIDED = 0
+DECISIONS = (SysFlag.TRANSACTION_COMMIT, SysFlag.TRANSACTION_ROLLBACK)
+
+
+def end_transaction(
+    broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
+) -> RemotingCommand | None:
+    """Commit or roll back; a state that is unknown yet is never answered."""
+    header = EndTransactionRequestHeader.from_ext_fields(command.ext_fields)
+    if header.commit_or_rollback == UNDECIDED:
+        return None
+    if header.commit_or_rollback not in DECISIONS:
+        raise HeaderFieldError("commitOrRollback", str(header.commit_or_rollback), "takes 0, 8 or 12")
+    try:
+        committed = broker.transactions.end(header, now_ms)
+    except MQBrokerError as error:
+        # Most clients request it one-way: this line is all that shows why a message stays invisible.
+        logger.warning(
+            "transaction not ended group=%s peer=%s half_offset=%d: %s",
+            header.producer_group, address_text(channel.remote_address), header.tran_state_table_offset, error.remark,
+        )  # fmt: skip
+        raise
+    except PutRefused as error:
+        broker.stats.put_failed_total += 1
+        raise error_for(PUT_CODES.get(error.status, ResponseCode.SYSTEM_ERROR), str(error)) from error
+    if committed is not None:
+        broker.sender.count_put(committed.topic, committed.size_bytes)
+    return command.response(ResponseCode.SUCCESS)
+
+
+def resume_check_half_message(
+    broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
+) -> RemotingCommand:
+    """Let a message's producers be asked anew, as often as at first."""
+    try:
+        _, _, commit_log_offset = decode_offset_message_id(required(command, "msgId"))
+    except ValueError as error:
+        raise HeaderFieldError("msgId", command.ext_fields["msgId"], str(error)) from error
+    try:
+        broker.transactions.resume(commit_log_offset, now_ms)
+    except PutRefused as error:
+        raise error_for(PUT_CODES.get(error.status, ResponseCode.SYSTEM_ERROR), str(error)) from error
+    return command.response(ResponseCode.SUCCESS)
+
+
+HANDLERS: dict[int, BrokerHandler] = {
+    RequestCode.END_TRANSACTION: end_transaction,
+    RequestCode.RESUME_CHECK_HALF_MESSAGE: resume_check_half_message,
+}

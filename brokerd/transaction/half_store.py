@@ -1,0 +1,164 @@
+"""Reads and writes of a transaction's messages: half, op, real, and those whose producers never answered.
+
+Raises what the store raises: PutRefused, QueueMissing, OSError. Single-threaded: the broker's event loop.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+
+from brokerd.remoting.errors import RemotingError
+from brokerd.remoting.message.java_hash import tag_code
+from brokerd.remoting.message.names import (
+    CHECK_MAX_TIME_TOPIC,
+    HALF_TOPIC,
+    OP_HALF_TOPIC,
+    MessageProperty,
+    SysFlag,
+)
+from brokerd.remoting.message.properties import encode_properties
+from brokerd.remoting.message.record import MessageRecord, decode_record
+from brokerd.schedule_message import park
+from brokerd.store.cold_pages import FileRange
+from brokerd.store.message_store import MessageStore
+from brokerd.store.results import PutResult
+from brokerd.transaction.half_message import REMOVE_TAG, HalfMessage
+
+logger = logging.getLogger(__name__)
+
+QUEUE_ID = 0  # of the half, op and discard topics
+UNITS_AT_ONCE = 1_000
+NOT_TRANSACTIONAL = ~SysFlag.TRANSACTION_MASK
+REMOVE_TAG_CODE = tag_code(REMOVE_TAG)
+
+
+class HalfStore:
+    """The messages of transactions in the message store."""
+
+    def __init__(self, store: MessageStore, store_host: tuple[str, int], max_delay_level: int) -> None:
+        self._store = store
+        self._store_host = store_host
+        self._max_delay_level = max_delay_level
+
+    # Reading
+
+    def cold_pages(self, queue_offset: int) -> list[FileRange]:
+        return self._store.cold_pages(HALF_TOPIC, QUEUE_ID, queue_offset, 1)
+
+    def half(self, queue_offset: int) -> HalfMessage | None:
+        """Return the half message at a queue offset; None for one that expired or is damaged."""
+        return next((half for half in self.halves(queue_offset, queue_offset + 1)), None)
+
+    def half_at(self, commit_log_offset: int) -> HalfMessage | None:
+        """Return the half message at an offset that a client named. Raises NotInMemory."""
+        record = self._record_at(commit_log_offset)
+        return HalfMessage(record) if record is not None and record.topic == HALF_TOPIC else None
+
+    def discarded_at(self, commit_log_offset: int) -> HalfMessage | None:
+        """The same among those that were checked too often."""
+        record = self._record_at(commit_log_offset)
+        return HalfMessage(record) if record is not None and record.topic == CHECK_MAX_TIME_TOPIC else None
+
+    def _record_at(self, commit_log_offset: int) -> MessageRecord | None:
+        view = self._store.look_message(commit_log_offset)
+        try:
+            record = None if view is None else decode_record(view)
+        except RemotingError:
+            return None
+        return record if record is None or record.commit_log_offset == commit_log_offset else None
+
+    def halves(
+        self, start: int, end: int, done: frozenset[int] | set[int] = frozenset()
+    ) -> Iterator[HalfMessage]:
+        """Read the half messages from one queue offset up to another, but for those that are done with."""
+        return (HalfMessage(record) for record in self._records(HALF_TOPIC, start, end, done))
+
+    def ops(self, start: int, end: int) -> Iterator[MessageRecord]:
+        return self._records(OP_HALF_TOPIC, start, end, frozenset())
+
+    def _records(
+        self, topic: str, start: int, end: int, done: frozenset[int] | set[int]
+    ) -> Iterator[MessageRecord]:
+        """Pass over what is damaged, with a log line: the others must not wait for it."""
+        store, offset = self._store, start
+        while offset < end:
+            units = store.units(topic, QUEUE_ID, offset, min(end - offset, UNITS_AT_ONCE))
+            if not units:
+                return
+            for number, (commit_log_offset, size_bytes, _) in enumerate(units, offset):
+                if number in done:
+                    continue
+                view = store.look_message(commit_log_offset, size_bytes)
+                try:
+                    record = None if view is None else decode_record(view, check_crc=True)
+                except RemotingError as error:
+                    logger.error("message is damaged topic=%s offset=%d: %s", topic, number, error)  # noqa: TRY400
+                    continue
+                if record is not None and (record.topic, record.queue_offset) == (topic, number):
+                    yield record
+            offset += len(units)
+
+    # Writing
+
+    def need_op_queue(self) -> None:
+        """Raise QueueMissing before anything is stored: what follows may not happen twice."""
+        self._store.table.find_or_create(OP_HALF_TOPIC, QUEUE_ID)
+
+    def put_half(self, half: HalfMessage, properties: Mapping[str, str], now_ms: int) -> PutResult:
+        """Put it into the half topic, the first time or once more."""
+        return self._put(HALF_TOPIC, QUEUE_ID, half, properties, 0, 0, now_ms)
+
+    def put_discarded(self, half: HalfMessage, now_ms: int) -> PutResult:
+        return self._put(CHECK_MAX_TIME_TOPIC, QUEUE_ID, half, half.record.properties, 0, 0, now_ms)
+
+    def put_real(self, half: HalfMessage, now_ms: int) -> PutResult:
+        """Make a committed message visible. Its property string stays that of the half message, as Java's does."""
+        properties = dict(half.record.properties)
+        topic, queue_id = park(properties, half.real_topic, half.real_queue_id, self._max_delay_level)
+        prepared_at = half.record.commit_log_offset
+        return self._put(topic, queue_id, half, properties, SysFlag.TRANSACTION_COMMIT, prepared_at, now_ms)
+
+    def _put(
+        self,
+        topic: str,
+        queue_id: int,
+        half: HalfMessage,
+        properties: Mapping[str, str],
+        transaction_flag: int,
+        prepared_transaction_offset: int,
+        now_ms: int,
+    ) -> PutResult:
+        record = half.record
+        return self._store.put_message(
+            topic,
+            queue_id,
+            record.body,
+            encode_properties(properties),
+            tag_code(record.tags) if record.tags else 0,
+            flag=record.flag,
+            sys_flag=record.sys_flag & NOT_TRANSACTIONAL | transaction_flag,
+            born_timestamp_ms=record.born_timestamp_ms,
+            born_host=record.born_host,
+            store_host=record.store_host,
+            reconsume_times=record.reconsume_times,
+            prepared_transaction_offset=prepared_transaction_offset,
+            now_ms=now_ms,
+        )
+
+    def put_op(self, half_offset: int, check_times: int | None, now_ms: int) -> None:
+        """Note that a half message is done with: its transaction ended or, with `check_times`, has a newer copy."""
+        properties = {MessageProperty.TAGS: REMOVE_TAG, MessageProperty.WAIT_STORE_MSG_OK: "true"}
+        if check_times is not None:
+            properties[MessageProperty.TRANSACTION_CHECK_TIMES] = str(check_times)
+        self._store.put_message(
+            OP_HALF_TOPIC,
+            QUEUE_ID,
+            str(half_offset).encode(),
+            encode_properties(properties),
+            REMOVE_TAG_CODE,
+            born_timestamp_ms=now_ms,
+            born_host=self._store_host,
+            store_host=self._store_host,
+            now_ms=now_ms,
+        )

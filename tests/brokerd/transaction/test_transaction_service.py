@@ -1,0 +1,185 @@
+"""Checks, store swaps with Apache's brokers, and random schedules against a plain model."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from brokerd.remoting.message.names import HALF_TOPIC, OP_HALF_TOPIC
+from brokerd.remoting.message.record import decode_record
+from brokerd.store.errors import ServiceNotAvailable
+from brokerd.store.message_store import MessageStore
+from tests.brokerd.store.stores import NOW_MS, golden_config, unpack_golden
+from tests.brokerd.transaction.world import (
+    CHECK_MAX,
+    COMMIT,
+    INTERVAL_MS,
+    ROLLBACK,
+    Place,
+    TransactionWorld,
+    place_of,
+)
+
+
+def test_a_check_shows_the_message_and_the_place_of_its_copy(tmp_path: Path) -> None:
+    world = TransactionWorld(tmp_path)
+    first = world.send("k1", KEYS="order-1")
+    (check,) = world.wait()
+    assert place_of(check) == world.newest() != first
+    assert (check.ext_fields["msgId"], check.ext_fields["transactionId"]) == ("k1", "k1")
+    assert (check.ext_fields["topic"], check.ext_fields["bname"]) == (HALF_TOPIC, "broker-a")
+    record = decode_record(check.body, check_crc=True)
+    assert (record.topic, record.queue_id, record.body, record.keys) == ("Paid", 0, b"body of k1", "order-1")
+    assert record.properties["TRANSACTION_CHECK_TIMES"] == "1"
+    assert record.offset_message_id == check.ext_fields["offsetMsgId"]
+    assert check.is_oneway
+    assert world.end(place_of(check), COMMIT, from_check=True) == 0
+    assert world.visible() == ["k1"]
+    world.close()
+
+
+def test_its_own_immunity_puts_off_the_check_and_then_forbids_other_ends(tmp_path: Path) -> None:
+    world = TransactionWorld(tmp_path)
+    immune, other = world.send("k1", CHECK_IMMUNITY_TIME_IN_SECONDS="100"), world.send("k2")
+    assert [check.ext_fields["msgId"] for check in world.wait(90_000)] == ["k2"] * 3
+    assert [record.queue_offset for record in world.records(HALF_TOPIC)][:2] == [0, 1]
+    assert len(world.records(HALF_TOPIC)) == 5, "the immune one stays where it is"
+    world.now_ms += 20_000
+    assert world.end(immune, COMMIT) == 604
+    checks = [check for check in world.wait() if check.ext_fields["msgId"] == "k1"]
+    assert world.end(place_of(checks[0]), ROLLBACK, from_check=True) == 0
+    assert world.visible() == []
+    assert other
+    world.close()
+
+
+def test_it_checks_many_in_several_ticks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("brokerd.transaction.transaction_service.CHECKS_A_TICK", 4)
+    world = TransactionWorld(tmp_path)
+    for i in range(10):
+        world.send(f"k{i}")
+    world.wait(INTERVAL_MS - 1_000)
+    assert [len(world.wait(1_000)) for _ in range(4)] == [4, 4, 2, 0]
+    world.close()
+
+
+def test_it_tries_again_while_the_store_takes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = TransactionWorld(tmp_path)
+    place = world.send("k1")
+    world.send("k2")
+    put = world.store.put_message
+
+    def full_for_op_messages(topic: str, *arguments: object, **fields: object) -> object:
+        if topic == OP_HALF_TOPIC:
+            raise ServiceNotAvailable("the disk is full")
+        return put(topic, *arguments, **fields)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(world.store, "put_message", full_for_op_messages)
+    assert world.end(place, COMMIT) == 0, "the message itself is stored"
+    assert world.end(place, COMMIT) == 1, "and is not stored twice"
+    assert world.records(OP_HALF_TOPIC) == []
+    monkeypatch.undo()
+    world.wait(2_000)
+    assert [op.body for op in world.records(OP_HALF_TOPIC)] == [b"0"]
+    world.kill()
+    assert world.visible() == ["k1"]
+    assert len(world.service.waiting) == 1
+    world.close()
+
+
+def test_a_message_that_expired_in_the_log_is_done_with(tmp_path: Path) -> None:
+    world = TransactionWorld(tmp_path)
+    world.send("k1", CHECK_IMMUNITY_TIME_IN_SECONDS="3600")
+    queue = world.store.table.queues[HALF_TOPIC, 0]
+    world.send("k2")
+    queue.min_offset = 1
+    world.wait(3_600_000 + INTERVAL_MS)
+    assert [record.message_id for record in world.given_up()] == ["k2"]
+    assert len(world.service.waiting) == 0
+    world.close()
+
+
+@pytest.mark.parametrize("version", ["4.9.7", "4.9.7-unclean", "5.3.3", "5.3.3-unclean"])
+def test_it_goes_on_with_transactions_of_apaches_broker(version: str, tmp_path: Path) -> None:
+    """Of three one was committed, one rolled back, and one is open (tests/golden/store)."""
+    world = TransactionWorld(tmp_path)
+    world.close()
+    shutil.rmtree(tmp_path / "store")
+    world.store = MessageStore(golden_config(unpack_golden(version, tmp_path / "store")))
+    world.store.open(NOW_MS)
+    world.service.start(world.store, ("127.0.0.1", 10911), 18, world.now_ms)
+    waiting = list(world.service.waiting._first_offsets)
+    halves = {record.queue_offset: record for record in world.records(HALF_TOPIC)}
+    assert [halves[offset].keys for offset in waiting] == ["tx-pending"]
+    pending = next(record for record in halves.values() if record.keys == "tx-pending")
+    place = Place(pending.queue_offset, pending.commit_log_offset)
+    before = world.store.max_offset("GoldenStore", int(pending.properties["REAL_QID"]))
+    assert world.end(place, COMMIT, group="GoldenStoreTx") == 0
+    assert world.store.max_offset("GoldenStore", int(pending.properties["REAL_QID"])) == before + 1
+    world.store.close(NOW_MS)
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("send"), st.booleans(), st.integers(0, 3)),
+        st.tuples(st.sampled_from(["commit", "rollback"]), st.integers(0, 30), st.integers(0, 3)),
+        st.tuples(st.sampled_from(["wait", "kill", "restart"]), st.integers(1, 40), st.just(0)),
+    ),
+    max_size=40,
+)
+
+
+class Model:
+    """What a plain reading of RocketMQ's promise says of each transaction."""
+
+    def __init__(self) -> None:
+        self.copies: dict[str, list[Place]] = {}
+        self.ended: dict[str, str] = {}
+
+    def choose(self, number: int) -> str | None:
+        return sorted(self.copies)[number % len(self.copies)] if self.copies else None
+
+
+@settings(max_examples=60, deadline=None)
+@given(STEPS)
+def test_random_schedules_end_each_transaction_once(steps: list[tuple[str, object, int]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        world, model = TransactionWorld(Path(folder)), Model()
+        for step, (kind, argument, copy) in enumerate(steps):
+            if kind == "send":
+                immunity = {"CHECK_IMMUNITY_TIME_IN_SECONDS": str(copy * 60)} if argument and copy else {}
+                model.copies[f"k{step:02d}"] = [world.send(f"k{step:02d}", **immunity)]
+            elif kind in ("commit", "rollback"):
+                _end(world, model, kind, int(str(argument)), copy)
+            elif kind == "wait":
+                for check in world.wait(int(str(argument)) * 1_000):
+                    model.copies[check.ext_fields["msgId"]].append(place_of(check))
+                for record in world.given_up():
+                    model.ended.setdefault(record.message_id, "given up")
+                    assert int(record.properties["TRANSACTION_CHECK_TIMES"]) == CHECK_MAX
+            elif kind == "kill":
+                world.kill()
+            else:
+                world.restart()
+            committed = sorted(key for key, how in model.ended.items() if how == "commit")
+            assert sorted(world.visible()) == committed, "once each, and none of the others"
+            assert len(world.service.waiting) == len(model.copies) - len(model.ended), "none lost"
+        world.close()
+
+
+def _end(world: TransactionWorld, model: Model, kind: str, number: int, copy: int) -> None:
+    """By any of its copies, as a late or a repeated request would."""
+    key = model.choose(number)
+    if key is None:
+        return
+    place = model.copies[key][copy % len(model.copies[key])]
+    code = world.end(place, COMMIT if kind == "commit" else ROLLBACK, from_check=True)
+    assert code == (1 if key in model.ended else 0)
+    model.ended.setdefault(key, kind)
