@@ -118,7 +118,7 @@ def _redis_parts(at_ms: int) -> list[Part]:
 
 
 def _broker_parts() -> Iterator[Part]:
-    for cluster in cluster_selectors.clusters():
+    for cluster in cluster_selectors.live_clusters():
         found = lag_selectors.last_round(cluster.name)
         silent = lag_selectors.silent_brokers(cluster.name)
         if found is None:
@@ -232,7 +232,7 @@ class _Rows(Collector):
         calls = GaugeMetricFamily(
             "tidemark_collector_round_calls", "Broker calls of the last round", labels=labels
         )
-        for cluster in cluster_selectors.clusters():
+        for cluster in cluster_selectors.live_clusters():
             found = lag_selectors.last_round(cluster.name)
             if found is not None:
                 started.add_metric([cluster.name], found.started_at_ms / 1000)

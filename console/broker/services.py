@@ -34,7 +34,7 @@ MODELS = (BrokerSurvey, BrokerSample, NameServerRow, RouteDifference, Survey)
 
 def due_clusters(now_ms: int) -> list[str]:
     """Return the clusters whose next survey is due; delete rows of clusters that are not registered."""
-    names = [cluster.name for cluster in cluster_selectors.clusters()]
+    names = [cluster.name for cluster in cluster_selectors.live_clusters()]
     for gone in set(Survey.objects.values_list("cluster", flat=True)) - set(names):
         for model in MODELS:
             model.objects.filter(cluster=gone).delete()

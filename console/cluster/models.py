@@ -26,6 +26,8 @@ class Cluster(models.Model):
     )
     namesrv_addrs = models.CharField(max_length=1000, help_text="host:port, several separated by semicolons")
     is_embedded = models.BooleanField(default=False, help_text="the brokerd that `manage.py up` runs")
+    # Its figures up to then are generated: no broker has them, and none is read.
+    generated_to_ms = models.BigIntegerField(null=True, blank=True, editable=False)
     is_production = models.BooleanField(default=False, help_text="pages carry a colour band")
     typed_confirm_messages = models.PositiveBigIntegerField(default=1000)
     second_person_messages = models.PositiveBigIntegerField(null=True, blank=True)
@@ -43,3 +45,8 @@ class Cluster(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def is_generated(self) -> bool:
+        """Return whether it is generated data without any broker."""
+        return self.generated_to_ms is not None

@@ -15,9 +15,23 @@ def cluster_by_name(name: str) -> Cluster:
     return Cluster.objects.get(name=name)
 
 
+def why_unchangeable(name: str) -> Text:
+    """Return why nothing of a cluster can be changed, empty if it can."""
+    if not Cluster.objects.filter(name=name, generated_to_ms__isnull=False).exists():
+        return Text()
+    return Text(
+        "%(cluster)s is generated data: it has no broker on which anything could be changed.", cluster=name
+    )
+
+
 def clusters() -> Sequence[Cluster]:
     """Return every cluster by name, the embedded one first."""
     return list(Cluster.objects.order_by("-is_embedded", "name"))
+
+
+def live_clusters() -> Sequence[Cluster]:
+    """Return the clusters that have brokers, in the order of `clusters`."""
+    return [cluster for cluster in clusters() if not cluster.is_generated]
 
 
 def clusters_for(user: Any) -> Sequence[Cluster]:

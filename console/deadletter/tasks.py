@@ -15,7 +15,7 @@ SURVEY_EVERY_S = 60
 @shared_task(name="console.deadletter.tasks.survey")
 def survey_dead_letters() -> None:
     """Start a survey per cluster, once a minute; a cluster that hangs delays no other."""
-    for cluster in cluster_selectors.clusters():
+    for cluster in cluster_selectors.live_clusters():
         survey_cluster.apply_async((cluster.name,), expires=SURVEY_EVERY_S)
 
 

@@ -7,4 +7,5 @@ from console.demo import views
 root_urlpatterns = [path("demo/tour/close", views.close_tour, name="tour-close")]
 urlpatterns = [
     path("demo/broker", views.switch_broker, name="demo-broker"),
+    path("demo/week/delete", views.delete_week, name="demo-week-delete"),
 ]

@@ -1,6 +1,8 @@
-"""Actions of the demo: close the tour, switch the second broker off and on."""
+"""Actions of the demo: close the tour, switch the second broker off and on, delete the generated week."""
 
 from __future__ import annotations
+
+import time
 
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
@@ -8,8 +10,10 @@ from django.shortcuts import redirect
 from django.views.decorators.http import require_POST
 
 from console.access.models import Verb
+from console.access.session.visitor import remote_addr
 from console.cluster.admission import admit
 from console.demo import second_broker, tour
+from console.demo.week import purge
 from console.process.programs import SECOND_BROKER_NAME
 from console.text import Text
 
@@ -36,3 +40,17 @@ def switch_broker(request: HttpRequest, cluster: str) -> HttpResponse:
     )
     messages.success(request, done.local())
     return redirect("overview", here.name)
+
+
+@require_POST
+def delete_week(request: HttpRequest, cluster: str) -> HttpResponse:
+    """Delete a generated cluster with its history and reports, for good."""
+    here = admit(request, cluster, Verb.ADMIN)
+    if not here.is_generated:
+        raise Http404
+    purge.delete(
+        here.name, request.user, remote_addr=remote_addr(request), now_ms=time.time_ns() // 1_000_000
+    )
+    done = Text("The generated data of %(name)s is deleted and is not made again.", name=here.name)
+    messages.success(request, done.local())
+    return redirect("home")

@@ -13,7 +13,7 @@ SURVEY_EVERY_S = 30
 def survey_refusals() -> None:
     """Start a survey per cluster, twice a minute; a cluster that hangs delays no other."""
     refusals.forget_removed_clusters()
-    for cluster in cluster_selectors.clusters():
+    for cluster in cluster_selectors.live_clusters():
         survey_cluster_refusals.apply_async((cluster.name,), expires=SURVEY_EVERY_S)
 
 

@@ -68,10 +68,14 @@ class _Rates:
 
 
 class Episodes:
-    """Keep the episodes of one cluster that are not over. Called by the collector, round after round."""
+    """Keep the episodes of one cluster that are not over. Called by the collector, round after round.
 
-    def __init__(self, cluster: str, interval_ms: int) -> None:
+    Those that change are written at once, all of them every `written_every_ms`.
+    """
+
+    def __init__(self, cluster: str, interval_ms: int, written_every_ms: int = MINUTE_MS) -> None:
         self.cluster, self.interval_ms = cluster, interval_ms
+        self._written_every_ms = written_every_ms
         self._open: dict[Key, Episode] = {}
         self._promises = Promises(installation())
         self._promises_at_ms = 0
@@ -212,7 +216,7 @@ class Episodes:
                 seen_ms__gte=now_ms - HOLD_INTERVALS * self.interval_ms,
                 seen_ms__lt=now_ms,
             ).update(bad_ms=F("bad_ms") + now_ms - F("seen_ms"), end_ms=now_ms, seen_ms=now_ms)
-        if now_ms - self._written_at_ms >= MINUTE_MS:
+        if now_ms - self._written_at_ms >= self._written_every_ms:
             self._written_at_ms = now_ms
             changed = list({one.id: one for one in (*changed, *self._open.values())}.values())
         if changed:

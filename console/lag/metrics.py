@@ -125,7 +125,7 @@ def metrics_text(now_ms: int, groups_left_out: int = 0) -> bytes:
 
 def fresh_clusters(now_ms: int) -> list[str]:
     """Return the clusters whose last round is recent; figures of the others are out of date."""
-    every = cluster_selectors.clusters()
+    every = cluster_selectors.live_clusters()
     return [one.name for one in every if not _is_stale(one.name, one.poll_interval_s, now_ms)]
 
 
@@ -237,7 +237,7 @@ def _add_queues(text: Text, clusters: Sequence[str]) -> int:
 def _add_collectors(text: Text, now_ms: int) -> None:
     """Add how old the last round is and for how long rounds were missing: can the rest be trusted."""
     ages, gaps, current = [], [], []
-    for one in cluster_selectors.clusters():
+    for one in cluster_selectors.live_clusters():
         labels = labels_of(cluster=one.name)
         latest = last_round(one.name)
         if latest is not None:

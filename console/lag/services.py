@@ -26,9 +26,11 @@ from console.lag.models import (
     BrokerRow,
     ClientRow,
     CollectorLease,
+    Episode,
     GroupFilterSample,
     GroupMembers,
     GroupRow,
+    GroupSlo,
     GroupWatch,
     OffsetMove,
     PromiseCourse,
@@ -123,7 +125,7 @@ def due_clusters(now_ms: int) -> list[str]:
     """Return the clusters whose next round is due."""
     leases = {lease.cluster: lease for lease in CollectorLease.objects.all()}
     due = []
-    for cluster in cluster_selectors.clusters():
+    for cluster in cluster_selectors.live_clusters():
         lease = leases.get(cluster.name)
         if lease is None or _is_due(lease, cluster.poll_interval_s * 1000, now_ms):
             due.append(cluster.name)
@@ -379,6 +381,14 @@ def forget_cluster(cluster_name: str) -> None:
         model.objects.filter(cluster=cluster_name).delete()
     CollectorLease.objects.filter(cluster=cluster_name).delete()
     collectors.drop(cluster_name)
+
+
+def drop_cluster(cluster_name: str, *, now_ms: int) -> None:
+    """Delete everything that was collected or generated for a cluster, its history included."""
+    archive.drop_cluster(cluster_name, now_ms=now_ms)
+    for model in (Episode, GroupSlo):
+        model._default_manager.filter(cluster=cluster_name).delete()
+    forget_cluster(cluster_name)
 
 
 def forget_removed_clusters() -> list[str]:

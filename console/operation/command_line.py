@@ -174,7 +174,7 @@ def accepting(options: Mapping[str, Any]) -> RawParams:
 
 def cluster_name(given: str) -> str:
     """Return the name of the cluster to use; raise CommandError."""
-    names = [each.name for each in cluster_selectors.clusters()]
+    names = [each.name for each in cluster_selectors.live_clusters()]
     if given:
         if not Cluster.objects.filter(name=given).exists():
             raise CommandError(f"There is no cluster {given}; there is {', '.join(names) or 'none'}.")

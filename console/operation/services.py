@@ -109,6 +109,8 @@ def make_plan(
     """
     at_ms = journal.now_ms() if now_ms is None else now_ms
     require(actor, handler.verb, cluster, subject)
+    if refusal := cluster_selectors.why_unchangeable(cluster):
+        raise PlanRejected(refusal)
     for name in handler.also_reads(params):
         require(actor, Verb.VIEW, cluster, name)
     request_hash = fingerprint(

@@ -84,7 +84,7 @@ def overview(request: HttpRequest, cluster: str) -> HttpResponse:
 def fleet_page(request: HttpRequest) -> HttpResponse:
     """Show the visible clusters together: the worst groups of any, and gaps in the data."""
     now_ms = int(time.time() * 1000)
-    visible = cluster_selectors.clusters_for(request.user)
+    visible = [one for one in cluster_selectors.clusters_for(request.user) if not one.is_generated]
     lines = fleet.lines(visible, request.user, now_ms)
     current = [line.cluster for line in lines if line.is_current]
     burns = fleet.burning(visible, request.user, now_ms)

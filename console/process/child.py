@@ -41,6 +41,7 @@ class Output:
         "worker": 32,
         "demo": 34,
         "broker-b": 33,
+        "week": 34,
         "prepare": 37,
     }
 
@@ -125,7 +126,7 @@ class Child:
         while not self._stopping:
             started_s = time.monotonic()
             code = await self._run_once()
-            if self._stopping:
+            if self._stopping or (self.program.is_once and code == 0):
                 return
             if not self.ready.done():
                 self.ready.set_exception(

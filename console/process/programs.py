@@ -32,6 +32,7 @@ class Options:
     namesrv_port: int
     demo: bool
     second_broker_port: int = 0
+    sample_week: bool = False
 
     @property
     def url(self) -> str:
@@ -57,7 +58,10 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """One process to keep running. Ready when a line matches ``ready_line`` or ``probe`` returns True."""
+    """One process to keep running. Ready when a line matches ``ready_line`` or ``probe`` returns True.
+
+    With ``is_once`` it is started again only if it fails.
+    """
 
     name: str
     command: Sequence[str]
@@ -65,6 +69,7 @@ class Program:
     ready_line: re.Pattern[str] | None = None
     hushed_line: re.Pattern[str] | None = None
     probe: Callable[[], Awaitable[bool]] | None = None
+    is_once: bool = False
 
 
 def redis_server_binary() -> str:
@@ -111,6 +116,21 @@ def store_folder(data: Path, broker_name: str) -> Path:
 def off_switch(data: Path) -> Path:
     """Return the file that keeps the second broker stopped while it exists: the console makes and removes it."""
     return data / f"{SECOND_BROKER_NAME}.off"
+
+
+def week_note(data: Path) -> Path:
+    """Return the file that shows that the sample week was made, or deleted: it is not made again."""
+    return data / "sample-week"
+
+
+def sample_week_program() -> Program:
+    """Return the program that makes the demo's sample week, once."""
+    return Program(
+        "week",
+        [sys.executable, str(Path(__file__).resolve().parents[2] / "manage.py"), "sample_week"],
+        stop_limit_s=1.0,
+        is_once=True,
+    )
 
 
 def brokerd_program(options: Options, broker_name: str = BROKER_NAME) -> Program:

@@ -41,8 +41,10 @@ from console.process.programs import (
     demo_program,
     off_switch,
     redis_program,
+    sample_week_program,
     store_folder,
     web_program,
+    week_note,
     worker_program,
 )
 
@@ -155,6 +157,8 @@ class Supervisor:
             later.append(self._start_child(demo_program(self.options)))
         for child in later:
             await self._until_ready(child)
+        if self.options.sample_week and not week_note(self.options.data).exists():
+            self._start_child(sample_week_program())
         self.output.line("up", f"all processes run after {time.monotonic() - started_s:.1f} s")
 
     async def _follow_switch(self) -> None:
@@ -255,7 +259,7 @@ class Supervisor:
         for worker in (child.process for child in self.children if child.program.name == "worker"):
             if worker is not None:
                 end_warm_spark(self.options.data, worker.pid)
-        for names in (["demo", "worker", "web"], [SECOND_BROKER_NAME], ["brokerd"], ["redis"]):
+        for names in (["week", "demo", "worker", "web"], [SECOND_BROKER_NAME], ["brokerd"], ["redis"]):
             await asyncio.gather(*(child.stop() for child in self.children if child.program.name in names))
         for connection in self.kept_open:
             connection.close()
@@ -404,6 +408,9 @@ def parse(argv: Sequence[str]) -> Options:
     )
     parser.add_argument("--namesrv-port", type=port_number, default=9876, help="of the name server")
     parser.add_argument("--no-demo", action="store_true", help="without demo topics and traffic")
+    parser.add_argument(
+        "--no-sample-week", action="store_true", help="without the demo's cluster of a generated week"
+    )
     found = parser.parse_args(argv)
     return Options(
         data=found.data.resolve(),
@@ -413,6 +420,7 @@ def parse(argv: Sequence[str]) -> Options:
         namesrv_port=found.namesrv_port,
         demo=not found.no_demo,
         second_broker_port=found.second_broker_port or 0,
+        sample_week=not (found.no_demo or found.no_sample_week),
     )
 
 

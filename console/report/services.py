@@ -34,7 +34,15 @@ from console.live import hub as live
 from console.report import process, selectors
 from console.report.jobs import JOBS, LAG_JOBS, PERIODS_MS, STORE_JOBS, TREND_JOB
 from console.report.kept_rows import output, queue_files, retention
-from console.report.models import OPEN_STATES, ReportRun, Stamp
+from console.report.models import (
+    OPEN_STATES,
+    LagRow,
+    QueueRowFile,
+    ReportRow,
+    ReportRun,
+    ReportSchedule,
+    Stamp,
+)
 from console.report.process import HourFiles, JobResult, JobSpec, ReportFailed
 from console.report.rules import (
     ATTEMPTS_MAX,
@@ -191,6 +199,14 @@ def _enqueue_next() -> None:
     waiting = ReportRun.objects.filter(state=WAITING).order_by("requested_at_ms")
     for run_id in waiting.values_list("pk", flat=True)[: settings.REPORTS_AT_ONCE]:
         enqueue(run_id)
+
+
+def drop_cluster(cluster: str) -> None:
+    """Delete all runs of a cluster with their rows and files, and its schedules."""
+    for run in ReportRun.objects.filter(cluster=cluster):
+        output.delete(run)
+    for model in (LagRow, ReportRow, QueueRowFile, ReportSchedule, ReportRun):
+        model._default_manager.filter(cluster=cluster).delete()
 
 
 # --- Computing it -------------------------------------------------------------------------------------------

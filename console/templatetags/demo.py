@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from django import template
+from django.conf import settings
 
 from console.access import rules
 from console.access.models import Verb
 from console.demo import second_broker, tour
-from console.process.programs import SECOND_BROKER_NAME
+from console.process.programs import SECOND_BROKER_NAME, week_note
 
 if TYPE_CHECKING:
     from console.cluster.models import Cluster
@@ -28,6 +29,27 @@ class DemoCard:
     broker_name: str
     is_broker_off: bool
     may_switch: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratedData:
+    """What the banner above generated data says. `is_being_made`: not all of it is there yet."""
+
+    is_being_made: bool
+    may_delete: bool
+
+
+@register.simple_tag(takes_context=True)
+def generated_data(context: Mapping[str, object]) -> GeneratedData | None:
+    """Return what to say above pages of generated data, None on other clusters."""
+    cluster: Cluster | None = context.get("cluster")  # type: ignore[assignment]
+    if not cluster or not cluster.is_generated:
+        return None
+    user = context["request"].user  # type: ignore[attr-defined]
+    return GeneratedData(
+        is_being_made=not week_note(settings.DATA_DIR).exists(),
+        may_delete=rules.may(user, Verb.ADMIN, cluster.name, rules.WILDCARD),
+    )
 
 
 @register.simple_tag(takes_context=True)

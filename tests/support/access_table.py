@@ -112,6 +112,7 @@ PAGES = {
     "report-download": view(SOME),
     "tour-close": Route(post=(PERSON, "")),
     "demo-broker": change("CONFIGURE", WHOLE, off="1"),
+    "demo-week-delete": change("ADMIN", WHOLE),
 }
 REST = {
     "api-clusters": Route(

@@ -18,10 +18,15 @@ READY_WITHIN_S = 150
 
 
 class Product:
-    """A running `manage.py up`, with more settings in its environment. `sign_in_url` works once."""
+    """A running `manage.py up`, with more settings in its environment. `sign_in_url` works once.
 
-    def __init__(self, data: Path, *options: str, **settings: str) -> None:
+    Without `sample_week` the demo has no cluster of a generated week, which takes a minute of the processor.
+    """
+
+    def __init__(self, data: Path, *options: str, sample_week: bool = False, **settings: str) -> None:
         self.data = data
+        if not sample_week:
+            options = (*options, "--no-sample-week")
         self.port, self.broker_port, self.namesrv_port = free_port(), free_port(), free_port()
         self.second_broker_port = free_port()
         self.log = data.parent / f"{data.name}.log"

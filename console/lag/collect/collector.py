@@ -9,9 +9,10 @@ import threading
 import time
 import zlib
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 from django.db import transaction
@@ -127,6 +128,15 @@ class Knowledge:
     watched: Sequence[str] = ()
     filters: Mapping[str, SampledFilter] = field(default_factory=dict)
     moves: Mapping[QueueKey, reset.Move] = field(default_factory=dict)
+
+
+class Judged(NamedTuple):
+    """Hold what the answers of a round mean: rows of queues, and the round as history keeps it."""
+
+    view: RoundView
+    queues: QueueTable
+    topic_queues: TopicQueueTable
+    snapshot: Snapshot
 
 
 class ClockWentBack(Exception):
@@ -245,17 +255,17 @@ class Collector:
             silent=self._to_ask_briefly(number),
         )
         answers = broker_reads.read_brokers(admin, addresses, question, deadline_ms=DEADLINE_MS)
-        series = series_of(answers, self.window)
-        self._remember(answers, series)
-        read = snapshot_of(answers, series, ts_ms=now_ms, number=number)
-        self.window.append(read)
-        learn_store_times(self.window, series, answers, self.clock_offsets_ms)
-        without_members = self.presence.deserted(
-            admin, answers, series, self.queues.rows, knowledge.members, now_ms
+        judged = self.judge(
+            answers,
+            knowledge,
+            lambda series: self.presence.deserted(
+                admin, answers, series, self.queues.rows, knowledge.members, now_ms
+            ),
+            before=self.log.last,
+            number=number,
+            now_ms=now_ms,
         )
-        view = self._view(answers, series, knowledge, without_members, now_ms)
-        queues, topic_queues = queue_rows.queue_table(view), topic_rows.topic_queue_table(view)
-        snapshot = judged_round(read, view, queues, topic_queues, self.log.last)
+        view, queues, topic_queues, snapshot = judged
         unwritten = self._write(snapshot)
         # A round that is not in history is not counted anywhere.
         if not unwritten:
@@ -274,6 +284,29 @@ class Collector:
         self.gaps.unwritten(unwritten, last_ms, now_ms)
         self.gaps.silent(view.silences, self._last_read_ms(), now_ms)
         return self._save(view, queues, topic_queues, round_row, started)
+
+    def judge(
+        self,
+        answers: Sequence[BrokerAnswers],
+        knowledge: Knowledge,
+        deserted: Callable[[RoundSeries], frozenset[str]],
+        *,
+        before: Snapshot,
+        number: int,
+        now_ms: int,
+    ) -> Judged:
+        """Add answers to the window and return what they mean; `before` is the last round in history.
+
+        `deserted` finds the groups without members whose offsets rise.
+        """
+        series = series_of(answers, self.window)
+        self._remember(answers, series)
+        read = snapshot_of(answers, series, ts_ms=now_ms, number=number)
+        self.window.append(read)
+        learn_store_times(self.window, series, answers, self.clock_offsets_ms)
+        view = self._view(answers, series, knowledge, deserted(series), now_ms)
+        queues, topic_queues = queue_rows.queue_table(view), topic_rows.topic_queue_table(view)
+        return Judged(view, queues, topic_queues, judged_round(read, view, queues, topic_queues, before))
 
     def _write(self, snapshot: Snapshot) -> Text:
         """Append a round to the log; return why that failed, else empty. Live rows need no free disk.
@@ -302,11 +335,11 @@ class Collector:
     ) -> RoundChanges:
         topics = topic_rows.topic_rows(view, topic_table, table)
         groups = group_rows.group_rows(view, table, topics)
-        brokers = self._broker_rows(view)
+        brokers = self.broker_rows(view)
         self._record(view, table)
         chronicle.record_restarts(self.cluster, self.brokers.rows, brokers, view.now_ms)
         self.episodes.note(groups, view.now_ms)
-        self.lookups = self._wanted_lookups(view, table)
+        self.lookups = self.wanted_lookups(view, table)
         with transaction.atomic(using=METRICS):
             changes = RoundChanges(
                 round=round_row,
@@ -439,7 +472,7 @@ class Collector:
             if not answer.answered
         }
 
-    def _broker_rows(self, view: RoundView) -> dict[BrokerKey, BrokerFigures]:
+    def broker_rows(self, view: RoundView) -> dict[BrokerKey, BrokerFigures]:
         registered = {address.broker_name for address in self.registered}
         rows = {}
         for answer in view.answers:
@@ -476,7 +509,7 @@ class Collector:
         counts = Counter(row.status for row in rows)
         return {**counts, "PARTIAL": sum(row.partial for row in rows), "ALL": len(rows)}
 
-    def _wanted_lookups(self, view: RoundView, table: QueueTable) -> list[Lookup]:
+    def wanted_lookups(self, view: RoundView, table: QueueTable) -> list[Lookup]:
         """Return messages that predate the history: the next round reads their store times.
 
         First the oldest unread ones, for time lags; of a group that reads on, the message it will have reached when

@@ -133,6 +133,43 @@ def compact_hour(cluster: str, hour_ms: int, *, interval_ms: int, now_ms: int) -
     return made
 
 
+def keep_hour(
+    cluster: str,
+    hour_ms: int,
+    snapshots: Sequence[Snapshot],
+    *,
+    interval_ms: int,
+    previous: Snapshot | None,
+    now_ms: int,
+) -> HistoryFile:
+    """List an hour of rounds that were in no log as a chunk; `previous` is the last round before them.
+
+    Raises LeaseTaken, LeaseLost.
+    """
+    with compaction_lease.held(cluster, now_ms) as lease:
+        _clear_abandoned(cluster)
+        made = _written(
+            _reserved(cluster, Kind.CHUNK_HOUR, hour_ms, now_ms),
+            lambda sink: compaction.write_hour(snapshots, sink, interval_ms=interval_ms, previous=previous),
+            lease,
+        )
+        with _unlisted_on_error([made]), transaction.atomic():
+            lease.confirm()
+            _list(made)
+    return made
+
+
+def drop_cluster(cluster: str, *, now_ms: int) -> None:
+    """Delete all files of a cluster, then their rows, events and gaps. Raises LeaseTaken."""
+    with compaction_lease.held(cluster, now_ms) as lease:
+        rows = HistoryFile.objects.filter(cluster=cluster)
+        for row in rows.exclude(state=State.DELETED):
+            lease.renew_if_due()
+            files.remove(location_of(row))
+        for model in (HistoryFile, HistoryGap, LagEvent):
+            model._default_manager.filter(cluster=cluster).delete()
+
+
 def _segments_of(
     rows: "QuerySet[HistoryFile]", lease: compaction_lease.CompactionLease
 ) -> dict[int, list[Snapshot]]:

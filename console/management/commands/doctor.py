@@ -72,7 +72,7 @@ def _of_parts() -> list[dict[str, str]]:
 
 def _of_clusters() -> list[dict[str, str]]:
     found = []
-    for cluster in cluster_selectors.clusters():
+    for cluster in cluster_selectors.live_clusters():
         try:
             brokers = cluster_services.probe(cluster.namesrv_addrs)
         except ClusterError as error:

@@ -75,7 +75,7 @@ def fire_due(*, now_ms: int) -> int:
     Two beats request a report only once.
     """
     fired = 0
-    for cluster in cluster_selectors.clusters():
+    for cluster in cluster_selectors.live_clusters():
         for schedule in schedules(cluster.name, now_ms=now_ms):
             due_ms = _due_ms(schedule, now_ms)
             if not schedule.is_on or due_ms <= schedule.last_due_ms:

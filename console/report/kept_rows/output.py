@@ -136,6 +136,11 @@ def prune(job: str) -> None:
         ReportRun.objects.filter(pk=run.pk).update(output="")
 
 
+def delete(run: ReportRun) -> None:
+    """Delete all files of a run, those of single queues included."""
+    _delete(_run_folder(run), set())
+
+
 def _run_folder(run: ReportRun) -> str:
     return f"runs/{run.job}/{run.pk}"
 

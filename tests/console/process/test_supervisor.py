@@ -226,6 +226,11 @@ def test_it_reads_its_options() -> None:
     assert (found.url, found.namesrv) == ("http://127.0.0.1:1", "127.0.0.1:3")
 
 
+@pytest.mark.parametrize("left_out", ["", "--no-demo", "--no-sample-week"])
+def test_only_the_demo_has_a_sample_week(left_out: str) -> None:
+    assert supervisor.parse([left_out] if left_out else []).sample_week == (not left_out)
+
+
 @pytest.mark.parametrize("port", ["0", "65536", "http", "-1"])
 def test_it_refuses_what_is_no_port(port: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
@@ -403,3 +408,12 @@ def test_it_lets_processes_live_after_a_farewell() -> None:
     assert survivor.poll() is None
     survivor.kill()
     survivor.wait()
+
+
+async def test_what_runs_once_is_started_again_only_if_it_fails(tmp_path: Path) -> None:
+    script = f"echo run >> {tmp_path}/runs; [ $(wc -l < {tmp_path}/runs) -ge 2 ]"
+    program = Program("week", ["/bin/sh", "-c", script], stop_limit_s=1, is_once=True)
+    child = Child(program, {}, Output(io.StringIO()), lambda: None)
+    await asyncio.wait_for(asyncio.shield(child._task), 10)
+    await child.stop()
+    assert (tmp_path / "runs").read_text() == "run\nrun\n"
