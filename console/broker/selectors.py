@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from django.db.models import Avg, BigIntegerField, ExpressionWrapper, F, Value
@@ -19,6 +19,7 @@ from console.broker.models import BrokerSample, BrokerSurvey, NameServerRow, Rou
 from console.broker.own_share import OwnShare, own_shares
 from console.broker.survey import disk, runtime
 from console.broker.survey.connections import Producer
+from console.broker.survey.course import COLUMNS, MINUTE_MS, Course, course
 from console.broker.survey.held_back import NOT_YET, HeldBack, held_back
 from console.lag.models import BrokerRow, ClientRow, TopicRow
 from console.lag.rows import queues
@@ -233,6 +234,14 @@ def last_survey(cluster_name: str) -> Survey | None:
 # ---- configuration ----
 
 
+class ConfigCell(NamedTuple):
+    """A value on one broker, null where it is not known; `meaning` in words, where the value does not say it."""
+
+    value: str | None
+    is_odd: bool
+    meaning: Text | str
+
+
 @dataclass(frozen=True, slots=True)
 class ConfigLine:
     """One key over the brokers.
@@ -250,9 +259,11 @@ class ConfigLine:
         return any(self.odd)
 
     @property
-    def cells(self) -> list[tuple[str | None, bool]]:
-        """Return (value, is odd) of each broker."""
-        return list(zip(self.values, self.odd, strict=True))
+    def cells(self) -> list[ConfigCell]:
+        return [
+            ConfigCell(value, is_odd, self.key.meaning_of(value or ""))
+            for value, is_odd in zip(self.values, self.odd, strict=True)
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -463,6 +474,17 @@ def route_differences(
 
 
 # ---- history ----
+
+
+def courses(cluster_name: str, broker_name: str, now_ms: int) -> dict[str, Course]:
+    """Return the figures of 28 that are sampled, by key: the last hour of each and what is usual."""
+    rows = BrokerSample.objects.filter(cluster=cluster_name, broker_name=broker_name, at_ms__lte=now_ms)
+    by_column: dict[str, dict[int, float]] = {column: {} for column in COLUMNS.values()}
+    for at_ms, *values in rows.values_list("at_ms", *by_column):
+        for samples, value in zip(by_column.values(), values, strict=True):
+            if value is not None:
+                samples[at_ms // MINUTE_MS] = value
+    return {key: course(by_column[column], now_ms) for key, column in COLUMNS.items()}
 
 
 def samples(cluster_name: str, from_ms: int, to_ms: int, broker_name: str = "") -> dict[str, list[Any]]:

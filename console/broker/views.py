@@ -120,7 +120,7 @@ def _tab_context(
     if tab == "health":
         return _health_context(request, here, view, now_ms, scope)
     if tab == "runtime":
-        return {"groups": runtime.figures(view.figures)}
+        return {"groups": runtime.figures(view.figures, selectors.courses(here.name, view.name, now_ms))}
     if tab == "config":
         return _config_context(request, here, view)
     if tab == "topics":

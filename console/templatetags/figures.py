@@ -11,7 +11,7 @@ import datetime as dt
 import json
 import time
 import zoneinfo
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django import template
@@ -238,13 +238,18 @@ def status_cell(row: object, name: str, now_ms: int) -> SafeString:
 
 
 def trend_cell(row: object, name: str, now_ms: int) -> SafeString:
-    """Render a sparkline of one value per minute; charts.js draws it."""
+    """Render the trend of a row in the colour of its status."""
     family = STATUSES.get(value_of(row, "status") or "OK", ("ok", "", ""))[0]
-    values = json.dumps(value_of(row, name) or [], separators=(",", ":"))
+    return sparkline(value_of(row, name) or [], TONES.get(family, "chart-1"))
+
+
+@register.simple_tag
+def sparkline(values: Sequence[float | None], tone: str = "chart-1") -> SafeString:
+    """Render the last hour, one value per minute; charts.js draws it."""
     return format_html(
         '<canvas class="spark" data-trend="{}" data-tone="{}" role="img" aria-label="{}"></canvas>',
-        values,
-        TONES.get(family, "chart-1"),
+        json.dumps(list(values), separators=(",", ":")),
+        tone,
         _("last hour"),
     )
 

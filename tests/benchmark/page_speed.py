@@ -52,6 +52,8 @@ REDRAW = """canvas => {
   const box = canvas.getBoundingClientRect(), took = [];
   for (let i = 0; i < 60; i++) {
     const at = { clientX: box.left + (box.width * i) / 60, clientY: box.top + box.height / 2 };
+    canvas.dispatchEvent(new PointerEvent("pointerleave"));
+    canvas.getContext("2d").getImageData(0, 0, 1, 1);
     const started = performance.now();
     canvas.dispatchEvent(new PointerEvent("pointermove", at));
     canvas.getContext("2d").getImageData(0, 0, 1, 1);

@@ -9,8 +9,10 @@ from __future__ import annotations
 import dataclasses
 import enum
 import re
+from collections.abc import Mapping
 
 from console.text import Text
+from console.text.figures import duration, size
 
 # Stands for the value of a secret key: a broker's secrets are not stored here.
 SET = Text("(set, not shown)")
@@ -45,12 +47,23 @@ class ConfigKey:
     danger: Text = Text()
     fixed: str = ""
     choices: tuple[str, ...] = ()
+    meanings: Mapping[str, Text] = dataclasses.field(default_factory=dict)
     low: int | None = None
     high: int | None = None
 
     @property
     def is_secret(self) -> bool:
         return is_secret(self.name)
+
+    def meaning_of(self, value: str) -> Text | str:
+        """Return a value in words where it is a code or a large number: 6 is "read and write"; "" elsewhere."""
+        if value in self.meanings:
+            return self.meanings[value]
+        if not value.isascii() or not value.isdigit() or int(value) < WORDS_FROM:
+            return ""
+        if self.unit == "bytes":
+            return size(int(value))
+        return duration(int(value)) if self.unit == "ms" else ""
 
 
 def _now(name: str, says: Text, unit: str = "", **more: object) -> ConfigKey:
@@ -61,6 +74,7 @@ def _restart(name: str, says: Text, unit: str = "", **more: object) -> ConfigKey
     return ConfigKey(name, says, unit, Effect.RESTART, **more)  # type: ignore[arg-type]
 
 
+WORDS_FROM = 1_000  # a smaller number with its unit is clear as it stands
 BOOL = ("true", "false")
 WHO_IT_IS = Text("It identifies the broker; a change makes it another broker. Set it in the broker's file.")
 WHERE_IT_STORES = Text(
@@ -87,6 +101,12 @@ _KEYS = (
             "what clients may do on the whole broker: 6 read and write, 4 only read, 2 only write, 0 nothing"
         ),
         choices=("6", "4", "2", "0"),
+        meanings={
+            "6": Text("read and write"),
+            "4": Text("read only"),
+            "2": Text("write only"),
+            "0": Text("nothing"),
+        },
         danger=Text("Without 2 every producer is refused (NO_PERMISSION), without 4 every consumer."),
     ),
     _now(
@@ -260,7 +280,7 @@ _KEYS = (
     _now(
         "startAcceptSendRequestTimeStamp",
         Text("sends are refused until this moment (epoch)"),
-        "ms",
+        "epoch ms",
         low=0,
         danger=Text("In the future: every producer is refused until then."),
     ),

@@ -11,6 +11,7 @@ import datetime as dt
 import re
 from collections.abc import Callable, Mapping, Sequence
 
+from console.broker.survey.course import Course
 from console.broker.survey.disk import UNITS
 from console.text import Duration, Latency, Text
 from console.text.figures import count, duration, latency, percent, rate, size
@@ -25,7 +26,10 @@ _SIZE = re.compile(r"([\d.]+)\s*(B|KiB|MiB|GiB|TiB|PiB)")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RuntimeFigure:
-    """One figure; `text` is empty when it is unknown, `says` is then the reason. `tone`: "" | warn | bad."""
+    """One figure; `text` is empty when it is unknown, `says` is then the reason. `tone`: "" | warn | bad.
+
+    `trend` is null and `usual` empty where no samples are kept.
+    """
 
     key: str
     label: Text
@@ -33,6 +37,8 @@ class RuntimeFigure:
     says: Text
     tone: str = ""
     raw: str = ""
+    trend: Sequence[float | None] | None = None
+    usual: str = ""
 
     @property
     def is_known(self) -> bool:
@@ -441,10 +447,13 @@ OURS = frozenset({Text("Event loop")})  # groups that only brokerd has
 HIDDEN = frozenset({"loopDelay50", "brokerVersion", "dispatchMaxBuffer", "brokerActive", "getTransferedTps"})
 
 
-def figures(table: Table) -> list[RuntimeGroup]:
+def figures(table: Table, courses: Mapping[str, Course] | None = None) -> list[RuntimeGroup]:
     """Return the known figures in groups, missing ones marked unknown, and the rest under "Other"."""
+    courses = courses or {}
     groups = [
-        RuntimeGroup(name, question, [_figure(entry, table) for entry in entries])
+        RuntimeGroup(
+            name, question, [_with_course(_figure(entry, table), entry, courses) for entry in entries]
+        )
         for name, question, entries in _GROUPS
         if name not in OURS or any(entry.key in table for entry in entries)
     ]
@@ -456,6 +465,17 @@ def figures(table: Table) -> list[RuntimeGroup]:
         if key not in shown | HIDDEN and not explained.fullmatch(key)
     ]
     return [*groups, RuntimeGroup(Text("Other"), Text("as the broker reports it"), rest)] if rest else groups
+
+
+def _with_course(figure: RuntimeFigure, entry: _Entry, courses: Mapping[str, Course]) -> RuntimeFigure:
+    found = courses.get(entry.key)
+    if found is None:
+        return figure
+    usual = ""
+    if found.usual is not None:
+        low, high = (entry.form(str(value)) for value in found.usual)
+        usual = low if low == high else f"{low} – {high}"
+    return dataclasses.replace(figure, trend=found.trend, usual=usual)
 
 
 def _figure(entry: _Entry, table: Table) -> RuntimeFigure:

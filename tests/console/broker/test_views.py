@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from django.db import connections
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from console.broker.models import BrokerSurvey, NameServerRow, RouteDifference, Survey
+from console.broker.models import BrokerSample, BrokerSurvey, NameServerRow, RouteDifference, Survey
 from console.broker.selectors import config_table
 from console.lag.models import BrokerRow
 from console.operation.models import Plan
@@ -167,7 +168,18 @@ def test_it_explains_runtime_figures_and_names_those_it_can_not_know(admin: Clie
     assert "Storing, slowest 1 %" in text and "putLatency99" in text
     assert "reported from RocketMQ 5.0 on" in text
     assert "sends; the first has waited 0 ms, room for 10,000" in text
+    now_ms = int(time.time() * 1000)
+    for minute in range(100):
+        BrokerSample.objects.create(
+            cluster="local",
+            broker_name="broker-a",
+            at_ms=now_ms - minute * 60_000,
+            in_rate=40.0,
+            out_rate=minute,
+        )
     part = admin.get("/c/local/brokers/broker-a?tab=runtime&part=1").content.decode()
+    assert '<td class="num nowrap soft p2">40 /s</td>' in part
+    assert part.count("data-trend") == 4
     assert "Messages in" in part and "<html" not in part
 
 

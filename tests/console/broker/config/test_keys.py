@@ -25,6 +25,23 @@ def test_it_hides_secrets() -> None:
 
 
 @pytest.mark.parametrize(
+    ("key", "value", "meaning"),
+    [
+        ("brokerPermission", "6", "read and write"),
+        ("brokerPermission", "4", "read only"),
+        ("maxMessageSize", "4194304", "4.2 MB"),
+        ("registerNameServerPeriod", "30000", "30 s"),
+        ("waitTimeMillsInSendQueue", "200", ""),
+        ("startAcceptSendRequestTimeStamp", "1700000000000", ""),
+        ("flushDiskType", "ASYNC_FLUSH", ""),
+        ("nobodyKnowsThis", "4194304", ""),
+    ],
+)
+def test_a_code_or_a_large_number_has_words_beside_it(key: str, value: str, meaning: str) -> None:
+    assert config_key(key).meaning_of(value) == meaning
+
+
+@pytest.mark.parametrize(
     ("key", "value", "problem"),
     [
         ("fileReservedTime", "48", ""),
