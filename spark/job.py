@@ -36,13 +36,15 @@ class HourFiles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One hour of one cluster and every history file (path or fsspec URL) that holds some of it.
 
     `older` are files that hold nothing of the hour but some of the time before: they are opened only for an hour in the
-    log, whose segments do not know the sample before them.
+    log, whose segments do not know the sample before them. `content` is the checksum of the one hour file that all of
+    the hour comes from, by itself or in the file of its day; "": there is no such file.
     """
 
     cluster: str
     hour_ms: int
     files: tuple[str, ...]
     older: tuple[str, ...] = ()
+    content: str = ""
 
 
 class StoreFolder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -73,7 +75,7 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     (capacity).
     `clients`: members of each group now, where known; `client_changes`: of each group (since when, how many), the
     first as of `from_ms`. `stores`: brokers whose files may be read. `remote`, `master`, `reuse`: where it runs
-    (`spark.process.session`).
+    (`spark.process.session`). `folds`: the folder of stored folds of hours (`spark.sources.stored_folds`); "": none.
     """
 
     job: str
@@ -95,6 +97,7 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     client_changes: dict[str, tuple[tuple[int, int], ...]] = msgspec.field(default_factory=dict)
     stores: tuple[StoreFolder, ...] = ()
     code_version: str = ""
+    folds: str = ""
     remote: str = ""
     master: str = ""
     reuse: bool = False

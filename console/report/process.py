@@ -48,12 +48,13 @@ class ReportFailed(Exception):
 
 
 class HourFiles(msgspec.Struct, frozen=True):
-    """An hour of a cluster with its history files, and those of the time before it."""
+    """An hour of a cluster with its history files, those of the time before it, and a checksum of its content."""
 
     cluster: str
     hour_ms: int
     files: Sequence[str]
     older: Sequence[str]
+    content: str
 
 
 class Promise(msgspec.Struct, frozen=True):
@@ -85,6 +86,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     clients: Mapping[str, int]
     client_changes: Mapping[str, Sequence[tuple[int, int]]]
     code_version: str
+    folds: str
     remote: str
     master: str
     reuse: bool

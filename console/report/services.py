@@ -30,6 +30,7 @@ from console.cluster.models import Cluster
 from console.lag.history.chronicle import client_counts
 from console.lag.history.log import Kind, job_location
 from console.lag.models import HistoryFile
+from console.lag.past.history_reads import hour_contents
 from console.live import hub as live
 from console.report import process, selectors
 from console.report.jobs import JOBS, LAG_JOBS, PERIODS_MS, STORE_JOBS, TREND_JOB
@@ -396,6 +397,7 @@ def job_spec(run: ReportRun, *, now_ms: int) -> JobSpec:
         clients=selectors.members(run.cluster) if run.job == "capacity" else {},
         client_changes=client_counts(run.cluster, run.from_ms, run.to_ms) if run.job in LAG_JOBS else {},
         code_version=settings.CODE_VERSION,
+        folds=output.folds_url() if run.job in LAG_JOBS else "",
         remote=settings.SPARK_REMOTE,
         master=settings.SPARK_MASTER,
         reuse=settings.SPARK_LOCAL_CONNECT_REUSE,
@@ -407,6 +409,7 @@ def _hours(run: ReportRun, now_ms: int) -> Sequence[HourFiles]:
     back_ms = settings.REPORT_LOOKBACK_MS
     known = selectors.history_files(run.cluster, run.from_ms - HOUR_MS - back_ms, run.to_ms)
     lost = lost_hours(run.cluster, run.from_ms, run.to_ms)
+    contents = hour_contents(run.cluster, run.from_ms - HOUR_MS, run.to_ms)
     hours = []
     for hour_ms in hours_of(run.from_ms, min(run.to_ms, now_ms)):
         near = [
@@ -415,7 +418,7 @@ def _hours(run: ReportRun, now_ms: int) -> Sequence[HourFiles]:
         own = _locations([file for file in near if file.ts_hi_ms > hour_ms])
         older = _locations([file for file in near if file.ts_hi_ms <= hour_ms])
         if own and hour_ms not in lost:
-            hours.append(HourFiles(run.cluster, hour_ms, own, older))
+            hours.append(HourFiles(run.cluster, hour_ms, own, older, contents.get(hour_ms, "")))
     if not hours:
         raise ReportFailed(
             Text(

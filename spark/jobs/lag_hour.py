@@ -24,6 +24,7 @@ from spark.output.part_files import publish_parts
 from spark.process.job_process import main
 from spark.process.session import cores_of
 from spark.schemas import report_columns
+from spark.sources.stored_folds import delete_expired
 from spark.sources.work import work_items
 
 COLUMNS = report_columns(LAG_SCHEMA)
@@ -90,6 +91,7 @@ def write_top(files: Any, folder: str) -> None:
 def run(spark: SparkSession | SparkContext, spec: JobSpec) -> JobResult:
     """Read, fold and write. The same spec writes the same rows in the same order."""
     items = work_items(spec, period_ms=HOUR_MS, cores=cores_of(spark))
+    delete_expired(spec)
     return publish_parts(spark, spec, items, hour_rows, finish=write_top)
 
 

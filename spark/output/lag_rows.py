@@ -16,7 +16,8 @@ A module of its own, so that executors import it: what is defined in a job's `__
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,12 +28,13 @@ from spark.job import JobSpec, Promise
 from spark.lag.folds import figures
 from spark.lag.folds.figures import PERCENTILES, Columns
 from spark.lag.folds.level import Level
-from spark.lag.folds.window import Fold, fold, merge
+from spark.lag.folds.window import Fold, merge
 from spark.lag.samples import SeriesKey, SeriesKind
 from spark.lag.snapshot import BoolArray
 from spark.notes import Note
 from spark.schemas import KEY, STAMP, WINDOW, row_schema
-from spark.sources.work import HistoryReader, Window, WorkItem
+from spark.sources.folded_hours import FoldedHours
+from spark.sources.work import HistoryReader, WorkItem
 
 GRAIN_TOPIC, GRAIN_QUEUE = "topic", "queue"
 DISTRIBUTION = ("last", *(f"p{share}" for share in PERCENTILES), "max")
@@ -111,26 +113,25 @@ def hour_rows(item: WorkItem, notes: list[Note]) -> Iterator[pa.Table]:
     """Yield the rows of an item's hours, in each table those of a grain in the order of their keys; what cannot be read
     comes into `notes`.
     """
-    reader = HistoryReader(item, is_compact=True)
+    reader = FoldedHours(item, stores=True)
     hours = {hour.hour_ms for hour in item.hours}
-    for windows in reader.blocks():
-        for window in windows:
-            if window.from_ms in hours:
-                own = fold(window.grid, window.from_ms, window.to_ms, reader.slo_at(window.from_ms))
-                yield from tables(own, reader, window.dead_letters)
+    for folds in reader.folds():
+        for one in folds:
+            if one.fold.from_ms in hours:
+                yield from tables(one.fold, reader, one.dead_letters)
     reader.close()
     notes += reader.notes
 
 
 def period_rows(item: WorkItem, notes: list[Note]) -> Iterator[pa.Table]:
-    """Yield the same for the whole period of an item: its hours are folded and added up."""
-    reader = HistoryReader(item, is_compact=True)
-    for windows in reader.blocks():
+    """Yield the same for the whole period of an item: the folds of its hours are added up."""
+    reader = FoldedHours(item)
+    for folds in reader.folds():
         found: list[Fold] = []
-        dead_letters: dict[str, int] = {}
-        for window in windows:
-            found.append(fold(window.grid, window.from_ms, window.to_ms, reader.slo_at(window.from_ms)))
-            _add(dead_letters, window)
+        dead_letters: Counter[str] = Counter()
+        for one in folds:
+            found.append(one.fold)
+            dead_letters.update(one.dead_letters)
             if len(found) > FOLDS_KEPT:
                 found = [merge(found)]
         if found:
@@ -140,12 +141,7 @@ def period_rows(item: WorkItem, notes: list[Note]) -> Iterator[pa.Table]:
     notes += reader.notes
 
 
-def _add(total: dict[str, int], window: Window) -> None:
-    for group, count in window.dead_letters.items():
-        total[group] = total.get(group, 0) + count
-
-
-def tables(own: Fold, reader: HistoryReader, dead_letters: dict[str, int]) -> Iterator[pa.Table]:
+def tables(own: Fold, reader: HistoryReader, dead_letters: Mapping[str, int]) -> Iterator[pa.Table]:
     """Yield the rows of both grains of some groups."""
     item, spec = reader.item, reader.spec
     into = _retries(own, dead_letters)
@@ -235,7 +231,7 @@ def _names(grain: str, keys: Sequence[SeriesKey]) -> Columns:
     }
 
 
-def _retries(own: Fold, dead_letters: dict[str, int]) -> dict[str, tuple[int | None, int | None]]:
+def _retries(own: Fold, dead_letters: Mapping[str, int]) -> dict[str, tuple[int | None, int | None]]:
     """Return group → messages into its %RETRY% and its %DLQ% topic; a topic that was not collected is unknown."""
     retry: dict[str, int] = {}
     for key, count in zip(own.topics.keys, own.topics.sums.produced.tolist(), strict=True):

@@ -28,6 +28,7 @@ from spark.lag.samples import (
     from_snapshots,
 )
 from spark.notes import Note
+from spark.sources import stored_folds
 from spark.sources.chunk_buckets import ChunkBuckets, open_chunk
 from spark.sources.chunk_file import LAST_NAME, ChunkFile
 
@@ -43,7 +44,10 @@ SERIES_MIN, SERIES_MAX = 5_000, 25_000
 
 
 class WorkItem(msgspec.Struct, frozen=True):
-    """Hours of one cluster, and which groups: those of (after, upto]."""
+    """Hours of one cluster, and which groups: those of (after, upto].
+
+    `folders` are those of stored folds by hour, `split` names these groups among those of the whole hour.
+    """
 
     cluster: str
     hours: tuple[HourFiles, ...]
@@ -52,6 +56,8 @@ class WorkItem(msgspec.Struct, frozen=True):
     after: str
     upto: str
     spec: str  # the job's spec without hours: what else the rows depend on
+    folders: dict[int, str] = {}
+    split: str = ""
 
     def to_json(self) -> str:
         return msgspec.json.encode(self, order="sorted").decode()
@@ -79,13 +85,19 @@ def work_items(spec: JobSpec, *, period_ms: int, cores: int = 2) -> list[WorkIte
     for (cluster, start_ms), hours in periods.items():
         hours.sort(key=lambda hour: hour.hour_ms)
         end_ms = min(period_end(start_ms, period_ms, spec.zone), spec.as_of_ms)
-        for after, upto in _group_ranges(hours, wanted):
+        folders = {hour.hour_ms: stored_folds.folder_of(spec, hour) for hour in hours}
+        ranges = _group_ranges(hours, wanted)
+        splits = stored_folds.splits_of(ranges)
+        for (after, upto), split in zip(ranges, splits, strict=True):
             own = msgspec.structs.replace(
                 rest,
                 client_changes=_changes_in(spec, after, upto, start_ms, end_ms),
                 slos={group: one for group, one in spec.slos.items() if after < group <= upto},
             )
-            items.append(WorkItem(cluster, tuple(hours), start_ms, end_ms, after, upto, own.to_json()))
+            item = WorkItem(
+                cluster, tuple(hours), start_ms, end_ms, after, upto, own.to_json(), folders, split
+            )
+            items.append(item)
     return items
 
 
@@ -141,11 +153,15 @@ def _cut(ends: Sequence[tuple[str, int]], count: int) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Whole groups of an item in one hour, or in what of it has passed."""
+    """Whole groups of an item in one hour, or in what of it has passed.
+
+    `is_regular`: its files show every queue in every round, and in the one before.
+    """
 
     from_ms: int
     to_ms: int
     grid: Grid
+    is_regular: bool
     dead_letters: dict[str, int]  # group → messages into its %DLQ% topic
 
 
@@ -158,6 +174,8 @@ class HistoryReader:
         self._is_compact = is_compact
         self.spec = JobSpec.from_json(item.spec)
         self.notes: list[Note] = []
+        self._hours = {hour.hour_ms: hour for hour in item.hours}
+        self._dead_letters_of: dict[int, dict[str, int]] = {}
         self._logs: dict[str, Samples] = {}
         self._files: dict[str, ChunkFile | ChunkBuckets | None] = {}
 
@@ -167,25 +185,38 @@ class HistoryReader:
 
     def blocks(self) -> Iterator[Iterator[Window]]:
         """Yield, for range after range of groups, their hours one after the other, those without a file too."""
-        dead_letters = {hour.hour_ms: self._dead_letters(hour) for hour in self.item.hours}
-        for after, upto in self._ranges():
-            yield self._windows(after, upto, dead_letters)
-            for file in self._files.values():
-                if file is not None:
-                    file.release()
+        for after, upto in self.ranges():
+            yield self._windows(after, upto)
+            self.release()
 
-    def _windows(self, after: str, upto: str, dead_letters: dict[int, dict[str, int]]) -> Iterator[Window]:
-        hours = {hour.hour_ms: hour for hour in self.item.hours}
+    def _windows(self, after: str, upto: str) -> Iterator[Window]:
         grid: Grid | None = None
-        for hour_ms in range(min(hours), self.item.to_ms, HOUR_MS):
-            from_ms, to_ms = self._own_part(hour_ms)
-            hour = hours.get(hour_ms)
-            if grid is None and hour:
-                grid = self._before(hour, after, upto)
-            own = self._grid(hour.files if hour else (), grid, after, upto, from_ms, to_ms)
-            if own is not None:
-                grid = own
-                yield Window(from_ms, to_ms, grid, dead_letters.get(hour_ms, {}))
+        for hour_ms in self.hours():
+            window = self.window(hour_ms, grid, after, upto)
+            if window is not None:
+                grid = window.grid
+                yield window
+
+    def hours(self) -> range:
+        """Return the hours of the item, those without a file too."""
+        return range(min(self._hours), self.item.to_ms, HOUR_MS)
+
+    def window(self, hour_ms: int, before: Grid | None, after: str, upto: str) -> Window | None:
+        """Return an hour of the groups in (after, upto]; `before` is the grid of the hour before, if there is one."""
+        from_ms, to_ms = self._own_part(hour_ms)
+        hour = self._hours.get(hour_ms)
+        if before is None and hour:
+            before = self._before(hour, after, upto)
+        grid, is_regular = self._grid(hour.files if hour else (), before, after, upto, from_ms, to_ms)
+        if grid is None:
+            return None
+        return Window(from_ms, to_ms, grid, is_regular, self._dead_letters(hour) if hour else {})
+
+    def release(self) -> None:
+        """Release what was read of a range of groups."""
+        for file in self._files.values():
+            if file is not None:
+                file.release()
 
     def _own_part(self, hour_ms: int) -> tuple[int, int]:
         """Return the part of an hour that is the item's: a day may begin and end inside of one."""
@@ -193,19 +224,21 @@ class HistoryReader:
 
     def _grid(
         self, paths: Sequence[str], before: Grid | None, after: str, upto: str, from_ms: int, to_ms: int
-    ) -> Grid | None:
-        """Return the grid of groups of (after, upto] in some files; mostly one file has all of it."""
+    ) -> tuple[Grid | None, bool]:
+        """Return the grid of groups of (after, upto] in some files, and whether it is regular: mostly one file has all
+        of it.
+        """
         parts = list(self._parts(paths, after, upto, from_ms, to_ms))
         if len(parts) == 1 and isinstance(parts[0], pa.Table):
             if before is not None:  # it has the samples before
                 parts = [rows_within(parts[0], from_ms, to_ms)]
             grid = decode_grid(parts[0], self.spec.interval_ms, from_ms, to_ms, is_compact=self._is_compact)
             if grid is not None and follows(grid, before):
-                return grid
+                return grid, True
         samples = _samples_of(parts, from_ms, to_ms)
         if before is not None:
             samples = carried(samples, before.whole())
-        return grid_of(samples, self.spec.interval_ms) if samples.keys else None
+        return grid_of(samples, self.spec.interval_ms) if samples.keys else None, False
 
     def _before(self, hour: HourFiles, after: str, upto: str) -> Grid | None:
         """Return the time before an hour whose files lack the samples before it: logs do, chunks do not.
@@ -220,22 +253,25 @@ class HistoryReader:
         samples = _samples_of(list(parts), hour.hour_ms - self.spec.lookback_ms, to_ms)
         return grid_of(samples, self.spec.interval_ms) if samples.keys else None
 
-    def _ranges(self) -> list[tuple[str, str]]:
+    def ranges(self) -> list[tuple[str, str]]:
         """Return ranges of groups that are read together: row groups of the first good file."""
-        item = self.item
-        for path in (path for hour in item.hours for path in hour.files if path.endswith(".parquet")):
+        for path in (path for hour in self.item.hours for path in hour.files if path.endswith(".parquet")):
             file = self._file(path)
             if file is not None:
-                rows_max = BLOCK_ROWS * sum(path in hour.files for hour in item.hours)
-                ends, waiting = [item.after], 0
-                for end, rows in file.group_ends():
-                    if item.after < end < item.upto:
-                        waiting += rows
-                        if waiting >= rows_max and end > ends[-1]:
-                            ends.append(end)
-                            waiting = 0
-                return list(zip(ends, [*ends[1:], item.upto], strict=True))
-        return [(item.after, item.upto)]
+                return self.cut(file.group_ends(), sum(path in hour.files for hour in self.item.hours))
+        return [(self.item.after, self.item.upto)]
+
+    def cut(self, row_groups: Sequence[tuple[str, int]], rows_each: int) -> list[tuple[str, str]]:
+        """Cut the item's groups at ends of row groups, in which a series has `rows_each` rows."""
+        item = self.item
+        ends, waiting = [item.after], 0
+        for end, rows in row_groups:
+            if item.after < end < item.upto:
+                waiting += rows
+                if waiting >= BLOCK_ROWS * rows_each and end > ends[-1]:
+                    ends.append(end)
+                    waiting = 0
+        return list(zip(ends, [*ends[1:], item.upto], strict=True))
 
     def _parts(
         self, paths: Sequence[str], after: str, upto: str, from_ms: int, to_ms: int
@@ -286,6 +322,11 @@ class HistoryReader:
 
     def _dead_letters(self, hour: HourFiles) -> dict[str, int]:
         """Return how many messages came into each group's dead-letter topic; its queues are heads, without a group."""
+        if hour.hour_ms not in self._dead_letters_of:
+            self._dead_letters_of[hour.hour_ms] = self._read_dead_letters(hour)
+        return self._dead_letters_of[hour.hour_ms]
+
+    def _read_dead_letters(self, hour: HourFiles) -> dict[str, int]:
         from_ms, to_ms = self._own_part(hour.hour_ms)
         parts = []
         for path in hour.files:

@@ -20,7 +20,7 @@ from spark.lag.codes import ABSENT, UNKNOWN_CODE
 from spark.lag.folds.rounds import GAP_INTERVALS
 from spark.lag.grid import Grid, grid_of
 from spark.lag.history import chunk, files
-from spark.lag.local_time import DAY_MS
+from spark.lag.local_time import DAY_MS, HOUR_MS
 from spark.lag.samples import Samples
 from spark.lag.snapshot import Int64Array
 
@@ -110,6 +110,29 @@ def _is_made_again(row: HistoryFile) -> bool:
     )
     made = others.filter(kind=Kind.CHUNK_HOUR).exclude(state=State.QUARANTINED)
     return made.exists() or others.filter(kind=Kind.WAL, state=State.LIVE).exists()
+
+
+def hour_contents(cluster: str, from_ms: int, to_ms: int) -> dict[int, str]:
+    """Return the checksum of the hour file that an hour comes from, where all of the hour comes from one.
+
+    That is the only live file of the hour, or the newest one that went into the live file of its day.
+    """
+    rows = HistoryFile.objects.filter(cluster=cluster, ts_lo_ms__lt=to_ms, ts_hi_ms__gt=from_ms)
+    live: dict[int, list[HistoryFile]] = {}
+    for row in rows.filter(state=State.LIVE):
+        for hour_ms in range(row.ts_lo_ms - row.ts_lo_ms % HOUR_MS, row.ts_hi_ms, HOUR_MS):
+            live.setdefault(hour_ms, []).append(row)
+    newest = {row.ts_lo_ms: row for row in rows.filter(kind=Kind.CHUNK_HOUR).order_by("generation")}
+    return {hour_ms: row.sha256 for hour_ms, row in newest.items() if _is_all_of(row, live.get(hour_ms, []))}
+
+
+def _is_all_of(row: HistoryFile, live: Sequence[HistoryFile]) -> bool:
+    if row.state == State.LIVE:
+        return live == [row]
+    merged = row.state in (State.SUPERSEDED, State.DELETED) and bool(live)
+    return merged and all(
+        one.kind == Kind.CHUNK_DAY and one.created_at_ms == row.superseded_at_ms for one in live
+    )
 
 
 def _set_damaged_aside(cluster: str, from_ms: int, to_ms: int) -> bool:

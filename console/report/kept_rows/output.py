@@ -3,6 +3,7 @@
     runs/<job>/<run>/attempt-<n>/part-<period>-<grain>-<n>.parquet    rows of one window and grain
                                  part-00000.parquet                   of a report with few rows: all of them
                                  <grain>/part-00000.parquet           small tables made of the others
+    folds/…                                                           of the jobs alone (`spark.sources.stored_folds`)
 
 An attempt has a folder of its own, as one that lost its lease may still be writing. The files of single queues stay
 where they are (`console.report.kept_rows.queue_files`); the rest of a folder is deleted some runs later.
@@ -117,6 +118,11 @@ def local_or_url(url: str) -> str:
 def output_url(run: ReportRun) -> str:
     """Return where the files of the run's present attempt belong."""
     return f"{local_or_url(str(settings.REPORTS_URL))}/{_run_folder(run)}/attempt-{run.attempts}"
+
+
+def folds_url() -> str:
+    """Return where the folds of hours are stored, from which days and weeks are made."""
+    return f"{local_or_url(str(settings.REPORTS_URL))}/folds"
 
 
 def below_reports_url(output: Output, part: Part) -> str:

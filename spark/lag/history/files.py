@@ -119,6 +119,21 @@ def remove(url: str) -> None:
         filesystem.rm_file(path)
 
 
+def names_in(url: str) -> list[str]:
+    """Return the names of the files and folders in a folder, in order; none of one that does not exist."""
+    filesystem, path = filesystem_of(url)
+    with suppress(FileNotFoundError), _named("listed", url):
+        return sorted(posixpath.basename(one.rstrip("/")) for one in filesystem.ls(path, detail=False))
+    return []
+
+
+def remove_folder(url: str) -> None:
+    """Remove a folder and all that is in it, if it exists."""
+    filesystem, path = filesystem_of(url)
+    with suppress(FileNotFoundError), _named("removed", url):
+        filesystem.rm(path, recursive=True)
+
+
 def move(source: str, target: str) -> None:
     """Give a file another place: a rename on a local disk, a copy and then a removal elsewhere.
 

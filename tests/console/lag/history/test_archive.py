@@ -18,6 +18,7 @@ from console.lag.history import log as history
 from console.lag.history.log import HistoryLog
 from console.lag.models import HistoryFile
 from console.lag.past import history_reads
+from console.text import Text
 from spark.lag.history import chunk, compaction
 from spark.lag.local_time import HOUR_MS
 from spark.lag.snapshot import CommitKey, HeadKey, Snapshot
@@ -364,3 +365,41 @@ def test_a_file_of_before_buckets_may_hold_any_group(bucketed: dict[str, list[in
     tend()
     HistoryFile.objects.update(group_lo=None, group_hi=None)
     assert {group: told(group) for group in bucketed} == bucketed
+
+
+def contents() -> dict[int, str]:
+    found = history_reads.hour_contents("local", START, START + DAY_MS)
+    return {(hour_ms - START) // HOUR_MS: content for hour_ms, content in found.items()}
+
+
+def test_the_content_of_an_hour_is_its_file_and_stays_so_in_the_file_of_the_day(
+    two_hours: list[int],
+) -> None:
+    hour_rows = HistoryFile.objects.filter(kind=history.Kind.CHUNK_HOUR).order_by("ts_lo_ms")
+    expected = dict(enumerate(row.sha256 for row in hour_rows))
+    assert contents() == expected and all(expected.values())
+    archive.merge_day("local", START, now_ms=START + DAY_MS + HOUR_MS)
+    assert contents() == expected
+    archive.delete_expired(START + DAY_MS + 3 * HOUR_MS)
+    assert contents() == expected
+
+
+def test_an_hour_that_is_partly_in_the_log_has_no_content(two_hours: list[int]) -> None:
+    before = contents()
+    late = HistoryFile.objects.filter(kind=history.Kind.WAL, ts_lo_ms__gte=START + HOUR_MS)
+    late.update(state=history.State.LIVE)
+    assert contents() == {0: before[0]}
+    made = archive.compact_hour("local", START + HOUR_MS, interval_ms=5_000, now_ms=START + 2 * HOUR_MS)
+    assert made is not None and made.generation == 2
+    assert contents() == {0: before[0], 1: made.sha256}
+
+
+def test_an_hour_whose_day_was_made_again_without_it_has_no_content(two_hours: list[int]) -> None:
+    archive.merge_day("local", START, now_ms=START + DAY_MS + HOUR_MS)
+    archive.delete_expired(START + DAY_MS + 3 * HOUR_MS)
+    day = HistoryFile.objects.get(kind=history.Kind.CHUNK_DAY)
+    history.quarantine(day, Text("cut off"), START + DAY_MS + 3 * HOUR_MS)
+    assert contents() == {}
+    archive.compact_hour("local", START, interval_ms=5_000, now_ms=START + DAY_MS + 3 * HOUR_MS)
+    archive.merge_day("local", START, now_ms=START + DAY_MS + 4 * HOUR_MS)
+    assert set(contents()) == {0}
