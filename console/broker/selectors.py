@@ -23,6 +23,7 @@ from console.broker.survey.course import COLUMNS, MINUTE_MS, Course, course
 from console.broker.survey.held_back import NOT_YET, HeldBack, held_back
 from console.lag.models import BrokerRow, ClientRow, TopicRow
 from console.lag.rows import queues
+from console.lag.rows.topic_rows import minute_rate
 from console.lists.page import Page, cut
 from console.lists.query import ListQuery
 from console.text import Text
@@ -84,8 +85,8 @@ class BrokerView:
         figures = self.figures
         out = figures.get("getTransferredTps") or figures.get("getTransferedTps")
         return {
-            "in_rate": runtime.number(figures.get("putTps")),
-            "out_rate": runtime.number(out),
+            "in_rate": minute_rate(figures.get("putTps")),
+            "out_rate": minute_rate(out),
             "disk_ratio": runtime.number(figures.get("commitLogDiskRatio")),
         }
 

@@ -76,13 +76,21 @@ def findings(
     queues: Sequence[QueueRow],
     clients: Sequence[ClientRow],
     pauses: GroupPauses = NOT_PAUSED,
+    promised_ms: int | None = None,
 ) -> list[Finding]:
     """Return all findings; [] for a healthy group.
 
-    A queue that stands still because its group is paused there is not reported for standing still.
+    A queue that stands still because its group is paused there is not reported for standing still. `promised_ms`: the
+    longest time lag that the group promises.
     """
     if group.model == BROADCASTING:
-        return _in_order([*_broadcast(group), *_offline(group), *_subscriptions(clients)])
+        found = [
+            *_broadcast(group),
+            *_offline(group),
+            *_promise(group, promised_ms),
+            *_subscriptions(clients),
+        ]
+        return _in_order(found)
     held = [row for row in queues if pauses.holds(row.topic, row.broker_name)]
     standing = [row for row in queues if row not in held or row.status not in STANDING]
     found = [*_paused(held, pauses), *_by_queue_status(standing, group), *_unknown(queues, group)]
@@ -90,13 +98,38 @@ def findings(
     found += _never_committed(queues)
     if not held:
         found += [*_pace(group), *_skew(queues, group)]
-    found += [*_subscriptions(clients), *_ownership(queues, clients), *_failures(group)]
-    return _in_order(found)
+        found += _status(group, found)
+    found += [*_promise(group, promised_ms), *_subscriptions(clients), *_ownership(queues, clients)]
+    return _in_order([*found, *_failures(group)])
 
 
 def _in_order(found: Iterable[Finding]) -> list[Finding]:
     order = {status: place for place, status in enumerate(SEVERITY)}
     return sorted(found, key=lambda finding: order.get(finding.status, len(order)))
+
+
+def _status(group: GroupRow, found: Sequence[Finding]) -> Iterable[Finding]:
+    """Report the status of the group where no finding does: the badge and the findings agree."""
+    if group.status in CLIENT_WORDS and all(one.status != group.status for one in found):
+        title = Text("The group: %(state)s", state=CLIENT_WORDS[group.status])
+        text = _sentence(group.reason) if group.reason else Text()
+        yield Finding(group.status, title, text, group.since_ms or None, "queues")
+
+
+def _promise(group: GroupRow, promised_ms: int | None) -> Iterable[Finding]:
+    """Report a time lag above the promise, whatever the status: a group that catches up is late too."""
+    late_ms = group.time_lag_ms
+    if promised_ms is None or late_ms is None or late_ms <= promised_ms:
+        return
+    title = Text("Later than promised: %(promise)s at most", promise=Duration(promised_ms))
+    text = Text("The oldest unread message has waited %(time)s.", time=Duration(late_ms))
+    if group.worst_queue:
+        text = Text(
+            "The oldest unread message of %(queue)s has waited %(time)s.",
+            queue=group.worst_queue,
+            time=Duration(late_ms),
+        )
+    yield Finding("FALLING_BEHIND", title, text, None, "report")
 
 
 def _broadcast(group: GroupRow) -> Iterable[Finding]:
@@ -196,7 +229,7 @@ def _are(rows: Sequence[QueueRow], state: Text) -> Text:
 
 
 def _sentence(reason: str) -> Text:
-    return Text("%(sentence)s.", sentence=reason)
+    return Text("Reason: %(reason)s.", reason=reason)
 
 
 # status → (state or verb of the title, what it means)
@@ -207,9 +240,7 @@ QUEUE_WORDS = {
     ),
     "STALLED": (
         Text("stalled"),
-        Text(
-            "Clients are online and messages wait, but the committed offset does not move. Check the client."
-        ),
+        Text("Clients are online, and the committed offset does not move. Check the client."),
     ),
     "STOPPED": (
         Text("stopped committing"),
@@ -240,7 +271,8 @@ def _by_queue_status(queues: Sequence[QueueRow], group: GroupRow) -> Iterable[Fi
         if status in ("LOST", "STOPPED", "REWOUND", "SKIPPED"):
             title = Text("%(queues)s %(did)s", queues=_queue_names(rows), did=verb)
         reasons = sorted({row.reason for row in rows if row.reason})
-        facts = [_waiting(rows)] if status in ("STALLED", "STOPPED") else []
+        # The reason of a queue that stands still counts what waits there.
+        facts = [_waiting(rows)] if status in ("STALLED", "STOPPED") and len(rows) > len(reasons) else []
         owners = sorted({row.owner for row in rows if row.owner})
         if status == "STALLED" and owners:
             facts.append(Text("Held by %(names)s.", names=", ".join(owners[:NAMED_MAX])))
@@ -414,16 +446,15 @@ def subscription_words(client: ClientRow) -> str:
 def _ownership(queues: Sequence[QueueRow], clients: Sequence[ClientRow]) -> Iterable[Finding]:
     if not clients or any(client.queues is None for client in clients):
         return  # a client that did not answer may own queues that look free
-    popped = {
-        (one["topic"], one["broker_name"])
-        for client in clients
-        for one in client.queues or ()
-        if "popped" in one
-    }
+    owned = [one for client in clients for one in client.queues or ()]
+    popped = {(one["topic"], one["broker_name"]) for one in owned if "popped" in one}
+    # Clients are read between rounds: what one reports to hold has an owner before the row of the queue names it.
+    held = {(one.get("topic"), one.get("broker_name"), one.get("queue_id")) for one in owned}
     free = [
         row
         for row in queues
         if not row.owner
+        and (row.topic, row.broker_name, row.queue_id) not in held
         and row.status != "UNKNOWN"
         and not row.topic.startswith("%RETRY%")
         and (row.topic, row.broker_name) not in popped  # members that pop share all queues

@@ -40,6 +40,7 @@ from console.lists.query import ListQuery
 from console.operation import selectors as operation_selectors
 from console.operation import services as operation_services
 from console.operation.config.row import GROUP
+from console.operation.config.table import read_table
 from console.operation.config.views import quarantine_context
 from console.operation.errors import NotPermitted, OperationError, PlanRejected
 from console.operation.plan.stored import as_json
@@ -135,13 +136,17 @@ def group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
     found = {
         "cluster": here,
         "row": row,
-        "findings": findings(row, queues, clients, paused),
+        "findings": findings(
+            row, queues, clients, paused, promises_of(here.name, [group]).at(group, now_ms).slo_ms
+        ),
         "pauses": paused,
         "now_ms": now_ms,
     }
     if request.GET.get("part") == "findings":
         return render(request, "group/_findings.html", found)
     query = ListQuery.of(request, group_page.QUEUES)
+    chosen = request.GET.get("tab", "")
+    tab = chosen if chosen in TABS else "queues"
     brokers = sorted({queue.broker_name for queue in queues})
     context = {
         **found,
@@ -161,9 +166,32 @@ def group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
         "silent": [row for row in lag_selectors.silent_brokers(here.name) if row.broker_name in brokers],
         "may_reset": rules.may(request.user, Verb.RESET, here.name, group),
         "may_replay": rules.may(request.user, Verb.REPLAY, here.name, group),
+        "tab": tab,
+        "tabs": list(TABS.items()),
+        "part": f"group/_tab_{tab}.html",
         **quarantine_context(request, here, GROUP, group),
+        **_tab_context(tab, here, group),
     }
     return render(request, "group/group.html", context)
+
+
+TABS = {
+    "queues": Text("Queues"),
+    "clients": Text("Clients"),
+    "settings": Text("Settings"),
+    "activity": Text("Activity"),
+}
+EVENTS_MAX = 50  # of the activity tab; the activity page has all
+
+
+def _tab_context(tab: str, here: Cluster, group: str) -> PageContext:
+    """Return the context of one tab; the settings are read from the brokers, within a few seconds."""
+    if tab == "settings":
+        return {"table": read_table(here, GROUP, group)}
+    if tab == "activity":
+        events = access_selectors.audit_events(cluster=here.name, subject=group)
+        return {"events": events[:EVENTS_MAX], "event_count": events.count()}
+    return {}
 
 
 def _by_client(request: HttpRequest, here: Cluster, row: GroupRow) -> HttpResponse:

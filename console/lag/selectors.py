@@ -51,6 +51,14 @@ def ended_ms(latest: Round) -> int:
     return latest.started_at_ms + latest.duration_ms
 
 
+def data_ms(latest: Round) -> int | None:
+    """Return as of when figures are: the end of the last round that reached a broker, None without one."""
+    if unreachable_since(latest) is None:
+        return ended_ms(latest)
+    good = Round.objects.filter(cluster=latest.cluster, brokers_answered__gt=0).order_by("-number").first()
+    return None if good is None else ended_ms(good)
+
+
 def stale_since_ms(cluster_name: str, now_ms: int) -> int | None:
     """Return the time the rows of a cluster are from, None while rounds take place. Two queries."""
     latest = last_round(cluster_name)

@@ -66,13 +66,6 @@ class Burns(NamedTuple):
     is_known: bool
 
 
-class Ranked(NamedTuple):
-    """A group of a cluster in a ranking over all clusters."""
-
-    cluster: str
-    one: TopGroup
-
-
 class Unwatched(NamedTuple):
     """A time without collection (`broker_name` empty) or in which a broker was silent."""
 
@@ -164,29 +157,20 @@ def _rank(one: Burning) -> tuple[float, float]:
     return (-1.0 if one.hour is None else one.hour, -1.0 if one.six_hours is None else one.six_hours)
 
 
-def losing(clusters: Sequence[Cluster], person: Any) -> list[Ranked]:
+def losing(clusters: Sequence[Cluster], person: Any) -> list[TopGroup]:
     """Return the groups that lose messages or will lose them first, of all clusters."""
-    found = [
-        Ranked(cluster.name, one)
-        for cluster in clusters
-        for one in losing_groups(cluster.name, view_scope(person, cluster.name))
-    ]
+    found = [one for each in clusters for one in losing_groups(each.name, view_scope(person, each.name))]
     return sorted(found, key=_loss)[:TOP_ROWS]
 
 
-def _loss(ranked: Ranked) -> tuple[bool, bool, int]:
-    row = ranked.one.row
-    return row.status != "LOST", row.time_to_loss_lower_bound, row.time_to_loss_ms or 0
+def _loss(one: TopGroup) -> tuple[bool, bool, int]:
+    return one.row.status != "LOST", one.row.time_to_loss_lower_bound, one.row.time_to_loss_ms or 0
 
 
-def growing(clusters: Sequence[Cluster], person: Any) -> list[Ranked]:
+def growing(clusters: Sequence[Cluster], person: Any) -> list[TopGroup]:
     """Return the groups whose lag grows fastest, of all clusters."""
-    found = [
-        Ranked(cluster.name, one)
-        for cluster in clusters
-        for one in growing_groups(cluster.name, view_scope(person, cluster.name))
-    ]
-    return sorted(found, key=lambda ranked: -(ranked.one.growth or 0))[:TOP_ROWS]
+    found = [one for each in clusters for one in growing_groups(each.name, view_scope(person, each.name))]
+    return sorted(found, key=lambda one: -(one.growth or 0))[:TOP_ROWS]
 
 
 def unwatched(clusters: Sequence[Cluster], now_ms: int) -> list[Unwatched]:

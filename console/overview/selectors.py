@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from django.db.models import Case, Count, F, Q, QuerySet, Sum, When
@@ -14,18 +14,21 @@ from console.broker.findings import Finding
 from console.broker.models import NameServerRow
 from console.broker.selectors import BrokerView
 from console.deadletter.selectors import DeadLetterRow
+from console.group.findings import CLIENT_WORDS
 from console.lag.models import BrokerRow, ClientRow, GroupRow, Round, TopicRow
+from console.rebalance import rules as rebalance_rules
 from console.rebalance import selectors as rebalance_selectors
 from console.rebalance.rules import FindingKind
 from console.text import Text, text_of
 
 TOP_ROWS = 5  # what fits beside each other without scrolling
-FINDINGS_SHOWN = 6
+FINDINGS_SHOWN = 8
 # Columns that a top list shows of a group: sorting 10,000 rows with their lists of topics and trends is expensive.
 SHOWN = (
     *("cluster", "group", "status", "partial", "reason", "unknown_since_ms"),
     *("time_lag_ms", "time_lag_lower_bound", "time_to_loss_ms", "time_to_loss_lower_bound"),
 )
+TROUBLES_MAX = 100  # groups that are counted; of a cluster that is down as a whole the first few are enough
 # Judging who owns what reads every client and queue: beyond this a page would wait.
 OWNERSHIP_CLIENTS_MAX = 500
 GROWTH_MIN = 0.05  # messages per second below which a lag is level
@@ -37,12 +40,92 @@ KINDS = {
 }
 
 
+# status of a group in trouble → what to do next
+ADVICE = {
+    "LOST": Text("A faster group, or longer retention (fileReservedTime), stops it."),
+    "STALLED": Text("Look at the message it waits for, and at the threads of the client that holds it."),
+    "STOPPED": Text("Look at its clients."),
+    "FALLING_BEHIND": Text("A faster listener helps, and more clients up to the number of queues."),
+    "OFFLINE": Text("Start a client before retention reaches what waits."),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class TopGroup:
     """A group of a top list; `growth` in messages per second."""
 
     row: GroupRow
     growth: float | None = None
+
+    @property
+    def partial(self) -> bool:
+        """Whether `growth` is a lower bound."""
+        return self.row.partial
+
+    @property
+    def reason(self) -> Text:
+        """Why it is one."""
+        return self.row.reason
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """The groups at the top of a list, worst first.
+
+    `field` and `cell` are what is shown of each row; without a field it is the growth. `calm` is the status of an empty
+    list, `empty` its words.
+    """
+
+    name: str
+    title: Text
+    note: Text
+    heading: Text
+    empty: Text
+    rows: Sequence[TopGroup]
+    calm: str
+    field: str = ""
+    cell: str = ""
+
+
+def by_time_lag(rows: Sequence[TopGroup], calm: str) -> Ranking:
+    """Rank by time lag."""
+    empty = (
+        Text("No message waits.")
+        if calm == "OK"
+        else Text("No known message waits; some groups are unknown.")
+    )
+    return Ranking(
+        "time_lag",
+        Text("Longest time lag"),
+        Text("worst queue"),
+        Text("Time lag"),
+        empty,
+        rows,
+        calm,
+        "time_lag_ms",
+        "time_lag",
+    )
+
+
+def by_growth(rows: Sequence[TopGroup], calm: str) -> Ranking:
+    """Rank by growth of the lag."""
+    title, note = Text("Growing fastest"), Text("in less out, 1 h")
+    return Ranking("growth", title, note, Text("Growth per second"), Text("No known lag grows."), rows, calm)
+
+
+def by_loss(rows: Sequence[TopGroup], calm: str) -> Ranking:
+    """Rank by the time until retention deletes unread messages."""
+    return Ranking(
+        "loss",
+        Text("Nearest data loss"),
+        Text("by retention"),
+        Text("Time to data loss"),
+        Text("No group is known to be near it."),
+        rows,
+        calm,
+        "time_to_loss_ms",
+        "loss",
+    )
 
 
 def group_counts(cluster_name: str, scope: NameScope = EVERYTHING) -> dict[str, int]:
@@ -228,17 +311,58 @@ def judges_ownership(cluster_name: str, scope: NameScope = EVERYTHING) -> bool:
     return rows.count() <= OWNERSHIP_CLIENTS_MAX
 
 
+def _group_findings(cluster_name: str, scope: NameScope) -> list[Finding]:
+    """Return every group in trouble of which at least one message waits, the longest wait first."""
+    rows = _groups(cluster_name, scope).filter(status__in=ADVICE).exclude(status="OFFLINE", lag=0)
+    fields = ("group", "status", "reason", "since_ms", "offline_since_ms")
+    found = []
+    for row in rows.order_by(F("time_lag_ms").desc(nulls_last=True), "group").only(*fields)[:TROUBLES_MAX]:
+        state = CLIENT_WORDS.get(row.status, Text("no client is online"))
+        reason = Text("Reason: %(reason)s.", reason=row.reason) if row.reason else Text()
+        since_ms = row.offline_since_ms if row.status == "OFFLINE" else row.since_ms
+        found.append(
+            Finding(
+                row.status,
+                Text("%(name)s: %(what)s", name=row.group, what=state),
+                Text.of_parts([reason, ADVICE[row.status]]),
+                since_ms or None,
+                tab=f"group/{row.group}",
+            )
+        )
+    return found
+
+
+def _ownership_findings(
+    problems: Sequence[rebalance_rules.Finding], silent: Collection[str]
+) -> list[Finding]:
+    """Return one finding for each group and kind; clients leave the queues of a silent broker, which is no news."""
+    by_kind: dict[tuple[str, FindingKind], list[rebalance_rules.Finding]] = {}
+    for one in problems:
+        if one.queue is None or one.queue.broker_name not in silent:
+            by_kind.setdefault((one.group, one.kind), []).append(one)
+    found = []
+    for (group, kind), same in by_kind.items():
+        text = Text("%(sentence)s.", sentence=text_of(same[0].text))
+        if len(same) > 1:
+            more = Text("%(number)s more {is|are} on the page of the group.", number=len(same) - 1)
+            text = Text.of_parts([text, more])
+        title = Text("%(name)s: %(what)s", name=group, what=KINDS[kind])
+        found.append(Finding("FALLING_BEHIND", title, text, tab=f"group/{group}"))
+    return found
+
+
 def findings(
     cluster_name: str,
     views: Sequence[BrokerView],
     servers: Sequence[NameServerRow],
     scope: NameScope = EVERYTHING,
 ) -> tuple[list[Finding], int]:
-    """Return the problems of brokers, name servers and ownership, worst first, and how many more exist.
+    """Return problems of groups, brokers, name servers and ownership, worst first, and how many more exist.
 
     For a reader of some names only, without values of broker configuration and without other names.
     """
-    found = [finding for view in views for finding in broker_findings.findings(view, servers)]
+    found = _group_findings(cluster_name, scope)
+    found += [finding for view in views for finding in broker_findings.findings(view, servers)]
     if scope.is_everything:
         table = broker_selectors.config_table(cluster_name, only_differences=True)
         found += broker_findings.config_findings(table)
@@ -265,14 +389,7 @@ def findings(
         )
         found.append(Finding("FALLING_BEHIND", title, text, differing.rows[0].since_ms, tab="name-servers"))
     if judges_ownership(cluster_name, scope):
-        found += [
-            Finding(
-                "FALLING_BEHIND",
-                Text("%(name)s: %(what)s", name=one.group, what=KINDS[one.kind]),
-                text_of(one.text),
-                tab=f"group/{one.group}",
-            )
-            for one in rebalance_selectors.cluster_findings(cluster_name, scope)
-        ]
+        silent = {view.name for view in views if not view.row.answered}
+        found += _ownership_findings(rebalance_selectors.cluster_findings(cluster_name, scope), silent)
     found.sort(key=lambda one: broker_findings.SEVERITY.index(one.status))
     return found[:FINDINGS_SHOWN], max(0, len(found) - FINDINGS_SHOWN)

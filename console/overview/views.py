@@ -37,20 +37,28 @@ def home(request: HttpRequest) -> HttpResponse:
 def overview(request: HttpRequest, cluster: str) -> HttpResponse:
     """Show what needs attention first: brokers, groups furthest behind, findings, the collector.
 
-    `?part=1` returns all but the chart, which the page draws once. Readers of some names only get lists and sums over
-    those, and no chart: it shows the whole cluster's traffic.
+    `?part=1` returns all but the chart, which the page draws once, and the collector, which `?part=collector` returns.
+    Readers of some names only get lists and sums over those, and no chart: it shows the whole cluster's traffic.
     """
     here, scope = admit_to_list(request, cluster)
     now_ms = int(time.time() * 1000)
+    collector = {
+        "cluster": here,
+        "now_ms": now_ms,
+        "health": selectors.health(lag_selectors.rounds(here.name)),
+        "survey": broker_selectors.last_survey(here.name),
+    }
+    if request.GET.get("part") == "collector":
+        return render(request, "overview/_collector.html", collector)
     views = broker_selectors.broker_views(here.name, scope)
     servers = broker_selectors.name_servers(here.name)
     groups = selectors.group_counts(here.name, scope)
+    calm = "UNKNOWN" if groups.get("UNKNOWN") else "OK"
     dead = dead_letter_selectors.dead_letter_page(here.name, scope=scope)
     found, more = selectors.findings(here.name, views, servers, scope)
     context = {
-        "cluster": here,
+        **collector,
         "scope": scope,
-        "now_ms": now_ms,
         "views": views,
         "servers": servers,
         "silent": [view.row for view in views if not view.row.answered],
@@ -62,21 +70,21 @@ def overview(request: HttpRequest, cluster: str) -> HttpResponse:
         "unknown_count": groups.get("UNKNOWN", 0),
         "group_count": sum(groups.values()),
         "topic_count": selectors.topic_count(here.name, scope),
-        "slowest": selectors.slowest_groups(here.name, scope),
-        "growing": selectors.growing_groups(here.name, scope),
-        "losing": selectors.losing_groups(here.name, scope),
+        "slowest": selectors.by_time_lag(selectors.slowest_groups(here.name, scope), calm),
+        "growing": selectors.by_growth(selectors.growing_groups(here.name, scope), calm),
+        "losing": selectors.by_loss(selectors.losing_groups(here.name, scope), calm),
         "dead": [row for row in dead if row.count != 0][: selectors.TOP_ROWS],
         "dead_total": selectors.dead_total(dead),
         "findings": found,
         "more_findings": more,
         "judges_ownership": selectors.judges_ownership(here.name, scope),
-        "health": selectors.health(lag_selectors.rounds(here.name)),
-        "survey": broker_selectors.last_survey(here.name),
     }
     if "part" in request.GET:
         return render(request, "overview/_overview.html", context)
     if scope.is_everything:
-        context["chart"] = broker_selectors.samples(here.name, now_ms - DAY_MS, now_ms)
+        chart = broker_selectors.samples(here.name, now_ms - DAY_MS, now_ms)
+        context["chart"] = chart
+        context["has_line"] = sum(value is not None for value in chart["in_rate"]) > 1
     return render(request, "overview/overview.html", context)
 
 
@@ -88,18 +96,18 @@ def fleet_page(request: HttpRequest) -> HttpResponse:
     lines = fleet.lines(visible, request.user, now_ms)
     current = [line.cluster for line in lines if line.is_current]
     burns = fleet.burning(visible, request.user, now_ms)
+    # An empty list is not good news while a cluster has no current data.
     is_calm = all(line.is_current and not line.unknown for line in lines)
+    calm = "OK" if is_calm else "UNKNOWN"
     days = [f"{datetime.fromtimestamp(day_ms / 1000, UTC):%m-%d}" for day_ms in fleet.days_shown(now_ms)]
     context = {
         "lines": [(line, list(zip(days, line.days, strict=True))) for line in lines],
         "days": days,
         "low_pct": fleet.LOW_COVERAGE_PCT,
-        # An empty list is not good news while a cluster has no current data.
-        "calm": "OK" if is_calm else "UNKNOWN",
         "calm_burn": "OK" if is_calm and burns.is_known else "UNKNOWN",
         "burning": burns.worst,
-        "losing": fleet.losing(current, request.user),
-        "growing": fleet.growing(current, request.user),
+        "losing": selectors.by_loss(fleet.losing(current, request.user), calm),
+        "growing": selectors.by_growth(fleet.growing(current, request.user), calm),
         "unwatched": fleet.unwatched(visible, now_ms),
         "now_ms": now_ms,
     }

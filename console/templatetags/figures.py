@@ -22,61 +22,16 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop, pgettext
 
 from console.operation import selectors as operation_selectors
+from console.templatetags.statuses import STATUSES, TIME_TONES, TONES, status_parts
 from console.text import JsonObject
 from console.text import figures as english
 from console.text.figures import SECOND_MS, clock, compact, count, percent, rate, size, zone_offset
 from console.text.language import figure_words
+from spark.lag.local_time import DAY_MS, HOUR_MS
 
 register = template.Library()
 
 UTC = dt.UTC
-
-STATUSES: dict[str, tuple[str, str, str]] = {
-    # LagStatus code → colour family, shape in the sprite, word. figures.js holds the same table.
-    "OK": ("ok", "ok", gettext_noop("OK")),
-    "CATCHING_UP": ("catch", "catch", gettext_noop("Catching up")),
-    "FALLING_BEHIND": ("warn", "behind", gettext_noop("Falling behind")),
-    "STALLED": ("bad", "stalled", gettext_noop("Stalled")),
-    "STOPPED": ("bad", "stopped", gettext_noop("Stopped")),
-    "REWOUND": ("catch", "rewound", gettext_noop("Rewound")),
-    "SKIPPED": ("warn", "skipped", gettext_noop("Skipped")),
-    "HANDLED": ("offline", "skipped", gettext_noop("Handled")),
-    "LOST": ("bad", "lost", gettext_noop("Lost")),
-    "OFFLINE": ("offline", "offline", gettext_noop("Offline")),
-    "NEVER_COMMITTED": ("offline", "never", gettext_noop("Never committed")),
-    "INVALID": ("unknown", "invalid", gettext_noop("Invalid")),
-    "UNKNOWN": ("unknown", "unknown", gettext_noop("Unknown")),
-    "PARTIAL": ("unknown", "unknown", gettext_noop("Partial")),
-    # Plans and jobs use the same parts.
-    "DRAFT": ("offline", "never", gettext_noop("Plan")),
-    "APPLIED": ("ok", "ok", gettext_noop("Applied")),
-    "EXPIRED": ("offline", "offline", gettext_noop("Expired")),
-    "DISCARDED": ("offline", "offline", gettext_noop("Discarded")),
-    "QUEUED": ("offline", "never", gettext_noop("Queued")),
-    "RUNNING": ("catch", "catch", gettext_noop("Running")),
-    "PAUSED": ("warn", "stalled", gettext_noop("Paused")),
-    "VERIFYING": ("catch", "catch", gettext_noop("Verifying")),
-    "SUCCEEDED": ("ok", "ok", gettext_noop("Done")),
-    "FAILED": ("bad", "lost", gettext_noop("Failed")),
-    "CANCELLED": ("offline", "offline", gettext_noop("Cancelled")),
-    # Rows of a replay's ledger.
-    "PENDING": ("offline", "never", gettext_noop("To go")),
-    "SENT": ("ok", "ok", gettext_noop("Sent")),
-}
-TONES = {
-    "bad": "bad-mark",
-    "warn": "warn-mark",
-    "catch": "catch-mark",
-    "unknown": "unknown-mark",
-    "offline": "offline-mark",
-}
-TIME_TONES = {
-    "LOST": "t-bad",
-    "STALLED": "t-bad",
-    "STOPPED": "t-bad",
-    "FALLING_BEHIND": "t-warn",
-}
-
 
 # ---- the same as console.text.figures, with units and months in the reader's language ----
 
@@ -212,12 +167,6 @@ def clients_cell(row: object, name: str, now_ms: int) -> SafeString:
     )
 
 
-def status_parts(code: str) -> tuple[str, str, str]:
-    """Return colour family, shape and word of a status; an unlisted one is its own word."""
-    family, shape, word = STATUSES.get(code, ("unknown", "unknown", code))
-    return family, shape, _(word) if word else ""
-
-
 def badge(code: str, *, plain: bool = False, large: bool = False, pill: bool = False) -> SafeString:
     """A status: colour, shape and word."""
     family, shape, word = status_parts(code)
@@ -326,6 +275,23 @@ def optional_duration_cell(row: object, name: str, now_ms: int) -> SafeString:
     return _figure(row, name, duration(value), value == 0)
 
 
+LOSS_TONES = ((HOUR_MS, "t-bad"), (DAY_MS, "t-warn"))  # a lower bound is no alarm and has none
+
+
+def loss_cell(row: object, name: str, now_ms: int) -> SafeString:
+    """Render the time until retention deletes unread messages; `losing now`, `not in sight`, or unknown."""
+    value = value_of(row, name)
+    if value_of(row, "status") == "LOST":
+        return format_html('<span class="t-bad">{}</span>', _("losing now"))
+    if value is not None:
+        bound = bound_of(row, name)
+        tone = "" if bound else next((tone for below, tone in LOSS_TONES if value < below), "")
+        return format_html('{}<span class="{}">{}</span>', bound, tone, duration(value))
+    if value_of(row, "time_to_loss_never"):
+        return format_html('<span class="muted">{}</span>', _("not in sight"))
+    return _absent(row)
+
+
 def text_cell(row: object, name: str, now_ms: int) -> SafeString:
     value = value_of(row, name)
     return NOT_APPLICABLE if value in (None, "") else conditional_escape(value)
@@ -347,6 +313,7 @@ CELLS = {
     "latency": latency_cell,
     "optional": optional_cell,
     "optional_duration": optional_duration_cell,
+    "loss": loss_cell,
     "text": text_cell,
 }
 

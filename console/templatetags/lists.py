@@ -16,7 +16,7 @@ from django.utils.translation import gettext as _
 
 from console.lists.query import PER_PAGE_CHOICES
 from console.lists.spec import Column, ListSpec
-from console.templatetags.figures import status_parts
+from console.templatetags.statuses import status_parts
 from console.text.figures import count
 
 register = template.Library()

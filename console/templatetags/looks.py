@@ -1,6 +1,6 @@
 """How bad something is, as colour, shape and word: levels of notes, and states that no live cell shows.
 
-Statuses of rows, plans and jobs, which scripts render too, are in `figures.STATUSES`.
+Statuses of rows, plans and jobs, which scripts render too, are in `statuses.STATUSES`.
 """
 
 from __future__ import annotations

@@ -96,9 +96,9 @@ class NavigationItem:
 class Shell:
     """The data of base.html beyond the page's own context. Times in epoch ms.
 
-    `is_stale`: no round for longer than `STALE_ROUNDS` intervals. `unreachable_since_ms` is null while the last
-    round reached any broker of the cluster. `full_disk` warns that nothing can be written here, "" while there is
-    room.
+    `is_stale`: no round for longer than `STALE_ROUNDS` intervals, or one that reached no broker. `read_at_ms` is as of
+    when the figures are. `unreachable_since_ms` is null while the last round reached any broker of the cluster.
+    `full_disk` warns that nothing can be written here, "" while there is room.
     """
 
     now_ms: int
@@ -126,6 +126,7 @@ def _shell(context: Context) -> Shell:
     request, cluster = context["request"], context.get("cluster")
     now_ms = int(context.get("now_ms") or time.time() * 1000)
     latest = lag_selectors.last_round(cluster.name) if cluster else None
+    unreachable_ms = lag_selectors.unreachable_since(latest)
     jobs = _open_operations(request.user, cluster) if cluster else 0
     visible = list(cluster_selectors.clusters_for(request.user)) if request.user.is_authenticated else []
     home = cluster or (
@@ -145,12 +146,15 @@ def _shell(context: Context) -> Shell:
             )
         ],
         round=latest,
-        read_at_ms=lag_selectors.ended_ms(latest) if latest else None,
+        read_at_ms=lag_selectors.data_ms(latest) if latest else None,
         is_stale=cluster is not None
-        and lag_selectors.is_stale(latest, cluster.poll_interval_s * 1000, now_ms),
+        and (
+            unreachable_ms is not None
+            or lag_selectors.is_stale(latest, cluster.poll_interval_s * 1000, now_ms)
+        ),
         is_partial=latest is not None
         and (latest.brokers_answered < latest.brokers_total or bool(latest.error)),
-        unreachable_since_ms=lag_selectors.unreachable_since(latest),
+        unreachable_since_ms=unreachable_ms,
         full_disk=no_room(),
     )
 

@@ -33,6 +33,9 @@ PLACE = re.compile(r"%\((\w+)\)s|(\(s\))|(%%)|\{([^{}|]*)\|([^{}|]*)\}")
 # A JSON object, where it is written or was just read.
 JsonObject: TypeAlias = dict[str, Any]
 FOREIGN_LENGTH_MAX = 300  # of an error's text: longer is a page, not a reason
+FIRST_WIDE = (
+    "\u2e80"  # from here on characters are as wide as they are high and need no space between sentences
+)
 SENTENCE_ENDS = (".", "!", "?", "。", "！", "？")
 
 
@@ -222,10 +225,11 @@ def _together(parts: Sequence[str]) -> str:
     """Join sentences with a blank, or with nothing in Chinese; join other texts with a semicolon."""
     said = ""
     for part in filter(None, parts):
+        is_wide = said[-1:] >= FIRST_WIDE
         if said.endswith(SENTENCE_ENDS):
-            said += " " if said.isascii() else ""
+            said += "" if is_wide else " "
         elif said:
-            said += "; " if said.isascii() else "；"
+            said += "；" if is_wide else "; "
         said += part
     return said
 

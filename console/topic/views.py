@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
@@ -32,6 +33,7 @@ from console.topic.producers import senders_of
 from console.topic.topic_config import permission_letters, permission_word
 from console.topic.topic_list import TOPICS
 from console.web.page_context import PageContext
+from spark.lag.local_time import MINUTE_MS
 
 KIND_WORDS = {
     "NORMAL": Text("Normal"),
@@ -91,6 +93,9 @@ def topic(request: HttpRequest, cluster: str, topic: str) -> HttpResponse:
     row = selectors.without_hidden_group(known(here.name, topic), scope)
     queues = selectors.topic_queues(here.name, topic)
     groups = selectors.topic_groups(here.name, topic)
+    silent = [one for one in lag_selectors.silent_brokers(here.name) if one.broker_name in row.brokers]
+    without_figures = {one.broker_name for one in silent}
+    read = [queue for queue in queues if queue.broker_name not in without_figures]
     chosen = request.GET.get("tab", "")
     tab = chosen if chosen in TABS else "queues"
     context = {
@@ -98,16 +103,22 @@ def topic(request: HttpRequest, cluster: str, topic: str) -> HttpResponse:
         "row": row,
         "kind_word": KIND_WORDS.get(row.kind, row.kind),
         "perm_word": permission_word(row.perm),
-        "queues": _shares(queues),
+        "queues": _shares(queues, without_figures),
         "groups": groups,
         "shown_groups": [group for group in groups if scope.covers(group.group)],
-        "even": 1 / len(queues) if queues else None,
+        "even": 1 / len(read) if read else None,
+        "scope": scope,
         "behind": sum(group.status in BEHIND for group in groups),
-        "findings": _findings(row, queues),
+        "skew": _skew(read),
+        "readers_per_message": row.out_rate / row.in_rate
+        if row.in_rate and row.out_rate is not None
+        else None,
+        "chart": traffic(row),
+        "findings": _findings(row, read),
         "tab": tab,
         "part": f"topic/_{tab}.html",
         "tabs": list(TABS.items()),
-        "silent": [one for one in lag_selectors.silent_brokers(here.name) if one.broker_name in row.brokers],
+        "silent": silent,
         "may_send": rules.may(request.user, Verb.SEND, here.name, topic),
         "is_changeable": row.kind != "SYSTEM",
         **topic_quarantine(request, here, row),
@@ -139,12 +150,48 @@ def _tab_context(tab: str, here: Cluster, row: TopicRow, queues: Sequence[TopicQ
     return {}
 
 
-def _shares(queues: Sequence[TopicQueueRow]) -> list[tuple[TopicQueueRow, float | None]]:
-    """Return each queue with its share of the topic's known traffic, None where nothing flows."""
-    total = sum(queue.in_rate or 0.0 for queue in queues)
-    return [
-        (queue, queue.in_rate / total if total and queue.in_rate is not None else None) for queue in queues
-    ]
+@dataclasses.dataclass(frozen=True, slots=True)
+class ShownQueue:
+    """A queue with its share of the topic's known traffic, None where nothing flows.
+
+    `is_silent`: its broker does not answer, so its figures are those of `row.read_at_ms`.
+    """
+
+    row: TopicQueueRow
+    share: float | None
+    is_silent: bool
+
+
+def _shares(queues: Sequence[TopicQueueRow], silent: Collection[str]) -> list[ShownQueue]:
+    total = sum(queue.in_rate or 0.0 for queue in queues if queue.broker_name not in silent)
+    found = []
+    for queue in queues:
+        is_silent = queue.broker_name in silent
+        is_known = bool(total) and queue.in_rate is not None and not is_silent
+        found.append(ShownQueue(queue, (queue.in_rate or 0.0) / total if is_known else None, is_silent))
+    return found
+
+
+def _skew(queues: Sequence[TopicQueueRow]) -> float | None:
+    """Return how many times an even share the busiest queue takes; None where too little flows to compare."""
+    rates = [queue.in_rate or 0.0 for queue in queues]
+    total = sum(rates)
+    return max(rates) * len(rates) / total if total >= SKEW_RATE_MIN else None
+
+
+class Traffic(NamedTuple):
+    """Messages a second written to a topic, minute by minute."""
+
+    times: list[int]
+    in_rate: list[float | None]
+
+
+def traffic(row: TopicRow) -> Traffic:
+    """Return the last hour of a topic, from the first minute that is known."""
+    known = [at for at, value in enumerate(row.trend) if value is not None]
+    rates = row.trend[known[0] :] if known else []
+    first = row.trend_minute - len(rates) + 1
+    return Traffic([(first + at) * MINUTE_MS for at in range(len(rates))], rates)
 
 
 SKEWED = 2.0  # times an even share: a hash key that one customer dominates

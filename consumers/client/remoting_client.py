@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -359,7 +360,10 @@ class RemotingClient:
         if isinstance(error, TimeoutError):
             reason = Reason("no connection within %(number)s ms", {"number": self.config.connect_timeout_ms})
         else:
-            reason = Reason("cannot connect: %(why)s", {"why": error})
+            # asyncio hides "Connection refused" behind an address that the sentence has already.
+            number = error.errno if isinstance(error, OSError) else None
+            why = os.strerror(number) if number and number > 0 else error
+            reason = Reason("cannot connect: %(why)s", {"why": why})
         before = self._backoffs.get(addr)
         if before is None:
             logger.warning("cannot connect addr=%s reason=%s", addr, reason)

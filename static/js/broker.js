@@ -46,5 +46,5 @@
     : [traffic, ...own.filter((panel) => panel.series[0].values.some((value) => value !== null))];
   if (!canvas.dataset.whole && waiting.series.some((one) => one.values.some((value) => value > 0)))
     panels.push(waiting);
-  Tide.timeSeries(canvas, { times: history.times, panels });
+  Tide.timeSeries(canvas, Tide.beginWithLine({ times: history.times, panels }));
 })();

@@ -261,6 +261,8 @@
           1 + ((first + i) / (slots - 1)) * (w - 5),
           v === null ? null : base - (v / top) * (h - 5),
         ]);
+        // the span is an hour, however much of it is known: a dotted floor before data begin
+        if (first > 0) rule(g, 1, base, points[0][0], base, "chart-axis", [1, 3]);
         g.globalAlpha = 0.16;
         line(g, points, "transparent", { fill: colour(tone), base: h - 1, width: 0.01 });
         g.globalAlpha = 1;
@@ -287,6 +289,19 @@
      values, bounds]] told and not drawn, series: [{label, swatch, tone, values, fill, dash, bounds, told}]}], events:
      [{t, mark, label, tone}], pick: (t) => …, picked: t}; panels share one time axis, units never share a value axis
      ---- */
+  /* A chart begins where its data begin; after a lone reading and a gap, with the line. */
+  const LONE_WITHIN = 2 * MINUTE;
+  function beginWithLine(data) {
+    const { times, panels } = data,
+      lead = panels[0].series[0].values;
+    const first = lead.findIndex((v) => v !== null),
+      line = lead.findIndex((v, i) => v !== null && (lead[i + 1] ?? null) !== null);
+    const at = line > 0 && times[line] - times[first] <= LONE_WITHIN ? line : first;
+    if (at < 1) return data;
+    const columns = new Set(panels.flatMap((panel) => panel.series.flatMap((s) => [s.values, s.bounds])));
+    for (const column of [times, ...columns]) column?.splice(0, at);
+    return data;
+  }
   function timeSeries(canvas, data) {
     let box = { x: 0, w: 1 };
     const TITLE = 30,
@@ -572,6 +587,7 @@
   });
   Object.assign(Tide, {
     sparklines,
+    beginWithLine,
     timeSeries,
     flow,
     drawing: { Plot, line, hatch, label, rule, colour, timeAxis, valueAxis },

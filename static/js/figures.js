@@ -283,6 +283,16 @@
     optional: (row, name) => (missing(row[name]) ? NA : figure(row, name, count(row[name]), row[name] === 0)),
     optional_duration: (row, name) =>
       missing(row[name]) ? (row.partial ? unknown(row) : NA) : figure(row, name, duration(row[name]), row[name] === 0),
+    loss(row, name) {
+      const value = row[name];
+      if (row.status === "LOST") return `<span class="t-bad">${gettext("losing now")}</span>`;
+      if (!missing(value)) {
+        const bound = boundOf(row, name);
+        const tone = bound ? "" : value < HOUR ? "t-bad" : value < DAY ? "t-warn" : "";
+        return `${bound}<span class="${tone}">${duration(value)}</span>`;
+      }
+      return row.time_to_loss_never ? `<span class="muted">${gettext("not in sight")}</span>` : absent(row);
+    },
     text: (row, name) => (missing(row[name]) || row[name] === "" ? NA : escape(row[name])),
     // what only our rounds can notice: not seen is not never
     seen(row, name, now) {

@@ -122,7 +122,7 @@
       },
     ],
   };
-  const plot = Tide.timeSeries(canvas, data);
+  const plot = Tide.timeSeries(canvas, Tide.beginWithLine(data));
   const range = new URLSearchParams(location.search).get("range") || "1h";
   if (range !== "1h") return;
   const summary = {};

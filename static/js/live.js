@@ -126,7 +126,7 @@
   function show() {
     if (!indicator) return;
     const old = lastAt ? Tide.now() - lastAt : null;
-    const stale = old !== null && old > STALE_AFTER;
+    const stale = Boolean(unreached) || (old !== null && old > STALE_AFTER);
     const isAway = !socket || socket.readyState !== WebSocket.OPEN;
     const next = paused
       ? gettext("Paused")
@@ -203,13 +203,32 @@
     bar.hidden = !since;
     if (line.textContent !== said) line.textContent = said;
   }
+  /* Brokers fell silent or came back: what stands above the page about them is made anew. */
+  let answered = root.dataset.answered;
+  async function banners(now) {
+    if (now === answered) return;
+    answered = now;
+    const hosts = [...document.querySelectorAll("[data-brokers]")].filter((host) => !host.closest("[data-part]"));
+    if (!hosts.length) return;
+    const answer = await fetch(location.href, { headers: { Accept: "text/html", ...Tide.BY_TIMER } }).catch(() => null);
+    if (!answer?.ok || answer.redirected) return;
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    for (const host of hosts) {
+      const fresh = page.getElementById(host.id);
+      if (!fresh) continue;
+      host.replaceWith(fresh);
+      Tide.tell(fresh);
+    }
+  }
   function round(rows) {
     const latest = rows.round;
     if (!latest) return;
-    lastAt = latest.started_at_ms + (latest.duration_ms || 0);
+    const endedAt = latest.started_at_ms + (latest.duration_ms || 0);
     partial = latest.brokers_answered < latest.brokers_total || Boolean(latest.error);
-    unreached = latest.brokers_answered || !partial ? 0 : unreached || lastAt;
+    unreached = latest.brokers_answered || !partial ? 0 : unreached || endedAt;
+    if (!unreached) lastAt = endedAt; // a round that reached no broker has no figures
     show();
+    banners(`${latest.brokers_answered}/${latest.brokers_total}`);
   }
   setInterval(show, 1000);
 

@@ -18,7 +18,7 @@ from django.test import RequestFactory
 from playwright.sync_api import Page, sync_playwright
 
 from console.templatetags import figures as tags
-from console.templatetags import lists
+from console.templatetags import lists, statuses
 from console.templatetags.words import quoted_json, words
 from console.text import figures
 
@@ -67,7 +67,9 @@ def test_it_writes_the_same_in_the_browser(script: Page) -> None:
 
 @pytest.mark.browser
 def test_it_knows_the_same_statuses_in_the_browser(script: Page) -> None:
-    assert script.evaluate("Tide.STATUSES") == {code: list(parts) for code, parts in tags.STATUSES.items()}
+    assert script.evaluate("Tide.STATUSES") == {
+        code: list(parts) for code, parts in statuses.STATUSES.items()
+    }
 
 
 @pytest.mark.browser

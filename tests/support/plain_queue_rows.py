@@ -222,10 +222,11 @@ def _time_to_loss(view: RoundView, state: QueueState, speed: float | None) -> Ti
         kept_ms = KEPT_MS.get(state.key.broker_name)
         if kept_ms is None:
             return TimeToLoss(None, False)
-        return time_to_loss(kept_ms - state.age.estimate_ms, speed, lower_bound=True)
+        return time_to_loss(kept_ms - state.age.estimate_ms, speed, kept_ms=kept_ms, lower_bound=True)
     oldest = plain_window.age(view.window, state.key.head, state.min_offset)
     oldest_ms = oldest.ms if oldest.estimate_ms is None else oldest.estimate_ms
-    return time_to_loss(oldest_ms - state.age.estimate_ms, speed, lower_bound=oldest.estimate_ms is None)
+    is_bound = oldest.estimate_ms is None
+    return time_to_loss(oldest_ms - state.age.estimate_ms, speed, kept_ms=oldest_ms, lower_bound=is_bound)
 
 
 def _lost(queue: QueueOffsets, committed: int | None, previous: RowDict | None) -> int | None:

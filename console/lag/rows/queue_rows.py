@@ -272,9 +272,9 @@ class _Read:
         return np.where(self.has, found, NULL)
 
     def _losses(self, speed: round_arrays.FloatArray) -> dict[str, Column]:
-        """Return when retention reaches the first unread message; never without lag, or at full pace.
+        """Return when retention reaches the first unread message; never without lag, at full pace, or out of sight.
 
-        Unknown where it is not known how long messages are kept.
+        Unknown where it is not known how long messages are kept; a lower bound where the pace is not known.
         """
         never = self.valid & ((self.lag == 0) | (speed >= 1))
         left_ms = np.where(self.valid & ~never & (self.committed < self.low), 0, NULL)
@@ -283,13 +283,13 @@ class _Read:
         place = self.view.series.groups.place
         retention = self.view.columns.retention
         kept_ms = retention.ms[place]
-        is_known = (age_ms != round_arrays.NO_AGE) & ~np.isnan(speed) & (kept_ms != UNKNOWN_TIME)
+        is_known = (age_ms != round_arrays.NO_AGE) & (kept_ms != UNKNOWN_TIME)
         asked = np.flatnonzero(self.valid & ~never & (self.committed >= self.low) & is_known)
-        found = round_arrays.losses_ms(kept_ms[asked] - age_ms[asked], speed[asked])
+        found = round_arrays.losses_ms(age_ms[asked], speed[asked], kept_ms[asked])
         never[asked] = np.isnan(found)
         left_ms[asked] = np.where(np.isnan(found), NULL, np.nan_to_num(found)).astype(np.int64)
         bound = np.zeros(self.count, dtype=np.bool_)
-        bound[asked] = retention.lower_bound[place[asked]]
+        bound[asked] = ~never[asked] & (retention.lower_bound[place[asked]] | np.isnan(speed[asked]))
         return {"time_to_loss_ms": left_ms, "time_to_loss_never": never, "time_to_loss_lower_bound": bound}
 
     def _judged(self) -> dict[str, Column]:

@@ -226,9 +226,9 @@ def broker_row(
         broker_id=address.broker_id,
         addr=address.addr,
         version=runtime.get("brokerVersionDesc", before.version),
-        in_rate=_first_number(runtime.get("putTps")),
-        out_rate=_first_number(runtime.get("getTransferredTps") or runtime.get("getTransferedTps")),
-        disk_ratio=_first_number(runtime.get("commitLogDiskRatio")),
+        in_rate=minute_rate(runtime.get("putTps")),
+        out_rate=minute_rate(runtime.get("getTransferredTps") or runtime.get("getTransferedTps")),
+        disk_ratio=_number(runtime.get("commitLogDiskRatio")),
         answered=answer.answered,
         since_ms=before.since_ms if same else now_ms,
         reason=answer.error if is_listed else _unlisted(answer.error),
@@ -252,9 +252,19 @@ def _boot_ms(runtime: Mapping[str, str], before: BrokerFigures) -> int | None:
     return int(text) if text.isdecimal() else before.boot_ms
 
 
-def _first_number(text: str | None) -> float | None:
-    """Return the first of "12.0 11.5 11.0 " (10 s, 60 s, 600 s), null for a young broker's empty text."""
+def _number(text: str | None) -> float | None:
     try:
-        return float((text or "").split()[0])
+        return float(text or "")
+    except ValueError:
+        return None
+
+
+def minute_rate(text: str | None) -> float | None:
+    """Return the middle of "12.0 11.5 11.0 " (10 s, 60 s, 600 s): one of 10 s jumps with every batch.
+
+    The first of what a broker younger than a minute reports; null for an empty text.
+    """
+    try:
+        return [float(word) for word in (text or "").split()][:2][-1]
     except (IndexError, ValueError):
         return None

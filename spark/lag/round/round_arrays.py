@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from spark.lag.forecast import DRAIN_MS_MAX
+from spark.lag.forecast import LOSS_HORIZON, LOSS_HORIZON_MS_MIN
 from spark.lag.round.old_heads import NOT_FOUND, Brackets
 from spark.lag.round.status import BACKLOG_GRACE_MS, QUIET_MS, TIME_LAG_ALLOWED_MS
 from spark.lag.round.window import COARSE_STEP_MS, SPEED_MS, KnownTime, LagWindow
@@ -211,7 +211,10 @@ def speeds(window: LagWindow, queues: Progress, age: Ages) -> FloatArray:
     return found
 
 
-def losses_ms(ahead_ms: Int64Array, speed: FloatArray) -> FloatArray:
-    """Return `forecast.time_to_loss` in ms of queues that read slower than retention deletes; NaN is never."""
-    left = np.rint(np.maximum(0, ahead_ms) / (1.0 - speed))
-    return np.where(left > DRAIN_MS_MAX, np.nan, left)
+def losses_ms(age_ms: Int64Array, speed: FloatArray, kept_ms: Int64Array) -> FloatArray:
+    """Return `forecast.time_to_loss` in ms of queues that read slower than retention deletes; NaN is never.
+
+    A speed of NaN is not known: those queues are taken to stand still.
+    """
+    left = np.rint(np.maximum(0, kept_ms - age_ms) / (1.0 - np.nan_to_num(speed)))
+    return np.where(left > np.maximum(LOSS_HORIZON * kept_ms, LOSS_HORIZON_MS_MIN), np.nan, left)

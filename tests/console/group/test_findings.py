@@ -66,7 +66,7 @@ def test_it_says_why_a_group_is_unknown_whose_queues_are_read() -> None:
     waiting = group(status="UNKNOWN", clients=None, reason=Text("messages wait, nothing was read yet"))
     (found,) = findings(waiting, [queue(0)], [])
     assert (found.status, found.title) == ("UNKNOWN", "Its health is not known yet")
-    assert found.text == "messages wait, nothing was read yet. Members are queried about every 30 s."
+    assert found.text == "Reason: messages wait, nothing was read yet. Members are queried about every 30 s."
 
 
 def test_it_counts_messages_where_no_offset_is_committed() -> None:
@@ -189,3 +189,28 @@ def test_it_says_that_a_paused_topic_is_read_all_the_same() -> None:
         "broker-a · 1 is read though paused",
     ]
     assert found[0].text == "10 messages waiting there until it is resumed. Not by this console."
+
+
+def test_a_status_that_needs_attention_has_a_finding() -> None:
+    """Whatever its queues show: the badge and the findings agree."""
+    for status in ("LOST", "STALLED", "STOPPED", "INVALID", "FALLING_BEHIND", "SKIPPED", "REWOUND"):
+        row = group(status=status, reason=Text("the pulled offset does not move"))
+        assert status in [one.status for one in findings(row, [queue(0)], [])], status
+    assert titles(group(status="STALLED"), [queue(0, status="STALLED")], []) == ["broker-a · 0 is stalled"]
+    assert titles(group(status="CATCHING_UP"), [queue(0)], []) == []
+
+
+def test_a_broken_promise_is_a_finding_whatever_the_status() -> None:
+    row = group(status="CATCHING_UP", time_lag_ms=480_000, worst_queue="broker-a · 0")
+    (found,) = findings(row, [queue(0)], [], promised_ms=60_000)
+    assert found.title == "Later than promised: 1 m at most"
+    assert found.text == "The oldest unread message of broker-a · 0 has waited 8 m."
+    assert findings(row, [queue(0)], [], promised_ms=480_000) == []
+    assert findings(group(time_lag_ms=None), [queue(0)], [], promised_ms=1) == []
+
+
+def test_a_queue_that_a_client_reports_has_an_owner_before_its_row_names_it() -> None:
+    """Clients are read between rounds."""
+    held = [{"topic": "orders", "broker_name": "broker-a", "queue_id": 0}]
+    rows = [queue(0, owner=""), queue(1, owner="")]
+    assert titles(group(), rows, [client("c1", queues=held)]) == ["broker-a · 1 without an owner"]

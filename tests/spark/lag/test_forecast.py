@@ -150,7 +150,18 @@ def test_it_says_when_retention_reaches_the_consumer() -> None:
     assert time_to_loss(HOUR, 1.0, edge_speed=3.0) == TimeToLoss(HOUR // 2, False)
     assert time_to_loss(-5, 0.0, lower_bound=True) == TimeToLoss(0, False, True)
     assert time_to_loss(None, 0.5) == TimeToLoss(None, False)
-    assert time_to_loss(HOUR, None) == TimeToLoss(None, False)
+    # The pace is not known yet: not before a group that stands still would lose messages.
+    assert time_to_loss(HOUR, None) == TimeToLoss(HOUR, False, True)
+
+
+def test_a_loss_beyond_four_times_the_retention_is_not_in_sight() -> None:
+    kept_ms = 72 * HOUR
+    assert time_to_loss(kept_ms, 0.5, kept_ms=kept_ms) == TimeToLoss(2 * kept_ms, False)
+    assert time_to_loss(kept_ms, 0.99, kept_ms=kept_ms) == TimeToLoss(None, True)
+    assert time_to_loss(HOUR, 0.99, kept_ms=kept_ms, lower_bound=True) == TimeToLoss(100 * HOUR, False, True)
+    # A disk that keeps an hour only: a loss within the day is in sight whatever the pace.
+    assert time_to_loss(HOUR, 0.9, kept_ms=HOUR) == TimeToLoss(10 * HOUR, False)
+    assert time_to_loss(HOUR, 0.96, kept_ms=HOUR) == TimeToLoss(None, True)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,58 @@
+"""How a status looks: its colour, shape and word. `static/js/figures.js` holds the same table."""
+
+from __future__ import annotations
+
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
+
+STATUSES: dict[str, tuple[str, str, str]] = {
+    # LagStatus code → colour family, shape in the sprite, word. figures.js holds the same table.
+    "OK": ("ok", "ok", gettext_noop("OK")),
+    "CATCHING_UP": ("catch", "catch", gettext_noop("Catching up")),
+    "FALLING_BEHIND": ("warn", "behind", gettext_noop("Falling behind")),
+    "STALLED": ("bad", "stalled", gettext_noop("Stalled")),
+    "STOPPED": ("bad", "stopped", gettext_noop("Stopped")),
+    "REWOUND": ("catch", "rewound", gettext_noop("Rewound")),
+    "SKIPPED": ("warn", "skipped", gettext_noop("Skipped")),
+    "HANDLED": ("offline", "skipped", gettext_noop("Handled")),
+    "LOST": ("bad", "lost", gettext_noop("Lost")),
+    "OFFLINE": ("offline", "offline", gettext_noop("Offline")),
+    "NEVER_COMMITTED": ("offline", "never", gettext_noop("Never committed")),
+    "INVALID": ("unknown", "invalid", gettext_noop("Invalid")),
+    "UNKNOWN": ("unknown", "unknown", gettext_noop("Unknown")),
+    "PARTIAL": ("unknown", "unknown", gettext_noop("Partial")),
+    # Plans and jobs use the same parts.
+    "DRAFT": ("offline", "never", gettext_noop("Plan")),
+    "APPLIED": ("ok", "ok", gettext_noop("Applied")),
+    "EXPIRED": ("offline", "offline", gettext_noop("Expired")),
+    "DISCARDED": ("offline", "offline", gettext_noop("Discarded")),
+    "QUEUED": ("offline", "never", gettext_noop("Queued")),
+    "RUNNING": ("catch", "catch", gettext_noop("Running")),
+    "PAUSED": ("warn", "stalled", gettext_noop("Paused")),
+    "VERIFYING": ("catch", "catch", gettext_noop("Verifying")),
+    "SUCCEEDED": ("ok", "ok", gettext_noop("Done")),
+    "FAILED": ("bad", "lost", gettext_noop("Failed")),
+    "CANCELLED": ("offline", "offline", gettext_noop("Cancelled")),
+    # Rows of a replay's ledger.
+    "PENDING": ("offline", "never", gettext_noop("To go")),
+    "SENT": ("ok", "ok", gettext_noop("Sent")),
+}
+TONES = {
+    "bad": "bad-mark",
+    "warn": "warn-mark",
+    "catch": "catch-mark",
+    "unknown": "unknown-mark",
+    "offline": "offline-mark",
+}
+TIME_TONES = {
+    "LOST": "t-bad",
+    "STALLED": "t-bad",
+    "STOPPED": "t-bad",
+    "FALLING_BEHIND": "t-warn",
+}
+
+
+def status_parts(code: str) -> tuple[str, str, str]:
+    """Return colour family, shape and word of a status; an unlisted one is its own word."""
+    family, shape, word = STATUSES.get(code, ("unknown", "unknown", code))
+    return family, shape, _(word) if word else ""
