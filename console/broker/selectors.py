@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import msgspec
-from django.db.models import Avg, BigIntegerField, ExpressionWrapper, F, Value
+from django.db.models import Avg, BigIntegerField, ExpressionWrapper, F, Min, Value
 from django.utils.translation import gettext
 
 from console.access.name_scope import EVERYTHING, NameScope
@@ -495,11 +495,13 @@ def samples(cluster_name: str, from_ms: int, to_ms: int, broker_name: str = "") 
     and null where any of them was not sampled: a partial sum would look like a drop. A broker counts from its first
     sample to its last, one that is silent now until now.
     """
-    step_ms = max(60_000, (to_ms - from_ms) // CHART_POINTS)
     rows = BrokerSample.objects.filter(cluster=cluster_name, at_ms__gte=from_ms, at_ms__lte=to_ms)
     silent = BrokerRow.objects.filter(cluster=cluster_name, answered=False)
     if broker_name:
         rows, silent = rows.filter(broker_name=broker_name), silent.filter(broker_name=broker_name)
+    # A short past is shown finely; two minutes hold a sample of each minute, however late one comes.
+    first_ms = rows.aggregate(first=Min("at_ms"))["first"]
+    step_ms = max(120_000, (to_ms - (first_ms or from_ms)) // CHART_POINTS)
     columns = ("in_rate", "out_rate", "disk_ratio", "put_p99_ms", "delayed", "timed", "half")
     step = ExpressionWrapper(F("at_ms") / Value(step_ms), output_field=BigIntegerField())
     means = (

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
+from django.utils.functional import Promise
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from msgspec import structs
 
@@ -75,6 +76,16 @@ CHIPS = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class FilterChip:
+    """A further filter of the list, with how many groups it leaves."""
+
+    name: str
+    value: str
+    label: str | Promise
+    groups: int
+
+
 @require_safe
 def groups(request: HttpRequest, cluster: str) -> HttpResponseBase:
     """List groups, most urgent first; chips count all that match the search. `?format=csv` returns a file."""
@@ -88,6 +99,11 @@ def groups(request: HttpRequest, cluster: str) -> HttpResponseBase:
     )
     if asked.is_whole:
         return file_of(page, GROUPS, here.name)
+    more = [
+        FilterChip(each.name, choice.value, choice.label, page.counts_by_filter[each.name][choice.value])
+        for each in GROUPS.filters
+        for choice in each.choices
+    ]
     context = {
         "cluster": here,
         "list": GROUPS,
@@ -96,13 +112,8 @@ def groups(request: HttpRequest, cluster: str) -> HttpResponseBase:
         "include_system": include_system,
         "page": page,
         "filters": asked.filters,
-        "filter_chips": [
-            (each.name, choice.value, choice.label, count)
-            for each in GROUPS.filters
-            for choice in each.choices
-            if (count := page.counts_by_filter[each.name][choice.value])
-            or asked.filters.get(each.name) == choice.value
-        ],
+        "chosen_chips": [chip for chip in more if asked.filters.get(chip.name) == chip.value],
+        "filter_chips": [chip for chip in more if asked.filters.get(chip.name) != chip.value and chip.groups],
         "chips": [(code, page.counts_by_status.get(code, 0)) for code in CHIPS],
         "count_all": sum(n for code, n in page.counts_by_status.items() if code != selectors.PARTIAL),
         "silent": lag_selectors.silent_brokers(here.name),

@@ -332,9 +332,7 @@ def _group_findings(cluster_name: str, scope: NameScope) -> list[Finding]:
     return found
 
 
-def _ownership_findings(
-    problems: Sequence[rebalance_rules.Finding], silent: Collection[str]
-) -> list[Finding]:
+def ownership_findings(problems: Sequence[rebalance_rules.Finding], silent: Collection[str]) -> list[Finding]:
     """Return one finding for each group and kind; clients leave the queues of a silent broker, which is no news."""
     by_kind: dict[tuple[str, FindingKind], list[rebalance_rules.Finding]] = {}
     for one in problems:
@@ -390,6 +388,6 @@ def findings(
         found.append(Finding("FALLING_BEHIND", title, text, differing.rows[0].since_ms, tab="name-servers"))
     if judges_ownership(cluster_name, scope):
         silent = {view.name for view in views if not view.row.answered}
-        found += _ownership_findings(rebalance_selectors.cluster_findings(cluster_name, scope), silent)
+        found += ownership_findings(rebalance_selectors.cluster_findings(cluster_name, scope), silent)
     found.sort(key=lambda one: broker_findings.SEVERITY.index(one.status))
     return found[:FINDINGS_SHOWN], max(0, len(found) - FINDINGS_SHOWN)

@@ -68,10 +68,16 @@ def _why(row: object) -> SafeString:
 
 
 def unknown(row: object, name: str = "") -> SafeString:
-    """Render an unknown value, with the last complete one: `known_lag` as of `known_at_ms` for `lag`."""
+    """Render an unknown value, or the last complete one: `known_lag` as of `known_at_ms` for `lag`."""
     known, at_ms = value_of(row, f"known_{name}"), value_of(row, "known_at_ms")
-    last = "" if known is None else format_html(' data-known="{}" data-known-at="{}"', known, at_ms)
-    return format_html('<span class="unknown" {}{}>{}</span>', _why(row), last, _("unknown"))
+    if known is None or at_ms is None:
+        return format_html('<span class="unknown" {}>{}</span>', _why(row), _("unknown"))
+    last = format_html('{} data-known="{}" data-known-at="{}"', _why(row), known, at_ms)
+    time = format_html('<time data-at="{}" data-as="clock">{}</time>', at_ms, clock(at_ms, UTC))
+    words = mark_safe(_("as of %(time)s") % {"time": time})  # noqa: S308 - a sentence of ours around markup of ours
+    return format_html(
+        '<span class="unknown" {}>{}</span><small class="then">{}</small>', last, count(known), words
+    )
 
 
 def at_least(row: object) -> SafeString:
@@ -80,11 +86,13 @@ def at_least(row: object) -> SafeString:
 
 # Made of offsets: where those are not a count of messages, there are at most as many.
 COUNTED = frozenset({"lag", "lag_max", "available", "in_flight", "messages"})
+PARTS_OF_LAG = frozenset({"available", "in_flight"})  # sums over the same queues as the lag
 
 
 def bound_of(row: object, name: str) -> SafeString | str:
     """Return the sign before a bounded figure: ≥, ≤, or ≈ for bounds in both directions."""
-    is_low = bool(value_of(row, f"{name.removesuffix('_ms')}_lower_bound"))
+    bounded = "lag" if name in PARTS_OF_LAG else name.removesuffix("_ms")
+    is_low = bool(value_of(row, f"{bounded}_lower_bound"))
     if name in COUNTED and value_of(row, "offset_is_not_count"):
         return format_html('<span class="atleast" {}>{}</span>', _why(row), "≈" if is_low else "≤")
     return at_least(row) if is_low else ""

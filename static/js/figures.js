@@ -195,14 +195,19 @@
   };
   function unknown(row, name) {
     const known = row["known_" + name];
-    const last = missing(known) ? "" : ` data-known="${escape(known)}" data-known-at="${escape(row.known_at_ms)}"`;
-    return `<span class="unknown" ${why(row)}${last}>${gettext("unknown")}</span>`;
+    if (missing(known) || missing(row.known_at_ms))
+      return `<span class="unknown" ${why(row)}>${gettext("unknown")}</span>`;
+    const last = `data-known="${escape(known)}" data-known-at="${escape(row.known_at_ms)}"`;
+    const time = `<time data-at="${row.known_at_ms}" data-as="clock">${clock(row.known_at_ms)}</time>`;
+    const words = say(gettext("as of %(time)s"), { time });
+    return `<span class="unknown" ${why(row)} ${last}>${count(known)}</span><small class="then">${words}</small>`;
   }
   const atLeast = (row) => `<span class="atleast" ${why(row)}>≥</span>`;
   /* made of offsets: where those are not a count of messages, there are at most as many */
   const COUNTED = new Set(["lag", "available", "in_flight", "messages"]);
+  const PARTS_OF_LAG = new Set(["available", "in_flight"]); // sums over the same queues as the lag
   function boundOf(row, name) {
-    const isLow = row[name.replace(/_ms$/, "") + "_lower_bound"];
+    const isLow = row[(PARTS_OF_LAG.has(name) ? "lag" : name.replace(/_ms$/, "")) + "_lower_bound"];
     if (row.offset_is_not_count && COUNTED.has(name))
       return `<span class="atleast" ${why(row)}>${isLow ? "≈" : "≤"}</span>`;
     return isLow ? atLeast(row) : "";

@@ -190,7 +190,7 @@
         ),
       ],
       [
-        isOpen() ? old : 0,
+        isOpen() && !unreached ? old : 0,
         gettext(
           "No new round since %(time)s: the worker that reads the brokers, or Redis between it and this page, does not answer. Figures are not updated; “manage.py doctor” shows which.",
         ),

@@ -5,7 +5,13 @@
     source = document.getElementById("topic-history");
   if (!canvas || !source) return;
   const [times, rates] = JSON.parse(source.textContent);
-  const written = { label: pgettext("messages", "in"), swatch: "c1", tone: "chart-1", fill: "chart-fill", values: rates };
+  const written = {
+    label: pgettext("messages", "in"),
+    swatch: "c1",
+    tone: "chart-1",
+    fill: "chart-fill",
+    values: rates,
+  };
   const panel = {
     title: gettext("Messages per second"),
     kind: "rate",

@@ -112,9 +112,9 @@ def test_it_shows_a_silent_broker_as_unknown_since_when_and_why(admin: Client) -
     text = text_of(admin, "/c/local/brokers")
     assert "broker-b has not answered since" in text and "connection refused" in text
     assert "unknown · since" in text
-    assert "last reported: in 0.7" in text
+    assert "last reported: in 1.1" in text
     page = text_of(admin, "/c/local/brokers/broker-b")
-    assert "last reported 0.7" in page and "last reported 17 %" in page
+    assert "last reported 1.1" in page and "last reported 17 %" in page
     form = text_of(admin, "/c/local/brokers/broker-a/config?key=fileReservedTime")
     assert "does not answer; " in form
     assert "broker-b does not answer" in page and "connection refused" in page

@@ -11,6 +11,7 @@ from django.db import connection, connections
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from console.access.models import AuditEvent
 from console.group import group_page
 from console.group.clients import member as member_asked
 from console.group.clients.member import ReportedQueue, ReportedTopic, RunningInfo
@@ -118,6 +119,16 @@ def test_it_names_the_retry_topic_only_where_there_is_one(admin: Client) -> None
     assert "its retry topic included" not in admin.get("/c/local/groups/billing").content.decode()
     sample_rows.queue_row("billing", 0, topic="%RETRY%billing")
     assert "its retry topic included" in admin.get("/c/local/groups/billing").content.decode()
+
+
+def test_its_parts_are_tabs(admin: Client) -> None:
+    text = admin.get("/c/local/groups/billing").content.decode()
+    assert 'id="queues"' in text and 'id="clients"' in text and "part=by-client" not in text
+    text = admin.get("/c/local/groups/billing?tab=clients").content.decode()
+    assert "part=by-client" in text and 'id="queues"' not in text
+    AuditEvent.objects.create(cluster="local", subject="billing", actor="alice", verb="apply", after="paused")
+    text = admin.get("/c/local/groups/billing?tab=activity").content.decode()
+    assert "alice" in text and "1 event made through this console" in text
 
 
 def test_it_says_that_a_group_is_not_there(admin: Client) -> None:

@@ -14,13 +14,15 @@ from console.access.name_scope import NameScope
 from console.broker import selectors as broker_selectors
 from console.broker.models import BrokerSample, BrokerSurvey, RouteDifference
 from console.broker.own_share import own_shares
+from console.brokers.mqadmin import MessageQueue
 from console.cluster import services as cluster_services
 from console.cluster.errors import NameServerUnreachable
 from console.cluster.models import Cluster
 from console.lag.models import BrokerRow, ClientRow, GroupRow, Round, TopicRow
 from console.lag.rows.queue_row import TopicQueueRow
 from console.overview import selectors
-from console.text import Text
+from console.rebalance import rules
+from console.text import Duration, Text
 from tests.support import sample_queues, sample_rows
 from tests.support.people import signed_in
 
@@ -272,6 +274,40 @@ def test_it_costs_as_many_queries_for_many_groups_and_brokers(admin: Client) -> 
     assert few <= 30
 
 
+def test_a_group_in_trouble_is_a_finding_with_the_next_step(admin: Client) -> None:
+    reason = Text("no progress for %(time)s", time=Duration(60_000))
+    GroupRow.objects.filter(group="analytics").update(status="STALLED", reason=reason)
+    text = admin.get("/c/local/").content.decode()
+    assert "analytics: stands still" in text
+    assert "Reason: no progress for 1 m. Look at the message it waits for" in text
+    GroupRow.objects.filter(group="analytics").update(status="OFFLINE", lag=0)
+    assert "analytics: no client is online" not in admin.get("/c/local/").content.decode()
+
+
+def test_queues_of_a_silent_broker_have_no_missing_owner() -> None:
+    """Clients leave them: it is the broker that needs attention, once a group and kind."""
+    problems = [
+        rules.Finding(
+            rules.FindingKind.NO_OWNER,
+            "billing",
+            "orders",
+            MessageQueue("orders", broker_name, queue_id),
+            (),
+            Text("broker-b · 0 of orders is read by no client: its messages wait"),
+        )
+        for broker_name in ("broker-a", "broker-b")
+        for queue_id in range(3)
+    ]
+    (found,) = selectors.ownership_findings(problems, {"broker-b"})
+    assert found.title == "billing: no owner"
+    assert found.text.endswith("its messages wait. 2 more are on the page of the group.")
+
+
+def test_the_collector_is_a_part_of_its_own(admin: Client) -> None:
+    part = admin.get("/c/local/?part=collector").content.decode()
+    assert "Whole rounds" in part and "broker-a" not in part
+
+
 def test_it_gives_the_live_part_alone(admin: Client) -> None:
     part = admin.get("/c/local/?part=1").content.decode()
     assert "broker-a" in part
@@ -304,7 +340,10 @@ def test_a_cluster_that_nobody_reaches_is_unknown_not_empty(page: str) -> None:
     if "part" not in page:
         assert "far has not been reached since" in text and "10.9.9.9:9876 is not available" in text
         assert f'data-at="{sample_rows.NOW_MS + 30_000}"' in text  # since the first round that failed
-        assert "live--partial" in text
+        assert "live--stale live--partial" in text
+        assert (
+            f'data-read-at="{sample_rows.NOW_MS + 25_020}"' in text
+        )  # the figures are of the last good round
     for claim in (
         "No message waits",
         "0 messages",

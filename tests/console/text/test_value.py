@@ -43,6 +43,11 @@ CASES = [
         "仍有生产者使用。请至少选择一项。",
     ),
     (
+        Text.of_parts([Text.foreign("broker-a · 3 stands."), Text("Choose at least one.")]),
+        "broker-a · 3 stands. Choose at least one.",
+        "broker-a · 3 stands. 请至少选择一项。",
+    ),
+    (
         Text.of_parts([Text("not connected"), Text("no answer in time")]),
         "not connected; no answer in time",
         "未连接；应答超时",

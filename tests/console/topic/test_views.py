@@ -9,8 +9,11 @@ from django.db import connections
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from console.lag.models import TopicRow
+from console.lag.rows.queue_row import TopicQueueRow
 from console.text import Text
 from console.topic.topic_config import permission_word
+from console.topic.views import traffic
 from tests.support import sample_queues, sample_rows
 from tests.support.people import signed_in
 
@@ -72,6 +75,24 @@ def test_it_shows_a_topic_with_its_groups_and_queues(admin: Client) -> None:
     assert ">analytics</a>" in text
     assert "read, write" in text
     assert "takes 93 % of the traffic" in text  # 13.2 of 14.2 a second
+
+
+def test_figures_of_a_silent_broker_count_in_no_share(admin: Client) -> None:
+    """They are as of the last round that read them."""
+    sample_rows.topic_row("halved", brokers=["broker-a", "broker-b"])
+    for broker_name, rate in (("broker-a", 10.0), ("broker-b", 30.0)):
+        key = {"topic": "halved", "broker_name": broker_name, "queue_id": 0}
+        row = TopicQueueRow(**key, min_offset=0, max_offset=9, in_rate=rate, read_at_ms=1)
+        sample_queues.save("local", row)
+    text = admin.get("/c/local/topics/halved").content.decode()
+    assert "100 %" in text and "75 %" not in text
+    assert text.count("as of <time") == 1
+
+
+def test_traffic_begins_with_the_first_known_minute() -> None:
+    row = TopicRow(trend=[None, None, 2.0, None, 4.0], trend_minute=100)
+    assert traffic(row) == ([98 * 60_000, 99 * 60_000, 100 * 60_000], [2.0, None, 4.0])
+    assert traffic(TopicRow(trend=[None], trend_minute=100)) == ([], [])
 
 
 def test_it_opens_topics_with_percent_signs(admin: Client) -> None:
