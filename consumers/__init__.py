@@ -30,6 +30,11 @@ from consumers.errors import (
 )
 from consumers.producer.producer import MessageTooLarge, Producer
 from consumers.producer.send_result import SendResult, SendStatus
+from consumers.producer.transaction_producer import (
+    LocalTransactionState,
+    TransactionProducer,
+    TransactionSendResult,
+)
 
 __all__ = [
     "BrokerUnavailable",
@@ -41,6 +46,7 @@ __all__ = [
     "ConsumeStatus",
     "Handler",
     "InvalidClientConfig",
+    "LocalTransactionState",
     "MQAdmin",
     "MQBrokerError",
     "MQClientError",
@@ -63,4 +69,6 @@ __all__ = [
     "SendStatus",
     "TooManyRequests",
     "TopicRouteNotFound",
+    "TransactionProducer",
+    "TransactionSendResult",
 ]

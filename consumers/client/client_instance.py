@@ -34,6 +34,7 @@ from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.errors import MQBrokerError, TopicNotExist, error_for
 from brokerd.remoting.header.headers import OffsetResponseHeader
+from brokerd.remoting.message.names import MessageProperty
 from brokerd.remoting.message.queue import MessageQueue
 from brokerd.remoting.message.record import MessageRecord, decode_record
 from consumers.client.remoting_client import RemotingClient
@@ -47,6 +48,10 @@ logger = logging.getLogger(__name__)
 # UNREGISTER_CLIENT is a courtesy: a broker also detects the closed connection. Closing must not hang on a
 # dead broker.
 UNREGISTER_TIMEOUT_MS = 400
+
+
+# A transaction producer's answer to CHECK_TRANSACTION_STATE: (command, address of the broker).
+CheckBack = Callable[[RemotingCommand, str], Awaitable[None]]
 
 
 class GroupMember(Protocol):
@@ -112,11 +117,13 @@ class ClientInstance:
             RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT: self._get_consumer_status,
             RequestCode.GET_CONSUMER_RUNNING_INFO: self._get_consumer_running_info,
             RequestCode.CONSUME_MESSAGE_DIRECTLY: self._consume_message_directly,
+            RequestCode.CHECK_TRANSACTION_STATE: self._check_transaction_state,
         }
         self.name_servers = NameServers(self.remoting, namesrv_addrs)
         self._routes: dict[str, TopicRouteData] = {}
         self._addrs: dict[str, dict[int, str]] = {}  # broker name → id → address, of all routes
         self._producers: set[str] = set()
+        self._check_backs: dict[str, CheckBack] = {}
         self._members: dict[str, GroupMember] = {}
         self._loops: list[asyncio.Task[None]] = []
         self._heartbeat_soon = asyncio.Event()
@@ -154,6 +161,10 @@ class ClientInstance:
         self._producers.add(group)
         self.heartbeat_soon()
 
+    def register_transaction_producer(self, group: str, check_back: CheckBack) -> None:
+        """Caller: TransactionProducer, before register_producer. Affects: checks of the group's half messages."""
+        self._check_backs[group] = check_back
+
     def register_member(self, member: GroupMember) -> None:
         """Caller: PushConsumer. Affects: heartbeats, requests of brokers. Raises InvalidClientConfig for a
         second one:
@@ -168,6 +179,7 @@ class ClientInstance:
         """Leave the groups on every broker at once (UNREGISTER_CLIENT, 35). Never raises: brokers also find
         out alone."""
         self._producers.discard(producer_group)
+        self._check_backs.pop(producer_group, None)
         self._members.pop(consumer_group, None)
         fields = {"clientID": self.client_id}
         if producer_group:
@@ -372,6 +384,17 @@ class ClientInstance:
         message = decode_record(memoryview(command.body))
         result = await member.consume_directly(message, command.ext_fields.get("brokerName", ""))
         return command.response(ResponseCode.SUCCESS, body=result.to_body())
+
+    async def _check_transaction_state(self, command: RemotingCommand, addr: str) -> None:
+        """39, one-way: a half message's outcome is unknown to the broker."""
+        group = decode_record(command.body).properties.get(MessageProperty.PRODUCER_GROUP, "")
+        check_back = self._check_backs.get(group)
+        if check_back is None:
+            logger.warning(
+                "check of a transaction ignored, no producer of its group group=%s addr=%s", group, addr
+            )
+            return
+        await check_back(command, addr)
 
     # Loops
 
