@@ -17,7 +17,7 @@ from redis import Redis
 
 import console.celery  # noqa: F401  the current Celery application, as in every process of the product
 from console.web import quota
-from tests.support import migrated
+from tests.support import migrated, scratch
 from tests.support.broker_process import BrokerProcess
 from tests.support.redis_process import RedisProcess
 from tests.support.s3_server import S3Server, environment
@@ -30,6 +30,8 @@ hypothesis.settings.register_profile(
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("any-speed")
+# Of every JVM that tests start, Spark's executors too: compiling less halves what those that live for seconds take.
+scratch.add_java_options("-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 # What migrations are left to run, none, is seen by `migrate` itself.
 connection_created.connect(migrated.fill)
 

@@ -207,7 +207,7 @@ def test_a_static_topic_is_one(world: ApacheWorld) -> None:
     """Made as an operator makes it: by mqadmin, over both brokers."""
     mqadmin = ["-n", world.cluster.namesrv, "-t", "fixed", "-qn", "2", "-c", "apache"]
     home = f"-Duser.home={java_peer.HOME}"
-    command = ["java", "-XX:TieredStopAtLevel=1", home, "-cp", apache_release.build()]
+    command = ["java", home, "-cp", apache_release.build()]
     main = "org.apache.rocketmq.tools.command.MQAdminStartup"
     done = subprocess.run(
         [*command, main, "updateStaticTopic", *mqadmin],

@@ -160,7 +160,7 @@ def test_it_filters_as_apache_does() -> None:
     ]
     class_path = apache_cluster.build()
     answers = subprocess.run(
-        ["java", "-XX:TieredStopAtLevel=1", "-cp", class_path, str(SOURCE)],
+        ["java", "-cp", class_path, str(SOURCE)],
         input="\n".join(lines) + "\n",
         capture_output=True,
         text=True,

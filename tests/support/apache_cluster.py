@@ -76,6 +76,8 @@ class Jvm:
             "java",
             *jvm,
             *OPENED,
+            # Otherwise each start makes a key and a certificate.
+            "-Dtls.server.mode=disabled",
             f"-Duser.home={folder}",
             "-cp",
             class_path,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -11,13 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.maven import build_once
+from tests.support.scratch import common_folder
 
 PROJECT = Path(__file__).parent.parent / "peers" / "java"
 RELEASES = ("5.3.3", "4.9.7")
 # A JVM on two busy cores needs seconds to start; the messages themselves need a few more.
 PATIENCE_S = 120
 # The client and the tools always log into `logs` of the home folder.
-HOME = Path(tempfile.gettempdir()) / "tidemark-java-peer"
+HOME = common_folder() / "tidemark-java-peer"
 
 
 def build(release: str) -> str:

@@ -6,15 +6,13 @@ import fcntl
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-# Two builds at once would write the same files of Maven's repository in the home folder.
-LOCK = Path(tempfile.gettempdir()) / f"tidemark-test-maven-{os.getuid()}.lock"
+from tests.support.scratch import common_folder
 
-# A JVM that lives for seconds: compiling less halves what a build takes.
-SHORT_LIVED = {"MAVEN_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+# Two builds at once would write the same files of Maven's repository in the home folder.
+LOCK = common_folder() / f"tidemark-test-maven-{os.getuid()}.lock"
 
 
 def build_once(project: Path, stamp: Path, sources: Iterable[Path], *options: str) -> None:
@@ -29,7 +27,6 @@ def build_once(project: Path, stamp: Path, sources: Iterable[Path], *options: st
         subprocess.run(
             ["mvn", "-q", "-B", *options, "compile"],
             cwd=project,
-            env={**SHORT_LIVED, **os.environ},
             check=True,
             timeout=600,
         )

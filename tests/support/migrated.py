@@ -8,13 +8,14 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-import tempfile
 import zlib
 from contextlib import closing
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+from tests.support.scratch import common_folder
 
 ROOT = Path(__file__).parent.parent.parent
 PACKAGES = ("django", "django-celery-beat")
@@ -27,7 +28,7 @@ def folder() -> Path:
     state = " ".join(f"{name} {version(name)}" for name in PACKAGES).encode()
     for path in sorted(ROOT.glob("console/**/migrations/*.py")):
         state += str(path.relative_to(ROOT)).encode() + path.read_bytes()
-    made = Path(tempfile.gettempdir()) / f"tidemark-test-databases-{os.getuid()}-{zlib.crc32(state):08x}"
+    made = common_folder() / f"tidemark-test-databases-{os.getuid()}-{zlib.crc32(state):08x}"
     with made.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not made.is_dir():

@@ -11,10 +11,11 @@ import fcntl
 import os
 import random
 import socket
-import tempfile
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
+
+from tests.support.scratch import common_folder
 
 LOWEST, HIGHEST = 12_000, 65_535  # below are the ports that products choose: 8080, 9876, 10911
 SYSTEM_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
@@ -62,7 +63,7 @@ def _system_range() -> tuple[int, int]:
 @cache
 def _locks(process_id: int) -> int:
     """The file whose byte n stands for port n. A lock on it ends with the process, whatever ended that."""
-    place = Path(tempfile.gettempdir()) / f"tidemark-test-ports-{os.getuid()}.lock"
+    place = common_folder() / f"tidemark-test-ports-{os.getuid()}.lock"
     return os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 

@@ -16,8 +16,6 @@ import pyspark
 DEPLOY = "org.apache.spark.deploy"
 SPARK_HOME = Path(pyspark.__file__).parent
 PATIENCE_S = 120
-# Of every JVM here, driver and executor too: compiling less halves what they take of the machine.
-SHORT_LIVED = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
 @contextmanager
@@ -49,7 +47,6 @@ def _running(command: list[str], folder: Path, log: Path, *options: str) -> Iter
         "SPARK_HOME": str(SPARK_HOME),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,
-        **SHORT_LIVED,
     }
     command = [
         str(SPARK_HOME / "bin" / "spark-class"),

@@ -39,7 +39,7 @@ from tests.spark.lag import judged
 from tests.spark.work_of import rows_of
 from tests.support.lag_reference import SIZES, START_MS, write_history
 from tests.support.s3_server import S3Server
-from tests.support.spark_cluster import SHORT_LIVED, running_master, running_worker
+from tests.support.spark_cluster import running_master, running_worker
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 HOURS = 2
@@ -473,12 +473,7 @@ def answers(specs: list[JobSpec], folder: Path) -> list[dict[str, Any] | str]:
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
-            env={
-                **os.environ,
-                **SHORT_LIVED,
-                "SPARK_LOCAL_IP": "127.0.0.1",
-                "PYSPARK_PYTHON": sys.executable,
-            },
+            env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
         ) as process,
     ):
         assert process.stdin is not None and process.stdout is not None

@@ -17,7 +17,7 @@ from spark.job import HourFiles, JobSpec
 from spark.process.session import SparkAway, require_answer
 from tests.spark.history_files import AS_OF, HOUR, START, STEP, generated
 from tests.spark.work_of import rows_of
-from tests.support.spark_cluster import PATIENCE_S, SHORT_LIVED, running_master, running_worker
+from tests.support.spark_cluster import PATIENCE_S, running_master, running_worker
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -44,7 +44,7 @@ def lag_hour(asked: JobSpec, *command: str, **environ: str) -> subprocess.Comple
         capture_output=True,
         text=True,
         timeout=PATIENCE_S * 2,
-        env={**os.environ, **SHORT_LIVED, **environ},
+        env={**os.environ, **environ},
     )
 
 
@@ -96,7 +96,7 @@ def test_it_says_that_the_workers_are_gone_in_the_middle_of_a_job(
 ) -> None:
     """Spark itself would wait for another worker for ever."""
     asked = spec(tmp_path, master=master)
-    environ = {**os.environ, **SHORT_LIVED, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    environ = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
     command = [sys.executable, "-c", STANDS_STILL]
     with (
         running_worker(master, folder, "mortal") as worker,

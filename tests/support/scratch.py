@@ -1,0 +1,42 @@
+"""One temporary folder for a run: killed brokers, JVMs and browsers do not remove what they have there."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+RUN, COMMON = "TIDEMARK_TEST_RUN", "TIDEMARK_TEST_COMMON"
+
+
+def begin() -> None:
+    """Give this process and all it starts a temporary folder that ends with it; a child already has its parent's."""
+    if RUN in os.environ:
+        return
+    common = tempfile.gettempdir()
+    folder, owner = tempfile.mkdtemp(prefix="tm-run-"), os.getpid()
+
+    @atexit.register
+    def remove() -> None:
+        if os.getpid() == owner:  # a process forked from this one ends earlier
+            shutil.rmtree(folder, ignore_errors=True)
+
+    os.environ |= {RUN: folder, COMMON: common, "TMPDIR": folder}
+    # pytest keeps the folders of failed tests.
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", common)
+    add_java_options(f"-Djava.io.tmpdir={folder}")
+    tempfile.tempdir = None  # read from the environment again
+
+
+def common_folder() -> Path:
+    """Return the folder of what several runs share: locks, and what is made once."""
+    return Path(os.environ[COMMON])
+
+
+def add_java_options(options: str) -> None:
+    """Add options to those of every JVM that this process and its children start."""
+    given = os.environ.get("JDK_JAVA_OPTIONS", "")
+    if options not in given:
+        os.environ["JDK_JAVA_OPTIONS"] = f"{given} {options}".strip()
