@@ -38,14 +38,16 @@ connection_created.connect(migrated.fill)
 
 # Fixtures that bring a test its databases, and two that ask for `db` when they run.
 DATABASES = {"db", "transactional_db", "django_db_setup", "pair"}
+# Beside what starts Spark: harnesses, the arithmetic of reports, and what walks all routes, templates and modules.
+LONG = ("tests/hard/", "tests/spark/", "tests/test_", "tests/console/process/", "tests/console/lag/history/")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Files that take longest come first, so that the end of a run waits for none of them: Spark's, and harnesses.
+    """Files that take longest come first, so that the end of a run waits for none of them.
 
     On PostgreSQL only what has a database runs: everything else would be the same once more.
     """
-    items.sort(key=lambda item: item.get_closest_marker("spark") is None and "tests/hard/" not in item.nodeid)
+    items.sort(key=lambda item: item.get_closest_marker("spark") is None and not item.nodeid.startswith(LONG))
     if os.environ.get("DATABASE_URL"):
         config.hook.pytest_deselected(items=[item for item in items if not has_database(item)])
         items[:] = [item for item in items if has_database(item)]
