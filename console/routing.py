@@ -70,8 +70,8 @@ def _view_of_cluster(user: Any, cluster: str, what: str = "", name: str = "") ->
         return View()
     if what in ("groups", "topics") and rules.may_see_cluster(user, cluster):
         scope = view_scope(user, cluster)
-        told = partial(without_hidden_groups, scope=scope) if what == "topics" else None
-        return View(lambda key, _: scope.covers(key), told)
+        redacted = partial(without_hidden_groups, scope=scope) if what == "topics" else None
+        return View(lambda key, _: scope.covers(key), redacted)
     if what in ("collector", "reports") and rules.may_see_cluster(user, cluster):
         return View()  # how old the figures are, and runs of reports: neither names a group or a topic
     return None

@@ -76,7 +76,7 @@ def has_database(item: pytest.Item) -> bool:
 @pytest.fixture(autouse=True)
 def fresh_limits() -> None:
     """What one test asked for counts for no other: all of them are one process."""
-    quota.forget_local()
+    quota.clear_local()
 
 
 @pytest.fixture

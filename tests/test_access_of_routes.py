@@ -84,7 +84,7 @@ def address_of(name: str) -> str:
         "plan": "op-sample",
         "plan_id": "op-sample",
         "run": "report-sample",
-        "deed": "cancel" if name == "job-control" else "discard",
+        "action": "cancel" if name == "job-control" else "discard",
         "fmt": "csv",
         "key": "no-such-key",
         "table": "groups",
@@ -111,7 +111,7 @@ def world() -> Cluster:
 
 
 def ask(client: Client, method: str, name: str, **headers: Any) -> Any:
-    quota.forget_local()  # hundreds of requests by one person: limits per minute have tests of their own
+    quota.clear_local()  # hundreds of requests by one person: limits per minute have tests of their own
     body = dict(TABLE[name].body)
     send = getattr(client, method.lower())
     if method == "GET":
@@ -227,7 +227,7 @@ def test_other_methods_are_refused(world: Cluster) -> None:
     wrong = {}
     for name, route in TABLE.items():
         for method in set(METHODS) - route.methods():
-            quota.forget_local()
+            quota.clear_local()
             answer = getattr(client, method.lower())(address_of(name))
             if answer.status_code != 405:
                 wrong[name, method] = answer.status_code
@@ -392,7 +392,7 @@ def test_each_verb_moves_the_plans_of_its_kinds_only(world: Cluster, verb: str) 
     wrong = {}
     for kind, wanted in table.KINDS.items():
         for step in ("apply", "approve", "undo", "discard"):
-            quota.forget_local()
+            quota.clear_local()
             answer = client.post(
                 f"/api/v1/plans/{f'op-{kind}'[:32]}/{step}", {}, content_type="application/json"
             )

@@ -148,12 +148,12 @@ def activity(request: HttpRequest) -> HttpResponseBase:
     )
     if request.GET.get("format") == "csv":
         return streamed_file(events[:CSV_EVENTS_MAX].iterator(), ACTIVITY)
-    asked = ListQuery.plain(request)
+    list_query = ListQuery.plain(request)
     context = {
         "list": ACTIVITY,
-        "query": asked,
+        "query": list_query,
         "columns": selectors.column_choice(request.user, ACTIVITY),
-        "page": cut(events, page=asked.page, per_page=asked.per_page),
+        "page": cut(events, page=list_query.page, per_page=list_query.per_page),
         "wanted": wanted,
     }
     return render(request, "access/activity.html", context)

@@ -115,7 +115,7 @@ def _disk(view: BrokerView) -> Iterable[Finding]:
 
 
 def _routes(view: BrokerView, servers: Sequence[NameServerRow]) -> Iterable[Finding]:
-    if view.asked and len(view.drained_at) == len(view.asked):
+    if view.servers_read and len(view.drained_at) == len(view.servers_read):
         text = Text("Its write permission is wiped at every name server that answers; readers go on.")
         yield Finding("OFFLINE", Text("Drained: not offered to producers"), text, tab="drain")
     elif view.drained_at:
@@ -123,10 +123,10 @@ def _routes(view: BrokerView, servers: Sequence[NameServerRow]) -> Iterable[Find
             "%(names)s do not offer it, %(rest)s still do: what a producer uses depends on the name server that "
             "answers it.",
             names=", ".join(view.drained_at),
-            rest=", ".join(sorted(set(view.asked) - set(view.drained_at))),
+            rest=", ".join(sorted(set(view.servers_read) - set(view.drained_at))),
         )
         yield Finding("FALLING_BEHIND", Text("Drained at some name servers only"), text, tab="drain")
-    missing = sorted(set(view.asked) - set(view.listed_at))
+    missing = sorted(set(view.servers_read) - set(view.listed_at))
     if missing and view.listed_at:
         text = Text(
             "%(names)s do not list it, %(known)s do. Clients of the former cannot find it.",

@@ -44,7 +44,7 @@ class BrokerView:
     survey: BrokerSurvey | None
     slaves: Sequence[BrokerSurvey]
     drained_at: Sequence[str]
-    asked: Sequence[str]
+    servers_read: Sequence[str]
     listed_at: Sequence[str]
     own: OwnShare | None = None
 
@@ -80,7 +80,7 @@ class BrokerView:
         return self.survey.runtime_at_ms if self.survey is not None else None
 
     @property
-    def last_told(self) -> dict[str, float | None]:
+    def last_reported(self) -> dict[str, float | None]:
         """Return the last reported in, out and disk figures, which a silent broker shows with their age."""
         figures = self.figures
         out = figures.get("getTransferredTps") or figures.get("getTransferedTps")
@@ -184,21 +184,21 @@ def _view(row: BrokerRow, surveys: Sequence[BrokerSurvey], servers: Sequence[Nam
         survey=next((one for one in surveys if one.broker_id == row.broker_id), None),
         slaves=[one for one in surveys if one.broker_id > row.broker_id],
         drained_at=[server.addr for server in servers if row.broker_name in server.unwritable],
-        asked=[server.addr for server in servers],
+        servers_read=[server.addr for server in servers],
         listed_at=[server.addr for server in servers if row.broker_name in server.brokers],
     )
 
 
 def broker_page(
-    cluster_name: str, asked: ListQuery | None = None, *, scope: NameScope = EVERYTHING
+    cluster_name: str, list_query: ListQuery | None = None, *, scope: NameScope = EVERYTHING
 ) -> Page[BrokerView]:
     """Return one page of brokers.
 
     `counts_by_status` counts by state those that match the search words, and "all" of them.
     """
-    asked = asked or ListQuery()
+    list_query = list_query or ListQuery()
     everything = broker_views(cluster_name, scope)
-    query = asked.query
+    query = list_query.query
     matching = [
         view
         for view in everything
@@ -209,14 +209,14 @@ def broker_page(
         "drained": lambda view: view.is_drained,
     }
     counts = {name: sum(map(test, matching)) for name, test in chosen.items()} | {"all": len(matching)}
-    if state := asked.filters.get("state"):
+    if state := list_query.filters.get("state"):
         matching = [view for view in matching if chosen[state](view)]
     spec = BROKERS if scope.is_everything else OWN_BROKERS
     return cut(
-        spec.in_order(matching, asked.sort, asked.descending),
-        page=asked.page,
-        per_page=asked.per_page,
-        is_whole=asked.is_whole,
+        spec.in_order(matching, list_query.sort, list_query.descending),
+        page=list_query.page,
+        per_page=list_query.per_page,
+        is_whole=list_query.is_whole,
         all_total=len(everything),
         counts_by_status=counts,
     )

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 SURVEY_EVERY_MS = 60_000
 SAMPLES_KEPT_MS = 48 * 3_600_000  # charts of a day with the day before; 2,880 rows a broker
 # A broker or slave is removed when no name server lists it and it has been silent for so long.
-FORGET_MS = 24 * 3_600_000
+DROP_AFTER_MS = 24 * 3_600_000
 MODELS = (BrokerSurvey, BrokerSample, NameServerRow, RouteDifference, Survey)
 
 
@@ -123,7 +123,7 @@ def _save_brokers(
             _judge_disk(found, row, logs.get(row.broker_name, []), now_ms)
             held[row.broker_name] = held_back.held_back(found, row.runtime, row.clock_offset_ms)
         found.save()
-    gone = [one.pk for one in known.values() if now_ms - one.read_at_ms > FORGET_MS]
+    gone = [one.pk for one in known.values() if now_ms - one.read_at_ms > DROP_AFTER_MS]
     BrokerSurvey.objects.filter(pk__in=gone).delete()
     return held
 
@@ -247,10 +247,10 @@ def _save_differences(
         row.views, row.read_at_ms = dict(views), now_ms
         row.save()
     listed = {topic for server in servers for topic in server.topics or ()}
-    is_heard = all(server.answered for server in servers)
+    have_all_answered = all(server.answered for server in servers)
     over = [
         row.pk
         for row in rows.values()
-        if row.topic in compared.compared or (is_heard and row.topic not in listed)
+        if row.topic in compared.compared or (have_all_answered and row.topic not in listed)
     ]
     RouteDifference.objects.filter(pk__in=over).delete()

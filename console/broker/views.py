@@ -64,17 +64,17 @@ def brokers(request: HttpRequest, cluster: str) -> HttpResponseBase:
     """
     here, scope = admit_to_list(request, cluster)
     spec = BROKERS if scope.is_everything else OWN_BROKERS
-    asked = ListQuery.of(request, spec)
-    page = selectors.broker_page(here.name, asked, scope=scope)
-    if asked.is_whole:
+    list_query = ListQuery.of(request, spec)
+    page = selectors.broker_page(here.name, list_query, scope=scope)
+    if list_query.is_whole:
         return file_of(page, spec, here.name)
     context = {
         "cluster": here,
         "scope": scope,
         "list": spec,
-        "query": asked,
+        "query": list_query,
         "columns": access_selectors.column_choice(request.user, spec),
-        "state": asked.filters.get("state", ""),
+        "state": list_query.filters.get("state", ""),
         "page": page,
         "silent": lag_selectors.silent_brokers(here.name),
         "survey": selectors.last_survey(here.name),

@@ -54,7 +54,7 @@ class BrokerQueue:
 
 def ask_each(
     admin: BlockingMQAdmin,
-    asked: Mapping[K, A],
+    requests: Mapping[K, A],
     call: Callable[[MQAdmin, A], Awaitable[T]],
     deadline_ms: int = READ_DEADLINE_MS,
 ) -> dict[K, T | Exception]:
@@ -63,10 +63,10 @@ def ask_each(
     def bound(argument: A) -> Callable[[MQAdmin], Awaitable[T]]:
         return lambda client: call(client, argument)
 
-    return admin.gather({key: bound(argument) for key, argument in asked.items()}, deadline_ms)
+    return admin.gather({key: bound(argument) for key, argument in requests.items()}, deadline_ms)
 
 
-def told(name: str, addr: str, answer: T | Exception, unknown: Text | None = None) -> T:
+def require_answer(name: str, addr: str, answer: T | Exception, unknown: Text | None = None) -> T:
     """Return a broker's answer. Raises MQBrokerError for its error, BrokerUnavailable for a silent broker.
 
     A change must not be made without seeing every broker. ``unknown``: what is unknown without this answer.

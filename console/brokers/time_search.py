@@ -31,12 +31,12 @@ async def first_at_or_after(client: MQAdmin, place: BrokerQueue, time_ms: int, v
 
     Raises the broker's error, and BrokerUnavailable for a message that cannot be read: its time is not guessed.
     """
-    told = await told_by_broker(client, place, time_ms)
+    nearest = await offset_by_broker(client, place, time_ms)
     if answers_first(version):
-        return told
+        return nearest
     # All offsets before low are older, none from high on is.
     low, high = place.min_offset, place.max_offset
-    at, step, turned = min(told, high - 1), 1, False
+    at, step, turned = min(nearest, high - 1), 1, False
     is_up: bool | None = None
     for _ in range(LOOKS_MAX):
         if low >= high:
@@ -67,11 +67,11 @@ async def first_at_or_after(client: MQAdmin, place: BrokerQueue, time_ms: int, v
     return low
 
 
-async def told_by_broker(client: MQAdmin, place: BrokerQueue, time_ms: int) -> int:
+async def offset_by_broker(client: MQAdmin, place: BrokerQueue, time_ms: int) -> int:
     """Return the broker's own answer within the stored range: where it resets members for this time."""
     queue = place.queue
-    told = await client.search_offset(place.addr, queue.topic, queue.queue_id, time_ms)
-    return min(max(told, place.min_offset), place.max_offset)
+    nearest = await client.search_offset(place.addr, queue.topic, queue.queue_id, time_ms)
+    return min(max(nearest, place.min_offset), place.max_offset)
 
 
 async def _stored_ms(client: MQAdmin, place: BrokerQueue, offset: int) -> int | None:
@@ -82,13 +82,13 @@ async def _stored_ms(client: MQAdmin, place: BrokerQueue, offset: int) -> int | 
 
 def first_offsets(
     admin: BlockingMQAdmin,
-    asked: Mapping[tuple[BrokerQueue, int], str],
+    requests: Mapping[tuple[BrokerQueue, int], str],
     deadline_ms: int = READ_DEADLINE_MS,
 ) -> dict[tuple[BrokerQueue, int], int | Exception]:
     """Run `first_at_or_after` for each (queue, time) → broker's release, all at once. Raises nothing."""
     return ask_each(
         admin,
-        {key: (*key, version) for key, version in asked.items()},
+        {key: (*key, version) for key, version in requests.items()},
         lambda client, one: first_at_or_after(client, *one),
         deadline_ms,
     )

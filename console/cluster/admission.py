@@ -31,7 +31,10 @@ def admit(
         right = text_of(Verb(verb).label)
         raise PermissionDenied(
             Text(
-                "This needs the right to %(deed)s (%(verb)s) for %(what)s.", deed=right, verb=verb, what=what
+                "This needs the right to %(action)s (%(verb)s) for %(what)s.",
+                action=right,
+                verb=verb,
+                what=what,
             )
         )
     return cluster

@@ -297,7 +297,7 @@ class ReplayPlan(PlanKind[ReplayParams, ReplayBefore, PreviewRow]):
                 to_offset=letter.queue_offset + 1,
             )
             params = structs.replace(params, letter=place)
-            before = structs.replace(before, ranges=(span,), matched=1, counted=1, asked=given)
+            before = structs.replace(before, ranges=(span,), matched=1, counted=1, given=given)
             is_original = given.is_original
         return Draft(
             summary=replay_words.direct_summary(finding.group, params, preview.newest),

@@ -146,7 +146,7 @@ def dead_letter_page(cluster: str, *, scope: NameScope = EVERYTHING, query: str 
 
 def dead_letter_groups(
     cluster: str,
-    asked: ListQuery | None = None,
+    list_query: ListQuery | None = None,
     *,
     scope: NameScope = EVERYTHING,
     with_empty: bool = False,
@@ -156,18 +156,18 @@ def dead_letter_groups(
     ``counts_by_status``: {"letters", "empty"}. Sorted in Python: three columns are computed, and a cluster
     has at most one row per group.
     """
-    asked = asked or ListQuery()
+    list_query = list_query or ListQuery()
     every = dead_letter_page(cluster, scope=scope)
-    query = asked.query.casefold()
+    query = list_query.query.casefold()
     matching = [row for row in every if query in row.group.casefold()]
     empty = sum(row.count == 0 for row in matching)
     wanted = sorted((row for row in matching if with_empty or row.count != 0), key=lambda row: row.group)
     total = TopicRow.objects.filter(cluster=cluster, kind=DLQ_KIND).count()
     return cut(
-        DEAD_LETTERS.in_order(wanted, asked.sort, asked.descending),
-        page=asked.page,
-        per_page=asked.per_page,
-        is_whole=asked.is_whole,
+        DEAD_LETTERS.in_order(wanted, list_query.sort, list_query.descending),
+        page=list_query.page,
+        per_page=list_query.per_page,
+        is_whole=list_query.is_whole,
         all_total=len(every),
         counts_by_status={"letters": len(matching) - empty, "empty": empty},
         not_shown=total - len(every),

@@ -48,15 +48,15 @@ def dead_letters(request: HttpRequest, cluster: str) -> HttpResponseBase:
     `?empty=1` includes empty topics, `?part=1` returns the list alone, `?format=csv` a file.
     """
     here, scope = admit_to_list(request, cluster)
-    asked = ListQuery.of(request, DEAD_LETTERS)
+    list_query = ListQuery.of(request, DEAD_LETTERS)
     with_empty = request.GET.get("empty") == "1"
-    page = selectors.dead_letter_groups(here.name, asked, scope=scope, with_empty=with_empty)
-    if asked.is_whole:
+    page = selectors.dead_letter_groups(here.name, list_query, scope=scope, with_empty=with_empty)
+    if list_query.is_whole:
         return file_of(page, DEAD_LETTERS, here.name)
     context = {
         "cluster": here,
         "list": DEAD_LETTERS,
-        "query": asked,
+        "query": list_query,
         "columns": access_selectors.column_choice(request.user, DEAD_LETTERS),
         "with_empty": with_empty,
         "page": page,

@@ -149,8 +149,8 @@ def _broadcast(group: GroupRow) -> Iterable[Finding]:
             "A client that does not report may be further behind than those that do: figures read “at least”."
         )
         title = Text(
-            "%(told)s of %(number)s clients reported their offsets",
-            told=group.clients_told or 0,
+            "%(reporting)s of %(number)s clients reported their offsets",
+            reporting=group.clients_told or 0,
             number="?" if group.clients is None else group.clients,
         )
         yield Finding("UNKNOWN", title, text, group.unknown_since_ms, "clients")
@@ -302,8 +302,8 @@ def _waiting(rows: Sequence[QueueRow]) -> Text:
 
 def _resets(queues: Sequence[QueueRow]) -> Iterable[Finding]:
     """Report resets that members have not confirmed by a commit yet."""
-    told = ("REWOUND", "SKIPPED", "UNKNOWN")  # these have findings of their own
-    rows = [row for row in queues if row.reset_pending and row.lag and row.status not in told]
+    described = ("REWOUND", "SKIPPED", "UNKNOWN")  # these have findings of their own
+    rows = [row for row in queues if row.reset_pending and row.lag and row.status not in described]
     if rows:
         text = Text(
             "%(number)s message(s) waiting there. The offset was set by a change, not by consumption: members that "

@@ -249,11 +249,11 @@ def _side(text: str, clients: Sequence[ClientRow], against: str) -> Side:
 
 
 def _expression(client: ClientRow, topic: str) -> str:
-    said = client.subscription.get(topic)
-    if said is None:
+    subscribed = client.subscription.get(topic)
+    if subscribed is None:
         return NOT_SUBSCRIBED
-    kind = said.get("type") or "TAG"
-    expression = said.get("expression") or "*"
+    kind = subscribed.get("type") or "TAG"
+    expression = subscribed.get("expression") or "*"
     return expression if kind == "TAG" else f"{kind} {expression}"
 
 
@@ -274,8 +274,8 @@ def differing_clients(clients: Sequence[ClientRow]) -> set[str]:
 def has_filter(clients: Iterable[ClientRow]) -> bool:
     """Return whether a member subscribes to less than every message of a topic."""
     return any(
-        ((said or {}).get("expression") or "*") != "*"
+        ((subscribed or {}).get("expression") or "*") != "*"
         for client in clients
-        for topic, said in client.subscription.items()
+        for topic, subscribed in client.subscription.items()
         if not topic.startswith(RETRY_TOPIC_PREFIX)
     )

@@ -22,7 +22,7 @@ from console.text import Text, text_of
 
 DEADLINE_MS = 5_000
 # A broker that is gone for good leaves the list a day after its last answer, as it leaves the page of brokers.
-FORGET_MS = 24 * 3_600_000
+DROP_AFTER_MS = 24 * 3_600_000
 
 
 def survey_cluster(cluster: str, *, now_ms: int) -> int:
@@ -43,7 +43,7 @@ def survey_cluster(cluster: str, *, now_ms: int) -> int:
             _take(row, answer, now_ms)
         row.save()
     for row in known.values():
-        if row.read_at_ms is None or row.read_at_ms < now_ms - FORGET_MS:
+        if row.read_at_ms is None or row.read_at_ms < now_ms - DROP_AFTER_MS:
             row.delete()
         else:
             row.reason = Text("No name server lists it with a master.")
@@ -51,7 +51,7 @@ def survey_cluster(cluster: str, *, now_ms: int) -> int:
     return sum(not isinstance(answer, Exception) for answer in answers.values())
 
 
-def forget_removed_clusters() -> None:
+def drop_removed_clusters() -> None:
     """Delete rows of clusters that are no longer registered."""
     names = [cluster.name for cluster in cluster_selectors.clusters()]
     BrokerRefusals.objects.exclude(cluster__in=names).delete()

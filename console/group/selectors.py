@@ -49,7 +49,7 @@ class GroupPage(Page[GroupRow]):
 
 def group_page(
     cluster_name: str,
-    asked: ListQuery | None = None,
+    list_query: ListQuery | None = None,
     *,
     scope: NameScope = EVERYTHING,
     status: str | None = None,
@@ -63,16 +63,16 @@ def group_page(
     `console.lag.selectors`) every group is UNKNOWN. Three queries, four for a user who may see only the names
     of `scope`, and one for the paused groups.
     """
-    asked = asked or ListQuery()
+    list_query = list_query or ListQuery()
     paused = pauses.paused_groups(cluster_name)
     conditions = _conditions(paused)
     rows = GroupRow.objects.filter(cluster=cluster_name)
     everything = scope.filter(rows, "group")
     totals = everything.aggregate(everything=Count("pk"), system=count_if(Q(is_system=True)))
     shown = everything if include_system else everything.filter(is_system=False)
-    matching = shown.filter(group__icontains=asked.query) if asked.query else shown
+    matching = shown.filter(group__icontains=list_query.query) if list_query.query else shown
     chosen = Q()
-    for name, value in asked.filters.items():
+    for name, value in list_query.filters.items():
         chosen &= conditions[name][value]
     counts, counts_by_filter = _counts(matching, chosen, conditions)
     matching = matching.filter(chosen)
@@ -89,10 +89,10 @@ def group_page(
         0 if scope.is_everything else rows.filter(is_system=False).exclude(scope.condition("group")).count()
     )
     found = cut(
-        matching.order_by(*GROUPS.order_by(asked.sort, asked.descending)),
-        page=asked.page,
-        per_page=asked.per_page,
-        is_whole=asked.is_whole,
+        matching.order_by(*GROUPS.order_by(list_query.sort, list_query.descending)),
+        page=list_query.page,
+        per_page=list_query.per_page,
+        is_whole=list_query.is_whole,
         total=total,
         all_total=totals["everything"] - hidden,
         hidden_system=hidden,

@@ -12,7 +12,7 @@ SURVEY_EVERY_S = 30
 @shared_task(name="console.group.tasks.survey_refusals", ignore_result=True)
 def survey_refusals() -> None:
     """Start a survey per cluster, twice a minute; a cluster that hangs delays no other."""
-    refusals.forget_removed_clusters()
+    refusals.drop_removed_clusters()
     for cluster in cluster_selectors.live_clusters():
         survey_cluster_refusals.apply_async((cluster.name,), expires=SURVEY_EVERY_S)
 

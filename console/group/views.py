@@ -90,14 +90,14 @@ class FilterChip:
 def groups(request: HttpRequest, cluster: str) -> HttpResponseBase:
     """List groups, most urgent first; chips count all that match the search. `?format=csv` returns a file."""
     here, scope = admit_to_list(request, cluster)
-    asked = ListQuery.of(request, GROUPS)
+    list_query = ListQuery.of(request, GROUPS)
     status = request.GET.get("status", "")
     status = status if status in CHIPS else ""
     include_system = request.GET.get("system") == "1"
     page = selectors.group_page(
-        here.name, asked, scope=scope, status=status or None, include_system=include_system
+        here.name, list_query, scope=scope, status=status or None, include_system=include_system
     )
-    if asked.is_whole:
+    if list_query.is_whole:
         return file_of(page, GROUPS, here.name)
     more = [
         FilterChip(each.name, choice.value, choice.label, page.counts_by_filter[each.name][choice.value])
@@ -107,18 +107,20 @@ def groups(request: HttpRequest, cluster: str) -> HttpResponseBase:
     context = {
         "cluster": here,
         "list": GROUPS,
-        "query": asked,
+        "query": list_query,
         "status": status,
         "include_system": include_system,
         "page": page,
-        "filters": asked.filters,
-        "chosen_chips": [chip for chip in more if asked.filters.get(chip.name) == chip.value],
-        "filter_chips": [chip for chip in more if asked.filters.get(chip.name) != chip.value and chip.groups],
+        "filters": list_query.filters,
+        "chosen_chips": [chip for chip in more if list_query.filters.get(chip.name) == chip.value],
+        "filter_chips": [
+            chip for chip in more if list_query.filters.get(chip.name) != chip.value and chip.groups
+        ],
         "chips": [(code, page.counts_by_status.get(code, 0)) for code in CHIPS],
         "count_all": sum(n for code, n in page.counts_by_status.items() if code != selectors.PARTIAL),
         "silent": lag_selectors.silent_brokers(here.name),
         "paused": page.paused,
-        "live_sort": GROUPS.live_field(asked.sort),
+        "live_sort": GROUPS.live_field(list_query.sort),
         "may_configure": rules.may(request.user, Verb.CONFIGURE, here.name),
         "columns": access_selectors.column_choice(request.user, GROUPS),
         "now_ms": int(time.time() * 1000),

@@ -59,9 +59,9 @@ MEMBERS_VALID_MS = 150_000
 WATCH_MS = 90_000
 # In a cluster of more groups only those on an open page get live updates: publishing each of 10,000 groups
 # takes 3 s of a round of 5, and nearly all of them have no reader.
-GROUPS_TOLD_MAX = 200
+GROUPS_PUBLISHED_MAX = 200
 # The last value of a group's page is useless once it is no longer updated.
-TOLD_LIFE_ROUNDS = 3
+PUBLISHED_LIFE_ROUNDS = 3
 ROW_MODELS = (
     GroupRow,
     QueueSheet,
@@ -169,7 +169,7 @@ def collect(cluster_name: str, *, now_ms: int) -> Round | None:
     """
     cluster = Cluster.objects.filter(name=cluster_name).first()
     if cluster is None:
-        forget_cluster(cluster_name)
+        drop_rows_of(cluster_name)
         return None
     interval_ms = cluster.poll_interval_s * 1000
     lease = _take_lease(cluster_name, interval_ms, now_ms)
@@ -197,7 +197,7 @@ def collect(cluster_name: str, *, now_ms: int) -> Round | None:
         _give_back(cluster_name, lease.round_number)
         raise
     _give_back(cluster_name, changes.round.number)
-    if collector.is_worn:
+    if collector.is_expired:
         collectors.drop(cluster_name)
     _publish(collector, changes, knowledge.watched, now_ms)
     with collector.lock:
@@ -262,14 +262,14 @@ def _give_back(cluster_name: str, number: int) -> None:
 
 
 def _knowledge(cluster_name: str, now_ms: int) -> Knowledge:
-    told: dict[str, list[tuple[list[HeldQueue] | None, int]]] = defaultdict(list)
+    published: dict[str, list[tuple[list[HeldQueue] | None, int]]] = defaultdict(list)
     owners: dict[QueueKey, str] = {}
     clients = ClientRow.objects.filter(cluster=cluster_name)
     for group, client_id, kept, read_at_ms in clients.values_list(
         "group", "client_id", "queues", "read_at_ms"
     ):
         queues = held_queues(kept)
-        told[group].append((queues, read_at_ms))
+        published[group].append((queues, read_at_ms))
         for queue in queues or ():
             owners[QueueKey(group, queue.topic, queue.broker_name, queue.queue_id)] = client_id
     groups = list(GroupMembers.objects.filter(cluster=cluster_name))
@@ -281,7 +281,7 @@ def _knowledge(cluster_name: str, now_ms: int) -> Knowledge:
             row.consume_mode,
             tuple(row.topics),
             row.offline_since_ms,
-            replace(popped_of(told[row.group]), since_ms=row.popped_since_ms),
+            replace(popped_of(published[row.group]), since_ms=row.popped_since_ms),
             progress.get(row.group, ()),
         )
         for row in groups
@@ -305,7 +305,7 @@ def _progress(cluster_name: str, groups: Sequence[str]) -> dict[str, list[Client
 def _publish(collector: Collector, changes: RoundChanges, watched: Sequence[str], now_ms: int) -> None:
     """Publish what changed to live pages; without Redis pages are not live, the round is kept."""
     cluster_name = collector.cluster
-    life_s = TOLD_LIFE_ROUNDS * collector.interval_ms // 1000
+    life_s = PUBLISHED_LIFE_ROUNDS * collector.interval_ms // 1000
     try:
         for subject, rows in _list_subjects(collector, changes).items():
             live.publish(subject, rows, now_ms=now_ms)
@@ -314,7 +314,7 @@ def _publish(collector: Collector, changes: RoundChanges, watched: Sequence[str]
             live.publish(subject, rows, full=is_first, now_ms=now_ms, life_s=life_s)
     except RedisError as error:
         # What they missed is in the first full rows they get.
-        collector.told_groups = frozenset()
+        collector.published_groups = frozenset()
         logger.warning(
             "not published cluster=%s round=%d reason=%s", cluster_name, changes.round.number, error
         )
@@ -344,17 +344,17 @@ def _group_subjects(
     """
     gone = changes.groups.removed
     names = set(collector.groups.rows)
-    told = names if len(names) <= GROUPS_TOLD_MAX else names & set(watched)
-    first = told - collector.told_groups
-    found: dict[str, dict[str, Row | None]] = {name: {} for name in told | gone}
+    published = names if len(names) <= GROUPS_PUBLISHED_MAX else names & set(watched)
+    first = published - collector.published_groups
+    found: dict[str, dict[str, Row | None]] = {name: {} for name in published | gone}
     for name in gone:
         found[name]["summary"] = None
-    for name in told:
+    for name in published:
         if name in first or name in changes.groups.changed:
             found[name]["summary"] = collector.groups.rows[name]
-    for key, row in changes.queues.news_of(told | gone, first).items():
+    for key, row in changes.queues.news_of(published | gone, first).items():
         found[key.group][_queue_name(key)] = row
-    collector.told_groups = frozenset(told)
+    collector.published_groups = frozenset(published)
     return {name: (rows, name in first) for name, rows in found.items() if rows}
 
 
@@ -375,7 +375,7 @@ def watch_group(cluster_name: str, group: str, *, now_ms: int) -> None:
     GroupWatch.objects.filter(until_ms__lt=now_ms).delete()
 
 
-def forget_cluster(cluster_name: str) -> None:
+def drop_rows_of(cluster_name: str) -> None:
     """Drop the rows of a cluster that was removed; its history stays until it expires."""
     for model in ROW_MODELS:
         model.objects.filter(cluster=cluster_name).delete()
@@ -388,15 +388,15 @@ def drop_cluster(cluster_name: str, *, now_ms: int) -> None:
     archive.drop_cluster(cluster_name, now_ms=now_ms)
     for model in (Episode, GroupSlo):
         model._default_manager.filter(cluster=cluster_name).delete()
-    forget_cluster(cluster_name)
+    drop_rows_of(cluster_name)
 
 
-def forget_removed_clusters() -> list[str]:
+def drop_removed_clusters() -> list[str]:
     """Drop rows of every cluster that is no longer registered; return their names."""
     known = [cluster.name for cluster in cluster_selectors.clusters()]
     gone = list(CollectorLease.objects.filter(~Q(cluster__in=known)).values_list("cluster", flat=True))
     for name in gone:
-        forget_cluster(name)
+        drop_rows_of(name)
     return gone
 
 
@@ -404,7 +404,7 @@ def compact_history(*, now_ms: int) -> int:
     """Make every hour and day file that is due and delete expired files; return how many hours were made."""
     intervals = {one.name: one.poll_interval_s * 1000 for one in cluster_selectors.clusters()}
     made = sum(
-        archive.tend(name, interval_ms=intervals.get(name, 5_000), now_ms=now_ms)
+        archive.maintain(name, interval_ms=intervals.get(name, 5_000), now_ms=now_ms)
         for name in archive.clusters_with_history()
     )
     deleted = archive.delete_expired(now_ms)

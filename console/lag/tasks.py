@@ -21,7 +21,7 @@ def collect_due() -> None:
     for cluster_name in services.due_clusters(now_ms):
         host = services.host_of(cluster_name, now_ms)
         collect.apply_async((cluster_name,), expires=5, queue=queue_of(host))
-    services.forget_removed_clusters()
+    services.drop_removed_clusters()
 
 
 @shared_task(name="console.lag.tasks.collect", ignore_result=True)
@@ -51,4 +51,4 @@ def compact_history() -> None:
 @shared_task(name="console.lag.tasks.tend_own_log", ignore_result=True)
 def tend_own_log() -> None:
     """Upload the finished log segments of this host."""
-    uploads.tend_own(system_now_ms())
+    uploads.maintain_own(system_now_ms())

@@ -34,10 +34,10 @@ class ListQuery:
     def of(cls, request: HttpRequest, spec: ListSpec) -> ListQuery:
         """Read the query string of a declared list's page; invalid values fall back to the defaults."""
         get = request.GET
-        asked = cls.plain(request)
-        sort, descending = spec.ordering(get.get("sort", ""), asked.descending)
+        list_query = cls.plain(request)
+        sort, descending = spec.ordering(get.get("sort", ""), list_query.descending)
         return dataclasses.replace(
-            asked,
+            list_query,
             sort=sort,
             descending=descending,
             filters={each.name: get[each.name] for each in spec.filters if get.get(each.name) in each.values},

@@ -446,7 +446,7 @@ class LiveSocket(AsyncWebsocketConsumer):
     def _visible(self, update: Update) -> Update | None:
         """Return the update as this person may see it; None when nothing of it is left to send."""
         view = self.subscriptions.get(update.subject)
-        if view is None or (view.sees is None and view.told is None):
+        if view is None or (view.sees is None and view.redacted is None):
             return update if view else None
         update = update.only(view)
         return update if update.pieces or update.full else None

@@ -27,11 +27,11 @@ Row = object
 class View:
     """What a person may see of a subject: every row, or those that ``sees(key, row)`` allows.
 
-    ``told(row)`` returns a row without what its reader may not see.
+    ``redacted(row)`` returns a row without what its reader may not see.
     """
 
     sees: Callable[[str, Any], bool] | None = None
-    told: Callable[[Any], Any] | None = None
+    redacted: Callable[[Any], Any] | None = None
 
 
 @dataclass(slots=True)
@@ -101,8 +101,8 @@ class Update:
     def only(self, view: View) -> Update:
         """Return the update with the rows that a person may see, each without what they may not see."""
         rows = {key: row for key, row in self.rows.items() if view.sees is None or view.sees(key, row)}
-        if view.told is not None:
-            rows = {key: row and view.told(row) for key, row in rows.items()}
+        if view.redacted is not None:
+            rows = {key: row and view.redacted(row) for key, row in rows.items()}
         return Update.of(self.subject, self.sequence, self.at_ms, self.full, rows)
 
 

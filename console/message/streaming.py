@@ -106,7 +106,7 @@ def _messages(hits: list[Hit], protobuf: ProtobufDecoder | None) -> Iterator[byt
 
 def search_lines(search: Search) -> Generator[bytes, None, None]:
     """Yield {"message": …} per hit in order, {"progress": …} once a second, {"end": …} at last."""
-    told_s = time.monotonic()
+    reported_s = time.monotonic()
     written = 0
     while True:
         hits = search.drain()
@@ -114,8 +114,8 @@ def search_lines(search: Search) -> Generator[bytes, None, None]:
         yield b"".join(_messages(hits, search.protobuf))
         if search.is_done:
             break
-        if time.monotonic() - told_s >= PROGRESS_EVERY_S:
-            told_s = time.monotonic()
+        if time.monotonic() - reported_s >= PROGRESS_EVERY_S:
+            reported_s = time.monotonic()
             yield line("progress", search.figures())
         search.step()
     yield line("end", ExportEnd.of(search, written))

@@ -65,9 +65,9 @@ def messages(request: HttpRequest, cluster: str) -> HttpResponse:
     topic = request.GET.get("topic", "").strip()
     here = admit(request, cluster, name=topic) if topic else admit_to_list(request, cluster)[0]
     form = BrowseForm(request.GET)
-    asked = bool(topic or request.GET.get("id"))
+    is_requested = bool(topic or request.GET.get("id"))
     found = Found()
-    if asked and form.is_valid():
+    if is_requested and form.is_valid():
         if form.cleaned_data["read"] == "id":
             url = reverse("message", args=[here.name, form.cleaned_data["id"].strip()])
             return redirect(f"{url}?{urlencode({'topic': topic})}" if topic else url)
@@ -78,14 +78,14 @@ def messages(request: HttpRequest, cluster: str) -> HttpResponse:
     context = {
         "cluster": here,
         "form": form,
-        "asked": asked,
+        "asked": is_requested,
         "rows": found.rows,
         "found": found.page,
         "problem": found.problem,
         "problem_field": found.field,
         "is_streaming": found.is_streaming,
         "nothing": _nothing(form, read),
-        "is_tail": asked and not form.errors and read == "tail",
+        "is_tail": is_requested and not form.errors and read == "tail",
         "reads": READS,
         "read": read if read in dict(READS) else "newest",
         "kinds": body_match.KINDS,
@@ -100,7 +100,7 @@ def messages(request: HttpRequest, cluster: str) -> HttpResponse:
         "may_send": bool(topic) and rules.may(request.user, Verb.SEND, here.name, topic),
         "now_ms": int(time.time() * 1000),
     }
-    status = 400 if asked and form.errors else found.status
+    status = 400 if is_requested and form.errors else found.status
     return render(request, "message/messages.html", context, status=status)
 
 

@@ -84,8 +84,10 @@ class ChangeCommand(BaseCommand):
         if format == "json":
             self.stdout.write(json.dumps(job.as_row(full=True), indent=1))
         else:
-            told = (*RESULT_LISTS, Verdict.key)
-            figures = " ".join(f"{key}={value}" for key, value in job.result.items() if key not in told)
+            printed_below = (*RESULT_LISTS, Verdict.key)
+            figures = " ".join(
+                f"{key}={value}" for key, value in job.result.items() if key not in printed_below
+            )
             self.stdout.write(f"{job.id} {job.state} {figures}".rstrip())
             left_out = of_job(job)
             if left_out is not None:

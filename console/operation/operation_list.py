@@ -62,7 +62,7 @@ OPERATIONS = ListSpec(
 
 def operation_page(
     cluster: str,
-    asked: ListQuery | None = None,
+    list_query: ListQuery | None = None,
     *,
     now: datetime.datetime | None = None,
     scope: NameScope = EVERYTHING,
@@ -77,13 +77,15 @@ def operation_page(
     The search words are part of a group's, topic's or broker's name or the beginning of a plan's or job's id;
     `created_by` is part of the name of the person who planned, approved or applied it.
     """
-    asked = asked or ListQuery()
+    list_query = list_query or ListQuery()
     everything = Plan.objects.filter(cluster=cluster)
     visible = scope.filter(everything, "subject")
     rows = with_state(visible, now or timezone.now())
-    if asked.query:
-        named = Q(subject__icontains=asked.query)
-        rows = rows.filter(named | Q(pk__istartswith=asked.query) | Q(job__pk__istartswith=asked.query))
+    if list_query.query:
+        named = Q(subject__icontains=list_query.query)
+        rows = rows.filter(
+            named | Q(pk__istartswith=list_query.query) | Q(job__pk__istartswith=list_query.query)
+        )
     if created_by:
         person = Q(created_by__icontains=created_by)
         rows = rows.filter(
@@ -92,18 +94,18 @@ def operation_page(
     if kind:
         rows = rows.filter(kind=kind)
     counts = dict(rows.values_list("where").annotate(number=Count("pk")).order_by())
-    state = asked.filters.get("state", "")
+    state = list_query.filters.get("state", "")
     total = counts.get(state, 0) if state else sum(counts.values())
     wanted = rows.filter(where=state) if state else rows
-    is_narrowed = asked.query or created_by or kind
+    is_narrowed = list_query.query or created_by or kind
     # A diff has a row for each queue and is shown on the plan's own page.
     return cut(
         wanted.select_related("job")
         .defer("diff")
-        .order_by(*OPERATIONS.order_by(asked.sort, asked.descending)),
-        page=asked.page,
-        per_page=asked.per_page,
-        is_whole=asked.is_whole,
+        .order_by(*OPERATIONS.order_by(list_query.sort, list_query.descending)),
+        page=list_query.page,
+        per_page=list_query.per_page,
+        is_whole=list_query.is_whole,
         total=total,
         all_total=visible.count() if is_narrowed else sum(counts.values()),
         counts_by_status=counts,

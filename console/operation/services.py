@@ -210,9 +210,9 @@ def approve_plan(plan_id: str, actor: Any, *, remote_addr: str = "", now_ms: int
     name = journal.actor_name(actor)
     if name == plan.created_by:
         raise ApprovalBySamePerson(Text("A second person must agree; you made this plan yourself."))
-    asked = Plan.objects.filter(pk=plan.pk, state=PlanState.DRAFT, approved_by="")
+    requested = Plan.objects.filter(pk=plan.pk, state=PlanState.DRAFT, approved_by="")
     with transaction.atomic():
-        agreed = asked.update(approved_by=name, approved_at=journal.moment(at_ms))
+        agreed = requested.update(approved_by=name, approved_at=journal.moment(at_ms))
         if agreed == 1:
             journal.audit(actor=actor, verb="approve", plan=plan, remote_addr=remote_addr)
     found = selectors.plan(plan_id)
@@ -465,8 +465,8 @@ def cancel(job_id: str, actor: Any, *, remote_addr: str = "") -> Job:
     at_ms = journal.now_ms()
     job = _controlled(job_id, actor)
     with transaction.atomic():
-        asked = Job.objects.filter(pk=job.pk, state__in=CANCELLABLE).update(cancel_requested=True)
-        if asked != 1:
+        requested = Job.objects.filter(pk=job.pk, state__in=CANCELLABLE).update(cancel_requested=True)
+        if requested != 1:
             raise IllegalTransition(Text("A job that is %(state)s cannot be cancelled.", state=job.state))
         Job.objects.filter(pk=job.pk, state=JobState.PAUSED).update(
             state=next_state(JobState.PAUSED, JobEventKind.RESUME)

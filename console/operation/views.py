@@ -60,19 +60,19 @@ def operations(request: HttpRequest, cluster: str) -> HttpResponseBase:
     Chips count, for every state, the plans that match the other filters.
     """
     here, scope = admit_to_list(request, cluster)
-    asked = ListQuery.of(request, OPERATIONS)
+    list_query = ListQuery.of(request, OPERATIONS)
     wanted = {name: request.GET.get(name, "").strip()[:255] for name in ("kind", "by")}
-    state = asked.filters.get("state", "")
+    state = list_query.filters.get("state", "")
     now = timezone.now()
     page = operation_list.operation_page(
-        here.name, asked, now=now, scope=scope, created_by=wanted["by"], kind=wanted["kind"]
+        here.name, list_query, now=now, scope=scope, created_by=wanted["by"], kind=wanted["kind"]
     )
-    if asked.is_whole:
+    if list_query.is_whole:
         return file_of(page, OPERATIONS, here.name)
     context = {
         "cluster": here,
         "list": OPERATIONS,
-        "query": asked,
+        "query": list_query,
         "page": page,
         "columns": access_selectors.column_choice(request.user, OPERATIONS),
         "rows": [_operation(request, here, found) for found in page.rows],
@@ -85,7 +85,7 @@ def operations(request: HttpRequest, cluster: str) -> HttpResponseBase:
         "kinds": sorted(selectors.plan_kinds()),
         "people": operation_list.people(here.name) if scope.is_everything else [],
         "wanted": {**wanted, "state": state},
-        "is_filtered": bool(asked.query or state or any(wanted.values())),
+        "is_filtered": bool(list_query.query or state or any(wanted.values())),
         "now_ms": int(now.timestamp() * 1000),
     }
     return render(request, "operation/operations.html", context)
@@ -243,14 +243,14 @@ def plan_apply(request: HttpRequest, cluster: str, plan_id: str) -> HttpResponse
 
 
 @require_POST
-def plan_deed(request: HttpRequest, cluster: str, plan_id: str, deed: str) -> HttpResponse:
+def plan_action(request: HttpRequest, cluster: str, plan_id: str, action: str) -> HttpResponse:
     """Carry out one action on a plan: discard · approve · undo · again.
 
     undo makes a new plan that restores everything; again computes the same request anew, without the ticked brokers.
     """
     here, found, may_apply = _plan(request, cluster, plan_id)
     try:
-        if deed == "discard":
+        if action == "discard":
             services.discard_plan(found.id, request.user, remote_addr=remote_addr(request))
             messages.success(
                 request, Text("Plan %(id)s is discarded. Nothing was changed.", id=found.id).local()
@@ -259,7 +259,7 @@ def plan_deed(request: HttpRequest, cluster: str, plan_id: str, deed: str) -> Ht
                 return redirect("operations", here.name)
             # The list is for those who may see every group.
             return redirect("plan", here.name, found.id)
-        if deed == "approve":
+        if action == "approve":
             services.approve_plan(found.id, request.user, remote_addr=remote_addr(request))
             messages.success(
                 request,
@@ -270,10 +270,10 @@ def plan_deed(request: HttpRequest, cluster: str, plan_id: str, deed: str) -> Ht
                 ).local(),
             )
             return redirect("plan", here.name, found.id)
-        if deed == "undo":
+        if action == "undo":
             undone = services.undo(found.id, request.user, remote_addr=remote_addr(request))
             return redirect("plan", here.name, undone.id)
-        if deed == "again":
+        if action == "again":
             kind, ticked = selectors.plan_kind(found.kind), request.POST.getlist(ACCEPT_WITHOUT)
             params = kind.params_of(found)
             anew = services.make_plan(
@@ -292,7 +292,7 @@ def plan_deed(request: HttpRequest, cluster: str, plan_id: str, deed: str) -> Ht
         )
     except BrokerTrouble as trouble:
         return _plan_page(request, here, found, may_apply, refusal=trouble, status=503)
-    raise Http404(Text("A plan has no action %(deed)s.", deed=repr(deed)).local())
+    raise Http404(Text("A plan has no action %(action)s.", action=repr(action)).local())
 
 
 # ---- jobs ----
@@ -352,12 +352,12 @@ def worst_rows(rows: Sequence[JobRow], most: int) -> Sequence[JobRow]:
 
 
 @require_POST
-def job_control(request: HttpRequest, cluster: str, job_id: str, deed: str) -> HttpResponse:
+def job_control(request: HttpRequest, cluster: str, job_id: str, action: str) -> HttpResponse:
     """Control a job: pause · resume · cancel · rate. A refusal is shown on the job's page."""
     here, found, _ = _job(request, cluster, job_id)
     controls = {"pause": services.pause, "resume": services.resume, "cancel": services.cancel}
     try:
-        if deed == "rate":
+        if action == "rate":
             form = RateForm(request.POST)
             if form.is_valid():
                 services.set_rate(
@@ -365,10 +365,10 @@ def job_control(request: HttpRequest, cluster: str, job_id: str, deed: str) -> H
                 )
             else:
                 messages.error(request, " ".join(map(str, form.errors.get("rate_per_s", ()))))
-        elif deed in controls:
-            controls[deed](found.id, request.user, remote_addr=remote_addr(request))
+        elif action in controls:
+            controls[action](found.id, request.user, remote_addr=remote_addr(request))
         else:
-            raise Http404(Text("A job has no action %(deed)s.", deed=repr(deed)).local())
+            raise Http404(Text("A job has no action %(action)s.", action=repr(action)).local())
     except OperationError as refusal:
         messages.error(request, text_of(refusal).local())
     return redirect("job", here.name, found.id)

@@ -99,7 +99,7 @@ class Supervisor:
         self.preparing: asyncio.Task[str] | None = None
         self.switching: asyncio.Task[None] | None = None
         self.kept_open: list[sqlite3.Connection] = []
-        self.told_to_stop = asyncio.Event()
+        self.stop_requested = asyncio.Event()
         self.signals = 0
 
     async def run(self) -> None:
@@ -109,7 +109,7 @@ class Supervisor:
             loop.add_signal_handler(number, self._signalled)
         try:
             starting = asyncio.create_task(self._start())
-            stopping = asyncio.create_task(self.told_to_stop.wait())
+            stopping = asyncio.create_task(self.stop_requested.wait())
             await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
             if starting.done():
                 starting.result()
@@ -122,7 +122,7 @@ class Supervisor:
 
     def _signalled(self) -> None:
         self.signals += 1
-        self.told_to_stop.set()
+        self.stop_requested.set()
         # A second signal stops at once.
         if self.signals > 1:
             for child in self.children:

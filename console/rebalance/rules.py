@@ -162,16 +162,18 @@ def _idle(group: str, client_id: str) -> Finding:
 
 def _inconsistent(group: str, clients: Sequence[ClientView]) -> list[Finding]:
     """Report differing subscriptions: members must agree, and the broker keeps the last one received."""
-    said = {client.client_id: _words(client.subscription) for client in clients if client.subscription}
-    counts = Counter(said.values())
+    subscriptions = {
+        client.client_id: _words(client.subscription) for client in clients if client.subscription
+    }
+    counts = Counter(subscriptions.values())
     if len(counts) < 2:
         return []
     usual = min(counts, key=lambda words: (-counts[words], words))
-    others = tuple(sorted(client_id for client_id, words in said.items() if words != usual))
+    others = tuple(sorted(client_id for client_id, words in subscriptions.items() if words != usual))
     text = Text(
         "%(number)s of %(total)s clients subscribe differently: %(names)s",
         number=len(others),
-        total=len(said),
+        total=len(subscriptions),
         names=", ".join(others[:3]),
     )
     return [Finding(FindingKind.INCONSISTENT_SUBSCRIPTION, group, "", None, others, text)]

@@ -195,10 +195,10 @@ def _with_members(divisions: Sequence[_Division], questions: _Questions) -> Iter
     }
     answers = questions.ask(calls)
     for one in divisions:
-        told = [answers[one.row.group, addr] for addr in one.brokers]
+        answers_of_group = [answers[one.row.group, addr] for addr in one.brokers]
         members: set[str] = set()
         try:
-            for answer in told:
+            for answer in answers_of_group:
                 if isinstance(answer, Exception):
                     raise answer
                 members |= {client.client_id for client in answer.connection_set} if answer else set()

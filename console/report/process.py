@@ -114,7 +114,7 @@ class JobResult(msgspec.Struct, frozen=True):
 
 
 @dataclass(slots=True)
-class Said:
+class JobOutput:
     """The job's output so far."""
 
     result: JobResult | None = None
@@ -268,14 +268,14 @@ def run_job(
     deadline = time.monotonic() + timeout_s
     idle_s = settings.SPARK_IDLE_S if not settings.SPARK_MASTER.startswith("spark://") else 0.0
 
-    def follow(process: JobProcess) -> Said:
-        said = Said()
+    def follow(process: JobProcess) -> JobOutput:
+        job_output = JobOutput()
         for line in process.lines(spec):
-            step = said.take(line)
+            step = job_output.take(line)
             if step:
                 on_step(step)
             on_beat()
-            if said.is_all:
+            if job_output.is_all:
                 break
             if time.monotonic() > deadline:
                 raise ReportFailed(
@@ -284,16 +284,16 @@ def run_job(
                         number=f"{timeout_s / 60:g}",
                     )
                 )
-        return said
+        return job_output
 
     process = _kept.take()
     try:
-        said = follow(process) if process is not None else Said()
-        if process is None or not (said.is_taken or said.is_all):
+        job_output = follow(process) if process is not None else JobOutput()
+        if process is None or not (job_output.is_taken or job_output.is_all):
             process = JobProcess(idle_s)  # the waiting one had just reached its idle limit
-            said = follow(process)
-        if said.result is None:
-            raise ReportFailed(_why(said, process))
+            job_output = follow(process)
+        if job_output.result is None:
+            raise ReportFailed(_why(job_output, process))
     except BaseException:
         if process is not None:
             process.kill()
@@ -302,7 +302,7 @@ def run_job(
         _kept.put(process)
     else:
         process.end()
-    return said.result
+    return job_output.result
 
 
 def _read(output: IO[str], waiting: queue.Queue[str | None]) -> None:
@@ -326,11 +326,11 @@ def _step(announced: str) -> Text:
     return STEPS[name](int(count)) if name in STEPS else Text.foreign(announced)
 
 
-def _why(said: Said, process: JobProcess) -> Text:
+def _why(job_output: JobOutput, process: JobProcess) -> Text:
     """Return why a job ended without a result: its error, or the likeliest line of its output."""
-    if said.error:
-        return Text.foreign(said.error)
-    cause = Text.foreign(said.cause) or Text("it wrote nothing")
+    if job_output.error:
+        return Text.foreign(job_output.error)
+    cause = Text.foreign(job_output.cause) or Text("it wrote nothing")
     return Text("The Spark job ended with code %(code)s: %(why)s", code=str(process.code()), why=cause)
 
 
@@ -346,7 +346,7 @@ def _result(text: str) -> JobResult | None:
 @functools.lru_cache(maxsize=1)
 def _java_problem_of(minute: int) -> Text | None:
     try:
-        asked = subprocess.run(
+        probe = subprocess.run(
             [sys.executable, "-m", "spark.process.java"],
             cwd=settings.BASE_DIR,
             capture_output=True,
@@ -358,7 +358,7 @@ def _java_problem_of(minute: int) -> Text | None:
             "The check for Java did not finish within %(number)s s: this machine is very busy.",
             number=JAVA_LOOKUP_TIMEOUT_S,
         )
-    return Text.foreign(asked.stdout.strip()) or None
+    return Text.foreign(probe.stdout.strip()) or None
 
 
 def java_problem() -> Text | None:

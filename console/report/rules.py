@@ -139,10 +139,10 @@ def spans_of(job: str) -> dict[str, Text]:
     return {key: word for key, (word, days) in SPANS.items() if days is None or days >= shortest}
 
 
-def span_of(asked: str, job: str) -> str:
+def span_of(requested: str, job: str) -> str:
     """Return the requested span, or the report's default: "" or, for weeks, their first one."""
     spans = spans_of(job)
-    return asked if asked in spans else next(iter(spans))
+    return requested if requested in spans else next(iter(spans))
 
 
 def span_start(span: str, *, now_ms: int, zone: str = UTC) -> int | None:

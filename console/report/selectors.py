@@ -135,9 +135,9 @@ def rows(
     return found
 
 
-def rows_of_grain(grain: str, cluster: str, **asked: Any) -> LagRows:
+def rows_of_grain(grain: str, cluster: str, **filters: Any) -> LagRows:
     """Return as `rows` those of one of `LagRow.Grain`; rows of single queues are in files."""
-    return QueueRows(cluster, **asked) if grain == LagRow.Grain.QUEUE else rows(cluster, **asked)
+    return QueueRows(cluster, **filters) if grain == LagRow.Grain.QUEUE else rows(cluster, **filters)
 
 
 def group_hours(cluster: str, group: str, from_ms: int = 0, to_ms: int | None = None) -> QuerySet[LagRow]:

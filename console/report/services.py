@@ -135,9 +135,14 @@ def request_run(
             raise
         raise ReportAlreadyRunning(other) from None
     if actor is not None:
-        asked = {"run": run.id, "from_ms": run.from_ms, "to_ms": run.to_ms}
+        requested = {"run": run.id, "from_ms": run.from_ms, "to_ms": run.to_ms}
         access_services.record_audit(
-            actor=actor, verb="run report", cluster=cluster, subject=job, after=asked, remote_addr=remote_addr
+            actor=actor,
+            verb="run report",
+            cluster=cluster,
+            subject=job,
+            after=requested,
+            remote_addr=remote_addr,
         )
     _publish(run.id, now_ms)
     return run
@@ -285,7 +290,7 @@ class _Attempt:
         if run.requested_by_id is None:  # a person who asked looks at the page
             _send_task(DELIVER_TASK, run.id)
         output.prune(run.job)
-        queue_files.tend(run.cluster, self._started_ms)
+        queue_files.maintain(run.cluster, self._started_ms)
         retention.drop_old(run.cluster, run.job, self._started_ms)
 
     def _compute(self) -> None:

@@ -46,7 +46,7 @@ EPISODES: Mapping[str, tuple[str, str]] = {
     ),
 }
 
-SAID_KINDS = frozenset(("percent", "percent2", "points", "p_value", "ranked"))
+TEXT_KINDS = frozenset(("percent", "percent2", "points", "p_value", "ranked"))
 BUDGET_LOW_PCT = 25
 SOME_DAYS = Text("not all days of the period were computed, or it is not over")
 
@@ -79,7 +79,7 @@ def report_cell(context: Context, row: ReportRow, column: Column) -> SafeString 
         return format_html('<span class="nowrap">{} {}</span>', shape, column.text(row))
     if column.kind == "code":
         return format_html("{}", column.text(row))
-    if column.kind in SAID_KINDS:
+    if column.kind in TEXT_KINDS:
         return figure_words(column.text(row))
     if column.kind == "size":
         return size(int(value))
@@ -143,10 +143,10 @@ def period(context: Context, from_ms: int, to_ms: int) -> SafeString:
 @register.simple_tag
 def forecast_error(episode: ReportRow) -> SafeString | str:
     """Render how far an episode's first forecast was from the outcome, `+11 %`."""
-    said, came = episode.value("forecast_ms"), episode.value("drained_ms")
-    if said is None or not came:
+    forecast_ms, came = episode.value("forecast_ms"), episode.value("drained_ms")
+    if forecast_ms is None or not came:
         return figures.NOT_APPLICABLE
-    off = round(100 * (said - came) / came)
+    off = round(100 * (forecast_ms - came) / came)
     if off >= TIMES_FROM_PCT:
         return changed(off)
     return f"{'+' if off > 0 else MINUS if off < 0 else ''}{abs(off):,} %"

@@ -165,12 +165,12 @@ def _open_operations(user: Any, cluster: Cluster) -> int:
     waiting = operation_list.waiting_for_others(
         cluster.name, user.get_username(), now=dt.datetime.now(dt.UTC)
     )
-    asked = [
+    awaiting = [
         plan
         for plan in waiting
         if rules.may(user, operation_selectors.plan_kind(plan.kind).verb, cluster.name, plan.subject)
     ]
-    return len(asked) + sum(rules.may(user, Verb.VIEW, cluster.name, job.subject) for job in jobs)
+    return len(awaiting) + sum(rules.may(user, Verb.VIEW, cluster.name, job.subject) for job in jobs)
 
 
 @register.simple_tag

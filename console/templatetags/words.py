@@ -41,12 +41,12 @@ def local(text: Any) -> Any:
 
 
 @register.simple_tag(takes_context=True)
-def words(context: Context, said_text: Text | str, written_ms: int | None = None) -> SafeString:
+def words(context: Context, source: Text | str, written_ms: int | None = None) -> SafeString:
     """Render a stored sentence in the reader's language, its UTC times in the reader's zone.
 
     A time without a day is of the day of ``written_ms``; without that, the last such time before now.
     """
-    zone, text = zone_of(context), str(local(said_text))
+    zone, text = zone_of(context), str(local(source))
     now_ms = int(context.get("now_ms") or dt.datetime.now(dt.UTC).timestamp() * 1000)
 
     def shown(at_ms: int, style: str) -> SafeString:

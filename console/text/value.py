@@ -223,15 +223,15 @@ def _value_words(value: Value, words_of: Callable[[str], str], figure: Callable[
 
 def _together(parts: Sequence[str]) -> str:
     """Join sentences with a blank, or with nothing in Chinese; join other texts with a semicolon."""
-    said = ""
+    joined = ""
     for part in filter(None, parts):
-        is_wide = said[-1:] >= FIRST_WIDE
-        if said.endswith(SENTENCE_ENDS):
-            said += "" if is_wide else " "
-        elif said:
-            said += "；" if is_wide else "; "
-        said += part
-    return said
+        is_wide = joined[-1:] >= FIRST_WIDE
+        if joined.endswith(SENTENCE_ENDS):
+            joined += "" if is_wide else " "
+        elif joined:
+            joined += "；" if is_wide else "; "
+        joined += part
+    return joined
 
 
 # --- In rows ------------------------------------------------------------------------------------------------

@@ -58,7 +58,7 @@ def change(request: HttpRequest, cluster: str, topic: str) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def delete(request: HttpRequest, cluster: str, topic: str) -> HttpResponse:
-    """Show the steps to delete a topic: quarantine, watch, delete; POST plans the step ``deed``."""
+    """Show the steps to delete a topic: quarantine, watch, delete; POST plans the step ``action``."""
     here = admit(request, cluster, Verb.CONFIGURE, topic)
     made = submitted_step(request, here, TOPIC, topic)
     if isinstance(made, HttpResponse):

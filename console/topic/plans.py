@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 from console.brokers.mqadmin import BlockingMQAdmin
 from console.operation.config.plans import (
-    Asked,
     ChangePlan,
     CreatePlan,
     DeletePlan,
     ObjectPlan,
+    PlanInput,
     QuarantinePlan,
     ReleasePlan,
     Stakes,
@@ -66,13 +66,13 @@ class TopicPlan(ObjectPlan[TopicFacts, TopicParams, TopicBefore]):
         """Read the silent brokers to leave out: most actions have no other parameter."""
         return TopicParams(accept_without=given.accepted_without())
 
-    def facts(self, asked: Asked[TopicParams], rows: Sequence[ConfigRow]) -> TopicFacts:
+    def facts(self, inputs: PlanInput[TopicParams], rows: Sequence[ConfigRow]) -> TopicFacts:
         """Return who uses the topic on the brokers that have it."""
         holders = {row.broker_name: row.addr for row in rows if row.before is not None}
-        return read_topic_facts(asked.admin, asked.cluster, holders, asked.subject, asked.now_ms)
+        return read_topic_facts(inputs.admin, inputs.cluster, holders, inputs.subject, inputs.now_ms)
 
     def recorded(
-        self, asked: Asked[TopicParams], rows: Sequence[ConfigRow], facts: TopicFacts
+        self, inputs: PlanInput[TopicParams], rows: Sequence[ConfigRow], facts: TopicFacts
     ) -> TopicBefore:
         """Return the impact, messages written and members, for later comparison."""
         return TopicBefore(
@@ -83,9 +83,9 @@ class TopicPlan(ObjectPlan[TopicFacts, TopicParams, TopicBefore]):
             read_at_ms=facts.read_at_ms,
         )
 
-    def check_changeable(self, asked: Asked[TopicParams]) -> None:
+    def check_changeable(self, inputs: PlanInput[TopicParams]) -> None:
         """Refuse changes of RocketMQ's own topics."""
-        topic_config.check_changeable(asked.subject, own_names(asked.admin))
+        topic_config.check_changeable(inputs.subject, own_names(inputs.admin))
 
     def held_by(self, cluster: str, subject: str, brokers: Coverage) -> frozenset[str]:
         """Return brokers that had the topic when last read, and those that were never read."""
@@ -94,12 +94,12 @@ class TopicPlan(ObjectPlan[TopicFacts, TopicParams, TopicBefore]):
         return held | {name for name, each in brokers.absent.items() if not each.was_read}
 
     def removed_again(
-        self, asked: Asked[TopicParams], rows: Sequence[ConfigRow], facts: TopicFacts
+        self, inputs: PlanInput[TopicParams], rows: Sequence[ConfigRow], facts: TopicFacts
     ) -> tuple[Text, Text]:
         """Return summary and refusal of an undone creation: only an empty topic needs no quarantine."""
         summary = Text(
             "This will delete the empty topic %(name)s on %(where)s again.",
-            name=asked.subject,
+            name=inputs.subject,
             where=where(rows),
         )
         if not facts.written:
@@ -110,11 +110,11 @@ class TopicPlan(ObjectPlan[TopicFacts, TopicParams, TopicBefore]):
             number=facts.written,
         )
 
-    def created_again(self, asked: Asked[TopicParams], rows: Sequence[ConfigRow]) -> Text:
+    def created_again(self, inputs: PlanInput[TopicParams], rows: Sequence[ConfigRow]) -> Text:
         """Return the summary of an undone deletion: the topic without its messages."""
         return Text(
             "This will create %(name)s on %(where)s as it was. Its messages do not come back.",
-            name=asked.subject,
+            name=inputs.subject,
             where=where(rows),
         )
 
@@ -133,29 +133,29 @@ class TopicCreatePlan(TopicPlan, CreatePlan[TopicFacts, TopicParams, TopicBefore
         """Read the settings. Raises PlanRejected(field)."""
         return topic_config.read_params(given)
 
-    def new_config(self, asked: Asked[TopicParams]) -> Config:
+    def new_config(self, inputs: PlanInput[TopicParams]) -> Config:
         """Return the requested topic."""
-        topic_config.check_new_name(asked.subject, own_names(asked.admin))
-        return topic_config.new_config(asked.subject, asked.params)
+        topic_config.check_new_name(inputs.subject, own_names(inputs.admin))
+        return topic_config.new_config(inputs.subject, inputs.params)
 
-    def summary(self, asked: Asked[TopicParams], rows: Sequence[ConfigRow], facts: TopicFacts) -> Text:
+    def summary(self, inputs: PlanInput[TopicParams], rows: Sequence[ConfigRow], facts: TopicFacts) -> Text:
         """Name the number of queues and the brokers."""
         new = [row for row in rows if row.before is None]
         after = new[0].after or {}
         return Text(
             "This will create the topic %(name)s on %(where)s: %(write)s write and %(read)s read queues "
             "per broker, permission %(perm)s.",
-            name=asked.subject,
+            name=inputs.subject,
             where=where(new),
             write=after["writeQueueNums"],
             read=after["readQueueNums"],
             perm=topic_config.permission_word(after["perm"]),
         )
 
-    def stakes(self, asked: Asked[TopicParams], rows: Sequence[ConfigRow], facts: TopicFacts) -> Stakes:
+    def stakes(self, inputs: PlanInput[TopicParams], rows: Sequence[ConfigRow], facts: TopicFacts) -> Stakes:
         """Warn of unusual settings, and of brokers that have or do not get the topic."""
         warnings = config_warnings(next(row.after or {} for row in rows if row.before is None))
-        elsewhere = [name for name, config in asked.found.items() if config is not None]
+        elsewhere = [name for name, config in inputs.found.items() if config is not None]
         if elsewhere:
             warnings.append(
                 PlanWarning(
@@ -165,7 +165,7 @@ class TopicCreatePlan(TopicPlan, CreatePlan[TopicFacts, TopicParams, TopicBefore
                 )
             )
         chosen = {row.broker_name for row in rows}
-        left_out = [name for name in asked.addrs if name not in chosen]
+        left_out = [name for name in inputs.addrs if name not in chosen]
         if left_out:
             title = Text("Not on %(where)s", where=Text.of_names(left_out))
             warnings.append(PlanWarning("info", title, Text("Those brokers get no queue of it.")))
@@ -193,7 +193,7 @@ class TopicChangePlan(TopicPlan, ChangePlan[TopicFacts, TopicParams, TopicBefore
         """Return the topic of one broker with the requested settings."""
         return topic_config.changed(before, params)
 
-    def stakes(self, asked: Asked[TopicParams], rows: Sequence[ConfigRow], facts: TopicFacts) -> Stakes:
+    def stakes(self, inputs: PlanInput[TopicParams], rows: Sequence[ConfigRow], facts: TopicFacts) -> Stakes:
         """Warn of messages in removed queues, and of clients that lose a permission."""
         changing = [row for row in rows if row.changes]
         keep = {
@@ -201,7 +201,7 @@ class TopicChangePlan(TopicPlan, ChangePlan[TopicFacts, TopicParams, TopicBefore
             for row in changing
             if row.after and row.before and row.after["readQueueNums"] < row.before["readQueueNums"]
         }
-        unread = unread_in(asked.admin, asked.addrs, facts, asked.subject, keep) if keep else {}
+        unread = unread_in(inputs.admin, inputs.addrs, facts, inputs.subject, keep) if keep else {}
         lost = losing(changing)
         messages = max(unread.values(), default=0)
         if lost & READ:
@@ -222,7 +222,7 @@ class TopicQuarantinePlan(TopicPlan, QuarantinePlan[TopicFacts, TopicParams, Top
     closes = Text("reading and writing is refused, its messages and offsets stay")
     is_closed = Text("is already closed for all clients")
 
-    def stakes(self, asked: Asked[TopicParams], rows: Sequence[ConfigRow], facts: TopicFacts) -> Stakes:
+    def stakes(self, inputs: PlanInput[TopicParams], rows: Sequence[ConfigRow], facts: TopicFacts) -> Stakes:
         """Warn which clients are shut out."""
         is_backlog_unknown = bool(facts.readers) and facts.backlog is None  # unknown is not few
         return Stakes(
@@ -254,20 +254,20 @@ class TopicDeletePlan(TopicPlan, DeletePlan[TopicFacts, TopicParams, TopicBefore
     title = Text("Topic deletion")
     action = Text("Delete the topic")
 
-    def summary(self, asked: Asked[TopicParams], rows: Sequence[ConfigRow], facts: TopicFacts) -> Text:
+    def summary(self, inputs: PlanInput[TopicParams], rows: Sequence[ConfigRow], facts: TopicFacts) -> Text:
         """Name what is lost for good."""
         return Text(
             "This will delete %(name)s on %(where)s for good: %(stored)s message(s) and the committed "
             "offsets of %(groups)s group(s).",
-            name=asked.subject,
+            name=inputs.subject,
             where=where(rows),
             stored=facts.stored,
             groups=len(facts.readers),
         )
 
-    def stakes(self, asked: Asked[TopicParams], rows: Sequence[ConfigRow], facts: TopicFacts) -> Stakes:
+    def stakes(self, inputs: PlanInput[TopicParams], rows: Sequence[ConfigRow], facts: TopicFacts) -> Stakes:
         """Warn who still uses it, and what happened in quarantine."""
-        warnings = [*use_warnings(facts), *delete_warnings(facts, asked.quarantine)]
+        warnings = [*use_warnings(facts), *delete_warnings(facts, inputs.quarantine)]
         return Stakes(warnings, messages=facts.stored, typed=True)
 
     def used_since(self, plan: Plan, now: TopicBefore) -> list[Text]:

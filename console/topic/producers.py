@@ -59,7 +59,7 @@ def senders_of(
         return Senders((), {}, 0, (Text("the name servers do not answer: %(why)s", why=error.why),), now_ms)
     tables = ask_each(admin, addrs, lambda client, addr: client.producers(addr), PAGE_DEADLINE_MS)
     busiest = sorted(queues, key=lambda queue: (-(queue.in_rate or 0.0), -(queue.last_write_ms or 0)))
-    asked = {
+    requests = {
         (queue.broker_name, queue.queue_id): (
             addrs[queue.broker_name],
             topic,
@@ -70,7 +70,7 @@ def senders_of(
         for queue in busiest[:QUEUES_SAMPLED_MAX]
         if queue.broker_name in addrs and queue.max_offset > queue.min_offset
     }
-    pulls = ask_each(admin, asked, lambda client, arguments: client.pull(*arguments), PAGE_DEADLINE_MS)
+    pulls = ask_each(admin, requests, lambda client, arguments: client.pull(*arguments), PAGE_DEADLINE_MS)
     born = Counter(
         record.born_host[0]
         for pull in pulls.values()

@@ -46,7 +46,7 @@ class TopicGroup:
 
 def topic_page(
     cluster_name: str,
-    asked: ListQuery | None = None,
+    list_query: ListQuery | None = None,
     *,
     scope: NameScope = EVERYTHING,
     kinds: Sequence[str] = ("NORMAL",),
@@ -58,11 +58,11 @@ def topic_page(
     group, which `only_unread` selects. `hidden_system` is how many matching topics are of other kinds. At
     most three queries, four for a user who may see only the names of `scope`.
     """
-    asked = asked or ListQuery()
+    list_query = list_query or ListQuery()
     rows = TopicRow.objects.filter(cluster=cluster_name)
     everything = scope.filter(rows, "topic")
     all_total = everything.count()
-    matching = everything.filter(topic__icontains=asked.query) if asked.query else everything
+    matching = everything.filter(topic__icontains=list_query.query) if list_query.query else everything
     unread = Q(kind="NORMAL", readers=0)
     sums = matching.values("kind").annotate(count=Count("pk"), unread=count_if(unread)).order_by()
     found = list(sums)
@@ -74,10 +74,10 @@ def topic_page(
     if only_unread:
         matching, total = matching.filter(unread), counts[NO_READER] if "NORMAL" in wanted else 0
     return cut(
-        matching.filter(kind__in=wanted).order_by(*TOPICS.order_by(asked.sort, asked.descending)),
-        page=asked.page,
-        per_page=asked.per_page,
-        is_whole=asked.is_whole,
+        matching.filter(kind__in=wanted).order_by(*TOPICS.order_by(list_query.sort, list_query.descending)),
+        page=list_query.page,
+        per_page=list_query.per_page,
+        is_whole=list_query.is_whole,
         total=total,
         all_total=all_total,
         hidden_system=hidden,

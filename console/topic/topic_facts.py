@@ -10,13 +10,13 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from console.brokers.mqadmin import BlockingMQAdmin, BrokerUnavailable, MQAdmin, MQBrokerError
-from console.brokers.queues import ask_each
+from console.brokers.mqadmin import BlockingMQAdmin, MQAdmin
+from console.brokers.queues import ask_each, require_answer
 from console.operation.config.row import ImpactRow
-from console.text import Text, text_of
+from console.text import Text
 from console.topic import selectors
 
-GROUPS_ASKED_MAX = 50  # readers whose members are read; more are only counted
+GROUPS_READ_MAX = 50  # readers whose members are read; more are only counted
 AUTO_CREATE = "autoCreateTopicEnable"
 
 
@@ -87,19 +87,8 @@ def read_topic_facts(
     """
     answers = _ask(admin, addrs, topic)
     for broker in addrs:
-        answer = answers["queues", broker]
-        if isinstance(answer, MQBrokerError):
-            raise answer
-        if isinstance(answer, Exception):
-            raise BrokerUnavailable(
-                addrs[broker],
-                Text(
-                    "%(name)s did not answer, so %(unknown)s is unknown: %(answer)s",
-                    name=broker,
-                    unknown=Text("how much %(topic)s holds", topic=topic),
-                    answer=text_of(answer),
-                ),
-            )
+        unknown = Text("how much %(topic)s holds", topic=topic)
+        require_answer(broker, addrs[broker], answers["queues", broker], unknown)
     unread = [
         f"{broker}: {what} unknown ({answer})"
         for (what, broker), answer in sorted(answers.items())
@@ -141,8 +130,8 @@ def read_topic_facts(
 def _ask(
     admin: BlockingMQAdmin, addrs: Mapping[str, str], topic: str
 ) -> dict[tuple[str, str], Any | Exception]:
-    async def ask(client: MQAdmin, asked: tuple[str, str]) -> Any:
-        what, addr = asked
+    async def ask(client: MQAdmin, request: tuple[str, str]) -> Any:
+        what, addr = request
         if what == "queues":
             return await client.topic_stats(addr, topic)
         if what == "groups":
@@ -162,10 +151,10 @@ def _readers(
 ) -> tuple[Reader, ...]:
     known = {one.group: one for one in selectors.topic_groups(cluster, topic)}
     names = sorted({*groups, *known})
-    asked = {
-        (group, broker): (addrs[broker], group) for group in names[:GROUPS_ASKED_MAX] for broker in addrs
+    requests = {
+        (group, broker): (addrs[broker], group) for group in names[:GROUPS_READ_MAX] for broker in addrs
     }
-    answers = ask_each(admin, asked, lambda client, one: client.consumer_connection(*one))
+    answers = ask_each(admin, requests, lambda client, one: client.consumer_connection(*one))
     readers = []
     for group in names:
         mine = [answers.get((group, broker)) for broker in addrs if (group, broker) in answers]
@@ -203,10 +192,10 @@ def unread_in(
     ]
     if not any(queue.max_offset > queue.min_offset for queue in vanishing):
         return {}
-    asked = {queue.broker_name: addrs[queue.broker_name] for queue in vanishing}
+    requests = {queue.broker_name: addrs[queue.broker_name] for queue in vanishing}
     committed: dict[tuple[str, str, int], int] = {}
     for broker, answer in ask_each(
-        admin, asked, lambda client, addr: client.all_consumer_offsets(addr)
+        admin, requests, lambda client, addr: client.all_consumer_offsets(addr)
     ).items():
         if isinstance(answer, Exception):
             raise answer

@@ -48,12 +48,12 @@ READERS_SHOWN = 10  # below a row of the list; the topic's page has all
 def topics(request: HttpRequest, cluster: str) -> HttpResponseBase:
     """List topics of the chosen kinds; chips count every kind. `?format=csv` returns a file."""
     here, scope = admit_to_list(request, cluster)
-    asked = ListQuery.of(request, TOPICS)
+    list_query = ListQuery.of(request, TOPICS)
     kinds = [kind for kind in request.GET.getlist("kind") if kind in selectors.KINDS] or ["NORMAL"]
     only_unread = request.GET.get("reader") == "none"
-    page = selectors.topic_page(here.name, asked, scope=scope, kinds=kinds, only_unread=only_unread)
+    page = selectors.topic_page(here.name, list_query, scope=scope, kinds=kinds, only_unread=only_unread)
     rows = [selectors.without_hidden_group(row, scope) for row in page.rows]
-    if asked.is_whole:
+    if list_query.is_whole:
         return file_of(page, TOPICS, here.name)
     chips = [
         (kind, KIND_WORDS[kind], page.counts_by_status.get(kind, 0), kind in kinds)
@@ -62,7 +62,7 @@ def topics(request: HttpRequest, cluster: str) -> HttpResponseBase:
     context = {
         "cluster": here,
         "list": TOPICS,
-        "query": asked,
+        "query": list_query,
         "kinds": kinds,
         "chips": chips,
         "only_unread": only_unread,

@@ -41,8 +41,8 @@ class OneLine(logging.Filter):
             if len(self._last) >= KEPT_MAX:
                 self._last.clear()
             self._last[key] = now, 0
-        said = record.getMessage()
+        message = record.getMessage()
         more = f" ({left_out} more like it before)" if left_out else ""
-        text = "" if str(error) in said else f": {error}"
-        record.msg, record.args = f"{said}{text}{more}", None
+        text = "" if str(error) in message else f": {error}"
+        record.msg, record.args = f"{message}{text}{more}", None
         return True

@@ -70,15 +70,15 @@ class _Counter:
         self._away_until_s = 0.0
 
     def take(self, key: str, most: int, window_s: float) -> float:
-        return float(self._asked(self._take, [PREFIX + key], [int(window_s * 1000), most])) / 1000
+        return float(self._answer(self._take, [PREFIX + key], [int(window_s * 1000), most])) / 1000
 
     def hold(self, key: str, lease: str, most: int) -> bool:
-        return bool(self._asked(self._hold, [PREFIX + key], [lease, LEASE_S * 1000, most]))
+        return bool(self._answer(self._hold, [PREFIX + key], [lease, LEASE_S * 1000, most]))
 
     def release(self, key: str, lease: str) -> None:
-        self._asked(lambda keys, args: self._redis.zrem(keys[0], *args), [PREFIX + key], [lease])
+        self._answer(lambda keys, args: self._redis.zrem(keys[0], *args), [PREFIX + key], [lease])
 
-    def _asked(self, call: Any, keys: list[str], args: list[Any]) -> int:
+    def _answer(self, call: Any, keys: list[str], args: list[Any]) -> int:
         if time.monotonic() < self._away_until_s:
             raise _Away
         try:
@@ -115,7 +115,7 @@ class _LocalWindows:
                 del self._windows[next(iter(self._windows))]
         return 0.0 if taken < most else end_s - now_s
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         with self._lock:
             self._windows.clear()
 
@@ -134,9 +134,9 @@ def take(key: str, *, most: int, window_s: float = 60.0) -> float:
         return _local.take(key, most, window_s)
 
 
-def forget_local() -> None:
+def clear_local() -> None:
     """Reset the counters of this process, for tests."""
-    _local.forget()
+    _local.clear()
 
 
 # --- How many at once ---------------------------------------------------------------------------------------

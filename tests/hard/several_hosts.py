@@ -79,18 +79,18 @@ class World:
                     raise
             self.taken[self.now_ms] = name
 
-    def tend(self, name: str) -> None:
+    def maintain(self, name: str) -> None:
         from console.lag.history import archive, uploads
 
         with self.on(name):
-            uploads.tend_own(self.now_ms)
-            archive.tend("local", interval_ms=60_000, now_ms=self.now_ms)
+            uploads.maintain_own(self.now_ms)
+            archive.maintain("local", interval_ms=60_000, now_ms=self.now_ms)
 
     def upload(self, name: str) -> None:
         from console.lag.history import uploads
 
         with self.on(name):
-            uploads.tend_own(self.now_ms)
+            uploads.maintain_own(self.now_ms)
 
     def expire(self, name: str) -> None:
         from console.lag.history import archive
@@ -189,7 +189,7 @@ class World:
             with self.on(name):
                 HistoryLog("local").catch_up(0)
         for name in (*NAMES, *NAMES):
-            self.tend(name)
+            self.maintain(name)
         self.expire(NAMES[0])
         self.check()
         self.check_files()

@@ -16,14 +16,14 @@ from console.broker import services
 from console.broker.config.keys import ConfigKey, Effect, config_key, is_key_name, problem_of
 from console.broker.models import BrokerSurvey
 from console.brokers.mqadmin import BlockingMQAdmin, MQAdmin
-from console.brokers.queues import ask_each, told
+from console.brokers.queues import ask_each, require_answer
 from console.operation.config.change import ConfigPlan, admin_of, chosen_brokers, covered_rows
 from console.operation.config.row import Config, ConfigRow, left_out_rows, nothing_changes
 from console.operation.config.write import Comparison, ConfigWrite, WriteEvent, writes_of
 from console.operation.errors import PlanRejected
 from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
-from console.operation.plan.coverage import Coverage, came_back, gone_words, read_coverage
+from console.operation.plan.coverage import Coverage, gone_words, read_coverage, recovered
 from console.operation.plan.kinds import BROKERS, Draft, Need, Place, PlanWarning
 from console.operation.plan.params import Given
 from console.operation.plan.stored import Params, Stored
@@ -34,7 +34,7 @@ READ_DEADLINE_MS = 5_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Wish:
+class KeyRequest:
     """The requested change; `values` is {broker name: the key's new value}."""
 
     key: ConfigKey
@@ -92,26 +92,30 @@ class BrokerConfigPlan(ConfigPlan[KeyParams, KeyBefore]):
         admin = admin_of(cluster)
         brokers = read_coverage(admin, cluster, params.accept_without)
         addrs = brokers.addrs
-        wish = read_wish(params, subject, brokers)
-        cover = brokers.of_brokers(wish.values, [name for name in wish.values if name in addrs])
-        configs = read_configs(admin, {name: addrs[name] for name in sorted(wish.values) if name in addrs})
+        requested = read_request(params, subject, brokers)
+        cover = brokers.of_brokers(requested.values, [name for name in requested.values if name in addrs])
+        configs = read_configs(
+            admin, {name: addrs[name] for name in sorted(requested.values) if name in addrs}
+        )
         if not configs:
-            cover.require_some(wish.key.name)
-        rows = [_row(wish, name, addrs[name], config) for name, config in configs.items()]
+            cover.require_some(requested.key.name)
+        rows = [_row(requested, name, addrs[name], config) for name, config in configs.items()]
         goes = [row for row in rows if row.before != row.after]
-        confirm = subject if subject != WILDCARD else wish.key.name
+        confirm = subject if subject != WILDCARD else requested.key.name
         return Draft(
-            summary=_summary(wish, goes or rows),
-            diff=[*rows, *left_out_rows(cover, BROKER, wish.key.name)],
+            summary=_summary(requested, goes or rows),
+            diff=[*rows, *left_out_rows(cover, BROKER, requested.key.name)],
             coverage=cover,
-            before=KeyBefore(key=wish.key.name, values={row.broker_name: _value(row.before) for row in rows}),
+            before=KeyBefore(
+                key=requested.key.name, values={row.broker_name: _value(row.before) for row in rows}
+            ),
             needs=(Need("CONFIGURE", WILDCARD),),  # as for a drain
             params=KeyParams(
-                key=wish.key.name, values=dict(wish.values), accept_without=tuple(cover.accepted)
+                key=requested.key.name, values=dict(requested.values), accept_without=tuple(cover.accepted)
             ),
-            warnings=_warnings(cluster, wish, configs),
+            warnings=_warnings(cluster, requested, configs),
             blocked=nothing_changes(rows),
-            typed=bool(wish.key.danger),
+            typed=bool(requested.key.danger),
             confirm_text=confirm,
         )
 
@@ -128,7 +132,7 @@ class BrokerConfigPlan(ConfigPlan[KeyParams, KeyBefore]):
         admin = admin_of(plan.cluster)
         cover = read_coverage(admin, plan.cluster)
         addrs, names = cover.addrs, [row.broker_name for row in covered_rows(plan)]
-        before, sentences = self.before_of(plan), came_back(plan, cover)
+        before, sentences = self.before_of(plan), recovered(plan, cover)
         sentences += gone_words(cover, names)
         for name in names:
             if name not in addrs:
@@ -181,10 +185,10 @@ class BrokerConfigPlan(ConfigPlan[KeyParams, KeyBefore]):
         values = {write.broker_name: _value(write.before) for write in writes_of(job) if write.is_done}
         return KeyParams(key=self.before_of(plan).key, values=values) if values else None
 
-    def look_again(self, cluster: str) -> None:
+    def refresh_pages(self, cluster: str) -> None:
         """Request a survey too: it reads the configurations that the pages show."""
         services.request_survey(cluster)
-        super().look_again(cluster)
+        super().refresh_pages(cluster)
 
 
 def read_params(given: Given) -> KeyParams:
@@ -208,7 +212,7 @@ def read_params(given: Given) -> KeyParams:
     )
 
 
-def read_wish(params: KeyParams, subject: str, cluster: Coverage) -> Wish:
+def read_request(params: KeyParams, subject: str, cluster: Coverage) -> KeyRequest:
     """Return the requested change. Raises PlanRejected naming the parameter.
 
     `*` without brokers means all of the cluster, including those that do not answer.
@@ -234,7 +238,7 @@ def read_wish(params: KeyParams, subject: str, cluster: Coverage) -> Wish:
         if problem:
             about_key = key.fixed or key.is_secret or not is_key_name(key.name)
             raise PlanRejected(problem, "key" if about_key else "value")
-    return Wish(key, values)
+    return KeyRequest(key, values)
 
 
 def _key_now(admin: BlockingMQAdmin, write: ConfigWrite) -> tuple[str, str | None]:
@@ -251,12 +255,13 @@ def read_configs(admin: BlockingMQAdmin, addrs: Mapping[str, str]) -> dict[str, 
 
     answers = ask_each(admin, addrs, ask, READ_DEADLINE_MS)
     return {
-        name: told(name, addrs[name], answer, Text("its configuration")) for name, answer in answers.items()
+        name: require_answer(name, addrs[name], answer, Text("its configuration"))
+        for name, answer in answers.items()
     }
 
 
-def _row(wish: Wish, name: str, addr: str, config: Mapping[str, str]) -> ConfigRow:
-    key = wish.key.name
+def _row(requested: KeyRequest, name: str, addr: str, config: Mapping[str, str]) -> ConfigRow:
+    key = requested.key.name
     if key not in config:
         raise PlanRejected(
             Text(
@@ -268,7 +273,7 @@ def _row(wish: Wish, name: str, addr: str, config: Mapping[str, str]) -> ConfigR
             "key",
         )
     return ConfigRow.of(
-        BROKER, name, name, addr, {key: config[key]}, {key: wish.values[name]}, _note(wish.key)
+        BROKER, name, name, addr, {key: config[key]}, {key: requested.values[name]}, _note(requested.key)
     )
 
 
@@ -282,8 +287,8 @@ def _value(config: Config | None) -> str:
     return str(next(iter((config or {}).values()), ""))
 
 
-def _summary(wish: Wish, rows: Sequence[ConfigRow]) -> Text:
-    key, where = wish.key, Text.of_names([row.broker_name for row in rows])
+def _summary(requested: KeyRequest, rows: Sequence[ConfigRow]) -> Text:
+    key, where = requested.key, Text.of_names([row.broker_name for row in rows])
     befores, afters = {_value(row.before) for row in rows}, {_value(row.after) for row in rows}
     unit = f" {key.unit}" if key.unit else ""
     if len(befores) == len(afters) == 1:
@@ -298,8 +303,10 @@ def _summary(wish: Wish, rows: Sequence[ConfigRow]) -> Text:
     return Text("This will change %(name)s on %(where)s %(change)s.", name=name, where=where, change=change)
 
 
-def _warnings(cluster: str, wish: Wish, configs: Mapping[str, Mapping[str, str]]) -> list[PlanWarning]:
-    key, found = wish.key, []
+def _warnings(
+    cluster: str, requested: KeyRequest, configs: Mapping[str, Mapping[str, str]]
+) -> list[PlanWarning]:
+    key, found = requested.key, []
     if key.danger:
         found.append(PlanWarning("danger", Text("%(key)s is a dangerous key", key=key.name), key.danger))
     if key.effect == Effect.RESTART:
@@ -314,12 +321,14 @@ def _warnings(cluster: str, wish: Wish, configs: Mapping[str, Mapping[str, str]]
             )
         )
     surveys = list(BrokerSurvey.objects.filter(cluster=cluster).order_by("broker_name", "broker_id"))
-    slaves = sorted({one.broker_name for one in surveys if one.broker_id and one.broker_name in wish.values})
+    slaves = sorted(
+        {one.broker_name for one in surveys if one.broker_id and one.broker_name in requested.values}
+    )
     if slaves:
         title = Text("Slaves of %(names)s keep their value", names=Text.of_names(slaves))
         found.append(PlanWarning("info", title, Text("Each has a file of its own.")))
     others = {one.broker_name: one.config for one in surveys if one.config is not None and one.broker_id == 0}
-    return found + _difference_warning(wish, {**others, **configs})
+    return found + _difference_warning(requested, {**others, **configs})
 
 
 RESTART_WORDS = Text(
@@ -328,9 +337,12 @@ RESTART_WORDS = Text(
 )
 
 
-def _difference_warning(wish: Wish, configs: Mapping[str, Mapping[str, str]]) -> list[PlanWarning]:
+def _difference_warning(requested: KeyRequest, configs: Mapping[str, Mapping[str, str]]) -> list[PlanWarning]:
     """Warn when brokers will have different values; those not chosen as of the last survey."""
-    after = {name: wish.values.get(name, config.get(wish.key.name, "")) for name, config in configs.items()}
+    after = {
+        name: requested.values.get(name, config.get(requested.key.name, ""))
+        for name, config in configs.items()
+    }
     if len(set(after.values())) < 2:
         return []
     usual = Counter(after.values()).most_common(1)[0][0]

@@ -278,7 +278,7 @@ class BrokerDrainPlan(PlanKind[DrainParams, DrainBefore, ServerRow]):
     def settle(self, run: JobRun) -> None:
         """Record how many name servers were changed before the job was cancelled."""
         kept = run.result_as(DrainResult)
-        run.put_result(msgspec.structs.replace(kept, told=Servers(run).handled))
+        run.put_result(msgspec.structs.replace(kept, notified=Servers(run).handled))
         services.request_survey(run.plan.cluster)
 
     def undo_params(self, plan: Plan, job: Job) -> DrainParams | None:
@@ -290,7 +290,7 @@ class BrokerDrainPlan(PlanKind[DrainParams, DrainBefore, ServerRow]):
 # ---- is the traffic gone? ----
 
 
-def watch_traffic(run: JobRun, admin: BlockingMQAdmin, look_at_routes: Callable[[], None]) -> None:
+def watch_traffic(run: JobRun, admin: BlockingMQAdmin, check_routes: Callable[[], None]) -> None:
     """Count what the broker takes until it took nothing for `QUIET_MS`; resumes an interrupted count.
 
     Raises VerificationFailed after `QUIET_WITHIN_MS`: some client does not follow the routes.
@@ -302,7 +302,7 @@ def watch_traffic(run: JobRun, admin: BlockingMQAdmin, look_at_routes: Callable[
         if count is None:
             count = Count(puts_first=puts, puts=puts, began_ms=now_ms, last_put_ms=now_ms)
         if puts < count.puts:
-            look_at_routes()  # the broker restarted and registered with its permission
+            check_routes()  # the broker restarted and registered with its permission
             count = msgspec.structs.replace(count, puts_first=0)
         if puts != count.puts:
             count = msgspec.structs.replace(count, puts=puts, last_put_ms=now_ms)
@@ -310,7 +310,7 @@ def watch_traffic(run: JobRun, admin: BlockingMQAdmin, look_at_routes: Callable[
         traffic = _traffic(count, now_ms)
         run.put_result(msgspec.structs.replace(run.result_as(DrainResult), traffic=traffic))
         if traffic.is_gone:
-            look_at_routes()
+            check_routes()
             run.note(
                 Text(
                     "The traffic is gone: nothing arrived for %(seconds)s s; %(number)s message(s) {was|were} "

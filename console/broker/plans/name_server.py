@@ -31,7 +31,7 @@ READ_DEADLINE_MS = 15_000  # routes of all topics from all name servers, pipelin
 AWAY = (BrokerUnavailable, RemotingTimeout)
 
 
-class ServerDeed(enum.StrEnum):
+class ServerAction(enum.StrEnum):
     """What a plan does at a name server; the values are stored in diffs."""
 
     CHANGE = "change"
@@ -47,7 +47,7 @@ class ServerRow(DiffRow, frozen=True, kw_only=True, omit_defaults=False):
     topics: int | None
     before: int | None
     after: int | None
-    deed: ServerDeed
+    action: ServerAction = msgspec.field(name="deed")
 
     @classmethod
     def of(cls, view: ServerView, writable: bool) -> ServerRow:
@@ -62,7 +62,7 @@ class ServerRow(DiffRow, frozen=True, kw_only=True, omit_defaults=False):
             topics=topics,
             before=before,
             after=after,
-            deed=ServerDeed.STAY if before == after else ServerDeed.CHANGE,
+            action=ServerAction.STAY if before == after else ServerAction.CHANGE,
             changes=() if before == after else (change,),
         )
 
@@ -76,13 +76,13 @@ class ServerRow(DiffRow, frozen=True, kw_only=True, omit_defaults=False):
             topics=None,
             before=None,
             after=None,
-            deed=ServerDeed.UNKNOWN,
+            action=ServerAction.UNKNOWN,
             note=why,
         )
 
     @property
     def is_changing(self) -> bool:
-        return self.deed is ServerDeed.CHANGE
+        return self.action is ServerAction.CHANGE
 
 
 # ---- during a job ----
@@ -117,11 +117,11 @@ class Traffic(Stored, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class DrainResult(Stored, frozen=True, kw_only=True):
-    """What the job keeps. ``servers`` None: it has not begun. ``told``: how many, if it was cancelled."""
+    """What the job keeps. ``servers`` None: it has not begun. ``notified``: how many, if it was cancelled."""
 
     servers: tuple[ServerWrite, ...] | None = None
     traffic: Traffic | None = None
-    told: int | None = None
+    notified: int | None = None
 
 
 class Servers:

@@ -460,7 +460,7 @@ def figures(table: Table, courses: Mapping[str, Course] | None = None) -> list[R
     shown = {key for _, _, entries in _GROUPS for entry in entries for key in (entry.key, *entry.also)}
     explained = re.compile(r".*ThreadPoolQueue(Capacity|HeadWaitTimeMills)|msg(Put|Get)Total.*")
     rest = [
-        RuntimeFigure(key, Text.foreign(key), value.strip() or "–", _rest_says(key), raw=value)
+        RuntimeFigure(key, Text.foreign(key), value.strip() or "–", _rest_words(key), raw=value)
         for key, value in sorted(table.items())
         if key not in shown | HIDDEN and not explained.fullmatch(key)
     ]
@@ -514,7 +514,7 @@ def _why_unmeasured(key: str, table: Table) -> Text:
     return Text()
 
 
-REST_SAYS = {
+REST_WORDS = {
     "runtime": Text("how long it has run"),
     "startAcceptSendRequestTimeStamp": Text("sends are refused until then, epoch ms; 0: never"),
     "putMessageTimesTotal": Text("writes since the start"),
@@ -523,7 +523,7 @@ REST_SAYS = {
 }
 
 
-def _rest_says(key: str) -> Text:
+def _rest_words(key: str) -> Text:
     if key.startswith("scheduleMessageOffset_"):
         return Text("delay level %(level)s: delivered up to, of", level=key.rpartition("_")[2])
-    return REST_SAYS.get(key, Text())
+    return REST_WORDS.get(key, Text())

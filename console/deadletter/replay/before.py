@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
 from console.operation.models import Plan
 from console.operation.plan.stored import Stored, of_json
 
@@ -53,7 +55,7 @@ class ReplayBefore(Stored, frozen=True, kw_only=True):
     retention_ms: int | None
     takes_s: float | None = None
     expiring: int | None = None
-    asked: GivenMessage | None = None
+    given: GivenMessage | None = msgspec.field(name="asked", default=None)
 
     @classmethod
     def of(cls, plan: Plan) -> ReplayBefore:

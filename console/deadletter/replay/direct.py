@@ -110,9 +110,9 @@ def message_to_give(admin: BlockingMQAdmin, queue: MessageQueue, letter: Message
     )
 
 
-def require_member(admin: BlockingMQAdmin, asked: GivenMessage, group: str, client_id: str) -> None:
+def require_member(admin: BlockingMQAdmin, given: GivenMessage, group: str, client_id: str) -> None:
     """Raise PlanRejected unless the client is connected to the broker that holds the message."""
-    connection = admin.consumer_connection(asked.addr, group)
+    connection = admin.consumer_connection(given.addr, group)
     online = sorted(each.client_id for each in connection.connection_set) if connection else []
     if client_id not in online:
         there = Text.of_names(online, NAMED_MAX) or Text("no client")
@@ -120,7 +120,7 @@ def require_member(admin: BlockingMQAdmin, asked: GivenMessage, group: str, clie
             Text(
                 "%(client)s is not connected to %(broker)s, which holds the message; %(names)s is.",
                 client=client_id,
-                broker=asked.broker_name,
+                broker=given.broker_name,
                 names=there,
             ),
             field="client_id",
@@ -140,15 +140,15 @@ def give(run: JobRun, admin: BlockingMQAdmin) -> None:
     if sum(selectors.ledger_counts(run.plan.id).values()):
         return
     before, client_id = ReplayBefore.of(run.plan), ReplayParams.of(run.plan).client_id
-    asked = before.asked
-    assert asked is not None
-    entry = _entry(run, before, asked)
+    given = before.given
+    assert given is not None
+    entry = _entry(run, before, given)
     with transaction.atomic():
         insert_entries([entry])
         run.save()
     try:
         answer = admin.consume_message_directly(
-            asked.addr, run.plan.subject, client_id, asked.offset_message_id
+            given.addr, run.plan.subject, client_id, given.offset_message_id
         )
     except MQBrokerError as error:
         entry.on(LetterEvent.REFUSED, text_of(error))
@@ -166,7 +166,7 @@ def give(run: JobRun, admin: BlockingMQAdmin) -> None:
     _finish(run, entry, answer)
 
 
-def _entry(run: JobRun, before: ReplayBefore, asked: GivenMessage) -> LedgerEntry:
+def _entry(run: JobRun, before: ReplayBefore, given: GivenMessage) -> LedgerEntry:
     place = before.ranges[0]
     queue = MessageQueue(before.topic, place.broker_name, place.queue_id)
     return LedgerEntry(
@@ -177,8 +177,8 @@ def _entry(run: JobRun, before: ReplayBefore, asked: GivenMessage) -> LedgerEntr
         queue.broker_name,
         queue.queue_id,
         place.from_offset,
-        asked.message_id,
-        asked.keys,
+        given.message_id,
+        given.keys,
         LedgerState.PENDING,
         replay_key(run.plan.id, queue, place.from_offset),
         run.now_ms(),
@@ -192,9 +192,9 @@ def _finish(run: JobRun, entry: LedgerEntry, answer: ConsumeMessageDirectlyResul
     figures = Figures.of(counts, ReplayBefore.of(run.plan))
     client_id = ReplayParams.of(run.plan).client_id
     if answer is None:
-        said = ClientAnswer(client_id=client_id, consume_result="", remark=entry.reason)
+        client_answer = ClientAnswer(client_id=client_id, consume_result="", remark=entry.reason)
     else:
-        said = ClientAnswer(
+        client_answer = ClientAnswer(
             client_id=client_id,
             consume_result=str(answer.consume_result),
             remark=Text.foreign(answer.remark or ""),
@@ -206,5 +206,5 @@ def _finish(run: JobRun, entry: LedgerEntry, answer: ConsumeMessageDirectlyResul
         write_outcomes([entry])
         run.put_progress(figures)
         run.put_result(figures.sums)
-        run.put_result(ClientResult(client=said))
+        run.put_result(ClientResult(client=client_answer))
         run.save()

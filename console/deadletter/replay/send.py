@@ -105,15 +105,15 @@ class Sender:
     def _are_letters(
         self, indexes: Sequence[int], outgoing: Sequence[Outgoing], answers: Sequence[Answer]
     ) -> frozenset[int]:
-        asked: dict[int, tuple[str, int]] = {}
+        requests: dict[int, tuple[str, int]] = {}
         for index in indexes:
             answer = answers[index]
             if isinstance(answer, SendResult):
                 place = decode_offset_message_id(answer.offset_message_id)[2]
-                asked[index] = outgoing[index].target.addr, place
-        if not asked:
+                requests[index] = outgoing[index].target.addr, place
+        if not requests:
             return frozenset()
-        found = ask_each(self.admin, asked, lambda client, place: client.view_message(*place))
+        found = ask_each(self.admin, requests, lambda client, place: client.view_message(*place))
         return frozenset(
             index
             for index, record in found.items()

@@ -255,15 +255,15 @@ def client_answer(answer: ClientAnswer) -> Text:
             client=answer.client_id,
             reason=answer.remark,
         )
-    said = Text(
+    outcome = Text(
         "The client %(client)s answered %(result)s in %(spent)s ms",
         client=answer.client_id,
         result=answer.consume_result,
         spent=answer.spent_ms or 0,
     )
     if answer.remark:
-        said = Text("%(what)s: %(reason)s", what=said, reason=answer.remark)
-    return Text("%(sentence)s.", sentence=said)
+        outcome = Text("%(what)s: %(reason)s", what=outcome, reason=answer.remark)
+    return Text("%(sentence)s.", sentence=outcome)
 
 
 def readable_summary(topic: str, moving: Sequence[str], *, is_undo: bool) -> Text:

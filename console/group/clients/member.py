@@ -109,7 +109,7 @@ def running_info(admin: BlockingMQAdmin, group: str, client_id: str, *, with_sta
         properties=sorted(info.properties.items()),
         queues=[
             *(_queue(queue, held) for queue, held in sorted(info.mq_table.items())),
-            *(_popped(queue, told or {}) for queue, told in sorted(info.mq_pop_table.items())),
+            *(_popped(queue, status or {}) for queue, status in sorted(info.mq_pop_table.items())),
         ],
         topics=[
             ReportedTopic(
@@ -128,14 +128,14 @@ def running_info(admin: BlockingMQAdmin, group: str, client_id: str, *, with_sta
     )
 
 
-def _popped(queue: MessageQueue, told: Any) -> ReportedQueue:
+def _popped(queue: MessageQueue, status: Any) -> ReportedQueue:
     return ReportedQueue(
         topic=queue.topic,
         broker_name=queue.broker_name,
         queue_id=queue.queue_id,
-        cached=int(told.get("waitAckCount") or 0),
-        dropped=bool(told.get("droped")),
-        last_pull_ms=told.get("lastPopTimestamp") or None,
+        cached=int(status.get("waitAckCount") or 0),
+        dropped=bool(status.get("droped")),
+        last_pull_ms=status.get("lastPopTimestamp") or None,
     )
 
 

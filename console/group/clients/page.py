@@ -18,14 +18,14 @@ from console.lag.rows.queue_row import QueueRow
 class HeldQueue:
     """A queue that the member holds.
 
-    `said`: the figures it reports, null when it did not answer; `row`: the group's figures of the last round,
+    `reported`: the figures it reports, null when it did not answer; `row`: the group's figures of the last round,
     null when there are none; `other_owner`: another member that the last sweep found to hold it, "" for none.
     """
 
     topic: str
     broker_name: str
     queue_id: int
-    said: ReportedQueue | None
+    reported: ReportedQueue | None
     row: QueueRow | None
     other_owner: str = ""
 
@@ -60,10 +60,10 @@ def held_queues(
         else [((each["topic"], each["broker_name"], each["queue_id"]), None) for each in swept]
     )
     found = []
-    for place, said in held:
+    for place, reported in held:
         row = known.get(place)
         owner = row.owner if row is not None else ""
-        found.append(HeldQueue(*place, said, row, other_owner=owner if owner != client_id else ""))
+        found.append(HeldQueue(*place, reported, row, other_owner=owner if owner != client_id else ""))
     return sorted(
         found,
         key=lambda one: (one.topic.startswith(RETRY_TOPIC_PREFIX), one.topic, one.broker_name, one.queue_id),
@@ -106,10 +106,10 @@ def sums(
 
 def subscriptions(client: ClientRow | None) -> list[tuple[str, str, str]]:
     """Return (topic, expression, TAG or SQL92) of the member's subscriptions, without its retry topic."""
-    said = client.subscription if client is not None else {}
+    reported = client.subscription if client is not None else {}
     return [
         (topic, (value or {}).get("expression") or "*", (value or {}).get("type") or "TAG")
-        for topic, value in sorted(said.items())
+        for topic, value in sorted(reported.items())
         if not topic.startswith(RETRY_TOPIC_PREFIX)
     ]
 
@@ -131,6 +131,8 @@ def properties(info: RunningInfo) -> list[tuple[str, str, str]]:
         "true": gettext("yes"),
         "false": gettext("no"),
     }
-    told = dict(info.properties)
-    known = [(words[name], name, values.get(told[name], told[name])) for name in words if name in told]
+    reported = dict(info.properties)
+    known = [
+        (words[name], name, values.get(reported[name], reported[name])) for name in words if name in reported
+    ]
     return [*known, *(("", name, value) for name, value in info.properties if name not in words)]

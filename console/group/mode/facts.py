@@ -10,20 +10,18 @@ import msgspec
 
 from console.brokers.mqadmin import (
     BlockingMQAdmin,
-    BrokerUnavailable,
-    ConsumerConnection,
     MQAdmin,
     MQBrokerError,
     ResponseCode,
 )
-from console.brokers.queues import ask_each, told
+from console.brokers.queues import ask_each, require_answer
 from console.operation.config.row import Config
 from console.operation.plan.stored import Stored
-from console.text import Text, text_of
+from console.text import Text
 
 PULL, POP = "PULL", "POP"
 MODES = (PULL, POP)
-MEMBERS_ASKED_MAX = 16  # each request is relayed by a broker
+MEMBERS_READ_MAX = 16  # each request is relayed by a broker
 ASK_MEMBERS_MS = 8_000  # a member that hangs does not delay the plan: how it rebalances is then unknown
 POP_CAPABILITY = "pop"  # capability that a Tidemark broker lists once it serves POP
 
@@ -107,7 +105,7 @@ async def ask_modes(client: MQAdmin, addr: str) -> BrokerModes:
 def read_modes(admin: BlockingMQAdmin, addrs: Mapping[str, str]) -> dict[str, BrokerModes]:
     """Read the modes of every broker. Raises BrokerUnavailable, MQBrokerError."""
     answers = ask_each(admin, addrs, ask_modes)
-    return {name: told(name, addrs[name], answer) for name, answer in answers.items()}
+    return {name: require_answer(name, addrs[name], answer) for name, answer in answers.items()}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -132,22 +130,12 @@ def ask_followers(admin: BlockingMQAdmin, addrs: Mapping[str, str], group: str) 
     where: dict[str, str] = {}
     online = ask_each(admin, addrs, lambda client, addr: client.consumer_connection(addr, group))
     for name, answer in online.items():
-        if isinstance(answer, ConsumerConnection):
-            for one in answer.connection_set:
-                where.setdefault(one.client_id, addrs[name])
-        elif isinstance(answer, Exception):
-            raise BrokerUnavailable(
-                addrs[name],
-                Text(
-                    "%(name)s did not answer, so %(unknown)s is unknown: %(answer)s",
-                    name=name,
-                    unknown=Text("who its members are"),
-                    answer=text_of(answer),
-                ),
-            ) from answer
-    asked = sorted(where)[:MEMBERS_ASKED_MAX]
+        connection = require_answer(name, addrs[name], answer, Text("who its members are"))
+        for one in () if connection is None else connection.connection_set:
+            where.setdefault(one.client_id, addrs[name])
+    chosen = sorted(where)[:MEMBERS_READ_MAX]
     answers = admin.gather(
-        {client_id: partial(_client_rebalance, where[client_id], group, client_id) for client_id in asked},
+        {client_id: partial(_client_rebalance, where[client_id], group, client_id) for client_id in chosen},
         ASK_MEMBERS_MS,
     )
     return Followers(

@@ -42,7 +42,7 @@ from console.operation.config.write import Comparison, ConfigWrite, WriteEvent, 
 from console.operation.errors import PlanRejected
 from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
-from console.operation.plan.coverage import Coverage, came_back, gone_words, read_coverage
+from console.operation.plan.coverage import Coverage, gone_words, read_coverage, recovered
 from console.operation.plan.kinds import Another, Draft, PlanWarning
 from console.operation.plan.params import Given
 from console.operation.plan.stored import Params, Stored, of_json
@@ -156,21 +156,23 @@ class GroupModePlan(ConfigPlan[ModeParams, ModeBefore]):
             typed=bool(followers.follow),
         )
 
-    def _holders(self, admin: BlockingMQAdmin, cluster: Coverage, group: str, wish: ModeParams) -> list[str]:
+    def _holders(
+        self, admin: BlockingMQAdmin, cluster: Coverage, group: str, params: ModeParams
+    ) -> list[str]:
         """Return the chosen brokers that have both topic and group; others would refuse.
 
         Raises BrokerUnavailable when only brokers that do not answer may have them, PlanRejected when none
         has.
         """
-        chosen = chosen_brokers(cluster, wish.brokers)
+        chosen = chosen_brokers(cluster, params.brokers)
         if not chosen:
-            cluster.of_brokers(wish.brokers, ()).require_some(group)
+            cluster.of_brokers(params.brokers, ()).require_some(group)
         holders: dict[str, list[str]] = {}
-        for what, name in ((TOPIC, wish.topic), (GROUP, group)):
+        for what, name in ((TOPIC, params.topic), (GROUP, group)):
             found = read_configs(admin, chosen, what, name)
             holders[what] = [broker for broker, config in found.items() if config is not None]
             if not holders[what]:
-                cluster.of_brokers(wish.brokers or cluster.absent, ()).require_some(name)
+                cluster.of_brokers(params.brokers or cluster.absent, ()).require_some(name)
                 raise PlanRejected(
                     Text(
                         "There is no %(what)s %(name)s on %(brokers)s.",
@@ -184,7 +186,7 @@ class GroupModePlan(ConfigPlan[ModeParams, ModeBefore]):
         if not both:
             text = Text(
                 "No broker has both the topic %(topic)s and the group %(group)s.",
-                topic=wish.topic,
+                topic=params.topic,
                 group=group,
             )
             raise PlanRejected(text, "topic")
@@ -196,7 +198,7 @@ class GroupModePlan(ConfigPlan[ModeParams, ModeBefore]):
         cover = read_coverage(admin, plan.cluster)
         addrs = cover.addrs
         rows = {row.broker_name: row for row in covered_rows(plan)}
-        sentences = [*came_back(plan, cover), *gone_words(cover, rows)]
+        sentences = [*recovered(plan, cover), *gone_words(cover, rows)]
         modes = read_modes(admin, {name: addrs[name] for name in rows if name in addrs})
         for name, one in modes.items():
             now = one.of(rows[name].name, plan.subject).value()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import TypedDict
 
 from console.brokers.mqadmin import MessageQueue
 from console.group.offsets.state import GroupState
-from console.group.offsets.wish import Known, Standing, Wish
+from console.group.offsets.stored import QueuePlace
+from console.group.offsets.target_request import Known, Standing, TargetRequest
 from console.lag.last_seen import QueueSeen
 from console.operation.errors import PlanRejected
 from console.operation.plan.coverage import LEFT_OUT, Absent
@@ -33,15 +33,12 @@ COMMIT_SLACK_S = 10.0
 SENTENCES_MAX = 5
 
 
-class DiffRow(TypedDict):
+class DiffRow(QueuePlace, frozen=True, kw_only=True, omit_defaults=False):
     """A queue in ``Plan.diff``.
 
     ``after`` is ``before`` where the queue stays; None: never committed, or unknown.
     """
 
-    topic: str
-    broker_name: str
-    queue_id: int
     before: int | None
     after: int | None
     delta: int | None
@@ -89,53 +86,53 @@ class Change:
     def of_row(cls, row: DiffRow) -> Change:
         """Return the change of a row of ``Plan.diff`` that the plan covers."""
         return cls(
-            MessageQueue(row["topic"], row["broker_name"], row["queue_id"]),
-            row["before"],
-            row["after"] if row["moves"] else None,
-            row["min_offset"] or 0,
-            row["max_offset"] or 0,
-            row["how"],
-            row["note"],
-            row["store_time_ms"],
+            row.queue,
+            row.before,
+            row.after if row.moves else None,
+            row.min_offset or 0,
+            row.max_offset or 0,
+            row.how,
+            row.note,
+            row.store_time_ms,
         )
 
     def as_row(self) -> DiffRow:
         """Return the row to store in ``Plan.diff``."""
         after = self.before if self.after is None else self.after
-        return {
-            "topic": self.queue.topic,
-            "broker_name": self.queue.broker_name,
-            "queue_id": self.queue.queue_id,
-            "before": self.before,
-            "after": after,
-            "delta": self.delta,
-            "lag_before": None if self.before is None else max(0, self.max_offset - self.before),
-            "lag_after": None if after is None else max(0, self.max_offset - after),
-            "min_offset": self.min_offset,
-            "max_offset": self.max_offset,
-            "store_time_ms": self.store_time_ms,
-            "moves": self.moves,
-            "how": self.how,
-            "how_words": HOW_WORDS[self.how],
-            "note": self.note,
-        }
+        return DiffRow(
+            topic=self.queue.topic,
+            broker_name=self.queue.broker_name,
+            queue_id=self.queue.queue_id,
+            before=self.before,
+            after=after,
+            delta=self.delta,
+            lag_before=None if self.before is None else max(0, self.max_offset - self.before),
+            lag_after=None if after is None else max(0, self.max_offset - after),
+            min_offset=self.min_offset,
+            max_offset=self.max_offset,
+            store_time_ms=self.store_time_ms,
+            moves=self.moves,
+            how=self.how,
+            how_words=HOW_WORDS[self.how],
+            note=self.note,
+        )
 
 
 def covered_changes(diff: Sequence[DiffRow]) -> list[Change]:
     """Return the queues of a diff that the plan covers."""
-    return [Change.of_row(row) for row in diff if row["how"] != LEFT_OUT]
+    return [Change.of_row(row) for row in diff if row.how != LEFT_OUT]
 
 
 # --- Targets ------------------------------------------------------------------------------------------------
 
 
-def changes(state: GroupState, wish: Wish, known: Known) -> list[Change]:
+def changes(state: GroupState, requested: TargetRequest, known: Known) -> list[Change]:
     """Return one row per queue in scope.
 
     Raises PlanRejected when a named queue does not exist.
     """
-    scope = {queue: each for queue, each in state.queues.items() if wish.covers(queue)}
-    missing = sorted((wish.queues or frozenset()) - set(scope) - set(state.lost))
+    scope = {queue: each for queue, each in state.queues.items() if requested.covers(queue)}
+    missing = sorted((requested.queues or frozenset()) - set(scope) - set(state.lost))
     if missing:
         queue = missing[0]
         raise PlanRejected(
@@ -148,7 +145,7 @@ def changes(state: GroupState, wish: Wish, known: Known) -> list[Change]:
     rows = []
     for queue, each in sorted(scope.items()):
         low, high = each.place.min_offset, each.place.max_offset
-        wanted, note = wish.target.wanted(wish, Standing(queue, each.committed, low, high, known))
+        wanted, note = requested.target.wanted(requested, Standing(queue, each.committed, low, high, known))
         after = None if wanted is None else min(max(wanted, low), high)
         if wanted is not None and wanted < low:
             note = Text(
@@ -162,30 +159,30 @@ def changes(state: GroupState, wish: Wish, known: Known) -> list[Change]:
     return rows
 
 
-def lost_queues(state: GroupState, wish: Wish) -> dict[MessageQueue, QueueSeen]:
+def lost_queues(state: GroupState, requested: TargetRequest) -> dict[MessageQueue, QueueSeen]:
     """Return queues in scope on brokers that do not answer."""
-    return {queue: each for queue, each in state.lost.items() if wish.covers(queue)}
+    return {queue: each for queue, each in state.lost.items() if requested.covers(queue)}
 
 
 def left_out_row(queue: MessageQueue, seen: QueueSeen, absent: Absent) -> DiffRow:
     """Return the row of a queue that the plan does not cover, as last read; its lag now is unknown."""
-    return {
-        "topic": queue.topic,
-        "broker_name": queue.broker_name,
-        "queue_id": queue.queue_id,
-        "before": seen.committed_offset,
-        "after": seen.committed_offset,
-        "delta": None,
-        "lag_before": None,
-        "lag_after": None,
-        "min_offset": seen.min_offset,
-        "max_offset": seen.max_offset,
-        "store_time_ms": None,
-        "moves": False,
-        "how": LEFT_OUT,
-        "how_words": HOW_WORDS[LEFT_OUT],
-        "note": absent.words,
-    }
+    return DiffRow(
+        topic=queue.topic,
+        broker_name=queue.broker_name,
+        queue_id=queue.queue_id,
+        before=seen.committed_offset,
+        after=seen.committed_offset,
+        delta=None,
+        lag_before=None,
+        lag_after=None,
+        min_offset=seen.min_offset,
+        max_offset=seen.max_offset,
+        store_time_ms=None,
+        moves=False,
+        how=LEFT_OUT,
+        how_words=HOW_WORDS[LEFT_OUT],
+        note=absent.words,
+    )
 
 
 def is_by_time(state: GroupState, queue: MessageQueue) -> bool:
@@ -207,7 +204,7 @@ def _how(state: GroupState, row: Change) -> str:
     return UPDATE_PER_QUEUE
 
 
-def blocked(state: GroupState, wish: Wish, rows: Sequence[Change]) -> Text:
+def blocked(state: GroupState, requested: TargetRequest, rows: Sequence[Change]) -> Text:
     """Return why a plan with these rows cannot be applied; empty where it can."""
     if state.broadcasting:
         return Text("The group is broadcasting: each member keeps its own offsets, no broker can move them.")
@@ -222,7 +219,7 @@ def blocked(state: GroupState, wish: Wish, rows: Sequence[Change]) -> Text:
             )
         return Text("Nothing would change: all %(rows)s queues stand at the target already.", rows=len(rows))
     by_time = [row for row in moving if row.how == RESET_BY_TIME]
-    if by_time and not wish.target.is_time:
+    if by_time and not requested.target.is_time:
         names = ", ".join(sorted({row.queue.broker_name for row in by_time}))
         return Text(
             "%(names)s can send running members only a time, not an offset (RocketMQ 4.x, or "
@@ -240,10 +237,10 @@ def blocked(state: GroupState, wish: Wish, rows: Sequence[Change]) -> Text:
 def _covers_part(state: GroupState, by_time: Sequence[Change], moving: Sequence[Change]) -> bool:
     """Return whether 222 by time would also move a queue that is not part of the plan."""
     pairs = {(row.queue.topic, row.queue.broker_name) for row in by_time}
-    asked = {row.queue for row in moving}
+    source = {row.queue for row in moving}
     return any(
         (queue.topic, queue.broker_name) in pairs
-        and queue not in asked
+        and queue not in source
         and each.committed is not None
         and each.committed < each.place.max_offset
         for queue, each in state.queues.items()

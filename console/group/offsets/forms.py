@@ -11,8 +11,8 @@ from django import forms
 
 from console.cluster.moment_field import MomentField
 from console.group.offsets.stored import OffsetParams, QueuePlace
+from console.group.offsets.target_request import Target
 from console.group.offsets.targets import OFFSET_MAX, ROWS, TARGETS
-from console.group.offsets.wish import Target
 from console.lag.rows.queue_row import QueueRow
 from console.text import Text
 

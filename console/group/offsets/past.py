@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from console.brokers.mqadmin import MessageQueue
-from console.group.offsets.wish import Known
+from console.group.offsets.target_request import Known
 from console.group.offsets.words import moment
 from console.lag import selectors as lag_selectors
 from console.lag.past.history_reads import OffsetThen

@@ -22,13 +22,13 @@ from console.group.offsets.move import (
 )
 from console.group.offsets.resets import resets_since
 from console.group.offsets.state import (
-    Asked,
+    GroupSource,
     GroupState,
     read_group_state,
     store_times,
 )
 from console.group.offsets.stored import OffsetBefore, OffsetParams, QueueOffset
-from console.group.offsets.targets import command_line, read_params, wish_of
+from console.group.offsets.targets import command_line, read_params, request_of
 from console.group.offsets.watch import watch_moves
 from console.group.offsets.words import Limits, Pace
 from console.lag.last_seen import QueueSeen, group_queues_seen
@@ -36,7 +36,7 @@ from console.operation import selectors as operation_selectors
 from console.operation.errors import PlanDrifted, PlanNotFound, PlanRejected, UndoImpossible
 from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
-from console.operation.plan.coverage import Coverage, came_back, read_coverage, silence, with_seen
+from console.operation.plan.coverage import Coverage, read_coverage, recovered, silence, with_seen
 from console.operation.plan.kinds import Another, Draft, PlanKind, RestCall
 from console.operation.plan.stored import as_json
 from console.text import Text, text_of
@@ -61,7 +61,7 @@ class OffsetChangePlan(PlanKind[OffsetParams, OffsetBefore, DiffRow]):
 
     def button(self, plan: Plan) -> Text:
         """Name the number of messages replayed or skipped, or of offsets moved where both happen."""
-        return offset_words.button(plan.diff)
+        return offset_words.button(self.rows_of(plan))
 
     def job_rows(self, job: Job) -> list[QueueMove]:
         """Return the moves."""
@@ -69,11 +69,11 @@ class OffsetChangePlan(PlanKind[OffsetParams, OffsetBefore, DiffRow]):
 
     def sums(self, plan: Plan) -> offset_words.Sums:
         """Return the sums of the columns."""
-        return offset_words.sums(plan.diff)
+        return offset_words.sums(self.rows_of(plan))
 
     def terminal_rows(self, plan: Plan) -> Iterable[str]:
         """Show each queue, its offset before and after, and how it moves."""
-        return map(offset_words.terminal_row, plan.diff)
+        return map(offset_words.terminal_row, self.rows_of(plan))
 
     def rest_call(self, cluster: str, subject: str, params: OffsetParams) -> RestCall:
         """Return the REST call with the same target and queues."""
@@ -89,18 +89,18 @@ class OffsetChangePlan(PlanKind[OffsetParams, OffsetBefore, DiffRow]):
 
     def compute(self, cluster: str, subject: str, params: OffsetParams, now_ms: int) -> OffsetDraft:
         """Read the group, compute what would move. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
-        asked = params
-        if asked.target == "undo":
-            params = _undone(cluster, subject, asked)
-        wish = wish_of(params)
+        given = params
+        if given.target == "undo":
+            params = _undone(cluster, subject, given)
+        requested = request_of(params)
         here = cluster_selectors.cluster_by_name(cluster)
         admin = with_admin(here.namesrv_addrs)
-        whom = self._whom(admin, cluster, subject, params, now_ms)
-        state = read_group_state(whom, wish.topics, now_ms)
-        lost = offset_change.lost_queues(state, wish)
-        known = wish.target.look_up(whom, state, wish)
-        rows = offset_change.changes(state, wish, known)
-        cover = whom.coverage.of_queues(lost, len(rows))
+        source = self._source(admin, cluster, subject, params, now_ms)
+        state = read_group_state(source, requested.topics, now_ms)
+        lost = offset_change.lost_queues(state, requested)
+        known = requested.target.look_up(source, state, requested)
+        rows = offset_change.changes(state, requested, known)
+        cover = source.coverage.of_queues(lost, len(rows))
         if not rows:
             cover.require_some(subject)
         rows, span = self._with_store_times(admin, state, rows)
@@ -127,12 +127,12 @@ class OffsetChangePlan(PlanKind[OffsetParams, OffsetBefore, DiffRow]):
                 ),
             ),
             messages=offset_words.replayed(rows) + offset_words.skipped(rows),
-            warnings=offset_words.warnings(state, wish, rows, limits, model, known.sampled),
+            warnings=offset_words.warnings(state, requested, rows, limits, model, known.sampled),
             params=params,
             coverage=cover,
-            blocked=offset_change.blocked(state, wish, rows),
-            repeat_with=asked,
-            undo_of=asked.undo_plan if asked.target == "undo" else "",
+            blocked=offset_change.blocked(state, requested, rows),
+            repeat_with=given,
+            undo_of=given.undo_plan if given.target == "undo" else "",
         )
 
     def drift(self, plan: Plan, now_ms: int) -> list[Text]:
@@ -141,7 +141,7 @@ class OffsetChangePlan(PlanKind[OffsetParams, OffsetBefore, DiffRow]):
         before = self.before_of(plan)
         elapsed_s = max(0.0, (now_ms - before.read_at_ms) / 1000)
         paces = selectors.queue_paces(plan.cluster, plan.subject, before.read_at_ms)
-        rows = offset_change.covered_changes(plan.diff)
+        rows = offset_change.covered_changes(self.rows_of(plan))
         moved = offset_change.drift(rows, before.online, state, elapsed_s, paces)
         moving = [row for row in rows if row.moves]
         return [*_other_jobs(plan), *returned, *resets_since(plan, moving, now_ms), *moved]
@@ -153,12 +153,12 @@ class OffsetChangePlan(PlanKind[OffsetParams, OffsetBefore, DiffRow]):
         """
         admin = self._admin(plan.cluster)
         cover = read_coverage(admin, plan.cluster)
-        queues = [row.queue for row in offset_change.covered_changes(plan.diff)]
+        queues = [row.queue for row in offset_change.covered_changes(self.rows_of(plan))]
         for name in sorted({queue.broker_name for queue in queues} - set(cover.addrs)):
             raise BrokerUnavailable(name, silence(cover, name))
-        whom = Asked(admin, plan.cluster, plan.subject, cover)
-        state = read_group_state(whom, sorted({queue.topic for queue in queues}), now_ms)
-        return state, came_back(plan, cover)
+        source = GroupSource(admin, plan.cluster, plan.subject, cover)
+        state = read_group_state(source, sorted({queue.topic for queue in queues}), now_ms)
+        return state, recovered(plan, cover)
 
     def apply(self, run: JobRun) -> None:
         """Read the group again, record its offsets for undo, then move every queue by its own request.
@@ -171,7 +171,7 @@ class OffsetChangePlan(PlanKind[OffsetParams, OffsetBefore, DiffRow]):
             if changes:
                 raise PlanDrifted(changes)
             state, _ = self._state_now(run.plan, run.now_ms())
-            moves = planned_moves(offset_change.covered_changes(run.plan.diff), state)
+            moves = planned_moves(offset_change.covered_changes(self.rows_of(run.plan)), state)
             Moves(run).put(moves)
             run.count(done=0, total=len(moves))
             run.save()
@@ -217,21 +217,21 @@ class OffsetChangePlan(PlanKind[OffsetParams, OffsetBefore, DiffRow]):
     def _admin(self, cluster: str) -> BlockingMQAdmin:
         return with_admin(cluster_selectors.cluster_by_name(cluster).namesrv_addrs)
 
-    def _whom(
+    def _source(
         self,
         admin: BlockingMQAdmin,
         cluster: str,
         group: str,
         params: OffsetParams,
         now_ms: int,
-    ) -> Asked:
+    ) -> GroupSource:
         """Return the brokers to ask, and what rows and history have of the group on silent brokers."""
         seen = group_queues_seen(cluster, group, now_ms)
         read_at_ms: dict[str, int] = {}
         for queue, each in seen.items():
             read_at_ms[queue.broker_name] = max(each.read_at_ms, read_at_ms.get(queue.broker_name, 0))
         cover = with_seen(read_coverage(admin, cluster, params.accept_without), list(read_at_ms), read_at_ms)
-        return Asked(admin, cluster, group, cover, seen)
+        return GroupSource(admin, cluster, group, cover, seen)
 
     def _with_store_times(
         self, admin: BlockingMQAdmin, state: GroupState, rows: list[Change]
@@ -268,14 +268,14 @@ def _diff(rows: Sequence[Change], lost: Mapping[MessageQueue, QueueSeen], cover:
         offset_change.left_out_row(queue, seen, cover.absent[queue.broker_name])
         for queue, seen in lost.items()
     ]
-    return sorted(found, key=lambda row: (row["topic"], row["broker_name"], row["queue_id"]))
+    return sorted(found, key=lambda row: row.queue)
 
 
 def _undone(cluster: str, subject: str, params: OffsetParams) -> OffsetParams:
     """Return the exact offsets that undo a plan of this group, limited to the named topics or queues."""
-    wish = wish_of(params)
+    requested = request_of(params)
     try:
-        plan, exact = operation_selectors.undo_params(wish.undo_plan)
+        plan, exact = operation_selectors.undo_params(requested.undo_plan)
     except (PlanNotFound, UndoImpossible) as error:
         raise PlanRejected(text_of(error), "undo_plan") from error
     if (plan.kind, plan.cluster, plan.subject) != (OffsetChangePlan.kind, cluster, subject):
@@ -291,7 +291,7 @@ def _undone(cluster: str, subject: str, params: OffsetParams) -> OffsetParams:
     offsets = [
         each
         for each in exact.offsets
-        if (wish.topics is None or each.topic in wish.topics) and wish.covers(each.queue)
+        if (requested.topics is None or each.topic in requested.topics) and requested.covers(each.queue)
     ]
     if not offsets:
         raise PlanRejected(Text("%(id)s moved none of these queues.", id=plan.id), "queues")

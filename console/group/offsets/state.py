@@ -22,7 +22,7 @@ from console.brokers.mqadmin import (
     is_system_topic,
 )
 from console.brokers.queues import PERM_READ, BrokerQueue, ask_each, route_queues, topic_route, with_offsets
-from console.brokers.time_search import first_offsets, told_by_broker
+from console.brokers.time_search import first_offsets, offset_by_broker
 from console.lag.last_seen import QueueSeen, topic_queues_seen
 from console.lag.rows.broadcast import BROADCASTING
 from console.operation.errors import PlanRejected
@@ -66,7 +66,7 @@ class GroupState:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Asked:
+class GroupSource:
     """Where to read a group; ``seen``: its queues on any broker, from rows and history."""
 
     admin: BlockingMQAdmin
@@ -84,7 +84,7 @@ class Asked:
 
 
 def read_group_state(
-    asked: Asked, topics: Sequence[str] | None, now_ms: int, *, field: str = "group"
+    source: GroupSource, topics: Sequence[str] | None, now_ms: int, *, field: str = "group"
 ) -> GroupState:
     """Read a group's state.
 
@@ -94,8 +94,8 @@ def read_group_state(
     Raises PlanRejected (unknown group or topic, too many queues), and BrokerUnavailable when a broker stops
     answering or the group lies only on brokers that do not answer.
     """
-    group, coverage = asked.group, asked.coverage
-    answers = _read_brokers(asked.admin, coverage.addrs, group)
+    group, coverage = source.group, source.coverage
+    answers = _read_brokers(source.admin, coverage.addrs, group)
     committed = {
         MessageQueue(topic, name, queue_id): offset
         for name, answer in answers.items()
@@ -104,7 +104,7 @@ def read_group_state(
         for queue_id, offset in queues.items()
     }
     members = [answer.members for answer in answers.values() if answer.members is not None]
-    away = asked.seen_away
+    away = source.seen_away
     if not committed and not members:
         coverage.of_queues(away, 0).require_some(group)
         raise PlanRejected(
@@ -116,7 +116,7 @@ def read_group_state(
             Text("The group %(group)s neither subscribes to a topic nor has committed to one.", group=group),
             "topics",
         )
-    places, lost = _places(asked, chosen)
+    places, lost = _places(source, chosen)
     return GroupState(
         group=group,
         queues={place.queue: QueueState(place, committed.get(place.queue)) for place in places},
@@ -150,7 +150,7 @@ def _read_brokers(admin: BlockingMQAdmin, addrs: Mapping[str, str], group: str) 
     answers: dict[tuple[str, str], Any] = ask_each(
         admin,
         {(what, name): (what, addr) for what in questions for name, addr in addrs.items()},
-        lambda client, asked: questions[asked[0]](client, asked[1]),
+        lambda client, request: questions[request[0]](client, request[1]),
     )
     for (what, name), answer in answers.items():
         if what == "config" and isinstance(answer, MQBrokerError):
@@ -181,29 +181,31 @@ def _own_topics(committed: Iterable[MessageQueue], members: Iterable[ConsumerCon
     )
 
 
-def _places(asked: Asked, topics: Sequence[str]) -> tuple[list[BrokerQueue], dict[MessageQueue, QueueSeen]]:
+def _places(
+    source: GroupSource, topics: Sequence[str]
+) -> tuple[list[BrokerQueue], dict[MessageQueue, QueueSeen]]:
     """Return the queues of these topics that can be read now, and the others as last seen.
 
     A route lists a broker's queues for minutes after the broker died; rows and history keep them longer.
     """
     lost = {
         queue: each
-        for queue, each in topic_queues_seen(asked.cluster, topics).items()
-        if queue.broker_name in asked.coverage.absent
+        for queue, each in topic_queues_seen(source.cluster, topics).items()
+        if queue.broker_name in source.coverage.absent
     }
-    lost |= {queue: each for queue, each in asked.seen_away.items() if queue.topic in topics}
+    lost |= {queue: each for queue, each in source.seen_away.items() if queue.topic in topics}
     queues: dict[MessageQueue, str] = {}
     for topic in topics:
-        route = topic_route(asked.admin, topic)
+        route = topic_route(source.admin, topic)
         if route is None:
             if any(queue.topic == topic for queue in lost):
                 continue
             raise PlanRejected(Text("There is no topic %(topic)s.", topic=topic), field="topics")
         for queue, addr in route_queues(route, topic).items():
-            if queue.broker_name in asked.coverage.addrs:
+            if queue.broker_name in source.coverage.addrs:
                 queues[queue] = addr
         for data in route.queue_datas:
-            if data.broker_name in asked.coverage.absent and data.perm & PERM_READ:
+            if data.broker_name in source.coverage.absent and data.perm & PERM_READ:
                 for queue_id in range(data.read_queue_nums):
                     lost.setdefault(MessageQueue(topic, data.broker_name, queue_id), NEVER_SEEN)
     if len(queues) + len(lost) > QUEUES_MAX:
@@ -214,14 +216,14 @@ def _places(asked: Asked, topics: Sequence[str]) -> tuple[list[BrokerQueue], dic
                 most=QUEUES_MAX,
             )
         )
-    return with_offsets(asked.admin, queues), lost
+    return with_offsets(source.admin, queues), lost
 
 
 def store_times(
     admin: BlockingMQAdmin, wanted: Iterable[tuple[BrokerQueue, int]]
 ) -> dict[tuple[MessageQueue, int], int]:
     """Return store times in ms of messages at (queue, offset), by pulling them; failures are left out."""
-    asked = {
+    source = {
         (place.queue, offset): place
         for place, offset in wanted
         if place.min_offset <= offset < place.max_offset
@@ -230,7 +232,7 @@ def store_times(
         admin,
         {
             key: (place.addr, place.queue.topic, place.queue.queue_id, key[1], 1)
-            for key, place in asked.items()
+            for key, place in source.items()
         },
         lambda client, arguments: client.pull(*arguments),
     )
@@ -247,18 +249,18 @@ def offsets_at_time(
     admin: BlockingMQAdmin, places: Sequence[BrokerQueue], time_ms: int, versions: Mapping[str, str]
 ) -> dict[MessageQueue, int]:
     """Return the first offset stored at or after a time, per queue. Raises what a broker answered."""
-    asked = {(place, time_ms): versions.get(place.queue.broker_name, "") for place in places}
-    return {place.queue: _offset(answer) for (place, _), answer in first_offsets(admin, asked).items()}
+    source = {(place, time_ms): versions.get(place.queue.broker_name, "") for place in places}
+    return {place.queue: _offset(answer) for (place, _), answer in first_offsets(admin, source).items()}
 
 
-def offsets_told(
+def offsets_by_broker(
     admin: BlockingMQAdmin, places: Sequence[BrokerQueue], time_ms: int
 ) -> dict[MessageQueue, int]:
     """Return where brokers reset members to for a time, per queue: before 5.1.1 the nearest message."""
     answers = ask_each(
         admin,
         {place: place for place in places},
-        lambda client, place: told_by_broker(client, place, time_ms),
+        lambda client, place: offset_by_broker(client, place, time_ms),
     )
     return {place.queue: _offset(answer) for place, answer in answers.items()}
 

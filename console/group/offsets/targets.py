@@ -1,6 +1,6 @@
 """The targets of an offset change, one row each: how to read it, its parameter, its words, how to compute it.
 
-To add one: its row in `TARGETS`; a field of `OffsetChangeForm`, `Wish` and the REST serializer where its
+To add one: its row in `TARGETS`; a field of `OffsetChangeForm`, `TargetRequest` and the REST serializer where its
 value is of a new kind.
 """
 
@@ -15,9 +15,15 @@ from django.core.management.base import CommandError
 
 from console.group.offsets import past
 from console.group.offsets.change import is_by_time
-from console.group.offsets.state import Asked, GroupState, offsets_at_time, offsets_told, read_group_state
+from console.group.offsets.state import (
+    GroupSource,
+    GroupState,
+    offsets_at_time,
+    offsets_by_broker,
+    read_group_state,
+)
 from console.group.offsets.stored import OffsetParams, QueueOffset, QueuePlace
-from console.group.offsets.wish import Known, Parameter, Standing, Target, Wish
+from console.group.offsets.target_request import Known, Parameter, Standing, Target, TargetRequest
 from console.operation.command_line import time_ms
 from console.operation.errors import PlanRejected
 from console.operation.plan.params import Given
@@ -51,13 +57,13 @@ def read_params(given: Given) -> OffsetParams:
     )
 
 
-def wish_of(params: OffsetParams) -> Wish:
+def request_of(params: OffsetParams) -> TargetRequest:
     """Return the request of these parameters."""
     queues = frozenset(each.queue for each in params.offsets or params.queues)
     topics = params.topics
     if queues and topics is None:
         topics = tuple(sorted({queue.topic for queue in queues}))
-    return Wish(
+    return TargetRequest(
         TARGETS[params.target],
         None if topics is None else list(topics),
         queues or None,
@@ -178,33 +184,33 @@ PARAMETERS = (TIME, OFFSET, SHIFT, LIKE_GROUP, UNDO_PLAN, OFFSETS)
 # --- Target offset of a queue ------------------------------------------------------------------------------
 
 
-def _shifted(wish: Wish, at: Standing) -> Wanted:
+def _shifted(requested: TargetRequest, at: Standing) -> Wanted:
     if at.committed is None:
         return None, Text("never committed: there is nothing to shift from")
-    return at.committed + (wish.shift or 0), Text()
+    return at.committed + (requested.shift or 0), Text()
 
 
-def _given(wish: Wish, at: Standing) -> Wanted:
-    exact = wish.offsets[at.queue]
+def _given(requested: TargetRequest, at: Standing) -> Wanted:
+    exact = requested.offsets[at.queue]
     if exact.or_beyond and at.committed is not None and at.committed >= exact.offset:
         return None, Text("is back at %(offset)s, or past it, by consumption", offset=exact.offset)
     return exact.offset, Text()
 
 
-def _looked_up(wish: Wish, at: Standing) -> Wanted:
+def _looked_up(requested: TargetRequest, at: Standing) -> Wanted:
     found = at.known.offsets.get(at.queue)
     nothing_known = Text("no offset is known to go to") if found is None else Text()
     return found, at.known.notes.get(at.queue, nothing_known)
 
 
-def _from_time_index(asked: Asked, state: GroupState, wish: Wish) -> Known:
+def _from_time_index(source: GroupSource, state: GroupState, requested: TargetRequest) -> Known:
     """Look up offsets in the brokers' time indexes."""
-    scope = [queue for queue in state.queues if wish.covers(queue)]
-    at_ms = wish.time_ms or 0
+    scope = [queue for queue in state.queues if requested.covers(queue)]
+    at_ms = requested.time_ms or 0
     places = [state.queues[queue].place for queue in scope]
-    exact = offsets_at_time(asked.admin, places, at_ms, asked.coverage.versions)
+    exact = offsets_at_time(source.admin, places, at_ms, source.coverage.versions)
     by_time = [state.queues[queue].place for queue in scope if is_by_time(state, queue)]
-    nearest = offsets_told(asked.admin, by_time, at_ms)
+    nearest = offsets_by_broker(source.admin, by_time, at_ms)
     notes = {
         queue: Text(
             "this release moves to the nearest message; the first at that time is %(offset)s",
@@ -216,37 +222,37 @@ def _from_time_index(asked: Asked, state: GroupState, wish: Wish) -> Known:
     return Known({**exact, **nearest}, notes)
 
 
-def _from_other_group(asked: Asked, state: GroupState, wish: Wish) -> Known:
+def _from_other_group(source: GroupSource, state: GroupState, requested: TargetRequest) -> Known:
     """Look up the committed offsets of another group."""
-    if wish.like_group == state.group:
+    if requested.like_group == state.group:
         raise PlanRejected(Text("A group cannot copy its own offsets: name another group."), "like_group")
     topics = sorted({queue.topic for queue in state.queues})
-    other_asked = Asked(asked.admin, asked.cluster, wish.like_group, asked.coverage)
-    other = read_group_state(other_asked, topics, state.read_at_ms, field="like_group")
-    absent = Text("%(group)s has no committed offset there", group=wish.like_group)
+    other_source = GroupSource(source.admin, source.cluster, requested.like_group, source.coverage)
+    other = read_group_state(other_source, topics, state.read_at_ms, field="like_group")
+    absent = Text("%(group)s has no committed offset there", group=requested.like_group)
     return Known(
         {queue: each.committed for queue, each in other.queues.items()},
         {queue: absent for queue, each in other.queues.items() if each.committed is None},
     )
 
 
-def _from_history(asked: Asked, state: GroupState, wish: Wish) -> Known:
+def _from_history(source: GroupSource, state: GroupState, requested: TargetRequest) -> Known:
     """Look up the offsets that this console recorded."""
-    scope = [queue for queue in state.queues if wish.covers(queue)]
-    return past.recorded(asked.cluster, state.group, scope, wish.time_ms or 0, state.read_at_ms)
+    scope = [queue for queue in state.queues if requested.covers(queue)]
+    return past.recorded(source.cluster, state.group, scope, requested.time_ms or 0, state.read_at_ms)
 
 
 ROWS = (
     Target(
         "earliest",
-        lambda wish, at: (at.low, Text()),
+        lambda requested, at: (at.low, Text()),
         Text("Earliest"),
         Text("the oldest message still stored"),
         is_time=True,
     ),
     Target(
         "latest",
-        lambda wish, at: (at.high, Text()),
+        lambda requested, at: (at.high, Text()),
         Text("Latest"),
         Text("skip all that is not handled"),
         is_time=True,
@@ -263,7 +269,7 @@ ROWS = (
     ),
     Target(
         "offset",
-        lambda wish, at: (wish.offset, Text()),
+        lambda requested, at: (requested.offset, Text()),
         Text("Offset"),
         Text("one number for every chosen queue"),
         OFFSET,

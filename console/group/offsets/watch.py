@@ -27,7 +27,7 @@ RESUME_MS = 30_000
 POLL_S = 0.5
 MEMBERS_EVERY_S = 2.0
 # Each answer is relayed by the broker and may hold up to 10 s; larger groups commit soon enough.
-MEMBERS_ASKED_MAX = 20
+MEMBERS_READ_MAX = 20
 NAMED_MAX = 3
 
 
@@ -146,12 +146,12 @@ def _member_positions(
         if each is not None and not isinstance(each, Exception)
         for client in each.connection_set
     }
-    if len(where) > MEMBERS_ASKED_MAX:
+    if len(where) > MEMBERS_READ_MAX:
         return {}
     answers = ask_each(
         admin,
         {client_id: (addr, group, client_id) for client_id, addr in where.items()},
-        lambda client, asked: client.consumer_running_info(*asked),
+        lambda client, member: client.consumer_running_info(*member),
         CALL_DEADLINE_MS,
     )
     return {

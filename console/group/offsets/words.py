@@ -15,7 +15,7 @@ from console.group.offsets.change import (
     DiffRow,
 )
 from console.group.offsets.state import GroupState
-from console.group.offsets.wish import Wish
+from console.group.offsets.target_request import TargetRequest
 from console.lag.rows.broadcast import BROADCASTING
 from console.operation.plan.coverage import LEFT_OUT
 from console.operation.plan.kinds import PlanWarning
@@ -84,13 +84,13 @@ def summary(
         if len(topics) <= NAMED_MAX
         else Text("%(number)s topics", number=len(topics))
     )
-    what, queues = _deed(replayed(rows), skipped(rows)), len(moving)
+    what, queues = _effect(replayed(rows), skipped(rows)), len(moving)
     if span is None:
-        deed = Text(
+        effect = Text(
             "This will %(what)s on %(queues)s queue(s) of %(where)s.", what=what, queues=queues, where=where
         )
     else:
-        deed = Text(
+        effect = Text(
             "This will %(what)s on %(queues)s queue(s) of %(where)s, written %(span)s.",
             what=what,
             queues=queues,
@@ -98,10 +98,10 @@ def summary(
             span=time_span(span, now_ms),
         )
     again = replayed(rows)
-    return Text.of_parts([deed, how_long(again, rows, pace, online)]) if again else deed
+    return Text.of_parts([effect, how_long(again, rows, pace, online)]) if again else effect
 
 
-def _deed(again: int, past: int) -> Text:
+def _effect(again: int, past: int) -> Text:
     if again and past:
         return Text(
             "replay %(again)s message(s) and skip %(past)s message(s)",
@@ -143,12 +143,12 @@ def how_long(again: int, rows: Sequence[Change], pace: Pace, online: bool) -> Te
     speed = pace.speed
     if speed is None:
         return Text("How long that takes is not known: the group was not seen reading in the last hour.")
-    said = Text("At %(rate)s messages a second, its best minute of the last hour", rate=rate(speed))
+    at_rate = Text("At %(rate)s messages a second, its best minute of the last hour", rate=rate(speed))
     if pace.best is None or (pace.out_rate is not None and pace.out_rate >= pace.best):
-        said = Text("At its present rate of %(rate)s messages a second", rate=rate(speed))
+        at_rate = Text("At its present rate of %(rate)s messages a second", rate=rate(speed))
     if not pace.in_rate or not pace.was_behind:
         takes = Text(
-            "%(pace)s, that takes about %(time)s", pace=said, time=Duration(round(again / speed * 1000))
+            "%(pace)s, that takes about %(time)s", pace=at_rate, time=Duration(round(again / speed * 1000))
         )
         return _once_online(takes, online)
     waiting = sum(
@@ -156,11 +156,13 @@ def how_long(again: int, rows: Sequence[Change], pace: Pace, online: bool) -> Te
     )
     arriving = Text("while %(rate)s a second come in", rate=rate(pace.in_rate))
     if speed <= pace.in_rate:
-        never = Text("%(pace)s, %(arriving)s, it would not become level again", pace=said, arriving=arriving)
+        never = Text(
+            "%(pace)s, %(arriving)s, it would not become level again", pace=at_rate, arriving=arriving
+        )
         return _once_online(never, online)
     level = Text(
         "%(pace)s, %(arriving)s, it is level again in about %(time)s",
-        pace=said,
+        pace=at_rate,
         arriving=arriving,
         time=Duration(round(waiting / (speed - pace.in_rate) * 1000)),
     )
@@ -204,13 +206,18 @@ class Limits:
 
 
 def warnings(
-    state: GroupState, wish: Wish, rows: Sequence[Change], limits: Limits, seen_model: str, sampled: Text
+    state: GroupState,
+    requested: TargetRequest,
+    rows: Sequence[Change],
+    limits: Limits,
+    seen_model: str,
+    sampled: Text,
 ) -> list[PlanWarning]:
     """Return the banners of the plan page, most important first; ``sampled``: origin of recorded offsets."""
     moving = [row for row in rows if row.moves]
     older = [row for row in rows if row.is_expired]
     found = [*_retention(older), *_never_committed(moving), *_size(replayed(rows) + skipped(rows), limits)]
-    found += [*_left_alone(rows), *_time(wish, state.read_at_ms)]
+    found += [*_left_alone(rows), *_time(requested, state.read_at_ms)]
     found += [PlanWarning("info", Text("Offsets as this console recorded them"), sampled)] if sampled else []
     found += _telling(state, moving, seen_model)
     if moving and not older:
@@ -261,11 +268,11 @@ def _left_alone(rows: Sequence[Change]) -> Iterable[PlanWarning]:
         yield PlanWarning("warn", title, Text("%(names)s: %(why)s.", names=_queue_names(alone), why=reasons))
 
 
-def _time(wish: Wish, now_ms: int) -> Iterable[PlanWarning]:
-    if wish.target.name == "time" and wish.time_ms is not None and wish.time_ms > now_ms:
+def _time(requested: TargetRequest, now_ms: int) -> Iterable[PlanWarning]:
+    if requested.target.name == "time" and requested.time_ms is not None and requested.time_ms > now_ms:
         text = Text(
             "%(time)s has not come yet: every queue goes to its end, what waits is skipped.",
-            time=moment(wish.time_ms),
+            time=moment(requested.time_ms),
         )
         yield PlanWarning("warn", Text("The time lies in the future"), text)
 
@@ -349,13 +356,13 @@ class Sums:
 
 def sums(diff: Sequence[DiffRow]) -> Sums:
     """Return the sums of all rows, including those on other pages."""
-    moving = [row for row in diff if row["moves"]]
-    before = [lag for row in diff if (lag := row["lag_before"]) is not None]
-    after = [lag for row in diff if (lag := row["lag_after"]) is not None]
+    moving = [row for row in diff if row.moves]
+    before = [lag for row in diff if (lag := row.lag_before) is not None]
+    after = [lag for row in diff if (lag := row.lag_after) is not None]
     return Sums(
         queues=len(diff),
         moving=len(moving),
-        delta=sum(row["delta"] or 0 for row in moving),
+        delta=sum(row.delta or 0 for row in moving),
         lag_before=sum(before) if before else None,
         lag_before_lower_bound=0 < len(before) < len(diff),
         lag_after=sum(after) if after else None,
@@ -365,7 +372,7 @@ def sums(diff: Sequence[DiffRow]) -> Sums:
 
 def button(diff: Sequence[DiffRow]) -> Text:
     """Return the text of the button, such as ``Replay 1,204 messages``."""
-    deltas = [row["delta"] or 0 for row in diff if row["moves"]]
+    deltas = [row.delta or 0 for row in diff if row.moves]
     again, past = -sum(min(0, each) for each in deltas), sum(max(0, each) for each in deltas)
     if again and not past:
         return Text("Replay %(number)s message(s)", number=again)
@@ -376,8 +383,8 @@ def button(diff: Sequence[DiffRow]) -> Text:
 
 def terminal_row(row: DiffRow) -> str:
     """Return ``orders · broker-a · 3   1,204 → 800   15 per queue``."""
-    place = f"{row['topic']} · {row['broker_name']} · {row['queue_id']}"
-    unread = "unknown" if row["how"] == LEFT_OUT else "never committed"
-    before = unread if row["before"] is None else f"{row['before']:,}"
-    after = "-" if row["after"] is None else f"{row['after']:,}"
-    return f"{place:<50} {before:>16} → {after:>14}  {row['how_words']}  {row['note']}".rstrip()
+    place = f"{row.topic} · {row.broker_name} · {row.queue_id}"
+    unread = "unknown" if row.how == LEFT_OUT else "never committed"
+    before = unread if row.before is None else f"{row.before:,}"
+    after = "-" if row.after is None else f"{row.after:,}"
+    return f"{place:<50} {before:>16} → {after:>14}  {row.how_words}  {row.note}".rstrip()

@@ -15,7 +15,7 @@ from console.brokers.mqadmin import (
     read_forbidden,
     retry_topic,
 )
-from console.brokers.queues import ask_each, told
+from console.brokers.queues import ask_each, require_answer
 from console.group import selectors
 from console.group.settings.facts import require_answers
 from console.lag.models import GroupRow, TopicRow
@@ -67,8 +67,8 @@ def read_pause_facts(
 ) -> PauseFacts:
     """Read every broker; raises BrokerUnavailable or MQBrokerError, since a pause needs all facts."""
 
-    async def ask(client: MQAdmin, asked: tuple[str, str]) -> Any:
-        what, addr = asked
+    async def ask(client: MQAdmin, request: tuple[str, str]) -> Any:
+        what, addr = request
         if what == "members":
             return await client.consumer_connection(addr, group)
         if what == "groups":
@@ -139,7 +139,7 @@ def read_places(
         return (await client.group_forbidden(addrs[broker_name], group, topic)).readable
 
     answers = ask_each(admin, {place: place for place in places}, ask)
-    return {place: told(place[1], addrs[place[1]], answer) for place, answer in answers.items()}
+    return {place: require_answer(place[1], addrs[place[1]], answer) for place, answer in answers.items()}
 
 
 # --- What follows from a pause ------------------------------------------------------------------------------

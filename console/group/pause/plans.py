@@ -44,7 +44,7 @@ from console.operation.config.write import Comparison, ConfigWrite, WriteEvent, 
 from console.operation.errors import PlanRejected
 from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
-from console.operation.plan.coverage import Coverage, came_back, gone_words, read_coverage
+from console.operation.plan.coverage import Coverage, gone_words, read_coverage, recovered
 from console.operation.plan.kinds import Another, Draft
 from console.operation.plan.params import Given
 from console.operation.plan.stored import Params, Stored
@@ -131,7 +131,7 @@ class ReadingPlan(ConfigPlan[ReadingParams, ReadingBefore]):
             rows = _exact_rows(admin, brokers, subject, params.exact)
             meant = {each.broker_name for each in params.exact}
         else:
-            topics, chosen = self._wish(admin, brokers, subject, params, facts)
+            topics, chosen = self._requested(admin, brokers, subject, params, facts)
             rows = self._rows(admin, addrs, subject, topics, chosen, facts)
             meant = set(params.brokers or brokers.absent)
         cover = brokers.of_brokers(meant, {row.broker_name for row in rows})
@@ -139,7 +139,7 @@ class ReadingPlan(ConfigPlan[ReadingParams, ReadingBefore]):
             cover.require_some(subject)
         return self._draft(cluster, subject, params, facts, rows, cover)
 
-    def _wish(
+    def _requested(
         self,
         admin: BlockingMQAdmin,
         cluster: Coverage,
@@ -226,7 +226,7 @@ class ReadingPlan(ConfigPlan[ReadingParams, ReadingBefore]):
         cover = read_coverage(admin, plan.cluster)
         addrs = cover.addrs
         rows = {(row.name, row.broker_name): row for row in covered_rows(plan)}
-        sentences = [*came_back(plan, cover), *gone_words(cover, {name for _, name in rows})]
+        sentences = [*recovered(plan, cover), *gone_words(cover, {name for _, name in rows})]
         places = [place for place in rows if place[1] in addrs]
         for place, readable in read_places(admin, addrs, plan.subject, places).items():
             if readable != _readable(rows[place].before):

@@ -17,7 +17,7 @@ from console.operation.plan.stored import as_json
 from console.operation.plan_request import apply_at_once, plan_or_reason
 from console.text import Text
 
-DEEDS = {"pause": "group_pause", "resume": "group_resume"}  # button → kind of plan
+ACTIONS = {"pause": "group_pause", "resume": "group_resume"}  # button → kind of plan
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -29,7 +29,7 @@ def pause(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
     form = PauseForm([line.topic for line in table.lines], table.brokers, request.POST or None)
     made: HttpResponse | str = ""
     if request.method == "POST":
-        kind = DEEDS.get(request.POST.get("deed", ""))
+        kind = ACTIONS.get(request.POST.get("action", ""))
         if kind is None:
             raise Http404(Text("There is no such step."))
         if form.is_valid():
@@ -47,4 +47,4 @@ def pause(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
 def resume(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
     """Resume all paused topics: plan and apply in one, since it only restores permissions."""
     here = admit(request, cluster, Verb.CONFIGURE, group)
-    return apply_at_once(request, here, DEEDS["resume"], group, redirect("group-pause", here.name, group))
+    return apply_at_once(request, here, ACTIONS["resume"], group, redirect("group-pause", here.name, group))

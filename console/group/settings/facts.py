@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from console.brokers.mqadmin import BlockingMQAdmin, MQAdmin, MQBrokerError, dead_letter_topic, retry_topic
-from console.brokers.queues import TOPIC_NOT_EXIST, ask_each, told
+from console.brokers.queues import TOPIC_NOT_EXIST, ask_each, require_answer
 from console.group import selectors
 from console.lag.models import GroupRow
 from console.operation.config.row import ImpactRow
@@ -44,8 +44,8 @@ def read_group_facts(
     """Read every broker; raises BrokerUnavailable or MQBrokerError, since a plan needs all facts."""
     own_topics = (retry_topic(group), dead_letter_topic(group))
 
-    async def ask(client: MQAdmin, asked: tuple[str, str]) -> Any:
-        what, addr = asked
+    async def ask(client: MQAdmin, request: tuple[str, str]) -> Any:
+        what, addr = request
         if what == "members":
             return await client.consumer_connection(addr, group)
         if what == "offsets":
@@ -102,7 +102,7 @@ def require_answers(answers: Mapping[tuple[str, str], Any], addrs: Mapping[str, 
     """
     for (what, name), answer in sorted(answers.items()):
         if what != "config" or not isinstance(answer, MQBrokerError):
-            told(name, addrs[name], answer)
+            require_answer(name, addrs[name], answer)
 
 
 NAMED_MAX = 3  # members or topics in a row of the impact; the others are counted

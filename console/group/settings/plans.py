@@ -17,11 +17,11 @@ from console.group.settings.facts import OFFSETS_KEPT_MAX, GroupFacts, impact, r
 from console.lag.collect.reset import note_moves
 from console.operation.config.change import addrs_of_plan, admin_of, read_configs
 from console.operation.config.plans import (
-    Asked,
     ChangePlan,
     CreatePlan,
     DeletePlan,
     ObjectPlan,
+    PlanInput,
     QuarantinePlan,
     ReleasePlan,
     Stakes,
@@ -65,45 +65,45 @@ class GroupPlan(ObjectPlan[GroupFacts, GroupParams, GroupBefore]):
         """Read the silent brokers to leave out: most actions have no other parameter."""
         return GroupParams(accept_without=given.accepted_without())
 
-    def facts(self, asked: Asked[GroupParams], rows: Sequence[ConfigRow]) -> GroupFacts:
+    def facts(self, inputs: PlanInput[GroupParams], rows: Sequence[ConfigRow]) -> GroupFacts:
         """Return who uses the group, on any broker."""
-        return read_group_facts(asked.admin, asked.cluster, asked.addrs, asked.subject, asked.now_ms)
+        return read_group_facts(inputs.admin, inputs.cluster, inputs.addrs, inputs.subject, inputs.now_ms)
 
     def held_by(self, cluster: str, subject: str, brokers: Coverage) -> frozenset[str]:
         """Return every broker that does not answer: no row records which brokers have a group's settings."""
         return frozenset(brokers.absent)
 
     def recorded(
-        self, asked: Asked[GroupParams], rows: Sequence[ConfigRow], facts: GroupFacts
+        self, inputs: PlanInput[GroupParams], rows: Sequence[ConfigRow], facts: GroupFacts
     ) -> GroupBefore:
         """Return the impact and the number of members online, for later comparison."""
         return GroupBefore(
-            impact=impact(facts, asked.subject), members=len(facts.members), read_at_ms=facts.read_at_ms
+            impact=impact(facts, inputs.subject), members=len(facts.members), read_at_ms=facts.read_at_ms
         )
 
-    def check_changeable(self, asked: Asked[GroupParams]) -> None:
+    def check_changeable(self, inputs: PlanInput[GroupParams]) -> None:
         """Refuse changes of RocketMQ's own groups."""
-        settings_config.check_changeable(asked.subject)
+        settings_config.check_changeable(inputs.subject)
 
     def removed_again(
-        self, asked: Asked[GroupParams], rows: Sequence[ConfigRow], facts: GroupFacts
+        self, inputs: PlanInput[GroupParams], rows: Sequence[ConfigRow], facts: GroupFacts
     ) -> tuple[Text, Text]:
         """Return summary and refusal of an undone creation: only an unused group needs no quarantine."""
         in_use = Text("The group is in use since: put it in quarantine and delete it instead.")
         summary = Text(
             "This will delete the unused group %(name)s on %(where)s again.",
-            name=asked.subject,
+            name=inputs.subject,
             where=where(rows),
         )
         return summary, in_use if facts.offsets or facts.members else Text()
 
-    def created_again(self, asked: Asked[GroupParams], rows: Sequence[ConfigRow]) -> Text:
+    def created_again(self, inputs: PlanInput[GroupParams], rows: Sequence[ConfigRow]) -> Text:
         """Return the summary of an undone deletion: the group with its offsets."""
         return Text(
             "This will create %(name)s on %(where)s as it was, with its committed offsets (%(number)s).",
-            name=asked.subject,
+            name=inputs.subject,
             where=where(rows),
-            number=len(asked.params.offsets),
+            number=len(inputs.params.offsets),
         )
 
 
@@ -118,21 +118,23 @@ class GroupCreatePlan(GroupPlan, CreatePlan[GroupFacts, GroupParams, GroupBefore
 
     read_params = staticmethod(settings_config.read_settings)
 
-    def new_config(self, asked: Asked[GroupParams]) -> Config:
+    def new_config(self, inputs: PlanInput[GroupParams]) -> Config:
         """Return the requested group."""
-        settings_config.check_new_name(asked.subject)
-        return settings_config.new_config(asked.subject, asked.params)
+        settings_config.check_new_name(inputs.subject)
+        return settings_config.new_config(inputs.subject, inputs.params)
 
-    def summary(self, asked: Asked[GroupParams], rows: Sequence[ConfigRow], facts: GroupFacts) -> Text:
+    def summary(self, inputs: PlanInput[GroupParams], rows: Sequence[ConfigRow], facts: GroupFacts) -> Text:
         """Name the brokers that will have it."""
         new = [row for row in rows if row.before is None]
-        return Text("This will create the group %(name)s on %(where)s.", name=asked.subject, where=where(new))
+        return Text(
+            "This will create the group %(name)s on %(where)s.", name=inputs.subject, where=where(new)
+        )
 
-    def stakes(self, asked: Asked[GroupParams], rows: Sequence[ConfigRow], facts: GroupFacts) -> Stakes:
+    def stakes(self, inputs: PlanInput[GroupParams], rows: Sequence[ConfigRow], facts: GroupFacts) -> Stakes:
         """Warn of brokers without the group, and of offsets committed under its name before."""
         warnings = []
         chosen = {row.broker_name for row in rows}
-        left_out = [name for name in asked.addrs if name not in chosen and asked.found[name] is None]
+        left_out = [name for name in inputs.addrs if name not in chosen and inputs.found[name] is None]
         if left_out:
             text = Text(
                 "A member that reads queues there is refused, unless the broker creates groups automatically."
@@ -168,7 +170,7 @@ class GroupChangePlan(GroupPlan, ChangePlan[GroupFacts, GroupParams, GroupBefore
         """Return the group of one broker with the requested settings."""
         return {**before, **params.settings}
 
-    def stakes(self, asked: Asked[GroupParams], rows: Sequence[ConfigRow], facts: GroupFacts) -> Stakes:
+    def stakes(self, inputs: PlanInput[GroupParams], rows: Sequence[ConfigRow], facts: GroupFacts) -> Stakes:
         """Warn of members that may not consume any more, and of messages waiting for a retry."""
         stops = any(row.before and row.after and _stops(row.before, row.after) for row in rows)
         return Stakes(
@@ -187,7 +189,7 @@ class GroupQuarantinePlan(GroupPlan, QuarantinePlan[GroupFacts, GroupParams, Gro
     closes = Text("its members may not consume, its offsets stay")
     is_closed = Text("may not consume already")
 
-    def stakes(self, asked: Asked[GroupParams], rows: Sequence[ConfigRow], facts: GroupFacts) -> Stakes:
+    def stakes(self, inputs: PlanInput[GroupParams], rows: Sequence[ConfigRow], facts: GroupFacts) -> Stakes:
         """Warn who is stopped, and what waits meanwhile."""
         typed = bool(facts.members) or _is_lag_unknown(facts)
         return Stakes(warnings=use_warnings(facts), messages=_lag(facts), typed=typed)
@@ -221,29 +223,29 @@ class GroupDeletePlan(GroupPlan, DeletePlan[GroupFacts, GroupParams, GroupBefore
         """Return whether the committed offsets are deleted too."""
         return not self.params_of(plan).keep_offsets
 
-    def rows(self, asked: Asked[GroupParams]) -> list[ConfigRow]:
+    def rows(self, inputs: PlanInput[GroupParams]) -> list[ConfigRow]:
         """Return the rows of the group, and of its topics where requested."""
-        rows = super().rows(asked)
-        if not asked.params.with_topics:
+        rows = super().rows(inputs)
+        if not inputs.params.with_topics:
             return rows
         return rows + [
-            ConfigRow.of(TOPIC, topic, name, asked.addrs[name], config, None)
-            for topic in (retry_topic(asked.subject), dead_letter_topic(asked.subject))
-            for name, config in read_configs(asked.admin, asked.addrs, TOPIC, topic).items()
+            ConfigRow.of(TOPIC, topic, name, inputs.addrs[name], config, None)
+            for topic in (retry_topic(inputs.subject), dead_letter_topic(inputs.subject))
+            for name, config in read_configs(inputs.admin, inputs.addrs, TOPIC, topic).items()
             if config is not None
         ]
 
-    def summary(self, asked: Asked[GroupParams], rows: Sequence[ConfigRow], facts: GroupFacts) -> Text:
+    def summary(self, inputs: PlanInput[GroupParams], rows: Sequence[ConfigRow], facts: GroupFacts) -> Text:
         """Name what is deleted with it and what stays."""
-        return _delete_summary(asked.subject, rows, facts, asked.params)
+        return _delete_summary(inputs.subject, rows, facts, inputs.params)
 
-    def stakes(self, asked: Asked[GroupParams], rows: Sequence[ConfigRow], facts: GroupFacts) -> Stakes:
+    def stakes(self, inputs: PlanInput[GroupParams], rows: Sequence[ConfigRow], facts: GroupFacts) -> Stakes:
         """Warn who still uses it, and what is lost.
 
         Raises PlanRejected for more offsets than undo can restore.
         """
-        with_topics = asked.params.with_topics
-        if len(facts.offsets) > OFFSETS_KEPT_MAX and not asked.params.keep_offsets:
+        with_topics = inputs.params.with_topics
+        if len(facts.offsets) > OFFSETS_KEPT_MAX and not inputs.params.keep_offsets:
             text = Text(
                 "A job keeps at most %(most)s offsets for its undo, and these are %(number)s. Delete it with "
                 "keep_offsets.",
@@ -252,7 +254,7 @@ class GroupDeletePlan(GroupPlan, DeletePlan[GroupFacts, GroupParams, GroupBefore
             )
             raise PlanRejected(text, "keep_offsets")
         return Stakes(
-            warnings=[*use_warnings(facts), *_delete_warnings(asked.subject, facts, with_topics)],
+            warnings=[*use_warnings(facts), *_delete_warnings(inputs.subject, facts, with_topics)],
             messages=max(_lag(facts), sum(facts.stored.values()) if with_topics else 0),
             typed=True,
         )

@@ -54,7 +54,7 @@ def settings(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def delete(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
-    """Show the steps to delete a group: quarantine, watch, delete; POST plans the step ``deed``."""
+    """Show the steps to delete a group: quarantine, watch, delete; POST plans the step ``action``."""
     here = admit(request, cluster, Verb.CONFIGURE, group)
     made = submitted_step(request, here, GROUP, group, options=("with_topics", "keep_offsets"))
     if isinstance(made, HttpResponse):

@@ -42,7 +42,7 @@ from console.lag.round.series import (
     series_of,
     snapshot_of,
 )
-from console.lag.round.view import FORGET_BROKER_MS, Members, RoundView, SampledFilter, Silence
+from console.lag.round.view import DROP_BROKER_AFTER_MS, Members, RoundView, SampledFilter, Silence
 from console.lag.rows import group_rows, queue_rows, topic_rows
 from console.lag.rows.judged_round import judged_round
 from console.lag.rows.queue_row import QueueRow
@@ -173,7 +173,7 @@ class Collector:
         # Brokers that were silent in the last round, and why.
         self.silent: dict[str, Text] = {}
         # Groups whose pages got the last round.
-        self.told_groups: frozenset[str] = frozenset()
+        self.published_groups: frozenset[str] = frozenset()
 
     def open(self, now_ms: int) -> None:
         """Load the rows of the last round, max offsets of the last hours, and recent rounds of the log."""
@@ -230,7 +230,7 @@ class Collector:
         self.promises.catch_up(snapshots)
 
     @property
-    def is_worn(self) -> bool:
+    def is_expired(self) -> bool:
         """Return whether a new collector would free much memory; checked once an hour."""
         return self.window.number % ROUNDS_KEPT == 0 and self.window.dead_share() > DEAD_SHARE_MAX
 
@@ -377,8 +377,8 @@ class Collector:
         listed = {address.broker_name for address in self.registered}
         addresses = list(self.registered)
         for key, row in self.brokers.rows.items():
-            is_forgotten = not row.answered and now_ms - row.since_ms > FORGET_BROKER_MS and not error
-            if key.broker_name not in listed and not is_forgotten:
+            is_dropped = not row.answered and now_ms - row.since_ms > DROP_BROKER_AFTER_MS and not error
+            if key.broker_name not in listed and not is_dropped:
                 addresses.append(BrokerAddress(*key, row.addr))
                 listed.add(key.broker_name)
         return addresses, error, rpcs
@@ -424,7 +424,7 @@ class Collector:
     ) -> RoundView:
         silences = self._silences(answers, now_ms)
         # Rows of a broker that answered once stay until it does again: a broker with rows is not blind.
-        heard_of = {key.broker_name for key in self.topic_queues.rows.keys} | self.topic_tables.keys()
+        reported = {key.broker_name for key in self.topic_queues.rows.keys} | self.topic_tables.keys()
         found = reset.set_here(knowledge.moves, series, self.queues.rows)
         return RoundView(
             cluster=self.cluster,
@@ -434,7 +434,7 @@ class Collector:
             series=series,
             columns=columns_of(self.window, series, self.kept_ms),
             silences=silences,
-            blind=frozenset(silences.keys() - heard_of),
+            blind=frozenset(silences.keys() - reported),
             topics=self.topic_tables,
             groups=self.group_tables,
             refusals=self.refusals,
@@ -522,10 +522,10 @@ class Collector:
         late = np.flatnonzero((table.columns["lag"] > 0) & table.columns["time_lag_lower_bound"])
         late = late[np.argsort(-time_lag[late], kind="stable")]
         ahead = np.nan_to_num(self.window.consume_rates()[table.commit[late]]) * LOOKUP_EVERY_MS / 1000
-        asked = np.maximum(committed, table.columns["min_offset"])[late] + ahead.astype(np.int64)
-        asked = np.minimum(asked, table.columns["max_offset"][late] - 1)
+        requested = np.maximum(committed, table.columns["min_offset"])[late] + ahead.astype(np.int64)
+        requested = np.minimum(requested, table.columns["max_offset"][late] - 1)
         places = table.place[late].tolist()
-        unread = (("unread", *one) for one in zip(places, asked.tolist(), strict=True))
+        unread = (("unread", *one) for one in zip(places, requested.tolist(), strict=True))
         oldest = (
             ("oldest", at, int(topics.min_offset[at]))
             for at in np.flatnonzero(view.columns.oldest.is_wanted).tolist()

@@ -79,9 +79,9 @@ def sample_filters(cluster_name: str, *, now_ms: int) -> list[str]:
     calls = {(group, pull): partial(_look, pull=pull) for group, own in pulls.items() for pull in own}
     answers = admin.gather(calls, deadline_ms=DEADLINE_MS) if calls else {}
     for group in pulls:
-        told = [answer for (one, _), answer in answers.items() if one == group]
-        found = [one for one in told if isinstance(one, FilterSample)]
-        failed = [one for one in told if isinstance(one, Exception)]
+        of_group = [answer for (one, _), answer in answers.items() if one == group]
+        found = [one for one in of_group if isinstance(one, FilterSample)]
+        failed = [one for one in of_group if isinstance(one, Exception)]
         if failed:
             logger.warning("filter not sampled everywhere group=%s reason=%s", group, describe(failed[0]))
         if found:

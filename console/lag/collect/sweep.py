@@ -99,27 +99,27 @@ def sweep_clients(cluster_name: str, *, now_ms: int) -> int | None:
         return None
     admin = with_admin(cluster.namesrv_addrs)
     brokers = BrokerRow.objects.filter(cluster=cluster_name).order_by("addr")
-    asked = [row.addr for row in brokers if row.answered]
+    addrs = [row.addr for row in brokers if row.answered]
     watched = set(
         GroupWatch.objects.filter(cluster=cluster_name, until_ms__gt=now_ms).values_list("group", flat=True)
     )
     groups = _groups_to_ask(cluster_name, watched)
-    found = find_members(admin, asked, groups)
+    found = find_members(admin, addrs, groups)
     hidden = _hidden_groups(cluster_name, brokers, found, now_ms)
     for group in hidden:
         found[group].clients = None
-    said = ask_clients(admin, _clients_to_ask(cluster_name, found, watched))
-    offsets = read_offsets(admin, cluster_name, _broadcast_topics(found, said))
-    _save(cluster_name, found, said, offsets, now_ms)
+    client_answers = ask_clients(admin, _clients_to_ask(cluster_name, found, watched))
+    offsets = read_offsets(admin, cluster_name, _broadcast_topics(found, client_answers))
+    _save(cluster_name, found, client_answers, offsets, now_ms)
     return sum(len(one.clients) for one in found.values() if one.clients)
 
 
 def _groups_to_ask(cluster_name: str, watched: set[str]) -> list[str]:
     """Return the watched groups, then those that were read longest ago."""
-    asked = dict(GroupMembers.objects.filter(cluster=cluster_name).values_list("group", "read_at_ms"))
+    last_read = dict(GroupMembers.objects.filter(cluster=cluster_name).values_list("group", "read_at_ms"))
     names = GroupRow.objects.filter(cluster=cluster_name).values_list("group", flat=True)
     own = [name for name in names if not is_system_group(name)]
-    own.sort(key=lambda name: (name not in watched, asked.get(name, 0), name))
+    own.sort(key=lambda name: (name not in watched, last_read.get(name, 0), name))
     return own[:GROUPS_PER_SWEEP]
 
 
@@ -200,7 +200,7 @@ def _clients_to_ask(
     cluster_name: str, found: Mapping[str, GroupFound], watched: set[str]
 ) -> dict[tuple[str, str], str]:
     """Return {(group, client id): broker address}: watched groups first, then clients read longest ago."""
-    asked = {
+    last_read = {
         (group, client_id): read_at_ms
         for group, client_id, read_at_ms in ClientRow.objects.filter(cluster=cluster_name).values_list(
             "group", "client_id", "read_at_ms"
@@ -211,7 +211,7 @@ def _clients_to_ask(
         for group, one in found.items()
         for client_id, facts in (one.clients or {}).items()
     ]
-    clients.sort(key=lambda one: (one[0][0] not in watched, asked.get(one[0], 0), one[0]))
+    clients.sort(key=lambda one: (one[0][0] not in watched, last_read.get(one[0], 0), one[0]))
     return dict(clients[:CLIENTS_PER_SWEEP])
 
 
@@ -250,12 +250,12 @@ async def _ask_client(admin: MQAdmin, *, addr: str, group: str, client_id: str) 
 
 
 def _broadcast_topics(
-    found: Mapping[str, GroupFound], said: Mapping[tuple[str, str], ClientFound]
+    found: Mapping[str, GroupFound], client_answers: Mapping[tuple[str, str], ClientFound]
 ) -> dict[str, list[str]]:
     """Return {broker name: topics} on which clients of broadcasting groups reported their positions."""
     places = {
         (broker_name, topic)
-        for (group, _), one in said.items()
+        for (group, _), one in client_answers.items()
         if found[group].model == broadcast.BROADCASTING
         for topic, broker_name, _ in one.positions
     }
@@ -297,7 +297,7 @@ async def _ask_offsets(
 def _save(
     cluster_name: str,
     found: Mapping[str, GroupFound],
-    said: Mapping[tuple[str, str], ClientFound],
+    client_answers: Mapping[tuple[str, str], ClientFound],
     offsets: Mapping[Place, tuple[int, int]],
     now_ms: int,
 ) -> None:
@@ -313,16 +313,16 @@ def _save(
     for group, one in found.items():
         for client_id, facts in (one.clients or {}).items():
             before = rows.get((group, client_id))
-            row = _client_row(cluster_name, group, client_id, facts, one, said, before, now_ms)
+            row = _client_row(cluster_name, group, client_id, facts, one, client_answers, before, now_ms)
             if one.model == broadcast.BROADCASTING:
-                progress = _progress(said.get((group, client_id)), before, offsets, now_ms)
+                progress = _progress(client_answers.get((group, client_id)), before, offsets, now_ms)
                 row.progress = msgspec.to_builtins(progress)
             kept[group].append(row)
     held_before: Counter[str] = Counter()
     for (group, _), row in rows.items():
         held_before[group] += popped_count(held_queues(row.queues))
     new_members = [
-        _members_row(cluster_name, group, one, kept[group], said, members.get(group), now_ms)
+        _members_row(cluster_name, group, one, kept[group], client_answers, members.get(group), now_ms)
         for group, one in found.items()
     ]
     for each in new_members:
@@ -363,7 +363,7 @@ def _client_row(
     client_id: str,
     facts: ClientFacts,
     found: GroupFound,
-    said: Mapping[tuple[str, str], ClientFound],
+    client_answers: Mapping[tuple[str, str], ClientFound],
     before: ClientRow | None,
     now_ms: int,
 ) -> ClientRow:
@@ -377,7 +377,7 @@ def _client_row(
         version=version_name(facts.version),
         subscription=found.subscription,
     )
-    answer = said.get((group, client_id))
+    answer = client_answers.get((group, client_id))
     if answer is not None:
         row.queues, row.reason, row.started_at_ms, row.read_at_ms = (
             msgspec.to_builtins(answer.queues),
@@ -417,12 +417,14 @@ def _members_row(
     group: str,
     found: GroupFound,
     rows: Sequence[ClientRow],
-    said: Mapping[tuple[str, str], ClientFound],
+    client_answers: Mapping[tuple[str, str], ClientFound],
     before: GroupMembers | None,
     now_ms: int,
 ) -> GroupMembers:
     orderly = [
-        one.is_orderly for (owner, _), one in said.items() if owner == group and one.is_orderly is not None
+        one.is_orderly
+        for (owner, _), one in client_answers.items()
+        if owner == group and one.is_orderly is not None
     ]
     mode = before.consume_mode if before is not None else ""
     pops = any(one.popped is not None for row in rows for one in held_queues(row.queues) or ())

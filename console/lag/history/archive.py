@@ -537,7 +537,7 @@ def _delete(rows: "QuerySet[HistoryFile]") -> int:
     return count
 
 
-def tend(cluster: str, *, interval_ms: int, now_ms: int) -> int:
+def maintain(cluster: str, *, interval_ms: int, now_ms: int) -> int:
     """Make the hours and days that are due; return how many hours.
 
     One that fails does not delay the others: the error is logged and the next run tries again. An unreachable storage

@@ -165,10 +165,10 @@ def record_members(
 
     Unknown members are no change; the next known ones are compared with those known before.
     """
-    forgotten = [row.group for row in after if row.group in before and before[row.group].clients is None]
+    silent_before = [row.group for row in after if row.group in before and before[row.group].clients is None]
     last = {
         event.group: event.messages
-        for event in _member_events(cluster).filter(group__in=forgotten).order_by("at_ms", "pk")
+        for event in _member_events(cluster).filter(group__in=silent_before).order_by("at_ms", "pk")
     }
     events = []
     for row in after:

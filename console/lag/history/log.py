@@ -242,7 +242,7 @@ class HistoryLog:
             or (self._ahead and self._ahead.start_ms == start_ms)
         ):
             return
-        self._forget_ahead()
+        self._drop_ahead()
         state = self.state.successor()
         data = wal.encode_beginning(state, self.cluster, start_ms, self.last)
         path = self.folder / f"{start_ms}-{os.getpid()}-{secrets.token_hex(4)}{AHEAD_SUFFIX}"
@@ -256,7 +256,7 @@ class HistoryLog:
             logger.warning(
                 "log not written ahead cluster=%s path=%s reason=%s", self.cluster, path.name, error
             )
-            self._forget_ahead()
+            self._drop_ahead()
 
     def _give_back_room(self) -> None:
         ended, self._ended = self._ended, None
@@ -281,11 +281,11 @@ class HistoryLog:
                 ahead.path.rename(path)
                 self.start_ms, self.state, self._unlisted_ms = start_ms, ahead.state, start_ms
                 return b""
-        self._forget_ahead()
+        self._drop_ahead()
         self.start_ms, self.state = start_ms, self.state.successor()
         return wal.encode_header(self.cluster, start_ms)
 
-    def _forget_ahead(self) -> None:
+    def _drop_ahead(self) -> None:
         ahead, self._ahead = self._ahead, None
         if ahead is not None:
             ahead.path.unlink(missing_ok=True)

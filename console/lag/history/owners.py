@@ -58,11 +58,11 @@ def claims(clients: Iterable[ClientRow], now_ms: int) -> dict[QueueKey, Owner]:
             if "popped" in queue or queue["topic"].startswith(RETRY_TOPIC_PREFIX):
                 continue
             key = QueueKey(client.group, queue["topic"], queue["broker_name"], queue["queue_id"])
-            said_ms, _ = found.get(key, (-1, None))
-            if client.read_at_ms > said_ms:
+            known_ms, _ = found.get(key, (-1, None))
+            if client.read_at_ms > known_ms:
                 found[key] = client.read_at_ms, owner
-            elif client.read_at_ms == said_ms:
-                found[key] = said_ms, None
+            elif client.read_at_ms == known_ms:
+                found[key] = known_ms, None
     return {key: owner for key, (_, owner) in found.items() if owner is not None}
 
 

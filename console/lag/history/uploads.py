@@ -78,7 +78,7 @@ def _upload(row: HistoryFile, now_ms: int) -> bool:
     return True
 
 
-def tend_own(now_ms: int) -> int:
+def maintain_own(now_ms: int) -> int:
     """Upload this host's segments of every cluster and delete local copies no row needs; return how many.
 
     A cluster or storage that fails does not delay the others: the error is logged and the next run tries again.

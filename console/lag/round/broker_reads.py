@@ -125,7 +125,7 @@ class BrokerAnswers:
 
 
 @dataclass(slots=True)
-class _Told:
+class _Bodies:
     """Hold a broker's undecoded answers."""
 
     offsets: bytes = b""
@@ -165,17 +165,17 @@ def read_brokers(
 ) -> list[BrokerAnswers]:
     """Read every broker; return what arrives within `deadline_ms`, in the order of `brokers`."""
     answers = [BrokerAnswers(broker) for broker in brokers]
-    told = [_Told() for _ in brokers]
+    bodies = [_Bodies() for _ in brokers]
     turns = _Turns(len(brokers))
     calls: dict[int, Callable[[MQAdmin], Awaitable[None]]] = {
-        place: _reader(place, answer, told[place], question, turns) for place, answer in enumerate(answers)
+        place: _reader(place, answer, bodies[place], question, turns) for place, answer in enumerate(answers)
     }
     outcomes = admin.gather(calls, deadline_ms=deadline_ms)
     for place, answer in enumerate(answers):
         outcome = outcomes[place]
         if isinstance(outcome, Exception) and not answer.error:
             answer.error = describe(outcome)
-        _decode(answer, told[place])
+        _decode(answer, bodies[place])
     return answers
 
 
@@ -203,16 +203,16 @@ class _Turns:
 
 
 def _reader(
-    place: int, answer: BrokerAnswers, told: _Told, question: Question, turns: _Turns
+    place: int, answer: BrokerAnswers, bodies: _Bodies, question: Question, turns: _Turns
 ) -> Callable[[MQAdmin], Awaitable[None]]:
     async def read(admin: MQAdmin) -> None:
         known_reason = question.silent.get(answer.address.broker_name)
         try:
             await turns.wait(place, asyncio.get_running_loop().time())
             async with asyncio.timeout(None if known_reason is None else SILENT_PATIENCE_S) as patience:
-                consumed = await _ask_offsets(admin, answer, told, question, patience)
+                consumed = await _ask_offsets(admin, answer, bodies, question, patience)
                 turns.end(place)
-                await _ask_the_rest(admin, answer, told, question, consumed)
+                await _ask_the_rest(admin, answer, bodies, question, consumed)
         except TimeoutError:
             if not patience.expired():
                 raise
@@ -224,7 +224,7 @@ def _reader(
 
 
 async def _ask_offsets(
-    admin: MQAdmin, answer: BrokerAnswers, told: _Told, question: Question, patience: asyncio.Timeout
+    admin: MQAdmin, answer: BrokerAnswers, bodies: _Bodies, question: Question, patience: asyncio.Timeout
 ) -> frozenset[str]:
     """Read committed, then max offsets; return the topics with committed offsets.
 
@@ -234,36 +234,36 @@ async def _ask_offsets(
     started = time.monotonic()
     answer.read_committed_ms = _now_ms()
     answer.rpcs += 1
-    told.offsets = await admin.all_consumer_offsets_body(addr)
+    bodies.offsets = await admin.all_consumer_offsets_body(addr)
     answer.rpc_ms = round((time.monotonic() - started) * 1000)
     patience.reschedule(None)
-    told.topics, told.groups = consumers_in(told.offsets)
+    bodies.topics, bodies.groups = consumers_in(bodies.offsets)
     known = question.known_topics.get(answer.address.broker_name)
     answer.read_max_ms = _now_ms()
-    await _ask_stats(admin, answer, told, topics_to_read(told.topics, known or (), question.number))
+    await _ask_stats(admin, answer, bodies, topics_to_read(bodies.topics, known or (), question.number))
     answer.max_answered_ms = _now_ms()
-    return told.topics
+    return bodies.topics
 
 
 async def _ask_the_rest(
-    admin: MQAdmin, answer: BrokerAnswers, told: _Told, question: Question, consumed: frozenset[str]
+    admin: MQAdmin, answer: BrokerAnswers, bodies: _Bodies, question: Question, consumed: frozenset[str]
 ) -> None:
     """Read what no lag depends on, most important first: the deadline cuts off the rest."""
-    if answer.unread and not told.stats:
+    if answer.unread and not bodies.stats:
         answer.error = next(iter(answer.unread.values()))
         return
     known = question.known_topics.get(answer.address.broker_name)
-    answer.answered = known is not None or bool(told.stats)
+    answer.answered = known is not None or bool(bodies.stats)
     if question.tables or known is None:
         await _read_tables(admin, answer)
         # Topics the table names for the first time; for a broker without consumers, all of them.
-        new = set(topics_to_read(consumed, answer.topics or (), question.number)) - told.stats.keys()
-        await _ask_stats(admin, answer, told, sorted(new - set(known or ())))
+        new = set(topics_to_read(consumed, answer.topics or (), question.number)) - bodies.stats.keys()
+        await _ask_stats(admin, answer, bodies, sorted(new - set(known or ())))
     answer.answered = True
-    await _read_extras(admin, answer, told, question)
+    await _read_extras(admin, answer, bodies, question)
 
 
-async def _ask_stats(admin: MQAdmin, answer: BrokerAnswers, told: _Told, wanted: Sequence[str]) -> None:
+async def _ask_stats(admin: MQAdmin, answer: BrokerAnswers, bodies: _Bodies, wanted: Sequence[str]) -> None:
     answer.rpcs += len(wanted)
     for topic, body in (await admin.topic_stats_bodies(answer.address.addr, wanted)).items():
         if isinstance(body, MQBrokerError) and body.code == ResponseCode.TOPIC_NOT_EXIST:
@@ -272,24 +272,24 @@ async def _ask_stats(admin: MQAdmin, answer: BrokerAnswers, told: _Told, wanted:
         if isinstance(body, Exception):
             answer.unread[topic] = describe(body)
         else:
-            told.stats[topic] = body
+            bodies.stats[topic] = body
 
 
-def _decode(answer: BrokerAnswers, told: _Told) -> None:
+def _decode(answer: BrokerAnswers, bodies: _Bodies) -> None:
     """Decode a broker's answers. Offsets that cannot be decoded count as no answer."""
-    if not told.offsets:
+    if not bodies.offsets:
         return
     try:
-        answer.offsets = ConsumerOffsetWrapper.from_body(told.offsets).offset_table
+        answer.offsets = ConsumerOffsetWrapper.from_body(bodies.offsets).offset_table
     except READ_ERRORS as error:
         answer.answered, answer.error = False, describe(error)
         return
-    for topic, body in told.stats.items():
+    for topic, body in bodies.stats.items():
         try:
             answer.stats[topic] = list(map(QueueOffsets._make, queue_ranges(body)))
         except READ_ERRORS as error:
             answer.unread[topic] = describe(error)
-    if told.stats and not answer.stats:
+    if bodies.stats and not answer.stats:
         answer.answered, answer.error = False, next(iter(answer.unread.values()))
 
 
@@ -316,14 +316,14 @@ async def _read_tables(admin: MQAdmin, answer: BrokerAnswers) -> None:
         answer.kept_ms = int(hours) * HOUR_MS if hours.isdigit() else None
 
 
-async def _read_extras(admin: MQAdmin, answer: BrokerAnswers, told: _Told, question: Question) -> None:
+async def _read_extras(admin: MQAdmin, answer: BrokerAnswers, bodies: _Bodies, question: Question) -> None:
     """Read figures that no lag depends on: a failure here leaves them unknown and the round whole."""
     addr = answer.address.addr
     answer.rpcs += 1
     try:
         answer.runtime = await admin.runtime_info(addr)
         for group in question.pulled_groups[:GROUP_READS_MAX]:
-            if group not in told.groups:
+            if group not in bodies.groups:
                 continue
             answer.rpcs += 1
             table = (await admin.consume_stats(addr, group)).offset_table

@@ -197,10 +197,10 @@ def _topic_queues(answers: Sequence[BrokerAnswers], window: LagWindow) -> TopicQ
             in_history += [topic in consumed or not is_system_topic(topic)] * len(queues)
         brokers[broker] = slice(len(read_ms), len(keys))
         read_ms += [answer.read_max_ms] * (len(keys) - len(read_ms))
-    told = chain.from_iterable(
+    read = chain.from_iterable(
         queue for answer in answers for queues in answer.stats.values() for queue in queues
     )
-    table = np.fromiter(told, dtype=np.int64, count=4 * len(keys)).reshape(-1, 4)
+    table = np.fromiter(read, dtype=np.int64, count=4 * len(keys)).reshape(-1, 4)
     low, high, written = (table[:, column].copy() for column in (1, 2, 3))
     incarnations, before = window.incarnations(keys, low, high)
     heads = [
@@ -284,13 +284,13 @@ def learn_store_times(
     topics = series.topics
     for broker, own in topics.brokers.items():
         skew_ms = offsets_ms.get(broker, 0)
-        told = zip(
+        read = zip(
             topics.heads[own],
             topics.max_offset[own].tolist(),
             topics.last_write_ms[own].tolist(),
             strict=True,
         )
-        for head, high, written_ms in told:
+        for head, high, written_ms in read:
             if written_ms and head is not None and not window.has_known_times(head):
                 window.add_known_time(head, high - 1, written_ms - skew_ms)
     for answer in answers:

@@ -19,7 +19,7 @@ from spark.lag.round.window import LagWindow
 from spark.lag.snapshot import BoolArray
 
 # A broker silent and missing at every name server for so long is gone.
-FORGET_BROKER_MS = 24 * 3_600_000
+DROP_BROKER_AFTER_MS = 24 * 3_600_000
 
 
 class Silence(NamedTuple):
@@ -135,13 +135,13 @@ class RoundView:
 
     def is_refused(self, group: str, topic: str, broker_name: str) -> bool:
         """Return whether the group is paused there, by the broker's last table of groups."""
-        told = self.refusals.get(broker_name)
-        return told is not None and told.refuse(group, topic)
+        refusals_of_broker = self.refusals.get(broker_name)
+        return refusals_of_broker is not None and refusals_of_broker.refuse(group, topic)
 
-    def is_forgotten(self, broker_name: str, read_at_ms: int) -> bool:
+    def is_dropped(self, broker_name: str, read_at_ms: int) -> bool:
         """Return whether a queue last read at `read_at_ms` went with its broker, which is no longer read."""
-        is_asked = any(answer.address.broker_name == broker_name for answer in self.answers)
-        return not is_asked and self.now_ms - read_at_ms > FORGET_BROKER_MS
+        is_read = any(answer.address.broker_name == broker_name for answer in self.answers)
+        return not is_read and self.now_ms - read_at_ms > DROP_BROKER_AFTER_MS
 
     def silence_text(self, broker_name: str) -> Text:
         """Return why a broker's figures are unknown: since when it has not answered, and why."""

@@ -46,7 +46,7 @@ NO_ANSWERS = Text("broadcasting: each client keeps its own offsets, brokers do n
 Place = tuple[str, str, int]  # topic, broker name, queue id
 
 
-class QueueSaid(NamedTuple):
+class QueueReport(NamedTuple):
     """Hold one queue as one client reported it then; `judgement` null: the client's position is unknown."""
 
     key: QueueKey
@@ -145,17 +145,17 @@ def broadcast_figures(
 
     Brokers have no offsets of such a group: what the clients did not report is unknown.
     """
-    told = [one for one in members.progress if one.read_at_ms > view.now_ms - VALID_MS]
-    if _is_same(told, members, before):
+    reporting = [one for one in members.progress if one.read_at_ms > view.now_ms - VALID_MS]
+    if _is_same(reporting, members, before):
         return ClientSums(**{name: getattr(before, name) for name in ClientSums.__struct_fields__})
     was = {one.client_id: one for one in before.client_progress}
-    queues = {one.client_id: [_said(view, group, one, each) for each in one.queues] for one in told}
-    clients = [_client(one, queues[one.client_id], was.get(one.client_id)) for one in told]
+    queues = {one.client_id: [_report(view, group, one, each) for each in one.queues] for one in reporting}
+    clients = [_client(one, queues[one.client_id], was.get(one.client_id)) for one in reporting]
     clients = [one for one in clients if one.status != LagStatus.UNKNOWN.value]
     clients.sort(key=lambda one: (-SEVERITY[LagStatus(one.status)], -(one.time_lag_ms or 0), -(one.lag or 0)))
     found = _furthest(clients, members.clients)
     status = LagStatus.OFFLINE if members.clients == 0 else LagStatus(found.status)
-    drain = _drain([one for said in queues.values() for one in said], found.partial)
+    drain = _drain([one for reports in queues.values() for one in reports], found.partial)
     return ClientSums(
         **found._replace(status=status.value)._asdict(),
         **drain_columns(drain)._asdict(),
@@ -172,30 +172,30 @@ def broadcast_figures(
     )
 
 
-def _is_same(told: Sequence[ClientProgress], members: Members, before: GroupFigures) -> bool:
+def _is_same(reporting: Sequence[ClientProgress], members: Members, before: GroupFigures) -> bool:
     """Return whether the row before was made of the same answers, with none of its ages missing."""
     was = {one.client_id: one.read_at_ms for one in before.client_progress}
     return (
-        before.clients_told == len(was) == len(told)
+        before.clients_told == len(was) == len(reporting)
         and members.clients == before.clients
-        and was == {one.client_id: one.read_at_ms for one in told}
+        and was == {one.client_id: one.read_at_ms for one in reporting}
         and not any(one.time_lag_ms is None for one in before.client_progress)
     )
 
 
-def _said(view: RoundView, group: str, client: ClientProgress, one: QueueProgress) -> QueueSaid:
+def _report(view: RoundView, group: str, client: ClientProgress, one: QueueProgress) -> QueueReport:
     key = QueueKey(group, one.topic, one.broker_name, one.queue_id)
     samples = np.array(one.samples, dtype=np.int64).reshape(-1, 4)
     if not len(samples) or samples[-1, 0] != client.read_at_ms:
-        return QueueSaid(key, None, None, False, None)
+        return QueueReport(key, None, None, False, None)
     low, high, committed = samples[-1, 1:].tolist()
     offsets = samples[:, 2], samples[:, 1], samples[:, 3]
     history = QueueHistory(samples[:, 0], *offsets, np.append(False, np.diff(samples[:, 3]) < 0))
     if committed > high:
-        return QueueSaid(key, None, None, False, judge(history, time_lag_ms=None, clients=None))
+        return QueueReport(key, None, None, False, judge(history, time_lag_ms=None, clients=None))
     age_ms, is_bound = _age_then(view, key, max(committed, low), high, client.read_at_ms)
     judgement = judge(history, time_lag_ms=None if is_bound else age_ms, clients=None)
-    return QueueSaid(key, high - max(committed, low), age_ms, is_bound, judgement)
+    return QueueReport(key, high - max(committed, low), age_ms, is_bound, judgement)
 
 
 def _age_then(
@@ -215,7 +215,7 @@ def _age_then(
     return max(0, age_ms - (view.now_ms - read_at_ms)), is_bound
 
 
-def _sum(queues: Sequence[QueueSaid]) -> Behind:
+def _sum(queues: Sequence[QueueReport]) -> Behind:
     """Return the combined figures of a client's queues."""
     judged = [one for one in queues if one.judgement is not None]
     lags = [one.lag for one in judged if one.lag is not None]
@@ -232,7 +232,7 @@ def _sum(queues: Sequence[QueueSaid]) -> Behind:
 
 
 def _client(
-    client: ClientProgress, queues: Sequence[QueueSaid], before: ClientFigures | None
+    client: ClientProgress, queues: Sequence[QueueReport], before: ClientFigures | None
 ) -> ClientFigures:
     """Return a client's entry in its group's row."""
     sums = _sum(queues)
@@ -258,35 +258,35 @@ def _client(
     )
 
 
-def _furthest(told: Sequence[Behind | ClientFigures], of: int | None) -> Behind:
+def _furthest(reporting: Sequence[Behind | ClientFigures], of: int | None) -> Behind:
     """Return the figures of the client furthest behind, lower bounds while a client's figures are missing."""
-    lags = [one.lag for one in told if one.lag is not None]
-    ages = [one.time_lag_ms for one in told if one.time_lag_ms is not None]
-    is_partial = of != 0 and (of is None or len(lags) < of or any(one.lag_lower_bound for one in told))
+    lags = [one.lag for one in reporting if one.lag is not None]
+    ages = [one.time_lag_ms for one in reporting if one.time_lag_ms is not None]
+    is_partial = of != 0 and (of is None or len(lags) < of or any(one.lag_lower_bound for one in reporting))
     return Behind(
-        status=worst(LagStatus(one.status) for one in told).value,
+        status=worst(LagStatus(one.status) for one in reporting).value,
         partial=is_partial,
         lag=max(lags, default=None),
         lag_lower_bound=is_partial and bool(lags),
         time_lag_ms=max(ages, default=None),
         time_lag_lower_bound=bool(ages)
-        and (is_partial or len(ages) < len(told) or any(one.time_lag_lower_bound for one in told)),
+        and (is_partial or len(ages) < len(reporting) or any(one.time_lag_lower_bound for one in reporting)),
     )
 
 
-def _topics(members: Members, queues: Mapping[str, Sequence[QueueSaid]]) -> tuple[GroupTopic, ...]:
+def _topics(members: Members, queues: Mapping[str, Sequence[QueueReport]]) -> tuple[GroupTopic, ...]:
     """Return the entry of each topic; a topic that no client reported is unknown."""
-    told = {one.key.topic for said in queues.values() for one in said}
+    reported = {one.key.topic for reports in queues.values() for one in reports}
     found = []
-    for topic in sorted({*members.topics, *told}):
-        own = [[one for one in said if one.key.topic == topic] for said in queues.values()]
+    for topic in sorted({*members.topics, *reported}):
+        own = [[one for one in reports if one.key.topic == topic] for reports in queues.values()]
         sums = _furthest([_sum(each) for each in own if each], members.clients)
         count = max((len(each) for each in own), default=0)
         found.append(GroupTopic(topic=topic, queues=count, **sums._asdict()))
     return tuple(found)
 
 
-def _drain(queues: Sequence[QueueSaid], is_partial: bool) -> Drain:
+def _drain(queues: Sequence[QueueReport], is_partial: bool) -> Drain:
     """Return when the last client has read everything; while some are unseen only "never" is certain."""
     judged = [
         one.judgement.drain for one in queues if one.judgement and one.judgement.status is not LagStatus.OK
@@ -303,12 +303,14 @@ def _reason(clients: Sequence[ClientFigures], members: Members) -> Text:
         return Text("broadcasting: no client is connected, and each keeps its own offsets")
     if not clients:
         return NO_ANSWERS
-    told, of = len(clients), members.clients
-    whole = Text("broadcasting: the furthest behind of %(number)s client(s), as they report", number=told)
-    if of is None or told < of or any(one.lag_lower_bound for one in clients):
+    reporting, of = len(clients), members.clients
+    whole = Text(
+        "broadcasting: the furthest behind of %(number)s client(s), as they report", number=reporting
+    )
+    if of is None or reporting < of or any(one.lag_lower_bound for one in clients):
         whole = Text(
-            "broadcasting: %(told)s of %(number)s clients reported their offsets; others may be further behind",
-            told=told,
+            "broadcasting: %(reporting)s of %(number)s clients reported their offsets; others may be further behind",
+            reporting=reporting,
             number=Text("an unknown number of") if of is None else of,
         )
     first = clients[0]

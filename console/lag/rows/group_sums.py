@@ -178,18 +178,18 @@ class _Combined:
         last = np.where(
             is_never, runs.first(never), runs.first_largest(np.where(judged, columns["drain_ms"], NULL))
         )
-        is_told = is_never | (is_judged & ~is_open & ~self.partial)
+        is_reported = is_never | (is_judged & ~is_open & ~self.partial)
         is_done = (
             ~is_judged & ~self.partial & self.is_committed & ~runs.any(self.committed & (columns["lag"] > 0))
         )
         found = {}
         for name in DRAIN_NUMBERS:
-            value = np.where(is_told, columns[name][last], NULL)
+            value = np.where(is_reported, columns[name][last], NULL)
             if name in ("drain_low_ms", "drain_high_ms"):
                 counted = judged & (columns["drain_ms"] > 0)
                 is_unknown = runs.any(counted & (columns[name] == NULL))
                 widest = np.where(is_unknown, NULL, runs.largest(np.where(counted, columns[name], NULL)))
-                value = np.where(is_told & ~is_never, widest, value)
+                value = np.where(is_reported & ~is_never, widest, value)
             found[name] = value
         found["drain_ms"] = np.where(is_done, 0, found["drain_ms"])
         return {"drain_never": is_never.tolist(), **{name: values_of(value) for name, value in found.items()}}

@@ -14,7 +14,7 @@ from console.text import Text
 NO_REASON = Text()
 
 
-def _says(text: str, default: Any = None) -> Any:
+def _described(text: str, default: Any = None) -> Any:
     """Return a field with its help text for the OpenAPI document."""
     return field(default=default, metadata={"help_text": text})
 
@@ -32,14 +32,16 @@ class QueueRow:
     committed_offset: int | None = None
     pulled_offset: int | None = None
     lag: int | None = None
-    lag_lower_bound: bool = _says("members of a POP group hold messages that the offset has passed", False)
-    offset_is_not_count: bool = _says("there are at most as many messages as the lag says", False)
+    lag_lower_bound: bool = _described(
+        "members of a POP group hold messages that the offset has passed", False
+    )
+    offset_is_not_count: bool = _described("there are at most as many messages as the lag says", False)
     in_flight: int | None = None
     available: int | None = None
     time_lag_ms: int | None = None
     time_lag_lower_bound: bool = False
-    queueing_ms: int | None = _says("wait of the oldest message that nobody has pulled")
-    speed: float | None = _says("seconds of messages read in a second, over 2 min")
+    queueing_ms: int | None = _described("wait of the oldest message that nobody has pulled")
+    speed: float | None = _described("seconds of messages read in a second, over 2 min")
     drain_ms: int | None = None
     drain_never: bool = False
     drain_low_ms: int | None = None
@@ -48,20 +50,20 @@ class QueueRow:
     time_to_loss_ms: int | None = None
     time_to_loss_never: bool = False
     time_to_loss_lower_bound: bool = False
-    lost: int | None = _says("deleted unread since this console watches the queue")
+    lost: int | None = _described("deleted unread since this console watches the queue")
     status: str = ""
     since_ms: int = 0
     owner: str = ""
-    last_commit_ms: int | None = _says("when the committed offset was last seen to move")
-    reset_pending: bool = _says(
+    last_commit_ms: int | None = _described("when the committed offset was last seen to move")
+    reset_pending: bool = _described(
         "somebody set the committed offset, and no member has committed since: a target, no progress", False
     )
-    reset_at_ms: int | None = _says("when it was last seen to be set, by this console or somebody else")
-    moved: bool = _says("the committed offset was set, not consumed, since the reading before", False)
-    paused: bool = _says("the broker gives the group nothing of this topic", False)
+    reset_at_ms: int | None = _described("when it was last seen to be set, by this console or somebody else")
+    moved: bool = _described("the committed offset was set, not consumed, since the reading before", False)
+    paused: bool = _described("the broker gives the group nothing of this topic", False)
     read_at_ms: int = 0
     reason: Text = NO_REASON
-    missed_rounds: int = _says("rounds since its broker, which answers, last listed it", 0)
+    missed_rounds: int = _described("rounds since its broker, which answers, last listed it", 0)
 
 
 @dataclass(slots=True, kw_only=True)

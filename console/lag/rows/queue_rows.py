@@ -231,7 +231,7 @@ class _Read:
         return np.array([key.group in groups for key in self.keys], dtype=np.bool_)
 
     def _paused(self) -> BoolArray:
-        if not any(told.groups or told.topics for told in self.view.refusals.values()):
+        if not any(refusal.groups or refusal.topics for refusal in self.view.refusals.values()):
             return np.zeros(self.count, dtype=np.bool_)
         refused = self.view.is_refused
         return np.array([refused(key.group, key.topic, key.broker_name) for key in self.keys], dtype=np.bool_)
@@ -284,12 +284,12 @@ class _Read:
         retention = self.view.columns.retention
         kept_ms = retention.ms[place]
         is_known = (age_ms != round_arrays.NO_AGE) & (kept_ms != UNKNOWN_TIME)
-        asked = np.flatnonzero(self.valid & ~never & (self.committed >= self.low) & is_known)
-        found = round_arrays.losses_ms(age_ms[asked], speed[asked], kept_ms[asked])
-        never[asked] = np.isnan(found)
-        left_ms[asked] = np.where(np.isnan(found), NULL, np.nan_to_num(found)).astype(np.int64)
+        losing = np.flatnonzero(self.valid & ~never & (self.committed >= self.low) & is_known)
+        found = round_arrays.losses_ms(age_ms[losing], speed[losing], kept_ms[losing])
+        never[losing] = np.isnan(found)
+        left_ms[losing] = np.where(np.isnan(found), NULL, np.nan_to_num(found)).astype(np.int64)
         bound = np.zeros(self.count, dtype=np.bool_)
-        bound[asked] = ~never[asked] & (retention.lower_bound[place[asked]] | np.isnan(speed[asked]))
+        bound[losing] = ~never[losing] & (retention.lower_bound[place[losing]] | np.isnan(speed[losing]))
         return {"time_to_loss_ms": left_ms, "time_to_loss_never": never, "time_to_loss_lower_bound": bound}
 
     def _judged(self) -> dict[str, Column]:
@@ -378,8 +378,8 @@ def _unknown_rows(view: RoundView) -> Iterator[tuple[QueueKey, QueueRow]]:
         yield key, unknown_row(view, key, before.get(key, NEVER_READ))
     for key in wanted[len(series.unread) :]:
         row = unknown_row(view, key, before[key])
-        is_forgotten = view.is_forgotten(key.broker_name, row.read_at_ms)
-        if row.missed_rounds < ROUNDS_TO_TOMBSTONE and not is_forgotten:
+        is_dropped = view.is_dropped(key.broker_name, row.read_at_ms)
+        if row.missed_rounds < ROUNDS_TO_TOMBSTONE and not is_dropped:
             yield key, row
 
 

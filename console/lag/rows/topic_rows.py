@@ -86,7 +86,7 @@ def _unread(view: RoundView) -> list[TopicQueueKey]:
     for key, last_ms in zip(unread, read_at_ms, strict=True):
         table = view.topics.get(key.broker_name)
         gone = table is not None and (key.topic not in table or key.queue_id >= _queues(table[key.topic]))
-        if not gone and not view.is_forgotten(key.broker_name, last_ms):
+        if not gone and not view.is_dropped(key.broker_name, last_ms):
             kept.append(key)
     return kept
 

@@ -394,13 +394,13 @@ def _bounds(
     """Return [low, high) of each queue: what is retained, limited by time (request 29) or offset."""
     admin, versions = source.admin, source.versions
     times = {"low": query.from_ms, "high": None if query.to_ms is None else query.to_ms + 1}
-    asked = {
+    requests = {
         (place, moment): versions.get(place.queue.broker_name, "")
         for place in places
         for moment in times.values()
         if moment is not None
     }
-    answers = first_offsets(admin, asked, ROUND_DEADLINE_MS)
+    answers = first_offsets(admin, requests, ROUND_DEADLINE_MS)
     bounds = {}
     for place in places:
         found = {end: None if moment is None else answers[place, moment] for end, moment in times.items()}

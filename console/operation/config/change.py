@@ -22,16 +22,16 @@ from console.brokers.mqadmin import (
     TopicConfig,
     with_admin,
 )
-from console.brokers.queues import ask_each, masters, told, topic_route
+from console.brokers.queues import ask_each, masters, require_answer, topic_route
 from console.cluster import selectors as cluster_selectors
 from console.lag import services as lag_services
 from console.operation.config.equivalents import command_line, config_plans_call
 from console.operation.config.row import (
     PERM_READ_WRITE,
     TOPIC,
+    Action,
     Config,
     ConfigRow,
-    Deed,
     denied,
     difference,
     is_denied,
@@ -49,7 +49,7 @@ from console.operation.config.write import (
 from console.operation.errors import OperationError, PlanRejected, VerificationFailed
 from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
-from console.operation.plan.coverage import UNLISTED, Coverage, came_back, gone_words, read_coverage
+from console.operation.plan.coverage import UNLISTED, Coverage, gone_words, read_coverage, recovered
 from console.operation.plan.kinds import B, P, PlanKind, RestCall
 from console.operation.plan.stored import Params, Stored, of_json
 from console.text import Text, text_of
@@ -104,7 +104,9 @@ def read_configs(
     """Return broker name → configuration, None if missing; raise BrokerUnavailable for a silent broker."""
     answers = ask_configs(admin, addrs, what, name)
     return {
-        broker_name: told(broker_name, addrs[broker_name], answer, Text("its part of %(name)s", name=name))
+        broker_name: require_answer(
+            broker_name, addrs[broker_name], answer, Text("its part of %(name)s", name=name)
+        )
         for broker_name, answer in answers.items()
     }
 
@@ -214,7 +216,7 @@ def _attribute_words(former: Mapping[str, str], wanted: Mapping[str, str]) -> di
     return added | {f"-{key}": "" for key in former if key not in wanted}
 
 
-def forget_routes(admin: BlockingMQAdmin, writes: Iterable[ConfigWrite]) -> None:
+def drop_routes(admin: BlockingMQAdmin, writes: Iterable[ConfigWrite]) -> None:
     """Delete the routes of topics that no broker has any more: brokers do not withdraw them."""
     gone = sorted({write.name for write in writes if write.what == TOPIC and write.after is None})
     for topic in gone:
@@ -308,7 +310,7 @@ def config_drift(plan: Plan) -> list[Text]:
     cover = read_coverage(admin, plan.cluster)
     addrs, planned = cover.addrs, covered_rows(plan)
     sentences = [
-        *came_back(plan, cover),
+        *recovered(plan, cover),
         *gone_words(cover, {row.broker_name for row in planned}),
     ]
     for what, name in sorted({(row.what, row.name) for row in planned}):
@@ -422,17 +424,17 @@ class ConfigPlan(PlanKind[P, B, ConfigRow], ABC):
         """Write broker by broker, then have the next collection round read the tables again."""
         admin = admin_of(run.plan.cluster)
         if run.result_as(ConfigResult).brokers is None:
-            changing = [row for row in covered_rows(run.plan) if row.deed is not Deed.STAY]
+            changing = [row for row in covered_rows(run.plan) if row.action is not Action.STAY]
             Writes(run).put(ConfigWrite.of(row) for row in changing)
             run.count(done=0, total=len(changing))
             self.before_apply(run, admin)
             run.save()
         apply_writes(run, lambda write: self.apply_row(run, admin, write))
-        forget_routes(admin, Writes(run))
+        drop_routes(admin, Writes(run))
         self.after_apply(run, admin)
         names = list(dict.fromkeys(write.broker_name for write in Writes(run)))
         run.note(Text("Written to %(where)s", where=Text.of_names(names)))
-        self.look_again(run.plan.cluster)
+        self.refresh_pages(run.plan.cluster)
 
     def apply_row(self, run: JobRun, admin: BlockingMQAdmin, write: ConfigWrite) -> ConfigWrite:
         """Write one row; return it with its new state."""
@@ -442,7 +444,7 @@ class ConfigPlan(PlanKind[P, B, ConfigRow], ABC):
         """Return whether the committed offsets of a deleted group are deleted too."""
         return True
 
-    def look_again(self, cluster: str) -> None:
+    def refresh_pages(self, cluster: str) -> None:
         """Have the data of the pages read again soon."""
         lag_services.request_refresh(cluster)
 
@@ -455,13 +457,13 @@ class ConfigPlan(PlanKind[P, B, ConfigRow], ABC):
     def verify(self, run: JobRun) -> None:
         """Poll the brokers and the route until all have the target."""
         watch_writes(run, self.compare)
-        self.look_again(run.plan.cluster)
+        self.refresh_pages(run.plan.cluster)
 
     def settle(self, run: JobRun) -> None:
         """Report how many brokers were written before the job was cancelled."""
         writes = run.result_as(ConfigResult).brokers
         run.put_result(ConfigResult(brokers=writes, written=sum(write.is_done for write in writes or ())))
-        self.look_again(run.plan.cluster)
+        self.refresh_pages(run.plan.cluster)
 
     def compare(self, run: JobRun, admin: BlockingMQAdmin, writes: Sequence[ConfigWrite]) -> Comparison:
         """Compare every broker and route with its target."""

@@ -18,7 +18,7 @@ from console.operation.command_line import (
 from console.operation.config.change import ConfigParams
 from console.operation.plan.stored import Params, as_json
 
-DEEDS = ("create", "change", "quarantine", "release", "delete", "force_delete")
+ACTIONS = ("create", "change", "quarantine", "release", "delete", "force_delete")
 
 
 class ConfigCommand(ChangeCommand):
@@ -37,7 +37,7 @@ class ConfigCommand(ChangeCommand):
     delete_options: ClassVar[Mapping[str, str]] = {}
 
     def __init_subclass__(cls) -> None:
-        cls.kinds = tuple(f"{cls.what}_{deed}" for deed in (*DEEDS, *cls.also))
+        cls.kinds = tuple(f"{cls.what}_{step}" for step in (*ACTIONS, *cls.also))
         cls.confirms = f"the {cls.what}'s name, where the plan asks for it"
 
     def add_listing(self, listing: CommandParser) -> None:
@@ -48,7 +48,7 @@ class ConfigCommand(ChangeCommand):
         """Add the options of ``create`` and ``change``, one per parameter of the plan."""
         raise NotImplementedError
 
-    def add_deeds(self, actions: Any) -> None:
+    def add_plan_actions(self, actions: Any) -> None:
         """Add the actions named in ``also``."""
 
     def settings(self, **options: Any) -> ConfigParams:
@@ -60,37 +60,37 @@ class ConfigCommand(ChangeCommand):
         listing = actions.add_parser("list", help=f"{self.what}s as the last round saw them")
         self.add_listing(listing)
         add_cluster(listing)
-        for deed, words in (
+        for step, words in (
             ("create", f"plan a new {self.what}"),
             ("change", "plan a change; changes nothing"),
         ):
-            planning = self.add_deed(actions, deed, words)
+            planning = self.add_action(actions, step, words)
             self.add_settings(planning)
             planning.add_argument(
                 "--broker", dest="brokers", action="append", help="may be repeated; all without it"
             )
-        self.add_deed(actions, "quarantine", f"plan that {self.quarantine_words}")
-        self.add_deed(actions, "release", "plan to end the quarantine")
-        deleting = self.add_deed(actions, "delete", "plan to delete it; only from quarantine")
+        self.add_action(actions, "quarantine", f"plan that {self.quarantine_words}")
+        self.add_action(actions, "release", "plan to end the quarantine")
+        deleting = self.add_action(actions, "delete", "plan to delete it; only from quarantine")
         deleting.add_argument("--force", action="store_true", help="without quarantine")
         for name, words in self.delete_options.items():
             deleting.add_argument(f"--{name.replace('_', '-')}", action="store_true", help=words)
-        self.add_deeds(actions)
+        self.add_plan_actions(actions)
         self.add_change_actions(actions)
 
-    def add_deed(self, actions: Any, deed: str, words: str) -> CommandParser:
+    def add_action(self, actions: Any, step: str, words: str) -> CommandParser:
         """Add an action on one object."""
-        parser: CommandParser = actions.add_parser(deed, help=words)
+        parser: CommandParser = actions.add_parser(step, help=words)
         parser.add_argument("name", metavar=self.what)
         add_cluster(parser)
         add_accepting(parser)
         return parser
 
     def _create(self, **options: Any) -> None:
-        self.plan("create", self._wished(**options), **options)
+        self.plan("create", self._with_brokers(**options), **options)
 
     def _change(self, **options: Any) -> None:
-        self.plan("change", self._wished(**options), **options)
+        self.plan("change", self._with_brokers(**options), **options)
 
     def _quarantine(self, **options: Any) -> None:
         self.plan("quarantine", Params(), **options)
@@ -104,12 +104,12 @@ class ConfigCommand(ChangeCommand):
             "force_delete" if force else "delete", structs.replace(self.params_type(), **flags), **options
         )
 
-    def _wished(self, *, brokers: list[str] | None, **options: Any) -> ConfigParams:
+    def _with_brokers(self, *, brokers: list[str] | None, **options: Any) -> ConfigParams:
         return structs.replace(self.settings(**options), brokers=tuple(brokers or ()))
 
     def plan(
         self,
-        deed: str,
+        step: str,
         params: Params,
         *,
         name: str,
@@ -120,5 +120,5 @@ class ConfigCommand(ChangeCommand):
     ) -> None:
         """Make the plan of an action and print it."""
         wanted = structs.replace(params, accept_without=tuple(accept_without or ()))
-        plan = services.create_plan(f"{self.what}_{deed}", cluster_name(cluster), name, as_json(wanted), None)
+        plan = services.create_plan(f"{self.what}_{step}", cluster_name(cluster), name, as_json(wanted), None)
         self.print_plan(plan, format)

@@ -29,9 +29,9 @@ def config_plans_call(cluster: str, kind: str, subject: str, params: Any) -> Res
 
 def command_line(cluster: str, kind: str, subject: str, params: Any) -> str:
     """Return the command line: ``manage.py topics change NAME --perm 4 --broker broker-a --cluster local``."""
-    what, _, deed = kind.partition("_")
-    words = ["manage.py", f"{what}s", deed.removeprefix("force_"), subject]
-    if deed.startswith("force_"):
+    what, _, step = kind.partition("_")
+    words = ["manage.py", f"{what}s", step.removeprefix("force_"), subject]
+    if step.startswith("force_"):
         words.append("--force")
     options = as_json(params)
     for name, value in options.items():

@@ -46,7 +46,7 @@ Facts = TypeVar("Facts")
 
 
 @dataclasses.dataclass(frozen=True)
-class Asked(Generic[C]):
+class PlanInput(Generic[C]):
     """The request for a plan, and the brokers' answers, read once.
 
     ``brokers``: all of the cluster, including those that do not answer. ``held_by``: those that have the object, or may
@@ -118,52 +118,54 @@ class ObjectPlan(ConfigPlan[C, B], ABC, Generic[Facts, C, B]):
     # --- Defined by the action ---
 
     @abstractmethod
-    def rows(self, asked: Asked[C]) -> list[ConfigRow]:
+    def rows(self, inputs: PlanInput[C]) -> list[ConfigRow]:
         """Return what becomes of the object, broker by broker. Raises PlanRejected."""
 
     @abstractmethod
-    def summary(self, asked: Asked[C], rows: Sequence[ConfigRow], facts: Facts) -> Text:
+    def summary(self, inputs: PlanInput[C], rows: Sequence[ConfigRow], facts: Facts) -> Text:
         """Summarize the plan in one or two sentences."""
 
-    def stakes(self, asked: Asked[C], rows: Sequence[ConfigRow], facts: Facts) -> Stakes:
+    def stakes(self, inputs: PlanInput[C], rows: Sequence[ConfigRow], facts: Facts) -> Stakes:
         """Return what the plan means for those who use the object."""
         return Stakes()
 
-    def blocked(self, asked: Asked[C], rows: Sequence[ConfigRow]) -> Text:
+    def blocked(self, inputs: PlanInput[C], rows: Sequence[ConfigRow]) -> Text:
         """Return why the plan cannot be applied; empty if it can."""
         return nothing_changes(rows)
 
     # --- Defined by the object ---
 
     @abstractmethod
-    def facts(self, asked: Asked[C], rows: Sequence[ConfigRow]) -> Facts:
+    def facts(self, inputs: PlanInput[C], rows: Sequence[ConfigRow]) -> Facts:
         """Return who uses the object now."""
 
     @abstractmethod
-    def recorded(self, asked: Asked[C], rows: Sequence[ConfigRow], facts: Facts) -> B:
+    def recorded(self, inputs: PlanInput[C], rows: Sequence[ConfigRow], facts: Facts) -> B:
         """Return what the plan keeps of the facts: `Draft.before`, with the rows of its impact."""
 
     @abstractmethod
-    def check_changeable(self, asked: Asked[C]) -> None:
+    def check_changeable(self, inputs: PlanInput[C]) -> None:
         """Raise PlanRejected for an object that RocketMQ needs as it is."""
 
     @abstractmethod
-    def removed_again(self, asked: Asked[C], rows: Sequence[ConfigRow], facts: Facts) -> tuple[Text, Text]:
+    def removed_again(
+        self, inputs: PlanInput[C], rows: Sequence[ConfigRow], facts: Facts
+    ) -> tuple[Text, Text]:
         """Return (summary, why not) of an undo that deletes a created object."""
 
     @abstractmethod
-    def created_again(self, asked: Asked[C], rows: Sequence[ConfigRow]) -> Text:
+    def created_again(self, inputs: PlanInput[C], rows: Sequence[ConfigRow]) -> Text:
         """Summarize an undo that recreates a deleted object: how much of it is restored."""
 
     @abstractmethod
     def held_by(self, cluster: str, subject: str, brokers: Coverage) -> frozenset[str]:
         """Return the silent brokers that have the object, or may have it, according to the collector's rows."""
 
-    def scope(self, asked: Asked[C]) -> frozenset[str]:
+    def scope(self, inputs: PlanInput[C]) -> frozenset[str]:
         """Return the brokers of the plan: the named ones, else those that have the object."""
-        if asked.params.exact:
-            return frozenset(each.broker_name for each in asked.params.exact)
-        return frozenset(asked.params.brokers) or asked.held_by
+        if inputs.params.exact:
+            return frozenset(each.broker_name for each in inputs.params.exact)
+        return frozenset(inputs.params.brokers) or inputs.held_by
 
     # --- The same for all ---
 
@@ -178,23 +180,23 @@ class ObjectPlan(ConfigPlan[C, B], ABC, Generic[Facts, C, B]):
 
     def compute(self, cluster: str, subject: str, params: C, now_ms: int) -> Draft[C, B, ConfigRow]:
         """Read the brokers and compute the change. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
-        asked = self._asked(cluster, subject, params, now_ms)
+        inputs = self._inputs(cluster, subject, params, now_ms)
         is_undo = self.is_undo(params)
-        rows = exact_rows(asked.admin, asked.brokers, params.exact) if is_undo else self.rows(asked)
-        cover = asked.brokers.of_brokers(self.scope(asked), [row.broker_name for row in rows])
+        rows = exact_rows(inputs.admin, inputs.brokers, params.exact) if is_undo else self.rows(inputs)
+        cover = inputs.brokers.of_brokers(self.scope(inputs), [row.broker_name for row in rows])
         if not rows:
             cover.require_some(subject)
-        facts = self.facts(asked, rows)
+        facts = self.facts(inputs, rows)
         if is_undo:
-            summary, blocked = self._put_back(asked, rows, facts)
+            summary, blocked = self._put_back(inputs, rows, facts)
             stakes = Stakes(overwritten_warning(rows))
         else:
-            summary, blocked = self.summary(asked, rows, facts), self.blocked(asked, rows)
-            stakes = self.stakes(asked, rows, facts)
+            summary, blocked = self.summary(inputs, rows, facts), self.blocked(inputs, rows)
+            stakes = self.stakes(inputs, rows, facts)
         return Draft(
             summary=summary,
             diff=[*rows, *left_out_rows(cover, self.what, subject)],
-            before=self.recorded(asked, rows, facts),
+            before=self.recorded(inputs, rows, facts),
             messages=stakes.messages,
             warnings=list(stakes.warnings),
             coverage=cover,
@@ -202,23 +204,23 @@ class ObjectPlan(ConfigPlan[C, B], ABC, Generic[Facts, C, B]):
             typed=stakes.typed,
         )
 
-    def _asked(self, cluster: str, subject: str, params: C, now_ms: int) -> Asked[C]:
+    def _inputs(self, cluster: str, subject: str, params: C, now_ms: int) -> PlanInput[C]:
         admin = admin_of(cluster)
         brokers = read_coverage(admin, cluster, params.accept_without)
         held_by = self.held_by(cluster, subject, brokers)
-        return Asked(admin, cluster, brokers, held_by, self.what, subject, params, now_ms)
+        return PlanInput(admin, cluster, brokers, held_by, self.what, subject, params, now_ms)
 
-    def _put_back(self, asked: Asked[C], rows: Sequence[ConfigRow], facts: Facts) -> tuple[Text, Text]:
+    def _put_back(self, inputs: PlanInput[C], rows: Sequence[ConfigRow], facts: Facts) -> tuple[Text, Text]:
         """Return (summary, why not) of the undo: every broker gets back the configuration it had."""
         if any(row.after is None and row.before is not None for row in rows):
-            summary, why_not = self.removed_again(asked, rows, facts)
+            summary, why_not = self.removed_again(inputs, rows, facts)
             return summary, why_not or nothing_changes(rows)
         if any(row.before is None for row in rows):
-            summary = self.created_again(asked, rows)
+            summary = self.created_again(inputs, rows)
         else:
             summary = Text(
                 "This will restore the configuration of %(name)s on %(where)s exactly.",
-                name=asked.subject,
+                name=inputs.subject,
                 where=where(rows),
             )
         return summary, nothing_changes(rows)
@@ -227,32 +229,32 @@ class ObjectPlan(ConfigPlan[C, B], ABC, Generic[Facts, C, B]):
 class CreatePlan(ObjectPlan[Facts, C, B]):
     """Create an object. params: {brokers?} and its settings; the others get RocketMQ's defaults."""
 
-    def scope(self, asked: Asked[C]) -> frozenset[str]:
+    def scope(self, inputs: PlanInput[C]) -> frozenset[str]:
         """Return the named brokers, or all of the cluster."""
-        if asked.params.exact:
-            return super().scope(asked)
-        return frozenset(asked.params.brokers) or frozenset({*asked.addrs, *asked.brokers.absent})
+        if inputs.params.exact:
+            return super().scope(inputs)
+        return frozenset(inputs.params.brokers) or frozenset({*inputs.addrs, *inputs.brokers.absent})
 
     @abstractmethod
-    def new_config(self, asked: Asked[C]) -> Config:
+    def new_config(self, inputs: PlanInput[C]) -> Config:
         """Return the configuration of the new object. Raises PlanRejected for an illegal name."""
 
-    def rows(self, asked: Asked[C]) -> list[ConfigRow]:
+    def rows(self, inputs: PlanInput[C]) -> list[ConfigRow]:
         """Return a row per chosen broker.
 
         A broker that has the object stays as it is; PlanRejected if all have it.
         """
-        config, rows = self.new_config(asked), []
-        for broker in chosen_brokers(asked.brokers, asked.params.brokers):
-            before = asked.found[broker]
+        config, rows = self.new_config(inputs), []
+        for broker in chosen_brokers(inputs.brokers, inputs.params.brokers):
+            before = inputs.found[broker]
             note = Text() if before is None else Text("has the %(what)s already", what=self.what)
-            rows.append(asked.row(broker, before, config if before is None else before, note))
+            rows.append(inputs.row(broker, before, config if before is None else before, note))
         if rows and all(row.before is not None for row in rows):
             raise PlanRejected(
                 Text(
                     "There is a %(what)s %(subject)s already; change it instead.",
                     what=self.what,
-                    subject=asked.subject,
+                    subject=inputs.subject,
                 ),
                 self.what,
             )
@@ -273,20 +275,20 @@ class ChangePlan(ObjectPlan[Facts, C, B]):
     def changed(self, before: Config, params: C) -> Config:
         """Return the configuration with the requested settings; everything else stays exactly as it is."""
 
-    def rows(self, asked: Asked[C]) -> list[ConfigRow]:
+    def rows(self, inputs: PlanInput[C]) -> list[ConfigRow]:
         """Return a row per broker that has the object; those not chosen stay."""
-        self.check_changeable(asked)
-        params = asked.params
-        chosen_brokers(asked.brokers, params.brokers)
-        existing = asked.existing
+        self.check_changeable(inputs)
+        params = inputs.params
+        chosen_brokers(inputs.brokers, params.brokers)
+        existing = inputs.existing
         for broker in params.brokers:
-            if broker in asked.addrs and broker not in existing:
+            if broker in inputs.addrs and broker not in existing:
                 raise PlanRejected(
                     Text(
                         "%(broker)s does not have the %(what)s %(subject)s; create it there first.",
                         broker=broker,
                         what=self.what,
-                        subject=asked.subject,
+                        subject=inputs.subject,
                     ),
                     "brokers",
                 )
@@ -296,13 +298,13 @@ class ChangePlan(ObjectPlan[Facts, C, B]):
             )
         chosen = params.brokers or tuple(existing)
         return [
-            asked.row(broker, before, self.changed(before, params) if broker in chosen else before)
+            inputs.row(broker, before, self.changed(before, params) if broker in chosen else before)
             for broker, before in existing.items()
         ]
 
-    def summary(self, asked: Asked[C], rows: Sequence[ConfigRow], facts: Facts) -> Text:
+    def summary(self, inputs: PlanInput[C], rows: Sequence[ConfigRow], facts: Facts) -> Text:
         """Summarize what changes where."""
-        return change_summary(asked.subject, rows)
+        return change_summary(inputs.subject, rows)
 
 
 class QuarantinePlan(ObjectPlan[Facts, C, B]):
@@ -313,29 +315,30 @@ class QuarantinePlan(ObjectPlan[Facts, C, B]):
     # Why there is nothing to do.
     is_closed: ClassVar[Text]
 
-    def rows(self, asked: Asked[C]) -> list[ConfigRow]:
+    def rows(self, inputs: PlanInput[C]) -> list[ConfigRow]:
         """Return a row for every broker that has the object."""
-        self.check_changeable(asked)
+        self.check_changeable(inputs)
         return [
-            asked.row(broker, before, denied(self.what, before)) for broker, before in asked.existing.items()
+            inputs.row(broker, before, denied(self.what, before))
+            for broker, before in inputs.existing.items()
         ]
 
-    def summary(self, asked: Asked[C], rows: Sequence[ConfigRow], facts: Facts) -> Text:
+    def summary(self, inputs: PlanInput[C], rows: Sequence[ConfigRow], facts: Facts) -> Text:
         """Summarize what ends, and what comes next."""
         return Text(
             "This will put %(name)s on %(where)s in quarantine: %(closes)s. Deleting is offered after "
             "%(hours)s hours; release takes one click.",
-            name=asked.subject,
+            name=inputs.subject,
             where=where(rows),
             closes=self.closes,
             hours=quarantine_hours(),
         )
 
-    def blocked(self, asked: Asked[C], rows: Sequence[ConfigRow]) -> Text:
+    def blocked(self, inputs: PlanInput[C], rows: Sequence[ConfigRow]) -> Text:
         """Return that the object is closed on every broker already, if so."""
         if any(row.changes for row in rows):
             return Text()
-        return Text("%(name)s %(is_closed)s.", name=asked.subject, is_closed=self.is_closed)
+        return Text("%(name)s %(is_closed)s.", name=inputs.subject, is_closed=self.is_closed)
 
 
 class ReleasePlan(ObjectPlan[Facts, C, B]):
@@ -346,31 +349,31 @@ class ReleasePlan(ObjectPlan[Facts, C, B]):
     # What to change if this console did not begin the quarantine.
     switch: ClassVar[Text]
 
-    def rows(self, asked: Asked[C]) -> list[ConfigRow]:
+    def rows(self, inputs: PlanInput[C]) -> list[ConfigRow]:
         """Return a row for every broker that has the object; those the quarantine did not close stay."""
-        existing, quarantine = asked.existing, asked.quarantine
+        existing, quarantine = inputs.existing, inputs.quarantine
         if quarantine is None:
             raise PlanRejected(
                 Text(
                     "This console did not put %(subject)s in quarantine; change %(switch)s instead.",
-                    subject=asked.subject,
+                    subject=inputs.subject,
                     switch=self.switch,
                 )
             )
         former = quarantine.former
         return [
-            asked.row(
+            inputs.row(
                 broker, before, reopened(self.what, before, former[broker]) if broker in former else before
             )
             for broker, before in existing.items()
         ]
 
-    def summary(self, asked: Asked[C], rows: Sequence[ConfigRow], facts: Facts) -> Text:
+    def summary(self, inputs: PlanInput[C], rows: Sequence[ConfigRow], facts: Facts) -> Text:
         """Summarize which brokers are released."""
         released = [row for row in rows if row.changes] or rows
         return Text(
             "This will release %(name)s on %(where)s: %(opens)s.",
-            name=asked.subject,
+            name=inputs.subject,
             where=where(released),
             opens=self.opens,
         )
@@ -385,22 +388,22 @@ class DeletePlan(ObjectPlan[Facts, C, B]):
     def used_since(self, plan: Plan, now: B) -> list[Text]:
         """Return a sentence for each new user since the plan. ``now``: what `recorded` returns now."""
 
-    def rows(self, asked: Asked[C]) -> list[ConfigRow]:
+    def rows(self, inputs: PlanInput[C]) -> list[ConfigRow]:
         """Return a deletion for every broker that has the object."""
-        self.check_changeable(asked)
-        return [asked.row(broker, before, None) for broker, before in asked.existing.items()]
+        self.check_changeable(inputs)
+        return [inputs.row(broker, before, None) for broker, before in inputs.existing.items()]
 
-    def blocked(self, asked: Asked[C], rows: Sequence[ConfigRow]) -> Text:
+    def blocked(self, inputs: PlanInput[C], rows: Sequence[ConfigRow]) -> Text:
         """Return how long the object has to wait."""
         if not self.must_wait:
             return Text()
-        return waiting(self.what, asked.existing, asked.quarantine, asked.now_ms)
+        return waiting(self.what, inputs.existing, inputs.quarantine, inputs.now_ms)
 
     def drift(self, plan: Plan, now_ms: int) -> list[Text]:
         """Also refuse if a client began to use the object since the plan."""
         moved, params = super().drift(plan, now_ms), self.params_of(plan)
         if moved or self.is_undo(params):
             return moved
-        asked = self._asked(plan.cluster, plan.subject, params, now_ms)
-        rows = self.rows(asked)
-        return self.used_since(plan, self.recorded(asked, rows, self.facts(asked, rows)))
+        inputs = self._inputs(plan.cluster, plan.subject, params, now_ms)
+        rows = self.rows(inputs)
+        return self.used_since(plan, self.recorded(inputs, rows, self.facts(inputs, rows)))

@@ -19,7 +19,7 @@ Config = dict[str, Any]
 PERM_READ_WRITE = 6  # PermName: read 4, write 2
 
 
-class Deed(enum.StrEnum):
+class Action(enum.StrEnum):
     """What a plan does on one broker; the values are stored in diffs."""
 
     CREATE = "create"
@@ -44,7 +44,7 @@ class DiffRow(Stored, frozen=True, kw_only=True, omit_defaults=False):
     name: str
     broker_name: str
     note: Text = Text()
-    deed: str
+    action: str = msgspec.field(name="deed")
     changes: tuple[KeyChange, ...] = ()
 
 
@@ -54,7 +54,7 @@ class ConfigRow(DiffRow, frozen=True, kw_only=True, omit_defaults=False):
     addr: str
     before: Config | None
     after: Config | None
-    deed: Deed
+    action: Action = msgspec.field(name="deed")
 
     @classmethod
     def of(
@@ -68,9 +68,9 @@ class ConfigRow(DiffRow, frozen=True, kw_only=True, omit_defaults=False):
         note: Text = Text(),
     ) -> ConfigRow:
         """Return the row of an object on a broker that answers."""
-        deed = Deed.STAY if before == after else Deed.CHANGE
-        if deed is Deed.CHANGE and (before is None or after is None):
-            deed = Deed.CREATE if before is None else Deed.DELETE
+        action = Action.STAY if before == after else Action.CHANGE
+        if action is Action.CHANGE and (before is None or after is None):
+            action = Action.CREATE if before is None else Action.DELETE
         return cls(
             what=what,
             name=name,
@@ -79,13 +79,13 @@ class ConfigRow(DiffRow, frozen=True, kw_only=True, omit_defaults=False):
             before=before,
             after=after,
             note=note,
-            deed=deed,
+            action=action,
             changes=_changes(before or {}, after or {}),
         )
 
     @property
     def is_covered(self) -> bool:
-        return self.deed is not Deed.LEFT_OUT
+        return self.action is not Action.LEFT_OUT
 
 
 def _changes(before: Config, after: Config) -> tuple[KeyChange, ...]:
@@ -109,7 +109,7 @@ def left_out_rows(cover: Coverage, what: str, name: str) -> list[ConfigRow]:
             before=None,
             after=None,
             note=each.words,
-            deed=Deed.LEFT_OUT,
+            action=Action.LEFT_OUT,
         )
         for broker, each in sorted(cover.absent.items())
     ]
@@ -220,7 +220,7 @@ def change_summary(name: str, rows: Sequence[ConfigRow]) -> Text:
 def terminal_rows(diff: Iterable[DiffRow]) -> Iterable[str]:
     """Yield the rows of such a diff with the keys that change, as the commands print them."""
     for row in diff:
-        yield f"{row.broker_name}  {row.deed} {row.what} {row.name}  {row.note}".rstrip()
+        yield f"{row.broker_name}  {row.action} {row.what} {row.name}  {row.note}".rstrip()
         for one in row.changes:
             yield f"  {one.key:<30} {_in_terminal(one.before):>12} → {_in_terminal(one.after)}"
 

@@ -28,7 +28,7 @@ def broker_names(cluster: str) -> list[str]:
 
 
 def submitted_form(
-    request: HttpRequest, here: Cluster, what: str, deed: str, form: ConfigForm, name: str = ""
+    request: HttpRequest, here: Cluster, what: str, action: str, form: ConfigForm, name: str = ""
 ) -> HttpResponse | str:
     """Make the plan of a submitted form: return the redirect to it, or why there is none.
 
@@ -39,7 +39,7 @@ def submitted_form(
         return ""
     subject = name or form.cleaned_data["name"]
     return plan_or_reason(
-        request, here, f"{what}_{deed}", subject, as_json(form.params()), form, {what: "name"}
+        request, here, f"{what}_{action}", subject, as_json(form.params()), form, {what: "name"}
     )
 
 
@@ -52,11 +52,11 @@ def submitted_step(
     """
     if request.method != "POST":
         return ""
-    deed = STEPS.get(request.POST.get("deed", ""))
-    if deed is None:
+    action = STEPS.get(request.POST.get("action", ""))
+    if action is None:
         raise Http404(Text("There is no such step."))
-    ticked = {option: True for option in options if deed != "quarantine" and request.POST.get(option)}
-    return plan_or_reason(request, here, f"{what}_{deed}", name, ticked)
+    ticked = {option: True for option in options if action != "quarantine" and request.POST.get(option)}
+    return plan_or_reason(request, here, f"{what}_{action}", name, ticked)
 
 
 def form_context(

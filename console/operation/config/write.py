@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from console.operation.config.row import Config, ConfigRow, Deed, KeyChange
+from console.operation.config.row import Action, Config, ConfigRow, KeyChange
 from console.operation.job.runner import JobRun
 from console.operation.models import Job
 from console.operation.plan.stored import Stored, of_json
@@ -53,7 +53,7 @@ class ConfigWrite(Stored, frozen=True, kw_only=True, omit_defaults=False):
     before: Config | None
     after: Config | None
     changes: tuple[KeyChange, ...]
-    deed: Deed
+    action: Action = msgspec.field(name="deed")
     state: WriteState = WriteState.WAITING
     error: Text = Text()
     at_ms: int | None = None
@@ -69,7 +69,7 @@ class ConfigWrite(Stored, frozen=True, kw_only=True, omit_defaults=False):
             before=row.before,
             after=row.after,
             changes=row.changes,
-            deed=row.deed,
+            action=row.action,
         )
 
     def on(self, event: WriteEvent, **changes: Any) -> ConfigWrite:

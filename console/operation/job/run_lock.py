@@ -46,7 +46,7 @@ def is_over(run: str) -> bool:
         return False
 
 
-def forget(run: str) -> None:
+def remove(run: str) -> None:
     """Remove the file of a run that the database no longer names."""
     _path(run).unlink(missing_ok=True)
 

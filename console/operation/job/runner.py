@@ -352,7 +352,7 @@ def _claim_and_run(job_id: str, run: str) -> bool:
         job = claim(job_id, run, journal.now_ms())
         is_ended = job is None or _run(JobRun(job, run, began_s))
     if is_ended:  # else the file stays: it shows to the next run that this one is over
-        run_lock.forget(run)
+        run_lock.remove(run)
     return job is not None and is_ended
 
 
@@ -456,7 +456,7 @@ def _finish(work: JobRun, event: JobEventKind, *, error: Text | None = None) -> 
 
 def _write_end(work: JobRun, event: JobEventKind, error: Text) -> None:
     at_ms = journal.now_ms()
-    level, said = FINISH_WORDS[event]
+    level, sentence = FINISH_WORDS[event]
     for source in sources(event):
         if _give_back(
             work,
@@ -471,13 +471,13 @@ def _write_end(work: JobRun, event: JobEventKind, error: Text) -> None:
         raise LeaseLost(work.job.id)
     left_out = coverage.of_job(work.job)
     if event is JobEventKind.VERIFIED and left_out is not None:
-        level, said = (
+        level, sentence = (
             "warn",
             Text("Verified: the brokers show the target on %(coverage)s", coverage=left_out.words),
         )
     if error:
-        said = Text("%(what)s: %(reason)s", what=said, reason=error)
-    journal.note(work.job, said, level=level, at_ms=at_ms)
+        sentence = Text("%(what)s: %(reason)s", what=sentence, reason=error)
+    journal.note(work.job, sentence, level=level, at_ms=at_ms)
     journal.audit(
         actor=None,
         verb=f"job {event.value}",

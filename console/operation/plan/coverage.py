@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 PROBE_DEADLINE_MS = 5_000  # a broker that answers at all does so within milliseconds
 QUEUES, BROKERS = "queues", "brokers"
-# ``how`` or ``deed`` of a diff's row that the plan does not touch.
+# ``how`` or ``action`` of a diff's row that the plan does not touch.
 LEFT_OUT = "left_out"
 NO_MASTER = Text("no master of it is registered with the name server")
 UNLISTED = Text("no name server lists it")
@@ -66,7 +66,7 @@ class Coverage:
 
     addrs: Mapping[str, str]
     absent: Mapping[str, Absent]
-    asked_without: tuple[str, ...] = ()
+    accept_without: tuple[str, ...] = ()
     # Broker name → V5_3_3, as the broker reports it.
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
     unit: str = BROKERS
@@ -92,7 +92,7 @@ class Coverage:
 
     def _checked(self, cluster: Coverage) -> Coverage:
         """Raise PlanRejected for an accepted name that no broker has; one that answers again is covered."""
-        for name in self.asked_without:
+        for name in self.accept_without:
             if name not in cluster.addrs and name not in cluster.absent:
                 known = ", ".join(sorted({*cluster.addrs, *cluster.absent}))
                 raise PlanRejected(
@@ -104,12 +104,12 @@ class Coverage:
     @property
     def accepted(self) -> list[str]:
         """Return the absent brokers that are accepted as left out."""
-        return [name for name in sorted(self.absent) if name in self.asked_without]
+        return [name for name in sorted(self.absent) if name in self.accept_without]
 
     @property
     def open(self) -> list[Absent]:
         """Return the absent brokers that are not accepted yet."""
-        return [self.absent[name] for name in sorted(self.absent) if name not in self.asked_without]
+        return [self.absent[name] for name in sorted(self.absent) if name not in self.accept_without]
 
     @property
     def expected(self) -> int:
@@ -149,7 +149,7 @@ class Coverage:
             text = _two_sentences(
                 silent, Text("Its messages stay as they are, and are available again with it.")
             )
-            if name in self.asked_without:
+            if name in self.accept_without:
                 found.append(("warn", Text("%(broker)s is left out", broker=name), text))
             else:
                 found.append(("danger", Text("%(broker)s is not covered", broker=name), text))
@@ -168,7 +168,7 @@ class Coverage:
                     since_ms=each.since_ms,
                     why=each.why,
                     queues=len(each.queues) if self.unit == QUEUES else None,
-                    accepted=name in self.asked_without,
+                    accepted=name in self.accept_without,
                 )
                 for name, each in sorted(self.absent.items())
             ),
@@ -227,7 +227,7 @@ def read_coverage(admin: BlockingMQAdmin, cluster: str, accepted: Sequence[str] 
     return Coverage(
         addrs={name: addr for name, addr in sorted(listed.items()) if name not in silent},
         absent={name: _absent(name, why, seen.get(name)) for name, why in silent.items()},
-        asked_without=tuple(accepted),
+        accept_without=tuple(accepted),
         versions={
             name: answer.get("brokerVersionDesc", "")
             for name, answer in answers.items()
@@ -344,7 +344,7 @@ def verdict(plan: Plan, accepted_by: str) -> Verdict | None:
     )
 
 
-def came_back(plan: Plan, now: Coverage) -> list[Text]:
+def recovered(plan: Plan, now: Coverage) -> list[Text]:
     """Return a sentence for each broker that the plan leaves out and that answers now."""
     kept = of_plan(plan)
     return [

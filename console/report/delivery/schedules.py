@@ -33,7 +33,7 @@ from console.text import JsonObject, Text, text_of
 logger = logging.getLogger(__name__)
 
 SLO_VERSIONS_MAX = 200  # of a group: every job that judges its past contains them
-ASKED_FOR = Text("requested")
+REQUESTED = Text("requested")
 
 
 def schedules(cluster: str, *, now_ms: int) -> Sequence[ReportSchedule]:
@@ -98,7 +98,7 @@ def _fire(schedule: ReportSchedule, due_ms: int, now_ms: int) -> None:
             run = services.request_run(
                 job=schedule.job, cluster=schedule.cluster, window=window, actor=None, now_ms=now_ms
             )
-            outcome = ASKED_FOR
+            outcome = REQUESTED
             services.enqueue(run.id)
         except ReportAlreadyRunning as error:
             why = text_of(error)

@@ -65,18 +65,18 @@ def _report_row(row: JsonObject, stamp: Stamp) -> ReportRow:
 def _tables(file: pq.ParquetFile, stamp: Stamp) -> Iterator[pa.Table]:
     """The rows as the table of the model has them, column for column."""
     known = [field for field in LagRow._meta.concrete_fields if not field.primary_key]
-    told = {
+    in_file = {
         name
         for name in file.schema_arrow.names
         if name not in ONLY_OF_JOBS and not name.endswith(ONLY_IN_FILES)
     }
-    strange = told - {field.attname for field in known}
+    strange = in_file - {field.attname for field in known}
     if strange:
         raise ValueError(f"a report's file has columns that its table lacks: {', '.join(sorted(strange))}")
-    for batch in file.iter_batches(ROWS_AT_ONCE, columns=sorted(told), use_threads=False):
+    for batch in file.iter_batches(ROWS_AT_ONCE, columns=sorted(in_file), use_threads=False):
         arrays = []
         for field in known:
-            if field.attname in told:
+            if field.attname in in_file:
                 column = batch.column(field.attname)
             else:
                 value = getattr(stamp, field.attname, field.get_default())

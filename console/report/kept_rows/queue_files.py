@@ -78,7 +78,7 @@ def publish(files: Sequence[QueueRowFile], is_before: Q, now_ms: int) -> int:
     return sum(file.rows for file in files)
 
 
-def tend(cluster: str, now_ms: int) -> int:
+def maintain(cluster: str, now_ms: int) -> int:
     """Delete files that were superseded, never published, or are too old; return how many.
 
     A file is deleted before its row: after a crash in between, the next run deletes the row.

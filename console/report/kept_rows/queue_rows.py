@@ -143,7 +143,7 @@ class QueueRows:
         """Return whether no row of a file is left out."""
         return not self.group and not self.only_group and self.scope.is_everything
 
-    def asks_for(self, group: str) -> bool:
+    def includes(self, group: str) -> bool:
         return (
             self.group.lower() in group.lower()
             and self.only_group in ("", group)
@@ -183,8 +183,8 @@ class QueueRows:
     def kept(self, groups: pa.ChunkedArray) -> IntArray:
         """Return the indexes of the matching rows."""
         coded = groups.unify_dictionaries().combine_chunks()
-        is_asked = np.array([self.asks_for(name) for name in coded.dictionary.to_pylist()], dtype=np.bool_)
-        return np.flatnonzero(is_asked[coded.indices.to_numpy()])
+        is_included = np.array([self.includes(name) for name in coded.dictionary.to_pylist()], dtype=np.bool_)
+        return np.flatnonzero(is_included[coded.indices.to_numpy()])
 
     def rows_at(self, wanted: Sequence[Row]) -> list[LagRow]:
         """Return whole rows in the given order; those that cannot be read are left out, as gaps."""

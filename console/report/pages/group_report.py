@@ -207,8 +207,8 @@ class QueueHeat:
 
 def queue_heat(cluster: str, group: str, from_ms: int, to_ms: int) -> QueueHeat:
     """Return the heat map of a group's queues in [from_ms, to_ms)."""
-    asked = QueueRows(cluster, "lag_hour", only_group=group, from_ms=from_ms, to_ms=to_ms)
-    found = queue_rows.cells(asked, "GROUP")
+    hour_rows = QueueRows(cluster, "lag_hour", only_group=group, from_ms=from_ms, to_ms=to_ms)
+    found = queue_rows.cells(hour_rows, "GROUP")
     worst: dict[tuple[str, str, int], int] = {}
     for cell in found:
         queue = cell.topic, cell.broker_name, cell.queue_id
@@ -224,7 +224,7 @@ def queue_heat(cluster: str, group: str, from_ms: int, to_ms: int) -> QueueHeat:
             own[place[cell.window_start_ms]] = cell.time_lag_max_ms
     several = len({topic for topic, _, _ in shown}) > 1
     names = [f"{broker} · {queue}" + (f" · {topic}" if several else "") for topic, broker, queue in shown]
-    return QueueHeat(names, times, list(values.values()), total=len(worst), gaps=asked.gaps)
+    return QueueHeat(names, times, list(values.values()), total=len(worst), gaps=hour_rows.gaps)
 
 
 def episodes_of(cluster: str, group: str, from_ms: int, to_ms: int) -> Sequence[ReportRow]:

@@ -199,13 +199,13 @@ def _found(
 
 
 def _view(request: HttpRequest, job: str) -> RowsView:
-    asked = request.GET.get("grain", "")
+    requested = request.GET.get("grain", "")
     if not VIEWS[job]:
         raise Http404(f"The report {job} has no table.")
-    return next((view for view in VIEWS[job] if view.key == asked), VIEWS[job][0])
+    return next((view for view in VIEWS[job] if view.key == requested), VIEWS[job][0])
 
 
-def is_asked(request: HttpRequest, job: str) -> bool:
+def is_requested(request: HttpRequest, job: str) -> bool:
     """Return whether the address names one of a report's views; of a lag report, one of other rows."""
     return request.GET.get("grain", "") in {view.key for view in VIEWS[job]}
 

@@ -76,7 +76,7 @@ class Outcome:
 
 def outcome_of(schedule: ReportSchedule) -> Outcome:
     """Return the outcome of the schedule's last moment, for `report/_told.html`."""
-    is_made = schedule.last_outcome in ("", schedules.ASKED_FOR)
+    is_made = schedule.last_outcome in ("", schedules.REQUESTED)
     run = schedule.last_run
     return Outcome("" if is_made else schedule.last_outcome, [] if run is None else run.tried())
 

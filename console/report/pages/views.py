@@ -47,7 +47,7 @@ def run(request: HttpRequest, cluster: str, job: str) -> HttpResponse:
     if not form.is_valid() or form.window is None:
         return page(request, here, job, form, status=422)
     try:
-        asked = services.request_run(
+        requested = services.request_run(
             job=job,
             cluster=here.name,
             window=form.window,
@@ -55,7 +55,7 @@ def run(request: HttpRequest, cluster: str, job: str) -> HttpResponse:
             now_ms=now_ms,
             remote_addr=remote_addr(request),
         )
-        services.enqueue(asked.id)
+        services.enqueue(requested.id)
     except ReportAlreadyRunning as running:
         shown = Text("%(why)s This page shows it when it is ready.", why=text_of(running))
         messages.warning(request, shown.local())
@@ -68,7 +68,7 @@ def download(request: HttpRequest, cluster: str, job: str, fmt: str) -> HttpResp
     here, scope = admit_to_list(request, cluster)
     _require_job(job)
     now_ms = _now_ms()
-    if job in LAG_JOBS and not line_views.is_asked(request, job):
+    if job in LAG_JOBS and not line_views.is_requested(request, job):
         query = ListQuery.plain(request, sorts=selectors.SORTS, default=WORST_FIRST)
         rows: selectors.AnyRows = _rows(request, here, job, query, now_ms, scope)
     else:
@@ -90,7 +90,7 @@ def page(
     """Render the page of a report, with the errors of a refused form."""
     now_ms = _now_ms()
     panel = run_panel.context(request, here, job, form or RunForm(now_ms=now_ms), now_ms, schedule_form)
-    if job not in LAG_JOBS or line_views.is_asked(request, job):
+    if job not in LAG_JOBS or line_views.is_requested(request, job):
         return line_views.page(request, here, job, panel, status)
     query = ListQuery.plain(request, sorts=selectors.SORTS, default=WORST_FIRST, ascending=("group", "topic"))
     scope = view_scope(request.user, here.name)
@@ -136,8 +136,8 @@ def _rows(
 
 
 def _grain(request: HttpRequest) -> str:
-    asked = request.GET.get("grain", "")
-    return asked if asked in GRAINS else str(LagRow.Grain.TOPIC)
+    requested = request.GET.get("grain", "")
+    return requested if requested in GRAINS else str(LagRow.Grain.TOPIC)
 
 
 def _require_job(job: str) -> None:

@@ -14,7 +14,7 @@ from console.report.process import JobResult, JobSpec
 from console.text import Text
 from spark.lag.local_time import HOUR_MS, period_end
 
-SAID_MAX = 50
+SENTENCES_MAX = 50
 
 
 def hours_of(from_ms: int, to_ms: int) -> range:
@@ -40,7 +40,7 @@ def missing(run: ReportRun, hours: Collection[int], now_ms: int) -> list[Text]:
     if not hours:
         return []
     lost = history_reads.lost_files(run.cluster, run.from_ms, run.to_ms)
-    said = [
+    sentences = [
         Text(
             "%(span)s: a history file was set aside, %(reason)s (%(path)s)",
             span=_span(row.ts_lo_ms, row.ts_hi_ms),
@@ -49,22 +49,22 @@ def missing(run: ReportRun, hours: Collection[int], now_ms: int) -> list[Text]:
         )
         for row in lost
     ]
-    told = {row.ts_lo_ms for row in lost if row.kind == Kind.CHUNK_HOUR}
+    marked = {row.ts_lo_ms for row in lost if row.kind == Kind.CHUNK_HOUR}
     absent = uploads.absent(run.cluster).filter(ts_lo_ms__lt=run.to_ms, ts_hi_ms__gt=run.from_ms)
-    said += [
+    sentences += [
         Text("%(span)s: %(reason)s", span=_span(row.ts_lo_ms, row.ts_hi_ms), reason=uploads.why_absent(row))
-        for row in absent.order_by("ts_lo_ms")[:SAID_MAX]
+        for row in absent.order_by("ts_lo_ms")[:SENTENCES_MAX]
     ]
     unknown = [
         hour_ms
         for hour_ms in hours_of(run.from_ms, min(run.to_ms, now_ms))
-        if hour_ms not in hours and hour_ms not in told
+        if hour_ms not in hours and hour_ms not in marked
     ]
-    said += [
+    sentences += [
         Text("%(span)s: no history", span=_span(first_ms, last_ms + HOUR_MS))
         for first_ms, last_ms in _stretches(unknown)
     ]
-    return sorted(said)[:SAID_MAX]
+    return sorted(sentences)[:SENTENCES_MAX]
 
 
 def unread(spec: JobSpec, result: JobResult) -> list[Text]:
@@ -74,7 +74,7 @@ def unread(spec: JobSpec, result: JobResult) -> list[Text]:
     for hour in spec.hours:
         for path in hour.files:
             hours.setdefault(path, []).append(hour.hour_ms)
-    said = [
+    sentences = [
         Text(
             "%(span)s: nothing of it could be read, the rows of before stay",
             span=_span(start_ms, period_end(start_ms, period_ms, zone)),
@@ -87,8 +87,8 @@ def unread(spec: JobSpec, result: JobResult) -> list[Text]:
             "a history file could not be read, %(reason)s (%(path)s)", reason=file.reason, path=file.path
         )
         span = _span(min(own), max(own) + HOUR_MS) if own else ""
-        said.append(Text("%(span)s: %(reason)s", span=span, reason=line) if own else line)
-    return sorted(said)[:SAID_MAX]
+        sentences.append(Text("%(span)s: %(reason)s", span=span, reason=line) if own else line)
+    return sorted(sentences)[:SENTENCES_MAX]
 
 
 def nothing_readable(cluster: str, result: JobResult) -> Text:

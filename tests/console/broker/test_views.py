@@ -253,8 +253,8 @@ def test_it_makes_a_plan_of_a_key(operator: Client, pair: Pair) -> None:
     address = f"/c/{NAME}/brokers/broker-a/config"
     form = text_of(operator, f"{address}?key=shortPollingTimeMills")
     assert 'value="1000"' in form and "How long it waits without long polling, in ms" in form
-    wish = {"key": "shortPollingTimeMills", "value": "250", "brokers": ["broker-a", "broker-b"]}
-    plan_page = operator.post(address, wish, follow=True)
+    requested = {"key": "shortPollingTimeMills", "value": "250", "brokers": ["broker-a", "broker-b"]}
+    plan_page = operator.post(address, requested, follow=True)
     plan = Plan.objects.get()
     assert (plan.subject, [row["broker_name"] for row in plan.diff]) == ("*", ["broker-a", "broker-b"])
     shown = plan_page.content.decode()
@@ -277,8 +277,8 @@ def test_it_makes_a_plan_of_a_key(operator: Client, pair: Pair) -> None:
     ],
 )
 def test_it_gives_the_reason_on_the_field(operator: Client, changes: dict[str, Any], words: str) -> None:
-    wish = {"key": "shortPollingTimeMills", "value": "250", "brokers": ["broker-a"]} | changes
-    answer = operator.post(f"/c/{NAME}/brokers/broker-a/config", wish)
+    requested = {"key": "shortPollingTimeMills", "value": "250", "brokers": ["broker-a"]} | changes
+    answer = operator.post(f"/c/{NAME}/brokers/broker-a/config", requested)
     assert answer.status_code == 422
     assert words in answer.content.decode()
     assert not Plan.objects.exists()
@@ -286,8 +286,8 @@ def test_it_gives_the_reason_on_the_field(operator: Client, changes: dict[str, A
 
 def test_it_says_when_a_broker_does_not_answer(operator: Client, pair: Pair) -> None:
     pair.a.kill()
-    wish = {"key": "shortPollingTimeMills", "value": "250", "brokers": ["broker-a"]}
-    answer = operator.post(f"/c/{NAME}/brokers/broker-a/config", wish)
+    requested = {"key": "shortPollingTimeMills", "value": "250", "brokers": ["broker-a"]}
+    answer = operator.post(f"/c/{NAME}/brokers/broker-a/config", requested)
     assert answer.status_code == 422 and "No plan was made." in answer.content.decode()
     drained = operator.post(f"/c/{NAME}/brokers/broker-b/drain", {"direction": "drain"}, follow=True)
     assert "No plan was made." in drained.content.decode()

@@ -31,8 +31,8 @@ def groups() -> None:
     GroupRow.objects.create(cluster="other", group="elsewhere", status="OK")
 
 
-def names(status: str | None = None, include_system: bool = False, **asked: Any) -> list[str]:
-    page = selectors.group_page("local", ListQuery(**asked), status=status, include_system=include_system)
+def names(status: str | None = None, include_system: bool = False, **source: Any) -> list[str]:
+    page = selectors.group_page("local", ListQuery(**source), status=status, include_system=include_system)
     return [row.group for row in page.rows]
 
 

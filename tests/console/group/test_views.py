@@ -155,7 +155,7 @@ def chosen(group: str, *queue_ids: int) -> list[str]:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+def source(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What the form asks the plan service for; the service refuses, so that no broker is needed."""
     calls: list[dict[str, Any]] = []
 
@@ -170,11 +170,11 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 
 def test_it_asks_for_whole_topics_where_all_queues_are_chosen(
-    admin: Client, asked: list[dict[str, Any]]
+    admin: Client, source: list[dict[str, Any]]
 ) -> None:
     data = {"queue": chosen("billing", 0, 1), "target": "latest"}
     answer = admin.post("/c/local/groups/billing/offsets", data)
-    assert asked == [
+    assert source == [
         {
             "kind": "offset_change",
             "cluster": "local",
@@ -186,11 +186,11 @@ def test_it_asks_for_whole_topics_where_all_queues_are_chosen(
     assert "The history does not reach back that far." in answer.content.decode()
 
 
-def test_it_asks_for_single_queues(admin: Client, asked: list[dict[str, Any]]) -> None:
+def test_it_asks_for_single_queues(admin: Client, source: list[dict[str, Any]]) -> None:
     admin.post(
         "/c/local/groups/billing/offsets", {"queue": chosen("billing", 1), "target": "shift", "shift": "-100"}
     )
-    assert asked[0]["params"] == {
+    assert source[0]["params"] == {
         "target": "shift",
         "topics": ["orders"],
         "queues": [{"topic": "orders", "broker_name": "broker-a", "queue_id": 1}],
@@ -207,11 +207,11 @@ def test_it_asks_for_single_queues(admin: Client, asked: list[dict[str, Any]]) -
     ],
 )
 def test_it_reads_times_in_the_zone_of_the_browser(
-    admin: Client, asked: list[dict[str, Any]], time: str, zone: str, time_ms: int
+    admin: Client, source: list[dict[str, Any]], time: str, zone: str, time_ms: int
 ) -> None:
     data = {"queue": chosen("billing", 0, 1), "target": "time", "time": time, "zone": zone}
     admin.post("/c/local/groups/billing/offsets", data)
-    assert asked[0]["params"]["time_ms"] == time_ms
+    assert source[0]["params"]["time_ms"] == time_ms
 
 
 @pytest.mark.parametrize(
@@ -232,13 +232,13 @@ def test_it_reads_times_in_the_zone_of_the_browser(
     ],
 )
 def test_it_says_what_is_wrong_with_a_wish(
-    admin: Client, asked: list[dict[str, Any]], data: dict[str, str], words: str
+    admin: Client, source: list[dict[str, Any]], data: dict[str, str], words: str
 ) -> None:
     queues = {} if data == {"target": "latest"} else {"queue": chosen("billing", 0)}
     answer = admin.post("/c/local/groups/billing/offsets", {**data, **queues})
     assert answer.status_code == 422
     assert words in answer.content.decode()
-    assert asked == []
+    assert source == []
 
 
 @pytest.mark.parametrize(
@@ -274,10 +274,10 @@ def test_it_says_a_refusal_beside_its_field(
         assert f'aria-invalid="true" aria-describedby="{place}" autofocus' in text
 
 
-def test_it_asks_to_undo_a_plan(admin: Client, asked: list[dict[str, Any]]) -> None:
+def test_it_asks_to_undo_a_plan(admin: Client, source: list[dict[str, Any]]) -> None:
     data = {"queue": chosen("billing", 0, 1), "target": "undo", "undo_plan": "op-abc"}
     admin.post("/c/local/groups/billing/offsets", data)
-    assert asked[0]["params"] == {"target": "undo", "topics": ["orders"], "undo_plan": "op-abc"}
+    assert source[0]["params"] == {"target": "undo", "topics": ["orders"], "undo_plan": "op-abc"}
 
 
 def test_it_offers_the_groups_to_stand_like_that_one_may_see() -> None:
@@ -289,13 +289,13 @@ def test_it_offers_the_groups_to_stand_like_that_one_may_see() -> None:
 
 
 def test_it_chooses_whole_topics_of_a_group_of_very_many_queues(
-    admin: Client, asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+    admin: Client, source: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("console.group.views.QUEUE_BOXES_MAX", 1)
     text = admin.get("/c/local/groups/billing/offsets").content.decode()
     assert 'name="topic" value="orders" checked' in text and 'name="queue"' not in text
     admin.post("/c/local/groups/billing/offsets", {"topic": "orders", "target": "latest"})
-    assert asked[0]["params"] == {"target": "latest", "topics": ["orders"]}
+    assert source[0]["params"] == {"target": "latest", "topics": ["orders"]}
 
 
 def test_it_says_that_no_broker_answered(admin: Client) -> None:
@@ -469,15 +469,15 @@ def test_it_leads_from_a_stalled_queue_to_its_message_and_its_client(admin: Clie
 
 
 def test_it_asks_the_database_no_more_for_more_queues(admin: Client) -> None:
-    def asked() -> int:
+    def source() -> int:
         with CaptureQueriesContext(connections["metrics"]) as rows, CaptureQueriesContext(connection) as own:
             assert admin.get("/c/local/groups/billing").status_code == 200
         return len(rows) + len(own)
 
-    few = asked()
+    few = source()
     for queue_id in range(2, 40):
         sample_rows.queue_row("billing", queue_id)
-    assert asked() == few <= 30
+    assert source() == few <= 30
 
 
 def test_it_shows_a_group_whose_history_has_gaps(admin: Client) -> None:

@@ -527,7 +527,7 @@ def test_it_forgets_a_removed_cluster(orders: CollectedCluster) -> None:
     Cluster.objects.create(name="local", namesrv_addrs=orders.broker.namesrv)
     assert orders.collect(step_ms=10_000).number >= 1
     Cluster.objects.all().delete()
-    assert services.forget_removed_clusters() == ["local"]
+    assert services.drop_removed_clusters() == ["local"]
     assert not Round.objects.exists()
 
 

@@ -160,7 +160,7 @@ def test_it_turns_history_into_rows_and_parquet(
     while java in children(kept._process.pid):
         time.sleep(0.01)
     # it gives the next report to a new process
-    said = list(kept.lines(json.dumps(selectors.run(asked.id).spec)))
-    assert (kept.code(), "TAKEN\n" in said) == (0, False), "".join(said)
+    job_output = list(kept.lines(json.dumps(selectors.run(asked.id).spec)))
+    assert (kept.code(), "TAKEN\n" in job_output) == (0, False), "".join(job_output)
     days = LagRow.objects.filter(job="lag_day")
     assert {row.group for row in days} == {"analytics", "billing", "quiet"}

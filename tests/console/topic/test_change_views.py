@@ -127,10 +127,10 @@ def test_it_changes_what_is_filled_in_only(live: LiveCluster, browser: Client) -
 def test_it_leads_from_quarantine_to_deletion(live: LiveCluster, browser: Client, settings: Settings) -> None:
     text = page(browser, "topics/orders/delete")
     assert "Plan the quarantine" in text and "24 hours after the quarantine" in text
-    early = browser.post("/c/test/topics/orders/delete", {"deed": "delete"})
+    early = browser.post("/c/test/topics/orders/delete", {"action": "delete"})
     text = page(browser, early["Location"][len("/c/test/") :])
     assert "This plan cannot be applied." in text and "Put it in quarantine first" in text
-    answer = browser.post("/c/test/topics/orders/delete", {"deed": "quarantine"})
+    answer = browser.post("/c/test/topics/orders/delete", {"action": "quarantine"})
     plan_id = answer["Location"].rsplit("/", 1)[1]
     browser.post(f"/c/test/plans/{plan_id}/apply", {"confirm_text": "orders"})
     services.run_job(Job.objects.get().id, "worker-1")
@@ -140,13 +140,13 @@ def test_it_leads_from_quarantine_to_deletion(live: LiveCluster, browser: Client
     seen(live, "orders", perm=0, last_write_ms=4_000_000_000_000)
     assert "Traffic was seen since" in page(browser, "topics/orders")
     assert "Plan the deletion without quarantine" not in page(browser, "topics/orders/delete")
-    forced = browser.post("/c/test/topics/orders/delete", {"deed": "force"})
+    forced = browser.post("/c/test/topics/orders/delete", {"action": "force"})
     assert forced.status_code == 422 and "may not ADMIN orders" in forced.content.decode()
     settings.QUARANTINE_HOURS = 0
-    answer = browser.post("/c/test/topics/orders/delete", {"deed": "delete"})
+    answer = browser.post("/c/test/topics/orders/delete", {"action": "delete"})
     text = page(browser, answer["Location"][len("/c/test/") :])
     assert "Delete the topic" in text and "Name of the topic" in text
-    assert browser.post("/c/test/topics/orders/delete", {"deed": "nonsense"}).status_code == 404
+    assert browser.post("/c/test/topics/orders/delete", {"action": "nonsense"}).status_code == 404
 
 
 def test_it_releases_with_one_click(live: LiveCluster, browser: Client, maria: User) -> None:

@@ -52,12 +52,12 @@ class Command(ConfigCommand):
                 choices=("true", "false") if lowest is None else None,
             )
 
-    def add_deeds(self, actions: Any) -> None:
-        for deed, words in (
+    def add_plan_actions(self, actions: Any) -> None:
+        for step, words in (
             ("pause", "plan that its members are given nothing of some topics"),
             ("resume", "plan that they are given it again"),
         ):
-            planning = self.add_deed(actions, deed, words)
+            planning = self.add_action(actions, step, words)
             planning.add_argument(
                 "--topic", dest="topics", action="append", help="may be repeated; all without it"
             )
@@ -65,7 +65,7 @@ class Command(ConfigCommand):
                 "--broker", dest="brokers", action="append", help="may be repeated; all without it"
             )
 
-        moding = self.add_deed(actions, "mode", "plan whether members pull a topic or pop it")
+        moding = self.add_action(actions, "mode", "plan whether members pull a topic or pop it")
         moding.add_argument("--topic", required=True)
         moding.add_argument("--mode", required=True, choices=MODES)
         moding.add_argument(

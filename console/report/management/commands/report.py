@@ -84,15 +84,15 @@ class Command(BaseCommand):
 
     def _follow(self, run: ReportRun) -> ReportRun:
         """Compute the run here, or wait for the worker that has it, until it ends."""
-        said = ""
+        shown = ""
         while True:
             services.run_report(run.id, now_ms=time.time_ns() // 1_000_000)
             run = selectors.run(run.id)
             if run.is_final:
                 return run
-            if run.step != said and self.stderr.isatty():
+            if run.step != shown and self.stderr.isatty():
                 self.stderr.write(run.step)
-            said = run.step
+            shown = run.step
             time.sleep(POLL_S)
             services.release_dead_runs(now_ms=time.time_ns() // 1_000_000)
 

@@ -11,8 +11,8 @@ from console.brokers.queues import BrokerQueue
 from console.group.offsets import change as offset_change
 from console.group.offsets.change import Change
 from console.group.offsets.state import GroupState, QueueState
-from console.group.offsets.targets import read_params, wish_of
-from console.group.offsets.wish import Known, Wish
+from console.group.offsets.target_request import Known, TargetRequest
+from console.group.offsets.targets import read_params, request_of
 from console.operation.plan.params import Given
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
@@ -38,12 +38,12 @@ def state(
     )
 
 
-def read_wish(params: dict[str, Any]) -> Wish:
-    return wish_of(read_params(Given(params)))
+def read_request(params: dict[str, Any]) -> TargetRequest:
+    return request_of(read_params(Given(params)))
 
 
 def changes(now: GroupState, **params: Any) -> list[Change]:
-    return offset_change.changes(now, read_wish(params), Known())
+    return offset_change.changes(now, read_request(params), Known())
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_it_chooses_the_request(online: bool, server_side: bool, committed: int 
 
 def test_it_blocks_what_an_old_broker_can_not_tell_its_members() -> None:
     def blocked(now: GroupState, **params: Any) -> str:
-        return offset_change.blocked(now, read_wish(params), changes(now, **params))
+        return offset_change.blocked(now, read_request(params), changes(now, **params))
 
     assert "only a time" in blocked(state(server_side=False), target="shift", shift=-1)
     assert blocked(state(server_side=False), target="earliest") == ""

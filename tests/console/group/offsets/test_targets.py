@@ -10,7 +10,7 @@ import pytest
 from api.change.operation import OffsetPlanRequestSerializer
 from console.group.management.commands.offsets import Command
 from console.group.offsets.forms import OffsetChangeForm
-from console.group.offsets.targets import TARGETS, command_line, read_params, wish_of
+from console.group.offsets.targets import TARGETS, command_line, read_params, request_of
 from console.operation.errors import PlanRejected
 from console.operation.plan.params import Given
 from console.operation.plan.stored import as_json
@@ -45,7 +45,7 @@ def test_each_is_read_alike_from_rest_and_the_command_it_is_shown_as(name: str) 
         key: options[key] for key in ("time_ms", "offset", "shift", "like_group", "undo_plan", "offsets")
     }
     assert as_json({key: value for key, value in given.items() if value is not None}) == PARAMS[name]
-    assert wish_of(read_params(Given(params))).target is TARGETS[name]
+    assert request_of(read_params(Given(params))).target is TARGETS[name]
 
 
 @pytest.mark.parametrize("name", [name for name, target in TARGETS.items() if target.label])

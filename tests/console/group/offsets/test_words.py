@@ -6,16 +6,18 @@ import datetime
 from typing import Any
 
 import pytest
+from msgspec import structs
 
+from console.brokers.mqadmin import MessageQueue
 from console.group.offsets import change as offset_change
 from console.group.offsets import words as offset_words
-from console.group.offsets.change import Change
+from console.group.offsets.change import Change, DiffRow
 from console.group.offsets.state import GroupState
+from console.group.offsets.target_request import Known
 from console.group.offsets.targets import command_line, read_params
-from console.group.offsets.wish import Known
 from console.group.offsets.words import Limits, Pace
 from console.operation.plan.params import Given
-from tests.console.group.offsets.test_change import QUEUE, read_wish, state
+from tests.console.group.offsets.test_change import QUEUE, read_request, state
 
 NOW_MS = 1_773_288_374_000  # 2026-03-12 04:06:14 UTC
 NO_LIMITS = Limits(None, None)
@@ -102,9 +104,11 @@ def test_it_says_why_nothing_would_change() -> None:
 def titles(
     now: GroupState, limits: Limits = NO_LIMITS, model: str = "", **params: Any
 ) -> list[tuple[str, str]]:
-    wish = read_wish(params)
-    rows = offset_change.changes(now, wish, Known({QUEUE: 0}))
-    return [(each.level, each.title) for each in offset_words.warnings(now, wish, rows, limits, model, "")]
+    requested = read_request(params)
+    rows = offset_change.changes(now, requested, Known({QUEUE: 0}))
+    return [
+        (each.level, each.title) for each in offset_words.warnings(now, requested, rows, limits, model, "")
+    ]
 
 
 def test_it_warns_of_what_a_change_may_cost() -> None:
@@ -141,7 +145,9 @@ def test_it_says_what_the_cluster_asks_for_a_large_change(
     messages: int, limits: Limits, words: str | None
 ) -> None:
     rows = [change(messages, 0)]
-    found = offset_words.warnings(state(q0=messages), read_wish({"target": "earliest"}), rows, limits, "", "")
+    found = offset_words.warnings(
+        state(q0=messages), read_request({"target": "earliest"}), rows, limits, "", ""
+    )
     texts = [each.text for each in found if "Affects" in each.title]
     assert (len(texts) == 1 and words in texts[0]) if words else texts == []
 
@@ -156,10 +162,12 @@ def test_it_says_what_the_cluster_asks_for_a_large_change(
 )
 def test_it_says_how_members_are_told(server_side: bool, committed: int | None, words: str) -> None:
     now = state(server_side=server_side, q0=committed)
-    wish = read_wish({"target": "earliest"})
-    rows = offset_change.changes(now, wish, Known())
+    requested = read_request({"target": "earliest"})
+    rows = offset_change.changes(now, requested, Known())
     (told,) = [
-        each for each in offset_words.warnings(now, wish, rows, NO_LIMITS, "", "") if "online" in each.title
+        each
+        for each in offset_words.warnings(now, requested, rows, NO_LIMITS, "", "")
+        if "online" in each.title
     ]
     assert words in told.text
 
@@ -186,14 +194,15 @@ ORDERS_0 = {"topic": "orders", "broker_name": "broker-a", "queue_id": 0}
         ),
     ],
 )
-def test_it_writes_the_command_line_of_a_wish(params: dict[str, Any], command: str) -> None:
+def test_it_writes_the_command_line_of_a_request(params: dict[str, Any], command: str) -> None:
     assert command_line("billing", "local", read_params(Given(params))) == (
         f"manage.py offsets plan billing --cluster local {command}"
     )
 
 
-def row(before: int | None, after: int | None) -> dict[str, Any]:
-    return {"moves": True, "delta": -2, "lag_before": before, "lag_after": after}
+def row(before: int | None, after: int | None) -> DiffRow:
+    moved = Change(MessageQueue("orders", "broker-a", 0), 5, 3, 0, 9).as_row()
+    return structs.replace(moved, lag_before=before, lag_after=after)
 
 
 @pytest.mark.parametrize(
@@ -205,7 +214,7 @@ def row(before: int | None, after: int | None) -> dict[str, Any]:
     ],
 )
 def test_a_sum_of_a_part_is_the_least_it_can_be(
-    rows: list[dict[str, Any]], expected: tuple[int | None, bool, int | None, bool]
+    rows: list[DiffRow], expected: tuple[int | None, bool, int | None, bool]
 ) -> None:
     sums = offset_words.sums(rows)
     assert (

@@ -257,7 +257,7 @@ def test_it_does_not_take_silence_for_reading(shop: LiveCluster) -> None:
 
 def test_it_forgets_clusters_that_are_gone(shop: LiveCluster) -> None:
     BrokerRefusals.objects.create(cluster="gone", broker_name="broker-a")
-    refusals.forget_removed_clusters()
+    refusals.drop_removed_clusters()
     assert not BrokerRefusals.objects.filter(cluster="gone").exists()
 
 

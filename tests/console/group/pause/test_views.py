@@ -59,7 +59,7 @@ def text_of(client: Client, address: str) -> str:
 def test_it_plans_a_pause_of_the_ticked_topics(live: LiveCluster, browser: Client) -> None:
     text = text_of(browser, PAGE)
     assert text.count("may read") == 3 and RETRY in text and "Nothing is paused now." in text
-    form = {"topics": ["orders"], "brokers": [live.broker_name], "deed": "pause"}
+    form = {"topics": ["orders"], "brokers": [live.broker_name], "action": "pause"}
     answer = browser.post(PAGE, form)
     plan = Plan.objects.get()
     assert answer["Location"] == f"/c/test/plans/{plan.id}"
@@ -70,7 +70,7 @@ def test_it_plans_a_pause_of_the_ticked_topics(live: LiveCluster, browser: Clien
 
 
 def test_it_means_all_topics_when_all_are_ticked(live: LiveCluster, browser: Client) -> None:
-    form = {"topics": ["orders", "refunds", RETRY], "brokers": [live.broker_name], "deed": "pause"}
+    form = {"topics": ["orders", "refunds", RETRY], "brokers": [live.broker_name], "action": "pause"}
     browser.post(PAGE, form)
     assert Plan.objects.get().params == {}
 
@@ -86,13 +86,13 @@ def test_it_means_all_topics_when_all_are_ticked(live: LiveCluster, browser: Cli
 def test_it_says_what_is_wrong(
     live: LiveCluster, browser: Client, change: dict[str, object], reason: str
 ) -> None:
-    form = {"topics": ["orders"], "brokers": [live.broker_name], "deed": "pause", **change}
+    form = {"topics": ["orders"], "brokers": [live.broker_name], "action": "pause", **change}
     answer = browser.post(PAGE, form)
     assert (answer.status_code, reason in answer.content.decode()) == (422, True)
 
 
 def test_it_knows_no_other_deed(browser: Client) -> None:
-    assert browser.post(PAGE, {"deed": "stop"}).status_code == 404
+    assert browser.post(PAGE, {"action": "stop"}).status_code == 404
 
 
 def test_it_resumes_with_one_click(live: LiveCluster, browser: Client) -> None:
@@ -124,7 +124,7 @@ def test_it_lets_readers_look_only(browser: Client) -> None:
     reader = signed_in("reader", verbs=("VIEW",))
     text = text_of(reader, PAGE)
     assert "may read" in text and "Plan a pause" not in text
-    assert reader.post(PAGE, {"deed": "pause"}).status_code == 403
+    assert reader.post(PAGE, {"action": "pause"}).status_code == 403
     assert reader.post("/c/test/groups/billing/resume").status_code == 403
     assert "Pause…" not in text_of(reader, "/c/test/groups/billing")
 

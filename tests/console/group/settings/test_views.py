@@ -81,13 +81,13 @@ def test_it_changes_what_is_filled_in_only(live: LiveCluster, browser: Client) -
 def test_it_leads_from_quarantine_to_deletion_and_back(
     live: LiveCluster, browser: Client, maria: User
 ) -> None:
-    answer = browser.post("/c/test/groups/billing/delete", {"deed": "quarantine"})
+    answer = browser.post("/c/test/groups/billing/delete", {"action": "quarantine"})
     plan_id = answer["Location"].rsplit("/", 1)[1]
     browser.post(f"/c/test/plans/{plan_id}/apply", {"confirm_text": "billing"})
     services.run_job(Job.objects.get().id, "worker-1")
     text = page(browser, "groups/billing/delete")
     assert "no client is online" in text and "Deletable" in text and "by maria" in text
-    blocked = browser.post("/c/test/groups/billing/delete", {"deed": "delete", "with_topics": "1"})
+    blocked = browser.post("/c/test/groups/billing/delete", {"action": "delete", "with_topics": "1"})
     plan = Plan.objects.get(kind="group_delete")
     assert blocked["Location"] == f"/c/test/plans/{plan.id}"
     assert plan.params == {"with_topics": True} and "after 24 hours" in plan.blocked

@@ -190,7 +190,7 @@ def prepare_upload() -> None:
 
 def prepare_adoption() -> None:
     prepare_upload()
-    uploads.tend_own(NOW)
+    uploads.maintain_own(NOW)
 
 
 def adopt() -> None:
@@ -201,7 +201,7 @@ def adopt() -> None:
 
 def prepare_expiry() -> None:
     prepare_adoption()
-    archive.tend("local", interval_ms=5_000, now_ms=NOW)
+    archive.maintain("local", interval_ms=5_000, now_ms=NOW)
 
 
 def after_expiry() -> dict[str, Any]:
@@ -219,7 +219,7 @@ def after_append() -> list[int]:
 
 def after_files() -> dict[str, Any]:
     before = seen()
-    archive.tend("local", interval_ms=5_000, now_ms=NOW + LEASE_MS)  # the dead process had the lease
+    archive.maintain("local", interval_ms=5_000, now_ms=NOW + LEASE_MS)  # the dead process had the lease
     live = sorted({row.kind for row in HistoryFile.objects.filter(state="live")})
     missing = [
         row.path
@@ -252,7 +252,7 @@ def main() -> None:
         ("compact", prepare_hours, compact, after_files),
         ("merge", prepare_day, merge, after_files),
         ("quarantine", prepare_damage, heal, after_files),
-        ("upload", prepare_upload, lambda: uploads.tend_own(NOW), after_files),
+        ("upload", prepare_upload, lambda: uploads.maintain_own(NOW), after_files),
         ("adopt", prepare_adoption, adopt, after_files),
         ("expire", prepare_expiry, lambda: archive.delete_expired(LATE), after_expiry),
     ):

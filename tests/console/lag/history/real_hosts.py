@@ -70,7 +70,7 @@ class Hosts:
         worker.send_signal(signal.SIGKILL)
         worker.wait()
 
-    def tend(self, names: Sequence[str], now_ms: int, times: int = 1) -> None:
+    def maintain(self, names: Sequence[str], now_ms: int, times: int = 1) -> None:
         """Let hosts upload and make files, all at once."""
         running = [
             subprocess.Popen(
@@ -149,10 +149,10 @@ def afterwards(
     now_ms = time.time_ns() // 1_000_000 + 3 * HOUR_MS
     taken = sorted(round_.objects.values_list("number", flat=True))
     logs = history_file.objects.filter(kind="wal")
-    hosts.tend([alive], now_ms)
+    hosts.maintain([alive], now_ms)
     adopted = rounds_in_chunks(history_file)
     dead_rows = sorted(set(logs.filter(host=f"host-{dead}").values_list("state", "uploaded_at_ms")))
-    hosts.tend([alive, dead, alive, dead], now_ms + 1, times=5)
+    hosts.maintain([alive, dead, alive, dead], now_ms + 1, times=5)
     live = live_chunks(history_file)
     return {
         "numbers_once": len(taken) == len(set(taken)),

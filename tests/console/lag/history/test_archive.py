@@ -71,8 +71,8 @@ def two_hours() -> list[int]:
     return seen()
 
 
-def tend(now_ms: int = START + DAY_MS + HOUR_MS) -> int:
-    return archive.tend("local", interval_ms=5_000, now_ms=now_ms)
+def maintain(now_ms: int = START + DAY_MS + HOUR_MS) -> int:
+    return archive.maintain("local", interval_ms=5_000, now_ms=now_ms)
 
 
 def location(row: HistoryFile) -> Path:
@@ -80,9 +80,9 @@ def location(row: HistoryFile) -> Path:
 
 
 def test_it_merges_a_day_that_is_over(two_hours: list[int]) -> None:
-    tend(START + DAY_MS)
+    maintain(START + DAY_MS)
     assert "chunk_day" not in states()
-    tend()
+    maintain()
     assert states() == {
         "chunk_day": ["live"],
         "chunk_hour": ["superseded"] * 2,
@@ -93,13 +93,13 @@ def test_it_merges_a_day_that_is_over(two_hours: list[int]) -> None:
     assert (made.rows, made.samples, made.ts_hi_ms - made.ts_lo_ms) == (4, 80, DAY_MS)
     assert len(seen()) == 40
     assert seen() == two_hours
-    tend()
+    maintain()
     assert HistoryFile.objects.filter(kind="chunk_day").count() == 1
 
 
 def test_it_keeps_files_of_before_for_readers_that_listed_them(two_hours: list[int]) -> None:
     now_ms = START + DAY_MS + HOUR_MS
-    tend(now_ms)
+    maintain(now_ms)
     old = [location(row) for row in HistoryFile.objects.filter(kind="chunk_hour")]
     assert archive.delete_expired(now_ms + archive.GRACE_MS) == 0
     assert all(path.exists() for path in old)
@@ -109,16 +109,16 @@ def test_it_keeps_files_of_before_for_readers_that_listed_them(two_hours: list[i
 
 
 def test_it_takes_a_late_hour_into_the_day(two_hours: list[int]) -> None:
-    tend()
+    maintain()
     write(START + 5 * HOUR_MS, first=500)
-    tend()
+    maintain()
     assert states()["chunk_day"] == ["superseded", "live"]
     assert seen() == [*two_hours, *range(5_000, 5_200, 10)]
 
 
 def test_it_deletes_a_day_after_its_time(two_hours: list[int], settings: Settings) -> None:
     settings.HISTORY_DAYS = 3
-    tend()
+    maintain()
     archive.delete_expired(START + 4 * DAY_MS)
     assert states()["chunk_day"] == ["live"]
     archive.delete_expired(START + 4 * DAY_MS + 1)
@@ -140,8 +140,8 @@ def test_it_names_a_truncated_file_and_goes_on(two_hours: list[int], cut: int) -
     assert row.path.startswith("quarantine/")
     assert row.reason
     assert location(row).read_bytes() == data[:cut]
-    tend()
-    tend()
+    maintain()
+    maintain()
     assert states()["chunk_day"][-1] == "live"
     assert seen() == two_hours
 
@@ -163,12 +163,12 @@ def test_it_sets_a_file_without_offsets_aside_and_says_so(two_hours: list[int]) 
 
 
 def test_it_makes_a_damaged_day_again_while_its_hours_exist(two_hours: list[int]) -> None:
-    tend()
+    maintain()
     row = HistoryFile.objects.get(kind="chunk_day")
     location(row).write_bytes(location(row).read_bytes()[:-9])
     assert seen() == two_hours
     assert states()["chunk_hour"] == ["live", "live"]
-    tend()
+    maintain()
     assert states()["chunk_day"] == ["quarantined", "live"]
     assert seen() == two_hours
 
@@ -180,12 +180,12 @@ def test_it_goes_on_without_an_hour_that_nothing_can_repair(two_hours: list[int]
     damaged = bytearray(location(row).read_bytes())
     damaged[len(damaged) // 3] ^= 0xFF
     location(row).write_bytes(damaged)
-    tend()
+    maintain()
     assert states()["chunk_hour"] == ["quarantined", "superseded"]
     assert seen() == two_hours[20:]
     row.refresh_from_db()
     assert "another checksum" in row.reason
-    tend()  # its log is not there either
+    maintain()  # its log is not there either
     (gap,) = selectors.gaps("local", START, START + DAY_MS)  # the day, made without it, does not hide it
     assert (gap.from_ms, gap.to_ms) == (START, START + HOUR_MS)
 
@@ -232,12 +232,12 @@ def test_it_tries_again_when_the_disk_was_full(two_hours: list[int], monkeypatch
 def test_it_keeps_files_wherever_fsspec_reaches(url: str, tmp_path: Path, settings: Settings) -> None:
     settings.HISTORY_URL = url.format(folder=tmp_path)
     write(START)
-    tend(START + 2 * HOUR_MS)
+    maintain(START + 2 * HOUR_MS)
     made = HistoryFile.objects.get(kind="chunk_hour")
     filesystem, root = fsspec.core.url_to_fs(settings.HISTORY_URL)
     assert filesystem.info(f"{root}/{made.path}")["size"] == made.bytes
     assert len(seen()) == 20
-    tend()
+    maintain()
     assert states()["chunk_day"] == ["live"]
     assert len(seen()) == 20
     archive.delete_expired(START + 90 * DAY_MS + 2 * DAY_MS)
@@ -289,7 +289,7 @@ def days() -> list[HistoryFile]:
 
 
 def test_a_large_day_is_several_files(bucketed: dict[str, list[int]]) -> None:
-    tend()
+    maintain()
     made = days()
     folder = "kind=chunk_day/cluster=local/date=2023-11-15"
     assert [row.path for row in made] == [f"{folder}/b={number}-g1.parquet" for number in range(3)]
@@ -309,14 +309,14 @@ def test_a_large_day_is_several_files(bucketed: dict[str, list[int]]) -> None:
 
 
 def test_a_late_hour_makes_all_buckets_anew(bucketed: dict[str, list[int]]) -> None:
-    tend()
+    maintain()
     write_groups(START + 5 * HOUR_MS)
-    tend()
+    maintain()
     assert {row.generation for row in days()} == {2}
     assert states()["chunk_day"] == ["superseded"] * 3 + ["live"] * len(days())
     assert {group: len(told(group)) for group in GROUPS} == dict.fromkeys(GROUPS, 3 * 5 * 4)
     count = HistoryFile.objects.count()
-    tend()
+    maintain()
     assert HistoryFile.objects.count() == count
 
 
@@ -332,10 +332,10 @@ def test_a_disk_that_is_full_in_the_second_bucket_leaves_the_hours(
 
     with monkeypatch.context() as patched:
         patched.setattr(compaction.DayMerge, "write_bucket", full)
-        tend()
+        maintain()
     assert days() == []
     assert {group: told(group) for group in bucketed} == bucketed
-    tend()
+    maintain()
     assert [row.path.rpartition("/")[2] for row in days()] == [
         f"b={number}-g1.parquet" for number in range(3)
     ]
@@ -343,12 +343,12 @@ def test_a_disk_that_is_full_in_the_second_bucket_leaves_the_hours(
 
 
 def test_a_damaged_bucket_is_made_again_from_its_hours_or_named(bucketed: dict[str, list[int]]) -> None:
-    tend()
+    maintain()
     hours = list(HistoryFile.objects.filter(kind="chunk_hour"))
     location(days()[1]).write_bytes(b"PAR1 no more")
     assert told("group-2") == bucketed["group-2"]  # from the hours, which still lie there
     assert history_reads.lost_files("local", START, START + DAY_MS) == []
-    tend()
+    maintain()
     assert {row.generation for row in days()} == {2}
     assert {group: told(group) for group in bucketed} == bucketed
     for row in hours:
@@ -362,7 +362,7 @@ def test_a_damaged_bucket_is_made_again_from_its_hours_or_named(bucketed: dict[s
 
 
 def test_a_file_of_before_buckets_may_hold_any_group(bucketed: dict[str, list[int]]) -> None:
-    tend()
+    maintain()
     HistoryFile.objects.update(group_lo=None, group_hi=None)
     assert {group: told(group) for group in bucketed} == bucketed
 

@@ -65,8 +65,8 @@ def seen() -> list[int]:
     return found
 
 
-def tend(now_ms: int) -> int:
-    return archive.tend("local", interval_ms=5_000, now_ms=now_ms)
+def maintain(now_ms: int) -> int:
+    return archive.maintain("local", interval_ms=5_000, now_ms=now_ms)
 
 
 def objects() -> list[str]:
@@ -87,14 +87,14 @@ EXPECTED = list(range(0, 200, 10))
 def test_hours_and_days_are_made_read_and_deleted_there(s3: S3Server) -> None:
     write(START)
     write(START + HOUR_MS, first=100)
-    assert tend(NOW + 60_000) == 2
+    assert maintain(NOW + 60_000) == 2
     assert {row.uploaded_at_ms for row in HistoryFile.objects.filter(kind="wal")} == {NOW + 60_000}
     assert objects() == listed()
     assert [row.sha256 for row in HistoryFile.objects.all()] == [
         files.digest(f"{s3.url}/{row.path}")[1] for row in HistoryFile.objects.all()
     ]
     assert seen() == [*EXPECTED, *range(1_000, 1_200, 10)]
-    tend(START + DAY_MS + HOUR_MS)
+    maintain(START + DAY_MS + HOUR_MS)
     (day,) = HistoryFile.objects.filter(kind="chunk_day", state="live")
     assert seen() == [*EXPECTED, *range(1_000, 1_200, 10)]
     archive.delete_expired(START + 4 * DAY_MS)
@@ -108,7 +108,7 @@ def test_hours_and_days_are_made_read_and_deleted_there(s3: S3Server) -> None:
 def test_a_throttled_storage_is_tried_again(s3: S3Server) -> None:
     write(START)
     with s3.fault("PUT", "throttle", times=2) as fault:
-        assert tend(START + HOUR_MS + 60_000) == 1
+        assert maintain(START + HOUR_MS + 60_000) == 1
     assert fault.times == 0
     assert objects() == listed()
     assert seen() == EXPECTED
@@ -121,16 +121,16 @@ def test_a_storage_that_refuses_costs_nothing(
 ) -> None:
     write(START)
     with s3.fault("PUT", how):
-        assert tend(START + HOUR_MS + 60_000) == 0
+        assert maintain(START + HOUR_MS + 60_000) == 0
     assert objects() == []
     (row,) = HistoryFile.objects.all()
     assert (row.kind, row.state, row.uploaded_at_ms) == ("wal", "live", 0)
     assert f"{s3.url}/{row.path} cannot be written: " in caplog.text
     assert seen() == EXPECTED
     with s3.fault("PUT", how, key="chunk_hour"):  # the log is uploaded, its hour is not
-        assert tend(START + HOUR_MS + 60_000) == 0
+        assert maintain(START + HOUR_MS + 60_000) == 0
     assert objects() == listed() == [row.path]
-    assert tend(START + HOUR_MS + 60_000) == 1
+    assert maintain(START + HOUR_MS + 60_000) == 1
     assert objects() == listed()
     assert [one.path.rpartition("/")[2] for one in HistoryFile.objects.filter(kind="chunk_hour")] == [
         "b=0-g1.parquet"
@@ -143,7 +143,7 @@ def test_a_storage_that_refuses_costs_nothing(
 def test_an_answer_that_is_lost_after_the_object_was_stored_doubles_nothing(s3: S3Server, times: int) -> None:
     write(START)
     with s3.fault("PUT", "lost", times=times):
-        assert tend(START + HOUR_MS + 60_000) == 1
+        assert maintain(START + HOUR_MS + 60_000) == 1
     assert objects() == listed()
     assert seen() == EXPECTED
     assert HistoryFile.objects.filter(kind="chunk_hour").count() == 1
@@ -184,7 +184,7 @@ def test_a_completion_whose_answer_is_lost_counts(small_parts: S3Server) -> None
 
 def test_a_damaged_object_is_copied_aside_and_made_again(s3: S3Server) -> None:
     write(START)
-    tend(START + HOUR_MS + 60_000)
+    maintain(START + HOUR_MS + 60_000)
     row = HistoryFile.objects.get(kind="chunk_hour")
     files.write_bytes(f"{s3.url}/{row.path}", b"PAR1 no more")
     assert seen() == EXPECTED  # from the log, which is uploaded
@@ -192,7 +192,7 @@ def test_a_damaged_object_is_copied_aside_and_made_again(s3: S3Server) -> None:
     assert (row.state, row.path.partition("/")[0]) == ("quarantined", "quarantine")
     assert files.read(f"{s3.url}/{row.path}") == b"PAR1 no more"
     assert s3.count("COPY") == 1
-    tend(START + HOUR_MS + 60_000)
+    maintain(START + HOUR_MS + 60_000)
     assert objects() == listed()
     assert seen() == EXPECTED
 
@@ -200,7 +200,7 @@ def test_a_damaged_object_is_copied_aside_and_made_again(s3: S3Server) -> None:
 def test_a_storage_that_is_away_sets_nothing_aside(s3: S3Server, settings: Settings) -> None:
     write(START)
     write(START + HOUR_MS, first=100)
-    tend(NOW + 60_000)
+    maintain(NOW + 60_000)
     before = sorted(HistoryFile.objects.values_list("path", "state"))
     settings.HISTORY_URL = "s3://another-bucket/tidemark"
     with pytest.raises(StorageError, match="mount or correct HISTORY_URL"):
@@ -209,7 +209,7 @@ def test_a_storage_that_is_away_sets_nothing_aside(s3: S3Server, settings: Setti
     with s3.fault("GET", "deny"), s3.fault("HEAD", "deny"), pytest.raises(StorageError, match="cannot be"):
         archive.merge_day("local", START, now_ms=START + DAY_MS + HOUR_MS)
     assert sorted(HistoryFile.objects.values_list("path", "state")) == before
-    tend(START + DAY_MS + HOUR_MS)
+    maintain(START + DAY_MS + HOUR_MS)
     assert HistoryFile.objects.filter(kind="chunk_day", state="live").count() == 1
 
 
@@ -219,10 +219,10 @@ def test_a_host_whose_storage_is_away_goes_on_with_the_other_clusters(
     write(START)
     caplog.set_level(logging.ERROR)
     with s3.fault("PUT", "deny"):
-        assert uploads.tend_own(NOW) == 0
+        assert uploads.maintain_own(NOW) == 0
     assert "log not uploaded cluster=local" in caplog.text
-    assert uploads.tend_own(NOW) == 1
-    assert uploads.tend_own(NOW) == 0
+    assert uploads.maintain_own(NOW) == 1
+    assert uploads.maintain_own(NOW) == 0
     assert selectors.gaps("local", START, NOW) == []
 
 
@@ -230,9 +230,9 @@ def test_a_storage_that_is_away_ends_the_run_at_its_first_request(s3: S3Server) 
     for hour in range(3):
         write(START + hour * HOUR_MS, first=100 * hour)
     with s3.fault("PUT", "deny"):
-        assert tend(START + 4 * HOUR_MS) == 0
+        assert maintain(START + 4 * HOUR_MS) == 0
     assert len({path for kind, path in s3.seen if kind == "PUT"}) == 1
-    assert tend(START + 4 * HOUR_MS) == 3
+    assert maintain(START + 4 * HOUR_MS) == 3
 
 
 def test_rounds_go_on_while_the_storage_is_away(collected: CollectedCluster, s3: S3Server) -> None:
@@ -240,7 +240,7 @@ def test_rounds_go_on_while_the_storage_is_away(collected: CollectedCluster, s3:
     collected.make_group("billing")
     collected.collect()
     collected.now_ms += 2 * HOUR_MS
-    assert tend(collected.now_ms) == 1
+    assert maintain(collected.now_ms) == 1
     services.collectors.clear()  # a restart
     with s3.fault("GET", "deny"), s3.fault("HEAD", "deny"), s3.fault("PUT", "deny"):
         assert collected.collect().error == ""

@@ -66,11 +66,11 @@ class Hosts:
 
     def upload(self, name: str, now_ms: int) -> int:
         with self.on(name):
-            return uploads.tend_own(now_ms)
+            return uploads.maintain_own(now_ms)
 
-    def tend(self, name: str, now_ms: int) -> int:
+    def maintain(self, name: str, now_ms: int) -> int:
         with self.on(name):
-            return archive.tend("local", interval_ms=5_000, now_ms=now_ms)
+            return archive.maintain("local", interval_ms=5_000, now_ms=now_ms)
 
     def seen(self, name: str) -> list[int]:
         """The round numbers that a chart on a host would show."""
@@ -114,8 +114,8 @@ def test_one_host_copies_nothing(local_history: Path) -> None:
     log = HistoryLog("local")
     for one in made(START, 0, 3):
         log.append(one)
-    assert uploads.tend_own(OVER) == 0
-    assert archive.tend("local", interval_ms=5_000, now_ms=OVER) == 1
+    assert uploads.maintain_own(OVER) == 0
+    assert archive.maintain("local", interval_ms=5_000, now_ms=OVER) == 1
     names = sorted(path.name for path in local_history.rglob("*.*"))
     assert names == [f"{START}.wal", "b=0-g1.parquet"]
     assert HistoryFile.objects.get(kind="wal").uploaded_at_ms == 0
@@ -127,7 +127,7 @@ def test_an_hour_is_made_from_the_logs_of_all_hosts(hosts: Hosts) -> None:
     hosts.write("a", START + SEGMENT, 6)
     assert hosts.upload("a", OVER) == 2
     assert hosts.seen("b") == list(range(9))
-    assert hosts.tend("b", OVER) == 1
+    assert hosts.maintain("b", OVER) == 1
     assert states("wal") == [("superseded", 1)] * 3
     assert hosts.seen("a") == hosts.seen("b") == list(range(9))
     paths = HistoryFile.objects.filter(kind="wal").values_list("path", "host")
@@ -142,9 +142,9 @@ def test_an_hour_is_made_from_the_logs_of_all_hosts(hosts: Hosts) -> None:
 def test_an_hour_waits_for_a_host_that_is_about_to_upload(hosts: Hosts) -> None:
     hosts.write("b", START, 0)
     hosts.write("a", START + 11 * SEGMENT, 3)
-    assert hosts.tend("b", OVER) == 0
+    assert hosts.maintain("b", OVER) == 0
     assert hosts.upload("a", OVER + 1_000) == 1
-    assert hosts.tend("b", OVER + 2_000) == 1
+    assert hosts.maintain("b", OVER + 2_000) == 1
     assert states("chunk_hour") == [("live", 1)]
 
 
@@ -153,14 +153,14 @@ def test_a_dead_hosts_uploads_are_adopted_and_the_rest_is_a_gap_until_it_returns
     assert hosts.upload("a", START + SEGMENT + 60_000) == 1
     hosts.write("a", START + SEGMENT, 3)  # and then it dies
     hosts.write("b", START + 2 * SEGMENT, 6)
-    assert hosts.tend("b", DEAD) == 1
+    assert hosts.maintain("b", DEAD) == 1
     assert states("wal") == [("superseded", 1), ("live", 1), ("superseded", 1)]
     assert hosts.seen("b") == [0, 1, 2, 6, 7, 8]
     assert hosts.gaps("b") == [(SEGMENT, 2 * SEGMENT, AWAY)]
-    assert hosts.tend("b", DEAD + 1) == 0  # nothing new: not made again and again
+    assert hosts.maintain("b", DEAD + 1) == 0  # nothing new: not made again and again
     # it is back
     assert hosts.upload("a", DEAD + HOUR_MS) == 1
-    assert hosts.tend("b", DEAD + HOUR_MS) == 1
+    assert hosts.maintain("b", DEAD + HOUR_MS) == 1
     assert states("chunk_hour") == [("superseded", 1), ("live", 2)]
     assert states("wal") == [("superseded", 1)] * 3
     assert hosts.seen("b") == hosts.seen("a") == list(range(9))
@@ -172,13 +172,13 @@ def test_a_host_that_returns_after_its_day_was_merged_fills_it_in(hosts: Hosts) 
     hosts.write("b", START + SEGMENT, 3)
     hosts.write("b", START + HOUR_MS, 6)
     late_ms = START + 3 * DAY_MS
-    hosts.tend("b", START + DAY_MS + HOUR_MS)
+    hosts.maintain("b", START + DAY_MS + HOUR_MS)
     assert states("chunk_day") == [("live", 1)]
     with hosts.on("b"):
         archive.delete_expired(late_ms)  # logs are kept 48 h, those of an hour that is awaited longer
     assert states("wal") == [("live", 1), ("superseded", 1), ("deleted", 1)]
     assert hosts.upload("a", late_ms) == 1
-    hosts.tend("b", late_ms)
+    hosts.maintain("b", late_ms)
     assert states("chunk_day") == [("superseded", 1), ("live", 2)]
     assert hosts.seen("a") == list(range(9))
     with hosts.on("b"):
@@ -193,11 +193,11 @@ def test_logs_of_an_hour_stay_while_one_of_them_is_in_no_hour_file(hosts: Hosts)
     hosts.write("a", START, 0)
     assert hosts.upload("a", START + SEGMENT + 60_000) == 1
     hosts.write("a", START + SEGMENT, 3)
-    hosts.tend("b", DEAD)
+    hosts.maintain("b", DEAD)
     with hosts.on("a"):
         archive.delete_expired(START + 3 * DAY_MS)
     assert states("wal") == [("superseded", 1), ("live", 1)]
-    assert hosts.tend("a", START + 3 * DAY_MS) == 1
+    assert hosts.maintain("a", START + 3 * DAY_MS) == 1
     assert hosts.seen("b") == list(range(6))
 
 
@@ -217,13 +217,13 @@ def test_a_host_that_never_returns_is_given_up_after_the_history_has_expired(
 
 def test_an_hour_is_not_made_again_from_less_than_it_was_made_from(hosts: Hosts) -> None:
     hosts.write("b", START, 0)
-    assert hosts.tend("b", DEAD) == 1
+    assert hosts.maintain("b", DEAD) == 1
     HistoryFile.objects.filter(kind="wal").update(state="deleted")
     for path in hosts.folder.rglob("*.wal"):
         path.unlink()
     hosts.write("a", START + SEGMENT, 3)
     hosts.upload("a", DEAD)
-    assert hosts.tend("b", DEAD) == 0
+    assert hosts.maintain("b", DEAD) == 0
     assert states("chunk_hour") == [("live", 1)]
     assert hosts.seen("b") == list(range(6))  # the chunk and the late segment beside it
 
@@ -234,9 +234,9 @@ def test_a_segment_that_was_uploaded_takes_no_more_rounds(hosts: Hosts) -> None:
         log = HistoryLog("local")
         first, second, third = made(START, 0, 3)
         log.append(first)
-        uploads.tend_own(START + SEGMENT + 59_999)
+        uploads.maintain_own(START + SEGMENT + 59_999)
         log.append(second)  # within the minute
-        assert uploads.tend_own(START + SEGMENT + 60_000) == 1
+        assert uploads.maintain_own(START + SEGMENT + 60_000) == 1
         with pytest.raises(HistoryMoved, match="is closed: its round 2 came too late"):
             log.append(third)
         (row,) = HistoryFile.objects.all()
@@ -270,9 +270,9 @@ def test_one_process_makes_files_at_a_time(hosts: Hosts) -> None:
         with compaction_lease.held("local", OVER):
             with hosts.on("a"), pytest.raises(LeaseTaken):
                 archive.compact_hour("local", START, interval_ms=5_000, now_ms=OVER)
-            assert hosts.tend("a", OVER) == 0
+            assert hosts.maintain("a", OVER) == 0
         assert states("chunk_hour") == []
-    assert hosts.tend("a", OVER) == 1
+    assert hosts.maintain("a", OVER) == 1
     assert HistoryLease.objects.get().until_ms == 0
 
 
@@ -290,7 +290,7 @@ def test_a_process_that_stood_still_in_the_middle_lists_nothing(
     def stand_still(*args: Any, **options: Any) -> Any:
         monkeypatch.setattr(owner, name, real)
         written = real(*args, **options) if is_after else None
-        assert hosts.tend("a", OVER + LEASE_MS) == 1  # the lease is over: another host does it
+        assert hosts.maintain("a", OVER + LEASE_MS) == 1  # the lease is over: another host does it
         return written if is_after else real(*args, **options)
 
     monkeypatch.setattr(owner, name, stand_still)
@@ -348,7 +348,7 @@ def test_a_host_that_takes_over_goes_on_with_what_is_known(collected: CollectedC
     with hosts.on("a"):
         for _ in range(3):
             collected.collect()
-        uploads.tend_own(collected.now_ms + SEGMENT + 60_000)
+        uploads.maintain_own(collected.now_ms + SEGMENT + 60_000)
         collected.now_ms += SEGMENT
         last = collected.collect()  # of this segment nothing is uploaded
     HistoryGap.objects.all().delete()  # of the jump

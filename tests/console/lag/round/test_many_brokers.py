@@ -87,7 +87,7 @@ def test_pages_for_most_groups_are_not_told_in_a_large_cluster(
     simulated: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[tuple[str, bool]] = []
-    monkeypatch.setattr(services, "GROUPS_TOLD_MAX", 10)
+    monkeypatch.setattr(services, "GROUPS_PUBLISHED_MAX", 10)
     monkeypatch.setattr(
         services.live,
         "publish",

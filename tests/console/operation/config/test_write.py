@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.operation.config.row import GROUP, TOPIC, ConfigRow, Deed
+from console.operation.config.row import GROUP, TOPIC, Action, ConfigRow
 from console.operation.config.write import ConfigWrite, WriteEvent, WriteState
 from console.operation.plan.stored import as_json, of_json
 from console.text import Text
@@ -14,19 +14,19 @@ WRITE = ConfigWrite.of(ROW)
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "deed", "keys"),
+    ("before", "after", "action", "keys"),
     [
-        (None, {"perm": 6}, Deed.CREATE, ["perm"]),
-        ({"perm": 6}, {"perm": 4}, Deed.CHANGE, ["perm"]),
-        ({"perm": 6}, None, Deed.DELETE, ["perm"]),
-        ({"perm": 6}, {"perm": 6}, Deed.STAY, []),
+        (None, {"perm": 6}, Action.CREATE, ["perm"]),
+        ({"perm": 6}, {"perm": 4}, Action.CHANGE, ["perm"]),
+        ({"perm": 6}, None, Action.DELETE, ["perm"]),
+        ({"perm": 6}, {"perm": 6}, Action.STAY, []),
     ],
 )
 def test_a_row_names_what_happens_and_the_keys_that_differ(
-    before: dict[str, int] | None, after: dict[str, int] | None, deed: Deed, keys: list[str]
+    before: dict[str, int] | None, after: dict[str, int] | None, action: Action, keys: list[str]
 ) -> None:
     row = ConfigRow.of(GROUP, "billing", "broker-a", "10.0.0.1:10911", before, after)
-    assert (row.deed, [change.key for change in row.changes]) == (deed, keys)
+    assert (row.action, [change.key for change in row.changes]) == (action, keys)
     assert of_json(ConfigRow, as_json(row)) == row
 
 

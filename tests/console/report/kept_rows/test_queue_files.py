@@ -65,7 +65,7 @@ def test_the_next_run_over_the_same_time_replaces_them(cluster: Cluster, spark_j
     before = list(QueueRowFile.objects.filter(run=first))
     # a page that listed them may still be reading
     assert [(file.state, path_of(file).exists()) for file in before] == [(State.SUPERSEDED, True)] * 2
-    assert queue_files.tend("local", NOW + 2 * HOUR + 60_000) == 2
+    assert queue_files.maintain("local", NOW + 2 * HOUR + 60_000) == 2
     assert not any(path_of(file).exists() for file in before)
     assert list(QueueRowFile.objects.all()) == list(live)
 
@@ -86,7 +86,7 @@ def test_a_run_that_fails_leaves_what_was_there(
     assert QueueRowFile.objects.get(state=State.LIVE) == before and path_of(before).exists()
     left = QueueRowFile.objects.get(state=State.WRITING)
     assert path_of(left).exists()
-    queue_files.tend("local", NOW + 3 * HOUR)
+    queue_files.maintain("local", NOW + 3 * HOUR)
     assert not path_of(left).exists() and list(QueueRowFile.objects.all()) == [before]
 
 
@@ -97,7 +97,7 @@ def test_it_keeps_those_of_hours_for_two_weeks(cluster: Cluster, settings: Setti
     ]
     hours = rows.publish(rows.run(), *(queue(**start) for start in starts))
     days = rows.publish(rows.run("report-2", job="lag_day"), *(queue(**start) for start in starts))
-    assert queue_files.tend("local", TODAY) == 1
+    assert queue_files.maintain("local", TODAY) == 1
     assert set(QueueRowFile.objects.all()) == {hours[1], *days}
     assert not path_of(hours[0]).exists()
 
@@ -161,5 +161,5 @@ def test_they_lie_in_any_storage(
     assert [row.lag_max for row in selectors.row_page(again).rows] == [1]
     assert [gap.window_start_ms for gap in again.gaps] == [TODAY + 8 * HOUR]
     rows.publish(rows.run("report-2"), queue(lag_max=3, **at(7)), at_ms=NOW + 1)
-    assert queue_files.tend("local", NOW + 2 * HOUR) == 1
+    assert queue_files.maintain("local", NOW + 2 * HOUR) == 1
     assert [row.lag_max for row in selectors.row_page(QueueRows("local", "lag_hour")).rows] == [3]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from console.brokers.mqadmin import MessageQueue
-from console.group.offsets.state import Asked, GroupState
+from console.group.offsets.state import GroupSource, GroupState
 from console.group.offsets.stored import QueueOffset
 from console.text import Text
 
@@ -71,17 +71,19 @@ class Target:
     """
 
     name: str
-    wanted: Callable[[Wish, Standing], tuple[int | None, Text]]
+    wanted: Callable[[TargetRequest, Standing], tuple[int | None, Text]]
     label: Text = Text()
     meaning: Text = Text()
     parameter: Parameter | None = None
     field: str = ""
-    look_up: Callable[[Asked, GroupState, Wish], Known] = lambda asked, state, wish: Known()
+    look_up: Callable[[GroupSource, GroupState, TargetRequest], Known] = lambda source, state, requested: (
+        Known()
+    )
     is_time: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Wish:
+class TargetRequest:
     """Checked parameters of an offset change."""
 
     target: Target
