@@ -106,7 +106,7 @@ def test_it_is_a_part_of_the_page_of_the_group(live: LiveCluster, browser: Clien
     here = Cluster.objects.get(name=live.name)
     context = quarantine_context(request, here, "group", "billing")
     row = GroupRow.objects.get(cluster=live.name, group="billing")
-    text = render_to_string("group/_settings.html", {"cluster": here, "row": row, **context}, request)
+    text = render_to_string("group/_tab_settings.html", {"cluster": here, "row": row, **context}, request)
     assert "in quarantine since" in text and "/c/test/groups/billing/release" in text
 
 
@@ -117,3 +117,12 @@ def test_it_shows_settings_to_those_who_may_not_change_them(live: LiveCluster, b
     assert viewer.post("/c/test/groups/billing/settings", {"retry_max_times": "3"}).status_code == 403
     assert viewer.get("/c/test/groups/billing/delete").status_code == 403
     assert viewer.post("/c/test/groups/billing/release").status_code == 403
+
+
+def test_a_quarantine_is_above_every_tab_of_the_group(
+    live: LiveCluster, browser: Client, maria: User
+) -> None:
+    assert "In quarantine since" not in page(browser, "groups/billing")
+    plan = services.create_plan("group_quarantine", live.name, "billing", {}, maria)
+    services.run_job(services.apply_plan(plan.id, maria, plan.confirm_text).id, "worker-1")
+    assert "In quarantine since" in page(browser, "groups/billing")
