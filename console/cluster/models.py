@@ -50,3 +50,7 @@ class Cluster(models.Model):
     def is_generated(self) -> bool:
         """Return whether it is generated data without any broker."""
         return self.generated_to_ms is not None
+
+    def until_ms(self, now_ms: int) -> int:
+        """Return until when there are figures: now, or the end of what was generated."""
+        return now_ms if self.generated_to_ms is None else self.generated_to_ms

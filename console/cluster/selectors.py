@@ -24,6 +24,12 @@ def why_unchangeable(name: str) -> Text:
     )
 
 
+def until_ms(name: str, now_ms: int) -> int:
+    """Return until when a cluster has figures; now for one that is not registered."""
+    cluster = Cluster.objects.filter(name=name).first()
+    return now_ms if cluster is None else cluster.until_ms(now_ms)
+
+
 def clusters() -> Sequence[Cluster]:
     """Return every cluster by name, the embedded one first."""
     return list(Cluster.objects.order_by("-is_embedded", "name"))

@@ -114,7 +114,8 @@ def request_run(
     if job not in JOBS:
         raise ReportRejected("job", no_report(job))
     zone = selectors.zone_of(cluster, job)
-    window = whole_window(window.from_ms, window.to_ms, now_ms=now_ms, period_ms=PERIODS_MS[job], zone=zone)
+    until_ms = cluster_selectors.until_ms(cluster, now_ms)
+    window = whole_window(window.from_ms, window.to_ms, now_ms=until_ms, period_ms=PERIODS_MS[job], zone=zone)
     release_dead_runs(now_ms=now_ms)
     try:
         with transaction.atomic():

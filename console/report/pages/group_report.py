@@ -57,6 +57,12 @@ class Hours:
         return next((place for place, value in enumerate(self.max_ms) if value is not None), None)
 
     @property
+    def unseen(self) -> int:
+        """Return how many hours between the first and the last observed one were not observed."""
+        seen = [place for place, value in enumerate(self.max_ms) if value is not None]
+        return seen[-1] - seen[0] + 1 - len(seen) if seen else 0
+
+    @property
     def first_seen_ms(self) -> int | None:
         return None if self.first_seen is None else self.times[self.first_seen]
 
@@ -88,7 +94,7 @@ def hours_of(cluster: str, group: str, from_ms: int, to_ms: int) -> Hours:
         columns["breach_ms"],
         columns["watched_ms"],
         slo_ms=max((row.slo_ms for row in found), default=None),
-        coverage_pct=_coverage(found, len(times)),
+        coverage_pct=_coverage(found),
         max_gap_ms=max((row.max_gap_ms for row in found), default=None),
         interval_ms=max((row.interval_ms for row in found), default=None),
         produced_by_hour=produced,
@@ -148,12 +154,17 @@ def flow_of(hours: Hours, drawn: slice = slice(None)) -> Flow:
     return Flow(hours.ends[drawn], produced[drawn], committed[drawn], pulled=nothing, stored_from=nothing)
 
 
-def _coverage(rows: Iterable[LagRow], hours: int) -> float | None:
-    """Return the share of the requested time that was observed: hours without a row count as not observed."""
+def _coverage(rows: Iterable[LagRow]) -> float | None:
+    """Return the share of the time that was observed, from the first to the last hour with a row.
+
+    Hours without a row between them count as not observed.
+    """
     worst: dict[int, float] = {}
     for row in rows:
         worst[row.window_start_ms] = min(worst.get(row.window_start_ms, 100.0), row.coverage_pct)
-    return round(sum(worst.values()) / hours, 1) if worst and hours else None
+    if not worst:
+        return None
+    return round(sum(worst.values()) / ((max(worst) - min(worst)) // HOUR_MS + 1), 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +278,7 @@ class Tide:
 class Sentence:
     """One finding of the window, worded by the page. ``status`` gives its shape and colour.
 
-    ``kind``: that of an episode, or "overspent", "tide", "unseen" (hours without figures).
+    ``kind``: that of an episode, or "overspent", "tide", "unseen" (hours without figures between others).
     """
 
     status: str
@@ -289,9 +300,8 @@ def sentences(hours: Hours, budget: Budget, episodes: Sequence[ReportRow], zone:
     tide = daily_tide(hours, zone)
     if tide is not None:
         found.append(Sentence("CATCHING_UP", "tide", tide=tide))
-    missing = len(hours.times) - hours.seen
-    if missing:
-        found.append(Sentence("UNKNOWN", "unseen", unseen=missing))
+    if hours.unseen:
+        found.append(Sentence("UNKNOWN", "unseen", unseen=hours.unseen))
     return found[:SENTENCES_MAX]
 
 

@@ -32,6 +32,8 @@ SPANS = {
     for key, days in (("1d", 1), ("", 7), ("28d", 28))
 }
 DRAWN_HOURS_MIN = 24
+# What drains sooner is gone before it is read about.
+FORECAST_MS_MIN = 60_000
 SLO_VERSIONS_SHOWN = 10
 LATENCY_DAYS_MAX = 7  # the distribution is computed from samples, not from rows
 
@@ -51,7 +53,7 @@ def page(
     zone = selectors.zone_of(here.name, "lag_day")
     span = request.GET.get("span", "")
     span = span if span in SPANS else ""
-    to_ms = now_ms - now_ms % HOUR_MS + HOUR_MS
+    to_ms = _end_ms(here, group, now_ms)
     from_ms = to_ms - SPANS[span][1] * DAY_MS
     hours = group_report.hours_of(here.name, group, from_ms, to_ms)
     row = GroupRow.objects.filter(cluster=here.name, group=group).first()
@@ -68,7 +70,9 @@ def page(
     runways = group_report.runways_of(here.name, group)
     queues = group_report.queue_heat(here.name, group, from_ms, to_ms)
     slo_ms = hours.slo_ms or promise.slo_ms
-    rows = group_plots.rows_of(here.name, group, from_ms, to_ms)
+    plots = _plots(
+        hours, budget, queues, runways, zone, group_plots.rows_of(here.name, group, from_ms, to_ms)
+    )
     context = {
         "cluster": here,
         "group": group,
@@ -85,10 +89,11 @@ def page(
         "report_zone": zone,
         "episodes": episodes,
         "runways": [_runway(here.name, each) for each in runways],
-        "usual": usual_week.usual_drain(here.name, group, runways),
+        "usual": usual_week.usual_drain(here.name, group, runways) if _waits(runways) else None,
         "queues": queues,
         "queue_days": settings.REPORT_QUEUE_DAYS,
-        "plots": _plots(hours, budget, queues, runways, zone, rows),
+        "plots": plots,
+        "left_out": _left_out(plots, runways),
         "room_url": _room_url(here.name, group, from_ms, min(to_ms, now_ms), hours.first_seen_ms),
         "latency_url": _latency_url(here.name, group, from_ms, min(to_ms, now_ms), slo_ms),
         "own_slo_ms": promise.slo_ms,
@@ -102,6 +107,33 @@ def page(
         "now_ms": now_ms,
     }
     return render(request, "report/group_report.html", context, status=status)
+
+
+def _end_ms(here: Cluster, group: str, now_ms: int) -> int:
+    """Return where the page ends: the running hour is in it once it has a row."""
+    if here.generated_to_ms is not None:
+        return here.generated_to_ms
+    hour_ms = now_ms - now_ms % HOUR_MS
+    return hour_ms + HOUR_MS * selectors.group_hours(here.name, group, hour_ms, hour_ms + HOUR_MS).exists()
+
+
+def _waits(runways: Sequence[LagRow]) -> bool:
+    """Return whether something waits whose drain is worth a forecast."""
+    return any(row.lag_last and (row.drain_ms is None or row.drain_ms >= FORECAST_MS_MIN) for row in runways)
+
+
+def _left_out(plots: Plots, runways: Sequence[LagRow]) -> list[Text]:
+    """Return the parts that have no data, and why, for one line instead of empty cards."""
+    found = []
+    if plots.week is None:
+        found.append(Text("time lag by hour of week: from a day of history on"))
+    if not _waits(runways):
+        found.append(Text("drain forecast: nothing waited for a minute at the end of the last hour"))
+    if plots.phase is None:
+        found.append(Text("catch-up speed: nothing waited"))
+    if plots.ways is None:
+        found.append(Text("retries and dead letters: nothing came to the group’s retry topic"))
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +187,7 @@ class Plots:
     hours: HourLines
     budget: BudgetLines
     flow: group_report.Flow
-    week: Week
+    week: Week | None
     queues: QueueMap | None
     drain: Drain | None
     phase: group_plots.Phase | None
@@ -184,9 +216,9 @@ def _plots(
         hours=HourLines(times, hours.p50_ms[drawn], hours.p95_ms[drawn], hours.max_ms[drawn], hours.slo_ms),
         budget=BudgetLines(hours.times, budget.left_pct, budget.even_pct),
         flow=group_report.flow_of(hours, drawn),
-        week=Week(hours_of_week, minute, hours.p95_ms),
+        week=Week(hours_of_week, minute, hours.p95_ms) if hours.seen >= DRAWN_HOURS_MIN else None,
         queues=QueueMap(queues.rows, queues.times[drawn], values) if queues.rows else None,
-        drain=_drain(runways),
+        drain=_drain(runways) if _waits(runways) else None,
         phase=group_plots.phase(rows),
         skew=group_plots.skew(rows),
         ways=group_plots.ways(rows),

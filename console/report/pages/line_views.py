@@ -122,7 +122,7 @@ def _episodes(request: HttpRequest, here: Cluster, job: str, now_ms: int) -> Pag
     return {
         "query": query,
         "page": selectors.report_row_page(found, ordered, query.page, query.per_page, whole),
-        "lanes": lanes(found, _span_start(request, here, job, now_ms), now_ms),
+        "lanes": lanes(found, _span_start(request, here, job, now_ms), here.until_ms(now_ms)),
     }
 
 
@@ -172,6 +172,9 @@ def lanes(found: QuerySet[ReportRow], from_ms: int | None, to_ms: int) -> Lanes 
         word, peak_ms = words.get(kind, kind), figures.get("peak_time_lag_ms")
         bar = Bar(figures["start_ms"], figures["end_ms"], kind, word, peak_ms)
         own.setdefault(group, Lane(group, [])).bars.append(bar)
+    for lane in own.values():
+        # Of several at one time the last is drawn on top: being late follows from the others.
+        lane.bars.sort(key=lambda bar: (bar.kind != "breach", bar.start_ms))
     if not own:
         return None
     first_ms = min(bar.start_ms for lane in own.values() for bar in lane.bars)
@@ -185,7 +188,7 @@ def lanes(found: QuerySet[ReportRow], from_ms: int | None, to_ms: int) -> Lanes 
 
 def _span_start(request: HttpRequest, here: Cluster, job: str, now_ms: int) -> int | None:
     span = span_of(request.GET.get("span", ""), job)
-    return span_start(span, now_ms=now_ms, zone=selectors.zone_of(here.name, job))
+    return span_start(span, now_ms=here.until_ms(now_ms), zone=selectors.zone_of(here.name, job))
 
 
 def _found(

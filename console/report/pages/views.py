@@ -129,7 +129,9 @@ def _rows(
         job=job,
         group=query.query,
         from_ms=span_start(
-            span_of(request.GET.get("span", ""), job), now_ms=now_ms, zone=selectors.zone_of(here.name, job)
+            span_of(request.GET.get("span", ""), job),
+            now_ms=here.until_ms(now_ms),
+            zone=selectors.zone_of(here.name, job),
         ),
         scope=scope,
     )

@@ -192,3 +192,12 @@ def test_the_stall_is_one_episode_of_five_hours() -> None:
     assert stall.worst_queue == "shop-a · 1"
     # Ten minutes of standstill are a stall.
     assert shop.STALL_MS - 15 * 60_000 <= stall.end_ms - stall.start_ms <= shop.STALL_MS
+
+
+def test_its_reports_end_where_its_data_end() -> None:
+    make(NOW_MS)
+    run = ReportRun.objects.get()
+    assert run.to_ms == NOW_MS // HOUR_MS * HOUR_MS
+    page = signed_in().get(f"/c/{NAME}/reports/groups/nightly-export")
+    assert page.status_code == 200
+    assert page.context["to_ms"] == run.to_ms
