@@ -70,12 +70,20 @@ class _Rates:
 class Episodes:
     """Keep the episodes of one cluster that are not over. Called by the collector, round after round.
 
-    Those that change are written at once, all of them every `written_every_ms`.
+    Those that change are written at once, all of them every `written_every_ms`; promises are read every
+    `promises_every_ms`.
     """
 
-    def __init__(self, cluster: str, interval_ms: int, written_every_ms: int = MINUTE_MS) -> None:
+    def __init__(
+        self,
+        cluster: str,
+        interval_ms: int,
+        *,
+        written_every_ms: int = MINUTE_MS,
+        promises_every_ms: int = PROMISES_READ_EVERY_MS,
+    ) -> None:
         self.cluster, self.interval_ms = cluster, interval_ms
-        self._written_every_ms = written_every_ms
+        self._written_every_ms, self._promises_every_ms = written_every_ms, promises_every_ms
         self._open: dict[Key, Episode] = {}
         self._promises = Promises(installation())
         self._promises_at_ms = 0
@@ -243,7 +251,7 @@ class Episodes:
             del self._usual[group]
 
     def _read_promises(self, now_ms: int) -> None:
-        if not 0 <= now_ms - self._promises_at_ms < PROMISES_READ_EVERY_MS:
+        if not 0 <= now_ms - self._promises_at_ms < self._promises_every_ms:
             self._promises_at_ms = now_ms
             self._promises = promises_of(self.cluster)
 

@@ -52,11 +52,15 @@ class CourseFigures(Struct, frozen=True):
 class PromiseCourses:
     """Keep the courses of one cluster.
 
-    Called by the collector, one round after the other; `save` runs in its transaction.
+    Called by the collector, one round after the other; `save` runs in its transaction. Promises are read every
+    `promises_every_ms`.
     """
 
-    def __init__(self, cluster: str, interval_ms: int) -> None:
+    def __init__(
+        self, cluster: str, interval_ms: int, *, promises_every_ms: int = PROMISES_READ_EVERY_MS
+    ) -> None:
         self.cluster, self.interval_ms = cluster, interval_ms
+        self._promises_every_ms = promises_every_ms
         # The last round that was recorded.
         self.at_ms = 0
         self.courses: dict[TopicKey, Course] = {}
@@ -151,7 +155,7 @@ class PromiseCourses:
 
     def _read_promises(self, now_ms: int) -> None:
         """Read the groups' promises. What was judged before a change stays."""
-        if 0 <= now_ms - self._slo_read_ms < PROMISES_READ_EVERY_MS:
+        if 0 <= now_ms - self._slo_read_ms < self._promises_every_ms:
             return
         self._slo_read_ms = now_ms
         self._promises = promises_of(self.cluster)

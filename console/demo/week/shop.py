@@ -29,7 +29,7 @@ from spark.lag.local_time import DAY_MS, HOUR_MS, MINUTE_MS
 from spark.lag.snapshot import Int64Array
 
 DAYS = 7
-INTERVAL_MS = 3 * MINUTE_MS
+INTERVAL_MS = 4 * MINUTE_MS
 KEPT_MS = 3 * DAY_MS
 BROKERS = ("shop-a", "shop-b")
 SILENT_BROKER = "shop-b"

@@ -19,6 +19,7 @@ from console.lag.episodes import Episodes
 from console.lag.history import archive, chronicle
 from console.lag.history.member_changes import MemberChange
 from console.lag.models import BrokerRow, GroupMembers, GroupRow, Round, TopicRow
+from console.lag.promise_courses import PromiseCourses
 from console.lag.round.broker_reads import BrokerAnswers, Lookup
 from console.lag.round.figures import BrokerFigures, BrokerKey, GroupFigures, TopicFigures
 from console.lag.round.view import Members
@@ -45,8 +46,11 @@ class GivenRounds:
     def __init__(self, cluster: str, interval_ms: int) -> None:
         self.cluster, self.interval_ms = cluster, interval_ms
         self._collector = Collector(cluster, interval_ms)
-        # A week of rounds passes in seconds: writing each would take longer than judging it.
-        self._collector.episodes = Episodes(cluster, interval_ms, written_every_ms=HOUR_MS)
+        # A week of rounds passes in seconds: queries in each would take longer than judging it.
+        self._collector.episodes = Episodes(
+            cluster, interval_ms, written_every_ms=HOUR_MS, promises_every_ms=HOUR_MS
+        )
+        self._collector.promises = PromiseCourses(cluster, interval_ms, promises_every_ms=HOUR_MS)
         self._number = 0
         self._before = Snapshot(-1, -1)
         self._last: Judged | None = None
