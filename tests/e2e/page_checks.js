@@ -14,6 +14,9 @@
     report("overflow", widest, `the page is ${root.scrollWidth} px wide in ${root.clientWidth}`);
   }
 
+  const excess = root.scrollHeight - root.clientHeight;
+  if (excess > 0 && excess <= 8) report("scroll bar", root, `for ${excess} px`);
+
   /* Texts: what an ancestor hides of a text is cut off, unless a title or tip has it in full. */
   const seen = (node) => node.checkVisibility({ opacityProperty: true, visibilityProperty: true });
   const styles = new Map();

@@ -26,7 +26,7 @@ RUN_AXE = """async ({ tags, rules }) => {
 
 @dataclass(frozen=True)
 class Violation:
-    """`rule` is one of axe-core's, of `page_checks.js`, or status, console, waits."""
+    """`rule` is one of axe-core's, of `page_checks.js` (scroll bar: for a few pixels), or status, console, waits."""
 
     rule: str
     at: str

@@ -43,6 +43,8 @@ def test_every_check_finds_its_fault(browser: Browser) -> None:
     found = sorted(violation.rule for violation in layout_violations(page))
     assert found == ["blank chart", "cut off", "empty card", "overflow", "stands out"]
     assert {"color-contrast", "button-name"} <= {violation.rule for violation in axe_violations(page)}
+    page.set_content('<!doctype html><body style="margin: 0"><div style="height: calc(100vh + 1px)">')
+    assert [violation.rule for violation in layout_violations(page)] == ["scroll bar"]
     page.close()
 
 
