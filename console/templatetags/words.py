@@ -40,6 +40,12 @@ def local(text: Any) -> Any:
     return text.local() if isinstance(text, Text) else text
 
 
+@register.filter
+def units(text: str) -> str:
+    """Return a figure that was rendered without a reader with the units of this one's language."""
+    return text.local() if isinstance(text, Text) else figure_words(text)
+
+
 @register.simple_tag(takes_context=True)
 def words(context: Context, source: Text | str, written_ms: int | None = None) -> SafeString:
     """Render a stored sentence in the reader's language, its UTC times in the reader's zone.

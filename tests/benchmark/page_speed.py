@@ -173,8 +173,8 @@ def tables(context: BrowserContext, url: str) -> dict[str, Any]:
 
 
 @contextmanager
-def big_lists(rows: int) -> Iterator[tuple[str, str]]:
-    """A console over a simulated cluster of so many topics and groups: its address and a session of it."""
+def big_lists(rows: int) -> Iterator[tuple[str, dict[str, str]]]:
+    """A console over a simulated cluster of so many topics and groups: its address and its cookie of a session."""
     with SimulatedCluster(brokers=8, topics=rows, groups=rows) as simulated, world(simulated) as client:
         from django.conf import settings
         from django.core.servers.basehttp import (
@@ -189,16 +189,20 @@ def big_lists(rows: int) -> Iterator[tuple[str, str]]:
         server = ThreadedWSGIServer(("127.0.0.1", 0), WSGIRequestHandler)
         server.set_app(get_internal_wsgi_application())
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}", client.cookies[settings.SESSION_COOKIE_NAME].value
+        session = {
+            "name": settings.SESSION_COOKIE_NAME,
+            "value": client.cookies[settings.SESSION_COOKIE_NAME].value,
+        }
+        yield f"http://127.0.0.1:{server.server_port}", session
         server.shutdown()
 
 
 def of_big_lists(rows: int) -> dict[str, Any]:
     # Django before Playwright: its event loop would make the databases refuse this thread.
-    with big_lists(rows) as (url, session), sync_playwright() as playwright:
+    with big_lists(rows) as (url, cookie), sync_playwright() as playwright:
         browser = launch(playwright)
         context = browser.new_context(viewport={"width": 1440, "height": 900})
-        context.add_cookies([{"name": "sessionid", "value": session, "url": url}])
+        context.add_cookies([{**cookie, "url": url}])
         found = tables(context, url)
         browser.close()
     return found

@@ -42,7 +42,7 @@ class ConfigKey:
 
     name: str
     says: Text = Text()
-    unit: str = ""
+    unit: Text = Text()
     effect: Effect = Effect.UNKNOWN
     danger: Text = Text()
     fixed: str = ""
@@ -66,11 +66,11 @@ class ConfigKey:
         return duration(int(value)) if self.unit == "ms" else ""
 
 
-def _now(name: str, says: Text, unit: str = "", **more: object) -> ConfigKey:
+def _now(name: str, says: Text, unit: Text = Text(), **more: object) -> ConfigKey:
     return ConfigKey(name, says, unit, Effect.AT_ONCE, **more)  # type: ignore[arg-type]
 
 
-def _restart(name: str, says: Text, unit: str = "", **more: object) -> ConfigKey:
+def _restart(name: str, says: Text, unit: Text = Text(), **more: object) -> ConfigKey:
     return ConfigKey(name, says, unit, Effect.RESTART, **more)  # type: ignore[arg-type]
 
 
@@ -80,6 +80,18 @@ WHO_IT_IS = Text("It identifies the broker; a change makes it another broker. Se
 WHERE_IT_STORES = Text(
     "It sets where messages are stored; a change hides the stored ones. Set it in the broker's file."
 )
+
+HOURS = Text("hours")
+HOUR = Text("hour")
+MS = Text("ms")
+EPOCH_MS = Text("epoch ms")
+BYTES = Text("bytes")
+PERCENT = Text("percent")
+QUEUES = Text("queues")
+MESSAGES = Text("messages")
+THREADS = Text("threads")
+REQUESTS = Text("requests")
+TIMES = Text("times")
 
 _KEYS = (
     _restart("brokerName", Text("name under which routes list the broker"), fixed=WHO_IT_IS),
@@ -124,25 +136,25 @@ _KEYS = (
     _now(
         "defaultTopicQueueNums",
         Text("queues of a topic that is created automatically"),
-        "queues",
+        QUEUES,
         low=1,
         high=1024,
     ),
     _now(
         "fileReservedTime",
         Text("messages older than this are deleted, at deleteWhen or when the disk is too full"),
-        "hours",
+        HOURS,
         low=1,
         high=87_600,
         danger=Text(
             "A smaller value deletes older messages at the next deletion; groups that are behind lose them."
         ),
     ),
-    _now("deleteWhen", Text("hour of the day at which expired files are deleted"), "hour"),
+    _now("deleteWhen", Text("hour of the day at which expired files are deleted"), HOUR),
     _now(
         "diskMaxUsedSpaceRatio",
         Text("above this share of the disk expired files go at once, not only at deleteWhen"),
-        "percent",
+        PERCENT,
         low=10,
         high=95,
         danger=Text("Too high leaves no room before writes are refused; too low deletes early."),
@@ -150,7 +162,7 @@ _KEYS = (
     _now(
         "diskSpaceCleanForciblyRatio",
         Text("above this share files are deleted although they are not expired"),
-        "percent",
+        PERCENT,
         low=10,
         high=97,
         danger=Text("Messages younger than fileReservedTime are deleted above it."),
@@ -158,7 +170,7 @@ _KEYS = (
     _now(
         "diskSpaceWarningLevelRatio",
         Text("above this share the broker refuses to write"),
-        "percent",
+        PERCENT,
         low=10,
         high=99,
         danger=Text("With the disk 100 %% full the broker may fail to start again."),
@@ -177,18 +189,18 @@ _KEYS = (
         choices=("ASYNC_MASTER", "SYNC_MASTER", "SLAVE"),
         danger=Text("Two masters of one name, or none, after the next restart."),
     ),
-    _now("flushIntervalCommitLog", Text("how often the commit log goes to disk"), "ms", low=1, high=60_000),
+    _now("flushIntervalCommitLog", Text("how often the commit log goes to disk"), MS, low=1, high=60_000),
     _now(
         "flushConsumerOffsetInterval",
         Text("how often committed offsets are saved"),
-        "ms",
+        MS,
         low=100,
         high=600_000,
     ),
     _now(
         "maxMessageSize",
         Text("largest message taken"),
-        "bytes",
+        BYTES,
         low=1_024,
         high=256 * 1024 * 1024,
         danger=Text("Larger messages than clients accept stop their consumers."),
@@ -201,14 +213,14 @@ _KEYS = (
     _now(
         "waitTimeMillsInSendQueue",
         Text("a send that waits longer is answered SYSTEM_BUSY, so that the producer tries another broker"),
-        "ms",
+        MS,
         low=10,
         high=60_000,
     ),
     _now(
         "osPageCacheBusyTimeOutMills",
         Text("a write that holds the commit log longer than this means that the page cache is busy"),
-        "ms",
+        MS,
         low=10,
         high=60_000,
     ),
@@ -216,7 +228,7 @@ _KEYS = (
         "brokerFastFailureEnable", Text("what waits too long is refused instead of piling up"), choices=BOOL
     ),
     _now("longPollingEnable", Text("a pull without messages waits for one"), choices=BOOL),
-    _now("shortPollingTimeMills", Text("how long it waits without long polling"), "ms", low=1, high=60_000),
+    _now("shortPollingTimeMills", Text("how long it waits without long polling"), MS, low=1, high=60_000),
     _now("litePullMessageEnable", Text("lite pull consumers are served"), choices=BOOL),
     _now(
         "notifyConsumerIdsChangedEnable",
@@ -230,42 +242,40 @@ _KEYS = (
         choices=BOOL,
         danger=Text("On: producers of transactional messages get NO_PERMISSION."),
     ),
-    _now(
-        "defaultQueryMaxNum", Text("most messages that a query by key returns"), "messages", low=1, high=1024
-    ),
+    _now("defaultQueryMaxNum", Text("most messages that a query by key returns"), MESSAGES, low=1, high=1024),
     _now(
         "transactionCheckMax",
         Text("check-backs before a half message is dropped"),
-        "times",
+        TIMES,
         low=1,
         high=1000,
     ),
-    _now("transactionCheckInterval", Text("pause between two check-backs"), "ms", low=1_000, high=3_600_000),
+    _now("transactionCheckInterval", Text("pause between two check-backs"), MS, low=1_000, high=3_600_000),
     _now(
         "transactionTimeOut",
         Text("age at which a half message is checked"),
-        "ms",
+        MS,
         low=1_000,
         high=3_600_000,
     ),
     _now(
         "maxTransferCountOnMessageInMemory",
         Text("most messages of one pull from memory"),
-        "messages",
+        MESSAGES,
         low=1,
         high=1024,
     ),
     _now(
         "maxTransferCountOnMessageInDisk",
         Text("most messages of one pull from disk"),
-        "messages",
+        MESSAGES,
         low=1,
         high=1024,
     ),
     _now(
         "accessMessageInMemoryMaxRatio",
         Text("share of memory that counts as “in memory”"),
-        "percent",
+        PERCENT,
         low=1,
         high=90,
     ),
@@ -276,22 +286,22 @@ _KEYS = (
         choices=BOOL,
         danger=Text("On: a group that is 16 GiB behind is no longer served."),
     ),
-    _now("consumerFallbehindThreshold", Text("how far behind that is"), "bytes"),
+    _now("consumerFallbehindThreshold", Text("how far behind that is"), BYTES),
     _now(
         "startAcceptSendRequestTimeStamp",
         Text("sends are refused until this moment (epoch)"),
-        "epoch ms",
+        EPOCH_MS,
         low=0,
         danger=Text("In the future: every producer is refused until then."),
     ),
     _now("traceTopicEnable", Text("the broker takes message traces"), choices=BOOL),
-    _now("registerNameServerPeriod", Text("pause between registrations"), "ms", low=10_000, high=60_000),
-    _restart("sendMessageThreadPoolNums", Text("threads that store messages"), "threads", low=1, high=256),
-    _restart("pullMessageThreadPoolNums", Text("threads that serve pulls"), "threads", low=1, high=512),
-    _restart("sendThreadPoolQueueCapacity", Text("sends that may wait"), "requests", low=1, high=1_000_000),
-    _restart("pullThreadPoolQueueCapacity", Text("pulls that may wait"), "requests", low=1, high=10_000_000),
-    _restart("mappedFileSizeCommitLog", Text("size of one file of the commit log"), "bytes"),
-    _restart("mappedFileSizeConsumeQueue", Text("size of one file of a consume queue"), "bytes"),
+    _now("registerNameServerPeriod", Text("pause between registrations"), MS, low=10_000, high=60_000),
+    _restart("sendMessageThreadPoolNums", Text("threads that store messages"), THREADS, low=1, high=256),
+    _restart("pullMessageThreadPoolNums", Text("threads that serve pulls"), THREADS, low=1, high=512),
+    _restart("sendThreadPoolQueueCapacity", Text("sends that may wait"), REQUESTS, low=1, high=1_000_000),
+    _restart("pullThreadPoolQueueCapacity", Text("pulls that may wait"), REQUESTS, low=1, high=10_000_000),
+    _restart("mappedFileSizeCommitLog", Text("size of one file of the commit log"), BYTES),
+    _restart("mappedFileSizeConsumeQueue", Text("size of one file of a consume queue"), BYTES),
     _restart("transientStorePoolEnable", Text("writes go through memory of their own first"), choices=BOOL),
     _restart(
         "messageDelayLevel",

@@ -138,13 +138,13 @@ def _text(text: str) -> str:
 def _moment(text: str) -> str:
     value = number(text)
     if value is None or value <= 0:
-        return "none"
+        return Text("none")
     return f"{dt.datetime.fromtimestamp(value / 1000, dt.UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _limited(text: str) -> str:
     value = number(text)
-    return "" if value is None else ("no limit" if value >= NEVER else count(value))
+    return "" if value is None else (Text("no limit") if value >= NEVER else count(value))
 
 
 _rate, _count, _ms = _as(rate, " /s"), _as(count), _as(latency)
@@ -276,7 +276,7 @@ _GROUPS: Sequence[tuple[Text, Text, Sequence[_Entry]]] = (
             _Entry(
                 "putMessageDistributeTime",
                 Text("How long puts took"),
-                lambda text: "last minute" if text else "",
+                lambda text: Text("last minute") if text else Text(),
                 judge=_distribution,
             ),
             _Entry("putMessageFailedTimes", Text("Failed writes"), _count, Text("since the start")),
