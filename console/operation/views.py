@@ -182,6 +182,7 @@ def _plan_page(
         "button": kind.button(found),
         "diff": cut(found.diff, page=whole_number(request.GET.get("page", "")), per_page=DIFF_ROWS),
         "sums": kind.sums(found),
+        "step_values": kind.step_values(found),
         "others": [job for job in selectors.active_jobs(here.name, found.subject) if job.plan_id != found.pk]
         if is_open
         else [],
@@ -334,6 +335,7 @@ def job_context(here: Cluster, found: Job, may_control: bool) -> PageContext:
         "trail": kind.place_of(found.plan).trail(here.name, found.subject),
         "rows": rows,
         "shown": worst_rows(rows, DIFF_ROWS),
+        "step_values": kind.step_values(found.plan),
         "retries_max": RETRIES_MAX,
         "without_worker": without_worker(found, now_ms),
         "retry_pause_s": RETRY_PAUSE_MS // 1000,

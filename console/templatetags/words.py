@@ -29,6 +29,10 @@ register = template.Library()
 
 _TIME = r"(?:(\d{4}-\d\d-\d\d)[ T])?(\d\d:\d\d:\d\d)"
 TIMES = re.compile(rf"{_TIME}(?:(–| to ){_TIME})? UTC")
+# Figures with what they count, for bold type; in Chinese the word that counts has no blank before it.
+FIGURES = (
+    r"(?<![\w.:-])\d[\d,]*(?:\.\d+)?(?: (?:ms|[dhms]|messages?|queues?)\b| ?(?:条消息|个队列))?(?![\w:])"
+)
 
 
 @register.filter
@@ -47,11 +51,15 @@ def units(text: str) -> str:
 
 
 @register.simple_tag(takes_context=True)
-def words(context: Context, source: Text | str, written_ms: int | None = None) -> SafeString:
+def words(
+    context: Context, source: Text | str, written_ms: int | None = None, *, strong: bool = False
+) -> SafeString:
     """Render a stored sentence in the reader's language, its UTC times in the reader's zone.
 
-    A time without a day is of the day of ``written_ms``; without that, the last such time before now.
+    A time without a day is of the day of ``written_ms``; without that, the last such time before now. ``strong``:
+    figures, names and times in bold type.
     """
+    bold = _bold(source) if strong else None
     zone, text = zone_of(context), str(local(source))
     now_ms = int(context.get("now_ms") or dt.datetime.now(dt.UTC).timestamp() * 1000)
 
@@ -67,14 +75,45 @@ def words(context: Context, source: Text | str, written_ms: int | None = None) -
         last_ms = _at_ms(last_day or day, last_time or time, written_ms, now_ms)
         if first_ms is None or last_ms is None:
             continue
-        parts += [escape(text[end : found.start()]), shown(first_ms, "moment")]
+        parts += [
+            _plain(text[end : found.start()], bold),
+            "<strong>" if strong else "",
+            shown(first_ms, "moment"),
+        ]
         if between:
             days = {dt.datetime.fromtimestamp(ms / 1000, zone).date() for ms in (first_ms, last_ms)}
             parts += [between, shown(last_ms, "clock" if len(days) == 1 else "moment")]
+        parts.append("</strong>" if strong else "")
         parts.append(format_html(" <span data-zone-name>{}</span>", zone_offset(zone, last_ms)))
         end = found.end()
-    parts.append(escape(text[end:]))
+    parts.append(_plain(text[end:], bold))
     return SafeString("".join(parts))
+
+
+def _bold(text: Text | str) -> re.Pattern[str]:
+    """Return what is set in bold type: figures, and the names in the places of a text."""
+    names = sorted(map(re.escape, _names(text)), key=len, reverse=True)
+    return re.compile("|".join([*(rf"(?<![\w-]){name}(?![\w-])" for name in names), FIGURES]))
+
+
+def _names(text: object) -> set[str]:
+    """Return the names in the places of a text: words without a blank or a colon, so neither times nor phrases."""
+    if isinstance(text, tuple):
+        return {name for part in text for name in _names(part)}
+    if isinstance(text, Text):
+        return {name for value in text.values.values() for name in _names(value)}
+    return {text} if isinstance(text, str) and re.fullmatch(r"[^\s:]{2,}", text) else set()
+
+
+def _plain(text: str, bold: re.Pattern[str] | None) -> str:
+    """Return a piece of a sentence as HTML."""
+    if bold is None:
+        return escape(text)
+    parts, end = [], 0
+    for found in bold.finditer(text):
+        parts += [escape(text[end : found.start()]), format_html("<strong>{}</strong>", found[0])]
+        end = found.end()
+    return "".join([*parts, escape(text[end:])])
 
 
 def _at_ms(day: str | None, time: str, written_ms: int | None, now_ms: int) -> int | None:

@@ -20,7 +20,7 @@ from playwright.sync_api import Page, sync_playwright
 from console.templatetags import figures as tags
 from console.templatetags import lists, statuses
 from console.templatetags.words import quoted_json, words
-from console.text import figures
+from console.text import Text, figures
 
 CASES = json.loads((Path(__file__).parent / "figures.json").read_text())
 STATIC = Path(__file__).parents[2] / "static" / "js"
@@ -154,3 +154,18 @@ def test_it_shows_times_in_sentences_in_the_readers_zone(sentence: str, shown: s
 def test_it_shows_the_same_times_in_the_browser(script: Page) -> None:
     told = [script.evaluate("([text, now]) => Tide.words(text, now)", [text, NOW_MS]) for text, _ in WORDS]
     assert [html.escape(text) for text in told] == [shown for _, shown in WORDS]
+
+
+def test_figures_names_and_times_of_a_sentence_are_bold() -> None:
+    sentence = Text(
+        "This will replay %(number)s message(s) of %(where)s, written %(span)s. See <b>.",
+        number=62882,
+        where=Text.foreign("clicks-2"),
+        span="06:16:05–06:50:23 UTC",
+    )
+    made = words({"request": RequestFactory().get("/"), "now_ms": NOW_MS}, sentence, NOW_MS, strong=True)
+    assert (
+        "replay <strong>62,882 messages</strong> of <strong>clicks-2</strong>, written <strong><time" in made
+    )
+    assert "&lt;b&gt;." in made and "</time></strong> <span" in made
+    assert "<strong>" not in words({"request": RequestFactory().get("/"), "now_ms": NOW_MS}, sentence, NOW_MS)

@@ -28,7 +28,7 @@ from console.group.offsets.state import (
     store_times,
 )
 from console.group.offsets.stored import OffsetBefore, OffsetParams, QueueOffset
-from console.group.offsets.targets import command_line, read_params, request_of
+from console.group.offsets.targets import TARGETS, command_line, read_params, request_of
 from console.group.offsets.watch import watch_moves
 from console.group.offsets.words import Limits, Pace
 from console.lag.last_seen import QueueSeen, group_queues_seen
@@ -70,6 +70,11 @@ class OffsetChangePlan(PlanKind[OffsetParams, OffsetBefore, DiffRow]):
     def sums(self, plan: Plan) -> offset_words.Sums:
         """Return the sums of the columns."""
         return offset_words.sums(self.rows_of(plan))
+
+    def step_values(self, plan: Plan) -> tuple[Text, ...]:
+        """Return the number of queues, and the target as the form names it."""
+        target = TARGETS[self.params_of(plan).target]
+        return Text("%(number)s queue(s)", number=len(plan.diff)), target.label
 
     def terminal_rows(self, plan: Plan) -> Iterable[str]:
         """Show each queue, its offset before and after, and how it moves."""

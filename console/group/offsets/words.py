@@ -284,8 +284,8 @@ def _way(how: str, where: str) -> Text:
     """Return how members learn of the change from these brokers."""
     if how == RESET_PER_QUEUE:
         return Text(
-            "%(where)s moves the offsets and notifies the members itself (222 per queue); each drops what it has "
-            "in flight and starts again, usually within 10 s.",
+            "On %(where)s the offsets are moved and the members notified by the broker (222 per queue); each drops "
+            "what it has in flight and starts again, usually within 10 s.",
             where=where,
         )
     if how == RESET_BY_TIME:

@@ -242,6 +242,10 @@ class PlanKind(ABC, Generic[P, B, R]):
         """Return what the diff template shows below the rows."""
         return None
 
+    def step_values(self, plan: Plan) -> tuple[Text, ...]:
+        """Return the chosen scope and target in a few words, for the steps above a plan and its job."""
+        return ()
+
     def job_rows(self, job: Job) -> Sequence[JobRow]:
         """Return the rows of a job that its template shows."""
         return ()

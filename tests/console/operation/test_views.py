@@ -68,7 +68,7 @@ def test_it_asks_strangers_to_sign_in(client: Client, tally: type[Tally], alice:
 def test_it_shows_a_plan_with_the_button_that_says_what_it_does(tally: type[Tally], alice: User) -> None:
     plan = make(alice, steps=5)
     text = text_of(browser(alice), f"/c/test/plans/{plan.id}")
-    assert "This will count to 5." in text
+    assert "This will count to <strong>5</strong>." in text
     assert "A test" in text
     assert f"/c/test/plans/{plan.id}/apply" in text
     assert f"manage.py tally apply {plan.id}" in text

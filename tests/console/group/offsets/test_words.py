@@ -155,7 +155,11 @@ def test_it_says_what_the_cluster_asks_for_a_large_change(
 @pytest.mark.parametrize(
     ("server_side", "committed", "words"),
     [
-        (True, 50, "broker-a moves the offsets and notifies the members itself (222 per queue)"),
+        (
+            True,
+            50,
+            "On broker-a the offsets are moved and the members notified by the broker (222 per queue)",
+        ),
         (False, 50, "broker-a can only pass a time on to the members"),
         (False, None, "broker-a is written directly (15) for queues without a stored offset"),
     ],
