@@ -35,6 +35,7 @@ from tests.support.people import signed_in
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
 NOW_MS = 1_795_000_000_000
 HOURS = 3
+whole_week = ShopWeek.rounds
 
 
 @pytest.fixture(autouse=True)
@@ -44,10 +45,9 @@ def small(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     settings.HISTORY_URL, settings.REPORTS_URL = f"file://{tmp_path}/history", f"file://{tmp_path}/reports"
     settings.REPORTS_DIR = tmp_path / "reports"
     monkeypatch.setattr(making, "REPORTS", ("episodes",))
-    whole = ShopWeek.rounds
 
     def first_hours(week: ShopWeek) -> Iterator[GivenRound]:
-        return (one for one in whole(week) if one.at_ms < week.start_ms + HOURS * HOUR_MS)
+        return (one for one in whole_week(week) if one.at_ms < week.start_ms + HOURS * HOUR_MS)
 
     monkeypatch.setattr(ShopWeek, "rounds", first_hours)
 
@@ -178,20 +178,21 @@ def test_no_round_reads_it_and_nothing_on_it_can_be_planned() -> None:
     assert "is generated data: it has no broker" in answer.json()["detail"]
 
 
-def test_the_stall_is_one_episode_of_five_hours() -> None:
+def test_the_stall_is_one_episode_of_five_hours(monkeypatch: pytest.MonkeyPatch) -> None:
     week = ShopWeek(NOW_MS // HOUR_MS * HOUR_MS)
     begin_ms, end_ms = week.stall
-    rounds = (
-        GivenRound(at_ms, week._answering(index, at_ms), week._members(at_ms))
-        for index, at_ms in enumerate(week.times.tolist())
-        if begin_ms - HOUR_MS <= at_ms < end_ms + HOUR_MS
-    )
-    for _ in GivenRounds(NAME, shop.INTERVAL_MS).keep(rounds, now_ms=NOW_MS):
-        pass
+
+    def around_it(self: ShopWeek) -> Iterator[GivenRound]:
+        return (one for one in whole_week(self) if begin_ms - HOUR_MS <= one.at_ms < end_ms + HOUR_MS)
+
+    monkeypatch.setattr(ShopWeek, "rounds", around_it)
+    assert make(NOW_MS)
     stall = Episode.objects.get(group=STALLED_GROUP, kind=EpisodeKind.STALL)
     assert stall.worst_queue == "shop-a · 1"
     # Ten minutes of standstill are a stall.
     assert shop.STALL_MS - 15 * 60_000 <= stall.end_ms - stall.start_ms <= shop.STALL_MS
+    page = signed_in().get(f"/c/{NAME}/reports/episodes?span=7d").content.decode()
+    assert page.count("Queue stood still") == 1
 
 
 def test_its_reports_end_where_its_data_end() -> None:
