@@ -464,11 +464,14 @@
       if (!data.queues)
         return [gettext("retention has removed nothing from these queues in this time: there is no limit yet"), false];
       room(canvas, data);
-      const least = Math.min(...data.room_ms.filter((v) => v !== null));
+      // While the oldest message predates the history, the room is at least what is drawn.
+      const seen = data.room_ms.filter((v) => v !== null);
+      const known = data.room_ms.filter((v, at) => v !== null && !data.kept_lower_bound[at]);
+      const least = known.length ? Tide.duration(Math.min(...known)) : `≥ ${Tide.duration(Math.max(...seen))}`;
       return [
         Tide.text(gettext("by store time, a point every %(step)s; the least room was %(room)s"), {
           step: Tide.duration(data.interval_ms),
-          room: Tide.duration(least),
+          room: least,
         }),
         true,
       ];
