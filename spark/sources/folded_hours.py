@@ -36,7 +36,7 @@ class FoldedHours(HistoryReader):
             for hour_ms, folder in item.folders.items()
             if folder and item.from_ms <= hour_ms and hour_ms + HOUR_MS <= item.to_ms
         }
-        self._stored = StoredFolds(whole)
+        self._stored = StoredFolds(whole, item.after, item.upto, item.split)
         self._stores = stores and len(whole) == len(item.hours) == 1
         self._new: list[tuple[pa.Table, pa.Table]] = []
 

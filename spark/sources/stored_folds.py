@@ -69,10 +69,12 @@ def splits_of(ranges: Sequence[tuple[str, str]]) -> list[str]:
 
 
 class StoredFolds:
-    """The stored folds of the hours of a work item: `folders` by hour."""
+    """The stored folds of some hours, of the groups in (after, upto]: few of the files of an hour stay open."""
 
-    def __init__(self, folders: dict[int, str]) -> None:
+    def __init__(self, folders: dict[int, str], after: str, upto: str, split: str) -> None:
+        """`folders` by hour; `split` is the name that the work item's own groups would have."""
         self._folders = folders
+        self._after, self._upto, self._split = after, upto, split
         self._files: dict[int, list[_File]] = {}
         self._names: dict[int, tuple[pa.Table, Sequence[SeriesKey]]] = {}  # of each level, as read last
 
@@ -115,8 +117,14 @@ class StoredFolds:
 
     def _opened(self, hour_ms: int) -> list[_File]:
         if hour_ms not in self._files:
-            paths = _whole_split(self._folders[hour_ms]) if hour_ms in self._folders else []
-            self._files[hour_ms] = [_File.opened(path) for path in paths]
+            found = []
+            for path in _whole_split(self._folders.get(hour_ms, ""), self._split):
+                file = _File.opened(path)
+                if file.holds_some_of(self._after, self._upto):
+                    found.append(file)
+                else:
+                    file.parquet.close(force=True)
+            self._files[hour_ms] = found
         return self._files[hour_ms]
 
 
@@ -134,6 +142,10 @@ class _File:
         groups = (parquet.metadata.row_group(at) for at in range(parquet.num_row_groups))
         found = [group.column(column).statistics for group in groups]
         return cls(parquet, [(one.min, one.max) for one in found])
+
+    def holds_some_of(self, after: str, upto: str) -> bool:
+        """Return whether there may be groups of (after, upto]."""
+        return any(low <= upto and high > after for low, high in self.ends)
 
     def group_ends(self) -> list[tuple[str, int]]:
         """Return (last group, queues) of each block."""
@@ -155,16 +167,20 @@ def _read(opened: Sequence[_File], after: str, upto: str, level: int) -> pa.Tabl
     return table if pc.all(is_own).as_py() else table.filter(is_own)
 
 
-def _whole_split(folder: str) -> list[str]:
-    """Return the files of a split of which all are there: runs may have cut the groups in different ways."""
+def _whole_split(folder: str, own: str) -> list[str]:
+    """Return the files of a split of which all are there, as runs may have cut the groups in different ways.
+
+    Of the split that `own` is of, that file has all that is wanted.
+    """
     splits: dict[tuple[str, str], list[str]] = {}
-    for name in files.names_in(folder):
+    for name in files.names_in(folder) if folder else []:
         stem, is_parquet, _ = name.partition(".parquet")
         if is_parquet and stem.count("-") == 2:
             split, _, count = stem.split("-")
-            splits.setdefault((split, count), []).append(f"{folder}/{name}")
-    whole = [own for (_, count), own in splits.items() if len(own) == int(count)]
-    return whole[0] if whole else []
+            splits.setdefault((split, count), []).append(stem)
+    whole = [stems for (_, count), stems in splits.items() if len(stems) == int(count)]
+    found = next(([own] for stems in whole if own in stems), whole[0] if whole else [])
+    return [f"{folder}/{stem}.parquet" for stem in found]
 
 
 def store(url: str, blocks: Sequence[tuple[pa.Table, pa.Table]], dead_letters: dict[str, int]) -> None:

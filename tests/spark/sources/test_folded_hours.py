@@ -134,6 +134,27 @@ def test_a_queue_that_is_gone_is_no_reason_to_read_samples(tmp_path: Path) -> No
     assert day_of(with_folds) == expected
 
 
+@pytest.mark.parametrize("damaged", [0, 2])
+@pytest.mark.parametrize("cuts", [["a"], [], ["a", "b"]])
+def test_groups_may_be_cut_otherwise_than_when_they_were_stored(
+    cuts: list[str], damaged: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hours = hour_files(steady(4, rounds=HOURS * 720).samples, tmp_path)
+    expected = day_of(asked(hours))
+    with_folds = asked(hours, tmp_path / "folds")
+    monkeypatch.setattr(work, "_group_ranges", lambda hours, wanted: [("", "a"), ("a", "\U0010ffff")])
+    store(with_folds)
+    for path in stored(tmp_path / "folds")[:damaged]:
+        if path.name.split("-")[1] == "001":
+            path.write_bytes(b"torn")
+    ends = [*cuts, "\U0010ffff"]
+    ranges = list(zip(["", *ends[:-1]], ends, strict=True))
+    monkeypatch.setattr(work, "_group_ranges", lambda hours, wanted: ranges)
+    if not damaged:
+        damage(hours)
+    assert sorted(map(str, day_of(with_folds))) == sorted(map(str, expected))
+
+
 def flip(path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[len(data) // 3] ^= 0xFF
