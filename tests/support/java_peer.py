@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.broker_process import BrokerProcess
 from tests.support.maven import build_once
 from tests.support.scratch import common_folder
 
@@ -24,8 +27,35 @@ def build(release: str) -> str:
     """Class path of the peer against one release; Maven runs only when sources changed."""
     target = PROJECT / "target" / release
     sources = [PROJECT / "pom.xml", *PROJECT.glob("src/**/*.java")]
-    build_once(PROJECT, target / "built", sources, f"-Drocketmq.version={release}")
-    return f"{target / 'classes'}:{target / 'jars'}/*"
+    # The JVM archives no classes of a folder.
+    packed = target / "peer.zip"
+    class_path = f"{packed}:{target / 'jars'}/*"
+
+    def pack() -> None:
+        shutil.make_archive(str(packed.with_suffix("")), "zip", target / "classes")
+        _keep_classes(class_path)
+
+    build_once(PROJECT, target / "built", sources, f"-Drocketmq.version={release}", then=pack)
+    return class_path
+
+
+def _keep_classes(class_path: str) -> None:
+    """Archive what a consumer has loaded: the start of a JVM that maps it takes a third less CPU."""
+    archive = _class_archive(class_path)
+    archive.unlink(missing_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        broker = BrokerProcess(Path(folder) / "store").start()
+        where = ("--namesrv", broker.namesrv, "--topic", "Classes")
+        try:
+            assert JavaPeer(class_path, ["produce", *where, "--count", "1"]).finish() == 0
+            consume = ["consume", *where, "--group", "classes", "--expect", "1", "--seconds", "60"]
+            assert JavaPeer(class_path, consume, jvm=f"-XX:ArchiveClassesAtExit={archive}").finish() == 0
+        finally:
+            broker.stop()
+
+
+def _class_archive(class_path: str) -> Path:
+    return Path(class_path.partition(":")[0]).with_suffix(".jsa")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +74,15 @@ class Consumed:
 class JavaPeer:
     """A running peer. Its lines are collected by a thread; `wait_for` watches them."""
 
-    def __init__(self, class_path: str, arguments: Sequence[str], main: str = "tidemark.peer.Peer") -> None:
+    def __init__(
+        self, class_path: str, arguments: Sequence[str], main: str = "tidemark.peer.Peer", jvm: str = ""
+    ) -> None:
         self.lines: list[list[str]] = []
+        jvm = jvm or f"-XX:SharedArchiveFile={_class_archive(class_path)}"
         self.process = subprocess.Popen(
             ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-Drocketmq.client.logUseSlf4j=true"]
-            + [f"-Duser.home={HOME}"]
+            # A JVM that finds the archive unfit starts without; what it says of that would be a line of the peer.
+            + [jvm, "-Xlog:disable", f"-Duser.home={HOME}"]
             + ["-cp", class_path, main, *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -6,7 +6,7 @@ import fcntl
 import os
 import shutil
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from tests.support.scratch import common_folder
@@ -15,8 +15,14 @@ from tests.support.scratch import common_folder
 LOCK = common_folder() / f"tidemark-test-maven-{os.getuid()}.lock"
 
 
-def build_once(project: Path, stamp: Path, sources: Iterable[Path], *options: str) -> None:
-    """`mvn compile` unless ``stamp`` is newer than all sources."""
+def build_once(
+    project: Path,
+    stamp: Path,
+    sources: Iterable[Path],
+    *options: str,
+    then: Callable[[], None] = lambda: None,
+) -> None:
+    """`mvn compile` and what follows it, unless ``stamp`` is newer than all sources."""
     newest = max(source.stat().st_mtime for source in sources)
     with LOCK.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -30,4 +36,5 @@ def build_once(project: Path, stamp: Path, sources: Iterable[Path], *options: st
             check=True,
             timeout=600,
         )
+        then()
         stamp.touch()
