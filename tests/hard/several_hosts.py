@@ -101,7 +101,7 @@ class World:
     def step(self) -> str:
         """Do one thing; returns what."""
         what = self.chance.choice(
-            ["rounds", "rounds", "upload", "tend", "tend", "turn", "die", "return", "jump", "expire"]
+            ["rounds", "rounds", "upload", "maintain", "maintain", "turn", "die", "return", "jump", "expire"]
         )
         name = self.chance.choice(self.up())
         if what == "rounds":
@@ -117,7 +117,7 @@ class World:
             self.down.discard(self.chance.choice(sorted(self.down)))
         elif what == "jump":
             self.now_ms += self.chance.choice([5, 65, 600, 3_000]) * 60_000
-        elif what in ("upload", "tend", "expire"):
+        elif what in ("upload", "maintain", "expire"):
             getattr(self, what)(name)
         return what
 

@@ -302,7 +302,7 @@ class PlanKind(ABC, Generic[P, B, R]):
     def apply(self, run: JobRun) -> None:
         """Make the change.
 
-        Called again after a crash: resumes from ``run.progress`` and the kind's own rows.
+        Called again after a crash: resumes from ``run.progress_as(…)`` and the kind's own rows.
         """
 
     @abstractmethod

@@ -35,8 +35,8 @@ django.setup()
 from console.lag.history import archive, uploads
 now_ms = int(sys.argv[1])
 for _ in range(int(sys.argv[2])):
-    uploads.tend_own(now_ms)
-    archive.tend("local", interval_ms=1000, now_ms=now_ms)
+    uploads.maintain_own(now_ms)
+    archive.maintain("local", interval_ms=1000, now_ms=now_ms)
     time.sleep(0.05)
 """
 
