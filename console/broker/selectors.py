@@ -500,8 +500,9 @@ def samples(cluster_name: str, from_ms: int, to_ms: int, broker_name: str = "") 
     if broker_name:
         rows, silent = rows.filter(broker_name=broker_name), silent.filter(broker_name=broker_name)
     # A short past is shown finely; two minutes hold a sample of each minute, however late one comes.
-    first_ms = rows.aggregate(first=Min("at_ms"))["first"]
-    step_ms = max(120_000, (to_ms - (first_ms or from_ms)) // CHART_POINTS)
+    first_ms = rows.aggregate(first=Min("at_ms"))["first"] or from_ms
+    finest_ms = max(120_000, (to_ms - first_ms) // CHART_POINTS)
+    step_ms = min(max(60_000, (to_ms - from_ms) // CHART_POINTS), finest_ms)
     columns = ("in_rate", "out_rate", "disk_ratio", "put_p99_ms", "delayed", "timed", "half")
     step = ExpressionWrapper(F("at_ms") / Value(step_ms), output_field=BigIntegerField())
     means = (
