@@ -467,7 +467,7 @@
       // While the oldest message predates the history, the room is at least what is drawn.
       const seen = data.room_ms.filter((v) => v !== null);
       const known = data.room_ms.filter((v, at) => v !== null && !data.kept_lower_bound[at]);
-      const least = known.length ? Tide.duration(Math.min(...known)) : `≥ ${Tide.duration(Math.max(...seen))}`;
+      const least = known.length ? Tide.duration(Math.min(...known)) : `≥ ${Tide.duration(Math.min(...seen))}`;
       return [
         Tide.text(gettext("by store time, a point every %(step)s; the least room was %(room)s"), {
           step: Tide.duration(data.interval_ms),
