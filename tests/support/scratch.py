@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import atexit
+import fcntl
 import os
 import shutil
 import tempfile
 from pathlib import Path
 
+PREFIX, LOCK = "tm-run-", "lock"
 RUN, COMMON = "TIDEMARK_TEST_RUN", "TIDEMARK_TEST_COMMON"
 
 
@@ -16,7 +18,10 @@ def begin() -> None:
     if RUN in os.environ:
         return
     common = tempfile.gettempdir()
-    folder, owner = tempfile.mkdtemp(prefix="tm-run-"), os.getpid()
+    for ended in Path(common).glob(f"{PREFIX}*"):
+        _remove_if_ended(ended)
+    folder, owner = tempfile.mkdtemp(prefix=PREFIX), os.getpid()
+    _lock(Path(folder))
 
     @atexit.register
     def remove() -> None:
@@ -28,6 +33,22 @@ def begin() -> None:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", common)
     add_java_options(f"-Djava.io.tmpdir={folder}")
     tempfile.tempdir = None  # read from the environment again
+
+
+def _lock(folder: Path) -> None:
+    """Hold a lock while this process lives: it may be killed, and mypy ends without its exit functions."""
+    lock = os.open(folder / "draft", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    (folder / "draft").rename(folder / LOCK)
+
+
+def _remove_if_ended(folder: Path) -> None:
+    try:
+        with (folder / LOCK).open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def common_folder() -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -28,6 +29,26 @@ def test_a_run_removes_what_a_child_left_in_its_temporary_folder(tmp_path: Path)
         run.stdin.write("\n")
     assert run.returncode == 0
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_next_run_removes_the_folder_of_a_killed_one_and_of_no_other(tmp_path: Path) -> None:
+    environ = {name: text for name, text in os.environ.items() if name != scratch.RUN} | {
+        "TMPDIR": str(tmp_path)
+    }
+
+    def run(code: str) -> None:
+        subprocess.run([sys.executable, "-c", f"import os, tests; {code}"], env=environ, check=True)
+
+    run("os._exit(0)")
+    (left,) = tmp_path.iterdir()
+    run("")
+    assert list(tmp_path.iterdir()) == []
+    left.mkdir()
+    (left / scratch.LOCK).touch()
+    with (left / scratch.LOCK).open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        run("")
+        assert left.is_dir()
 
 
 def test_runs_share_a_folder_outside_their_temporary_ones() -> None:
