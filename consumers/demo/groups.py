@@ -75,6 +75,7 @@ def subscription_groups() -> list[SubscriptionGroupConfig]:
         "stock-sync",
         "reminder-mailer",
         "nightly-export",
+        "receipts",
     )
     notifier = SubscriptionGroupConfig(group_name="notifier", retry_max_times=NOTIFIER_RETRY_MAX_TIMES)
     return [notifier, *(SubscriptionGroupConfig(group_name=name) for name in names)]
@@ -113,6 +114,7 @@ class Groups:
             self._consumer("shipping", self.ship, "parcels", ONE_AT_A_TIME_IN_ORDER, orderly=True),
             self._consumer("stock-sync", self.count, "stock", ONE_AT_A_TIME_IN_ORDER, orderly=True),
             self._consumer("reminder-mailer", self.accept, "reminders", PLAIN),
+            self._consumer("receipts", self.accept, "payment-settled", PLAIN),
         ]
 
     def export(self) -> PushConsumer:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import random
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from brokerd.remoting.message.message import Message
 from brokerd.remoting.message.names import MessageProperty
+from brokerd.remoting.message.record import MessageRecord
+from consumers.producer.transaction_producer import LocalTransactionState
 
 CLICK_RATE, CLICK_BURST_RATE = 10.0, 70.0
 CLICK_PERIOD_MS, CLICK_BURST_MS = 60_000, 20_000
@@ -27,13 +30,17 @@ PARCEL_WITHOUT_ADDRESS = 25
 DEPOT_WITHOUT_ADDRESS = "depot-07"
 # Level 5 is one minute (messageDelayLevel).
 REMINDER_DELAY_LEVEL = 5
+# Of 100 settlements as many are rolled back, and as many are decided only when the broker asks.
+ROLLED_BACK_PERCENT, LEFT_OPEN_PERCENT = 5, 5
+COMMIT = LocalTransactionState.COMMIT
 
 
 @dataclass(frozen=True, slots=True)
 class Flow:
     """One topic's traffic: messages a second `elapsed_ms` after the start, and the next message.
 
-    Messages with one `order_key` stay in order: all go to the queue of their key.
+    Messages with one `order_key` stay in order: all go to the queue of their key. With `is_in_transaction` each is seen
+    when a local transaction succeeded.
     """
 
     topic: str
@@ -41,6 +48,7 @@ class Flow:
     create: Callable[[int], Message]
     order_key: str = ""
     backlog: int = 0
+    is_in_transaction: bool = False
 
 
 def click_rate(elapsed_ms: int) -> float:
@@ -56,6 +64,7 @@ class Shop:
         self._payments = self._numbers(first_number, PAYMENT_STEPS)
         self._first_number = first_number
         self._parcels = 0
+        self._settlements = 0
 
     def flows(self) -> list[Flow]:
         return [
@@ -65,6 +74,7 @@ class Shop:
             Flow("parcels", lambda _: 4.0, self.parcel, order_key="depot", backlog=40),
             Flow("stock", lambda _: 8.0, self.stock_movement, order_key="warehouse", backlog=120),
             Flow("reminders", lambda _: 0.5, self.reminder),
+            Flow("payment-settled", lambda _: 1.0, self.settlement, is_in_transaction=True),
         ]
 
     def order(self, now_ms: int) -> Message:
@@ -141,6 +151,17 @@ class Shop:
         message.properties[MessageProperty.DELAY] = str(REMINDER_DELAY_LEVEL)
         return message
 
+    def settlement(self, now_ms: int) -> Message:
+        self._settlements += 1
+        number = self._first_number + self._settlements
+        body = {
+            "paymentId": f"P-{number}",
+            "account": f"acc-{number % 50:02d}",
+            "amountCents": 500 + (number * 7919) % 40_000,
+            "at": _iso(now_ms),
+        }
+        return _message("payment-settled", body, f"P-{number}", "settled")
+
     def _numbers(self, first: int, steps: Sequence[str]) -> Iterator[tuple[int, str]]:
         """Several orders or payments are under way at once; each passes its steps in order."""
         under_way: list[tuple[int, int]] = []
@@ -156,6 +177,20 @@ class Shop:
             else:
                 under_way.pop(index)
             yield current, steps[step]
+
+
+def settled(key: str) -> LocalTransactionState:
+    """Return what writing a settlement to the shop's database comes to: of 100 some fail, and some end unseen."""
+    bucket = zlib.crc32(key.encode()) % 100
+    if bucket < ROLLED_BACK_PERCENT:
+        return LocalTransactionState.ROLLBACK
+    return LocalTransactionState.UNKNOWN if bucket < ROLLED_BACK_PERCENT + LEFT_OPEN_PERCENT else COMMIT
+
+
+async def found_settled(message: MessageRecord) -> LocalTransactionState:
+    """Look it up when the broker asks: what ended unseen had succeeded."""
+    state = settled(message.keys)
+    return COMMIT if state is LocalTransactionState.UNKNOWN else state
 
 
 def order_key(flow: Flow, message: Message) -> str:

@@ -10,6 +10,9 @@
     parcels    4/s, in order per depot       shipping         orderly, one queue stalled on one message
     stock      8/s, 70 % of one warehouse    stock-sync       orderly, behind on the hot queue only
     reminders  0.5/s, delayed by a minute    reminder-mailer  keeps up
+    payment-   1/s, in transactions: some    receipts         keeps up; sees those that were committed
+    settled    rolled back, some decided
+               when the broker asks
 
 Topics and groups are made through the admin, on every broker that is registered; a short backlog is sent before the
 consumers start, so that every list has something to show at once. Everything here outlives a restart of a broker.
@@ -32,9 +35,11 @@ from consumers.clock import Clock, system_clock
 from consumers.config import ProducerConfig
 from consumers.consumer.push_consumer import PushConsumer
 from consumers.demo.groups import EXPORT_RUNS_S, Groups, subscription_groups
-from consumers.demo.shop import Flow, Shop, order_key
+from consumers.demo.shop import Flow, Shop, found_settled, order_key, settled
 from consumers.errors import BrokerUnavailable, MQBrokerError, MQClientError
 from consumers.producer.producer import Producer
+from consumers.producer.send_result import SendResult
+from consumers.producer.transaction_producer import LocalTransactionState, TransactionProducer
 
 logger = logging.getLogger(__name__)
 
@@ -83,7 +88,9 @@ class Demo:
     async def _run(self) -> None:
         await self._until_done("creating topics and groups", self._create)
         async with AsyncExitStack() as stack:
-            producer = Producer("shop", self._namesrv_addrs, ProducerConfig(send_timeout_ms=2_000))
+            producer = TransactionProducer(
+                "shop", self._namesrv_addrs, found_settled, ProducerConfig(send_timeout_ms=2_000)
+            )
             await producer.start()
             # Closed at once, not one after another: stopping must take less than a second.
             to_close: list[Producer | PushConsumer] = [producer]
@@ -136,11 +143,11 @@ class Demo:
 
     # Messages
 
-    async def _send_backlog(self, producer: Producer) -> None:
+    async def _send_backlog(self, producer: TransactionProducer) -> None:
         for flow in self._flows:
             await self._send(producer, flow, flow.backlog)
 
-    async def _produce(self, producer: Producer, flow: Flow) -> None:
+    async def _produce(self, producer: TransactionProducer, flow: Flow) -> None:
         """Send one topic's traffic. What could not be sent while a broker was away is not made up for."""
         owed, last_ms = 0.0, self._clock()
         while True:
@@ -157,11 +164,14 @@ class Demo:
                 logger.warning("demo messages not sent topic=%s: %s", flow.topic, error)
                 await asyncio.sleep(RETRY_PAUSE_S)
 
-    async def _send(self, producer: Producer, flow: Flow, count: int) -> None:
+    async def _send(self, producer: TransactionProducer, flow: Flow, count: int) -> None:
         """Send a batch to the next queue; ordered messages as one batch per queue; delayed ones singly."""
         messages = [flow.create(self._clock()) for _ in range(count)]
         if flow.order_key:
             await self._send_in_order(producer, flow, messages)
+        elif flow.is_in_transaction:
+            for message in messages:
+                await self._settle(producer, message)
         elif any(MessageProperty.DELAY in message.properties for message in messages):
             for message in messages:
                 await producer.send(message)
@@ -169,7 +179,16 @@ class Demo:
             for start in range(0, count, BATCH_MAX):
                 await producer.send_batch(messages[start : start + BATCH_MAX])
 
-    async def _send_in_order(self, producer: Producer, flow: Flow, messages: Sequence[Message]) -> None:
+    @staticmethod
+    async def _settle(producer: TransactionProducer, message: Message) -> None:
+        async def execute(half: SendResult) -> LocalTransactionState:
+            return settled(message.keys)
+
+        await producer.send_in_transaction(message, execute)
+
+    async def _send_in_order(
+        self, producer: TransactionProducer, flow: Flow, messages: Sequence[Message]
+    ) -> None:
         queues = await producer.publish_queues(flow.topic)
         by_queue: dict[int, list[Message]] = {}
         for message in messages:

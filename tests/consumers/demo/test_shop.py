@@ -3,7 +3,9 @@ from __future__ import annotations
 import json
 from collections import Counter
 
-from consumers.demo.shop import DEPOT_WITHOUT_ADDRESS, Shop, click_rate, order_key
+from consumers.demo.shop import DEPOT_WITHOUT_ADDRESS, Shop, click_rate, found_settled, order_key, settled
+from consumers.producer.transaction_producer import LocalTransactionState
+from tests.consumers.records import record
 
 NOW_MS = 1_767_225_600_000  # 2026-01-01T00:00:00Z
 
@@ -61,3 +63,15 @@ def test_it_moves_most_stock_in_one_warehouse():
 
 def test_it_delays_reminders_by_a_minute():
     assert Shop(seed=1, first_number=1).reminder(NOW_MS).properties["DELAY"] == "5"
+
+
+async def test_most_settlements_succeed_and_a_check_finds_those_that_ended_unseen():
+    shop = Shop(seed=1, first_number=1)
+    keys = [shop.settlement(NOW_MS).keys for _ in range(2_000)]
+    assert len(set(keys)) == 2_000
+    states = Counter(settled(key) for key in keys)
+    assert all(60 < states[state] < 140 for state in LocalTransactionState if state.name != "COMMIT")
+    for key in keys[:200]:
+        state = await found_settled(record(0, properties={"KEYS": key}))
+        is_rolled_back = settled(key) is LocalTransactionState.ROLLBACK
+        assert state is (LocalTransactionState.ROLLBACK if is_rolled_back else LocalTransactionState.COMMIT)
