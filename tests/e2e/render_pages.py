@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from itertools import product as pairs
 from pathlib import Path
 
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 from tests.e2e.browser import launch, sign_in_first_time
@@ -180,12 +180,10 @@ def make_something_to_see(page: Page, product: Product, asked: argparse.Namespac
             continue
         page.goto(f"{product.url}/c/local/reports/{job}")
         run = page.get_by_role("button", name=re.compile("^Run "))
-        run.click()
-        for _ in range(REPORT_WITHIN_S // 2):
-            page.wait_for_timeout(2_000)
-            page.reload()
-            if run.is_enabled():
-                break
+        with page.expect_navigation():
+            run.click()
+        # the page loads itself anew when the run has ended
+        expect(run).to_be_enabled(timeout=REPORT_WITHIN_S * 1_000)
 
 
 def make_plans(page: Page, product: Product, broker: str, asked: argparse.Namespace) -> dict[str, str]:
