@@ -90,6 +90,7 @@ class ActivityForm(forms.Form):
     subject = forms.CharField(required=False, max_length=300)
     actor = forms.CharField(required=False, max_length=150)
     plan = forms.CharField(required=False, max_length=32)
+    verb = forms.CharField(required=False, max_length=64)
 
 
 class TokenForm(forms.Form):

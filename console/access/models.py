@@ -1,6 +1,7 @@
 """Grants, API tokens, one-time sign-in links and the audit. People are Django's users."""
 
-from typing import ClassVar
+import dataclasses
+from typing import Any, ClassVar
 
 from django.conf import settings
 from django.contrib.auth.models import Group
@@ -8,8 +9,12 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
-from console.text import Text
+from console.access.activity_list import sentence_of
+from console.text import Text, text_of
 from console.text.columns import TextsColumn
+
+# Of the values that an event's row shows itself: longer and more are in its detail.
+ROW_CHANGES_MAX, SHORT_LENGTH = 3, 40
 
 
 class Verb(models.TextChoices):
@@ -159,3 +164,45 @@ class AuditEvent(models.Model):
 
     def __str__(self) -> str:
         return f"{self.at:%Y-%m-%d %H:%M:%S} {self.actor} {self.verb} {self.cluster}/{self.subject}"
+
+    @property
+    def sentence(self) -> Text:
+        return sentence_of(self.verb, self.subject)
+
+    @property
+    def changes(self) -> "list[ValueChange]":
+        """Return what differs between before and after, where all of it is short enough for the event's row."""
+        before, after = self.before, self.after
+        if not (isinstance(before, dict) and isinstance(after, dict)):
+            before, after = {"": before}, {"": after}
+        names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+        found = [ValueChange(name, before.get(name), after.get(name)) for name in names]
+        return found if len(found) <= ROW_CHANGES_MAX and all(one.is_short for one in found) else []
+
+    @property
+    def note(self) -> str:
+        """Return the words an event left: a plan's summary, a reason, an error; "" where it left data."""
+        if isinstance(self.after, list) and all(isinstance(part, str) for part in self.after):
+            return Text.of_parts([text_of(part) for part in self.after])
+        return self.after if isinstance(self.after, str) and not self.changes else ""
+
+    @property
+    def has_detail(self) -> bool:
+        """Whether the row does not show all of before and after."""
+        return self.before is not None or (self.after is not None and not self.note)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ValueChange:
+    """A value before and after an event; ``name``: of the field, "" where the value is all there is."""
+
+    name: str
+    before: Any
+    after: Any
+
+    @property
+    def is_short(self) -> bool:
+        return all(
+            isinstance(value, int | float) or (isinstance(value, str) and len(value) <= SHORT_LENGTH)
+            for value in (self.before, self.after)
+        )

@@ -14,6 +14,8 @@ from console.access.models import ApiToken, AuditEvent, ColumnChoice, SignInLink
 from console.lists.spec import ListSpec
 from console.text import Text
 
+AUDIT_CHOICES_MAX = 100
+
 
 def sha256(key: str) -> str:
     """Hash the key of a link or token for storage; keys are random, so a plain hash is enough."""
@@ -60,3 +62,19 @@ def audit_events(
     """Return audit events, newest first, filtered by each argument that is not empty."""
     wanted = {"cluster": cluster, "subject": subject, "actor": actor, "plan_id": plan_id}
     return AuditEvent.objects.filter(**{field: value for field, value in wanted.items() if value})
+
+
+def audit_events_like(
+    *, cluster: str = "", subject: str = "", actor: str = "", plan_id: str = "", verb: str = ""
+) -> QuerySet[AuditEvent]:
+    """Return audit events as `audit_events` does, of a person and subject whose name has the given part."""
+    parts = {"subject__icontains": subject, "actor__icontains": actor, "verb": verb}
+    found = audit_events(cluster=cluster, plan_id=plan_id)
+    return found.filter(**{field: value for field, value in parts.items() if value})
+
+
+def audit_choices(events: QuerySet[AuditEvent], field: str) -> list[str]:
+    """Return the values of a field for a filter's choices; [] where they are too many for a list."""
+    names = events.exclude(**{field: ""}).order_by(field).values_list(field, flat=True)
+    found = list(names.distinct()[: AUDIT_CHOICES_MAX + 1])
+    return found if len(found) <= AUDIT_CHOICES_MAX else []

@@ -1,5 +1,7 @@
 """Pages of sign-in, the one-time link, one's own password, sign-out and the audit trail."""
 
+from operator import itemgetter
+
 from django.contrib import messages
 from django.contrib.auth import login, logout, update_session_auth_hash
 from django.contrib.auth.decorators import login_not_required
@@ -14,9 +16,10 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from console.access import rules, selectors, services
-from console.access.activity_list import ACTIVITY
+from console.access.activity_list import ACTIVITY, sentence_of
 from console.access.errors import LinkInvalid, TooManyAttempts, WrongCredentials
 from console.access.forms import ActivityForm, ChangePasswordForm, ColumnsForm, NewPasswordForm, SignInForm
+from console.access.models import AuditEvent
 from console.access.session.visitor import remote_addr
 from console.lists.file import streamed_file
 from console.lists.page import cut
@@ -140,16 +143,25 @@ def activity(request: HttpRequest) -> HttpResponseBase:
                 "view in full."
             )
         )
-    events = selectors.audit_events(
+    events = selectors.audit_events_like(
         cluster=wanted.get("cluster", ""),
         subject=wanted.get("subject", ""),
         actor=wanted.get("actor", ""),
         plan_id=wanted.get("plan", ""),
+        verb=wanted.get("verb", ""),
     )
     if request.GET.get("format") == "csv":
         return streamed_file(events[:CSV_EVENTS_MAX].iterator(), ACTIVITY)
     list_query = ListQuery.plain(request)
+    # Of all that may be seen, so that another choice is one step away.
+    visible = selectors.audit_events(cluster=wanted.get("cluster", ""))
+    verbs = [(verb, sentence_of(verb, "…").local()) for verb in selectors.audit_choices(visible, "verb")]
+    clusters = selectors.audit_choices(AuditEvent.objects.all(), "cluster")
     context = {
+        "clusters": [name for name in clusters if rules.may_see_activity(request.user, name)],
+        "people": selectors.audit_choices(visible, "actor"),
+        "sees_all": rules.may_see_activity(request.user),
+        "verbs": sorted(verbs, key=itemgetter(1)),
         "list": ACTIVITY,
         "query": list_query,
         "columns": selectors.column_choice(request.user, ACTIVITY),

@@ -15,10 +15,13 @@ from typing import Any
 
 from django import template
 from django.template import Context
+from django.urls import reverse
 from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext
 
+from console.access.activity_list import sentence_of
+from console.access.models import AuditEvent
 from console.templatetags.figures import zone_of
 from console.text import Text
 from console.text.figures import clock, moment, zone_offset
@@ -136,6 +139,28 @@ def tip(text: Text | str, label: str = "") -> SafeString:
         text,
         f"{label or gettext('Explanation')}: {local(text)}",
     )
+
+
+# Verb of an audit event → the page of its object; a plan's page links to the object of a plan.
+OBJECT_PAGES = {"change SLO": "group", "set body schema": "topic", "remove body schema": "topic"}
+
+
+@register.simple_tag
+def event_sentence(event: AuditEvent) -> SafeString:
+    """Render what an event did, its object in bold type or as a link."""
+    before, mark, after = sentence_of(event.verb, "\0").local().partition("\0")
+    page = OBJECT_PAGES.get(event.verb)
+    shown = format_html("<b>{}</b>", event.subject) if mark else ""
+    if page and event.cluster and event.subject:
+        url = reverse(page, args=[event.cluster, event.subject])
+        shown = format_html('<a href="{}">{}</a>', url, event.subject)
+    return format_html("{}{}{}", before, shown, after)
+
+
+@register.filter
+def json_value(value: object) -> str:
+    """Return a short stored value: text as it is, the rest as JSON writes it."""
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 @register.filter

@@ -158,7 +158,33 @@ def test_it_shows_activity_to_those_who_see_everything() -> None:
     assert some.get("/activity?cluster=other").status_code == 403
     own = some.get("/activity?cluster=prod").content.decode()
     assert "billing" in own
-    assert "sign in" not in own
+    assert "<b>other</b>" not in own and ">All clusters</option>" not in own
+
+
+def test_activity_is_found_by_part_of_a_name_and_by_action() -> None:
+    services.record_audit(actor="lin.wei", verb="apply", cluster="prod", subject="billing", after="late")
+    services.record_audit(actor="other", verb="sign in", subject="other")
+    client = signed_in()
+    for query in ("subject=BILL", "actor=wei", "verb=apply", "cluster=prod"):
+        text = client.get(f"/activity?{query}").content.decode()
+        assert "Applied the plan for <b>billing</b>" in text and "late" in text, query
+        assert "<b>other</b>" not in text, query
+    assert '<option value="apply" selected>' in client.get("/activity?verb=apply").content.decode()
+
+
+def test_an_event_shows_short_values_in_its_row_and_the_rest_on_demand() -> None:
+    services.record_audit(
+        actor="a", verb="change SLO", cluster="prod", subject="orders", before={"s": 4}, after={"s": 6}
+    )
+    services.record_audit(actor="a", verb="rate", cluster="prod", subject="orders", before=4, after=6)
+    long = services.record_audit(actor="a", verb="set role", subject="viewer", before={"verbs": []}, after={})
+    slo, rate = AuditEvent.objects.order_by("pk")[:2]
+    assert [(one.name, one.before, one.after) for one in slo.changes] == [("s", 4, 6)]
+    assert [(one.name, one.before, one.after) for one in rate.changes] == [("", 4, 6)]
+    assert long.changes == [] and long.has_detail
+    text = signed_in().get("/activity").content.decode()
+    assert '<a href="/c/prod/groups/orders">orders</a>' in text
+    assert "4 → 6" in text
 
 
 def test_it_gives_activity_as_csv_that_no_spreadsheet_runs() -> None:
@@ -166,8 +192,8 @@ def test_it_gives_activity_as_csv_that_no_spreadsheet_runs() -> None:
     answer = signed_in().get("/activity?format=csv")
     assert answer["Content-Type"] == "text/csv; charset=utf-8"
     lines = b"".join(answer).decode().splitlines()
-    assert lines[0] == "at,actor,token_prefix,verb,subject,cluster,plan_id,remote_addr,before,after"
-    assert ",'=cmd(),,apply,billing,," in lines[1]
+    assert lines[0] == "at,actor,token_prefix,sentence,verb,subject,cluster,plan_id,remote_addr,before,after"
+    assert ",'=cmd(),,Applied the plan for billing,apply,billing,," in lines[1]
 
 
 def test_columns_are_kept_for_the_person_and_survive_a_sign_out() -> None:
