@@ -53,17 +53,35 @@ def units(text: str) -> str:
     return text.local() if isinstance(text, Text) else figure_words(text)
 
 
+# What a plan's summary begins with, in each language.
+FUTURE = ("This will ", "将")
+
+
+def _without_future(text: str) -> str:
+    opener = next((one for one in FUTURE if text.startswith(one)), "")
+    rest = text.removeprefix(opener)
+    return rest[:1].upper() + rest[1:] if opener else text
+
+
 @register.simple_tag(takes_context=True)
 def words(
-    context: Context, source: Text | str, written_ms: int | None = None, *, strong: bool = False
+    context: Context,
+    source: Text | str,
+    written_ms: int | None = None,
+    *,
+    strong: bool = False,
+    timeless: bool = False,
 ) -> SafeString:
     """Render a stored sentence in the reader's language, its UTC times in the reader's zone.
 
     A time without a day is of the day of ``written_ms``; without that, the last such time before now. ``strong``:
-    figures, names and times in bold type.
+    figures, names and times in bold type. ``timeless``: a plan's summary without *This will*, for one that may be done.
     """
     bold = _bold(source) if strong else None
     zone, text = zone_of(context), str(local(source))
+    # A person's own words, such as a reason, stay as they are.
+    if timeless and isinstance(source, Text):
+        text = _without_future(text)
     now_ms = int(context.get("now_ms") or dt.datetime.now(dt.UTC).timestamp() * 1000)
 
     def shown(at_ms: int, style: str) -> SafeString:

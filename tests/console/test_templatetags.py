@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from django.test import RequestFactory
+from django.utils import translation
 from playwright.sync_api import Page, sync_playwright
 
 from console.templatetags import figures as tags
@@ -169,3 +170,29 @@ def test_figures_names_and_times_of_a_sentence_are_bold() -> None:
     )
     assert "&lt;b&gt;." in made and "</time></strong> <span" in made
     assert "<strong>" not in words({"request": RequestFactory().get("/"), "now_ms": NOW_MS}, sentence, NOW_MS)
+
+
+@pytest.mark.parametrize(
+    ("language", "summary", "shown"),
+    [
+        (
+            "en",
+            Text("This will create the group %(name)s on %(where)s.", name="a", where="b"),
+            "Create the group a on b.",
+        ),
+        (
+            "zh-hans",
+            Text("This will create the group %(name)s on %(where)s.", name="a", where="b"),
+            "在 b 创建消费组 a。",
+        ),
+        (
+            "en",
+            "This will be late, says the reason of a person",
+            "This will be late, says the reason of a person",
+        ),
+    ],
+)
+def test_a_plan_that_may_be_done_is_not_in_the_future(language: str, summary: str, shown: str) -> None:
+    context = {"request": RequestFactory().get("/"), "now_ms": NOW_MS}
+    with translation.override(language):
+        assert words(context, summary, NOW_MS, timeless=True) == shown

@@ -451,3 +451,11 @@ def test_it_shows_of_very_many_queues_those_that_need_a_look() -> None:
     rows = [SimpleNamespace(state=state) for state in ("verified", "failed", "waiting")]
     assert worst_rows(rows, 3) == rows
     assert [row.state for row in worst_rows(rows, 2)] == ["failed", "waiting"]
+
+
+def test_the_list_names_what_was_done_without_a_future(tally: type[Tally], alice: User) -> None:
+    plan = make(alice, steps=5)
+    client = browser(alice)
+    assert "Count to 5." in text_of(client, "/c/test/operations")
+    services.discard_plan(plan.id, alice)
+    assert "This will" not in text_of(client, f"/c/test/plans/{plan.id}")
