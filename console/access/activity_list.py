@@ -45,7 +45,7 @@ AUDIT_VERBS: Mapping[str, Text] = {
     "sign-in failed": Text("Sign-in failed: %(object)s"),
     # clusters, reports, body schemas
     "add cluster": Text("Added the cluster %(object)s"),
-    "change SLO": Text("Changed the promise of %(object)s"),
+    "change SLO": Text("Changed the promise of group %(object)s"),
     "change cluster": Text("Changed the settings of the cluster %(object)s"),
     "change schedule": Text("Changed the schedule of the report %(object)s"),
     "cluster not added": Text("Refused to add the cluster %(object)s"),

@@ -31,7 +31,7 @@ PAGES = {
     "/c/local/reports": ["报表", "小时堆积"],
     "/clusters": ["添加集群", "NameServer 地址"],
     "/tokens": ["API 令牌", "新建令牌", "重投死信"],
-    "/activity": ["审计", "操作人"],
+    "/activity": ["审计", "所有操作"],
     "/password": ["设置密码", "再次输入密码"],
 }
 # Fixed English that is said alike in Chinese, names in the sample, and what stands in code.
