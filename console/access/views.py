@@ -16,7 +16,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from console.access import rules, selectors, services
-from console.access.activity_list import ACTIVITY, sentence_of
+from console.access.activity_list import ACTIVITY, ANY, sentence_of
 from console.access.errors import LinkInvalid, TooManyAttempts, WrongCredentials
 from console.access.forms import ActivityForm, ChangePasswordForm, ColumnsForm, NewPasswordForm, SignInForm
 from console.access.models import AuditEvent
@@ -155,7 +155,7 @@ def activity(request: HttpRequest) -> HttpResponseBase:
     list_query = ListQuery.plain(request)
     # Of all that may be seen, so that another choice is one step away.
     visible = selectors.audit_events(cluster=wanted.get("cluster", ""))
-    verbs = [(verb, sentence_of(verb, "…").local()) for verb in selectors.audit_choices(visible, "verb")]
+    verbs = [(verb, sentence_of(verb, ANY).local()) for verb in selectors.audit_choices(visible, "verb")]
     clusters = selectors.audit_choices(AuditEvent.objects.all(), "cluster")
     context = {
         "clusters": [name for name in clusters if rules.may_see_activity(request.user, name)],

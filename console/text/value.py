@@ -94,9 +94,9 @@ class Text(str):
         return escape(self.local())
 
     def __mod__(self, values: Any) -> Text:
-        """Fill further placeholders: Django formats the messages of validators this way."""
+        """Fill placeholders, again if need be: Django formats the messages of validators this way."""
         named = {name: value for name, value in values.items() if f"%({name})s" in self.text}
-        return Text(self.text, **self.values, **named) if named else self
+        return Text(self.text, **{**self.values, **named}) if named else self
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _made_again, (self.text, dict(self.values))
