@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from django.http.response import HttpResponseBase
 from django.urls import path
 from drf_spectacular.utils import OpenApiParameter, extend_schema, inline_serializer
 from rest_framework import serializers
@@ -11,10 +12,11 @@ from rest_framework.exceptions import NotFound, PermissionDenied
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from api.rest import pagination
+from api.rest import list_file, pagination
 from api.rest.permissions import EVERYTHING, require
 from api.rest.resource import Resource, remote_addr
 from console.access import rules, selectors, services
+from console.access.activity_list import FILE_EVENTS_MAX, activity_file
 from console.access.models import ApiToken, AuditEvent, Verb
 from console.lists.page import PER_PAGE_MAX
 
@@ -108,6 +110,7 @@ class Audit(Resource):
     """Audit events, newest first. One cluster: VIEW on all of it; without a cluster: VIEW on every one."""
 
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
+    renderer_classes = list_file.RENDERERS
 
     @extend_schema(
         operation_id="audit_list",
@@ -119,16 +122,19 @@ class Audit(Resource):
             OpenApiParameter("plan_id", str),
             OpenApiParameter("before_id", int, description="cursor: the last page's next_before_id"),
             OpenApiParameter("limit", int, description="1 to 200, default 50"),
+            list_file.parameter(f"before_id and limit do not apply, the newest {FILE_EVENTS_MAX:,} events"),
         ],
-        responses=inline_serializer(
-            name="AuditPage",
-            fields={
-                "results": AuditSerializer(many=True),
-                "next_before_id": serializers.IntegerField(allow_null=True),
-            },
+        responses=list_file.responses(
+            inline_serializer(
+                name="AuditPage",
+                fields={
+                    "results": AuditSerializer(many=True),
+                    "next_before_id": serializers.IntegerField(allow_null=True),
+                },
+            )
         ),
     )
-    def get(self, request: Request) -> Response:
+    def get(self, request: Request) -> HttpResponseBase:
         cluster = pagination.text(request, "cluster")
         if cluster:
             require(request.user, "VIEW", cluster)
@@ -137,7 +143,10 @@ class Audit(Resource):
         limit = pagination.integer(request, "limit", pagination.PER_PAGE, low=1, high=PER_PAGE_MAX)
         assert limit is not None
         wanted = {name: pagination.text(request, name) for name in ("subject", "actor", "plan_id")}
-        events = selectors.audit_events(cluster=cluster, **wanted).order_by("-pk")
+        events = selectors.audit_events(cluster=cluster, **wanted)
+        if list_file.is_wanted(request):
+            return activity_file(events)
+        events = events.order_by("-pk")
         before_id = pagination.integer(request, "before_id")
         if before_id is not None:
             events = events.filter(pk__lt=before_id)

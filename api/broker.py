@@ -5,18 +5,19 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, ClassVar
 
+from django.http.response import HttpResponseBase
 from django.urls import path
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from api.rest import pagination
+from api.rest import list_file, pagination
 from api.rest.permissions import view_scope
 from api.rest.resource import Resource, existing_row
 from console.access.name_scope import EVERYTHING, NameScope
 from console.broker import selectors
-from console.broker.broker_list import BROKERS
+from console.broker.broker_list import BROKERS, OWN_BROKERS
 from console.broker.models import NameServerRow, RouteDifference
 from console.broker.selectors import BrokerView
 from console.broker.survey import runtime
@@ -225,8 +226,11 @@ class RouteDifferenceSerializer(serializers.ModelSerializer[RouteDifference]):
 
 
 class Brokers(Resource):
+    """Brokers with their figures; for readers of some names only, the sums over those."""
+
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
     filters_names = True
+    renderer_classes = list_file.RENDERERS
 
     @extend_schema(
         operation_id="brokers_list",
@@ -234,12 +238,14 @@ class Brokers(Resource):
         parameters=[
             *pagination.list_parameters(BROKERS, query="part of the name, the address or the version"),
         ],
-        responses=pagination.page_of("Broker", BrokerSerializer(many=True)),
+        responses=list_file.responses(pagination.page_of("Broker", BrokerSerializer(many=True))),
     )
-    def get(self, request: Request, cluster: str) -> Response:
+    def get(self, request: Request, cluster: str) -> HttpResponseBase:
         cluster_selectors.cluster_by_name(cluster)
         scope = view_scope(request.user, cluster)
         page = selectors.broker_page(cluster, pagination.list_query(request, BROKERS), scope=scope)
+        if list_file.is_wanted(request):
+            return list_file.file_of(page, BROKERS if scope.is_everything else OWN_BROKERS, cluster)
         return Response(pagination.page_body(request, page, lambda view: BrokerSerializer(view).data))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, ClassVar
 
+from django.http.response import HttpResponseBase
 from django.urls import path
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
@@ -14,7 +15,7 @@ from rest_framework.response import Response
 
 from api.change.operation import KEY_HEADER, AcceptWithoutField, MakesPlan, PlanSerializer
 from api.message import MessageSerializer
-from api.rest import pagination
+from api.rest import list_file, pagination
 from api.rest.permissions import require_visible
 from api.rest.resource import Resource
 from console.access.name_scope import view_scope
@@ -135,6 +136,7 @@ class DeadLetterGroups(Resource):
 
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
     filters_names = True
+    renderer_classes = list_file.RENDERERS
 
     @extend_schema(
         operation_id="dead_letters_list",
@@ -143,9 +145,11 @@ class DeadLetterGroups(Resource):
             *pagination.list_parameters(selectors.DEAD_LETTERS, query="part of the group's name"),
             OpenApiParameter("with_empty", bool, description="also groups whose dead-letter topic is empty"),
         ],
-        responses=pagination.page_of("DeadLetterGroup", DeadLetterGroupSerializer(many=True)),
+        responses=list_file.responses(
+            pagination.page_of("DeadLetterGroup", DeadLetterGroupSerializer(many=True))
+        ),
     )
-    def get(self, request: Request, cluster: str) -> Response:
+    def get(self, request: Request, cluster: str) -> HttpResponseBase:
         cluster_selectors.cluster_by_name(cluster)
         page = selectors.dead_letter_groups(
             cluster,
@@ -153,6 +157,8 @@ class DeadLetterGroups(Resource):
             scope=view_scope(request.user, cluster),
             with_empty=pagination.boolean(request, "with_empty"),
         )
+        if list_file.is_wanted(request):
+            return list_file.file_of(page, selectors.DEAD_LETTERS, cluster)
         return Response(pagination.page_body(request, page, lambda row: DeadLetterGroupSerializer(row).data))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, ClassVar
 
+from django.http.response import HttpResponseBase
 from django.urls import path
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
@@ -14,7 +15,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from api.queue import GroupQueueSerializer
-from api.rest import pagination
+from api.rest import list_file, pagination
 from api.rest.permissions import view_scope
 from api.rest.resource import Resource, existing_row
 from console.cluster import selectors as cluster_selectors
@@ -71,6 +72,7 @@ class GroupClientSerializer(serializers.ModelSerializer[ClientRow]):
 class Groups(Resource):
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
     filters_names = True
+    renderer_classes = list_file.RENDERERS
 
     @extend_schema(
         operation_id="groups_list",
@@ -80,9 +82,9 @@ class Groups(Resource):
             OpenApiParameter("status", str, description="a lag status, or PARTIAL"),
             OpenApiParameter("include_system", bool, description="RocketMQ's own groups too"),
         ],
-        responses=pagination.page_of("Group", GroupSerializer(many=True)),
+        responses=list_file.responses(pagination.page_of("Group", GroupSerializer(many=True))),
     )
-    def get(self, request: Request, cluster: str) -> Response:
+    def get(self, request: Request, cluster: str) -> HttpResponseBase:
         cluster_selectors.cluster_by_name(cluster)
         page = selectors.group_page(
             cluster,
@@ -92,11 +94,11 @@ class Groups(Resource):
             include_system=pagination.boolean(request, "include_system"),
             stale_since_ms=(since_ms := _stale_since_ms(cluster)),
         )
-        return Response(
-            pagination.page_body(
-                request, page, lambda row: GroupSerializer(lag_selectors.made_stale(row, since_ms)).data
-            )
-        )
+        for row in page.rows:
+            lag_selectors.made_stale(row, since_ms)
+        if list_file.is_wanted(request):
+            return list_file.file_of(page, GROUPS, cluster)
+        return Response(pagination.page_body(request, page, lambda row: GroupSerializer(row).data))
 
 
 class GroupDetail(Resource):

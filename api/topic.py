@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from django.http.response import HttpResponseBase
 from django.urls import path
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -14,7 +15,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from api.queue import TopicQueueSerializer
-from api.rest import pagination
+from api.rest import list_file, pagination
 from api.rest.permissions import view_scope
 from api.rest.resource import Resource, existing_row
 from console.cluster import selectors as cluster_selectors
@@ -109,6 +110,7 @@ class QuarantineSerializer(serializers.Serializer[Any]):
 class Topics(Resource):
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
     filters_names = True
+    renderer_classes = list_file.RENDERERS
 
     @extend_schema(
         operation_id="topics_list",
@@ -122,24 +124,24 @@ class Topics(Resource):
                 "reader", str, enum=["", "none"], description="none: topics that no consumer group reads"
             ),
         ],
-        responses=pagination.page_of("Topic", TopicSerializer(many=True)),
+        responses=list_file.responses(pagination.page_of("Topic", TopicSerializer(many=True))),
     )
-    def get(self, request: Request, cluster: str) -> Response:
+    def get(self, request: Request, cluster: str) -> HttpResponseBase:
         cluster_selectors.cluster_by_name(cluster)
+        scope = view_scope(request.user, cluster)
         kind = pagination.choice(request, "kind", ["", *selectors.KINDS], "NORMAL")
         page = selectors.topic_page(
             cluster,
             pagination.list_query(request, TOPICS),
-            scope=view_scope(request.user, cluster),
+            scope=scope,
             kinds=(kind,) if kind else selectors.KINDS,
             only_unread=pagination.choice(request, "reader", ["", "none"], "") == "none",
         )
-        scope = view_scope(request.user, cluster)
-        return Response(
-            pagination.page_body(
-                request, page, lambda row: TopicSerializer(selectors.without_hidden_group(row, scope)).data
-            )
-        )
+        for row in page.rows:
+            selectors.without_hidden_group(row, scope)
+        if list_file.is_wanted(request):
+            return list_file.file_of(page, TOPICS, cluster)
+        return Response(pagination.page_body(request, page, lambda row: TopicSerializer(row).data))
 
 
 class TopicDetail(Resource):

@@ -9,18 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from django.http.response import HttpResponseBase
 from django.urls import path
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from api.rest import pagination
+from api.rest import list_file, pagination
 from api.rest.permissions import require, require_visible, view_scope
 from api.rest.resource import IDEMPOTENCY_KEY, Resource, idempotency_key, remote_addr
 from console.cluster import selectors as cluster_selectors
 from console.group.offsets.targets import OFFSET_MAX, TARGETS
-from console.operation import selectors, services
+from console.operation import operation_list, selectors, services
 from console.operation.models import Job, JobState, Plan, PlanState
 from console.operation.plan.coverage import KeptCoverage
 from console.operation.plan.params import ACCEPTED_MAX
@@ -217,17 +218,20 @@ class _List(Resource):
     filters_names = True
     states: ClassVar[Sequence[str]]
 
+    def exact(self, request: Request) -> dict[str, str]:
+        exact = {name: pagination.text(request, name) for name in ("kind", "subject", "created_by")}
+        return exact | {"state": pagination.choice(request, "state", ["", *self.states], "")}
+
     def page(self, request: Request, cluster: str, find: Any, serializer: Any) -> Response:
         cluster_selectors.cluster_by_name(cluster)
-        exact = {name: pagination.text(request, name) for name in ("kind", "subject", "created_by")}
-        exact["state"] = pagination.choice(request, "state", ["", *self.states], "")
         scope = view_scope(request.user, cluster)
-        found = find(cluster, scope=scope, **pagination.page_arguments(request), **exact)
+        found = find(cluster, scope=scope, **pagination.page_arguments(request), **self.exact(request))
         return Response(pagination.page_body(request, found, lambda row: serializer(row).data))
 
 
 class Plans(_List):
     states = PlanState.values
+    renderer_classes = list_file.RENDERERS
 
     @extend_schema(
         operation_id="plans_list",
@@ -236,10 +240,16 @@ class Plans(_List):
             *pagination.PAGE_PARAMETERS,
             *FILTERS,
             OpenApiParameter("state", str, enum=["", *PlanState.values]),
+            list_file.parameter(),
         ],
-        responses=pagination.page_of("Plan", PlanSerializer(many=True)),
+        responses=list_file.responses(pagination.page_of("Plan", PlanSerializer(many=True))),
     )
-    def get(self, request: Request, cluster: str) -> Response:
+    def get(self, request: Request, cluster: str) -> HttpResponseBase:
+        if list_file.is_wanted(request):
+            cluster_selectors.cluster_by_name(cluster)
+            scope = view_scope(request.user, cluster)
+            page = operation_list.whole_page(cluster, scope=scope, **self.exact(request))
+            return list_file.file_of(page, operation_list.OPERATIONS, cluster)
         return self.page(request, cluster, selectors.plans_page, PlanSerializer)
 
 

@@ -17,6 +17,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from api.rest import pagination
+from api.rest.list_file import CsvRenderer
 from api.rest.permissions import view_scope
 from api.rest.resource import Resource, remote_addr
 from console.access import rules
@@ -113,13 +114,6 @@ class GapSerializer(serializers.Serializer[Any]):
     group_first = serializers.CharField(help_text="the first group whose queues are missing, by name")
     group_last = serializers.CharField()
     reason = serializers.CharField()
-
-
-class CsvRenderer(JSONRenderer):
-    """Accept requests for CSV. Rows are streamed; only refusals are rendered here, as JSON."""
-
-    media_type = "text/csv"
-    format = "csv"
 
 
 class Runs(Resource):

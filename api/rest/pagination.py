@@ -10,6 +10,7 @@ from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 
+from api.rest import list_file
 from console.lists.page import PER_PAGE_MAX, Page
 from console.lists.query import ListQuery
 from console.lists.spec import ListSpec
@@ -98,7 +99,10 @@ def ordering_parameter(sorts: Sequence[str], default: str) -> OpenApiParameter:
 
 
 def list_query(request: Request, spec: ListSpec) -> ListQuery:
-    """Return search words, order, filters and page of a declared list; raises ValidationError."""
+    """Return search words, order, filters and page of a declared list; raises ValidationError.
+
+    All rows are one page where the caller chose the file.
+    """
     sort, descending = ordering(request, spec.sorts, spec.default)
     chosen = {each.name: choice(request, each.name, ["", *each.values], "") for each in spec.filters}
     return ListQuery(
@@ -106,6 +110,7 @@ def list_query(request: Request, spec: ListSpec) -> ListQuery:
         sort=sort,
         descending=descending,
         filters={name: value for name, value in chosen.items() if value},
+        is_whole=list_file.is_wanted(request),
         **page_arguments(request),
     )
 
@@ -117,6 +122,7 @@ def list_parameters(spec: ListSpec, *, query: str) -> list[OpenApiParameter]:
         OpenApiParameter("query", str, description=query),
         *(OpenApiParameter(each.name, str, enum=["", *each.values]) for each in spec.filters),
         ordering_parameter(spec.sorts, spec.default),
+        list_file.parameter(),
     ]
 
 

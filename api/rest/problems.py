@@ -51,7 +51,7 @@ TABLE: list[tuple[type[Exception], int, str, str]] = [
     (ObjectDoesNotExist, 404, "not_found", "Not found"),
     (Http404, 404, "not_found", "Not found"),
     (exceptions.MethodNotAllowed, 405, "method_not_allowed", "Method not allowed"),
-    (exceptions.NotAcceptable, 406, "not_acceptable", "Only JSON is served"),
+    (exceptions.NotAcceptable, 406, "not_acceptable", "Not served in this format"),
     (exceptions.UnsupportedMediaType, 415, "unsupported_media_type", "Send application/json"),
     (exceptions.Throttled, 429, "throttled", "Too many requests"),
     (ReportRejected, 422, "report_rejected", "The report cannot be run"),

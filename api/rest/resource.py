@@ -11,6 +11,7 @@ from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
+from api.rest import list_file
 from api.rest.permissions import EVERYTHING, HasVerb
 from api.rest.problems import ProblemSerializer
 from api.rest.throttling import ScopeThrottle
@@ -28,7 +29,7 @@ READ_PROBLEMS = {
     "401": "No session and no valid token.",
     "403": "Not permitted.",
     "404": "Not found, or not visible to the caller.",
-    "406": "Only JSON is served.",
+    "406": "Not served in this format; detail lists those that are.",
     "429": "Too many requests; see Retry-After.",
 }
 BROKER_PROBLEMS = {
@@ -36,6 +37,7 @@ BROKER_PROBLEMS = {
     "503": "A broker does not answer.",
     "504": "A broker did not answer in time.",
 }
+FILE_PROBLEMS = {"422": "More rows match than a file holds."}
 CHANGE_PROBLEMS = {
     "409": "The state does not allow it: drifted, expired, applied before, blocked, finished.",
     "415": "Send application/json.",
@@ -56,6 +58,8 @@ class ProblemSchema(AutoSchema):
             wanted |= BROKER_PROBLEMS
         if self.method != "GET":
             wanted |= CHANGE_PROBLEMS
+        elif self.view.renderer_classes is list_file.RENDERERS:
+            wanted |= FILE_PROBLEMS
         for status, description in sorted(wanted.items()):
             answer = {"description": description, "content": {CONTENT_TYPE: {"schema": problem}}}
             operation["responses"].setdefault(status, answer)
@@ -79,6 +83,7 @@ class Resource(APIView):
     asks_brokers: ClassVar[bool] = False
     permission_classes = (HasVerb,)
     throttle_classes = (ScopeThrottle,)
+    content_negotiation_class = list_file.Negotiation
     http_method_names = ("get", "post", "delete", "head")
     schema = ProblemSchema()
 

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
+from django.db.models import QuerySet
+
+from console.lists.file import streamed_file
 from console.lists.spec import Column, ListSpec
 from console.text import Text
+from console.web.streamed import StreamedResponse
+
+# About 20 MB; more is a job for the database.
+FILE_EVENTS_MAX = 100_000
 
 ACTIVITY = ListSpec(
     name="activity",
@@ -81,3 +89,8 @@ AUDIT_VERBS: Mapping[str, Text] = {
 def sentence_of(verb: str, subject: str) -> Text:
     """Return what an event did, in the past tense, with its object; an unknown verb as it is."""
     return AUDIT_VERBS.get(verb, Text.foreign(verb)) % {"object": subject}
+
+
+def activity_file(events: QuerySet[Any]) -> StreamedResponse:
+    """Stream the newest events as `activity.csv`, for the page and REST."""
+    return streamed_file(events[:FILE_EVENTS_MAX].iterator(), ACTIVITY)

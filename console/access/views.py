@@ -16,12 +16,11 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from console.access import rules, selectors, services
-from console.access.activity_list import ACTIVITY, ANY, sentence_of
+from console.access.activity_list import ACTIVITY, ANY, activity_file, sentence_of
 from console.access.errors import LinkInvalid, TooManyAttempts, WrongCredentials
 from console.access.forms import ActivityForm, ChangePasswordForm, ColumnsForm, NewPasswordForm, SignInForm
 from console.access.models import AuditEvent
 from console.access.session.visitor import remote_addr
-from console.lists.file import streamed_file
 from console.lists.page import cut
 from console.lists.query import ListQuery
 from console.lists.spec import LISTS
@@ -29,8 +28,6 @@ from console.text import Text, text_of
 from console.web.page_context import PageContext
 
 BACKEND = "django.contrib.auth.backends.ModelBackend"
-# About 20 MB; more is a job for the database.
-CSV_EVENTS_MAX = 100_000
 
 
 def _next(request: HttpRequest) -> str:
@@ -151,7 +148,7 @@ def activity(request: HttpRequest) -> HttpResponseBase:
         verb=wanted.get("verb", ""),
     )
     if request.GET.get("format") == "csv":
-        return streamed_file(events[:CSV_EVENTS_MAX].iterator(), ACTIVITY)
+        return activity_file(events)
     list_query = ListQuery.plain(request)
     # Of all that may be seen, so that another choice is one step away.
     visible = selectors.audit_events(cluster=wanted.get("cluster", ""))

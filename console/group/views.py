@@ -98,6 +98,10 @@ def groups(request: HttpRequest, cluster: str) -> HttpResponseBase:
         here.name, list_query, scope=scope, status=status or None, include_system=include_system
     )
     if list_query.is_whole:
+        # The page's head shows that no round takes place; a file has none, so each row does.
+        since_ms = lag_selectors.stale_since_ms(here.name, int(time.time() * 1000))
+        for row in page.rows:
+            lag_selectors.made_stale(row, since_ms)
         return file_of(page, GROUPS, here.name)
     more = [
         FilterChip(each.name, choice.value, choice.label, page.counts_by_filter[each.name][choice.value])

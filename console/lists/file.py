@@ -16,14 +16,21 @@ from console.web.streamed import StreamedResponse
 
 def file_of(page: Page[Any], spec: ListSpec, cluster: str = "") -> HttpResponseBase:
     """Return the rows of a whole page as `<cluster>-<list>.csv`; 422 where more match than a file holds."""
-    if page.total > FILE_ROWS_MAX:
-        refusal = Text(
-            "%(total)s rows match, and a file holds %(most)s. Narrow the filter.",
-            total=page.total,
-            most=FILE_ROWS_MAX,
-        )
-        return HttpResponse(f"{refusal.local()}\n", status=422, content_type="text/plain; charset=utf-8")
+    found = refusal(page)
+    if found is not None:
+        return HttpResponse(f"{found.local()}\n", status=422, content_type="text/plain; charset=utf-8")
     return streamed_file(page.rows, spec, cluster)
+
+
+def refusal(page: Page[Any]) -> Text | None:
+    """Return why the rows of a page are no file; None where they are."""
+    if page.total <= FILE_ROWS_MAX:
+        return None
+    return Text(
+        "%(total)s rows match, and a file holds %(most)s. Narrow the filter.",
+        total=page.total,
+        most=FILE_ROWS_MAX,
+    )
 
 
 def streamed_file(rows: Iterable[Any], spec: ListSpec, cluster: str = "") -> StreamedResponse:

@@ -113,6 +113,14 @@ def operation_page(
     )
 
 
+def whole_page(cluster: str, *, scope: NameScope = EVERYTHING, **exact: str) -> Page[Plan]:
+    """Return the rows of a file, newest first; ``exact``: kind, state, subject, created_by of plans, "" for any."""
+    wanted = {field: value for field, value in exact.items() if value}
+    rows = with_state(scope.filter(Plan.objects.filter(cluster=cluster, **wanted), "subject"), timezone.now())
+    newest_first = OPERATIONS.order_by("made", descending=True)
+    return cut(rows.defer("diff").order_by(*newest_first), page=1, per_page=1, is_whole=True)
+
+
 def with_state(rows: QuerySet[Plan], now: datetime.datetime) -> QuerySet[Any]:
     """Annotate plans with `where`, their state; overdue drafts count as expired before they are marked."""
     draft = Q(state=PlanState.DRAFT)
