@@ -16,7 +16,10 @@ def write_sample_change() -> Plan:
     """Write `op-sample`, `job-sample` and `report-sample`, all about the group `billing` of `local`."""
     now = timezone.now()
     about = {"kind": "offset_change", "cluster": "local", "subject": "billing", "created_by": "somebody"}
-    plan = Plan.objects.create(id="op-sample", state="APPLIED", created_at=now, expires_at=now, **about)
+    params = {"target": "latest"}
+    plan = Plan.objects.create(
+        id="op-sample", state="APPLIED", params=params, created_at=now, expires_at=now, **about
+    )
     Job.objects.create(id="job-sample", plan=plan, created_at=now, **about)
     this_hour_ms = int(time.time() * 1000) // HOUR_MS * HOUR_MS
     report_rows.row(report_rows.run("report-sample"), window_start_ms=this_hour_ms)
