@@ -78,7 +78,7 @@ def test_the_page_of_every_kind_shows_what_it_declares(kind: AnyPlanKind) -> Non
         kind=kind.kind,
         cluster="test",
         subject="orders",
-        params=PARAMS,
+        params=PARAMS | ({"target": "latest"} if kind.kind == "offset_change" else {}),
         confirm="typed",
         confirm_text="orders",
         created_by="alice",
