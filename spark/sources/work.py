@@ -46,7 +46,7 @@ SERIES_MIN, SERIES_MAX = 5_000, 25_000
 class WorkItem(msgspec.Struct, frozen=True):
     """Hours of one cluster, and which groups: those of (after, upto].
 
-    `folders` are those of stored folds by hour, `split` names these groups among those of the whole hour.
+    `folders` are those of the stored folds of `hours`, `split` names these groups among those of the whole hour.
     """
 
     cluster: str
@@ -56,7 +56,7 @@ class WorkItem(msgspec.Struct, frozen=True):
     after: str
     upto: str
     spec: str  # the job's spec without hours: what else the rows depend on
-    folders: dict[int, str] = {}
+    folders: tuple[str, ...] = ()
     split: str = ""
 
     def to_json(self) -> str:
@@ -85,7 +85,7 @@ def work_items(spec: JobSpec, *, period_ms: int, cores: int = 2) -> list[WorkIte
     for (cluster, start_ms), hours in periods.items():
         hours.sort(key=lambda hour: hour.hour_ms)
         end_ms = min(period_end(start_ms, period_ms, spec.zone), spec.as_of_ms)
-        folders = {hour.hour_ms: stored_folds.folder_of(spec, hour) for hour in hours}
+        folders = tuple(stored_folds.folder_of(spec, hour) for hour in hours)
         ranges = _group_ranges(hours, wanted)
         splits = stored_folds.splits_of(ranges)
         for (after, upto), split in zip(ranges, splits, strict=True):
