@@ -243,8 +243,14 @@
 
   /* ---- a table that is wider than its card scrolls inside it, never the page ---- */
   const widths = new ResizeObserver((entries) => {
-    for (const wrap of new Set(entries.map(({ target }) => target.closest(".tablewrap"))))
-      wrap?.classList.toggle("is-wide", $("table", wrap).offsetWidth > wrap.clientWidth);
+    for (const wrap of new Set(entries.map(({ target }) => target.closest(".tablewrap")))) {
+      if (!wrap) continue;
+      const isWide = $("table", wrap).offsetWidth > wrap.clientWidth;
+      wrap.classList.toggle("is-wide", isWide);
+      // the keyboard scrolls what has the focus
+      wrap.toggleAttribute("tabindex", isWide);
+      if (isWide) wrap.tabIndex = 0;
+    }
   });
   Tide.fit = (within) => $$(".tablewrap, .tablewrap > table", within).forEach((one) => widths.observe(one));
   Tide.fit(document);
