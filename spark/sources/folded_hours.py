@@ -84,7 +84,7 @@ class FoldedHours(HistoryReader):
             url = f"{folder}/{self.item.split}.parquet"
             try:
                 stored_folds.store(url, self._new, self._dead_letters(hour))
-            except OSError as error:
+            except (OSError, ValueError) as error:
                 self.notes.append(Note(f"The fold of an hour could not be stored: {error}"))
 
     def close(self) -> None:

@@ -106,7 +106,7 @@ def _table_of(level: Level) -> pa.Table:
         own = level.minutes if part == "minutes" else level.histograms[part]
         starts = pa.array(np.searchsorted(own.rows, np.arange(len(level) + 1)).astype(np.int32))
         for one in fields(kind)[1:]:
-            values = pa.array(getattr(own, one.name))
+            values = pa.array(_as_stored(getattr(own, one.name)))
             columns[f"{part}_{one.name}"] = pa.ListArray.from_arrays(starts, values)
     return pa.table(columns)
 
@@ -121,6 +121,11 @@ def _level_of(table: pa.Table, keys: Sequence[SeriesKey]) -> Level:
         for part, kind in RAGGED.items()
     }
     return Level(keys, **parts, minutes=ragged.pop("minutes"), histograms=ragged)
+
+
+def _as_stored(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return integers in the one width that files have: a fold keeps them as narrow as its own numbers allow."""
+    return values.astype(np.int64) if np.issubdtype(values.dtype, np.integer) else values
 
 
 def _column(values: npt.NDArray[Any]) -> pa.Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from spark.lag.codes import ABSENT
 from spark.lag.folds.level import Level
 from spark.lag.folds.stored import Edges, fold_of, tables_of
 from spark.lag.folds.window import fold
-from spark.lag.grid import grid_of
+from spark.lag.grid import Grid, grid_of
 from spark.lag.samples import SeriesKey
 from tests.spark.lag.judged import START, STEP, made, queue, together
 
@@ -33,7 +33,7 @@ def test_a_fold_comes_back_from_its_tables(seed: int, share: float) -> None:
     to_ms = START + int(share * (history.t_ms[-1] - START)) + 1
     grid = grid_of(history.samples, STEP)
     whole = fold(grid, START, to_ms, lambda group: 60_000)
-    edges = Edges.of(grid, START, is_regular=True)
+    edges = edges_of(grid)
     queues, topics = tables_of(whole, edges)
     found, again = fold_of(queues, topics, (whole.queues.keys, whole.topics.keys), START, to_ms)
     assert as_lists(found.queues) == as_lists(whole.queues)
@@ -41,6 +41,22 @@ def test_a_fold_comes_back_from_its_tables(seed: int, share: float) -> None:
     assert [getattr(again, name).tolist() for name in ("before_ms", "last_ms", "lives")] == [
         getattr(edges, name).tolist() for name in ("before_ms", "last_ms", "lives")
     ]
+
+
+def test_tables_have_one_schema_however_narrow_the_numbers_are() -> None:
+    """A file takes tables of one schema; an hour with many messages has wider numbers in its topics."""
+    grid = grid_of(made(1).samples, STEP)
+    whole = fold(grid, START, START + 60 * STEP, lambda group: 60_000)
+    schemas = set()
+    for width in (np.int32, np.int64):
+        minutes = replace(whole.queues.minutes, consumed=whole.queues.minutes.consumed.astype(width))
+        level = replace(whole.queues, minutes=minutes)
+        schemas |= {table.schema for table in tables_of(replace(whole, queues=level), edges_of(grid))}
+    assert len(schemas) == 1
+
+
+def edges_of(grid: Grid) -> Edges:
+    return Edges.of(grid, START, is_regular=True)
 
 
 KEYS = [SeriesKey("a", "orders", "broker-a", number, 0) for number in range(3)]
