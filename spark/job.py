@@ -37,7 +37,8 @@ class HourFiles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `older` are files that hold nothing of the hour but some of the time before: they are opened only for an hour in the
     log, whose segments do not know the sample before them. `content` is the checksum of the one hour file that all of
-    the hour comes from, by itself or in the file of its day; "": there is no such file.
+    the hour comes from, by itself or in the file of its day; "": there is no such file. `fold` is the folder of its
+    stored fold, named when the work is cut into items; "": there can be none.
     """
 
     cluster: str
@@ -45,6 +46,7 @@ class HourFiles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     files: tuple[str, ...]
     older: tuple[str, ...] = ()
     content: str = ""
+    fold: str = ""
 
 
 class StoreFolder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

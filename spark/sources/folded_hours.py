@@ -32,9 +32,9 @@ class FoldedHours(HistoryReader):
         """`stores`: what was folded from samples is stored, if it is all of the item's one hour."""
         super().__init__(item, is_compact=True)
         whole = {
-            hour.hour_ms: folder
-            for hour, folder in zip(item.hours, item.folders, strict=True)
-            if folder and item.from_ms <= hour.hour_ms and hour.hour_ms + HOUR_MS <= item.to_ms
+            hour.hour_ms: hour.fold
+            for hour in item.hours
+            if hour.fold and item.from_ms <= hour.hour_ms and hour.hour_ms + HOUR_MS <= item.to_ms
         }
         self._stored = StoredFolds(whole, item.after, item.upto, item.split)
         self._stores = stores and len(whole) == len(item.hours) == 1
@@ -80,8 +80,8 @@ class FoldedHours(HistoryReader):
     def _store(self) -> None:
         """Store the folds of an hour of which everything could be read."""
         if self._new and not self.notes:
-            (hour,), (folder,) = self.item.hours, self.item.folders
-            url = f"{folder}/{self.item.split}.parquet"
+            (hour,) = self.item.hours
+            url = f"{hour.fold}/{self.item.split}.parquet"
             try:
                 stored_folds.store(url, self._new, self._dead_letters(hour))
             except (OSError, ValueError) as error:

@@ -46,7 +46,7 @@ SERIES_MIN, SERIES_MAX = 5_000, 25_000
 class WorkItem(msgspec.Struct, frozen=True):
     """Hours of one cluster, and which groups: those of (after, upto].
 
-    `folders` are those of the stored folds of `hours`, `split` names these groups among those of the whole hour.
+    `split` names these groups among those of the whole hour, in the names of its stored folds.
     """
 
     cluster: str
@@ -56,7 +56,6 @@ class WorkItem(msgspec.Struct, frozen=True):
     after: str
     upto: str
     spec: str  # the job's spec without hours: what else the rows depend on
-    folders: tuple[str, ...] = ()
     split: str = ""
 
     def to_json(self) -> str:
@@ -85,7 +84,9 @@ def work_items(spec: JobSpec, *, period_ms: int, cores: int = 2) -> list[WorkIte
     for (cluster, start_ms), hours in periods.items():
         hours.sort(key=lambda hour: hour.hour_ms)
         end_ms = min(period_end(start_ms, period_ms, spec.zone), spec.as_of_ms)
-        folders = tuple(stored_folds.folder_of(spec, hour) for hour in hours)
+        with_folds = tuple(
+            msgspec.structs.replace(hour, fold=stored_folds.folder_of(spec, hour)) for hour in hours
+        )
         ranges = _group_ranges(hours, wanted)
         splits = stored_folds.splits_of(ranges)
         for (after, upto), split in zip(ranges, splits, strict=True):
@@ -94,9 +95,7 @@ def work_items(spec: JobSpec, *, period_ms: int, cores: int = 2) -> list[WorkIte
                 client_changes=_changes_in(spec, after, upto, start_ms, end_ms),
                 slos={group: one for group, one in spec.slos.items() if after < group <= upto},
             )
-            item = WorkItem(
-                cluster, tuple(hours), start_ms, end_ms, after, upto, own.to_json(), folders, split
-            )
+            item = WorkItem(cluster, with_folds, start_ms, end_ms, after, upto, own.to_json(), split)
             items.append(item)
     return items
 

@@ -81,9 +81,7 @@ def test_a_day_may_begin_inside_of_an_hour_in_the_log(tmp_path: Path) -> None:
     (whole,) = work_items(asked, period_ms=DAY)
     middle = START + HOUR + HOUR // 3
     first = msgspec.structs.replace(whole, from_ms=START, to_ms=middle)
-    last = msgspec.structs.replace(
-        whole, from_ms=middle, to_ms=AS_OF, hours=hours[1:], folders=whole.folders[1:]
-    )
+    last = msgspec.structs.replace(whole, from_ms=middle, to_ms=AS_OF, hours=whole.hours[1:])
     names = ("produced", "consumed", "lost", "skipped", "rewinds")
     sums = []
     for items in ([msgspec.structs.replace(whole, from_ms=START)], [first, last]):
