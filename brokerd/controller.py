@@ -108,14 +108,15 @@ class BrokerController:
         broker, kv_config = self._build_broker(now_ms), self._load_kv_config()
         report = self.store.open(now_ms)
         logger.info("store opened %s", report)
-        self.store.limit_queues(self._limits.queues_max, self._limits.reason)
-        self.store.table.makes_files_in_thread = True
+        self.store.table.limit(self._limits.queues_max, self._limits.reason)
         self._config_dir.mkdir(parents=True, exist_ok=True)
         self.broker, self._kv_config = broker, kv_config
         broker.topics.adopt(self.store.queue_counts(), now_ms)
         if not report.clean_shutdown:
             broker.offsets.fit(self.store.max_offset, now_ms)
         self._connect_parts()
+        # Until here no request waits for a file.
+        self.store.table.makes_files_in_thread = True
         self._register(now_ms)
         self._saver = OffsetSaver(self.broker.offsets, self.broker.schedule)
         for server in self._servers:
@@ -241,6 +242,7 @@ class BrokerController:
             self.store,
             broker.store_host,
             broker.schedule.max_level,
+            wall_ms(),
             steady_ms(),
             self._cold_reads.begin,
             self._queue_files.begin,

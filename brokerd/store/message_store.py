@@ -348,6 +348,15 @@ class MessageStore:
         self._pending.extend(notes)
         return [PutResult(PUT_OK, at, number, now_ms, size) for _, number, at, size, *_ in notes]
 
+    def make_room(self, size_bytes: int) -> None:
+        """Let records of so many bytes in all follow each other in one file, on a full disk too.
+
+        Raises ServiceNotAvailable. Nothing is put; what is put next takes the room.
+        """
+        if self._refusal:
+            raise ServiceNotAvailable(self._refusal)
+        self._log.reserve(min(size_bytes, self._log.file_size_bytes - BLANK_BYTES))
+
     def _store_time(self, now_ms: int) -> int:
         """Store times ascend in the log, on which the search by time relies: a clock set back stands still for it.
 
@@ -445,15 +454,6 @@ class MessageStore:
         """0 for a queue that does not exist."""
         queue = self._queues.get((topic, queue_id))
         return queue.min_offset if queue else 0
-
-    def limit_queues(self, queues_max: int, reason: str) -> None:
-        """Refuse messages that would make more queues: each has an open, mapped file."""
-        self.table.queues_max, self.table.queues_max_reason = queues_max, reason
-
-    @property
-    def queue_room(self) -> int:
-        """How many more queues may get files."""
-        return max(0, self.table.queues_max - len(self._queues))
 
     def max_offset(self, topic: str, queue_id: int) -> int:
         """Return the offset after the last message that consumers can see; 0 for a queue that does not exist."""

@@ -21,6 +21,7 @@ from brokerd.remoting.message.properties import encode_properties
 from brokerd.remoting.message.record import MessageRecord, decode_record
 from brokerd.schedule_message import park
 from brokerd.store.cold_pages import FileRange
+from brokerd.store.log.record import TWO_INTS
 from brokerd.store.message_store import MessageStore
 from brokerd.store.results import PutResult
 from brokerd.transaction.half_message import REMOVE_TAG, HalfMessage
@@ -31,6 +32,8 @@ QUEUE_ID = 0  # of the half, op and discard topics
 UNITS_AT_ONCE = 1_000
 NOT_TRANSACTIONAL = ~SysFlag.TRANSACTION_MASK
 REMOVE_TAG_CODE = tag_code(REMOVE_TAG)
+# What a committed message may be longer than its half message, and an op message.
+ROOM_BYTES = 1_024
 
 
 class HalfStore:
@@ -60,13 +63,26 @@ class HalfStore:
         record = self._record_at(commit_log_offset)
         return HalfMessage(record) if record is not None and record.topic == CHECK_MAX_TIME_TOPIC else None
 
-    def _record_at(self, commit_log_offset: int) -> MessageRecord | None:
-        view = self._store.look_message(commit_log_offset)
-        try:
-            record = None if view is None else decode_record(view)
-        except RemotingError:
+    def committed_last(self) -> HalfMessage | None:
+        """Return the half message that the newest message of all makes visible; None when that is any other message.
+
+        Its op message follows it in the log at once: a kill or a power cut came between. Waits for the disk.
+        """
+        queue = max(self._store.table, key=lambda each: each.max_physic_offset, default=None)
+        if queue is None or queue.max_physic_offset < 0:
             return None
-        return record if record is None or record.commit_log_offset == commit_log_offset else None
+        offset, size_bytes, _ = queue.unit(queue.max_offset - 1)
+        newest = record_of(self._store.look_message(offset, size_bytes), offset)
+        if newest is None or newest.sys_flag & SysFlag.TRANSACTION_MASK != SysFlag.TRANSACTION_COMMIT:
+            return None
+        prepared_at = newest.prepared_transaction_offset
+        head = self._store.look_message(prepared_at, TWO_INTS.size)
+        size_bytes = 0 if head is None else TWO_INTS.unpack(head)[0]
+        record = record_of(self._store.look_message(prepared_at, max(size_bytes, 0)), prepared_at)
+        return HalfMessage(record) if record is not None and record.topic == HALF_TOPIC else None
+
+    def _record_at(self, commit_log_offset: int) -> MessageRecord | None:
+        return record_of(self._store.look_message(commit_log_offset), commit_log_offset)
 
     def halves(
         self, start: int, end: int, done: frozenset[int] | set[int] = frozenset()
@@ -113,7 +129,11 @@ class HalfStore:
         return self._put(CHECK_MAX_TIME_TOPIC, QUEUE_ID, half, half.record.properties, 0, 0, now_ms)
 
     def put_real(self, half: HalfMessage, now_ms: int) -> PutResult:
-        """Make a committed message visible. Its property string stays that of the half message, as Java's does."""
+        """Make a committed message visible, where its op message has room behind it, on a full disk too.
+
+        Its property string stays that of the half message, as Java's does.
+        """
+        self._store.make_room(half.record.store_size_bytes + ROOM_BYTES)
         properties = dict(half.record.properties)
         topic, queue_id = park(properties, half.real_topic, half.real_queue_id, self._max_delay_level)
         prepared_at = half.record.commit_log_offset
@@ -162,3 +182,12 @@ class HalfStore:
             store_host=self._store_host,
             now_ms=now_ms,
         )
+
+
+def record_of(view: memoryview | None, commit_log_offset: int) -> MessageRecord | None:
+    """Return the record of a view; None where no record of that offset is."""
+    try:
+        record = None if view is None else decode_record(view)
+    except RemotingError:
+        return None
+    return record if record is not None and record.commit_log_offset == commit_log_offset else None

@@ -88,6 +88,7 @@ class TransactionService:
         store: MessageStore,
         store_host: tuple[str, int],
         max_delay_level: int,
+        now_ms: int,
         elapsed_ms: int,
         read_ahead: ReadAhead | None = None,
         make_queue: MakeQueue | None = None,
@@ -97,10 +98,10 @@ class TransactionService:
         self._halves = HalfStore(store, store_host, max_delay_level)
         self._read_ahead, self._make_queue = read_ahead, make_queue
         self._progress = TransactionProgress(store, self._offsets, self.waiting)
-        self._recover()
+        self._recover(now_ms)
         self._next_round_ms = elapsed_ms + self._config.broker.transaction_check_interval
 
-    def _recover(self) -> None:
+    def _recover(self, now_ms: int) -> None:
         begin, end = self._progress.start(), self._progress.ends()
         ended: set[int] = set()
         replaced: set[int] = set()
@@ -111,6 +112,11 @@ class TransactionService:
         for half in self._halves.halves(begin.half_offset, end.half_offset, ended | replaced):
             if half.first_offset not in ended:
                 self._wait(half)
+        committed = self._halves.committed_last()
+        newest = None if committed is None else self.waiting.newest(committed.first_offset)
+        if newest is not None:
+            logger.warning("half message has been committed without its op message offset=%d", newest)
+            self._end(newest, now_ms)
         if self.waiting:
             logger.info("transactions go on count=%d from=%d", len(self.waiting), begin.half_offset)
 
@@ -191,7 +197,7 @@ class TransactionService:
                     f"often is resumed by its message in {CHECK_MAX_TIME_TOPIC}",
                 )
             self._halves.need_op_queue()
-            self._put_copy(half, newest, 0, now_ms)
+            self._put_copy(half, newest, 0, now_ms, now_ms)
             return
         half = self._halves.discarded_at(commit_log_offset)
         if half is None:
@@ -211,6 +217,7 @@ class TransactionService:
         if not self._round and elapsed_ms >= self._next_round_ms:
             self._next_round_ms = elapsed_ms + self._config.broker.transaction_check_interval
             self._round.extend(self.waiting.take_due(now_ms))
+            self._round.extend(self.waiting.far_behind(self._progress.ends().half_offset))
         if not (self._round or self._owed_ops) or elapsed_ms < self._go_on_ms or self._is_preparing():
             return 0
         log_end = self._store.commit_log_max_offset
@@ -261,11 +268,15 @@ class TransactionService:
             return
         check_times = half.check_times or 0
         self._halves.need_op_queue()
+        due_ms = half.first_check_ms(self._config.broker.transaction_time_out)
+        if due_ms > now_ms:  # it is far behind the others
+            self._put_copy(half, queue_offset, check_times, due_ms, now_ms)
+            return
         is_expired = now_ms - half.record.born_timestamp_ms > self._retention_ms
         if is_expired or check_times >= self._config.broker.transaction_check_max:
             self._discard(half, now_ms)
         else:
-            self._ask(self._put_copy(half, queue_offset, check_times + 1, now_ms))
+            self._ask(self._put_copy(half, queue_offset, check_times + 1, now_ms, now_ms))
 
     def _discard(self, half: HalfMessage, now_ms: int) -> None:
         """Move it to where an operator finds it, and can have it checked anew."""
@@ -277,13 +288,15 @@ class TransactionService:
         )  # fmt: skip
         self._end(half.record.queue_offset, now_ms)
 
-    def _put_copy(self, half: HalfMessage, newest: int, check_times: int, now_ms: int) -> HalfMessage:
+    def _put_copy(
+        self, half: HalfMessage, newest: int, check_times: int, due_ms: int, now_ms: int
+    ) -> HalfMessage:
         """Put the next copy and return it. Copies before it are done with: the op message is for Apache's broker and
         for a start, which reads the first offset of the copy too, should this broker die in between."""
         properties = half.copy_properties(check_times)
         copy = HalfMessage(replace(half.record, properties=properties))
         copy = copy.stored_at(self._halves.put_half(copy, properties, now_ms))
-        self.waiting.add(copy.record.queue_offset, half.first_offset, now_ms)
+        self.waiting.add(copy.record.queue_offset, half.first_offset, due_ms)
         self._halves.put_op(newest, check_times, now_ms)
         return copy
 

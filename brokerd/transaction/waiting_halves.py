@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import heapq
+from itertools import takewhile
 
 # Times of transactions that have ended stay in the heap until they are due; beyond this many they are sorted out.
 ENDED_TIMES_MAX = 1_000
+# A start reads all that lies behind the first one that waits: so many, with their op messages, in a second.
+BEHIND_MAX = 100_000
+# Copies of all that wait must not be what the next copies are made for.
+BEHIND_FOR_EACH = 4
 
 
 class WaitingHalves:
@@ -26,6 +31,11 @@ class WaitingHalves:
     def lowest_offset(self) -> int | None:
         """The queue offset before which every half message is done with; None when none waits."""
         return next(iter(self._first_offsets), None)
+
+    def far_behind(self, end: int) -> list[int]:
+        """Return the copies too far from the end of the half topic for a start that is to be quick."""
+        limit = end - BEHIND_MAX - BEHIND_FOR_EACH * len(self)
+        return list(takewhile(lambda queue_offset: queue_offset < limit, self._first_offsets))
 
     def add(self, queue_offset: int, first_offset: int, due_ms: int) -> None:
         """Take in a copy, which has the highest offset of all: it replaces the transaction's copy before it."""

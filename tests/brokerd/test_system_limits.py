@@ -37,7 +37,7 @@ def test_queues_and_connections_share_what_the_system_allows(
 async def test_a_message_that_would_make_one_queue_too_many_is_refused(tmp_path: Path) -> None:
     async with running(tmp_path) as broker:
         client = await broker.client()
-        broker.broker.store.limit_queues(2, "open files 9")
+        broker.broker.store.table.limit(2, "open files 9")
         sends = [
             await client.ask(RequestCode.SEND_MESSAGE_V2, send_fields("T", queue_id=n), b"x")
             for n in (0, 1, 2, 1)
@@ -52,7 +52,7 @@ async def test_a_message_that_would_make_one_queue_too_many_is_refused(tmp_path:
 async def test_a_topic_with_more_queues_than_can_be_is_refused(tmp_path: Path) -> None:
     async with running(tmp_path) as broker:
         client = await broker.client()
-        broker.broker.store.limit_queues(10, "open files 9")
+        broker.broker.store.table.limit(10, "open files 9")
         fields = {"topic": "Big", "readQueueNums": "11", "writeQueueNums": "11", "perm": "6"}
         answer = await client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, fields)
         assert (answer.code, (answer.remark or "")[:70]) == (

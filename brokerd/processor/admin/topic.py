@@ -78,10 +78,10 @@ def refuse_bad_topic(broker: Broker, config: TopicConfig) -> None:
             )
     known = broker.topics.get(name)
     wanted = config.write_queue_nums - (0 if known is None else known.write_queue_nums)
-    if wanted > broker.store.queue_room:
+    if wanted > broker.store.table.room:
         raise error_for(
             ResponseCode.INVALID_PARAMETER,
-            f"topic[{name}] needs {wanted} more queues, this system has room for {broker.store.queue_room}: "
+            f"topic[{name}] needs {wanted} more queues, this system has room for {broker.store.table.room}: "
             "use fewer queues, delete topics, or raise its limits of open files and maps (ulimit -n, vm.max_map_count)",
         )
     if not 0 <= config.perm <= 15:

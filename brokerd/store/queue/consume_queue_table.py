@@ -64,6 +64,15 @@ class ConsumeQueueTable:
     def __iter__(self) -> Iterator[ConsumeQueue]:
         return iter(list(self.queues.values()))
 
+    def limit(self, queues_max: int, reason: str) -> None:
+        """Refuse messages that would make more queues: each has an open, mapped file."""
+        self.queues_max, self.queues_max_reason = queues_max, reason
+
+    @property
+    def room(self) -> int:
+        """How many more queues may get files."""
+        return max(0, self.queues_max - len(self.queues))
+
     def load(self) -> None:
         """Find every queue folder and the end of its queue; nothing is changed. Raises StoreFilesInvalid."""
         for topic, queue_id in self.folders():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
@@ -14,12 +15,15 @@ from brokerd.remoting.message.names import HALF_TOPIC, OP_HALF_TOPIC
 from brokerd.remoting.message.record import decode_record
 from brokerd.store.errors import ServiceNotAvailable
 from brokerd.store.message_store import MessageStore
+from brokerd.transaction import waiting_halves
+from brokerd.transaction.half_store import HalfStore
 from tests.brokerd.store.stores import NOW_MS, golden_config, unpack_golden
 from tests.brokerd.transaction.world import (
     CHECK_MAX,
     COMMIT,
     INTERVAL_MS,
     ROLLBACK,
+    TOPIC,
     Place,
     TransactionWorld,
     place_of,
@@ -94,6 +98,95 @@ def test_it_tries_again_while_the_store_takes_nothing(
     world.close()
 
 
+class Killed(BaseException):
+    """Stands for the end of the process."""
+
+
+def killed_before_its_op_message(
+    world: TransactionWorld, monkeypatch: pytest.MonkeyPatch, place: Place
+) -> None:
+    def die(*_: object) -> None:
+        raise Killed
+
+    monkeypatch.setattr(HalfStore, "put_op", die)
+    with pytest.raises(Killed):
+        world.end(place, COMMIT)
+    monkeypatch.undo()
+    world.kill()
+
+
+@pytest.mark.parametrize("named", ["its only copy", "its first copy", "its newest copy"])
+def test_a_kill_before_the_op_message_commits_once(
+    named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = TransactionWorld(tmp_path)
+    place, other = world.send("k1"), world.send("k2")
+    if named != "its only copy":
+        world.wait()
+        (place,) = [place] if named == "its first copy" else [place_of(world.check_of("k1"))]
+    killed_before_its_op_message(world, monkeypatch, place)
+    assert (world.visible(), len(world.service.waiting)) == (["k1"], 1)
+    assert world.end(place, COMMIT) == 1
+    world.kill()
+    assert [check.ext_fields["msgId"] for check in world.wait()] == ["k2"]
+    world.kill()
+    assert world.end(other, COMMIT) == 0
+    world.kill()
+    assert (world.visible(), len(world.service.waiting)) == (["k1", "k2"], 0)
+    world.close()
+
+
+def test_a_power_cut_before_the_op_message_commits_once(tmp_path: Path) -> None:
+    world = TransactionWorld(tmp_path)
+    place = world.send("k1")
+    world.store.flush()
+    assert world.end(place, COMMIT) == 0
+    (op,) = world.records(OP_HALF_TOPIC)
+    mapped = world.store._log.files.find(op.commit_log_offset)
+    assert mapped is not None
+    mapped.clear_from(op.commit_log_offset - mapped.start_offset)
+    world.kill()
+    assert world.visible() == ["k1"]
+    assert world.end(place, COMMIT) == 1
+    assert [op.body for op in world.records(OP_HALF_TOPIC)] == [b"0"]
+    world.close()
+
+
+def test_an_op_message_has_room_behind_its_message(tmp_path: Path) -> None:
+    """On a full disk the one without the other would leave a transaction that is committed and waits."""
+    world = TransactionWorld(tmp_path)
+    places = [world.send(f"k{i}" + "x" * (i % 7)) for i in range(200)]  # their ends go over several files
+    for place in places:
+        world.end(place, COMMIT)
+    file_size = world.store._log.file_size_bytes
+    ends = [record.commit_log_offset + record.store_size_bytes for record in world.records(TOPIC)]
+    assert [op.commit_log_offset for op in world.records(OP_HALF_TOPIC)] == ends
+    assert len({end // file_size for end in ends}) > 5
+    world.close()
+
+
+def test_one_that_waits_for_long_goes_on_behind_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start reads from the first one that waits: months of others behind it would take minutes."""
+    monkeypatch.setattr("brokerd.transaction.waiting_halves.BEHIND_MAX", 20)
+    world = TransactionWorld(tmp_path)
+    place = world.send("slow", CHECK_IMMUNITY_TIME_IN_SECONDS="3600")
+    read = []
+    for number in range(5):
+        for i in range(30):
+            world.end(world.send(f"k{number}-{i}"), COMMIT)
+        assert world.wait() == []
+        world.kill()
+        read.append(world.store.max_offset(HALF_TOPIC, 0) - world.service._progress.start().half_offset)
+    assert max(read) <= 60, read
+    assert world.visible()[:1] == ["k0-0"]
+    assert len(world.service.waiting) == 1
+    assert [check.ext_fields["msgId"] for check in world.wait(3_600_000)] == ["slow"] * CHECK_MAX
+    assert world.end(place, COMMIT, from_check=True) == 1, "given up"
+    world.close()
+
+
 def test_a_message_that_expired_in_the_log_is_done_with(tmp_path: Path) -> None:
     world = TransactionWorld(tmp_path)
     world.send("k1", CHECK_IMMUNITY_TIME_IN_SECONDS="3600")
@@ -114,7 +207,7 @@ def test_it_goes_on_with_transactions_of_apaches_broker(version: str, tmp_path: 
     shutil.rmtree(tmp_path / "store")
     world.store = MessageStore(golden_config(unpack_golden(version, tmp_path / "store")))
     world.store.open(NOW_MS)
-    world.service.start(world.store, ("127.0.0.1", 10911), 18, world.now_ms)
+    world.service.start(world.store, ("127.0.0.1", 10911), 18, world.now_ms, world.now_ms)
     waiting = list(world.service.waiting._first_offsets)
     halves = {record.queue_offset: record for record in world.records(HALF_TOPIC)}
     assert [halves[offset].keys for offset in waiting] == ["tx-pending"]
@@ -148,9 +241,14 @@ class Model:
 
 
 @settings(max_examples=60, deadline=None)
-@given(STEPS)
-def test_random_schedules_end_each_transaction_once(steps: list[tuple[str, object, int]]) -> None:
-    with tempfile.TemporaryDirectory() as folder:
+@given(st.sampled_from([0, 2, waiting_halves.BEHIND_MAX]), STEPS)
+def test_random_schedules_end_each_transaction_once(
+    behind_max: int, steps: list[tuple[str, object, int]]
+) -> None:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        mock.patch.multiple(waiting_halves, BEHIND_MAX=behind_max, BEHIND_FOR_EACH=1),
+    ):
         world, model = TransactionWorld(Path(folder)), Model()
         for step, (kind, argument, copy) in enumerate(steps):
             if kind == "send":

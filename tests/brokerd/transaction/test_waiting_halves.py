@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from brokerd.transaction import waiting_halves
 from brokerd.transaction.waiting_halves import WaitingHalves
 
@@ -39,3 +41,15 @@ def test_times_of_ended_transactions_do_not_pile_up() -> None:
             waiting.remove(offset)
     assert len(waiting._due) <= 2 * len(waiting) + waiting_halves.ENDED_TIMES_MAX + 1
     assert waiting.take_due(10**9) == list(range(0, 10 * waiting_halves.ENDED_TIMES_MAX, 1_000))
+
+
+def test_those_far_behind_are_found_but_not_for_their_own_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting_halves, "BEHIND_MAX", 10)
+    waiting = WaitingHalves()
+    for offset in range(5):
+        waiting.add(offset, offset, 10**9)
+    assert waiting.far_behind(30) == []
+    assert waiting.far_behind(32) == [0, 1]
+    for offset in range(5):
+        waiting.add(35 + offset, offset, 10**9)
+    assert waiting.far_behind(40) == []

@@ -57,7 +57,7 @@ class TransactionWorld:
         self.store.open(self.now_ms)
         topics = TopicConfigManager(self.root / "topics.json", self.config, 18, self.now_ms)
         self.service = TransactionService(self.config, RETENTION_MS, topics, self.offsets, self.producers)
-        self.service.start(self.store, STORE_HOST, 18, self.now_ms)
+        self.service.start(self.store, STORE_HOST, 18, self.now_ms, self.now_ms)
 
     def kill(self) -> None:
         """Kill the broker, whose offsets were saved when it last had time to, and start it again."""
@@ -128,9 +128,14 @@ class TransactionWorld:
             self.store.flush()
         return self.channel.sent
 
+    def check_of(self, key: str) -> RemotingCommand:
+        """The last check of a transaction."""
+        return next(check for check in reversed(self.channel.sent) if check.ext_fields["msgId"] == key)
+
     def records(self, topic: str) -> list[MessageRecord]:
-        end = self.store.max_offset(topic, 0)
-        units = self.store.units(topic, 0, 0, end) if end else []
+        units: list[tuple[int, int, int]] = []
+        while part := self.store.units(topic, 0, len(units), 1_000):  # of one file at a time
+            units += part
         views = [self.store.look_message(offset, size) for offset, size, _ in units]
         return [decode_record(view, check_crc=True) for view in views if view is not None]
 
