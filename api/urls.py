@@ -15,7 +15,7 @@ from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from api import access, broker, cluster, deadletter, episode, facts, group, lag, message, topic
+from api import access, broker, cluster, deadletter, episode, facts, group, lag, message, stream, topic
 from api.change import config_plan, group_pause, message_send, operation
 from api.report import latency as report_latency
 from api.report import room as report_room
@@ -35,6 +35,7 @@ RESOURCES = (
     message,
     message_send,
     deadletter,
+    stream,
     operation,
     report,
     report_latency,

@@ -1,8 +1,10 @@
-"""Sockets under /ws/, and what a person may see of each live subject.
+"""Sockets under /ws/, and what the person or token of a live reader may see of each subject.
 
 Subjects are "c/<cluster>/…" (rows named after groups and topics), "jobs", "job/<id>" and "approvals" (rows that name
 their cluster).
 """
+
+from __future__ import annotations
 
 import time
 from functools import partial
@@ -17,40 +19,72 @@ from django.contrib.auth.models import AnonymousUser
 from django.urls import path
 
 from console.access import rules
+from console.access import services as access_services
+from console.access.errors import TokenInvalid
 from console.access.models import Verb
 from console.access.name_scope import view_scope
+from console.access.rules import TokenPrincipal
 from console.access.session.idle_session import is_idle
-from console.live.hub import LiveSocket, SocketScope
+from console.live.socket import LiveSocket, SocketScope
 from console.live.update import View
 from console.message.sockets import MessageSocket
 from console.topic.selectors import without_hidden_groups
 from console.web.socket_origin import OwnOrigin
 
 
-class SessionPermits:
-    """Checks the browser's session and the person's grants at each call, not only at connect."""
+class SessionViewer:
+    """The person of a browser's session, which is read at each call, with its grants."""
 
-    async def signed_in(self, scope: SocketScope) -> bool:
-        user = await self._user(scope)
+    def __init__(self, session_key: str | None) -> None:
+        self._session_key = session_key
+
+    @classmethod
+    def of_socket(cls, scope: SocketScope) -> SessionViewer:
+        # scope["session"] is a lazy object of Channels and keeps what it read; a fresh store reads again.
+        return cls(scope["session"].session_key)
+
+    async def signed_in(self) -> bool:
+        user = await self._user()
         return bool(user.is_authenticated and user.is_active)
 
-    async def view(self, scope: SocketScope, subject: str) -> View | None:
-        user = await self._user(scope)
-        return await database_sync_to_async(view_of)(user, subject)
+    async def view(self, subject: str) -> View | None:
+        return await database_sync_to_async(view_of)(await self._user(), subject)
 
-    async def _user(self, scope: SocketScope) -> Any:
-        # scope["session"] is a lazy object of Channels and keeps what it read; a fresh store reads again.
-        store = import_module(settings.SESSION_ENGINE).SessionStore
-        session = store(scope["session"].session_key)
+    async def _user(self) -> Any:
+        session = import_module(settings.SESSION_ENGINE).SessionStore(self._session_key)
         scope_of_session: Any = {"session": session}  # get_user reads nothing else
         user = await get_user(scope_of_session)
         return AnonymousUser() if is_idle(session, time.time()) else user  # loaded by get_user
 
 
+class TokenViewer:
+    """The principal of an API token, which is read at each call."""
+
+    def __init__(self, token_id: int) -> None:
+        self._token_id = token_id
+
+    async def signed_in(self) -> bool:
+        return await database_sync_to_async(self._principal)() is not None
+
+    async def view(self, subject: str) -> View | None:
+        return await database_sync_to_async(self._view)(subject)
+
+    def _view(self, subject: str) -> View | None:
+        principal = self._principal()
+        return None if principal is None else view_of(principal, subject)
+
+    def _principal(self) -> TokenPrincipal | None:
+        try:
+            return access_services.principal_of_token(self._token_id)
+        except TokenInvalid:
+            return None
+
+
 def view_of(user: Any, subject: str) -> View | None:
     """Return what ``user`` may see of a subject; None for nothing or a subject that does not exist."""
-    if user.is_authenticated and not user.is_superuser:
-        rules.allowances_of(user)  # the one query, now: rows are judged in the event loop
+    owner = user.owner if isinstance(user, TokenPrincipal) else user
+    if owner.is_authenticated and not owner.is_superuser:
+        rules.allowances_of(owner)  # the one query, now: rows are judged in the event loop
     kind, _, rest = subject.partition("/")
     if kind == "c":
         return _view_of_cluster(user, *rest.split("/", 2))
@@ -77,7 +111,7 @@ def _view_of_cluster(user: Any, cluster: str, what: str = "", name: str = "") ->
     return None
 
 
-_live: Any = LiveSocket.as_asgi(permits=SessionPermits())
-_messages: Any = MessageSocket.as_asgi(permits=SessionPermits())
+_live: Any = LiveSocket.as_asgi(viewer_of=SessionViewer.of_socket)
+_messages: Any = MessageSocket.as_asgi(viewer_of=SessionViewer.of_socket)
 _routes: Any = [path("ws/live", _live), path("ws/c/<str:cluster>/messages", _messages)]
 websocket_application: Any = OwnOrigin(AuthMiddlewareStack(URLRouter(_routes)))

@@ -10,6 +10,7 @@ from django.contrib.auth import authenticate
 from django.contrib.auth.hashers import check_password
 from django.contrib.auth.models import User
 from django.db import transaction
+from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 
@@ -255,13 +256,24 @@ def create_token(
 def authenticate_token(key: str, *, now: datetime.datetime | None = None) -> TokenPrincipal:
     """Return the principal of an API token's key. Raises TokenInvalid."""
     at = now or timezone.now()
-    token = ApiToken.objects.select_related("owner").filter(key_sha256=sha256(key), revoked_at=None).first()
+    principal = _valid(ApiToken.objects.filter(key_sha256=sha256(key)), at)
+    token = principal.token
+    if token.last_used_at is None or token.last_used_at <= at - LAST_USED_EVERY:
+        ApiToken.objects.filter(pk=token.pk).update(last_used_at=at)
+    return principal
+
+
+def principal_of_token(token_id: int) -> TokenPrincipal:
+    """Return the principal of a token that was authenticated before. Raises TokenInvalid."""
+    return _valid(ApiToken.objects.filter(pk=token_id), timezone.now())
+
+
+def _valid(tokens: QuerySet[ApiToken], at: datetime.datetime) -> TokenPrincipal:
+    token = tokens.select_related("owner").filter(revoked_at=None).first()
     if token is None or not token.owner.is_active:
         raise TokenInvalid("This API token is unknown or revoked.")
     if token.expires_at is not None and token.expires_at <= at:
         raise TokenInvalid(f"This API token expired at {token.expires_at:%Y-%m-%d %H:%M} UTC.")
-    if token.last_used_at is None or token.last_used_at <= at - LAST_USED_EVERY:
-        ApiToken.objects.filter(pk=token.pk).update(last_used_at=at)
     return TokenPrincipal(owner=token.owner, token=token)
 
 

@@ -1,51 +1,34 @@
-"""Live updates: publish rows of a subject and deliver them to browsers.
+"""Live updates: publish rows of a subject and deliver them to readers: browsers and scripts.
 
 A subject is a small table ("c/local/groups": a row per group). `publish` changes rows of it, in one step at
 Redis: the next sequence number, the last value of each row (hash ``tidemark:live:last:<subject>``), the message
-on the channel ``tidemark:live:rows``. Each web process holds one subscription (`Hub`) and for each browser one
-`Mailbox` with one slot per subject: updates that a slow browser has not fetched yet are merged row by row, so
-they take memory once and block no other browser.
+on the channel ``tidemark:live:rows``. Each web process holds one subscription (`Hub`) and for each reader
+(`console.live.reader`) one `Mailbox` with one slot per subject: updates that a slow reader has not fetched yet
+are merged row by row, so they take memory once and block no other reader.
 
-A text in a row (`console.text.Text`) travels as id and values; each socket sends it in its reader's language.
-
-The socket speaks JSON. A browser requests
-
-    {"subscribe": [{"subject": "c/local/groups", "keys": ["billing"]}], "unsubscribe": ["c/local/topics"]}
-
-(without keys: every row). It receives all rows first and after every gap, then changes, where null removes a
-row:
-
-    {"subject": "c/local/groups", "seq": 17, "at_ms": 1790000000000, "full": true, "rows": {"billing": {…}}}
-    {"subject": "c/local/groups", "seq": 19, "at_ms": 1790000005000, "full": false, "rows": {"billing": null}}
-    {"subject": "c/other/groups", "error": "forbidden"}          {"ping": 1790000020000} every 20 s
-    {"redis": "away"}, {"redis": "back"}: no updates for now; everything was sent anew
+A text in a row (`console.text.Text`) travels as id and values; each reader gets it in its language.
 
 Sequence numbers of a subject only grow, but not by one: conflation skips some.
 """
 
 import asyncio
-import contextlib
 import logging
 import random
-import time
-from collections.abc import Coroutine, Mapping
-from enum import StrEnum
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
-from typing import Any, Protocol, TypeAlias
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import orjson
 import redis
 import redis.asyncio
-from channels.generic.websocket import AsyncWebsocketConsumer
 from django.conf import settings
 from redis.commands.core import Script
 from redis.exceptions import RedisError
 
-from console.live.request import Request
-from console.live.update import REMOVED, Row, Update, View, merged
+from console.live.update import REMOVED, Row, Update, merged
 from console.text.encoding import encoded
-from console.text.language import of_headers
 
 logger = logging.getLogger(__name__)
 
@@ -58,23 +41,20 @@ LAST_VALUE_LIFE_S = 24 * 3600
 SUBJECT_ROWS_MAX = 50_000
 PUBLISH_TIMEOUT_S = 5.0
 
-# Of one browser; a page subscribes to two or three.
-SUBJECTS_MAX = 50
-# Proxies close connections that are silent for 60 s.
-PING_EVERY_S = 20.0
-# A person who signed out or lost a grant receives nothing new after this.
-RECHECK_EVERY_S = 60.0
-# Without progress in sending one message for this long, the browser is gone or does not read.
-STALL_LIMIT_S = 20.0
 LISTEN_TIMEOUT_S = 10.0
 RECONNECT_S_MIN, RECONNECT_S_MAX = 0.1, 3.0
 
 
-class Notice(StrEnum):
-    """Whether updates are interrupted, because Redis is away."""
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A message about updates: ``about`` a subject, or all of them ("")."""
 
-    AWAY = "away"
-    BACK = "back"
+    about: str
+    body: Mapping[str, str]
+
+
+# No updates for now, because Redis is away; everything is sent anew.
+AWAY, BACK = Notice("", {"redis": "away"}), Notice("", {"redis": "back"})
 
 
 # KEYS: hash of rows, hash of meta, channel. ARGV: at_ms, "f" or "d", subject, life in s, most rows, keys and
@@ -149,10 +129,10 @@ def _publisher(url: str) -> Script:
 
 
 class Mailbox:
-    """Updates that one browser has not been sent yet: one slot per subject.
+    """Updates that one reader has not been sent yet: one slot per subject.
 
-    Caller: Hub, LiveSocket, in one event loop. ``keys``: the rows of a subject that the browser wants; without
-    an entry, all of them.
+    Caller: Hub, Reader, in one event loop. ``keys``: the rows of a subject that the reader wants; without an
+    entry, all of them.
     """
 
     def __init__(self) -> None:
@@ -160,7 +140,7 @@ class Mailbox:
         self._slots: dict[str, Update] = {}
         # Highest sequence taken per subject.
         self._sent: dict[str, int] = {}
-        self._notice: Notice | None = None
+        self._notices: dict[str, Notice] = {}
         self._filled = asyncio.Event()
 
     def __repr__(self) -> str:
@@ -188,14 +168,14 @@ class Mailbox:
         self._filled.set()
 
     def drop(self, subject: str) -> None:
-        """Drop a subject that the browser left."""
+        """Drop a subject that the reader left."""
         self._slots.pop(subject, None)
         self._sent.pop(subject, None)
         self.keys.pop(subject, None)
 
-    def tell(self, notice: Notice) -> None:
-        """Queue a notice; it is sent before rows, and only the newest is kept."""
-        self._notice = notice
+    def notify(self, notice: Notice) -> None:
+        """Queue a notice; it is sent before rows, and only the newest about a subject is kept."""
+        self._notices[notice.about] = notice
         self._filled.set()
 
     async def take(self) -> Update | Notice:
@@ -205,9 +185,8 @@ class Mailbox:
         """
         while True:
             self._filled.clear()
-            if self._notice is not None:
-                notice, self._notice = self._notice, None
-                return notice
+            if self._notices:
+                return self._notices.pop(next(iter(self._notices)))
             for subject, update in self._slots.items():
                 if update.full or subject in self._sent:
                     del self._slots[subject]
@@ -246,7 +225,7 @@ class Hub:
         if self._listener is None:
             self._listener = asyncio.create_task(self._listen(), name="live hub")
         if self._is_interrupted:
-            mailbox.tell(Notice.AWAY)
+            mailbox.notify(AWAY)
         if self._listening.is_set():
             try:
                 mailbox.put(await self._last_value(subject, mailbox.keys.get(subject)))
@@ -279,7 +258,7 @@ class Hub:
                     while await pubsub.get_message(timeout=LISTEN_TIMEOUT_S) is None:
                         pass  # wait for Redis to confirm: nothing published after the first read is missed
                     self._listening.set()
-                    self._tell_all(Notice.BACK)
+                    self._notify_all(BACK)
                     self._without_base = set(self._mailboxes)
                     while True:
                         while self._without_base:
@@ -292,17 +271,17 @@ class Hub:
                             self._deliver(Update.from_channel(message["data"]))
             except (RedisError, OSError) as error:
                 self._listening.clear()
-                self._tell_all(Notice.AWAY)
+                self._notify_all(AWAY)
                 logger.warning("live updates interrupted, next attempt in %.1f s: %s", delay_s, error)
             await asyncio.sleep(delay_s * random.uniform(0.5, 1))
             delay_s = min(delay_s * 2, RECONNECT_S_MAX)
 
-    def _tell_all(self, notice: Notice) -> None:
-        """Notify browsers when updates are interrupted and when they resume."""
-        was, self._is_interrupted = self._is_interrupted, notice is Notice.AWAY
+    def _notify_all(self, notice: Notice) -> None:
+        """Notify readers when updates are interrupted and when they resume."""
+        was, self._is_interrupted = self._is_interrupted, notice is AWAY
         if was != self._is_interrupted:
             for mailbox in set().union(*self._mailboxes.values()):
-                mailbox.tell(notice)
+                mailbox.notify(notice)
 
     def _deliver(self, update: Update) -> None:
         for mailbox in self._mailboxes.get(update.subject, ()):
@@ -348,153 +327,5 @@ def hub() -> Hub:
 
 
 def client_count() -> int:
-    """Return how many browsers have live subscriptions in this process."""
+    """Return how many readers have live subscriptions in this process."""
     return sum(one.client_count for one in list(_hubs.values()))
-
-
-# --- One browser --------------------------------------------------------------------------------------------
-
-
-# The scope of a socket, as Channels gives it.
-SocketScope: TypeAlias = Mapping[str, Any]
-
-
-class Permits(Protocol):
-    """What the socket checks about its person; `console.routing` answers from sessions and grants."""
-
-    async def signed_in(self, scope: SocketScope) -> bool:
-        """Whether the session still belongs to an active person."""
-
-    async def view(self, scope: SocketScope, subject: str) -> View | None:
-        """Return what the person may see of the subject; None for nothing."""
-
-
-class LiveSocket(AsyncWebsocketConsumer):
-    """One browser's socket: `LiveSocket.as_asgi(permits=…)`."""
-
-    # No channel layer: the hub distributes the updates.
-    channel_layer_alias = ""
-
-    def __init__(self, permits: Permits) -> None:
-        super().__init__()
-        self.permits = permits
-        self.mailbox = Mailbox()
-        self.subscriptions: dict[str, View] = {}
-        self.tasks: list[asyncio.Task[None]] = []
-
-    async def connect(self) -> None:
-        if not await self.permits.signed_in(self.scope):
-            await self.close()  # before accepting: the browser sees HTTP 403
-            return
-        self.language = of_headers(self.scope["headers"])
-        await self.accept()
-        self.tasks = [
-            asyncio.create_task(self._or_end(work))
-            for work in (self._send_updates(), self._ping(), self._recheck())
-        ]
-
-    async def _or_end(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run a task of the socket; if it fails, close the socket, and the browser connects again.
-
-        A socket without its recheck would show what its person may no longer see; one without its sender would
-        look as if nothing happened.
-        """
-        try:
-            await work
-        except Exception:
-            logger.exception("live socket ended user=%s", self.scope.get("user"))
-            # The browser may have left, which is what failed.
-            with contextlib.suppress(RuntimeError, OSError):
-                await self.close(code=1011)
-
-    async def disconnect(self, code: int) -> None:
-        for subject in list(self.subscriptions):
-            self._leave(subject)
-        for task in self.tasks:
-            task.cancel()
-
-    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
-        try:
-            request = Request.from_text(text_data)
-        except ValueError as error:
-            await self._send({"error": f"not understood: {error}"})
-            return
-        for subject in request.leave:
-            self._leave(subject)
-        for subject, keys in request.join.items():
-            await self._join(subject, keys)
-
-    async def _join(self, subject: str, keys: frozenset[str] | None) -> None:
-        if subject not in self.subscriptions and len(self.subscriptions) >= SUBJECTS_MAX:
-            await self._send({"subject": subject, "error": "too many subjects"})
-            return
-        view = await self.permits.view(self.scope, subject)
-        if view is None:
-            await self._send({"subject": subject, "error": "forbidden"})
-            return
-        self.mailbox.drop(subject)
-        if keys is not None:
-            self.mailbox.keys[subject] = keys
-        self.subscriptions[subject] = view
-        await hub().join(subject, self.mailbox)
-
-    def _leave(self, subject: str) -> None:
-        if self.subscriptions.pop(subject, None) is not None:
-            hub().leave(subject, self.mailbox)
-            self.mailbox.drop(subject)
-
-    def _visible(self, update: Update) -> Update | None:
-        """Return the update as this person may see it; None when nothing of it is left to send."""
-        view = self.subscriptions.get(update.subject)
-        if view is None or (view.sees is None and view.redacted is None):
-            return update if view else None
-        update = update.only(view)
-        return update if update.pieces or update.full else None
-
-    async def _send_updates(self) -> None:
-        while True:
-            taken = await self.mailbox.take()
-            if not isinstance(taken, Update):
-                await self._send({"redis": taken})
-                continue
-            update = self._visible(taken)
-            if update is not None:
-                await self._send_text(update.frame(self.language))
-
-    async def _ping(self) -> None:
-        while True:
-            await asyncio.sleep(PING_EVERY_S)
-            await self._send({"ping": time.time_ns() // 1_000_000})
-
-    async def _recheck(self) -> None:
-        while True:
-            await asyncio.sleep(RECHECK_EVERY_S)
-            if not await self.permits.signed_in(self.scope):
-                await self.close(code=4401)
-                return
-            for subject in list(self.subscriptions):
-                view = await self.permits.view(self.scope, subject)
-                if view is None:
-                    self._leave(subject)
-                    await self._send({"subject": subject, "error": "forbidden"})
-                else:
-                    self.subscriptions[subject] = view
-
-    async def _send(self, message: Mapping[str, str | int]) -> None:
-        await self._send_text(orjson.dumps(message).decode())
-
-    async def _send_text(self, text: str) -> None:
-        """Send one frame; disconnect a browser that accepts none for STALL_LIMIT_S."""
-        try:
-            async with asyncio.timeout(STALL_LIMIT_S):
-                await self.send(text_data=text)
-        except TimeoutError:
-            logger.warning("browser does not read, closing user=%s", self.scope.get("user"))
-            await self._cut_off()
-
-    async def _cut_off(self) -> None:
-        """Stop the work for a browser that does not read: a close frame could not reach it either.
-
-        The connection itself ends when the ping of the ASGI server goes unanswered.
-        """
-        await self.disconnect(1008)

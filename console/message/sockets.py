@@ -32,7 +32,8 @@ from django.utils import translation
 from console.brokers.mqadmin import MQBrokerError, MQClientError, RemotingError
 from console.cluster import selectors as cluster_selectors
 from console.cluster.models import Cluster
-from console.live.hub import STALL_LIMIT_S, Permits
+from console.live.reader import STALL_LIMIT_S, Viewer
+from console.live.socket import ViewerOf
 from console.message.forms import LOOKUPS, BrowseForm, refusals
 from console.message.list_rows import RenderedRow, hit_rows, rendered
 from console.message.search.lanes import Hit
@@ -136,13 +137,13 @@ Frame = Refused | Scanned | FoundRows | Done | Following | NewRows | TailOver
 
 
 class MessageSocket(AsyncWebsocketConsumer):
-    """`MessageSocket.as_asgi(permits=…)` under /ws/c/<cluster>/messages."""
+    """`MessageSocket.as_asgi(viewer_of=…)` under /ws/c/<cluster>/messages."""
 
     channel_layer_alias = ""
 
-    def __init__(self, permits: Permits) -> None:
+    def __init__(self, viewer_of: ViewerOf) -> None:
         super().__init__()
-        self.permits = permits
+        self.viewer_of = viewer_of
         self.work: asyncio.Task[None] | None = None
         self.search: Search | None = None
         self.stopped = asyncio.Event()
@@ -150,7 +151,8 @@ class MessageSocket(AsyncWebsocketConsumer):
         self.going_on.set()
 
     async def connect(self) -> None:
-        if not await self.permits.signed_in(self.scope):
+        self.viewer: Viewer = self.viewer_of(self.scope)
+        if not await self.viewer.signed_in():
             await self.close()  # before accepting: the browser sees HTTP 403
             return
         await self.accept()
@@ -230,7 +232,7 @@ class MessageSocket(AsyncWebsocketConsumer):
 
     async def _require_view(self, topic: str) -> None:
         cluster = self.scope["url_route"]["kwargs"]["cluster"]
-        if await self.permits.view(self.scope, f"c/{cluster}/topic/{topic}") is None:
+        if await self.viewer.view(f"c/{cluster}/topic/{topic}") is None:
             raise QueryRefused(
                 Text(
                     "There is no topic %(topic)s on %(cluster)s, or none that you may view.",
@@ -285,7 +287,7 @@ class MessageSocket(AsyncWebsocketConsumer):
             await self._send(NewRows(rows, tail_html(tail)))
             if time.monotonic() - checked_s >= RECHECK_EVERY_S:
                 checked_s = time.monotonic()
-                if not await self.permits.signed_in(self.scope):
+                if not await self.viewer.signed_in():
                     return
                 await self._require_view(tail.query.topic)
         await self._send(TailOver(tail_html(tail, is_over=True)))

@@ -2,7 +2,7 @@
 
     python -m tests.benchmark.live_hub [--browsers 2000] [--rows 10000] [--seconds 20] [--hz 1]
 
-Prints JSON. The server is uvicorn with the console's own socket (`console.live.hub.LiveSocket`) in a process of its
+Prints JSON. The server is uvicorn with the console's own socket (`console.live.socket.LiveSocket`) in a process of its
 own, the browsers are real WebSocket connections of another, and Redis is a third. Each browser shows 50 of the rows
 of a list: most of them the first 50, one in ten another page. `cpu_share` is the CPU time of the web process by the
 clock, of one core; `behind_ms` is from publication to the browser's side of the socket. `naive`: the same with
@@ -41,12 +41,12 @@ READY_WITHIN_S = 60
 
 
 class EverybodySees:
-    """Permits without sessions: what is measured is the fan-out, not the sign-in."""
+    """A viewer without a session: what is measured is the fan-out, not the sign-in."""
 
-    async def signed_in(self, scope: Mapping[str, Any]) -> bool:
+    async def signed_in(self) -> bool:
         return True
 
-    async def view(self, scope: Mapping[str, Any], subject: str) -> Any:
+    async def view(self, subject: str) -> Any:
         from console.live.update import View
 
         return View()
@@ -64,9 +64,9 @@ def set_up_django(redis_url: str, data: str) -> None:
 def serve(redis_url: str, data: str, port: int) -> None:
     """The web process."""
     set_up_django(redis_url, data)
-    from console.live.hub import LiveSocket
+    from console.live.socket import LiveSocket
 
-    application: Any = LiveSocket.as_asgi(permits=EverybodySees())
+    application: Any = LiveSocket.as_asgi(viewer_of=lambda scope: EverybodySees())
     uvicorn.run(
         application, port=port, lifespan="off", log_level="error", ws_per_message_deflate=False, backlog=4096
     )

@@ -17,6 +17,7 @@ from django.test import Client
 from console.access import services
 from console.asgi import application
 from console.live import hub as live
+from console.live import reader
 from console.routing import view_of
 from tests.support.shown import Browser
 
@@ -151,7 +152,7 @@ async def test_it_refuses_strangers_and_other_sites(redis_url: str) -> None:
 async def test_it_closes_the_socket_when_the_person_signs_out(
     redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live, "RECHECK_EVERY_S", 0.1)
+    monkeypatch.setattr(reader, "RECHECK_EVERY_S", 0.1)
     _, headers = await database_sync_to_async(signed_in)()
     async with served() as host, connect(host, headers) as socket:
         await socket.send('{"subscribe": [{"subject": "jobs"}]}')

@@ -189,6 +189,7 @@ REST = {
     "api-group-latency-heat": view(NAMED),
     "api-group-retention-room": view(NAMED),
     "api-report-export": view(SOME),
+    "api-stream": Route(get=(PERSON, "VIEW")),
     "api-tokens": Route(get=(PERSON, ""), post=(PERSON, "")),
     "api-token": Route(delete=(PERSON, "")),
     "api-audit": view(WHOLE),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import urlencode
@@ -34,10 +34,10 @@ class Visitor:
     def __init__(self, *topics: str) -> None:
         self.subjects = {f"c/test/topic/{topic}" for topic in topics}
 
-    async def signed_in(self, scope: Mapping[str, Any]) -> bool:
+    async def signed_in(self) -> bool:
         return bool(self.subjects)
 
-    async def view(self, scope: Mapping[str, Any], subject: str) -> View | None:
+    async def view(self, subject: str) -> View | None:
         return View() if subject in self.subjects else None
 
 
@@ -46,7 +46,7 @@ class Browser:
 
     def __init__(self, visitor: Visitor, **query: str) -> None:
         application: Any = URLRouter(
-            [path("ws/c/<str:cluster>/messages", MessageSocket.as_asgi(permits=visitor))]  # type: ignore[list-item]
+            [path("ws/c/<str:cluster>/messages", MessageSocket.as_asgi(viewer_of=lambda scope: visitor))]  # type: ignore[list-item]
         )
         scope = {
             "type": "websocket",

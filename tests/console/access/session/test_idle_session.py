@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from pytest_django import Settings
 
-from console.routing import SessionPermits
+from console.routing import SessionViewer
 from tests.support.shown import Browser
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
@@ -64,8 +64,7 @@ def test_no_limit_is_a_limit_of_zero(browser: Client, settings: Settings) -> Non
 
 @pytest.mark.django_db(transaction=True)
 def test_sockets_of_an_idle_session_are_closed(browser: Client) -> None:
-    scope = {"session": browser.session}
-    permits = SessionPermits()
-    assert async_to_sync(permits.signed_in)(scope)
+    viewer = SessionViewer.of_socket({"session": browser.session})
+    assert async_to_sync(viewer.signed_in)()
     used_before(browser, 3_601)
-    assert not async_to_sync(permits.signed_in)(scope)
+    assert not async_to_sync(viewer.signed_in)()
