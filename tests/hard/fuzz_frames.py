@@ -58,6 +58,9 @@ NAMES += [
     "value",
     "groupName",
     "commitOffset",
+    "commitLogOffset",
+    "tranStateTableOffset",
+    "commitOrRollback",
     "suspendTimeoutMillis",
 ]
 VALUES = [

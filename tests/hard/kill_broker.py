@@ -3,8 +3,9 @@
 A round starts one broker and kills it three times. After each kill, and sometimes another one in the middle of the
 start: every acknowledged message is at its offset with its body, no queue has a gap, no message is there twice, a
 batch is there whole or not at all, keys find their messages, a tag's subscriber gets all of its messages, committed
-offsets are as old as the saving interval at most. That holds for SYNC_FLUSH and for ASYNC_FLUSH: kill -9 takes
-nothing that was written to the page cache.
+offsets are as old as the saving interval at most; a transaction that ended stays ended, its message is there once or
+never, and every other half message can still be committed or rolled back, whether it was checked or not. That holds
+for SYNC_FLUSH and for ASYNC_FLUSH: kill -9 takes nothing that was written to the page cache.
 """
 
 from __future__ import annotations
@@ -26,10 +27,12 @@ from brokerd.remoting.message.record import MessageRecord, decode_records
 from tests.brokerd.running import RawClient, pull_fields, send_fields
 from tests.hard.tally import main
 from tests.support.broker_process import BrokerProcess
+from tests.support.transaction_ledger import TransactionLedger, register_producer
 
 KILLS = 3
 CONNECTIONS = 3
 IN_FLIGHT = 8  # sends of one connection that wait for their answer
+TRANSACTIONS_IN_FLIGHT = 3
 BATCH = 4
 TOPICS = ("Orders", "%RETRY%g")
 QUEUES = 4
@@ -46,6 +49,7 @@ class Ledger:
     acknowledged: dict[Place, str] = field(default_factory=dict)  # → the message's name
     batches: dict[str, list[str]] = field(default_factory=dict)  # all that were sent
     commits: list[tuple[float, int]] = field(default_factory=list)  # acknowledged: (monotonic s, offset)
+    transactions: TransactionLedger = field(default_factory=TransactionLedger)
     sent: int = 0
 
 
@@ -60,6 +64,7 @@ class Load:
         clients = [await RawClient.connect(self._address) for _ in range(CONNECTIONS + 1)]
         tasks = [asyncio.create_task(self._send(client)) for client in clients[1:] for _ in range(IN_FLIGHT)]
         tasks.append(asyncio.create_task(self._commit(clients[0])))
+        tasks += [asyncio.create_task(self._transact(clients[0])) for _ in range(TRANSACTIONS_IN_FLIGHT)]
         await asyncio.sleep(after_s)
         killed_s = time.monotonic()
         assert process.process is not None
@@ -112,6 +117,14 @@ class Load:
         for number, (name, _) in enumerate(messages):
             self._ledger.acknowledged[topic, queue_id, first + number] = name
 
+    async def _transact(self, client: RawClient) -> None:
+        await register_producer(client)
+        while not client.is_closed.is_set():
+            _, message = self._message("Orders")
+            await self._ledger.transactions.produce(
+                client, message, self._chance.randrange(QUEUES), self._chance
+            )
+
     async def _commit(self, client: RawClient) -> None:
         offset = self._ledger.commits[-1][1] if self._ledger.commits else 0
         await client.ask(RequestCode.PULL_MESSAGE, pull_fields("g", "Orders", 0))  # makes the group
@@ -132,18 +145,8 @@ class Verification:
         self._client, self._ledger, self._chance = client, ledger, chance
 
     async def run(self, killed_s: float) -> None:
-        records = {
-            (topic, queue_id): await self._pull_all(topic, queue_id)
-            for topic in TOPICS
-            for queue_id in range(QUEUES)
-        }
-        names: dict[Place, str] = {}
-        for (topic, queue_id), found in records.items():
-            offsets = [record.queue_offset for record in found]
-            assert offsets == list(range(len(found))), f"{topic} {queue_id}: a gap or a double: {offsets}"
-            for record in found:
-                names[topic, queue_id, record.queue_offset] = record.body.split(b" ")[0].decode()
-        assert len(set(names.values())) == len(names), "a message is there twice"
+        records = await self._pull_queues()
+        names = self._names(records)
         wrong = {
             place: (name, names.get(place))
             for place, name in self._ledger.acknowledged.items()
@@ -154,6 +157,30 @@ class Verification:
         await self._check_keys(names)
         await self._check_tags(records)
         await self._check_commit(killed_s)
+        await self._check_transactions(set(names.values()))
+
+    async def _pull_queues(self) -> dict[tuple[str, int], list[MessageRecord]]:
+        return {
+            (topic, queue_id): await self._pull_all(topic, queue_id)
+            for topic in TOPICS
+            for queue_id in range(QUEUES)
+        }
+
+    def _names(self, records: dict[tuple[str, int], list[MessageRecord]]) -> dict[Place, str]:
+        names: dict[Place, str] = {}
+        for (topic, queue_id), found in records.items():
+            offsets = [record.queue_offset for record in found]
+            assert offsets == list(range(len(found))), f"{topic} {queue_id}: a gap or a double: {offsets}"
+            for record in found:
+                names[topic, queue_id, record.queue_offset] = record.body.split(b" ")[0].decode()
+        assert len(set(names.values())) == len(names), "a message is there twice"
+        return names
+
+    async def _check_transactions(self, names: set[str]) -> None:
+        transactions = self._ledger.transactions
+        transactions.check_visible(names)
+        await transactions.settle(self._client, names, self._chance)
+        transactions.check_visible(set(self._names(await self._pull_queues()).values()))
 
     async def _pull_all(self, topic: str, queue_id: int, tag: str = "*") -> list[MessageRecord]:
         found: list[MessageRecord] = []
@@ -231,6 +258,9 @@ def run_round(seed: int) -> str:
         maxIndexNum=300,
         flushConsumerOffsetInterval=SAVING_MS,
         flushConsumeQueueThoroughInterval=chance.choice([100, 700, 60_000]),
+        transactionTimeOut=100,
+        transactionCheckInterval=300,
+        transactionCheckMax=10_000,
     )
     try:
         return asyncio.run(kill_again_and_again(process, flush, chance))
