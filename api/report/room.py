@@ -23,16 +23,14 @@ class RetentionRoomSerializer(serializers.Serializer[Any]):
     """Lists of one length, of the queue with the least room at each moment; null where nothing was collected."""
 
     interval_ms = serializers.IntegerField(help_text="between two points; ages are exact to it")
-    queues = serializers.IntegerField(
-        help_text="from which retention has removed messages; others have no edge"
-    )
+    queues = serializers.IntegerField(help_text="of which it is known how long messages are kept")
     times = serializers.ListField(child=serializers.IntegerField())
-    kept_ms = _ages("age of the oldest message kept, by store time")
+    kept_ms = _ages("age at which retention deletes messages")
     unread_ms = _ages("age of the first unread one; 0: nothing waits")
     room_ms = _ages("the time between them")
     kept_lower_bound = serializers.ListField(
         child=serializers.BooleanField(),
-        help_text="the oldest is older than the history: kept and room are at least so",
+        help_text="the queue has lost nothing yet: kept and room are at least so",
     )
 
 

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from django.conf import settings
-from django.db.models import Min, Q
+from django.db.models import Min, Q, QuerySet
 
 from console.access.name_scope import NameScope, view_scope
 from console.cluster.models import Cluster
@@ -20,6 +19,7 @@ from console.lag.episode_state import EpisodeState
 from console.lag.facts import LONGEST_MS, Gap
 from console.lag.models import Episode, GroupRow, HistoryFile, HistoryGap, Round
 from console.lag.promise_courses import Budgets
+from console.lag.promise_versions import promises_of
 from console.lag.selectors import last_round, silent_brokers
 from console.overview.selectors import TopGroup, growing_groups, losing_groups
 from console.text import Text, text_of
@@ -91,7 +91,7 @@ def lines(clusters: Sequence[Cluster], person: Any, now_ms: int) -> list[Cluster
                 round=last_round(cluster.name),
                 is_current=cluster.name in current,
                 groups=rows.count(),
-                late=rows.filter(time_lag_ms__gt=settings.LAG_SLO_MS).count(),
+                late=_late(cluster.name, rows, now_ms),
                 unknown=rows.filter(Q(status="UNKNOWN") | Q(partial=True)).count(),
                 open_episodes=scope.filter(going, "group").count(),
                 silent=len(silent_brokers(cluster.name)),
@@ -99,6 +99,13 @@ def lines(clusters: Sequence[Cluster], person: Any, now_ms: int) -> list[Cluster
             )
         )
     return found
+
+
+def _late(cluster: str, rows: QuerySet[GroupRow], now_ms: int) -> int:
+    """Return how many groups are later than each promises."""
+    promises = promises_of(cluster)
+    ages = rows.filter(time_lag_ms__gt=0).values_list("group", "time_lag_ms")
+    return sum(age_ms > promises.at(group, now_ms).slo_ms for group, age_ms in ages.iterator())
 
 
 def watched_pct(gaps: Sequence[Gap], first_ms: int | None, now_ms: int) -> list[float | None]:

@@ -395,7 +395,7 @@
     });
   }
 
-  /* Ages by store time of the oldest message kept and the first unread one, of the queue with the least room. */
+  /* For how long messages are kept, and the age of the first unread one, of the queue with the least room. */
   function room(canvas, { times, kept_ms: kept, unread_ms: unread, room_ms: left, kept_lower_bound: bounds }) {
     Tide.timeSeries(canvas, {
       times,
@@ -462,9 +462,9 @@
     },
     room(canvas, data) {
       if (!data.queues)
-        return [gettext("retention has removed nothing from these queues in this time: there is no limit yet"), false];
+        return [gettext("how long the brokers keep these messages is not known"), false];
       room(canvas, data);
-      // While the oldest message predates the history, the room is at least what is drawn.
+      // Of a queue that has lost nothing yet, the room is at least what is drawn.
       const seen = data.room_ms.filter((v) => v !== null);
       const known = data.room_ms.filter((v, at) => v !== null && !data.kept_lower_bound[at]);
       const least = known.length ? Tide.duration(Math.min(...known)) : `≥ ${Tide.duration(Math.min(...seen))}`;

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from spark.lag.codes import WORST_FIRST, LagStatus, SampleFlag
+from spark.lag.forecast import time_to_loss
 from spark.lag.history import chunk
 from spark.lag.samples import Samples, SeriesKey
 from tests.spark.lag.judged import queue, together
@@ -125,6 +126,32 @@ def test_time_to_loss_goes_by_the_age_of_the_oldest_message_in_every_hour(tmp_pa
         A, t_ms=t_ms, high=np.arange(len(t_ms)), committed=np.arange(len(t_ms)), time_lag_ms=0, oldest_ms=0
     )
     assert [row["time_to_loss_ms"] for row in topics(tmp_path, level)] == [None, None]
+    # one that commits every half minute: its age rises from commit to commit, and it is well
+    waits = t_ms - t_ms // 30_000 * 30_000
+    n = np.arange(len(t_ms))
+    well = queue(
+        A, t_ms=t_ms, high=n, committed=n - waits // STEP, time_lag_ms=waits, oldest_ms=t_ms - 3 * HOUR
+    )
+    assert [row["time_to_loss_ms"] for row in topics(tmp_path, well)] == [None, None]
+
+
+def test_a_loss_that_is_out_of_sight_on_the_page_is_so_in_a_report(tmp_path: Path) -> None:
+    """It loses 5 s in 100 s: retention of three days would reach it in sixty, more than four times as late."""
+    t_ms = 24 * HOUR + rounds(2)
+    n = np.arange(len(t_ms))
+    age = 60_000 + n * STEP // 20
+    slow = queue(
+        A,
+        t_ms=t_ms,
+        high=10_000 + n,
+        committed=9_000 + n,
+        time_lag_ms=age,
+        status=LagStatus.FALLING_BEHIND,
+        oldest_ms=t_ms - 72 * HOUR,
+    )
+    _, row = topics(tmp_path, slow)
+    live = time_to_loss(72 * HOUR - 60_000, 0.95, kept_ms=72 * HOUR)
+    assert (live.never, row["time_to_loss_ms"]) == (True, None)
 
 
 def test_a_skip_is_no_consumption_and_no_speed(tmp_path: Path) -> None:

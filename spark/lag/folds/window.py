@@ -17,10 +17,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from spark.lag.codes import ByteArray, SampleFlag
+from spark.lag.codes import CODE_OF, OK_CODE, ByteArray, LagStatus, SampleFlag
 from spark.lag.folds import histogram, level
 from spark.lag.folds.level import HIGHEST, NONE, Counts, Ends, Level, Minutes, Stretch, Sums
 from spark.lag.folds.rounds import OFFLINE, RANKS, STALL, UNKNOWN_RANK, Rounds, rounds_of, where
+from spark.lag.forecast import LOSS_HORIZON, LOSS_HORIZON_MS_MIN
 from spark.lag.grid import TOPIC_WIDTH, Grid
 from spark.lag.local_time import MINUTE_MS
 from spark.lag.samples import SeriesKey
@@ -208,25 +209,35 @@ def _of_queues(grid: Grid, rounds: Rounds, from_ms: int) -> dict[str, Int64Array
 def runways(grid: Grid, rounds: Rounds, from_ms: int) -> Int64Array:
     """Return for how long, at the least, retention leaves the first unread message of each queue; HIGHEST: for ever.
 
-    (Age of the oldest message kept - age of the first unread one) / (1 - catch-up speed) in each round of the window.
+    (Age of the oldest message kept - age of the first unread one) / (1 - catch-up speed) in each round of the window in
+    which the collector found that the queue does not keep pace; what is out of sight for a live row is so here too.
     """
     found = np.full(len(grid.keys), HIGHEST, dtype=np.int64)
     age_ms = rounds.age_ms
     is_paced = np.zeros(age_ms.shape, dtype=np.bool_)  # without a round before: as if it stood still
     is_paced[:, 1:] = grid.is_linked[:, 1:] & rounds.is_aged[:, :-1] & ~rounds.moved[:, 1:]
-    closes = rounds.is_aged & (age_ms > 0) & (grid.oldest_ms >= 0)
+    closes = rounds.is_aged & (age_ms > 0) & (grid.oldest_ms >= 0) & ~keeps_pace(grid.status)
     closes[:, 1:] &= ~is_paced[:, 1:] | (age_ms[:, 1:] > age_ms[:, :-1])
     closes[:, grid.t_ms < from_ms] = False
+    if not closes.any():
+        return found
     spans = np.maximum(np.diff(grid.t_ms, prepend=0), 1)
     closing = np.ones(closes.shape)
     np.divide(np.diff(age_ms, axis=1), spans[1:], out=closing[:, 1:])
     closing = np.minimum(np.maximum(closing, ~is_paced), 1)
-    room = np.maximum(grid.t_ms - grid.oldest_ms - age_ms, 0)
+    kept_ms = grid.t_ms - grid.oldest_ms
     with np.errstate(divide="ignore", invalid="ignore"):  # where nothing closes
-        left_ms = np.where(closes, room / closing, np.inf)
+        left_ms = np.where(closes, np.maximum(kept_ms - age_ms, 0) / closing, np.inf)
+    left_ms[left_ms > np.maximum(LOSS_HORIZON * kept_ms, LOSS_HORIZON_MS_MIN)] = np.inf
     nearest = left_ms.min(axis=1, initial=np.inf)
     is_near = nearest < FARTHEST_MS
     found[is_near] = nearest[is_near].astype(np.int64)
+    return found
+
+
+def keeps_pace(status: ByteArray) -> BoolArray:
+    """Return where the collector found nothing to fall behind: an age that rises from commit to commit is no trend."""
+    found: BoolArray = (status == OK_CODE) | (status == CODE_OF[LagStatus.CATCHING_UP])
     return found
 
 

@@ -7,7 +7,7 @@ from django.test import Client
 
 from console.cluster.models import Cluster
 from console.lag.facts import Gap
-from console.lag.models import HistoryGap, PromiseCourse, Round
+from console.lag.models import GroupSlo, HistoryGap, PromiseCourse, Round
 from console.overview import fleet, views
 from console.text import Text
 from spark.lag.folds.promise import ABSENT, KEPT, LATE, UNKNOWN
@@ -82,6 +82,14 @@ def test_a_cluster_without_a_current_round_says_nothing_of_now(two_clusters: lis
     page = answer.content.decode()
     assert page.count(">east-group</a>") == 2  # growing, and near data loss
     assert "west-group" not in page and "Stale" in page
+
+
+def test_a_group_is_late_by_its_own_promise(two_clusters: list[Cluster]) -> None:
+    for group, promise_ms in (("patient", 300_000), ("strict", 10_000), ("default", None)):
+        sample_rows.group_row(group, cluster="east", time_lag_ms=90_000 if group != "strict" else 20_000)
+        GroupSlo.objects.create(cluster="east", group=group, slo_ms=promise_ms)
+    (east, _), _ = signed_in().get("/fleet").context["lines"]
+    assert (east.groups, east.late) == (3, 2)
 
 
 def test_it_shows_how_much_of_each_day_was_watched() -> None:

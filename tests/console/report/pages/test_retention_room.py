@@ -1,10 +1,12 @@
-"""The room before retention by store time, from a history that was really written."""
+"""The room before retention, from a history that was really written: as the rounds judged it."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from pytest_django import Settings
 
@@ -20,25 +22,29 @@ QUEUES = [HeadKey("orders", "broker-a", number) for number in range(2)]
 STEPS = 20 * HOUR // STEP_MS
 
 
-def write(tmp_path: Path, settings: Settings, committed: list[int], *, gap: range = range(0)) -> None:
-    """A round every ten minutes for 20 hours, ten messages each; of queue 0 retention leaves six hours, of queue 1 it
-    has removed nothing. Queue 0 began six hours before the history.
+def write(
+    tmp_path: Path,
+    settings: Settings,
+    age_ms: list[int],
+    *,
+    low: int = 1,
+    is_kept_known: bool = True,
+    gap: range = range(0),
+) -> None:
+    """A round every ten minutes for 20 hours. Messages of queue 0 are kept for six hours, and its first unread one has
+    waited for `age_ms`; of queue 1 it is not known how long they are kept.
     """
     settings.DATA_DIR = tmp_path
     settings.HISTORY_URL = f"file://{tmp_path}/history"
-    heads = {
-        QUEUES[0]: [(10 * i + 1, 10 * i + 361) for i in range(STEPS)],
-        QUEUES[1]: [(0, 10 * i) for i in range(STEPS)],
-    }
-    commits = {
-        CommitKey("billing", *QUEUES[0]): committed,
-        CommitKey("billing", *QUEUES[1]): [10 * i for i in range(STEPS)],
-    }
+    heads = {key: [(low, 10 * i + 361) for i in range(STEPS)] for key in QUEUES}
+    commits = {CommitKey("billing", *key): [10 * i + 300 for i in range(STEPS)] for key in QUEUES}
     log = HistoryLog("local")
     log.catch_up(0)
     for number, one in enumerate(rounds(heads, commits, start_ms=START, interval_ms=STEP_MS)):
+        oldest_ms = np.array([one.ts_ms - 6 * HOUR if is_kept_known else -1, -1])
+        ages = np.array([age_ms[number], 5 * HOUR])
         if number not in gap:
-            log.append(one)
+            log.append(replace(one, time_lag_ms=ages, oldest_ms=oldest_ms))
 
 
 def at(found: Room, hours: int) -> tuple[Any, ...]:
@@ -48,28 +54,40 @@ def at(found: Room, hours: int) -> tuple[Any, ...]:
     return *(round(getattr(found, name)[place] / HOUR, 1) for name in names), found.kept_lower_bound[place]
 
 
-def test_it_tells_how_far_retention_is_by_store_time(tmp_path: Path, settings: Settings) -> None:
-    write(tmp_path, settings, [10 * i + 361 - 120 for i in range(STEPS)])  # two hours late
+def test_it_is_what_is_kept_less_what_has_waited(tmp_path: Path, settings: Settings) -> None:
+    write(tmp_path, settings, [i * STEP_MS // 4 for i in range(STEPS)])
     found = room("local", "billing", START, START + 20 * HOUR)
     assert found.queues == 1 and found.interval_ms == STEP_MS
-    assert at(found, 18) == (6.0, 2.0, 4.0, False)
-    assert at(found, 3) == (3.0, 2.0, 1.0, True)  # the history is no older: at least so
+    assert at(found, 4) == (6.0, 1.0, 5.0, False)
+    assert at(found, 16) == (6.0, 4.0, 2.0, False)
 
 
 def test_who_reads_everything_has_all_the_room_and_who_lost_some_none(
     tmp_path: Path, settings: Settings
 ) -> None:
-    half = STEPS // 2
-    write(tmp_path, settings, [10 * i + 361 if i < half else 10 * half for i in range(STEPS)])
+    write(tmp_path, settings, [0 if i < STEPS // 2 else 6 * HOUR for i in range(STEPS)])
     found = room("local", "billing", START, START + 20 * HOUR)
     assert at(found, 9) == (6.0, 0.0, 6.0, False)
-    assert at(found, 19)[1:3] == (6.0, 0.0)
+    assert at(found, 19) == (6.0, 6.0, 0.0, False)
 
 
-def test_a_gap_is_null_and_a_group_without_history_has_no_edge(tmp_path: Path, settings: Settings) -> None:
-    write(tmp_path, settings, [10 * i for i in range(STEPS)], gap=range(60, 66))
+def test_a_queue_that_lost_nothing_is_kept_at_least_as_configured(tmp_path: Path, settings: Settings) -> None:
+    write(tmp_path, settings, [HOUR] * STEPS, low=0)
+    assert at(room("local", "billing", START, START + 20 * HOUR), 9) == (6.0, 1.0, 5.0, True)
+
+
+def test_a_gap_is_null_and_so_is_a_group_without_history(tmp_path: Path, settings: Settings) -> None:
+    write(tmp_path, settings, [0] * STEPS, gap=range(60, 66))
     found = room("local", "billing", START, START + 20 * HOUR)
     place = found.times.index(START + 10 * HOUR + 30 * 60_000)
     assert [getattr(found, name)[place] for name in ("kept_ms", "unread_ms", "room_ms")] == [None, None, None]
-    nobody = room("local", "nobody", START, START + HOUR)
-    assert nobody.queues == 0 and set(nobody.room_ms) == {None}
+    stranger = room("local", "stranger", START, START + HOUR)
+    assert stranger.queues == 0 and set(stranger.room_ms) == {None}
+
+
+def test_it_is_unknown_where_it_is_not_known_how_long_messages_are_kept(
+    tmp_path: Path, settings: Settings
+) -> None:
+    write(tmp_path, settings, [HOUR] * STEPS, is_kept_known=False)
+    found = room("local", "billing", START, START + 20 * HOUR)
+    assert found.queues == 0 and set(found.room_ms) == {None}
