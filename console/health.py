@@ -1,7 +1,7 @@
 """Readiness of this installation (`/readyz`) and its metrics (`/metrics`)."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import redis
@@ -19,7 +19,6 @@ from console.broker.survey.runtime import loop_delay_s
 from console.cluster import selectors as cluster_selectors
 from console.lag import metrics as lag_metrics
 from console.lag import selectors as lag_selectors
-from console.lag.models import GroupRow
 from console.live import hub as live
 from console.operation.models import Job
 from console.text import JsonObject
@@ -28,7 +27,6 @@ from console.web.disk_room import no_room
 TICK_AGE_MAX_S = 60  # a worker that was busy with a long job for some rounds is late, not dead
 PROBE_TIMEOUT_S = 2.0
 JUDGED_EVERY_S = 1.0
-GROUPS_MAX = 2_000  # label values of one metric: Prometheus pays for each; the most urgent groups come first
 METRICS_CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4.encode()
 
 
@@ -137,9 +135,8 @@ def metrics_text(now_ms: int | None = None) -> bytes:
     """Return all metrics in Prometheus' text format. An unknown or old figure has no sample: it is not 0."""
     at_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     registry = CollectorRegistry()
-    rows = _Rows(at_ms)
-    registry.register(rows)
-    return generate_latest(registry) + lag_metrics.metrics_text(at_ms, rows.groups_left_out)
+    registry.register(_Rows(at_ms))
+    return generate_latest(registry) + lag_metrics.metrics_text(at_ms)
 
 
 class _Rows(Collector):
@@ -147,10 +144,8 @@ class _Rows(Collector):
 
     def __init__(self, now_ms: int) -> None:
         self.fresh = lag_metrics.fresh_clusters(now_ms)
-        self.groups_left_out = 0  # once collected
 
     def collect(self) -> Iterator[Metric]:
-        yield from self._groups()
         yield from self._brokers()
         yield from self._rounds()
         yield GaugeMetricFamily(
@@ -160,32 +155,6 @@ class _Rows(Collector):
         for state, count in Job.objects.values_list("state").annotate(Count("pk")):
             jobs.add_metric([state], count)
         yield jobs
-
-    def _groups(self) -> Iterator[Metric]:
-        own = GroupRow.objects.filter(is_system=False, cluster__in=self.fresh)
-        rows = list(own.order_by("-attention", "cluster", "group")[:GROUPS_MAX])
-        wanted: list[tuple[str, str, Callable[[GroupRow], float | None]]] = [
-            ("lag", "Messages not yet committed", lambda row: row.lag),
-            ("lag_is_lower_bound", "1 when some queues are unknown", lambda row: int(row.lag_lower_bound)),
-            (
-                "time_lag_seconds",
-                "Age of the oldest message not yet committed",
-                lambda row: _seconds(row.time_lag_ms),
-            ),
-            ("in_rate", "Messages per second written to its topics", lambda row: row.in_rate),
-            ("out_rate", "Messages per second committed", lambda row: row.out_rate),
-            ("dead_letters", "Messages in its dead letter topic", lambda row: row.dlq_count),
-        ]
-        for name, text, value_of in wanted:
-            family = GaugeMetricFamily(f"tidemark_group_{name}", text, labels=["cluster", "group"])
-            for row in rows:
-                value = value_of(row)
-                if value is not None:
-                    family.add_metric([row.cluster, row.group], value)
-            yield family
-        count = own.count()
-        self.groups_left_out = count - len(rows)
-        yield GaugeMetricFamily("tidemark_groups", "Groups known, shown above or not", count)
 
     def _brokers(self) -> Iterator[Metric]:
         labels = ["cluster", "broker", "broker_id"]
@@ -239,7 +208,3 @@ class _Rows(Collector):
                 took.add_metric([cluster.name], found.duration_ms / 1000)
                 calls.add_metric([cluster.name], found.rpcs)
         yield from (started, took, calls)
-
-
-def _seconds(ms: int | None) -> float | None:
-    return None if ms is None else ms / 1000

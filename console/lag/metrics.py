@@ -1,7 +1,7 @@
-"""Export lag to Prometheus: a sample for each figure known now, by group and topic, optionally by queue.
+"""Export lag to Prometheus: a sample for each figure known now, by group, by topic, optionally by queue.
 
 Metric names are those of kafka-lag-exporter, with `rocketmq` for `kafka`, where it has the figure, and
-`tidemark_group_topic_…` where it does not. A status is one gauge with its code, as in Burrow's exporters, not a series
+`tidemark_group_…` where it does not. A status is one gauge with its code, as in Burrow's exporters, not a series
 for each status; `tidemark_status_code` names the codes. A figure that is unknown, and every figure of a cluster whose
 last round is older than STALE_INTERVALS, has no sample: an old number is never repeated.
 """
@@ -9,7 +9,7 @@ last round is older than STALE_INTERVALS, has no sample: an old number is never 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from django.conf import settings
 from django.db.models import Q
 
 from console.cluster import selectors as cluster_selectors
-from console.lag.facts import LONGEST_MS, Gap
+from console.lag.facts import LONGEST_MS, Gap, forecast_breach
 from console.lag.models import GroupRow, HistoryGap
 from console.lag.promise_courses import Budgets
 from console.lag.round.figures import GroupTopic
@@ -34,7 +34,30 @@ STALE_MS_MIN = 30_000
 LABEL_LENGTH_MAX = 128
 GROUP = "rocketmq_consumergroup_group"
 TOPIC = "tidemark_group_topic"
-# Family → (column in the row of a topic, help). Times are exported in seconds.
+# Family → (column in the row of a group, help). Times are exported in seconds.
+GROUP_FIGURES = {
+    f"{GROUP}_sum_lag": ("lag", "Messages of its topics that the group has not committed"),
+    f"{GROUP}_max_lag_seconds": ("time_lag_ms", "Age of the oldest message that is not committed"),
+    "tidemark_group_lag_is_lower_bound": (
+        "lag_lower_bound",
+        "1: some queue is unknown, the lag is at least that",
+    ),
+    "tidemark_group_lag_seconds_is_lower_bound": ("time_lag_lower_bound", "1: the time lag is at least that"),
+    "tidemark_group_in_rate": ("in_rate", "Messages a second written to its topics"),
+    "tidemark_group_out_rate": ("out_rate", "Messages a second committed"),
+    "tidemark_group_retry_rate": (
+        "retry_in_rate",
+        "Messages a second that members sent back to be tried again",
+    ),
+    "tidemark_group_dead_letters": ("dlq_count", "Messages in its dead letter topic"),
+    "tidemark_group_dead_letter_rate": ("dlq_in_rate", "Messages a second into its dead letter topic"),
+}
+# The flags of GROUP_FIGURES, and the figure that each is about.
+GROUP_FLAGS = {"lag_lower_bound": "lag", "time_lag_lower_bound": "time_lag_ms"}
+FORECAST_BREACH = "tidemark_group_forecast_breach"
+# Prometheus pays for each; the most urgent groups come first.
+GROUPS_MAX = 2_000
+# Family → (column in the row of a topic, help).
 TOPIC_FIGURES = {
     f"{GROUP}_topic_sum_lag": ("lag", "Messages of the topic that the group has not committed"),
     f"{GROUP}_topic_max_lag_seconds": ("time_lag_ms", "Age of the oldest message that is not committed"),
@@ -87,10 +110,12 @@ class Text:
         return ("\n".join(self.lines) + "\n").encode()
 
 
-def metrics_text(now_ms: int, groups_left_out: int = 0) -> bytes:
-    """Return all families of lag; `groups_left_out`: groups beyond the limit, counted by the caller."""
+def metrics_text(now_ms: int) -> bytes:
+    """Return all families of lag."""
     text = Text()
     fresh = fresh_clusters(now_ms)
+    budgets = _budgets(fresh, now_ms)
+    groups_left_out = _add_groups(text, fresh, budgets)
     topics, left_out = _topics(fresh)
     for name, (column, words) in TOPIC_FIGURES.items():
         text.family(name, words, _figures(topics, column))
@@ -113,7 +138,7 @@ def metrics_text(now_ms: int, groups_left_out: int = 0) -> bytes:
     text.family(
         BURN,
         "Times the error budget was used faster than the group's promise allows, of the time that is known",
-        _burn_samples(topics, fresh, now_ms),
+        _burn_samples(topics, budgets),
     )
     queue_left_out = _add_queues(text, fresh) if settings.METRICS_QUEUES else 0
     _add_collectors(text, now_ms)
@@ -192,11 +217,38 @@ def _divisor(column: str) -> int:
     return 1_000 if column.endswith("_ms") else 1
 
 
-def _burn_samples(
-    topics: Sequence[Topic], clusters: Sequence[str], now_ms: int
-) -> Iterator[tuple[str, float]]:
+def _budgets(clusters: Sequence[str], now_ms: int) -> dict[str, Budgets]:
     intervals = {one.name: one.poll_interval_s * 1_000 for one in cluster_selectors.clusters()}
-    budgets = {cluster: Budgets(cluster, intervals[cluster], now_ms) for cluster in clusters}
+    return {cluster: Budgets(cluster, intervals[cluster], now_ms) for cluster in clusters}
+
+
+def _add_groups(text: Text, clusters: Sequence[str], budgets: Mapping[str, Budgets]) -> int:
+    """Add the families of groups, the most urgent first; return how many groups are beyond the limit."""
+    own = GroupRow.objects.filter(is_system=False, cluster__in=clusters)
+    rows = [
+        (labels_of(cluster=row.cluster, group=row.group), row)
+        for row in own.order_by("-attention", "cluster", "group")[:GROUPS_MAX]
+    ]
+    for name, (column, words) in GROUP_FIGURES.items():
+        known, divisor = GROUP_FLAGS.get(column, column), _divisor(column)
+        samples = (
+            (labels, getattr(row, column) / divisor)
+            for labels, row in rows
+            if getattr(row, known) is not None
+        )
+        text.family(name, words, samples)
+    found = ((labels, forecast_breach(row, budgets[row.cluster].promised(row.group))) for labels, row in rows)
+    text.family(
+        FORECAST_BREACH,
+        "1: late, and forecast to be late for longer than the group promises",
+        ((labels, value) for labels, value in found if value is not None),
+    )
+    count = own.count()
+    text.family("tidemark_groups", "Groups known, shown above or not", [("", count)])
+    return count - len(rows)
+
+
+def _burn_samples(topics: Sequence[Topic], budgets: Mapping[str, Budgets]) -> Iterator[tuple[str, float]]:
     for one in topics:
         if one.is_kept_by_brokers and _is_known(one):
             for length_ms, rate in budgets[one.cluster].burns(one.group, one.row.topic):

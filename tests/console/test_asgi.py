@@ -15,6 +15,7 @@ from console.access.models import SignInFailure
 from console.asgi import application
 from console.celery import tick as tick_pool
 from console.cluster.models import Cluster
+from console.lag import metrics
 from console.lag.models import BrokerRow, GroupRow, Round
 from console.text import Text
 from console.web.request_limit import REQUEST_BYTES_MAX
@@ -199,8 +200,8 @@ async def test_it_measures_what_is_known_and_only_that() -> None:
     assert (status, headers["content-type"]) == (200, "text/plain; version=0.0.4; charset=utf-8")
     lines = body.splitlines()
     for line in (
-        'tidemark_group_lag{cluster="local",group="billing"} 7.0',
-        'tidemark_group_time_lag_seconds{cluster="local",group="billing"} 1.5',
+        'rocketmq_consumergroup_group_sum_lag{cluster="local",group="billing"} 7.0',
+        'rocketmq_consumergroup_group_max_lag_seconds{cluster="local",group="billing"} 1.5',
         "tidemark_groups 2.0",
         'tidemark_broker_up{broker="broker-a",broker_id="0",cluster="local"} 1.0',
         'tidemark_broker_up{broker="broker-b",broker_id="0",cluster="local"} 0.0',
@@ -212,7 +213,11 @@ async def test_it_measures_what_is_known_and_only_that() -> None:
         "tidemark_websocket_clients 0.0",
     ):
         assert line in lines
-    assert not [line for line in lines if line.startswith('tidemark_group_lag{cluster="local",group="ghost"')]
+    assert not [
+        line
+        for line in lines
+        if line.startswith('rocketmq_consumergroup_group_sum_lag{cluster="local",group="ghost"')
+    ]
     assert not [line for line in lines if line.startswith('tidemark_broker_in_rate{broker="broker-b"')]
 
 
@@ -229,7 +234,7 @@ async def test_it_gives_figures_to_this_machine_or_the_bearer_of_the_token(setti
 
 @both
 def test_it_limits_what_prometheus_must_keep(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "GROUPS_MAX", 2)
+    monkeypatch.setattr(metrics, "GROUPS_MAX", 2)
     Cluster.objects.create(name="local", namesrv_addrs="a:1")
     Round.objects.create(
         cluster="local", number=1, started_at_ms=time.time_ns() // 1_000_000, duration_ms=250
@@ -237,9 +242,9 @@ def test_it_limits_what_prometheus_must_keep(monkeypatch: pytest.MonkeyPatch) ->
     for number in range(4):
         GroupRow.objects.create(cluster="local", group=f"g{number}", status="OK", lag=1, attention=number)
     lines = health.metrics_text().decode().splitlines()
-    assert [line for line in lines if line.startswith("tidemark_group_lag{")] == [
-        'tidemark_group_lag{cluster="local",group="g3"} 1.0',
-        'tidemark_group_lag{cluster="local",group="g2"} 1.0',
+    assert [line for line in lines if line.startswith("rocketmq_consumergroup_group_sum_lag{")] == [
+        'rocketmq_consumergroup_group_sum_lag{cluster="local",group="g3"} 1.0',
+        'rocketmq_consumergroup_group_sum_lag{cluster="local",group="g2"} 1.0',
     ]
     assert "tidemark_groups 4.0" in lines
     assert 'tidemark_metrics_left_out{of="group"} 2.0' in lines

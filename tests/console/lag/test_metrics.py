@@ -82,6 +82,36 @@ def test_it_gives_every_figure_that_is_known(cluster: Cluster) -> None:
     assert found['tidemark_collector_round_age_seconds{cluster="local"}'] == 2
 
 
+BILLING = '{cluster="local",group="billing"}'
+
+
+def test_it_gives_every_figure_of_a_group(cluster: Cluster) -> None:
+    group(
+        lag=40, lag_lower_bound=True, time_lag_ms=90_500, drain_ms=120_000, dlq_count=3, dlq_in_rate=0.5,
+        retry_in_rate=1.5,
+    )  # fmt: skip
+    assert {name: value for name, value in samples().items() if name.endswith(BILLING)} == {
+        f"rocketmq_consumergroup_group_sum_lag{BILLING}": 40,
+        f"rocketmq_consumergroup_group_max_lag_seconds{BILLING}": 90.5,
+        f"tidemark_group_lag_is_lower_bound{BILLING}": 1,
+        f"tidemark_group_lag_seconds_is_lower_bound{BILLING}": 0,
+        f"tidemark_group_in_rate{BILLING}": 14.2,
+        f"tidemark_group_out_rate{BILLING}": 14.2,
+        f"tidemark_group_retry_rate{BILLING}": 1.5,
+        f"tidemark_group_dead_letters{BILLING}": 3,
+        f"tidemark_group_dead_letter_rate{BILLING}": 0.5,
+        f"tidemark_group_forecast_breach{BILLING}": 1,
+    }
+    GroupSlo.objects.create(cluster="local", group="billing", slo_ms=150_000)
+    assert samples()[f"tidemark_group_forecast_breach{BILLING}"] == 0
+
+
+def test_what_is_unknown_of_a_group_has_no_sample(cluster: Cluster) -> None:
+    unknown = ("lag", "time_lag_ms", "in_rate", "out_rate", "dlq_count", "dlq_in_rate", "retry_in_rate")
+    group(**dict.fromkeys(unknown), lag_lower_bound=True)
+    assert not [name for name in samples() if name.endswith(BILLING)]
+
+
 def test_what_is_unknown_has_no_sample(cluster: Cluster) -> None:
     unknown = dict.fromkeys(
         ("lag", "time_lag_ms", "in_rate", "out_rate", "stall_ms", "time_to_loss_ms"), None
