@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from spark.lag.local_time import HOUR_MS, STEP_MS, UTC, zone_problem
+from spark.lag.round.filter_ratio import FilterSample
 
 # A month of hourly work items for a hundred clusters; a longer report is requested in parts.
 HOURS_MAX = 31 * 24 * 100
@@ -76,8 +77,9 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     far back the sample before an hour is looked for in `older` files. `recovery_ms`: how fast a backlog should be gone
     (capacity).
     `clients`: members of each group now, where known; `client_changes`: of each group (since when, how many), the
-    first as of `from_ms`. `stores`: brokers whose files may be read. `remote`, `master`, `reuse`: where it runs
-    (`spark.process.session`). `folds`: the folder of stored folds of hours (`spark.sources.stored_folds`); "": none.
+    first as of `from_ms`; `filter_samples`: of each filtering group (when, how many matched, of how many).
+    `stores`: brokers whose files may be read. `remote`, `master`, `reuse`: where it runs (`spark.process.session`).
+    `folds`: the folder of stored folds of hours (`spark.sources.stored_folds`); "": none.
     """
 
     job: str
@@ -97,6 +99,7 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     recovery_ms: int = HOUR_MS
     clients: dict[str, int] = msgspec.field(default_factory=dict)
     client_changes: dict[str, tuple[tuple[int, int], ...]] = msgspec.field(default_factory=dict)
+    filter_samples: dict[str, tuple[tuple[int, int, int], ...]] = msgspec.field(default_factory=dict)
     stores: tuple[StoreFolder, ...] = ()
     code_version: str = ""
     folds: str = ""
@@ -154,6 +157,11 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         before = [count for since_ms, count in changes if since_ms <= from_ms][-1:]
         found = [*before, *(count for since_ms, count in changes if from_ms < since_ms < to_ms)]
         return min(found, default=None), max(found, default=None)
+
+    def filter_between(self, group: str, from_ms: int, to_ms: int) -> FilterSample:
+        """Return how many of a group's messages were looked at in [from_ms, to_ms), and how many passed its filter."""
+        own = [one for one in self.filter_samples.get(group, ()) if from_ms <= one[0] < to_ms]
+        return FilterSample(sum(one[1] for one in own), sum(one[2] for one in own), len(own))
 
     def to_json(self) -> str:
         return msgspec.json.encode(self, order="sorted").decode()

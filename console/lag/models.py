@@ -318,7 +318,10 @@ class GroupWatch(models.Model):
 
 
 class GroupFilterSample(models.Model):
-    """How many of a group's waiting messages pass its filter, as last sampled (`collect.filter_sampling`)."""
+    """How many of a group's waiting messages passed its filter, of some that were looked at then.
+
+    The newest is that of live rows, those of a window are in its report rows (`collect.filter_sampling`).
+    """
 
     cluster = models.CharField(max_length=64)
     group = models.CharField(max_length=NAME_LENGTH_MAX)
@@ -328,7 +331,11 @@ class GroupFilterSample(models.Model):
     sampled_at_ms = models.BigIntegerField()
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["cluster", "group"], name="group_filter_sample_key")]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["cluster", "group", "sampled_at_ms"], name="group_filter_sample_at"
+            )
+        ]
 
 
 class OffsetMove(models.Model):

@@ -105,7 +105,7 @@ def _late(cluster: str, rows: QuerySet[GroupRow], now_ms: int) -> int:
     """Return how many groups are later than each promises."""
     promises = promises_of(cluster)
     ages = rows.filter(time_lag_ms__gt=0).values_list("group", "time_lag_ms")
-    return sum(age_ms > promises.at(group, now_ms).slo_ms for group, age_ms in ages.iterator())
+    return sum((age_ms or 0) > promises.at(group, now_ms).slo_ms for group, age_ms in ages.iterator())
 
 
 def watched_pct(gaps: Sequence[Gap], first_ms: int | None, now_ms: int) -> list[float | None]:

@@ -237,6 +237,14 @@ class LagRow(models.Model):
     # Members of the whole group, in rows of topics, as far as their changes were seen.
     clients_min = models.IntegerField(null=True)
     clients_max = models.IntegerField(null=True)
+    filter_ratio = models.FloatField(
+        null=True,
+        help_text="share of the waiting messages that pass the group's filter. Null: no filter, or not sampled",
+    )
+    filter_ratio_low = models.FloatField(null=True, help_text="of its 95 % interval")
+    filter_ratio_high = models.FloatField(null=True)
+    filter_sampled = models.BigIntegerField(null=True, help_text="messages that were looked at in the window")
+    filtered_lag_last = models.BigIntegerField(null=True, help_text="so much of lag_last passes the filter")
     status_worst = models.CharField(max_length=16, default="", blank=True)
     # {status: milliseconds}; UNKNOWN is the time without a complete round.
     status_ms = models.JSONField(default=dict)

@@ -85,6 +85,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     recovery_ms: int
     clients: Mapping[str, int]
     client_changes: Mapping[str, Sequence[tuple[int, int]]]
+    filter_samples: Mapping[str, Sequence[tuple[int, int, int]]]
     code_version: str
     folds: str
     remote: str

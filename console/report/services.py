@@ -27,6 +27,7 @@ from redis.exceptions import RedisError
 from console.access import services as access_services
 from console.cluster import selectors as cluster_selectors
 from console.cluster.models import Cluster
+from console.lag.collect.filter_sampling import samples_between
 from console.lag.history.chronicle import client_counts
 from console.lag.history.log import Kind, job_location
 from console.lag.models import HistoryFile
@@ -402,6 +403,7 @@ def job_spec(run: ReportRun, *, now_ms: int) -> JobSpec:
         recovery_ms=settings.REPORT_RECOVERY_MS,
         clients=selectors.members(run.cluster) if run.job == "capacity" else {},
         client_changes=client_counts(run.cluster, run.from_ms, run.to_ms) if run.job in LAG_JOBS else {},
+        filter_samples=samples_between(run.cluster, run.from_ms, run.to_ms) if run.job in LAG_JOBS else {},
         code_version=settings.CODE_VERSION,
         folds=output.folds_url() if run.job in LAG_JOBS else "",
         remote=settings.SPARK_REMOTE,

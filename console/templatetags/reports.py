@@ -183,6 +183,16 @@ def _beside(row: LagRow) -> Iterator[Text]:
     if row.time_lag_spread_ms:
         spread = Duration(row.time_lag_spread_ms)
         yield Text("Its oldest queue is %(spread)s behind its median queue.", spread=spread)
+    shares = row.filter_ratio, row.filter_ratio_low, row.filter_ratio_high
+    if row.filter_sampled:
+        ratio, low, high = (percent(share or 0.0) for share in shares)
+        yield Text(
+            "Of %(number)s waiting messages that were looked at, %(ratio)s pass its filter (%(low)s to %(high)s).",
+            number=row.filter_sampled,
+            ratio=ratio,
+            low=low,
+            high=high,
+        )
 
 
 @register.simple_tag(takes_context=True)

@@ -9,6 +9,9 @@ One row per group-topic, and one per queue with a backlog, traffic, or nothing k
     retry_in            produced into the group's %RETRY% topic, `dead_letter_in` into %DLQ%: of the whole group, the
                         same on each of its topics; null: such a topic was not collected
     clients_min, _max   members of the whole group, as far as changes were seen; null: unknown, and of single queues
+    filter_ratio        share of the waiting messages that pass the group's filter, of `filter_sampled` ones that were
+                        looked at in the window in parts of the whole backlog; `_low`, `_high` are its Wilson 95 %
+                        interval, `filtered_lag_last` so much of `lag_last`; null: no filter, or not sampled
     *_buckets, *_counts histograms of group-topics (`spark.lag.folds.histogram`)
 
 A module of its own, so that executors import it: what is defined in a job's `__main__` would travel with every task.
@@ -29,6 +32,7 @@ from spark.lag.folds import figures
 from spark.lag.folds.figures import PERCENTILES, Columns
 from spark.lag.folds.level import Level
 from spark.lag.folds.window import Fold, merge
+from spark.lag.round.filter_ratio import FilterSample, filtered_lag, wilson
 from spark.lag.samples import SeriesKey, SeriesKind
 from spark.lag.snapshot import BoolArray
 from spark.notes import Note
@@ -92,6 +96,11 @@ LAG_FIGURES = (
     pa.field("stall_ms_max", pa.int64()),
     pa.field("clients_min", pa.int32()),
     pa.field("clients_max", pa.int32()),
+    pa.field("filter_ratio", pa.float64()),
+    pa.field("filter_ratio_low", pa.float64()),
+    pa.field("filter_ratio_high", pa.float64()),
+    pa.field("filter_sampled", pa.int64()),
+    pa.field("filtered_lag_last", pa.int64()),
     pa.field("status_worst", pa.string()),
     pa.field("status_ms", pa.list_(pa.int64())),
     pa.field("samples", pa.int32()),
@@ -206,7 +215,26 @@ def _columns(
         counts = [spec.clients_between(group, own.from_ms, own.to_ms) for group in groups]
         columns["clients_min"] = each([least for least, _ in counts])
         columns["clients_max"] = each([most for _, most in counts])
+        if spec.filter_samples:
+            columns |= _filtered(level, spec, own, columns["lag_last"])
     return columns
+
+
+def _filtered(level: Level, spec: JobSpec, own: Fold, lag_last: pa.Array) -> Columns:
+    """Return how much of the lag passes the groups' filters (lag.md 1.2, 25); all of a retry topic does."""
+    samples: list[FilterSample | None] = []
+    for key in level.keys:
+        is_filtered = key.group in spec.filter_samples and key.kind is not SeriesKind.RETRY
+        samples.append(spec.filter_between(key.group, own.from_ms, own.to_ms) if is_filtered else None)
+    ratios = [None if one is None else wilson(one) for one in samples]
+    lags = [filtered_lag(lag, ratio) for lag, ratio in zip(lag_last.to_pylist(), ratios, strict=True)]
+    return {
+        "filter_ratio": [one and round(one.value, 4) for one in ratios],
+        "filter_ratio_low": [one and round(one.low, 4) for one in ratios],
+        "filter_ratio_high": [one and round(one.high, 4) for one in ratios],
+        "filter_sampled": [one.scanned if one and one.scanned else None for one in samples],
+        "filtered_lag_last": [one and one[0] for one in lags],
+    }
 
 
 def _mean_target(versions: list[tuple[Promise, int]]) -> float:

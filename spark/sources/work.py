@@ -78,7 +78,7 @@ def work_items(spec: JobSpec, *, period_ms: int, cores: int = 2) -> list[WorkIte
             until_ms = min(spec.to_ms, spec.as_of_ms)
             for start_ms in starts_in_hour(hour.hour_ms, spec.from_ms, until_ms, period_ms, spec.zone):
                 periods.setdefault((hour.cluster, start_ms), []).append(hour)
-    rest = msgspec.structs.replace(spec, hours=(), clients={}, client_changes={}, slos={})
+    rest = msgspec.structs.replace(spec, hours=(), clients={}, client_changes={}, filter_samples={}, slos={})
     wanted = -(-TASKS_PER_CORE * cores // max(1, len(periods)))
     items = []
     for (cluster, start_ms), hours in periods.items():
@@ -93,6 +93,11 @@ def work_items(spec: JobSpec, *, period_ms: int, cores: int = 2) -> list[WorkIte
             own = msgspec.structs.replace(
                 rest,
                 client_changes=_changes_in(spec, after, upto, start_ms, end_ms),
+                filter_samples={
+                    group: tuple(one for one in samples if start_ms <= one[0] < end_ms)
+                    for group, samples in spec.filter_samples.items()
+                    if after < group <= upto
+                },
                 slos={group: one for group, one in spec.slos.items() if after < group <= upto},
             )
             item = WorkItem(cluster, with_folds, start_ms, end_ms, after, upto, own.to_json(), split)

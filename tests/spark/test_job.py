@@ -9,6 +9,7 @@ import pytest
 
 from spark.job import HourFiles, JobResult, JobSpec, JobSpecError
 from spark.lag.local_time import HOUR_MS
+from spark.lag.round.filter_ratio import FilterSample
 
 GOOD: dict[str, Any] = {
     "job": "lag_hour",
@@ -97,3 +98,10 @@ def test_it_knows_how_many_members_there_were_between_two_moments() -> None:
     assert spec.clients_between("billing", 50, 150) == (2, 4)
     assert spec.clients_between("billing", 100, 300) == (2, 3)
     assert spec.clients_between("audit", 0, 100) == (None, None)
+
+
+def test_it_sums_what_was_sampled_of_a_filter_between_two_moments() -> None:
+    spec = JobSpec.from_json(json.dumps({**GOOD, "filter_samples": {"billing": [[0, 1, 4], [100, 3, 4]]}}))
+    assert spec.filter_between("billing", 0, 101) == FilterSample(4, 8, 2)
+    assert spec.filter_between("billing", 0, 100) == FilterSample(1, 4, 1)
+    assert spec.filter_between("audit", 0, 101) == FilterSample(0, 0, 0)

@@ -16,6 +16,7 @@ from console.lag.models import BrokerRow, ClientRow, GroupFilterSample
 from console.lag.round.broker_reads import describe
 from console.lag.round.view import SampledFilter
 from console.lag.rows import queues
+from spark.lag.local_time import DAY_MS
 from spark.lag.round.filter_ratio import FilterSample, strata
 
 logger = logging.getLogger(__name__)
@@ -24,6 +25,8 @@ logger = logging.getLogger(__name__)
 SAMPLE_EVERY_MS = 5 * 60_000
 # An older ratio is out of date.
 VALID_MS = 30 * 60_000
+# As long as a report may be run again.
+KEPT_MS = 35 * DAY_MS
 GROUPS_PER_RUN = 4
 # Those with the most messages.
 QUEUES_PER_GROUP = 8
@@ -54,12 +57,24 @@ class Pull(NamedTuple):
 
 
 def samples(cluster_name: str, now_ms: int) -> dict[str, SampledFilter]:
-    """Return the samples that are not out of date, by group."""
+    """Return the newest sample of each group that is not out of date."""
     rows = GroupFilterSample.objects.filter(cluster=cluster_name, sampled_at_ms__gt=now_ms - VALID_MS)
     return {
         row.group: SampledFilter(FilterSample(row.matching, row.scanned, row.strata), row.sampled_at_ms)
-        for row in rows
+        for row in rows.order_by("sampled_at_ms")
     }
+
+
+def samples_between(cluster_name: str, from_ms: int, to_ms: int) -> dict[str, list[tuple[int, int, int]]]:
+    """Return [(when, matching, scanned)] of each group in [from_ms, to_ms), oldest first."""
+    found: dict[str, list[tuple[int, int, int]]] = {}
+    rows = GroupFilterSample.objects.filter(
+        cluster=cluster_name, sampled_at_ms__gte=from_ms, sampled_at_ms__lt=to_ms
+    )
+    columns = rows.order_by("sampled_at_ms").values_list("group", "sampled_at_ms", "matching", "scanned")
+    for group, at_ms, matching, scanned in columns.iterator():
+        found.setdefault(group, []).append((at_ms, matching, scanned))
+    return found
 
 
 def sample_filters(cluster_name: str, *, now_ms: int) -> list[str]:
@@ -68,7 +83,9 @@ def sample_filters(cluster_name: str, *, now_ms: int) -> list[str]:
     if cluster is None:
         return []
     filters = _filters(cluster_name)
-    done = dict(GroupFilterSample.objects.filter(cluster=cluster_name).values_list("group", "sampled_at_ms"))
+    known = GroupFilterSample.objects.filter(cluster=cluster_name)
+    recent = known.filter(sampled_at_ms__gt=now_ms - VALID_MS).order_by("sampled_at_ms")
+    done = dict(recent.values_list("group", "sampled_at_ms"))
     due = sorted(
         (name for name in filters if done.get(name, 0) <= now_ms - SAMPLE_EVERY_MS),
         key=lambda name: (done.get(name, 0), name),
@@ -87,7 +104,7 @@ def sample_filters(cluster_name: str, *, now_ms: int) -> list[str]:
         if found:
             _save(cluster_name, group, sum(found, FilterSample(0, 0, 0)), now_ms)
             sampled.append(group)
-    GroupFilterSample.objects.filter(cluster=cluster_name, sampled_at_ms__lte=now_ms - VALID_MS).delete()
+    known.filter(sampled_at_ms__lte=now_ms - KEPT_MS).delete()
     return sampled
 
 
@@ -164,10 +181,6 @@ def _save(cluster_name: str, group: str, sample: FilterSample, now_ms: int) -> N
     GroupFilterSample.objects.update_or_create(
         cluster=cluster_name,
         group=group,
-        defaults={
-            "matching": sample.matching,
-            "scanned": sample.scanned,
-            "strata": sample.strata,
-            "sampled_at_ms": now_ms,
-        },
+        sampled_at_ms=now_ms,
+        defaults={"matching": sample.matching, "scanned": sample.scanned, "strata": sample.strata},
     )

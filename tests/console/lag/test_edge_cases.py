@@ -286,6 +286,11 @@ def test_row_tag_filter(orders: CollectedCluster, expression: str, kind: str, sh
     assert filter_sampling.sample_filters("local", now_ms=orders.now_ms) == []  # not again so soon
     later_ms = orders.now_ms + filter_sampling.SAMPLE_EVERY_MS
     assert filter_sampling.sample_filters("local", now_ms=later_ms) == sampled  # but the mix drifts
+    kept = filter_sampling.samples_between("local", 0, later_ms + 1)
+    assert [looked for _, _, looked in kept.get("billing", [])] == [80] * 2 * len(
+        sampled
+    )  # of each, for reports
+    assert list(filter_sampling.samples("local", later_ms)) == sampled
 
 
 @pytest.mark.parametrize("retry", ["%RETRY%billing", "%RETRY%billing_orders"])

@@ -266,6 +266,21 @@ def test_it_tells_the_members_of_a_group_by_the_hour_and_of_the_day(history: His
     } == {(2, 5)}
 
 
+def test_a_lag_that_is_filtered_has_the_share_that_was_sampled_in_its_window(tmp_path: Path) -> None:
+    file = queue_chunk(tmp_path / "a.parquet", [1_000 + 10 * i for i in range(60)], [1_000] * 60)
+    samples = {
+        "billing": ((MINUTE, 10, 50), (31 * MINUTE, 30, 50), (61 * MINUTE, 50, 50)),
+        "audit": ((0, 1, 1),),
+    }
+    (queue, topic), _ = hour_rows(spec([file], 0, 1, filter_samples=samples))
+    names = ("filter_sampled", "filter_ratio", "lag_last", "filtered_lag_last")
+    assert [topic[name] for name in names] == [100, 0.4, 590, 236]
+    assert topic["filter_ratio_low"] < 0.4 < topic["filter_ratio_high"]
+    assert [queue[name] for name in names] == [None, None, 590, None]
+    (_, topic), _ = hour_rows(spec([file], 0, 1, filter_samples={"billing": ((61 * MINUTE, 1, 1),)}))
+    assert [topic[name] for name in names] == [None, None, 590, None]
+
+
 def test_messages_into_retry_and_dead_letter_topics_are_counted_for_their_group(tmp_path: Path) -> None:
     t_ms = np.arange(60) * MINUTE
     steady = 1_000 + 100 * np.arange(60)

@@ -121,6 +121,10 @@ def test_it_marks_counts_of_offsets_and_says_what_has_no_column(admin: Client) -
         "drain_by_speed_ms": 90_000,
         "skew_cv": 1.5,
         "time_lag_spread_ms": 30_000,
+        "filter_sampled": 512,
+        "filter_ratio": 0.4,
+        "filter_ratio_low": 0.36,
+        "filter_ratio_high": 0.44,
     }
     rows.row(rows.run(), lag_max=4_321, **own)
     text = page(admin).split("<tbody")[1]
@@ -131,6 +135,7 @@ def test_it_marks_counts_of_offsets_and_says_what_has_no_column(admin: Client) -
         "At its catch-up speed it drains in 1 m 30 s.",
         "The lags of its queues vary by 150 % of their mean.",
         "Its oldest queue is 30 s behind its median queue.",
+        "Of 512 waiting messages that were looked at, 40 % pass its filter (36 % to 44 %).",
     ):
         assert words in text
     (line,) = csv.DictReader(io.StringIO(b"".join(admin.get(f"{PAGE}/csv")).decode()))
