@@ -68,7 +68,7 @@ AUDIT_VERBS: Mapping[str, Text] = {
     "start demo broker": Text("Started the demo broker %(object)s", object=ANY),
     # plans and their jobs
     "apply": Text("Applied the plan for %(object)s", object=ANY),
-    "apply refused": Text("Plan was not applied, its state had changed: %(object)s", object=ANY),
+    "apply refused": Text("Refused to apply the plan for %(object)s", object=ANY),
     "approve": Text("Agreed to the plan for %(object)s", object=ANY),
     "cancel": Text("Requested to cancel the job for %(object)s", object=ANY),
     "discard": Text("Discarded the plan for %(object)s", object=ANY),

@@ -15,7 +15,7 @@ from console.access import rules
 from console.access import selectors as access_selectors
 from console.access.models import Verb
 from console.access.session.visitor import remote_addr
-from console.brokers.mqadmin import BrokerUnavailable, MQBrokerError, RemotingTimeout
+from console.brokers.errors import BROKER_TROUBLE
 from console.cluster.admission import admit, admit_to_list
 from console.cluster.models import Cluster
 from console.deadletter import exports, selectors, services
@@ -36,7 +36,6 @@ from console.operation.views import job_context
 from console.text import Text, text_of
 from console.web.streamed import StreamedResponse
 
-BrokerTrouble = (BrokerUnavailable, MQBrokerError, RemotingTimeout)
 SAMPLE_LETTERS = 20
 LEDGER_ROWS = 50
 
@@ -144,7 +143,7 @@ def export(request: HttpRequest, cluster: str, group: str) -> HttpResponseBase:
         if not form.is_valid():
             raise PlanRejected(Text("A dead-letter filter has no %(field)s.", field="''"), field="filter")
         found = exports.letters(here.name, group, form.filter())
-    except (PlanRejected, *BrokerTrouble) as problem:
+    except (PlanRejected, *BROKER_TROUBLE) as problem:
         return _refused(request, here, group, Text("Nothing was exported."), text_of(problem))
     return _download(exports.letter_lines(found, kind), kind, f"dead-letters-{here.name}.{kind}")
 
@@ -178,7 +177,7 @@ def _made_plan(
         made = operation_services.create_plan(
             kind, here.name, group, as_json(params), request.user, remote_addr=remote_addr(request)
         )
-    except (OperationError, *BrokerTrouble) as refusal:
+    except (OperationError, *BROKER_TROUBLE) as refusal:
         return None, text_of(refusal).local()
     return made, ""
 
@@ -189,7 +188,7 @@ def _sample(cluster: str, group: str, form: FilterForm) -> services.Sample | str
         return ""
     try:
         return services.sample(cluster, group, form.filter(), SAMPLE_LETTERS)
-    except (PlanRejected, *BrokerTrouble) as trouble:
+    except (PlanRejected, *BROKER_TROUBLE) as trouble:
         return text_of(trouble).local()
 
 

@@ -265,18 +265,17 @@ def apply_plan(
         raise PlanBlocked(plan.blocked)
     _require_confirmation(plan, confirm_text)
     _require_further(actor, plan.cluster, of_json(tuple[Need, ...], plan.before.get(NEEDS, ())))
-    if held := _held_by_another(handler, plan.cluster, plan.subject):
-        raise PlanBlocked(held)
-    changes = handler.drift(plan, at_ms)
-    if changes:
-        journal.audit(actor=actor, verb="apply refused", plan=plan, after=changes, remote_addr=remote_addr)
-        raise PlanDrifted(changes)
-    try:
-        job = _start(handler, plan, actor, reason, idempotency_key, remote_addr, at_ms)
-    except IntegrityError:
-        # Another plan for the same subject was applied at the same moment.
-        held = _held_by_another(handler, plan.cluster, plan.subject)
-        raise PlanBlocked(held or Text("Another job ended at this moment: apply again.")) from None
+    with journal.refusal_recorded(plan, actor, remote_addr):
+        if held := _held_by_another(handler, plan.cluster, plan.subject):
+            raise PlanBlocked(held)
+        if changes := handler.drift(plan, at_ms):
+            raise PlanDrifted(changes)
+        try:
+            job = _start(handler, plan, actor, reason, idempotency_key, remote_addr, at_ms)
+        except IntegrityError:
+            # Another plan for the same subject was applied at the same moment.
+            held = _held_by_another(handler, plan.cluster, plan.subject)
+            raise PlanBlocked(held or Text("Another job ended at this moment: apply again.")) from None
     journal.publish(job, at_ms=at_ms)
     journal.publish_plan(selectors.plan(plan_id), handler.verb, at_ms=at_ms)
     return job

@@ -18,7 +18,7 @@ from console.access import rules
 from console.access import selectors as access_selectors
 from console.access.models import Verb
 from console.access.session.visitor import remote_addr
-from console.brokers.mqadmin import BrokerUnavailable, MQBrokerError, RemotingTimeout
+from console.brokers.errors import BROKER_TROUBLE
 from console.cluster import selectors as cluster_selectors
 from console.cluster.admission import admit_to_list
 from console.cluster.models import Cluster
@@ -45,7 +45,6 @@ from console.operation.rules import CANCELLABLE
 from console.text import Text, text_of
 from console.web.page_context import PageContext
 
-BrokerTrouble = (BrokerUnavailable, MQBrokerError, RemotingTimeout)
 # Of a plan on one page; 2,000 queues would be a megabyte.
 DIFF_ROWS = 200
 ROW_ORDER = ("failed", "waiting", "applied", "passed", "verified")
@@ -238,7 +237,7 @@ def plan_apply(request: HttpRequest, cluster: str, plan_id: str) -> HttpResponse
     except OperationError as refusal:
         found = selectors.plan(found.id)
         return _plan_page(request, here, found, may_apply, refusal=refusal, status=refusal.status)
-    except BrokerTrouble as trouble:
+    except BROKER_TROUBLE as trouble:
         return _plan_page(request, here, found, may_apply, refusal=trouble, status=503)
     return redirect("job", here.name, job.id)
 
@@ -291,7 +290,7 @@ def plan_action(request: HttpRequest, cluster: str, plan_id: str, action: str) -
         return _plan_page(
             request, here, selectors.plan(found.id), may_apply, refusal=refusal, status=refusal.status
         )
-    except BrokerTrouble as trouble:
+    except BROKER_TROUBLE as trouble:
         return _plan_page(request, here, found, may_apply, refusal=trouble, status=503)
     raise Http404(Text("A plan has no action %(action)s.", action=repr(action)).local())
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import logging
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from redis.exceptions import RedisError
 
 from console.access import services as access_services
+from console.brokers.errors import BROKER_TROUBLE
 from console.live import hub as live
+from console.operation.errors import OperationError
 from console.operation.models import Confirm, Job, JobEvent, Plan, PlanState
 from console.operation.rules import PLAN_LIFE_MS
-from console.text import Text
+from console.text import Text, text_of
 
 logger = logging.getLogger(__name__)
 
@@ -84,3 +88,14 @@ def audit(
         plan_id=plan.id,
         remote_addr=remote_addr,
     )
+
+
+@contextlib.contextmanager
+def refusal_recorded(plan: Plan, actor: Any, remote_addr: str) -> Iterator[None]:
+    """Record an attempt to apply a plan that is refused, or that a broker's silence ends, with the reason."""
+    try:
+        yield
+    except (OperationError, *BROKER_TROUBLE) as refusal:
+        reason = text_of(refusal)
+        audit(actor=actor, verb="apply refused", plan=plan, after=reason, remote_addr=remote_addr)
+        raise

@@ -11,6 +11,7 @@ from django.contrib.auth.models import User
 
 from console.access import services as access_services
 from console.access.models import AuditEvent
+from console.brokers.errors import BrokerUnavailable
 from console.live import hub as live
 from console.operation import errors, selectors, services
 from console.operation.job import journal
@@ -77,6 +78,29 @@ def test_it_refuses_a_drifted_plan_and_says_what_moved(tally: type[Tally], alice
     assert caught.value.changes == ["the world moved from 0 to 7"]
     assert (caught.value.status, caught.value.code) == (409, "plan_drifted")
     assert Job.objects.count() == 0
+
+
+def test_a_refused_attempt_to_apply_is_in_the_audit(
+    tally: type[Tally], alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Drift, and a broker that does not answer when the plan is checked again."""
+    plan = make(alice)
+    tally.world = 7
+    with pytest.raises(errors.PlanDrifted):
+        services.apply_plan(plan.id, alice, remote_addr="10.0.0.9", now_ms=NOW)
+
+    def silent(*_: Any) -> None:
+        raise BrokerUnavailable("10.0.0.1:10911", "connection refused")
+
+    monkeypatch.setattr(Tally, "drift", silent)
+    with pytest.raises(BrokerUnavailable):
+        services.apply_plan(plan.id, alice, now_ms=NOW)
+    drifted, away = AuditEvent.objects.filter(verb="apply refused").order_by("pk")
+    assert (drifted.actor, drifted.plan_id, drifted.remote_addr) == ("alice", plan.id, "10.0.0.9")
+    assert drifted.sentence == "Refused to apply the plan for billing"
+    assert drifted.note == "The state changed since the plan was made: the world moved from 0 to 7"
+    assert away.note == "10.0.0.1:10911 is not available: connection refused"
+    assert selectors.plan(plan.id).state == PlanState.DRAFT
 
 
 def test_it_expires_after_ten_minutes(tally: type[Tally], alice: User) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from console.brokers.mqadmin import MessageQueue
 from console.brokers.queues import BrokerQueue
@@ -116,6 +118,47 @@ def test_it_measures_each_queue_by_its_own_pace() -> None:
     assert found == [
         "orders · broker-a · 1 moved from 50 to 151, more than the group's own pace on this queue explains"
     ]
+
+
+Consumed = tuple[int, float, int]  # offset of the plan, messages per second, messages read since
+
+
+@st.composite
+def consumed(draw: st.DrawFn, elapsed_s: float) -> Consumed:
+    """A queue that its group reads at a pace of its own, for as long as the plan was open."""
+    pace = draw(st.floats(0, 20_000))
+    return draw(st.integers(1, 10**12)), pace, draw(st.integers(0, int(pace * elapsed_s)))
+
+
+@given(st.data(), st.floats(0, 600), st.integers(1, 6))
+def test_no_queue_moves_unnoticed_beyond_its_own_pace(
+    data: st.DataObject, elapsed_s: float, queues: int
+) -> None:
+    """Whatever a group read at its own pace is accepted; any larger or backward move of any queue is refused."""
+    read = [data.draw(consumed(elapsed_s)) for _ in range(queues)]
+    keys = [MessageQueue("orders", "broker-a", number) for number in range(queues)]
+    rows = [
+        Change(queue, offset, 0, 0, 2 * 10**12, "222_queue")
+        for queue, (offset, *_) in zip(keys, read, strict=True)
+    ]
+    paces = {queue: pace for queue, (_, pace, _) in zip(keys, read, strict=True) if pace}
+    now = {queue: offset + progress for queue, (offset, _, progress) in zip(keys, read, strict=True)}
+
+    def refused() -> list[str]:
+        moved = {f"q{queue.queue_id}": offset for queue, offset in now.items()}
+        return [str(each) for each in offset_change.drift(rows, True, state(**moved), elapsed_s, paces)]
+
+    assert refused() == []
+    queue = data.draw(st.sampled_from(keys))
+    before, pace, _ = read[queue.queue_id]
+    allowed = 100 + 2 * pace * (elapsed_s + 10)
+    is_back = data.draw(st.booleans())
+    far = data.draw(st.integers(1, before) if is_back else st.integers(int(allowed) + 1, 10**13))
+    now[queue] = before - far if is_back else before + far
+    (sentence,) = refused()
+    assert sentence.startswith(
+        f"orders · broker-a · {queue.queue_id} moved from {before:,} to {now[queue]:,}, "
+    )
 
 
 @pytest.mark.parametrize("now", [49, 51, None])
