@@ -101,6 +101,6 @@ def test_it_sends_a_copy_and_tells_its_life(world: ApacheWorld) -> None:
     cluster = Cluster.objects.get(name=NAME)
     life = life_line(cluster, original, EVERYTHING, now_ms=world.now_ms)
     assert [(each.group, each.state) for each in life.groups] == [("readers", "CONSUMED")]
-    assert [event.plan_id for event in life.events] == [plan.id] and life.problems == []
+    assert [step.plan_id for step in life.steps if step.plan_id] == [plan.id] and life.problems == []
     later = life_line(cluster, copy, EVERYTHING, now_ms=world.now_ms)
     assert [each.state for each in later.groups] == ["NOT_YET"]

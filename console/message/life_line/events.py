@@ -32,6 +32,15 @@ from console.lag.models import ClientRow, GroupRow, TopicRow
 from console.lag.rows import queues
 from console.lag.rows.broadcast import BROADCASTING
 from console.lag.rows.queue_row import QueueRow
+from console.message.life_line.copies import (
+    Place,
+    Step,
+    copied_for,
+    died,
+    first_topic,
+    is_replay,
+    retry_words,
+)
 from console.message.life_line.trace import TRACE_TOPIC, Consumed, Trace, read_trace
 from console.message.search.lanes import Hit
 from console.operation.message_events import MessageEvent, MessageTrail, message_events
@@ -83,7 +92,12 @@ class GroupLife:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LifeLine:
-    """Everything the page shows. ``problems``: sources that could not be read, with reasons."""
+    """Everything the page shows.
+
+    ``steps``: the message's story, oldest first. ``problems``: sources that could not be read, with reasons.
+    ``first``: the record that the producer's send made; None where no broker stores it any more. ``copied_for``: the
+    group whose retry or dead letter the page is about, "" for any other message.
+    """
 
     born_ms: int
     stored_ms: int
@@ -91,9 +105,15 @@ class LifeLine:
     groups: list[GroupLife]
     hidden_groups: int  # beyond GROUPS_MAX
     sent: list[Mark]
-    events: list[MessageEvent]
+    steps: list[Step]
     sources: list[Text]
     problems: list[Text]
+    first: Hit | None = None
+    copied_for: str = ""
+
+    @property
+    def first_place(self) -> Place | None:
+        return None if self.first is None else Place.of(self.first.record, self.first.broker_name)
 
     @property
     def counts(self) -> list[tuple[State, int]]:
@@ -115,11 +135,15 @@ class _Readings:
 def life_line(cluster: Cluster, hit: Hit, scope: NameScope, *, now_ms: int) -> LifeLine:
     """Read the last round, and the brokers' traces, retries and dead letters.
 
-    Raises nothing for silent brokers.
+    A retry or a dead letter has the life of the message it is a copy of. Raises nothing for silent brokers.
     """
-    record = hit.record
-    rows = _queue_rows(cluster.name, hit, scope)
+    group_of_copy = copied_for(hit.record.topic)
+    first = _first(cluster, hit.record, scope) if group_of_copy else hit
+    record = (first or hit).record
+    rows = _queue_rows(cluster.name, first, scope) if first else []
     groups = [row.group for row in rows]
+    if group_of_copy and group_of_copy not in groups and scope.covers(group_of_copy):
+        groups.insert(0, group_of_copy)
     shown = groups[:GROUPS_MAX]
     readings = _read(cluster, record.message_id, shown)
     events = [
@@ -131,12 +155,12 @@ def life_line(cluster: Cluster, hit: Hit, scope: NameScope, *, now_ms: int) -> L
     by_group = {row.group: row for row in rows}
     traced = {each.group for each in readings.trace.consumed if scope.covers(each.group)}
     lives = [
-        _life(group, by_group.get(group), hit, readings, facts, events)
+        _life(group, by_group.get(group), first, readings, facts, events)
         for group in [*shown, *sorted(traced - set(groups))]
     ]
     return LifeLine(
         born_ms=record.born_timestamp_ms,
-        stored_ms=record.store_timestamp_ms,
+        stored_ms=record.store_timestamp_ms if first else record.born_timestamp_ms,
         now_ms=now_ms,
         groups=lives,
         hidden_groups=max(0, len(groups) - GROUPS_MAX),
@@ -144,10 +168,30 @@ def life_line(cluster: Cluster, hit: Hit, scope: NameScope, *, now_ms: int) -> L
             Mark(each.at_ms, "ok" if each.is_success else "failed", _sent_words(each.cost_ms, each.client))
             for each in readings.trace.sent
         ],
-        events=events,
+        steps=_steps(first, shown, readings, events),
         sources=_sources(readings),
         problems=readings.problems,
+        first=first,
+        copied_for=group_of_copy,
     )
+
+
+def _steps(
+    first: Hit | None, groups: Sequence[str], readings: _Readings, events: Iterable[MessageEvent]
+) -> list[Step]:
+    """Return the story: the message as it was sent, its copies for these groups, what plans did with them."""
+    steps = [Step(each.at_ms, each.subject, each.words, plan_id=each.plan_id) for each in events]
+    for group in groups:
+        for topic in (retry_topic(group), dead_letter_topic(group)):
+            for copy in readings.copies.get(topic, []):
+                words = retry_words(copy) if topic == retry_topic(group) else Text("dead letter")
+                place = Place.of(copy, copy.properties[BROKER_MARK])
+                steps.append(Step(copy.store_timestamp_ms, group, words, place))
+    if steps and first is not None:
+        place = Place.of(first.record, first.broker_name)
+        words = Text("stored in %(topic)s", topic=place.topic)
+        steps.append(Step(first.record.store_timestamp_ms, "", words, place))
+    return sorted(steps, key=lambda step: step.at_ms)
 
 
 def _queue_rows(cluster: str, hit: Hit, scope: NameScope) -> list[QueueRow]:
@@ -229,6 +273,24 @@ def _read(cluster: Cluster, message_id: str, groups: Sequence[str]) -> _Readings
     return _Readings(copies, read_trace(texts, message_id), problems, TRACE_TOPIC in topics)
 
 
+def _first(cluster: Cluster, copy: MessageRecord, scope: NameScope) -> Hit | None:
+    """Return the message that a retry or a dead letter is a copy of.
+
+    None where no broker stores it any more, its topic is unknown, or the visitor may not see that topic.
+    """
+    topic = first_topic(copy)
+    if not topic or not scope.covers(topic):
+        return None
+    admin = with_admin(cluster.namesrv_addrs)
+    try:
+        answers = _query(admin, masters(admin), [topic], copy.message_id, [])
+    except Silent:
+        return None
+    found = [record for records in answers.values() for record in records]
+    first = min(found, key=lambda each: each.store_timestamp_ms, default=None)
+    return None if first is None else Hit(first.properties[BROKER_MARK], first)
+
+
 def _query(
     admin: BlockingMQAdmin,
     addrs: Mapping[str, str],
@@ -308,30 +370,33 @@ def _sources(readings: _Readings) -> list[Text]:
 def _life(
     group: str,
     row: QueueRow | None,
-    hit: Hit,
+    first: Hit | None,
     readings: _Readings,
     facts: _Facts,
     events: Iterable[MessageEvent],
 ) -> GroupLife:
-    """Judge from the most to the least reliable source: dead letters, retries, traces, offsets."""
+    """Judge from the most to the least reliable source: dead letters, retries, traces, offsets.
+
+    A try is one mark: its trace where there is one, else the copy that the broker made when it failed.
+    """
     tries = [each for each in readings.trace.consumed if each.group == group]
     retries = readings.copies.get(retry_topic(group), [])
     dead = readings.copies.get(dead_letter_topic(group), [])
     replays = [event for event in events if event.subject == group and event.tone == "ok"]
     state, reason = (
-        _by_copies(group, retries, dead, replays, facts)
-        or _by_trace(tries)
-        or _by_offset(group, row, hit, facts)
+        _by_copies(group, retries, dead, replays, facts) or _by_trace(tries) or _by_offset(row, first, facts)
     )
     marks = [_try_mark(each) for each in tries if each.ended_ms is not None]
+    traced = {each.retries for each in tries if each.ended_ms is not None}
     marks += [
-        Mark(
-            each.store_timestamp_ms,
-            "failed",
-            Text("retry %(number)s stored", number=max(1, each.reconsume_times)),
-        )
+        Mark(each.store_timestamp_ms, "failed", retry_words(each))
         for each in retries
+        if not is_replay(each) and each.reconsume_times - 1 not in traced
     ]
+    if not replays:
+        marks += [
+            Mark(each.store_timestamp_ms, "replay", retry_words(each)) for each in retries if is_replay(each)
+        ]
     marks += [Mark(each.store_timestamp_ms, "dead", Text("dead letter")) for each in dead]
     marks += [Mark(event.at_ms, "replay", event.words) for event in replays]
     return GroupLife(
@@ -361,9 +426,8 @@ def _by_copies(
 ) -> tuple[State, Text] | None:
     newest_dead = dead[-1].store_timestamp_ms if dead else 0
     later = [each for each in retries if each.store_timestamp_ms >= newest_dead]
+    words = died(dead) if dead else Text()
     if dead and not later:
-        tries = max(each.reconsume_times for each in dead)
-        words = Text("%(number)s {retry|retries} failed, then a dead letter", number=tries)
         if any(event.at_ms >= newest_dead for event in replays):
             return State.REPLAYED, Text("%(words)s, replayed", words=words)
         return State.DEAD, words
@@ -371,15 +435,18 @@ def _by_copies(
         return None
     last = later[-1]
     committed = facts.retry_offsets.get((group, last.properties[BROKER_MARK], last.queue_id))
-    count = Text("%(number)s {retry|retries}", number=len(later))
+    again = sum(not is_replay(each) for each in later)
+    count = Text("%(number)s {retry|retries}", number=again or len(later))
     if dead:
-        count = Text("%(number)s {retry|retries}, the last by a replay", number=len(later))
+        count = Text("%(words)s, replayed", words=words)
+        if again:
+            count = Text("%(words)s, replayed, then %(number)s {retry|retries}", words=words, number=again)
     if committed is None:
         return State.UNKNOWN, Text(
             "%(retries)s; how far the group is in its retry topic is unknown", retries=count
         )
     if committed > last.queue_offset:
-        return State.CONSUMED, Text("after %(retries)s", retries=count)
+        return State.CONSUMED, count if dead else Text("after %(retries)s", retries=count)
     return State.RETRYING, Text(
         "%(retries)s; the last one waits in %(topic)s", retries=count, topic=retry_topic(group)
     )
@@ -410,20 +477,22 @@ def _took(done: Consumed) -> Text:
     return Text("in %(number)s ms", number=done.cost_ms)
 
 
-def _by_offset(group: str, row: QueueRow | None, hit: Hit, facts: _Facts) -> tuple[State, Text]:
+def _by_offset(row: QueueRow | None, first: Hit | None, facts: _Facts) -> tuple[State, Text]:
+    if first is None:
+        return State.UNKNOWN, Text("the message is not stored any more, and no copy of it was found")
     if row is None:
         return State.UNKNOWN, Text("seen in traces only")
-    if facts.models.get(group) == BROADCASTING:
+    if facts.models.get(row.group) == BROADCASTING:
         return State.UNKNOWN, Text("broadcasting: every client keeps its own offset, brokers do not store it")
     if row.committed_offset is None:
         return State.UNKNOWN, row.reason or Text("the group has never committed on this queue")
-    offset = hit.record.queue_offset
+    offset = first.record.queue_offset
     if row.committed_offset <= offset:
         ahead = offset - row.committed_offset
         if not ahead:
             return State.NOT_YET, Text("it is the next one")
         return State.NOT_YET, Text("%(number)s message(s) of this queue come first", number=ahead)
-    subscription = facts.subscriptions.get(group)
+    subscription = facts.subscriptions.get(row.group)
     expression = "*" if subscription is None else subscription.expression
     if subscription is not None and subscription.kind != "TAG":
         return State.UNKNOWN, Text(
@@ -431,8 +500,8 @@ def _by_offset(group: str, row: QueueRow | None, hit: Hit, facts: _Facts) -> tup
             kind=subscription.kind,
             expression=expression,
         )
-    if expression != "*" and hit.record.tags not in {tag.strip() for tag in expression.split("||")}:
-        tag = Text("“%(tag)s”", tag=hit.record.tags) if hit.record.tags else Text("no tag")
+    if expression != "*" and first.record.tags not in {tag.strip() for tag in expression.split("||")}:
+        tag = Text("“%(tag)s”", tag=first.record.tags) if first.record.tags else Text("no tag")
         return State.FILTERED, Text(
             "subscribes to tags “%(tags)s”; this one has %(tag)s", tags=expression, tag=tag
         )

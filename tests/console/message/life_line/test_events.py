@@ -20,6 +20,7 @@ from console.message.life_line.events import GroupLife, LifeLine, Mark, State, l
 from console.message.life_line.trace import read_trace
 from console.message.search.lanes import Hit
 from console.operation import services as operation_services
+from tests.console.deadletter import letters
 from tests.console.operation.live_cluster import LiveCluster
 from tests.support import sample_rows
 from tests.support.broker_process import BrokerProcess
@@ -147,8 +148,34 @@ def test_it_finds_retries_dead_letters_and_replays(stored: Hit, live: LiveCluste
     }
     assert [mark.kind for mark in one(life, "replayed").marks] == ["dead", "replay"]
     assert one(life, "recovered").reason == "after 2 retries"
-    assert [event.plan_id for event in life.events] == [plan.id]
+    assert [step.plan_id for step in life.steps if step.plan_id] == [plan.id]
     assert life.problems == []
+
+
+def test_a_dead_letter_has_the_story_of_its_message(live: LiveCluster) -> None:
+    """From either end: the message as it was sent, its tries counted once, its dead letter."""
+    letters.group_with_topics(live)
+    letters.die(live, 1)
+    sample_rows.topic_row(letters.DLQ, cluster="test", kind="DLQ", messages=1)
+    original, letter = (
+        services.record_at("test", topic, live.broker_name, 0, 0) for topic in (letters.TOPIC, letters.DLQ)
+    )
+    assert original is not None and letter is not None
+    reads(original, letters.GROUP, 1)
+    life = life_of(original)
+    assert states(life) == {letters.GROUP: State.DEAD}
+    assert one(life, letters.GROUP).reason == "1 try failed, then a dead letter"
+    assert [(step.group, step.words) for step in life.steps] == [
+        ("", "stored in orders"),
+        ("billing", "dead letter"),
+    ]
+    same = life_of(letter)
+    assert (same.groups, same.steps, same.stored_ms) == (life.groups, life.steps, life.stored_ms)
+    assert (life.copied_for, same.copied_for) == ("", "billing")
+    # The visitor may see the group and not the topic: the first message stays hidden.
+    narrow = life_of(letter, NameScope(("billing",)))
+    assert (narrow.first, states(narrow)) == (None, {letters.GROUP: State.DEAD})
+    assert [step.words for step in narrow.steps] == ["dead letter"]
 
 
 def test_it_reads_traces(tmp_path: Path, db: None) -> None:
