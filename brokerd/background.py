@@ -62,7 +62,8 @@ class Background:
                     await pending
             except (OSError, FlushFailed) as error:  # A full or failed disk: the traceback adds nothing.
                 logger.error("%s failed: %s; again in %d ms", name, error, interval_ms)  # noqa: TRY400
-            except Exception:
+            except (Exception, asyncio.CancelledError):
+                raise_if_stopped()
                 logger.exception("%s failed; again in %d ms", name, interval_ms)
             await asyncio.sleep(interval_ms / 1000)
 
@@ -76,7 +77,8 @@ class Background:
             try:
                 await work()
                 logger.error("%s ended; started again in %d ms", name, RESTART_MS)
-            except Exception:
+            except (Exception, asyncio.CancelledError):
+                raise_if_stopped()
                 logger.exception("%s failed; started again in %d ms", name, RESTART_MS)
             await asyncio.sleep(RESTART_MS / 1000)
 
@@ -85,6 +87,13 @@ class Background:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
+
+
+def raise_if_stopped() -> None:
+    """Let a task end that was cancelled itself; what it waited for may have been cancelled instead."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 class StoreUpkeep:

@@ -19,8 +19,6 @@ FOLDER_MODULES_MAX = 15
 MIRRORED = ("brokerd", "consumers")
 # Modules without one, and the tests that run them: what they do shows only together with their neighbours.
 TESTED_ELSEWHERE = {
-    "brokerd/background.py": "tests/brokerd/test_failed_flush.py",
-    "brokerd/controller.py": "tests/brokerd/test_main.py",
     "brokerd/filter/property_filter.py": "tests/brokerd/processor/consumer/test_sql_filter.py",
     "brokerd/filter/sql_operands.py": "tests/brokerd/filter/test_sql_parser.py",
     "brokerd/namesrv/registration.py": "tests/brokerd/processor/test_route.py",

@@ -10,6 +10,7 @@ import pytest
 
 from brokerd.remoting.message.java_hash import tags_code
 from brokerd.store.message_store import MessageStore
+from brokerd.store.recovery.log_inspection import LogInspection
 from brokerd.store.results import RecoveryReport
 from tests.brokerd.store.stores import (
     NOW_MS,
@@ -173,6 +174,35 @@ def test_it_does_not_bring_a_deleted_topic_back(tmp_path: Path, stop: str) -> No
         assert again.topics() == ["Other"]
         assert bodies(again, "Other") == [b"kept"]
         kill(again)
+
+
+@pytest.mark.parametrize("made_anew", [False, True])
+def test_high_offsets_of_a_deleted_topic_need_no_walk_of_the_whole_log(
+    made_anew: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(tmp_path)
+    put_all(store, [b"dead" + bytes(900) for _ in range(60)])
+    put_all(store, [b"kept"], topic="Other")
+    thorough_flush(store)
+    put_all(store, [b"dead too"])
+    store.drop_topic("TopicTest")
+    store.remove_dropped()
+    if made_anew:
+        put_all(store, [b"new"])
+    kill(store)
+    starts: list[int] = []
+    walk = LogInspection.walk
+    monkeypatch.setattr(
+        LogInspection,
+        "walk",
+        lambda self, start, derived: (starts.append(start), walk(self, start, derived))[1],
+    )
+    again, _ = reopened(tmp_path)
+    assert len(starts) == 1
+    assert starts[0] >= 14 * 4096
+    assert bodies(again) == ([b"new"] if made_anew else [])
+    assert bodies(again, "Other") == [b"kept"]
+    again.close(NOW_MS)
 
 
 @pytest.mark.parametrize("stop", ["clean", "crash"])
