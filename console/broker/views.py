@@ -6,7 +6,7 @@ import dataclasses
 import time
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
@@ -87,14 +87,18 @@ def brokers(request: HttpRequest, cluster: str) -> HttpResponseBase:
 
 @require_safe
 def broker(request: HttpRequest, cluster: str, broker: str) -> HttpResponse:
-    """Show one broker; `?tab=` selects a tab, `?part=1` returns the live part of health and runtime only."""
+    """Show one broker; `?tab=` selects a tab.
+
+    `?part=1` returns the live part of health and runtime only, `?part=chart` the points of the last day.
+    """
     here, scope = admit_to_list(request, cluster)
-    view = _known(here.name, broker, scope)
+    view, now_ms = _known(here.name, broker, scope), int(time.time() * 1000)
+    if request.GET.get("part") == "chart" and scope.is_everything:
+        return JsonResponse(selectors.samples(here.name, now_ms - DAY_MS, now_ms, view.name))
     tabs = [one for one in TABS if scope.is_everything or one[0] in OWN_TABS]
     tab = request.GET.get("tab", "health")
     tab = tab if tab in dict(tabs) else "health"
     servers = selectors.name_servers(here.name)
-    now_ms = int(time.time() * 1000)
     context = {
         "cluster": here,
         "scope": scope,

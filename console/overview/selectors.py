@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from django.db.models import Case, Count, F, Q, QuerySet, Sum, When
 
@@ -20,6 +21,7 @@ from console.rebalance import rules as rebalance_rules
 from console.rebalance import selectors as rebalance_selectors
 from console.rebalance.rules import FindingKind
 from console.text import Text, text_of
+from spark.lag.local_time import DAY_MS
 
 TOP_ROWS = 5  # what fits beside each other without scrolling
 FINDINGS_SHOWN = 8
@@ -210,6 +212,25 @@ def totals(views: Sequence[BrokerView]) -> Totals:
         answered=len(views) - len(silent),
         brokers=len(views),
     )
+
+
+class Traffic(NamedTuple):
+    """Messages a second into and out of a cluster, minute by minute; null where any broker was silent."""
+
+    times: list[int]
+    in_rate: list[float | None]
+    out_rate: list[float | None]
+
+
+def traffic(cluster_name: str, views: Sequence[BrokerView], now_ms: int) -> Traffic:
+    """Return the rates of all brokers together over the last day, up to the last round where all answered."""
+    line = broker_selectors.samples(cluster_name, now_ms - DAY_MS, now_ms)
+    chart = Traffic(line["times"], line["in_rate"], line["out_rate"])
+    total, read_at_ms = totals(views), max((view.row.read_at_ms for view in views), default=0)
+    if not total.partial and chart.times and read_at_ms > chart.times[-1]:
+        for column, value in zip(chart, (read_at_ms, total.in_rate, total.out_rate), strict=True):
+            column.append(value)
+    return chart
 
 
 def _silence(silent: Sequence[BrokerRow]) -> Text:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 
@@ -21,7 +21,6 @@ from console.deadletter import selectors as dead_letter_selectors
 from console.lag import selectors as lag_selectors
 from console.overview import fleet, selectors
 from console.text import Text, text_of
-from spark.lag.local_time import DAY_MS
 
 URGENT = ("LOST", "STALLED", "STOPPED", "FALLING_BEHIND")
 
@@ -37,8 +36,9 @@ def home(request: HttpRequest) -> HttpResponse:
 def overview(request: HttpRequest, cluster: str) -> HttpResponse:
     """Show what needs attention first: brokers, groups furthest behind, findings, the collector.
 
-    `?part=1` returns all but the chart, which the page draws once, and the collector, which `?part=collector` returns.
-    Readers of some names only get lists and sums over those, and no chart: it shows the whole cluster's traffic.
+    `?part=1` returns all but the chart and the collector, `?part=collector` the latter, `?part=traffic` the chart's
+    points. Readers of some names only get lists and sums over those, and no chart: it shows the whole cluster's
+    traffic.
     """
     here, scope = admit_to_list(request, cluster)
     now_ms = int(time.time() * 1000)
@@ -51,6 +51,8 @@ def overview(request: HttpRequest, cluster: str) -> HttpResponse:
     if request.GET.get("part") == "collector":
         return render(request, "overview/_collector.html", collector)
     views = broker_selectors.broker_views(here.name, scope)
+    if request.GET.get("part") == "traffic" and scope.is_everything:
+        return JsonResponse(selectors.traffic(here.name, views, now_ms)._asdict())
     servers = broker_selectors.name_servers(here.name)
     groups = selectors.group_counts(here.name, scope)
     calm = "UNKNOWN" if groups.get("UNKNOWN") else "OK"
@@ -82,9 +84,7 @@ def overview(request: HttpRequest, cluster: str) -> HttpResponse:
     if "part" in request.GET:
         return render(request, "overview/_overview.html", context)
     if scope.is_everything:
-        chart = broker_selectors.samples(here.name, now_ms - DAY_MS, now_ms)
-        context["chart"] = chart
-        context["has_line"] = sum(value is not None for value in chart["in_rate"]) > 1
+        context["chart"] = selectors.traffic(here.name, views, now_ms)._asdict()
     return render(request, "overview/overview.html", context)
 
 

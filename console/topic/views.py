@@ -7,7 +7,7 @@ import time
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
@@ -81,8 +81,9 @@ def topics(request: HttpRequest, cluster: str) -> HttpResponseBase:
 def topic(request: HttpRequest, cluster: str, topic: str) -> HttpResponse:
     """Show one topic: figures, findings, and the tab that ``?tab=`` selects.
 
-    ``?part=row`` returns the part below the topic's row in the list. Producers and configuration are read
-    from the brokers, within a few seconds; all else is of the last round.
+    ``?part=row`` returns the part below the topic's row in the list, ``?part=traffic`` the chart's points,
+    ``?part=figures`` figures and findings, ``?part=tab`` the tab alone. Producers and configuration are read from the
+    brokers, within a few seconds; all else is of the last round.
     """
     here = admit(request, cluster, name=topic)
     scope = view_scope(request.user, here.name)
@@ -91,6 +92,8 @@ def topic(request: HttpRequest, cluster: str, topic: str) -> HttpResponse:
         part = {"cluster": here, "topic": topic, "readers": readers, "has_more": has_more, "scope": scope}
         return render(request, "topic/_row_readers.html", part)
     row = selectors.without_hidden_group(known(here.name, topic), scope)
+    if request.GET.get("part") == "traffic":
+        return JsonResponse(traffic(row), safe=False)
     queues = selectors.topic_queues(here.name, topic)
     groups = selectors.topic_groups(here.name, topic)
     silent = [one for one in lag_selectors.silent_brokers(here.name) if one.broker_name in row.brokers]
@@ -118,12 +121,17 @@ def topic(request: HttpRequest, cluster: str, topic: str) -> HttpResponse:
         "tab": tab,
         "part": f"topic/_{tab}.html",
         "tabs": list(TABS.items()),
+        "live_tabs": LIVE_TABS,
         "silent": silent,
         "may_send": rules.may(request.user, Verb.SEND, here.name, topic),
         "is_changeable": row.kind != "SYSTEM",
         **topic_quarantine(request, here, row),
         **_tab_context(tab, here, row, queues),
     }
+    if request.GET.get("part") == "figures":
+        return render(request, "topic/_figures.html", context)
+    if request.GET.get("part") == "tab" and tab in LIVE_TABS:
+        return render(request, context["part"], context)
     return render(request, "topic/topic.html", context)
 
 
@@ -134,6 +142,7 @@ TABS = {
     "config": Text("Config"),
     "activity": Text("Activity"),
 }
+LIVE_TABS = ("queues", "groups")  # of the last round; the others are read from the brokers, or are history
 BEHIND = frozenset({"LOST", "STALLED", "STOPPED", "FALLING_BEHIND"})
 EVENTS_MAX = 50  # of the activity tab; the activity page has all
 
@@ -187,11 +196,14 @@ class Traffic(NamedTuple):
 
 
 def traffic(row: TopicRow) -> Traffic:
-    """Return the last hour of a topic, from the first minute that is known."""
+    """Return the last hour of a topic, from the first minute that is known to the last reading."""
     known = [at for at, value in enumerate(row.trend) if value is not None]
     rates = row.trend[known[0] :] if known else []
     first = row.trend_minute - len(rates) + 1
-    return Traffic([(first + at) * MINUTE_MS for at in range(len(rates))], rates)
+    times = [(first + at) * MINUTE_MS for at in range(len(rates))]
+    if times:
+        times[-1] = max(times[-1], row.read_at_ms)
+    return Traffic(times, rates)
 
 
 SKEWED = 2.0  # times an even share: a hash key that one customer dominates

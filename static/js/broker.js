@@ -5,9 +5,8 @@
   const canvas = document.getElementById("broker-chart"),
     source = document.getElementById("broker-history");
   if (!canvas || !source) return;
-  const history = JSON.parse(source.textContent);
   const percent = (ratio) => Tide.percent(ratio);
-  const traffic = {
+  const traffic = (history) => ({
     title: gettext("Messages per second"),
     kind: "rate",
     format: (v, full) => (full ? Tide.rate(v) : Tide.compact(v)),
@@ -16,8 +15,8 @@
       { label: pgettext("messages", "in"), swatch: "c1", tone: "chart-1", fill: "chart-fill", values: history.in_rate },
       { label: pgettext("messages", "out"), swatch: "c2", tone: "chart-2", values: history.out_rate },
     ],
-  };
-  const own = [
+  });
+  const own = (history) => [
     {
       title: gettext("Disk used"),
       kind: "ratio",
@@ -31,7 +30,7 @@
       series: [{ label: gettext("put"), swatch: "c4", tone: "chart-4", values: history.put_p99_ms }],
     },
   ];
-  const waiting = {
+  const waiting = (history) => ({
     title: gettext("Held back: delayed, for a set time (dashed), half messages (dotted)"),
     kind: "count",
     format: (v, full) => (full ? Tide.count(v) : Tide.compact(v)),
@@ -40,11 +39,14 @@
       { label: gettext("for a set time"), swatch: "c2", tone: "chart-2", values: history.timed, dash: [6, 3] },
       { label: gettext("half, at most"), swatch: "c3", tone: "chart-3", values: history.half, dash: [2, 3] },
     ],
-  };
-  const panels = canvas.dataset.whole
-    ? [traffic]
-    : [traffic, ...own.filter((panel) => panel.series[0].values.some((value) => value !== null))];
-  if (!canvas.dataset.whole && waiting.series.some((one) => one.values.some((value) => value > 0)))
-    panels.push(waiting);
-  Tide.timeSeries(canvas, Tide.beginWithLine({ times: history.times, panels }));
+  });
+  const hasSome = (panel, test) => panel.series.some((one) => one.values.some(test));
+  Tide.history(canvas, source, (history) => {
+    const panels = [traffic(history)];
+    if (!canvas.dataset.whole) {
+      panels.push(...own(history).filter((panel) => hasSome(panel, (value) => value !== null)));
+      panels.push(...[waiting(history)].filter((panel) => hasSome(panel, (value) => value > 0)));
+    }
+    return { times: history.times, panels };
+  });
 })();

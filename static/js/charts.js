@@ -351,7 +351,7 @@
         strip = events().length ? 20 : 0;
       box = { x: 58, w: w - 70 };
       if (data.times.length < 2) {
-        label(g, gettext("Not enough history yet: a point every few seconds, please wait."), w / 2, h / 2, {
+        label(g, gettext("The line begins with the second reading."), w / 2, h / 2, {
           align: "center",
           fill: "fg-3",
         });
@@ -487,7 +487,7 @@
     }
     function draw(g, w, h, at) {
       if (data.times.length < 2) {
-        label(g, gettext("Not enough history yet: a point every few seconds, please wait."), w / 2, h / 2, {
+        label(g, gettext("The line begins with the second reading."), w / 2, h / 2, {
           align: "center",
           fill: "fg-3",
         });

@@ -2,7 +2,8 @@
    the subject, data-part-every the least time between two (ms); data-part-keeps-room: it grows and never shrinks. A
    part is left alone while a hand is on it. data-part-silence inside of a part: it is fetched again after so many ms
    without news, for what happens where no message is sent (a worker that died). Forms with data-quiet are sent
-   without leaving the page. A search box with data-follow asks while one types. */
+   without leaving the page. A search box with data-follow asks while one types. A chart of history is drawn again with
+   what its data-history answers. A <template data-for> inside of a part takes the place of what that element holds. */
 (function () {
   "use strict";
   const EVERY = 500;
@@ -50,6 +51,8 @@
       if ("partKeepsRoom" in host.dataset) host.style.minHeight = `${host.offsetHeight}px`;
       Tide.live.detach(host);
       host.innerHTML = html;
+      for (const part of host.querySelectorAll("template[data-for]"))
+        document.getElementById(part.dataset.for)?.replaceChildren(part.content);
       Tide.live.attach(host);
       Tide.tell(host);
       Tide.fit(host);
@@ -129,6 +132,20 @@
     });
   }
   for (const box of document.querySelectorAll("[data-page-search][data-follow]")) follow(box);
+
+  /* ---- charts of history: drawn from the JSON beside them, and again with the readings since ---- */
+  const DRAWN_EVERY = 30000;
+  Tide.history = (canvas, source, build) => {
+    const data = Tide.beginWithLine(build(JSON.parse(source.textContent))),
+      plot = Tide.timeSeries(canvas, data);
+    setInterval(async () => {
+      if (document.hidden) return;
+      const answer = await fetch(canvas.dataset.history, { headers: Tide.BY_TIMER }).catch(() => null);
+      if (!answer?.ok || answer.redirected) return; // the next time tries again
+      Object.assign(data, Tide.beginWithLine(build(await answer.json())));
+      plot.paint();
+    }, DRAWN_EVERY);
+  };
 
   const parts = new Map([...document.querySelectorAll("[data-part]")].map((host) => [host, keep(host)]));
   document.addEventListener(

@@ -51,6 +51,7 @@ def test_it_hides_clusters_of_others() -> None:
 NARROW_PAGES = [
     "/c/local/",
     "/c/local/?part=1",
+    "/c/local/?part=traffic",
     "/c/local/brokers",
     "/c/local/brokers?sort=in_rate",
     *(
@@ -248,16 +249,6 @@ def test_a_page_made_while_no_round_comes_does_not_call_itself_live(admin: Clien
         assert text.count(">Stale<") == (2 if is_stale else 0)  # the indicator, the collector
 
 
-def test_it_draws_no_chart_before_there_is_history(admin: Client) -> None:
-    assert "broker-chart" not in admin.get("/c/local/").content.decode()
-    now_ms = time.time_ns() // 1_000_000
-    for at_ms in (now_ms - 1_200_000, now_ms - 600_000):
-        BrokerSample.objects.create(cluster="local", broker_name="broker-a", at_ms=at_ms, in_rate=1.0)
-    text = admin.get("/c/local/").content.decode()
-    assert "broker-chart" in text
-    assert "broker-chart" not in admin.get("/c/local/?part=1").content.decode()
-
-
 def test_it_costs_as_many_queries_for_many_groups_and_brokers(admin: Client) -> None:
     def cost() -> int:
         with CaptureQueriesContext(connections["metrics"]) as seen:
@@ -306,6 +297,21 @@ def test_queues_of_a_silent_broker_have_no_missing_owner() -> None:
 def test_the_collector_is_a_part_of_its_own(admin: Client) -> None:
     part = admin.get("/c/local/?part=collector").content.decode()
     assert "Whole rounds" in part and "broker-a" not in part
+
+
+def test_its_chart_ends_with_the_last_round(admin: Client) -> None:
+    now_ms = int(time.time() * 1000)
+    BrokerSample.objects.create(
+        cluster="local", broker_name="broker-a", at_ms=now_ms - 600_000, in_rate=3.0, out_rate=4.0
+    )
+    BrokerRow.objects.exclude(broker_name="broker-a").delete()
+    BrokerRow.objects.update(read_at_ms=now_ms, in_rate=14.25, out_rate=28.5, answered=True)
+    chart = admin.get("/c/local/?part=traffic").json()
+    assert (chart["times"][-1], chart["in_rate"][-1], chart["out_rate"][-1]) == (now_ms, 14.25, 28.5)
+    BrokerRow.objects.update(answered=False)
+    assert (
+        now_ms not in admin.get("/c/local/?part=traffic").json()["times"]
+    )  # a partial sum would look like a drop
 
 
 def test_it_gives_the_live_part_alone(admin: Client) -> None:

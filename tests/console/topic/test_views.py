@@ -92,7 +92,30 @@ def test_figures_of_a_silent_broker_count_in_no_share(admin: Client) -> None:
 def test_traffic_begins_with_the_first_known_minute() -> None:
     row = TopicRow(trend=[None, None, 2.0, None, 4.0], trend_minute=100)
     assert traffic(row) == ([98 * 60_000, 99 * 60_000, 100 * 60_000], [2.0, None, 4.0])
-    assert traffic(TopicRow(trend=[None], trend_minute=100)) == ([], [])
+    row.read_at_ms = 100 * 60_000 + 7_000  # the last point is the present minute's, as of its last round
+    assert traffic(row).times == [98 * 60_000, 99 * 60_000, 100 * 60_000 + 7_000]
+    assert traffic(TopicRow(trend=[None], trend_minute=100, read_at_ms=7)) == ([], [])
+
+
+def test_its_figures_and_tabs_are_made_again_alone(admin: Client) -> None:
+    figures = admin.get("/c/local/topics/orders?part=figures").content.decode()
+    assert (
+        "busiest queue to mean" in figures and "takes 93 % of the traffic" in figures and "<h1" not in figures
+    )
+    queues = admin.get("/c/local/topics/orders?tab=queues&part=tab").content.decode()
+    assert "broker-a · 0" in queues and "busiest queue to mean" not in queues
+    assert "<html" in admin.get("/c/local/topics/orders?tab=activity&part=tab").content.decode()
+
+
+def test_its_chart_asks_for_the_points_since(admin: Client) -> None:
+    TopicRow.objects.filter(topic="orders").update(
+        trend=[2.0, 4.0], trend_minute=100, read_at_ms=100 * 60_000
+    )
+    assert 'data-history="?part=traffic"' in admin.get("/c/local/topics/orders").content.decode()
+    assert admin.get("/c/local/topics/orders?part=traffic").json() == [
+        [99 * 60_000, 100 * 60_000],
+        [2.0, 4.0],
+    ]
 
 
 def test_it_opens_topics_with_percent_signs(admin: Client) -> None:
