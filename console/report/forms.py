@@ -9,7 +9,7 @@ from django import forms
 
 from console.report.delivery import sending as delivery
 from console.report.delivery.schedules import Change
-from console.report.models import ZONE_LENGTH_MAX, ReportSchedule
+from console.report.models import WEEKDAYS, ZONE_LENGTH_MAX, ReportSchedule
 from console.report.rules import ReportRejected, Window, window, yesterday_to_now
 from console.text import Text, text_of
 from spark.lag.local_time import UTC, zone_problem
@@ -45,17 +45,6 @@ class RunForm(forms.Form):
             )
         except ReportRejected as refusal:
             self.add_error("start" if refusal.field == "from_ms" else "end", text_of(refusal))
-
-
-WEEKDAYS = (
-    Text("Monday"),
-    Text("Tuesday"),
-    Text("Wednesday"),
-    Text("Thursday"),
-    Text("Friday"),
-    Text("Saturday"),
-    Text("Sunday"),
-)
 
 
 class ScheduleForm(forms.Form):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import calendar
 from typing import Any, NamedTuple
 
 from django.conf import settings
@@ -386,6 +385,17 @@ class ReportRow(models.Model):
         return {**shared, "is_partial": self.is_partial, **self.figures}
 
 
+WEEKDAYS = (
+    Text("Monday"),
+    Text("Tuesday"),
+    Text("Wednesday"),
+    Text("Thursday"),
+    Text("Friday"),
+    Text("Saturday"),
+    Text("Sunday"),
+)
+
+
 class ReportSchedule(models.Model):
     """When beat requests a report of a cluster, and who is notified when it is done.
 
@@ -427,10 +437,6 @@ class ReportSchedule(models.Model):
         ]
 
     @property
-    def weekday_name(self) -> str:
-        return calendar.day_name[self.weekday]
-
-    @property
     def clock(self) -> str:
         """Return its time of day, of daily and weekly ones."""
         return f"{self.hour:02}:{self.minute:02}"
@@ -445,8 +451,8 @@ class ReportSchedule(models.Model):
         if self.cadence == self.Cadence.DAILY:
             return Text("every day at %(clock)s %(zone)s", clock=self.clock, zone=self.time_zone)
         return Text(
-            "every week on %(weekday_name)s at %(clock)s %(zone)s",
-            weekday_name=self.weekday_name,
+            "every week on %(weekday)s at %(clock)s %(zone)s",
+            weekday=WEEKDAYS[self.weekday],
             clock=self.clock,
             zone=self.time_zone,
         )
