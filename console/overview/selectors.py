@@ -45,10 +45,10 @@ KINDS = {
 # status of a group in trouble → what to do next
 ADVICE = {
     "LOST": Text("A faster group, or longer retention (fileReservedTime), stops it."),
-    "STALLED": Text("Look at the message it waits for, and at the threads of the client that holds it."),
-    "STOPPED": Text("Look at its clients."),
-    "FALLING_BEHIND": Text("A faster listener helps, and more clients up to the number of queues."),
-    "OFFLINE": Text("Start a client before retention reaches what waits."),
+    "STALLED": Text("Check the message it waits for, and the threads of the client that holds it."),
+    "STOPPED": Text("Check its clients."),
+    "FALLING_BEHIND": Text("A faster listener helps; so do more clients, up to the number of queues."),
+    "OFFLINE": Text("Start a client before retention deletes the waiting messages."),
 }
 
 
@@ -111,7 +111,7 @@ def by_time_lag(rows: Sequence[TopGroup], calm: str) -> Ranking:
 
 def by_growth(rows: Sequence[TopGroup], calm: str) -> Ranking:
     """Rank by growth of the lag."""
-    title, note = Text("Growing fastest"), Text("in less out, 1 h")
+    title, note = Text("Growing fastest"), Text("in minus out, 1 h")
     return Ranking("growth", title, note, Text("Growth per second"), Text("No known lag grows."), rows, calm)
 
 
@@ -122,7 +122,7 @@ def by_loss(rows: Sequence[TopGroup], calm: str) -> Ranking:
         Text("Nearest data loss"),
         Text("by retention"),
         Text("Time to data loss"),
-        Text("No group is known to be near it."),
+        Text("No group is known to be near data loss."),
         rows,
         calm,
         "time_to_loss_ms",

@@ -369,7 +369,7 @@ def problem_of(key: ConfigKey, value: str) -> Text:
             "No line breaks, control characters or backslashes: they mean something else in a broker's file."
         )
     if value != value.strip():
-        return Text("No blanks at the ends: the broker cuts them off.")
+        return Text("No spaces at the start or the end: the broker removes them.")
     if key.choices and value not in key.choices:
         return Text("One of: %(names)s.", names=", ".join(key.choices))
     return _number_problem(key, value)

@@ -100,7 +100,7 @@ def sums(
         time_lag_lower_bound=bool(ages) and len(ages) < len(queues),
         ok_per_s=None if info is None else sum(one.ok_per_s for one in info.topics),
         failed_per_s=None if info is None else sum(one.failed_per_s for one in info.topics),
-        reason="; ".join(reasons) or gettext("the last round did not read these queues"),
+        reason=gettext("; ").join(reasons) or gettext("the last round did not read these queues"),
     )
 
 

@@ -75,7 +75,7 @@ def _members(mark: Mark) -> str:
         parts.append(
             gettext("%(before)s → %(after)s clients") % {"before": mark.clients_before, "after": mark.clients}
         )
-    return "; ".join(parts)
+    return gettext("; ").join(parts)
 
 
 def _named(who: Who, counted: str) -> str:

@@ -154,7 +154,7 @@ def read_match(kind: str, text: str) -> Match | None:
     if comparison is None:
         raise MatchRefused(
             Text(
-                "Behind %(path)s stands one of %(operators)s and a value, or nothing.",
+                "After %(path)s use one of %(operators)s and a value, or nothing.",
                 path=head.group(),
                 operators=" ".join(OPERATORS),
             )

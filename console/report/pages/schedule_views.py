@@ -55,5 +55,5 @@ def set_slo(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
         now_ms=time.time_ns() // 1_000_000,
         remote_addr=remote_addr(request),
     )
-    messages.success(request, Text("Saved. Hours that begin from now on are judged by it.").local())
+    messages.success(request, Text("Saved. It applies to hours that begin from now on.").local())
     return redirect("group-report", here.name, group)

@@ -190,7 +190,7 @@ class TestPage:
         ] == [23]
 
     def test_it_says_that_nothing_was_computed(self, admin: Client) -> None:
-        assert "No hour of this time was computed" in self.text(admin, "?span=28d")
+        assert "No hour of this time has been computed" in self.text(admin, "?span=28d")
 
     def test_a_group_nobody_knows_is_not_found(self, admin: Client) -> None:
         assert admin.get("/c/local/reports/groups/nobody").status_code == 404

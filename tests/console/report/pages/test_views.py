@@ -153,7 +153,7 @@ def test_it_shows_since_yesterday_unless_asked_for_more(admin: Client) -> None:
     assert ">older</a>" in page(admin, "?span=7d") and ">oldest</a>" not in page(admin, "?span=31d")
     assert ">oldest</a>" in page(admin, "?span=all")
     assert ">billing</a>" in page(admin, "?span=nonsense&grain=nonsense&sort=nonsense&page=x&rows=-1")
-    assert "No row of this time" in page(admin, "?grain=queue")
+    assert "No rows for this time" in page(admin, "?grain=queue")
     assert "Nothing matches “nobody”" in page(admin, "?q=nobody")
 
 
