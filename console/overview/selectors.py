@@ -228,8 +228,9 @@ def traffic(cluster_name: str, views: Sequence[BrokerView], now_ms: int) -> Traf
     chart = Traffic(line["times"], line["in_rate"], line["out_rate"])
     total, read_at_ms = totals(views), max((view.row.read_at_ms for view in views), default=0)
     if not total.partial and chart.times and read_at_ms > chart.times[-1]:
-        for column, value in zip(chart, (read_at_ms, total.in_rate, total.out_rate), strict=True):
-            column.append(value)
+        chart.times.append(read_at_ms)
+        chart.in_rate.append(total.in_rate)
+        chart.out_rate.append(total.out_rate)
     return chart
 
 

@@ -422,7 +422,7 @@ def test_a_member_that_is_silent_shows_what_the_last_sweep_and_round_knew(admin:
     sample_queues.change({"group": "billing", "queue_id": 0}, time_lag_ms=90_000, lag=77)
     text = admin.get("/c/local/groups/billing/clients/10.0.0.1@7").content.decode()
     assert "Python V5_3_3 at 10.0.0.1:5000" in text
-    assert "as reported at the last sweep" in text and "1 m 30 s" in text and "77" in text
+    assert "as reported when last queried" in text and "1 m 30 s" in text and "77" in text
     assert "every message" in text  # subscribed to orders: *
     gone = admin.get("/c/local/groups/billing/clients/nobody").content.decode()
     assert "This client is not connected" in gone and "Members of the group" in gone

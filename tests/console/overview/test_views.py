@@ -270,7 +270,7 @@ def test_a_group_in_trouble_is_a_finding_with_the_next_step(admin: Client) -> No
     GroupRow.objects.filter(group="analytics").update(status="STALLED", reason=reason)
     text = admin.get("/c/local/").content.decode()
     assert "analytics: stands still" in text
-    assert "Reason: no progress for 1 m. Look at the message it waits for" in text
+    assert "Reason: no progress for 1 m. Check the message it waits for" in text
     GroupRow.objects.filter(group="analytics").update(status="OFFLINE", lag=0)
     assert "analytics: no client is online" not in admin.get("/c/local/").content.decode()
 

@@ -50,7 +50,7 @@ def test_a_code_or_a_large_number_has_words_beside_it(key: str, value: str, mean
         ("flushDiskType", "NO_FLUSH", "One of: ASYNC_FLUSH, SYNC_FLUSH."),
         ("nobodyKnowsThis", "anything", ""),
         ("nobodyKnowsThis", "a\nbrokerPermission=0", "No line breaks"),
-        ("nobodyKnowsThis", " a", "No blanks"),
+        ("nobodyKnowsThis", " a", "No spaces"),
         ("no key", "1", "is not a configuration key"),
         ("brokerName", "b", "brokerName is not changed here."),
         ("aclSecretKey", "b", "is a secret"),

@@ -64,7 +64,7 @@ def test_it_looks_into_compressed_bodies() -> None:
     ("kind", "text", "words"),
     [
         ("json", "city", r"Write \$\.shippingTo"),
-        ("json", "$.city = 1", "stands one of"),
+        ("json", "$.city = 1", "use one of"),
         ("json", "$.city == 杭州", "is not a JSON value"),
         ("json", "$.city == [1]", "Compare with a text"),
         ("property", "== 1", "Write channel"),
