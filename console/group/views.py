@@ -26,6 +26,7 @@ from console.group.clients import member
 from console.group.clients import page as client_page
 from console.group.findings import findings, subscription_words
 from console.group.group_list import GROUPS
+from console.group.offsets.estimate import estimate
 from console.group.offsets.forms import OFFERED, OffsetChangeForm, queue_value
 from console.lag import selectors as lag_selectors
 from console.lag import services as lag_services
@@ -347,10 +348,15 @@ QUEUE_BOXES_MAX = 400  # checkboxes of queues on a page; with more, the form off
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def offset_change(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
-    """Show the form of an offset change; POST makes the plan and redirects to it, and changes nothing."""
+    """Show the form of an offset change; POST makes the plan and redirects to it, and changes nothing.
+
+    POST with ``part=estimate`` returns what the form as it stands would mean.
+    """
     here = admit(request, cluster, Verb.RESET, group)
     row, queues = _known(here.name, group), _own_first(selectors.group_queues(here.name, group))
     form = OffsetChangeForm(queues, request.POST or None)
+    if request.POST.get("part") == "estimate":
+        return _estimate(request, here, group, form, queues)
     problem = ""
     if request.method == "POST" and form.is_valid():
         try:
@@ -370,15 +376,18 @@ def offset_change(request: HttpRequest, cluster: str, group: str) -> HttpRespons
             problem = text_of(trouble).local()
         else:
             return redirect("plan", here.name, plan.id)
+    topics = _scope(queues, request.POST if request.method == "POST" else None)
+    chosen = sum(box.is_chosen for topic in topics for box in topic.queues)
     context = {
         "cluster": here,
         "row": row,
-        "topics": _scope(queues, request.POST if request.method == "POST" else None),
+        "topics": topics,
         "by_topic": len(queues) > QUEUE_BOXES_MAX,
         "queue_count": len(queues),
         "clients": selectors.group_clients(here.name, group),
         "targets": [(target.name, target.label, target.meaning) for target in OFFERED],
         "chosen": request.POST.get("target") or request.GET.get("target", ""),
+        "step_values": [Text("%(number)s queue(s)", number=chosen)],
         "plans": operation_selectors.finished_plans(here.name, "offset_change", group),
         "like_groups": [
             name
@@ -390,6 +399,25 @@ def offset_change(request: HttpRequest, cluster: str, group: str) -> HttpRespons
         "now_ms": int(time.time() * 1000),
     }
     return render(request, "group/offset_change.html", context, status=422 if form.errors or problem else 200)
+
+
+def _estimate(
+    request: HttpRequest, here: Cluster, group: str, form: OffsetChangeForm, queues: Sequence[QueueRow]
+) -> HttpResponse:
+    """Return the estimate of a form, or what it still lacks."""
+    now_ms, found, reason = int(time.time() * 1000), None, Text()
+    if form.is_valid():
+        params = form.params()
+        try:
+            if params.like_group:
+                operation_services.require(request.user, Verb.VIEW, here.name, params.like_group)
+            found = estimate(here.name, group, params, queues, now_ms)
+        except (PlanRejected, NotPermitted) as refusal:
+            reason = text_of(refusal)
+    else:
+        reason = Text.of_parts([Text.foreign(error) for errors in form.errors.values() for error in errors])
+    context = {"cluster": here, "estimate": found, "reason": reason, "now_ms": now_ms}
+    return render(request, "group/_estimate.html", context)
 
 
 def _own_first(queues: Sequence[QueueRow]) -> list[QueueRow]:

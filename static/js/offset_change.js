@@ -1,4 +1,5 @@
-/* Offset change: one box per topic switches all its queues; the time of "as it was" is picked from what is recorded. */
+/* Offset change: one box per topic switches all its queues; what the form as it stands would mean is shown beside it;
+   the time of "as it was" is picked from what is recorded. */
 (function () {
   "use strict";
   for (const scope of document.querySelectorAll("[data-scope]")) {
@@ -33,6 +34,54 @@
     }
   });
 
+  /* ---- a typed time, as ISO 8601 in this browser's zone and in UTC ---- */
+  for (const input of form.querySelectorAll("input[type=datetime-local]")) {
+    const words = document.createElement("p");
+    words.className = "help mono";
+    input.after(words);
+    const showIso = () => {
+      const at = new Date(input.value);
+      const isTime = !Number.isNaN(at.getTime());
+      const zone = isTime ? Tide.zoneOffset(at.getTime()) : "";
+      const utc = isTime ? at.toISOString().replace(".000", "") : "";
+      words.textContent = zone && zone !== "UTC" ? `${local(at.getTime())} ${zone} = ${utc}` : utc;
+    };
+    input.addEventListener("input", showIso);
+    showIso();
+  }
+
+  /* ---- the estimate: asked for again when the form has rested ---- */
+  const estimate = form.querySelector("[data-estimate]"),
+    steps = document.querySelector("[data-step='1']");
+  const REST = 250;
+  let asked = 0,
+    timer = 0;
+  async function showEstimate() {
+    const number = ++asked,
+      body = new FormData(form);
+    body.set("part", "estimate");
+    const answer = await fetch(location.pathname, { method: "POST", body, headers: { Accept: "text/html" } }).catch(
+      () => null,
+    );
+    // an answer that another choice has overtaken is dropped
+    if (number !== asked || !answer?.ok || answer.redirected) return;
+    estimate.innerHTML = await answer.text();
+    Tide.tell(estimate);
+  }
+  function rested() {
+    const queues = form.querySelectorAll("input[name=queue]:checked").length;
+    if (steps && queues) {
+      steps.textContent = Tide.text(ngettext("%(number)s queue", "%(number)s queues", queues), {
+        number: Tide.count(queues),
+      });
+    }
+    clearTimeout(timer);
+    if (chosen()) timer = setTimeout(showEstimate, REST);
+  }
+  form.addEventListener("change", rested);
+  form.addEventListener("input", rested);
+  if (chosen()) showEstimate();
+
   /* ---- the chart to pick a time from: asked for when it is first needed ---- */
   const host = form.querySelector("[data-pick]");
   const pad = (n) => String(n).padStart(2, "0");
@@ -61,6 +110,7 @@
       picked: Date.parse(input.value) || undefined,
       pick: (t) => {
         input.value = local(t + 999);
+        input.dispatchEvent(new Event("input", { bubbles: true }));
       }, // the field knows whole seconds: the one at or after the reading
       panels: [
         {

@@ -96,7 +96,7 @@ class OffsetChangePlan(PlanKind[OffsetParams, OffsetBefore, DiffRow]):
         """Read the group, compute what would move. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
         given = params
         if given.target == "undo":
-            params = _undone(cluster, subject, given)
+            params = undone(cluster, subject, given)
         requested = request_of(params)
         here = cluster_selectors.cluster_by_name(cluster)
         admin = with_admin(here.namesrv_addrs)
@@ -276,7 +276,7 @@ def _diff(rows: Sequence[Change], lost: Mapping[MessageQueue, QueueSeen], cover:
     return sorted(found, key=lambda row: row.queue)
 
 
-def _undone(cluster: str, subject: str, params: OffsetParams) -> OffsetParams:
+def undone(cluster: str, subject: str, params: OffsetParams) -> OffsetParams:
     """Return the exact offsets that undo a plan of this group, limited to the named topics or queues."""
     requested = request_of(params)
     try:
