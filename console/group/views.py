@@ -415,7 +415,9 @@ def _estimate(
         except (PlanRejected, NotPermitted) as refusal:
             reason = text_of(refusal)
     else:
-        reason = Text.of_parts([Text.foreign(error) for errors in form.errors.values() for error in errors])
+        reason = Text.of_parts(
+            [Text.foreign(str(error)) for errors in form.errors.values() for error in errors]
+        )
     context = {"cluster": here, "estimate": found, "reason": reason, "now_ms": now_ms}
     return render(request, "group/_estimate.html", context)
 

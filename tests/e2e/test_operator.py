@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
-import subprocess
 import time
 from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.e2e.test_newcomer import A_FEW_ROUNDS_MS, PATIENCE_MS, apply_plan, group_row
+from tests.e2e.test_newcomer import A_FEW_ROUNDS_MS, PATIENCE_MS, group_row
 from tests.support.product import Product
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
@@ -83,53 +80,6 @@ def test_a_reset_needs_no_mouse(page: Page, product: Product) -> None:
     expect(page.locator("body")).to_contain_text(
         re.compile("stand where they should|Done"), timeout=PATIENCE_MS
     )
-
-
-def worker_pid(product: Product) -> int:
-    """The parent of beat and the pools of workers: a child of the supervisor."""
-    assert product.process is not None
-    children = subprocess.run(
-        ["ps", "--ppid", str(product.process.pid), "-o", "pid=,args="],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.splitlines()
-    (worker,) = [line for line in children if "console.workers" in line]
-    return int(worker.split()[0])
-
-
-def test_a_replay_survives_a_killed_worker(page: Page, product: Product, picture: Picture) -> None:
-    page.goto(f"{product.url}/c/local/dead-letters/notifier")
-    deadline = time.monotonic() + PATIENCE_MS / 1000
-    while page.locator("#sample tbody tr:not(.detail)").count() < 6 and time.monotonic() < deadline:
-        page.wait_for_timeout(2_000)
-        page.reload()
-    page.locator("#plan-rate").fill("1")
-    page.get_by_role("button", name="Plan a replay").click()
-    expect(page).to_have_url(re.compile(r"/plans/op-"))
-    apply_plan(page, "notifier")
-    figures = page.locator(".sum").first.locator("b")
-    expect(figures.nth(1)).not_to_have_text("0", timeout=A_FEW_ROUNDS_MS)
-    killed = worker_pid(product)
-    os.kill(killed, signal.SIGKILL)
-    deadline = time.monotonic() + PATIENCE_MS / 1000
-    while time.monotonic() < deadline:  # the supervisor starts another one
-        try:
-            if worker_pid(product) != killed:
-                break
-        except ValueError:
-            pass
-        time.sleep(0.5)
-    # With many letters one a second takes too long; with few the replay may be over, and the slider gone, by now.
-    page.locator("#rate").evaluate_all(
-        "sliders => sliders.forEach(slider => {"
-        " slider.value = slider.max; slider.dispatchEvent(new Event('change', {bubbles: true})) })"
-    )
-    expect(page.locator("body")).to_contain_text("Done", timeout=2 * PATIENCE_MS)
-    matched, sent, skipped, failed, left = [int(text.replace(",", "")) for text in figures.all_inner_texts()]
-    assert matched == sent + skipped + failed + left
-    assert (failed, left) == (0, 0)
-    picture(page, "replay-after-kill")
 
 
 def test_a_search_shows_what_it_scanned_and_a_tail_follows(

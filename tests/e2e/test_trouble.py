@@ -1,0 +1,183 @@
+"""The operator's stories of a bad night: another operator, a dead worker, a silent broker, a dead letter."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+
+from tests.e2e.browser import PASSWORD
+from tests.e2e.test_newcomer import A_FEW_ROUNDS_MS, PATIENCE_MS, apply_plan, plan_offset_change
+from tests.support.product import ROOT, Product
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
+
+Picture = Callable[[Page, str], None]
+SECOND_BROKER = "broker-b"
+
+
+@pytest.fixture
+def other(product: Product, browser: Browser) -> Iterator[Page]:
+    """The browser of a second operator, maria."""
+    made = subprocess.run(
+        [sys.executable, "manage.py", "createsuperuser", "--noinput", "--username", "maria", "--email", ""],
+        cwd=ROOT,
+        env=os.environ | {"TIDEMARK_DATA": str(product.data), "DJANGO_SUPERUSER_PASSWORD": PASSWORD},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert made.returncode == 0 or "already taken" in made.stderr, made.stderr
+    context = browser.new_context(viewport={"width": 1440, "height": 900}, reduced_motion="reduce")
+    page = context.new_page()
+    page.goto(f"{product.url}/sign-in")
+    page.get_by_label("Name").fill("maria")
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Sign in").click()
+    expect(page).to_have_url(re.compile("/c/local/"))
+    yield page
+    context.close()
+
+
+def test_the_plan_of_one_operator_is_refused_after_the_change_of_another(
+    context: BrowserContext, other: Page, product: Product, picture: Picture
+) -> None:
+    """Earliest is planned; the other applies Latest; Earliest would replay what its page never showed."""
+    page = context.new_page()
+    plan_offset_change(page, product, "analytics", "Earliest")
+    plan_offset_change(other, product, "analytics", "Latest")
+    apply_plan(other, "analytics")
+    expect(other.locator("body")).to_contain_text("stand where they should", timeout=PATIENCE_MS)
+    job = other.url.rsplit("/", 1)[1]
+    try_to_apply(page, "analytics")
+    refusal = page.get_by_role("alert")
+    expect(refusal).to_contain_text("Nothing was changed.")
+    expect(refusal).to_contain_text(re.compile(rf"of analytics were moved at .* by maria \({job}\)"))
+    picture(page, "drift")
+    assert page.locator("main button:visible, main a.btn:visible").all_inner_texts() == ["Make a new plan"]
+    page.get_by_role("button", name="Make a new plan").click()
+    expect(page.locator("body")).to_contain_text("nothing has been changed yet")
+    page.get_by_role("button", name="Discard plan").click()
+
+
+def try_to_apply(page: Page, group: str) -> None:
+    """Confirm a plan that will be refused: the page stays."""
+    if page.locator("#confirm").count():
+        page.locator("#confirm").fill(group)
+    page.locator("#why").fill("browser story")
+    page.locator("#apply").click()
+    page.wait_for_url("**/apply")
+
+
+def worker_pid(product: Product) -> int | None:
+    """The parent of beat and the pools of workers: a child of the supervisor; None between two of them."""
+    assert product.process is not None
+    listing = ["ps", "--ppid", str(product.process.pid), "-o", "pid=,args="]
+    children = subprocess.run(listing, capture_output=True, text=True, check=True).stdout.splitlines()
+    found = [line for line in children if "console.workers" in line]
+    return int(found[0].split()[0]) if found else None
+
+
+def plan_slow_replay(page: Page, product: Product) -> None:
+    """A replay of one letter a second, of at least six."""
+    page.goto(f"{product.url}/c/local/dead-letters/notifier")
+    deadline = time.monotonic() + PATIENCE_MS / 1000
+    while page.locator("#sample tbody tr:not(.detail)").count() < 6 and time.monotonic() < deadline:
+        page.wait_for_timeout(2_000)
+        page.reload()
+    page.locator("#plan-rate").fill("1")
+    page.get_by_role("button", name="Plan a replay").click()
+    expect(page).to_have_url(re.compile(r"/plans/op-"))
+
+
+def test_a_replay_survives_a_killed_worker(page: Page, product: Product, picture: Picture) -> None:
+    """Within 5 s the page says that no worker has it, and promises no time; then another one goes on."""
+    plan_slow_replay(page, product)
+    apply_plan(page, "notifier")
+    figures = page.locator(".sum").first.locator("b")
+    expect(figures.nth(1)).not_to_have_text("0", timeout=A_FEW_ROUNDS_MS)
+    expect(page.locator("body")).to_contain_text("done in about", timeout=A_FEW_ROUNDS_MS)
+    killed = worker_pid(product)
+    assert killed is not None
+    os.kill(killed, signal.SIGKILL)
+    expect(page.locator("body")).to_contain_text("No worker has this job", timeout=5_000)
+    assert "done in about" not in page.locator("main").inner_text()
+    picture(page, "replay-without-worker")
+    shown = counts(page)
+    # The ledger beside it counts the same letters.
+    page.goto(f"{product.url}/c/local/dead-letters/notifier")
+    assert counts(page) == shown
+    expect(page.locator("#ledger .seg a", has_text="Sent")).to_have_text(re.compile(rf"\s{shown[1]:,}$"))
+    page.go_back()
+    expect(page.locator("body")).not_to_contain_text("No worker has this job", timeout=PATIENCE_MS)
+    assert worker_pid(product) != killed
+    # With many letters one a second takes too long; with few the replay may be over, and the slider gone, by now.
+    page.locator("#rate").evaluate_all(
+        "sliders => sliders.forEach(slider => {"
+        " slider.value = slider.max; slider.dispatchEvent(new Event('change', {bubbles: true})) })"
+    )
+    expect(page.locator("body")).to_contain_text("Done", timeout=2 * PATIENCE_MS)
+    matched, sent, skipped, failed, left = counts(page)
+    assert matched == sent + skipped + failed + left
+    assert (failed, left) == (0, 0)
+    picture(page, "replay-after-kill")
+
+
+def counts(page: Page) -> list[int]:
+    """Matched, sent, skipped, failed, to go, as a replay shows them."""
+    shown = page.locator(".sum").first.locator("b").all_inner_texts()
+    return [int(text.replace(",", "")) for text in shown]
+
+
+def test_a_silent_broker_is_told_everywhere_and_forgotten_when_it_is_back(
+    context: BrowserContext, product: Product, picture: Picture
+) -> None:
+    """Stopped from the overview: figures have their age, a plan is refused and recorded, then all is as before."""
+    page = context.new_page()
+    plan_offset_change(page, product, "analytics", "Earliest")
+    overview = context.new_page()
+    overview.goto(f"{product.url}/c/local/")
+    overview.get_by_role("button", name=f"Stop {SECOND_BROKER}").click()
+    group = context.new_page()
+    group.goto(f"{product.url}/c/local/groups/analytics")
+    silent = group.locator("#silent-brokers")
+    try:
+        expect(silent).to_contain_text(f"{SECOND_BROKER} has not answered since", timeout=PATIENCE_MS)
+        expect(group.locator(".live")).to_contain_text("Live, partial", timeout=A_FEW_ROUNDS_MS)
+        picture(group, "silent-broker")
+        try_to_apply(page, "analytics")
+        expect(page.get_by_role("alert")).to_contain_text("Nothing was changed.")
+        expect(page.get_by_role("alert")).to_contain_text(SECOND_BROKER)
+        page.goto(f"{product.url}/activity")
+        refused = page.locator("tbody tr", has_text="Refused to apply the plan for analytics").first
+        expect(refused).to_contain_text(SECOND_BROKER)
+        picture(page, "refused-in-activity")
+    finally:
+        overview.goto(f"{product.url}/c/local/")
+        overview.get_by_role("button", name=f"Start {SECOND_BROKER}").click()
+    expect(overview.get_by_role("button", name=f"Stop {SECOND_BROKER}")).to_be_visible()
+    # The broker starts, and the page follows the next round without a reload.
+    expect(silent).to_be_hidden(timeout=A_FEW_ROUNDS_MS)
+    expect(group.locator(".live")).not_to_contain_text("partial", timeout=A_FEW_ROUNDS_MS)
+
+
+def test_a_dead_letter_leads_to_its_message_and_back(page: Page, product: Product, picture: Picture) -> None:
+    page.goto(f"{product.url}/c/local/dead-letters/notifier")
+    page.locator("#sample tbody tr:not(.detail) a").first.click()
+    story = page.locator(".life__events li")
+    expect(story.first).to_contain_text("stored in")
+    expect(story).to_contain_text(["stored in", "dead letter"])
+    told = story.all_inner_texts()
+    expect(page.locator(".life")).to_contain_text(re.compile(r"\d+ tr(y|ies) failed"))
+    picture(page, "story-of-a-dead-letter")
+    story.first.get_by_role("link").click()
+    expect(page.locator(".crumbs")).not_to_contain_text("%DLQ%")
+    assert page.locator(".life__events li").all_inner_texts() == told
+    picture(page, "story-of-its-message")
