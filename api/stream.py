@@ -19,12 +19,13 @@ from console.live.event_stream import CONTENT_TYPE, EventStream
 from console.live.reader import RECHECK_EVERY_S, STALL_LIMIT_S, SUBJECTS_MAX, Reader, Viewer
 from console.live.request import SUBJECT_LENGTH_MAX
 from console.routing import SessionViewer, TokenViewer, view_of
+from console.text.locale import Locale
 from console.web import quota
 
 # Of one person with all their tokens, in all processes.
 STREAMS_MAX = 10
 # What a problem or a refusal is written in; events are English, as all of REST.
-LANGUAGE = "en"
+ENGLISH = Locale("en")
 
 
 class EventRenderer(renderers.JSONRenderer):
@@ -86,7 +87,7 @@ class Stream(Resource):
         place = quota.place(f"streams:{request.user.pk}", most=STREAMS_MAX)
         if not held.enter_context(place):
             raise TooManyStreams(f"You read {STREAMS_MAX} streams already: close one of them first.")
-        events = EventStream(Reader(_viewer(request), LANGUAGE), subjects, held)
+        events = EventStream(Reader(_viewer(request), ENGLISH), subjects, held)
         answer = StreamingHttpResponse(events, content_type=CONTENT_TYPE)
         answer["Cache-Control"] = "no-store"
         answer["X-Accel-Buffering"] = "no"  # a proxy must not buffer it

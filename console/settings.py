@@ -256,7 +256,7 @@ MIDDLEWARE = [
     "console.web.security.ContentSecurityPolicyMiddleware",
     "console.web.security.AddressMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
-    "console.text.language.LanguageMiddleware",
+    "console.text.locale.ReaderLocaleMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",

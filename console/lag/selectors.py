@@ -12,10 +12,9 @@ from console.lag.history import chronicle, uploads
 from console.lag.models import BrokerRow, GroupRow, HistoryGap, LagEvent, Round
 from console.lag.past import by_client, history_reads, measures
 from console.lag.past.history_reads import LagLine, OffsetThen
-from console.lag.round.view import clock
 from console.lag.rows import queues
 from console.lag.rows.queue_row import QueueRow
-from console.text import Text
+from console.text import Moment, Text
 
 StaleRow = TypeVar("StaleRow", GroupRow, QueueRow)
 DEFAULT_INTERVAL_MS = 5_000
@@ -76,7 +75,7 @@ def made_stale(row: StaleRow, since_ms: int | None) -> StaleRow:
     """Return a row as UNKNOWN if `since_ms` is given, with its figures as of then. Do not save it."""
     if since_ms is not None:
         row.status = "UNKNOWN"
-        row.reason = Text("no round took place since %(time)s; figures are as of then", time=clock(since_ms))
+        row.reason = Text("no round took place since %(time)s; figures are as of then", time=Moment(since_ms))
     return row
 
 

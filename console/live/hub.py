@@ -6,7 +6,7 @@ on the channel ``tidemark:live:rows``. Each web process holds one subscription (
 (`console.live.reader`) one `Mailbox` with one slot per subject: updates that a slow reader has not fetched yet
 are merged row by row, so they take memory once and block no other reader.
 
-A text in a row (`console.text.Text`) travels as id and values; each reader gets it in its language.
+A text in a row (`console.text.Text`) travels as id and values; each reader gets it in its locale.
 
 Sequence numbers of a subject only grow, but not by one: conflation skips some.
 """

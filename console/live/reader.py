@@ -16,6 +16,7 @@ import orjson
 
 from console.live.hub import Mailbox, Notice, hub
 from console.live.update import Update, View
+from console.text.locale import Locale
 
 # Of one reader; a page subscribes to two or three.
 SUBJECTS_MAX = 50
@@ -40,8 +41,8 @@ class Viewer(Protocol):
 class Reader:
     """The subjects that one viewer reads, in one event loop."""
 
-    def __init__(self, viewer: Viewer, language: str) -> None:
-        self._viewer, self._language = viewer, language
+    def __init__(self, viewer: Viewer, locale: Locale) -> None:
+        self._viewer, self._locale = viewer, locale
         self._mailbox = Mailbox()
         self._views: dict[str, View] = {}
 
@@ -86,7 +87,7 @@ class Reader:
                 return orjson.dumps(taken.body).decode()
             update = self._visible(taken)
             if update is not None:
-                return update.frame(self._language)
+                return update.frame(self._locale)
 
     async def watch_rights(self) -> None:
         """Check rights once a minute, and end subjects that may not be seen; return when signed out."""

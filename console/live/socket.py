@@ -19,7 +19,7 @@ from channels.generic.websocket import AsyncWebsocketConsumer
 from console.live import reader as live
 from console.live.reader import Reader, Viewer
 from console.live.request import Request
-from console.text.language import of_headers
+from console.text.locale import Locale
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class LiveSocket(AsyncWebsocketConsumer):
         if not await viewer.signed_in():
             await self.close()  # before accepting: the browser sees HTTP 403
             return
-        self.reader = Reader(viewer, of_headers(self.scope["headers"]))
+        self.reader = Reader(viewer, Locale.of_headers(self.scope["headers"]))
         await self.accept()
         self.tasks = [
             asyncio.create_task(self._or_end(work))

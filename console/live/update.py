@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
-from django.utils import translation
 
 from console.text import JsonObject
 from console.text.encoding import encoded
+from console.text.locale import Locale
 from console.text.value import in_words, of_json
 
 # In place of a row.
@@ -47,7 +47,7 @@ class Update:
     at_ms: int
     full: bool
     pieces: Mapping[str, bytes]
-    _frames: dict[str, str] = field(default_factory=dict, repr=False)
+    _frames: dict[Locale, str] = field(default_factory=dict, repr=False)
     _keyed: dict[frozenset[str], Update] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -73,17 +73,17 @@ class Update:
         """Return the rows, decoded anew at each call."""
         return {key: orjson.loads(piece) for key, piece in self.pieces.items()}
 
-    def frame(self, language: str) -> str:
-        """Return the frame for browsers of a language; built once for all of them."""
-        if language not in self._frames:
+    def frame(self, locale: Locale) -> str:
+        """Return the frame for browsers of a language and zone; built once for all of them."""
+        if locale not in self._frames:
             head = orjson.dumps(
                 {"subject": self.subject, "seq": self.sequence, "at_ms": self.at_ms, "full": self.full}
             )
-            with translation.override(language):
+            with locale.active():
                 pairs = [(orjson.dumps(key), _in_words(piece)) for key, piece in self.pieces.items()]
             rows = b",".join(b"%b:%b" % pair for pair in pairs)
-            self._frames[language] = (head[:-1] + b',"rows":{' + rows + b"}}").decode()
-        return self._frames[language]
+            self._frames[locale] = (head[:-1] + b',"rows":{' + rows + b"}}").decode()
+        return self._frames[locale]
 
     def keyed(self, keys: frozenset[str]) -> Update:
         """Return the update with the rows of these keys only.
@@ -107,7 +107,7 @@ class Update:
 
 
 def _in_words(piece: bytes) -> bytes:
-    """Return a row with its texts in the active language."""
+    """Return a row with its texts in words for the active reader."""
     if TEXT_START not in piece:
         return piece
     return orjson.dumps(in_words(json.loads(piece, object_hook=of_json)))

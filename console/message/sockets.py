@@ -27,7 +27,6 @@ from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.http import QueryDict
 from django.template.loader import render_to_string
-from django.utils import translation
 
 from console.brokers.mqadmin import MQBrokerError, MQClientError, RemotingError
 from console.cluster import selectors as cluster_selectors
@@ -44,7 +43,7 @@ from console.message.search.tail import Tail
 from console.message.services import BadCursor, page_of
 from console.message.streaming import threads
 from console.text import Text, text_of
-from console.text.language import of_headers
+from console.text.locale import Locale
 
 logger = logging.getLogger(__name__)
 
@@ -181,8 +180,8 @@ class MessageSocket(AsyncWebsocketConsumer):
             (self.going_on.clear if request["pause"] else self.going_on.set)()
 
     async def _serve(self) -> None:
-        """Refuse, or search, or follow; then close. In the language of the page."""
-        translation.activate(of_headers(self.scope["headers"]))  # of this task alone
+        """Refuse, or search, or follow; then close. In the words of the page."""
+        Locale.of_headers(self.scope["headers"]).activate()  # of this task alone
         try:
             form = BrowseForm(QueryDict(self.scope["query_string"]))
             if not form.is_valid() or form.cleaned_data["read"] in LOOKUPS:

@@ -50,7 +50,7 @@ from console.operation.rules import (
     fingerprint,
     next_state,
 )
-from console.text import Text
+from console.text import Moment, Text
 
 logger = logging.getLogger(__name__)
 
@@ -390,9 +390,9 @@ def _require_draft(plan: Plan, at_ms: int) -> None:
         Plan.objects.filter(pk=plan.pk, state=PlanState.DRAFT).update(state=PlanState.EXPIRED)
         raise PlanExpired(
             Text(
-                "%(id)s expired at %(time)s UTC; make a new plan.",
+                "%(id)s expired at %(time)s; make a new plan.",
                 id=plan.id,
-                time=f"{plan.expires_at:%H:%M:%S}",
+                time=Moment(round(plan.expires_at.timestamp() * 1000)),
             )
         )
 

@@ -6,6 +6,7 @@ import datetime as dt
 from typing import Any
 
 from django import forms
+from django.utils import timezone
 
 from console.report.delivery import sending as delivery
 from console.report.delivery.schedules import Change
@@ -19,11 +20,19 @@ FORMATS = [MINUTES, "%Y-%m-%dT%H:%M:%S"]
 NOT_A_TIME = Text("Enter a time like 2026-03-12T08:00.")
 
 
+class UtcTimeField(forms.DateTimeField):
+    """A time of UTC, whatever the reader's zone."""
+
+    def to_python(self, value: Any) -> dt.datetime | None:
+        with timezone.override(dt.UTC):
+            return super().to_python(value)
+
+
 class RunForm(forms.Form):
     """From and to as `datetime-local` inputs, read as UTC; without both: yesterday to now."""
 
-    start = forms.DateTimeField(required=False, input_formats=FORMATS, error_messages={"invalid": NOT_A_TIME})
-    end = forms.DateTimeField(required=False, input_formats=FORMATS, error_messages={"invalid": NOT_A_TIME})
+    start = UtcTimeField(required=False, input_formats=FORMATS, error_messages={"invalid": NOT_A_TIME})
+    end = UtcTimeField(required=False, input_formats=FORMATS, error_messages={"invalid": NOT_A_TIME})
 
     def __init__(self, *args: Any, now_ms: int, zone: str = UTC, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import datetime as dt
 import json
 import time
-import zoneinfo
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ from django import template
 from django.template import Context
 from django.utils.html import conditional_escape, escape, format_html
 from django.utils.safestring import SafeString, mark_safe
+from django.utils.timezone import get_current_timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop, pgettext
 
@@ -329,16 +329,6 @@ CELLS = {
 # ---- tags ----
 
 
-def zone_of(context: Context) -> dt.tzinfo:
-    """Return the person's zone from the cookie of shell.js; UTC until it is set or if it is invalid."""
-    request = context.get("request")
-    name = request.COOKIES.get("zone", "") if request is not None else ""
-    try:
-        return zoneinfo.ZoneInfo(name) if name else UTC
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-        return UTC
-
-
 def _now_ms(context: Context) -> int:
     return int(context.get("now_ms") or time.time() * 1000)
 
@@ -372,7 +362,7 @@ def at(context: Context, milliseconds: int | None, style: str = "moment") -> Saf
     """
     if milliseconds is None:
         return NOT_APPLICABLE
-    zone, with_ms = zone_of(context), style.endswith("_ms")
+    zone, with_ms = get_current_timezone(), style.endswith("_ms")
     text = (
         clock(milliseconds, zone, with_ms=with_ms)
         if style.startswith("clock")
@@ -390,7 +380,9 @@ def at(context: Context, milliseconds: int | None, style: str = "moment") -> Saf
 @register.simple_tag(takes_context=True)
 def zone_name(context: Context) -> SafeString:
     """Render `UTC+8`; shell.js corrects it if the cookie was not set yet."""
-    return format_html("<span data-zone-name>{}</span>", zone_offset(zone_of(context), _now_ms(context)))
+    return format_html(
+        "<span data-zone-name>{}</span>", zone_offset(get_current_timezone(), _now_ms(context))
+    )
 
 
 @register.filter

@@ -12,6 +12,7 @@ from django.template import Context
 from django.utils.dates import WEEKDAYS_ABBR
 from django.utils.html import escape, format_html, json_script
 from django.utils.safestring import SafeString
+from django.utils.timezone import get_current_timezone
 from django.utils.translation import gettext, gettext_noop
 
 from console.lag.episode_state import EpisodeKind
@@ -132,9 +133,9 @@ def period(context: Context, from_ms: int, to_ms: int) -> SafeString:
 
     In the person's zone; report.js writes it anew where that was not known yet.
     """
-    start, end = (_local(context, each) for each in (from_ms, to_ms))
+    start, end = (_local(each) for each in (from_ms, to_ms))
     until = f"{end:%H:%M}" if start.date() == end.date() else _minute(end, start)
-    text = f"{_minute(start, _local(context, _now_ms(context)))} – {until}"
+    text = f"{_minute(start, _local(_now_ms(context)))} – {until}"
     return format_html(
         '<time class="nowrap" data-at="{}" data-to="{}" data-as="period">{}</time>', from_ms, to_ms, text
     )
@@ -207,8 +208,8 @@ def row_window(context: Context, row: LagRow | ReportRow) -> SafeString:
     if long_period is not None:
         found = format_html('<time class="nowrap">{}</time>', long_period.name)
     elif length == HOUR_MS:
-        shown = _local(context, row.window_start_ms)
-        text = figure_words(_minute(shown, _local(context, _now_ms(context))))
+        shown = _local(row.window_start_ms)
+        text = figure_words(_minute(shown, _local(_now_ms(context))))
         found = format_html('<time data-at="{}" data-as="hour">{}</time>', row.window_start_ms, text)
     elif length == DAY_MS:
         found = format_html(
@@ -259,8 +260,8 @@ def _partial(context: Context, row: LagRow | ReportRow) -> SafeString:
     )
 
 
-def _local(context: Context, milliseconds: int) -> dt.datetime:
-    return dt.datetime.fromtimestamp(milliseconds / 1000, figures.zone_of(context))
+def _local(milliseconds: int) -> dt.datetime:
+    return dt.datetime.fromtimestamp(milliseconds / 1000, get_current_timezone())
 
 
 def _minute(at: dt.datetime, beside: dt.datetime) -> str:

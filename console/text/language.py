@@ -1,43 +1,23 @@
-"""The reader's language: its choice per request, the switch, and the scripts' catalogue.
+"""The reader's language: the switch, the scripts' catalogue, and figures in its words.
 
-Code, REST, the command line, jobs and everything in the database are English; pages show the same in the reader's
-language (``locale/``). A person's choice is a cookie; without it the browser's Accept-Language decides.
+A person's choice is a cookie; without it the browser's Accept-Language decides (`console.text.locale`).
 """
 
 import functools
 import hashlib
 import re
-from collections.abc import Iterable
-from http.cookies import SimpleCookie
 from pathlib import Path
 
 from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
-from django.middleware.locale import LocaleMiddleware
 from django.urls import reverse
 from django.utils import translation
 from django.utils.translation import gettext, pgettext
 from django.views.decorators.http import require_POST, require_safe
 from django.views.i18n import JavaScriptCatalog, set_language
 
-API_PREFIX = "/api/"
 CATALOG_AGE_S = 365 * 24 * 3600  # the address carries a hash of the words
-
-
-class LanguageMiddleware(LocaleMiddleware):
-    """Django's middleware, but REST is always English: scripts compare its sentences."""
-
-    def process_request(self, request: HttpRequest) -> None:
-        if request.path.startswith(API_PREFIX):
-            translation.activate(settings.LANGUAGE_CODE)
-            request.LANGUAGE_CODE = settings.LANGUAGE_CODE
-        else:
-            super().process_request(request)
-
-    def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
-        is_same_for_all = request.path.startswith((API_PREFIX, settings.STATIC_URL, "/language/"))
-        return response if is_same_for_all else super().process_response(request, response)
 
 
 @login_not_required
@@ -76,15 +56,6 @@ def script_words(request: HttpRequest, code: str) -> HttpResponse:
     if request.headers.get("If-None-Match") == answer["ETag"]:
         return HttpResponse(status=304, headers=dict(answer.headers))
     return answer
-
-
-def of_headers(pairs: Iterable[tuple[bytes, bytes]]) -> str:
-    """Return the language of a socket: that of the same browser's pages."""
-    headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in pairs}
-    request = HttpRequest()
-    request.META["HTTP_ACCEPT_LANGUAGE"] = headers.get("accept-language", "")
-    request.COOKIES = {name: one.value for name, one in SimpleCookie(headers.get("cookie", "")).items()}
-    return translation.get_language_from_request(request)
 
 
 # ---- figures ----

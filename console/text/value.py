@@ -5,8 +5,8 @@
 The id is the English sentence, so English needs no catalogue. ``(s)`` and ``{one|many}`` follow the number before
 them. A value is a name or other foreign text as it is, a number, a duration, another text, or several texts that
 stand one after another. A `Text` is a string, in English: for the audit, REST, the command line and logs. Put into
-HTML, by a template or by `format_html`, it is in the reader's language, as ``text.local()`` is. What is put together
-of texts by string operations is a plain string and stays English; put texts into the places of a text.
+HTML, by a template or by `format_html`, it is in the reader's language and zone, as ``text.local()`` is. What is put
+together of texts by string operations is a plain string and stays English; put texts into the places of a text.
 
 To add a text, write it in the code that needs it, with a literal id, and its Chinese in ``locale/``:
 docs/contributing.md.
@@ -16,18 +16,20 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from functools import lru_cache
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from django.utils.html import escape
+from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString
+from django.utils.timezone import get_current_timezone
 from django.utils.translation import gettext
 from msgspec import Struct, structs
 
-from console.text.figures import count, duration, latency
-from console.text.language import figure_words, is_english
+from console.text.figures import clock, count, duration, latency, moment, zone_offset
+from console.text.language import figure_words
 
 PLACE = re.compile(r"%\((\w+)\)s|(\(s\))|(%%)|\{([^{}|]*)\|([^{}|]*)\}")
 # A JSON object, where it is written or was just read.
@@ -48,6 +50,12 @@ class Duration:
     def __str__(self) -> str:
         return duration(self.duration_ms)
 
+    def local(self) -> str:
+        return figure_words(str(self))
+
+    def html(self) -> str:
+        return escape(self.local())
+
 
 @dataclass(frozen=True, slots=True)
 class Latency:
@@ -58,19 +66,97 @@ class Latency:
     def __str__(self) -> str:
         return latency(self.latency_ms)
 
+    def local(self) -> str:
+        return figure_words(str(self))
+
+    def html(self) -> str:
+        return escape(self.local())
+
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A time inside a text: UTC where it is English; pages show it in the reader's zone."""
+    """A time inside a text: UTC where it is English; for a reader in the reader's zone, ``11 Mar 13:00:00 UTC+8``."""
 
     at_ms: int
 
     def __str__(self) -> str:
-        return f"{dt.datetime.fromtimestamp(self.at_ms // 1000, dt.UTC):%Y-%m-%d %H:%M:%S} UTC"
+        return f"{_utc(self.at_ms):%Y-%m-%d %H:%M:%S} UTC"
+
+    def local(self) -> str:
+        return f"{_in_zone(self.at_ms)} {_zone_at(self.at_ms)}"
+
+    def html(self) -> str:
+        return _time_element(self.at_ms, "moment", _in_zone(self.at_ms)) + _zone_element(self.at_ms)
 
 
-Figure = Duration | Latency | Moment
-FIGURES: dict[str, type[Figure]] = {"duration_ms": Duration, "latency_ms": Latency, "at_ms": Moment}
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The time between two moments inside a text: ``2026-03-11 09:00:12–11:42:03 UTC``."""
+
+    first_ms: int
+    last_ms: int
+
+    def __str__(self) -> str:
+        first, last = _utc(self.first_ms), _utc(self.last_ms)
+        if first.date() == last.date():
+            return f"{first:%Y-%m-%d %H:%M:%S}–{last:%H:%M:%S} UTC"
+        return f"{first:%Y-%m-%d %H:%M:%S} – {last:%Y-%m-%d %H:%M:%S} UTC"
+
+    def local(self) -> str:
+        between, _, last = self._end()
+        return f"{_in_zone(self.first_ms)}{between}{last} {_zone_at(self.last_ms)}"
+
+    def html(self) -> str:
+        between, style, last = self._end()
+        first = _time_element(self.first_ms, "moment", _in_zone(self.first_ms))
+        return first + between + _time_element(self.last_ms, style, last) + _zone_element(self.last_ms)
+
+    def _end(self) -> tuple[str, str, str]:
+        """Return what stands between, and style and words of the end: on the day of the start a time of day."""
+        zone = get_current_timezone()
+        first, last = (
+            dt.datetime.fromtimestamp(ms / 1000, zone).date() for ms in (self.first_ms, self.last_ms)
+        )
+        if first == last:
+            return "–", "clock", clock(self.last_ms, zone)
+        return " – ", "moment", _in_zone(self.last_ms)
+
+
+Figure = Duration | Latency | Moment | Span
+# By the names of their fields: how a row stores them.
+FIGURES: dict[frozenset[str], type[Figure]] = {
+    frozenset(one.name for one in fields(kind)): kind for kind in (Duration, Latency, Moment, Span)
+}
+
+
+def _utc(at_ms: int) -> dt.datetime:
+    return dt.datetime.fromtimestamp(at_ms // 1000, dt.UTC)
+
+
+def _in_zone(at_ms: int) -> str:
+    """Return a moment in the zone of the reader: without its day if it is of today."""
+    return figure_words(moment(at_ms, get_current_timezone(), now_ms=round(time.time() * 1000)))
+
+
+def _zone_at(at_ms: int) -> str:
+    return zone_offset(get_current_timezone(), at_ms)
+
+
+def _time_element(at_ms: int, style: str, words: str) -> str:
+    return format_html('<time data-at="{}" data-as="{}">{}</time>', at_ms, style, words)
+
+
+def _zone_element(at_ms: int) -> str:
+    return format_html(" <span data-zone-name>{}</span>", _zone_at(at_ms))
+
+
+@dataclass(frozen=True, slots=True)
+class Voice:
+    """How a text is put into words: the sentence, the names in it, its figures."""
+
+    sentence: Callable[[str], str]
+    name: Callable[[str], str]
+    figure: Callable[[int | Figure], str]
 
 
 class Text(str):
@@ -81,7 +167,7 @@ class Text(str):
     values: Mapping[str, Value]
 
     def __new__(cls, text: str = "", /, **values: Value) -> Text:
-        self = super().__new__(cls, _rendered(text, values, _same, str))
+        self = super().__new__(cls, _rendered(text, values, ENGLISH))
         self.text, self.values = text, values
         return self
 
@@ -102,10 +188,12 @@ class Text(str):
         return _made_again, (self.text, dict(self.values))
 
     def local(self) -> str:
-        """Return the text in the active language."""
-        if is_english():
-            return str.__str__(self)
-        return _rendered(self.text, self.values, gettext, lambda value: figure_words(str(value)))
+        """Return the text in the language and zone of the reader."""
+        return _rendered(self.text, self.values, LOCAL)
+
+    def html(self, *, strong: bool = False) -> SafeString:
+        """Return the text as HTML for the reader: times with their popover, ``strong``: figures and names in bold."""
+        return SafeString(_rendered(self.text, self.values, STRONG if strong else HTML))
 
     @classmethod
     def foreign(cls, words: str) -> Text:
@@ -179,15 +267,35 @@ def _same(words: str) -> str:
     return words
 
 
-def _rendered(
-    text: str, values: Mapping[str, Value], words_of: Callable[[str], str], figure: Callable[[Figure], str]
-) -> str:
+def _figure(value: int | Figure) -> str:
+    return count(value) if isinstance(value, int) else str(value)
+
+
+def _local_figure(value: int | Figure) -> str:
+    return count(value) if isinstance(value, int) else value.local()
+
+
+def _html_figure(value: int | Figure) -> str:
+    return count(value) if isinstance(value, int) else value.html()
+
+
+def _bold(words: str) -> str:
+    return f"<strong>{words}</strong>"
+
+
+ENGLISH = Voice(_same, _same, _figure)
+LOCAL = Voice(gettext, _same, _local_figure)
+HTML = Voice(lambda text: escape(gettext(text)), escape, _html_figure)
+STRONG = Voice(HTML.sentence, lambda name: _bold(escape(name)), lambda value: _bold(_html_figure(value)))
+
+
+def _rendered(text: str, values: Mapping[str, Value], voice: Voice) -> str:
     if not values:
-        return words_of(text).replace("%%", "%") if text else ""
-    words = words_of(text)
+        return voice.sentence(text).replace("%%", "%") if text else ""
+    words = voice.sentence(text)
     names = _only_places(words)
     if names is not None and values.keys() >= names:
-        return words % {name: _value_words(values[name], words_of, figure) for name in names}
+        return words % {name: _value_words(values[name], voice) for name in names}
     number: int | None = None
 
     def put_in(found: re.Match[str]) -> str:
@@ -199,7 +307,7 @@ def _rendered(
         value = values.get(name, found[0])
         counted = value.values.values() if isinstance(value, Text) else (value,)
         number = next((each for each in counted if isinstance(each, int)), number)
-        return _value_words(value, words_of, figure)
+        return _value_words(value, voice)
 
     return PLACE.sub(put_in, words)
 
@@ -211,14 +319,14 @@ def _only_places(words: str) -> frozenset[str] | None:
     return None if None in names or words.count("%") != len(names) else frozenset(names)
 
 
-def _value_words(value: Value, words_of: Callable[[str], str], figure: Callable[[Figure], str]) -> str:
+def _value_words(value: Value, voice: Voice) -> str:
     if isinstance(value, Text):
-        return _rendered(value.text, value.values, words_of, figure)
+        return _rendered(value.text, value.values, voice)
     if isinstance(value, str):
-        return value
+        return voice.name(value)
     if isinstance(value, tuple):
-        return _together([_value_words(part, words_of, figure) for part in value])
-    return figure(value) if isinstance(value, Figure) else count(value)
+        return _together([_value_words(part, voice) for part in value])
+    return voice.figure(value)
 
 
 def _together(parts: Sequence[str]) -> str:
@@ -279,8 +387,6 @@ def of_json(value: JsonObject) -> Any:
 def _value_of(value: Any) -> Value:
     if isinstance(value, list):
         return tuple(value)
-    if isinstance(value, dict) and len(value) == 1:
-        ((name, number),) = value.items()
-        if name in FIGURES and isinstance(number, int):
-            return FIGURES[name](number)
+    if isinstance(value, dict) and (kind := FIGURES.get(frozenset(value))):
+        return kind(**value)
     return value if isinstance(value, Text | int) else str(value)

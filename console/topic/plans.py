@@ -98,7 +98,7 @@ class TopicPlan(ObjectPlan[TopicFacts, TopicParams, TopicBefore]):
     ) -> tuple[Text, Text]:
         """Return summary and refusal of an undone creation: only an empty topic needs no quarantine."""
         summary = Text(
-            "This will delete the empty topic %(name)s on %(where)s again.",
+            "Delete the empty topic %(name)s on %(where)s again.",
             name=inputs.subject,
             where=where(rows),
         )
@@ -113,7 +113,7 @@ class TopicPlan(ObjectPlan[TopicFacts, TopicParams, TopicBefore]):
     def created_again(self, inputs: PlanInput[TopicParams], rows: Sequence[ConfigRow]) -> Text:
         """Return the summary of an undone deletion: the topic without its messages."""
         return Text(
-            "This will create %(name)s on %(where)s as it was. Its messages do not come back.",
+            "Create %(name)s on %(where)s as it was. Its messages do not come back.",
             name=inputs.subject,
             where=where(rows),
         )
@@ -143,7 +143,7 @@ class TopicCreatePlan(TopicPlan, CreatePlan[TopicFacts, TopicParams, TopicBefore
         new = [row for row in rows if row.before is None]
         after = new[0].after or {}
         return Text(
-            "This will create the topic %(name)s on %(where)s: %(write)s write and %(read)s read queues "
+            "Create the topic %(name)s on %(where)s: %(write)s write and %(read)s read queues "
             "per broker, permission %(perm)s.",
             name=inputs.subject,
             where=where(new),
@@ -257,7 +257,7 @@ class TopicDeletePlan(TopicPlan, DeletePlan[TopicFacts, TopicParams, TopicBefore
     def summary(self, inputs: PlanInput[TopicParams], rows: Sequence[ConfigRow], facts: TopicFacts) -> Text:
         """Name what is lost for good."""
         return Text(
-            "This will delete %(name)s on %(where)s for good: %(stored)s message(s) and the committed "
+            "Delete %(name)s on %(where)s for good: %(stored)s message(s) and the committed "
             "offsets of %(groups)s group(s).",
             name=inputs.subject,
             where=where(rows),

@@ -169,23 +169,6 @@
     return `UTC${minutes > 0 ? "+" : MINUS}${Math.floor(size / 60)}${size % 60 ? ":" + pad(size % 60) : ""}`;
   }
 
-  /* UTC times in a kept sentence, in the zone of this browser; the twin of the tag `words`. */
-  const TIMES =
-    /(?:(\d{4}-\d\d-\d\d)[ T])?(\d\d:\d\d:\d\d)(?:(–| to )(?:(\d{4}-\d\d-\d\d)[ T])?(\d\d:\d\d:\d\d))? UTC/g;
-  function words(text, now) {
-    const at = (date, time) => {
-      const ms = Date.parse(`${date || new Date(now).toISOString().slice(0, 10)}T${time}Z`);
-      return date || ms <= now ? ms : ms - DAY;
-    };
-    return text.replace(TIMES, (all, date, time, between, lastDate, lastTime) => {
-      const first = at(date, time),
-        last = lastTime ? at(lastDate || date, lastTime) : first;
-      if (Number.isNaN(first) || Number.isNaN(last)) return all;
-      const end = day(first) === day(last) ? clock(last) : moment(last, now);
-      return `${moment(first, now)}${lastTime ? between + end : ""} ${zoneOffset(last)}`;
-    });
-  }
-
   /* ---- cells: HTML of a figure of a row, with everything it may have to admit ---- */
   const ENTITIES = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;" };
   const escape = (text) => String(text).replace(/[&<>"']/g, (c) => ENTITIES[c]);
@@ -330,7 +313,6 @@
     day,
     moment,
     zoneOffset,
-    words,
     escape,
     badge,
     cell,

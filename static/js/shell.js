@@ -168,7 +168,7 @@
       ...(why !== undefined
         ? reasons(element)
         : text !== undefined
-          ? [line("p", text ? Tide.words(text, Tide.now()) : element.textContent.trim())]
+          ? [line("p", text || element.textContent.trim())]
           : moments(Number(element.dataset.at), element.dataset.as)),
     );
     (element.closest("dialog") || document.body).append(tip);
@@ -209,7 +209,7 @@
           }),
         ),
       );
-    if (why) lines.push(line("p", Tide.words(why, Tide.now())));
+    if (why) lines.push(line("p", why));
     return lines;
   }
   function moments(ms, style) {

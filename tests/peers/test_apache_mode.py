@@ -36,7 +36,7 @@ def test_it_sets_a_mode_and_puts_it_back(world: ApacheWorld) -> None:
     world.create_group("moders")
     plan = world.plan("group_mode", "moders", {"topic": "moded", "mode": "POP", "pop_share_queues": 2})
     assert plan.summary == (
-        "This will set how members of moders get messages of moded: POP, shared by 2 at broker-a and broker-b."
+        "Set how members of moders get messages of moded: POP, shared by 2 at broker-a and broker-b."
     )
     assert {row["note"] for row in plan.diff} == {"by the broker's default so far"}
     job = done(world, plan)

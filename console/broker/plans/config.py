@@ -300,7 +300,7 @@ def _summary(requested: KeyRequest, rows: Sequence[ConfigRow]) -> Text:
     else:
         change = Text("to %(values)s", values=Text.of_names([f"{value}{unit}" for value in sorted(afters)]))
     name = Text("%(key)s (%(says)s)", key=key.name, says=key.says) if key.says else Text.foreign(key.name)
-    return Text("This will change %(name)s on %(where)s %(change)s.", name=name, where=where, change=change)
+    return Text("Change %(name)s on %(where)s %(change)s.", name=name, where=where, change=change)
 
 
 def _warnings(

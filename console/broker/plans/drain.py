@@ -388,7 +388,7 @@ def _summary(params: DrainParams, subject: str, rate: float | None, views: Seque
     servers = Text("%(number)s name server(s)", number=len(views))
     if not params.is_drain:
         return Text(
-            "This will let %(where)s offer %(name)s to producers again. They see it within 30 s.",
+            "Let %(where)s offer %(name)s to producers again. They see it within 30 s.",
             where=servers,
             name=subject,
         )
@@ -400,7 +400,7 @@ def _summary(params: DrainParams, subject: str, rate: float | None, views: Seque
         else Text("%(what)s, which then go nowhere: there is no other broker", what=moved)
     )
     return Text(
-        "This will remove the write permission of %(name)s at %(where)s and move %(what)s. Consumers continue; "
+        "Remove the write permission of %(name)s at %(where)s and move %(what)s. Consumers continue; "
         "stored messages stay readable. The job then watches until the traffic is gone.",
         name=subject,
         where=servers,

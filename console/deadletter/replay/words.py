@@ -26,7 +26,7 @@ def summary(
 ) -> Text:
     """Return the summary of a replay.
 
-    ``This will send 312 dead letters of billing again, …, to that group only, at 40 messages per second: 8
+    ``Send 312 dead letters of billing again, …, to that group only, at 40 messages per second: 8
     s.``
     """
     number: int | Text = to_send if preview.complete else Text("at least %(number)s", number=to_send)
@@ -36,14 +36,14 @@ def summary(
     where, speed = _where(group, preview, params), _speed(params.rate_per_s, takes_s)
     if since is None:
         return Text(
-            "This will send %(number)s {dead letter|dead letters} of %(group)s again, %(where)s, %(speed)s.",
+            "Send %(number)s {dead letter|dead letters} of %(group)s again, %(where)s, %(speed)s.",
             number=number,
             group=group,
             where=where,
             speed=speed,
         )
     return Text(
-        "This will send %(number)s {dead letter|dead letters} of %(group)s again, dead since %(time)s, "
+        "Send %(number)s {dead letter|dead letters} of %(group)s again, dead since %(time)s, "
         "%(where)s, %(speed)s.",
         number=number,
         group=group,
@@ -56,12 +56,12 @@ def summary(
 def _marked(group: str, number: int | Text, since: str | None) -> Text:
     if since is None:
         return Text(
-            "This will mark %(number)s {dead letter|dead letters} of %(group)s as handled. Nothing is sent.",
+            "Mark %(number)s {dead letter|dead letters} of %(group)s as handled. Nothing is sent.",
             number=number,
             group=group,
         )
     return Text(
-        "This will mark %(number)s {dead letter|dead letters} of %(group)s as handled, dead since "
+        "Mark %(number)s {dead letter|dead letters} of %(group)s as handled, dead since "
         "%(time)s. Nothing is sent.",
         number=number,
         group=group,
@@ -211,7 +211,7 @@ def direct_summary(
 ) -> Text:
     """Return the summary for one client.
 
-    ``This will give one dead letter of billing (broker-a · 0 @ 17, keys k1) to the client 10.0.0.7@4711, …``
+    ``Give one dead letter of billing (broker-a · 0 @ 17, keys k1) to the client 10.0.0.7@4711, …``
     """
     if newest is None:
         return Text(
@@ -222,7 +222,7 @@ def direct_summary(
     queue, letter = newest
     place = f"{queue.broker_name} · {queue.queue_id} @ {letter.queue_offset:,}"
     return Text(
-        "This will give one dead letter of %(group)s (%(place)s) to the client %(client)s, once, and show its answer.",
+        "Give one dead letter of %(group)s (%(place)s) to the client %(client)s, once, and show its answer.",
         group=group,
         place=Text("%(place)s, keys %(keys)s", place=place, keys=letter.keys) if letter.keys else place,
         client=params.client_id,
@@ -267,12 +267,12 @@ def client_answer(answer: ClientAnswer) -> Text:
 
 
 def readable_summary(topic: str, moving: Sequence[str], *, is_undo: bool) -> Text:
-    """Return ``This will allow reading … on broker-a, broker-b.`` with the name of the topic."""
+    """Return ``Allow reading … on broker-a, broker-b.`` with the name of the topic."""
     names = _names(moving) or Text("no broker")
     if is_undo:
-        return Text("This will restore the permission of %(topic)s on %(names)s.", topic=topic, names=names)
+        return Text("Restore the permission of %(topic)s on %(names)s.", topic=topic, names=names)
     return Text(
-        "This will allow reading %(topic)s on %(names)s. Nothing is sent, no message is touched.",
+        "Allow reading %(topic)s on %(names)s. Nothing is sent, no message is touched.",
         topic=topic,
         names=names,
     )

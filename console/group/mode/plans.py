@@ -280,7 +280,7 @@ def _summary(group: str, topic: str, rows: Sequence[ConfigRow]) -> Text:
         for words, names in by_mode.items()
     ]
     return Text(
-        "This will set how members of %(group)s get messages of %(topic)s: %(modes)s.",
+        "Set how members of %(group)s get messages of %(topic)s: %(modes)s.",
         group=group,
         topic=topic,
         modes=Text.of_parts(modes),

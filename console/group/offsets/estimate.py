@@ -84,7 +84,7 @@ def estimate(
     )
     online = seen is not None and bool(seen.clients)
     return Estimate(
-        words=offset_words.summary(group, changes, None, pace, online, now_ms),
+        words=offset_words.summary(group, changes, None, pace, online),
         rows=changes,
         unknown=len(scope) - len(queues),
         read_at_ms=min((row.read_at_ms for row in scope), default=None),

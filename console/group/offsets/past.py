@@ -6,11 +6,10 @@ from collections.abc import Iterable, Mapping
 
 from console.brokers.mqadmin import MessageQueue
 from console.group.offsets.target_request import Known
-from console.group.offsets.words import moment
 from console.lag import selectors as lag_selectors
 from console.lag.past.history_reads import OffsetThen
 from console.operation.errors import PlanRejected
-from console.text import Duration, Text
+from console.text import Duration, Moment, Text
 from spark.lag.folds.rounds import GAP_INTERVALS
 
 FIELD = "time_ms"
@@ -27,7 +26,7 @@ def recorded(cluster: str, group: str, queues: Iterable[MessageQueue], at_ms: in
     """
     if at_ms > now_ms:
         raise PlanRejected(
-            Text("%(time)s has not come yet: nothing is recorded of it.", time=moment(at_ms)), FIELD
+            Text("%(time)s has not come yet: nothing is recorded of it.", time=Moment(at_ms)), FIELD
         )
     wanted = sorted(queues)
     gap_ms = GAP_INTERVALS * lag_selectors.collect_interval_ms(cluster)
@@ -65,14 +64,14 @@ def _require_readings(
                 "The history has no offsets of %(group)s for %(time)s: it does not reach back that far, or this "
                 "console did not collect then. The chart of the group shows what is recorded.",
                 group=group,
-                time=moment(at_ms),
+                time=Moment(at_ms),
             ),
             FIELD,
         )
     for name in sorted({queue.broker_name for queue in queues}):
         if at_ms - last.get(name, 0) > gap_ms:
             seen = (
-                Text("the last reading before is of %(time)s", time=moment(last[name]))
+                Text("the last reading before is of %(time)s", time=Moment(last[name]))
                 if name in last
                 else Text("nothing was read there")
             )
@@ -80,7 +79,7 @@ def _require_readings(
                 Text(
                     "%(time)s lies in a gap of the history of %(broker)s: %(seen)s. Choose another time, "
                     "or leave the queues of %(broker)s out.",
-                    time=moment(at_ms),
+                    time=Moment(at_ms),
                     broker=name,
                     seen=seen,
                 ),
@@ -95,6 +94,6 @@ def _sampled(sampled: list[OffsetThen], at_ms: int) -> Text:
     return Text(
         "Read at %(time)s, %(age)s before the requested time. A group that was consuming then had advanced by at "
         "most the number beside its queue; those messages are delivered again.",
-        time=moment(oldest),
+        time=Moment(oldest),
         age=Duration(at_ms - oldest),
     )

@@ -118,7 +118,7 @@ class OffsetChangePlan(PlanKind[OffsetParams, OffsetBefore, DiffRow]):
         limits = Limits(here.typed_confirm_messages, here.second_person_messages)
         model = "" if seen is None else seen.model
         return Draft(
-            summary=offset_words.summary(subject, rows, span, pace, state.online, now_ms),
+            summary=offset_words.summary(subject, rows, span, pace, state.online),
             diff=_diff(rows, lost, cover),
             before=OffsetBefore(
                 online=state.online,

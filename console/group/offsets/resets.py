@@ -5,7 +5,6 @@ A plan computed before such a reset means other messages than its rows name.
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterable, Mapping
 
 from console.brokers.mqadmin import MessageQueue
@@ -16,7 +15,7 @@ from console.lag.collect import reset
 from console.lag.models import LagEvent
 from console.operation import selectors as operation_selectors
 from console.operation.models import Plan
-from console.text import Text
+from console.text import Moment, Text
 
 SEEN = (LagEvent.Kind.REWIND, LagEvent.Kind.SKIPPED)
 
@@ -48,7 +47,7 @@ def _own_moves(
                 "%(number)s queue(s) of %(group)s {was|were} moved at %(time)s, after this plan was made",
                 number=number,
                 group=plan.subject,
-                time=_clock(last_ms),
+                time=Moment(last_ms),
             )
         ]
     return [
@@ -57,7 +56,7 @@ def _own_moves(
             "made",
             number=number,
             group=plan.subject,
-            time=_clock(last_ms),
+            time=Moment(last_ms),
             by=f"{job.created_by} ({job.id})",
         )
     ]
@@ -72,10 +71,10 @@ def _seen_jumps(
         place = MessageQueue(event.topic, event.broker_name, event.queue_id)
         if event.kind not in SEEN or place not in before or _is_in_plan(event, before[place]):
             continue
-        jump: dict[str, str | int] = {
+        jump: dict[str, str | int | Moment] = {
             "name": event.topic,
             "number": event.messages or 0,
-            "time": _clock(event.at_ms),
+            "time": Moment(event.at_ms),
         }
         sentences.append(
             Text("%(name)s went back by %(number)s messages at %(time)s, after this plan was made", **jump)
@@ -92,7 +91,3 @@ def _is_in_plan(event: LagEvent, before: int | None) -> bool:
     if before is None or event.from_offset is None or event.to_offset is None:
         return False
     return abs(before - event.to_offset) < abs(before - event.from_offset)
-
-
-def _clock(at_ms: int) -> str:
-    return f"{datetime.datetime.fromtimestamp(at_ms / 1000, tz=datetime.UTC):%H:%M:%S} UTC"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -19,7 +18,7 @@ from console.group.offsets.target_request import TargetRequest
 from console.lag.rows.broadcast import BROADCASTING
 from console.operation.plan.coverage import LEFT_OUT
 from console.operation.plan.kinds import PlanWarning
-from console.text import Duration, Text
+from console.text import Duration, Moment, Span, Text
 from console.text.figures import rate
 
 NAMED_MAX = 3  # queues, topics or brokers that are named; the others are counted
@@ -69,7 +68,7 @@ def skipped(rows: Iterable[Change]) -> int:
 
 
 def summary(
-    group: str, rows: Sequence[Change], span: tuple[int, int] | None, pace: Pace, online: bool, now_ms: int
+    group: str, rows: Sequence[Change], span: tuple[int, int] | None, pace: Pace, online: bool
 ) -> Text:
     """Return the change in two sentences: what, and how long it takes.
 
@@ -86,16 +85,14 @@ def summary(
     )
     what, queues = _effect(replayed(rows), skipped(rows)), len(moving)
     if span is None:
-        effect = Text(
-            "This will %(what)s on %(queues)s queue(s) of %(where)s.", what=what, queues=queues, where=where
-        )
+        effect = Text("%(what)s on %(queues)s queue(s) of %(where)s.", what=what, queues=queues, where=where)
     else:
         effect = Text(
-            "This will %(what)s on %(queues)s queue(s) of %(where)s, written %(span)s.",
+            "%(what)s on %(queues)s queue(s) of %(where)s, written %(span)s.",
             what=what,
             queues=queues,
             where=where,
-            span=time_span(span, now_ms),
+            span=Span(*span),
         )
     again = replayed(rows)
     return Text.of_parts([effect, how_long(again, rows, pace, online)]) if again else effect
@@ -104,15 +101,15 @@ def summary(
 def _effect(again: int, past: int) -> Text:
     if again and past:
         return Text(
-            "replay %(again)s message(s) and skip %(past)s message(s)",
+            "Replay %(again)s message(s) and skip %(past)s message(s)",
             again=again,
             past=past,
         )
     if again:
-        return Text("replay %(number)s message(s)", number=again)
+        return Text("Replay %(number)s message(s)", number=again)
     if past:
-        return Text("skip %(number)s message(s)", number=past)
-    return Text("move offsets without touching a message that is still stored")
+        return Text("Skip %(number)s message(s)", number=past)
+    return Text("Move offsets without touching a message that is still stored")
 
 
 def nothing_moves(rows: Sequence[Change], group: str = "") -> Text:
@@ -173,25 +170,6 @@ def _once_online(sentence: Text, online: bool) -> Text:
     if online:
         return Text("%(sentence)s.", sentence=sentence)
     return Text("%(sentence)s, once members are online.", sentence=sentence)
-
-
-def time_span(span: tuple[int, int], now_ms: int) -> str:
-    """Return ``09:00:12–11:42:03 UTC``, with the date where it is not today's."""
-    first, last, today = (_utc(ms) for ms in (*span, now_ms))
-    if first.date() == last.date() == today.date():
-        return f"{first:%H:%M:%S}–{last:%H:%M:%S} UTC"
-    if first.date() == last.date():
-        return f"{first:%Y-%m-%d %H:%M:%S}–{last:%H:%M:%S} UTC"
-    return f"{first:%Y-%m-%d %H:%M:%S} to {last:%Y-%m-%d %H:%M:%S} UTC"
-
-
-def moment(at_ms: int) -> str:
-    """Return ``2026-03-12 08:20:00 UTC``."""
-    return f"{_utc(at_ms):%Y-%m-%d %H:%M:%S} UTC"
-
-
-def _utc(at_ms: int) -> datetime.datetime:
-    return datetime.datetime.fromtimestamp(at_ms / 1000, tz=datetime.UTC)
 
 
 # --- Warnings -----------------------------------------------------------------------------------------------
@@ -272,7 +250,7 @@ def _time(requested: TargetRequest, now_ms: int) -> Iterable[PlanWarning]:
     if requested.target.name == "time" and requested.time_ms is not None and requested.time_ms > now_ms:
         text = Text(
             "%(time)s has not come yet: every queue goes to its end, what waits is skipped.",
-            time=moment(requested.time_ms),
+            time=Moment(requested.time_ms),
         )
         yield PlanWarning("warn", Text("The time lies in the future"), text)
 

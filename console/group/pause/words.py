@@ -22,14 +22,14 @@ def summary(group: str, rows: Sequence[ConfigRow], is_closing: bool) -> Text:
     brokers = Text.of_names(list(dict.fromkeys(row.broker_name for row in rows)))
     if is_closing:
         return Text(
-            "This will pause %(group)s on %(topics)s, at %(brokers)s: its members receive no more messages of it. "
+            "Pause %(group)s on %(topics)s, at %(brokers)s: its members receive no more messages of it. "
             "Its offsets stay, and messages wait until it is resumed.",
             group=group,
             topics=topics,
             brokers=brokers,
         )
     return Text(
-        "This will let %(group)s read %(topics)s again, at %(brokers)s: its members continue from their offsets "
+        "Let %(group)s read %(topics)s again, at %(brokers)s: its members continue from their offsets "
         "within seconds.",
         group=group,
         topics=topics,

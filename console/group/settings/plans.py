@@ -91,7 +91,7 @@ class GroupPlan(ObjectPlan[GroupFacts, GroupParams, GroupBefore]):
         """Return summary and refusal of an undone creation: only an unused group needs no quarantine."""
         in_use = Text("The group is in use since: put it in quarantine and delete it instead.")
         summary = Text(
-            "This will delete the unused group %(name)s on %(where)s again.",
+            "Delete the unused group %(name)s on %(where)s again.",
             name=inputs.subject,
             where=where(rows),
         )
@@ -100,7 +100,7 @@ class GroupPlan(ObjectPlan[GroupFacts, GroupParams, GroupBefore]):
     def created_again(self, inputs: PlanInput[GroupParams], rows: Sequence[ConfigRow]) -> Text:
         """Return the summary of an undone deletion: the group with its offsets."""
         return Text(
-            "This will create %(name)s on %(where)s as it was, with its committed offsets (%(number)s).",
+            "Create %(name)s on %(where)s as it was, with its committed offsets (%(number)s).",
             name=inputs.subject,
             where=where(rows),
             number=len(inputs.params.offsets),
@@ -126,9 +126,7 @@ class GroupCreatePlan(GroupPlan, CreatePlan[GroupFacts, GroupParams, GroupBefore
     def summary(self, inputs: PlanInput[GroupParams], rows: Sequence[ConfigRow], facts: GroupFacts) -> Text:
         """Name the brokers that will have it."""
         new = [row for row in rows if row.before is None]
-        return Text(
-            "This will create the group %(name)s on %(where)s.", name=inputs.subject, where=where(new)
-        )
+        return Text("Create the group %(name)s on %(where)s.", name=inputs.subject, where=where(new))
 
     def stakes(self, inputs: PlanInput[GroupParams], rows: Sequence[ConfigRow], facts: GroupFacts) -> Stakes:
         """Warn of brokers without the group, and of offsets committed under its name before."""
@@ -442,7 +440,7 @@ def _delete_summary(group: str, rows: Sequence[ConfigRow], facts: GroupFacts, pa
         )
     else:
         about = Text("What stays: %(topics)s with %(number)s message(s).", topics=topics, number=messages)
-    deleted = Text("This will delete the group %(group)s on %(where)s.", group=group, where=where)
+    deleted = Text("Delete the group %(group)s on %(where)s.", group=group, where=where)
     return Text.of_parts([deleted, offsets, about])
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +12,7 @@ from console.lag.round.broker_reads import BrokerAnswers, TopicFacts
 from console.lag.round.figures import GroupFigures, TopicFigures
 from console.lag.round.keyed_columns import KeyedColumns
 from console.lag.round.series import QueueKey, RoundColumns, RoundSeries, TopicQueueKey
-from console.text import Text
+from console.text import Moment, Text
 from spark.lag.round.filter_ratio import FilterSample
 from spark.lag.round.window import LagWindow
 from spark.lag.snapshot import BoolArray
@@ -156,11 +155,6 @@ def silence_text(broker_name: str, silence: Silence) -> Text:
     return Text(
         "%(broker)s has not answered since %(time)s: %(reason)s",
         broker=broker_name,
-        time=clock(silence.since_ms),
+        time=Moment(silence.since_ms),
         reason=silence.reason,
     )
-
-
-def clock(at_ms: int) -> str:
-    """Return a time of day as a reason carries it; pages show times in the reader's own zone beside it."""
-    return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%H:%M:%S} UTC"

@@ -219,7 +219,7 @@ class ObjectPlan(ConfigPlan[C, B], ABC, Generic[Facts, C, B]):
             summary = self.created_again(inputs, rows)
         else:
             summary = Text(
-                "This will restore the configuration of %(name)s on %(where)s exactly.",
+                "Restore the configuration of %(name)s on %(where)s exactly.",
                 name=inputs.subject,
                 where=where(rows),
             )
@@ -326,7 +326,7 @@ class QuarantinePlan(ObjectPlan[Facts, C, B]):
     def summary(self, inputs: PlanInput[C], rows: Sequence[ConfigRow], facts: Facts) -> Text:
         """Summarize what ends, and what comes next."""
         return Text(
-            "This will put %(name)s on %(where)s in quarantine: %(closes)s. Deleting is offered after "
+            "Put %(name)s on %(where)s in quarantine: %(closes)s. Deleting is offered after "
             "%(hours)s hours; release takes one click.",
             name=inputs.subject,
             where=where(rows),
@@ -372,7 +372,7 @@ class ReleasePlan(ObjectPlan[Facts, C, B]):
         """Summarize which brokers are released."""
         released = [row for row in rows if row.changes] or rows
         return Text(
-            "This will release %(name)s on %(where)s: %(opens)s.",
+            "Release %(name)s on %(where)s: %(opens)s.",
             name=inputs.subject,
             where=where(released),
             opens=self.opens,

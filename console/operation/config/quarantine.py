@@ -7,7 +7,6 @@ still have the closed configuration is not known here; read it from them.
 from __future__ import annotations
 
 import dataclasses
-import datetime as dt
 from collections.abc import Mapping
 
 from django.conf import settings
@@ -16,8 +15,7 @@ from console.operation.config.row import Config, is_denied
 from console.operation.config.write import writes_of
 from console.operation.models import Job
 from console.operation.plan.stored import Stored, of_json
-from console.text import Duration, Text
-from console.text.figures import moment
+from console.text import Duration, Moment, Text
 from spark.lag.local_time import HOUR_MS
 
 # Clients read the route every 30 s: what they write until then is expected.
@@ -111,10 +109,9 @@ def waiting(what: str, found: Mapping[str, Config], quarantine: Quarantine | Non
         )
     if now_ms < quarantine.deletable_at_ms:
         return Text(
-            "It has been in quarantine for %(age)s; deleting is offered after %(hours)s hours, at "
-            "%(time)s UTC.",
+            "It has been in quarantine for %(age)s; deleting is offered after %(hours)s hours, at %(time)s.",
             age=Duration(now_ms - quarantine.since_ms),
             hours=hours,
-            time=moment(quarantine.deletable_at_ms, dt.UTC, now_ms=now_ms),
+            time=Moment(quarantine.deletable_at_ms),
         )
     return Text()

@@ -214,7 +214,7 @@ def change_summary(name: str, rows: Sequence[ConfigRow]) -> Text:
         Text("%(change)s on %(brokers)s", change=words, brokers=Text.of_names(names))
         for words, names in by_change.items()
     ]
-    return Text("This will change %(name)s: %(changes)s.", name=name, changes=Text.of_parts(changes))
+    return Text("Change %(name)s: %(changes)s.", name=name, changes=Text.of_parts(changes))
 
 
 def terminal_rows(diff: Iterable[DiffRow]) -> Iterable[str]:

@@ -9,7 +9,6 @@ A plan covers more than the name server lists: also what the collector's rows an
 from __future__ import annotations
 
 import dataclasses
-import datetime
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
@@ -20,7 +19,7 @@ from console.lag.last_seen import BrokerSeen
 from console.operation.errors import PlanRejected
 from console.operation.plan.params import ACCEPT_WITHOUT
 from console.operation.plan.stored import Stored, of_json
-from console.text import Text, text_of
+from console.text import Moment, Text, text_of
 
 if TYPE_CHECKING:
     from console.operation.models import Job, Plan
@@ -48,11 +47,10 @@ class Absent:
     def words(self) -> Text:
         if self.since_ms is None:
             return Text("%(broker)s does not answer", broker=self.broker_name)
-        at = datetime.datetime.fromtimestamp(self.since_ms / 1000, tz=datetime.UTC)
         return Text(
             "%(broker)s has not answered since %(time)s",
             broker=self.broker_name,
-            time=f"{at:%Y-%m-%d %H:%M:%S} UTC",
+            time=Moment(self.since_ms),
         )
 
 

@@ -32,14 +32,14 @@ def test_it_replays_from_the_command_line(live: LiveCluster) -> None:
     assert "SUCCEEDED" in call("apply", made["id"], "--here")
     assert end(live, RETRY) == 3
     text = call("replay", "billing")
-    assert "This will send 3 dead letters of billing again" in text
+    assert "Send 3 dead letters of billing again" in text
     assert "6 matched, 3 replayed before" in text and "manage.py dlq apply op-" in text
 
 
 def test_it_allows_reading_from_the_command_line_and_takes_it_back(live: LiveCluster) -> None:
     live.create_topic(DLQ, queues=1, perm=2)
     text = call("readable", "billing")
-    assert f"This will allow reading {DLQ} on {live.broker_name}." in text
+    assert f"Allow reading {DLQ} on {live.broker_name}." in text
     assert "perm" in text and "2 →" in text
     (plan_id,) = re.findall(r"Apply until .* UTC: manage.py dlq apply (op-\w+)", text)
     assert live.admin.topic_config(live.addr, DLQ).perm == 2, "a plan changes nothing"

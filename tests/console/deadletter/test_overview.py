@@ -171,6 +171,6 @@ def test_it_offers_to_allow_reading(live: LiveCluster) -> None:
     answer = client.post(f"{address}/readable")
     assert answer.status_code == 302
     text = client.get(answer["Location"]).content.decode()
-    assert "This will allow reading" in text and "Allow reading it" in text
+    assert "Allow reading" in text and "Allow reading it" in text
     looker = signed_in("looker", verbs=("VIEW", "REPLAY"))
     assert looker.post(f"{address}/readable").status_code == 403

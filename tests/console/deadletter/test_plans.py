@@ -68,7 +68,7 @@ def test_it_sends_real_dead_letters_to_the_failed_group_only(live: LiveCluster, 
     die(live, 3)
     plan = plan_of(live, alice)
     assert plan.messages == 3 and plan.blocked == ""
-    assert plan.summary.startswith("This will send 3 dead letters of billing again, dead since ")
+    assert plan.summary.startswith("Send 3 dead letters of billing again, dead since ")
     assert plan.summary.endswith(f"to that group only ({RETRY}), as fast as the brokers take them.")
     job = run(plan, alice)
     assert (job.state, job.error) == ("SUCCEEDED", "")

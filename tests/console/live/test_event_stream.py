@@ -11,6 +11,7 @@ from console.live import hub, reader
 from console.live.event_stream import EventStream
 from console.live.hub import publish
 from console.live.reader import Reader
+from console.text.locale import Locale
 from tests.console.live.test_reader import NOW_MS, Viewer
 
 
@@ -18,7 +19,7 @@ async def test_it_releases_its_place_when_its_reader_leaves(redis_url: str) -> N
     released: list[str] = []
     held = ExitStack()
     held.callback(lambda: released.append("place"))
-    events = aiter(EventStream(Reader(Viewer(), "en"), ["s"], held))
+    events = aiter(EventStream(Reader(Viewer(), Locale("en")), ["s"], held))
     assert await anext(events) == b"retry: 3000\n\n"
     assert (await anext(events)).startswith(b'data: {"subject":"s"')
     publish("s", {"a": {"text": "two\nlines"}}, now_ms=NOW_MS)
@@ -33,7 +34,7 @@ def test_it_releases_the_place_of_a_stream_that_never_began() -> None:
     released: list[str] = []
     held = ExitStack()
     held.callback(lambda: released.append("place"))
-    EventStream(Reader(Viewer(), "en"), ["s"], held).close()
+    EventStream(Reader(Viewer(), Locale("en")), ["s"], held).close()
     assert released == ["place"]
 
 
@@ -43,7 +44,7 @@ async def test_it_cuts_off_a_reader_that_takes_nothing(
     monkeypatch.setattr(reader, "STALL_LIMIT_S", 0.05)
 
     async def send() -> None:
-        async for _ in EventStream(Reader(Viewer(), "en"), ["s"], ExitStack()):
+        async for _ in EventStream(Reader(Viewer(), Locale("en")), ["s"], ExitStack()):
             await asyncio.sleep(30)  # a connection that takes nothing
 
     with pytest.raises(asyncio.CancelledError):

@@ -12,6 +12,7 @@ from console.live import hub, reader
 from console.live.hub import publish
 from console.live.reader import Reader
 from console.live.update import View
+from console.text.locale import Locale
 
 NOW_MS = 1_790_000_000_000
 
@@ -35,7 +36,7 @@ async def next_of(one: Reader) -> Any:
 
 
 async def test_it_reads_what_it_joined_until_it_leaves(redis_url: str) -> None:
-    one = Reader(Viewer(), "en")
+    one = Reader(Viewer(), Locale("en"))
     await one.join("s")
     await one.join("closed")
     frames = [await next_of(one), await next_of(one)]
@@ -52,7 +53,7 @@ async def test_it_ends_subjects_that_may_not_be_seen_any_more(
 ) -> None:
     monkeypatch.setattr(reader, "RECHECK_EVERY_S", 0.01)
     viewer = Viewer()
-    one = Reader(viewer, "en")
+    one = Reader(viewer, Locale("en"))
     for subject in ("s", "t"):
         await one.join(subject)
         await next_of(one)

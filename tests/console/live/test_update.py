@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
+import zoneinfo
 from collections.abc import Mapping
 from typing import Any
 
 from console.live.update import Update, merged
-from console.text import Text
+from console.text import Moment, Text
+from console.text.locale import Locale
 from spark.lag.codes import LagStatus
 
 NOW_MS = 1_790_000_000_000
@@ -35,7 +38,7 @@ def test_it_forgets_everything_before_a_base() -> None:
 def test_it_reads_its_own_channel_format() -> None:
     read = Update.from_channel(b'7 1790000000000 d c/local/group/a b\n{"q":9,"gone":4}\n{"lag":3}null')
     assert (read.subject, read.sequence, read.full) == ("c/local/group/a b", 7, False)
-    assert json.loads(read.frame("en")) == {
+    assert json.loads(read.frame(Locale("en"))) == {
         "subject": "c/local/group/a b",
         "seq": 7,
         "at_ms": 1790000000000,
@@ -56,9 +59,18 @@ def test_a_text_is_in_the_words_of_each_reader_and_everything_else_as_it_was() -
     made = update(
         4, {"a": {"reason": reason, "status": LagStatus.OK, "texts": [reason], "n": 1}, "b": {"n": 2}}
     )
-    english, chinese = (json.loads(made.frame(code))["rows"] for code in ("en", "zh-hans"))
+    english, chinese = (json.loads(made.frame(Locale(code)))["rows"] for code in ("en", "zh-hans"))
     said = "3 queues stay as before"
     assert english == {"a": {"reason": said, "status": "OK", "texts": [said], "n": 1}, "b": {"n": 2}}
     said = "3 个队列保持不变"
     assert chinese == {"a": {"reason": said, "status": "OK", "texts": [said], "n": 1}, "b": {"n": 2}}
-    assert made.frame("en") is made.frame("en")
+    assert made.frame(Locale("en")) is made.frame(Locale("en"))
+
+
+def test_a_time_in_a_text_is_in_the_zone_of_each_reader() -> None:
+    made = update(5, {"a": {"reason": Text("silent since %(time)s", time=Moment(1_741_766_774_000))}})
+    frames = [made.frame(Locale("en", zone)) for zone in (dt.UTC, zoneinfo.ZoneInfo("Asia/Shanghai"))]
+    assert [json.loads(frame)["rows"]["a"]["reason"] for frame in frames] == [
+        "silent since 12 Mar 2025 08:06:14 UTC",
+        "silent since 12 Mar 2025 16:06:14 UTC+8",
+    ]

@@ -54,7 +54,7 @@ class Tally(PlanKind[RawJson, RawJson, RawJson]):
         if not isinstance(steps, int):
             raise PlanRejected(Text("steps is a number"), field="steps")
         return Draft(
-            summary=Text("This will count to %(steps)s.", steps=steps),
+            summary=Text("Count to %(steps)s.", steps=steps),
             diff=[{"before": Tally.world, "after": Tally.world + steps}],
             before={"world": Tally.world},
             messages=int(params.get("messages", 1)),

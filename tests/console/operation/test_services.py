@@ -31,7 +31,7 @@ def test_it_computes_a_plan_and_changes_nothing(tally: type[Tally], alice: User)
     assert plan.id.startswith("op-") and len(plan.id) == 11
     assert (plan.state, plan.summary, plan.diff) == (
         "DRAFT",
-        "This will count to 4.",
+        "Count to 4.",
         [{"before": 0, "after": 4}],
     )
     assert plan.expires_at == journal.moment(NOW + 10 * MINUTE)

@@ -68,7 +68,7 @@ def test_it_asks_strangers_to_sign_in(client: Client, tally: type[Tally], alice:
 def test_it_shows_a_plan_with_the_button_that_says_what_it_does(tally: type[Tally], alice: User) -> None:
     plan = make(alice, steps=5)
     text = text_of(browser(alice), f"/c/test/plans/{plan.id}")
-    assert "This will count to <strong>5</strong>." in text
+    assert "Count to <strong>5</strong>." in text
     assert "A test" in text
     assert f"/c/test/plans/{plan.id}/apply" in text
     assert f"manage.py tally apply {plan.id}" in text
@@ -451,11 +451,3 @@ def test_it_shows_of_very_many_queues_those_that_need_a_look() -> None:
     rows = [SimpleNamespace(state=state) for state in ("verified", "failed", "waiting")]
     assert worst_rows(rows, 3) == rows
     assert [row.state for row in worst_rows(rows, 2)] == ["failed", "waiting"]
-
-
-def test_the_list_names_what_was_done_without_a_future(tally: type[Tally], alice: User) -> None:
-    plan = make(alice, steps=5)
-    client = browser(alice)
-    assert "Count to 5." in text_of(client, "/c/test/operations")
-    services.discard_plan(plan.id, alice)
-    assert "This will" not in text_of(client, f"/c/test/plans/{plan.id}")

@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 from django.utils import translation
 
-from console.text.language import figure_words, of_headers
+from console.text.language import figure_words
 from tests.support import sample_rows
 from tests.support.people import signed_in
 
@@ -133,10 +133,3 @@ def test_figures_say_their_units_and_months() -> None:
         assert figure_words("1.9 MB of 5 msg/s") == "1.9 MB of 5 msg/s"
     with translation.override("en"):
         assert figure_words("3 h 12 m") == "3 h 12 m"
-
-
-def test_a_socket_speaks_the_language_of_its_page() -> None:
-    cookie = (b"cookie", b"other=1; tidemark_language=zh-hans")
-    assert of_headers([cookie]) == "zh-hans"
-    assert of_headers([(b"accept-language", b"zh-CN")]) == "zh-hans"
-    assert of_headers([]) == "en"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import copy
+import datetime as dt
 import json
 import pickle
 import re
+import zoneinfo
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,8 @@ from django.template import Context, Template
 from django.utils import translation
 from django.utils.html import format_html
 
-from console.text import Duration, Text, text_of
+from console.text import Duration, Moment, Span, Text, text_of
+from console.text.locale import Locale
 from console.text.value import PLACE, of_json, with_json
 
 ROOT = Path(__file__).parent.parent.parent.parent
@@ -161,3 +164,56 @@ def test_code_makes_texts_of_literal_ids_with_a_value_for_each_place() -> None:
             elif "%" in re.sub(PLACE, "", str(first.value)):
                 wrong.append(f"{where}: a percent sign is written %%")
     assert wrong == []
+
+
+SHANGHAI = zoneinfo.ZoneInfo("Asia/Shanghai")
+NOW_S = 1_773_288_374  # 2026-03-12 04:06:14 UTC
+NOW_MS = NOW_S * 1000
+
+
+def ms(time: str) -> int:
+    return int(dt.datetime.fromisoformat(time + "Z").timestamp() * 1000)
+
+
+TIMES = [
+    # a figure, in English, for a reader in Shanghai on that day
+    (Moment(ms("2026-03-12T04:00:00")), "2026-03-12 04:00:00 UTC", "12:00:00 UTC+8"),
+    (Moment(ms("2026-03-11T05:00:00")), "2026-03-11 05:00:00 UTC", "11 Mar 13:00:00 UTC+8"),
+    (
+        Span(ms("2026-03-12T04:00:00"), ms("2026-03-12T04:06:14")),
+        "2026-03-12 04:00:00–04:06:14 UTC",
+        "12:00:00–12:06:14 UTC+8",
+    ),
+    (
+        Span(ms("2026-03-11T23:00:00"), ms("2026-03-12T01:00:00")),
+        "2026-03-11 23:00:00 – 2026-03-12 01:00:00 UTC",
+        "07:00:00–09:00:00 UTC+8",
+    ),
+    (
+        Span(ms("2026-03-10T15:00:00"), ms("2026-03-11T22:00:00")),
+        "2026-03-10 15:00:00 – 2026-03-11 22:00:00 UTC",
+        "10 Mar 23:00:00 – 06:00:00 UTC+8",
+    ),
+]
+
+
+@pytest.mark.parametrize(("figure", "english", "shown"), TIMES)
+def test_times_are_in_the_zone_of_the_reader(
+    figure: Moment | Span, english: str, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("console.text.value.time.time", lambda: NOW_S)
+    sentence = Text("silent since %(time)s: %(reason)s", time=figure, reason="<refused>")
+    assert sentence == f"silent since {english}: <refused>"
+    with Locale("en", SHANGHAI).active():
+        assert sentence.local() == f"silent since {shown}: <refused>"
+        plain = re.sub(r"</?(time|span)[^>]*>", "", sentence.html())
+        assert plain == f"silent since {shown}: &lt;refused&gt;"
+    assert json.loads(json.dumps(sentence.as_json()), object_hook=of_json) == sentence
+
+
+def test_a_time_has_its_popover() -> None:
+    at_ms = ms("2025-03-12T04:00:00")
+    with Locale("zh-hans", SHANGHAI).active():
+        assert Text("%(time)s", time=Moment(at_ms)).html() == (
+            f'<time data-at="{at_ms}" data-as="moment">2025年3月12日 12:00:00</time> <span data-zone-name>UTC+8</span>'
+        )

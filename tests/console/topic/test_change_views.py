@@ -58,7 +58,7 @@ def test_it_makes_a_plan_from_the_form_and_shows_it(live: LiveCluster, browser: 
     plan = Plan.objects.get()
     assert answer.status_code == 302 and answer["Location"] == f"/c/test/plans/{plan.id}"
     text = page(browser, f"plans/{plan.id}")
-    assert "This will create the topic <strong>payments</strong>" in text
+    assert "Create the topic <strong>payments</strong>" in text
     assert "topic payments is created" in text and "writeQueueNums" in text
     assert "Create the topic" in text
     assert "/api/v1/plans/" in text and f"manage.py topics apply {plan.id}" in text
@@ -71,7 +71,7 @@ def test_it_makes_a_plan_from_the_form_and_shows_it(live: LiveCluster, browser: 
     again = browser.post(f"/c/test/plans/{plan.id}/apply", {})
     assert again["Location"] == reverse("job", args=["test", job.id]), "a double submit leads to the one job"
     undone = browser.post(f"/c/test/plans/{plan.id}/undo")
-    assert "This will delete the empty topic <strong>payments</strong>" in page(
+    assert "Delete the empty topic <strong>payments</strong>" in page(
         browser, undone["Location"][len("/c/test/") :]
     )
 

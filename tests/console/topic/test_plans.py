@@ -55,7 +55,7 @@ def test_it_creates_a_topic_and_takes_it_back(live: LiveCluster, maria: User) ->
     CollectorLease.objects.create(cluster=live.name)
     plan = plan_of(live, maria, "create", read_queues=8, write_queues=6, message_type="FIFO")
     assert plan.summary == (
-        f"This will create the topic orders on {live.broker_name}: 6 write and 8 read queues per broker, "
+        f"Create the topic orders on {live.broker_name}: 6 write and 8 read queues per broker, "
         "permission read, write."
     )
     assert (plan.diff[0]["deed"], plan.diff[0]["before"], plan.confirm) == ("create", None, "inline")
@@ -73,7 +73,7 @@ def test_it_creates_a_topic_and_takes_it_back(live: LiveCluster, maria: User) ->
     assert [row["state"] for row in job.result["brokers"]] == ["verified"]
     assert CollectorLease.objects.get(cluster=live.name).refresh_requested
     undo = services.undo(plan.id, maria)
-    assert undo.summary == f"This will delete the empty topic orders on {live.broker_name} again."
+    assert undo.summary == f"Delete the empty topic orders on {live.broker_name} again."
     assert run(undo, maria).state == "SUCCEEDED"
     assert config_of(live) is None and not live.has_route("orders")
     verbs = list(AuditEvent.objects.filter(subject="orders").order_by("pk").values_list("verb", flat=True))
@@ -133,7 +133,7 @@ def test_it_changes_queues_and_puts_them_back_to_the_letter(live: LiveCluster, m
     assert (plan.confirm, impact_of(plan, "Messages stored")["value"]) == ("inline", 0)
     assert run(plan, maria).state == "SUCCEEDED"
     undo = services.undo(plan.id, maria)
-    assert undo.summary == f"This will restore the configuration of orders on {name} exactly."
+    assert undo.summary == f"Restore the configuration of orders on {name} exactly."
     assert run(undo, maria).state == "SUCCEEDED"
     assert config_of(live) == before
 

@@ -41,7 +41,7 @@ def test_it_lists_topics_and_groups(live: LiveCluster) -> None:
 
 def test_it_plans_applies_here_and_undoes(live: LiveCluster) -> None:
     text = call("topics", "create", "orders", "--write-queues", "4", "--message-type", "FIFO")
-    assert "This will create the topic orders on broker-a: 4 write and 4 read queues" in text
+    assert "Create the topic orders on broker-a: 4 write and 4 read queues" in text
     assert "create topic orders" in text and "manage.py topics apply op-" in text
     made = plan("topics", "create", "orders", "--write-queues", "4")
     assert "SUCCEEDED" in call("topics", "apply", made["id"], "--here")

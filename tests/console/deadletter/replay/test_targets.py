@@ -138,7 +138,7 @@ def test_it_marks_letters_as_handled(live: LiveCluster) -> None:
     group_with_topics(live)
     write_letters(live, 4)
     plan = plan_of(live, None, "nowhere", filter={"tag": "even"})
-    assert plan.summary.startswith("This will mark 2 dead letters of billing as handled")
+    assert plan.summary.startswith("Mark 2 dead letters of billing as handled")
     job = run(plan, None)
     assert (job.state, job.result["handled"], job.result["skipped"], job.result["sent"]) == (
         "SUCCEEDED",
@@ -218,7 +218,7 @@ def test_it_names_the_parameter_at_fault(db: None, params: dict[str, Any], field
 def test_it_allows_reading_and_takes_it_back(live: LiveCluster) -> None:
     live.create_topic(DLQ, queues=1, perm=2)
     plan = services.create_plan("dlq_readable", live.name, GROUP, {}, None)
-    assert plan.summary.startswith(f"This will allow reading {DLQ} on {live.broker_name}.")
+    assert plan.summary.startswith(f"Allow reading {DLQ} on {live.broker_name}.")
     job = run(plan, None)
     assert (job.state, job.error) == ("SUCCEEDED", "")
     assert live.admin.topic_config(live.addr, DLQ).perm == 6

@@ -47,7 +47,7 @@ def test_it_plans_applies_here_and_undoes(orders: LiveCluster) -> None:
 
 def test_it_prints_the_plan_for_people(orders: LiveCluster) -> None:
     text = call("plan", "billing", "--target", "shift", "--shift=-2")
-    assert "This will replay 2 messages on 1 queue of orders" in text
+    assert "Replay 2 messages on 1 queue of orders" in text
     assert "orders · broker-a · 0" in text and "4 →" in text
     assert "manage.py offsets apply op-" in text
 

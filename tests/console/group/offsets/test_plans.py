@@ -60,7 +60,7 @@ def test_it_shows_before_and_after_per_queue(orders: LiveCluster, alice: User) -
     assert (row["delta"], row["lag_before"], row["lag_after"], row["how"]) == (-7, 3, 10, "15")
     assert abs(row["store_time_ms"] - time.time() * 1000) < 60_000
     assert plan.messages == 17
-    assert plan.summary.startswith("This will replay 17 messages on 2 queues of orders, written ")
+    assert plan.summary.startswith("Replay 17 messages on 2 queues of orders, written ")
     assert [warning["title"] for warning in plan.warnings] == [
         "No member is online",
         "Every target is still retained",
@@ -215,7 +215,7 @@ def test_it_applies_offline_verifies_and_undoes_exactly(orders: LiveCluster, ali
     assert (job.result["moved"], job.result["verified"], job.result["failed"]) == (2, 2, 0)
     undo = services.undo(plan.id, alice)
     assert moves(undo) == [(0, 0, 7), (1, 0, 10)]
-    assert undo.summary.startswith("This will skip 17 messages on 2 queues of orders")
+    assert undo.summary.startswith("Skip 17 messages on 2 queues of orders")
     assert run(undo, alice).state == "SUCCEEDED"
     assert orders.committed("billing", "orders") == {0: 7, 1: 10}
 

@@ -69,7 +69,7 @@ def test_it_stops_members_and_lets_them_go_on(shop: LiveCluster, maria: User) ->
         wait_for(lambda: len(seen) == 1, "the first message", within_s=60)
         plan = plan_of(shop, maria, "pause", topics=["orders"])
         assert plan.summary == (
-            f"This will pause billing on orders, at {shop.broker_name}: its members receive no more messages of it. "
+            f"Pause billing on orders, at {shop.broker_name}: its members receive no more messages of it. "
             "Its offsets stay, and messages wait until it is resumed."
         )
         assert titles(plan)[0] == "1 member is online"
@@ -79,7 +79,7 @@ def test_it_stops_members_and_lets_them_go_on(shop: LiveCluster, maria: User) ->
         assert not isinstance(refused, MQBrokerError), "others read on"
         resumed = plan_of(shop, maria, "resume")
         assert [message.body for message in seen] == [b"before"]
-        assert resumed.summary.startswith("This will let billing read orders again")
+        assert resumed.summary.startswith("Let billing read orders again")
         run(resumed, maria)
         wait_for(lambda: len(seen) == 6, "what was held", within_s=60)
 

@@ -148,10 +148,10 @@ def test_it_pauses_from_a_terminal(live: LiveCluster, browser: Client) -> None:
     out = StringIO()
     call_command("groups", "pause", "billing", "--topic", "orders", "--topic", "refunds", stdout=out)
     plan = Plan.objects.get()
-    assert out.getvalue().startswith(f"{plan.id}: This will pause billing on orders and refunds")
+    assert out.getvalue().startswith(f"{plan.id}: Pause billing on orders and refunds")
     assert "readable" in out.getvalue() and "true → false" in out.getvalue()
     call_command("groups", "apply", plan.id, "--here", stdout=out)
     assert live.admin.group_refusals(live.addr).topics == {"billing": {"orders", "refunds"}}
     out = StringIO()
     call_command("groups", "resume", "billing", stdout=out)
-    assert "This will let billing read orders and refunds again" in out.getvalue()
+    assert "Let billing read orders and refunds again" in out.getvalue()

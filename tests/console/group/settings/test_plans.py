@@ -37,14 +37,14 @@ def titles(plan: Plan) -> list[str]:
 
 def test_it_creates_a_group_and_takes_it_back(live: LiveCluster, maria: User) -> None:
     plan = plan_of(live, maria, "create", retry_max_times=3, consume_from_min_enable=False)
-    assert plan.summary == f"This will create the group billing on {live.broker_name}."
+    assert plan.summary == f"Create the group billing on {live.broker_name}."
     assert config_of(live) is None
     assert run(plan, maria).state == "SUCCEEDED"
     made = config_of(live)
     assert made is not None
     assert (made["retryMaxTimes"], made["consumeFromMinEnable"], made["consumeEnable"]) == (3, False, True)
     undo = services.undo(plan.id, maria)
-    assert undo.summary == f"This will delete the unused group billing on {live.broker_name} again."
+    assert undo.summary == f"Delete the unused group billing on {live.broker_name} again."
     assert run(undo, maria).state == "SUCCEEDED"
     assert config_of(live) is None
 
@@ -79,7 +79,7 @@ def test_it_changes_settings_and_puts_them_back_to_the_letter(live: LiveCluster,
     before = config_of(live)
     plan = plan_of(live, maria, "change", retry_max_times=3, notify_members=False)
     assert plan.summary == (
-        "This will change billing: retryMaxTimes 7 → 3, notifyConsumerIdsChangedEnable true → false "
+        "Change billing: retryMaxTimes 7 → 3, notifyConsumerIdsChangedEnable true → false "
         f"on {live.broker_name}."
     )
     assert titles(plan) == ["At most 3 retries"]
@@ -116,7 +116,7 @@ def test_it_deletes_from_quarantine_and_brings_the_offsets_back(
     settings.QUARANTINE_HOURS = 0
     plan = plan_of(live, maria, "delete")
     assert plan.summary == (
-        f"This will delete the group billing on {live.broker_name}. Its committed offsets (1) go too and are "
+        f"Delete the group billing on {live.broker_name}. Its committed offsets (1) go too and are "
         "recorded for the undo. What stays: %DLQ%billing with 2 messages."
     )
     assert (plan.blocked, plan.confirm) == ("", "typed")

@@ -280,7 +280,7 @@ def test_the_running_hour_is_marked(admin: Client) -> None:
     rows.row(run, window_end_ms=NOW - 60_000, window_start_ms=TODAY + 9 * HOUR)
     rows.row(run)
     text = page(admin).split("<tbody")[1]
-    assert text.count(">so far</span>") == 1 and "figures up to 2024-10-04 09:04:00 UTC" in text
+    assert text.count(">so far</span>") == 1 and "figures up to 4 Oct 2024 09:04:00 UTC" in text
     assert "by run report-1, code 0.1.0. Sampled every 5 s, the largest gap is 10 s." in text
 
 
