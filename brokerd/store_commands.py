@@ -90,9 +90,9 @@ def check(config: MessageStoreConfig) -> int:
     survey = Surveyor(config).look()
     report(survey)
     if not survey.faults:
-        say("The store is sound.")
+        write_line("The store is sound.")
         return 0
-    say(
+    write_line(
         f"{len(survey.faults)} faults. `python -m brokerd repair --store {config.store_path_root_dir}` shows the plan."
     )
     return EXIT_FAULTS
@@ -103,10 +103,12 @@ def repair(config: MessageStoreConfig, *, apply: bool) -> int:
     survey = surveyor.look()
     report(survey)
     if not survey.faults:
-        say("Nothing to repair.")
+        write_line("Nothing to repair.")
         return 0
     if not apply:
-        say("Nothing was changed. With --apply this is done, and what is removed is kept next to the store.")
+        write_line(
+            "Nothing was changed. With --apply this is done, and what is removed is kept next to the store."
+        )
         return EXIT_FAULTS
     root = config.store_path_root_dir
     side = root / time.strftime("repair-%Y%m%d-%H%M%S")
@@ -121,18 +123,20 @@ def repair(config: MessageStoreConfig, *, apply: bool) -> int:
     work.move_aside(survey)
     keep_index = not survey.is_index_bad and not survey.is_short
     work.leave_as_crashed(survey, surveyor.checkpoint, surveyor.table, keep_index=keep_index)
-    say(f"Repaired. What was replaced is in {side}; the next start builds queues and index from the log.")
+    write_line(
+        f"Repaired. What was replaced is in {side}; the next start builds queues and index from the log."
+    )
     return 0
 
 
 def report(survey: Survey) -> None:
     for note in survey.notes:
-        say(note)
+        write_line(note)
     for fault in survey.faults:
-        say(f"FAULT {fault}")
+        write_line(f"FAULT {fault}")
 
 
-def say(line: str) -> None:
+def write_line(line: str) -> None:
     sys.stdout.write(f"{line}\n")
 
 

@@ -17,7 +17,7 @@ from django.core.asgi import get_asgi_application
 
 django_application: Any = get_asgi_application()  # loads the apps, which everything below needs
 
-from console import celery, health  # noqa: E402  (celery: current application for whoever sends a task)
+from console import celery, health  # noqa: E402  (celery: current application for every sender of a task)
 from console.routing import websocket_application  # noqa: E402
 from console.web.request_limit import Limited, Receive, Send, announces_too_much, refuse  # noqa: E402
 from console.web.reverse_proxy import Scope, is_this_machine, with_client  # noqa: E402

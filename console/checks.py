@@ -75,7 +75,7 @@ def _storage_problems(name: str) -> Sequence[CheckMessage]:
         hint = "Name a folder (file:///...) or object storage: each process has its own memory, and takes it along."
         return [
             Error(
-                f"{name}: memory:// is shared by nobody and kept by nothing.",
+                f"{name}: memory:// is not shared between processes and not kept.",
                 hint=hint,
                 id="tidemark.E013",
             )

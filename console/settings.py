@@ -261,7 +261,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "console.access.session.idle_session.IdleSessionMiddleware",
-    # Every page requires sign-in unless its view says otherwise: forgetting this must not open a page.
+    # Every page requires sign-in unless its view states otherwise: an omission must not open a page.
     "django.contrib.auth.middleware.LoginRequiredMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",

@@ -58,6 +58,11 @@ NO_NAMES = {
     "told",
     "asked",
     "said",
+    "say",
+    "hear",
+    "heard",
+    "knows",
+    "wants",
     "forget",
     "tend",
     "worn",
@@ -152,7 +157,7 @@ def names(path: Path) -> Iterator[str]:
 def test_it_names_things_in_words_of_the_field() -> None:
     found = {
         f"{path.relative_to(ROOT)}: {name}"
-        for path in modules("console", "api")
+        for path in modules(*PACKAGES)
         for name in names(path)
         if NO_NAMES & set(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower().split("_"))
     }

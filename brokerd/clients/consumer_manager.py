@@ -136,7 +136,7 @@ class ConsumerManager:
     def is_set_aside(self, group: str, channel: Channel) -> bool:
         return (group, channel) in self._set_aside
 
-    def asked_ms(self, group: str, channel: Channel) -> int:
+    def queried_ms(self, group: str, channel: Channel) -> int:
         return self._set_aside.get((group, channel), 0)
 
     def take_back(self, group: str, channel: Channel) -> None:

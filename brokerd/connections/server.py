@@ -47,7 +47,7 @@ class Connection(asyncio.Protocol):
         self._is_kept = False
         self._needed_bytes = 0
         self._opaque = 0
-        self._asked: dict[int, asyncio.Future[RemotingCommand]] = {}
+        self._requests: dict[int, asyncio.Future[RemotingCommand]] = {}
         self._is_processing = False
         self._is_write_paused = False
         self._is_waiting = False  # for a thread that prepares what the next request needs
@@ -71,13 +71,13 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         was_open, self.is_open = self.is_open, False
-        for future in self._asked.values():
+        for future in self._requests.values():
             if not future.done():
                 future.set_exception(ChannelClosed(f"{address_text(self.remote_address)} closed"))
-        self._asked.clear()
+        self._requests.clear()
         self._keep([], 0)
         if was_open:
-            self._server.forget(self)
+            self._server.drop(self)
 
     def data_received(self, data: bytes) -> None:
         if self._rest:
@@ -195,16 +195,16 @@ class Connection(asyncio.Protocol):
         self._opaque = (self._opaque + 1) & 0x7FFFFFFF
         command.opaque = self._opaque
         future: asyncio.Future[RemotingCommand] = asyncio.get_running_loop().create_future()
-        self._asked[command.opaque] = future
+        self._requests[command.opaque] = future
         self.send(command)
         try:
             return await asyncio.wait_for(future, timeout_ms / 1000)
         finally:
-            self._asked.pop(command.opaque, None)
+            self._requests.pop(command.opaque, None)
 
     def answered(self, response: RemotingCommand) -> None:
         """Hand a response to its waiting caller; drop one without a caller."""
-        future = self._asked.get(response.opaque)
+        future = self._requests.get(response.opaque)
         if future is not None and not future.done():
             future.set_result(response)
 
@@ -318,7 +318,7 @@ class RemotingServer:
             unread.hold(holder, holder.remote_address[0], 0)
             holder.abort()
 
-    def forget(self, connection: Connection) -> None:
+    def drop(self, connection: Connection) -> None:
         self.connections.discard(connection)
         self._on_close(connection)
 

@@ -289,7 +289,7 @@ def drain(request: HttpRequest, cluster: str, broker: str) -> HttpResponse:
 
 @require_safe
 def name_servers(request: HttpRequest, cluster: str) -> HttpResponse:
-    """List name servers: what each knows, since when it answers, and topics whose routes differ."""
+    """List name servers: what each lists, since when it answers, and topics whose routes differ."""
     here = admit(request, cluster)
     query = ListQuery.plain(request)
     servers = selectors.name_servers(here.name)

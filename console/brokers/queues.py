@@ -105,7 +105,7 @@ def page_masters(admin: BlockingMQAdmin) -> dict[str, str]:
 
 
 def topic_route(admin: BlockingMQAdmin, topic: str) -> TopicRouteData | None:
-    """Return the topic's route, or None when no name server knows it (17)."""
+    """Return the topic's route, or None when no name server lists it (17)."""
     try:
         return admin.topic_route(topic)
     except MQBrokerError as error:

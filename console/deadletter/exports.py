@@ -30,7 +30,6 @@ from console.operation.errors import PlanRejected
 from console.web.spreadsheet import csv_line
 
 CONTENT_TYPES = {"ndjson": "application/x-ndjson; charset=utf-8", "csv": "text/csv; charset=utf-8"}
-PIECE_LINES = 500  # lines per write to the browser
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

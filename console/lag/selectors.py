@@ -20,7 +20,7 @@ StaleRow = TypeVar("StaleRow", GroupRow, QueueRow)
 DEFAULT_INTERVAL_MS = 5_000
 # Intervals without a round until rows are stale; `static/js/live.js` uses the same for an open page.
 STALE_ROUNDS = 3
-# On one chart: more cannot be told apart.
+# On one chart: more cannot be distinguished.
 MARKERS_MAX = 500
 
 

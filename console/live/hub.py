@@ -131,7 +131,7 @@ def _publisher(url: str) -> Script:
 class Mailbox:
     """Updates that one reader has not been sent yet: one slot per subject.
 
-    Caller: Hub, Reader, in one event loop. ``keys``: the rows of a subject that the reader wants; without an
+    Caller: Hub, Reader, in one event loop. ``keys``: the rows of a subject that the reader shows; without an
     entry, all of them.
     """
 

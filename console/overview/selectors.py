@@ -161,7 +161,7 @@ def growing_groups(cluster_name: str, scope: NameScope = EVERYTHING) -> list[Top
 def losing_groups(cluster_name: str, scope: NameScope = EVERYTHING) -> list[TopGroup]:
     """Return the groups that lose messages now, then those that retention reaches first.
 
-    Lower bounds come last: where nothing was deleted yet, such a bound says little.
+    Lower bounds come last: where nothing was deleted yet, such a bound means little.
     """
     rows = _groups(cluster_name, scope).filter(Q(status="LOST") | Q(time_to_loss_ms__isnull=False))
     urgency = Case(When(status="LOST", then=0), When(time_to_loss_lower_bound=False, then=1), default=2)

@@ -33,7 +33,7 @@ class DemoCard:
 
 @dataclass(frozen=True, slots=True)
 class GeneratedData:
-    """What the banner above generated data says. `is_being_made`: not all of it is there yet."""
+    """Text of the banner above generated data. `is_being_made`: not all of it is there yet."""
 
     is_being_made: bool
     may_delete: bool

@@ -149,17 +149,17 @@ class ConsumeStatisticsTable:
         statistics.calls.append((now_ms, messages, is_success, elapsed_ms))
         if not is_success:
             statistics.failed_total += messages
-        self._forget(statistics, now_ms)
+        self._drop_old(statistics, now_ms)
 
     def count_pulled(self, topic: str, messages: int, round_trip_ms: int, now_ms: int) -> None:
         statistics = self._topics.setdefault(topic, _TopicStatistics())
         statistics.pulls.append((now_ms, messages, round_trip_ms))
-        self._forget(statistics, now_ms)
+        self._drop_old(statistics, now_ms)
 
     def table(self, now_ms: int) -> dict[str, ConsumeStatistics]:
         result = {}
         for topic, statistics in sorted(self._topics.items()):
-            self._forget(statistics, now_ms)
+            self._drop_old(statistics, now_ms)
             calls, pulls = statistics.calls, statistics.pulls
             window_s = STATISTICS_WINDOW_MS / 1000
             result[topic] = ConsumeStatistics(
@@ -173,7 +173,7 @@ class ConsumeStatisticsTable:
             )
         return result
 
-    def _forget(self, statistics: _TopicStatistics, now_ms: int) -> None:
+    def _drop_old(self, statistics: _TopicStatistics, now_ms: int) -> None:
         oldest_ms = now_ms - STATISTICS_WINDOW_MS
         for events in (statistics.calls, statistics.pulls):
             while events and (events[0][0] < oldest_ms or len(events) > STATISTICS_EVENTS_MAX):

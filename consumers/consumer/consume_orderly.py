@@ -44,8 +44,8 @@ def after_failure(message: MessageRecord, max_reconsume_times: int) -> AfterFail
     return AfterFailure.CONSUME_AGAIN
 
 
-def suspend_time_ms(asked_ms: int | None, default_ms: int) -> int:
-    return min(max(default_ms if asked_ms is None else asked_ms, SUSPEND_MIN_MS), SUSPEND_MAX_MS)
+def suspend_time_ms(requested_ms: int | None, default_ms: int) -> int:
+    return min(max(default_ms if requested_ms is None else requested_ms, SUSPEND_MIN_MS), SUSPEND_MAX_MS)
 
 
 class OrderlyConsumeService:

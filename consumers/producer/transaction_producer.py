@@ -1,8 +1,8 @@
 """TransactionProducer: a message that consumers see if, and only if, a local transaction succeeded.
 
-The message is stored invisibly first (a half message), then the local transaction runs, then the broker is told its
-outcome. Where that is unknown (a crash, a lost connection, an exception) the broker asks any producer of the group
-again and again; `check` answers from what the local transaction has left, such as a row in a database.
+The message is stored invisibly first (a half message), then the local transaction runs, then its outcome is
+sent to the broker. Where that is unknown (a crash, a lost connection, an exception) the broker queries any producer of
+the group again and again; `check` answers from what the local transaction has left, such as a row in a database.
 Source: TransactionMQProducer.java, DefaultMQProducerImpl.java (sendMessageInTransaction, checkTransactionState).
 """
 
@@ -50,7 +50,7 @@ Check = Callable[[MessageRecord], Awaitable[LocalTransactionState]]
 class TransactionSendResult:
     """Where the half message is, what became of the local transaction, and whether the broker has confirmed that.
 
-    Without confirmation the outcome is not lost: the broker asks for it.
+    Without confirmation the outcome is not lost: the broker queries it.
     """
 
     half: SendResult
@@ -79,7 +79,7 @@ class TransactionProducer(Producer):
         client: ClientInstance | None = None,
         clock: Clock = system_clock,
     ) -> None:
-        """`check(message)` says what became of an earlier local transaction; an exception counts as UNKNOWN."""
+        """`check(message)` returns what became of an earlier local transaction; an exception counts as UNKNOWN."""
         super().__init__(group, namesrv_addrs, config, client=client, clock=clock)
         self._check = check
         self._under_way: set[asyncio.Future[None]] = set()
@@ -112,7 +112,7 @@ class TransactionProducer(Producer):
     ) -> TransactionSendResult:
         """Store the message invisibly, run `execute`, and have its outcome carried out.
 
-        `execute(half)` returns COMMIT, ROLLBACK, or UNKNOWN: then the broker asks `check` later, as it does when
+        `execute(half)` returns COMMIT, ROLLBACK, or UNKNOWN: then the broker has `check` called later, as it does when
         `execute` raises (the exception comes through). A half message that a broker could not flush or copy is rolled
         back without running `execute`. `timeout_ms` bounds storing it. Raises as Producer.send; ClientClosed.
         """
@@ -191,19 +191,19 @@ class TransactionProducer(Producer):
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._under_way.add(ended)
         try:
-            asked = CheckTransactionStateRequestHeader.from_ext_fields(command.ext_fields)
+            request = CheckTransactionStateRequestHeader.from_ext_fields(command.ext_fields)
             record = decode_record(command.body)
             state, remark = await self._checked(record)
             header = EndTransactionRequestHeader(
                 producer_group=self.group,
-                tran_state_table_offset=asked.tran_state_table_offset,
-                commit_log_offset=asked.commit_log_offset,
+                tran_state_table_offset=request.tran_state_table_offset,
+                commit_log_offset=request.commit_log_offset,
                 commit_or_rollback=state,
                 from_transaction_check=True,
                 msg_id=record.message_id,
-                transaction_id=asked.transaction_id,
-                topic=asked.topic,
-                broker_name=asked.broker_name,
+                transaction_id=request.transaction_id,
+                topic=request.topic,
+                broker_name=request.broker_name,
             )
             await self._end(addr, header, remark)
         except (MQClientError, MQBrokerError, RemotingError) as error:

@@ -54,11 +54,11 @@ SCHEMA = row_schema(
 )
 
 
-def transform(letters: DataFrame, asked: DataFrame, limits: DataFrame) -> DataFrame:
+def transform(letters: DataFrame, requested: DataFrame, limits: DataFrame) -> DataFrame:
     """Return rows of both grains, without the columns of every row.
 
-    `letters`: records of %DLQ% topics; `asked`: `window_start_ms` and `end_ms` of the requested days; `limits`: `group`
-    and `retry_max` of groups that have their own.
+    `letters`: records of %DLQ% topics; `requested`: `window_start_ms` and `end_ms` of the days; `limits`: `group` and
+    `retry_max` of groups that have their own.
     """
     found = (
         letters.withColumn("group", F.substring("topic", len(PREFIX) + 1, 1_000))
@@ -70,7 +70,7 @@ def transform(letters: DataFrame, asked: DataFrame, limits: DataFrame) -> DataFr
             "cause", F.when(F.col("attempts") >= F.col("retry_max"), "retries used up").otherwise("given up")
         )
         .withColumn("life", F.col("store_timestamp_ms") - F.col("born_timestamp_ms"))
-        .crossJoin(F.broadcast(asked))
+        .crossJoin(F.broadcast(requested))
         .filter(F.col("store_timestamp_ms") < F.col("end_ms"))
         .withColumn("age", F.col("end_ms") - F.col("store_timestamp_ms"))
         .withColumn("is_new", F.col("store_timestamp_ms") >= F.col("window_start_ms"))
@@ -136,9 +136,9 @@ def run(spark: SparkSession, spec: JobSpec) -> JobResult:
     units = read_stores(spark, spec, ConsumeQueueSource).cache()
     at = ["cluster", "broker_name", "topic", "queue_id", "queue_offset"]
     letters = messages.filter(F.col("topic").startswith(PREFIX)).join(units.select(*at), at, "left_semi")
-    asked = spark.createDataFrame(days(spec), "window_start_ms bigint, end_ms bigint")
+    requested = spark.createDataFrame(days(spec), "window_start_ms bigint, end_ms bigint")
     limits = spark.createDataFrame([*retry_limits(spec).items()], "group string, retry_max int")
-    rows = stamped(transform(letters, asked, limits), spec, coverage(messages))
+    rows = stamped(transform(letters, requested, limits), spec, coverage(messages))
     rows = rows.withColumns({"kind": F.lit("DLQ"), "broker_name": F.lit("")})
     order = (*ORDER, "cause")
     done = published(spark, spec, rows, SCHEMA, order, started=started, sources=[messages, units])

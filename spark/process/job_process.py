@@ -130,16 +130,16 @@ def run_spec(text: str, run_of: Callable[[JobSpec], Run], session: KeptSession) 
         return _fail(str(error))
     except (PySparkException, Py4JError) as error:
         return _fail(watch.lost or f"Spark could not compute the report: {error}")
-    _say("RESULT", result.to_json())
+    _write_line("RESULT", result.to_json())
     return True
 
 
 def report_step(step: str, count: int) -> None:
     """Print the step that begins, by its name in `console.report.process.STEPS`, and its count."""
-    _say("STEP", f"{step} {count}")
+    _write_line("STEP", f"{step} {count}")
 
 
-def _say(kind: str, text: str) -> None:
+def _write_line(kind: str, text: str) -> None:
     sys.stdout.write(f"{kind} {text}\n")
     sys.stdout.flush()
 
@@ -160,5 +160,5 @@ def _fail(text: str) -> bool:
     cause = raised[-1] if raised and "Traceback" in text else lines[0]
     if cause.startswith("ModuleNotFoundError"):
         cause += f". {EXECUTORS_PYTHON}"
-    _say("ERROR", cause[:ERROR_LENGTH_MAX])
+    _write_line("ERROR", cause[:ERROR_LENGTH_MAX])
     return False

@@ -17,7 +17,7 @@
     document.addEventListener("visibilitychange", watch);
   }
 
-  /* ---- cumulative flow: asked for after the page is there, and again while somebody looks ---- */
+  /* ---- cumulative flow: asked for after the page is there, and again while the page is visible ---- */
   const flowHost = document.querySelector("[data-flow]"),
     FLOW_EVERY = 30000,
     FLOW_POINTS = 300,

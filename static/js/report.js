@@ -20,7 +20,7 @@
   }
 })();
 /* A report's page: the step of a run changes in place (live.js); when a run is asked for or done, the page is made
-   anew. The subject's row of a report is its newest run. Somebody who is filling in the form is only told. */
+   anew. The subject's row of a report is its newest run. A page with a form being filled in only shows a note. */
 (function () {
   "use strict";
   const host = document.querySelector("[data-report]");

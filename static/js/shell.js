@@ -17,7 +17,7 @@
     /* the next page measures its own */
   }
   Tide.now = () => Date.now() + skew;
-  Tide.BY_TIMER = { "X-Tidemark-Timer": "1" }; // of what nobody asked for: it does not keep a session alive
+  Tide.BY_TIMER = { "X-Tidemark-Timer": "1" }; // of requests by a timer: they do not keep a session alive
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
   document.cookie = `zone=${zone};path=/;max-age=31536000;samesite=lax`;
   const MOMENTS = {

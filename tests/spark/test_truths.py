@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from spark.lag.codes import WORST_FIRST, LagStatus, SampleFlag
-from spark.lag.forecast import time_to_loss
 from spark.lag.history import chunk
 from spark.lag.samples import Samples, SeriesKey
 from tests.spark.lag.judged import queue, together
 from tests.spark.work_of import day_rows, hour_rows, spec
+from tests.support.plain_forecast import time_to_loss
 
 STEP, MINUTE, HOUR = 5_000, 60_000, 3_600_000
 A = SeriesKey("billing", "orders", "broker-a", 0, 0)

@@ -18,10 +18,11 @@ from console.lag.rows.queue_rows import (
     unknown_row,
 )
 from console.lag.rows.reasons import reason_text
-from spark.lag.forecast import DRAINED, Drain, TimeToLoss, time_to_loss
+from spark.lag.forecast import DRAINED, Drain
 from spark.lag.round.status import SPAN_MESSAGES, Judgement, LagStatus, is_beyond_handling, judge
 from spark.lag.snapshot import CommitKey, HeadKey
 from tests.support import plain_window
+from tests.support.plain_forecast import TimeToLoss, time_to_loss
 from tests.support.plain_window import QueueState
 
 RowDict = dict[str, Any]

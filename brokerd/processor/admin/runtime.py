@@ -188,7 +188,7 @@ def update_broker_config(broker: Broker, channel: Channel, command: RemotingComm
         raise error_for(ResponseCode.INVALID_PARAMETER, str(error)) from error
     broker.change_properties(properties)
     broker.config.broker = changed
-    broker.sender.forget_topics()
+    broker.sender.drop_topics()
     before = {name: value for name, value in values.items() if value != getattr(changed, name)}
     logger.info("settings changed properties=%s before=%s", properties, before)
     return Saved(command.response(ResponseCode.SUCCESS))

@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 FOLLOWS_OFFSET_MOVED_VERSION = 413  # V5_0_0: acts on 21 at once
 RESET_PUSH_VERSION = 28  # V3_0_7_SNAPSHOT: understands 220
-NOBODY = "%SET_ASIDE%"  # the only member in the list a set-aside client gets; no client id can be that
+NO_MEMBER = "%SET_ASIDE%"  # the only member in the list a set-aside client gets; no client id can be that
 SET_ASIDE_CHECK_MS = 100
 SET_ASIDE_QUIET_MS = 400  # A rebalance sends one request per topic; after this long without one it is over.
 SET_ASIDE_MAX_MS = 5_000  # a client that does not rebalance in that time keeps its queues and gets 21
@@ -115,19 +115,19 @@ def make_members_follow(broker: Broker, topic: str, group: str, targets: Mapping
         logger.info("member set aside group=%s client_id=%s", group, info.members[channel].client_id)
         broker.consumers.set_aside(group, channel)
         notify_consumer_ids_changed(channel, group)
-        _watch_set_aside(broker, group, channel, waited_ms=0, seen_asked_ms=0, quiet_ms=0)
+        _watch_set_aside(broker, group, channel, waited_ms=0, last_query_ms=0, quiet_ms=0)
 
 
 def _watch_set_aside(
-    broker: Broker, group: str, channel: Channel, *, waited_ms: int, seen_asked_ms: int, quiet_ms: int
+    broker: Broker, group: str, channel: Channel, *, waited_ms: int, last_query_ms: int, quiet_ms: int
 ) -> None:
     """Take a member back once its rebalance is over, or after SET_ASIDE_MAX_MS."""
 
     def look() -> None:
         if not broker.consumers.is_set_aside(group, channel):
             return
-        asked_ms = broker.consumers.asked_ms(group, channel)
-        is_quiet = asked_ms > 0 and asked_ms == seen_asked_ms
+        queried_ms = broker.consumers.queried_ms(group, channel)
+        is_quiet = queried_ms > 0 and queried_ms == last_query_ms
         new_quiet_ms = quiet_ms + SET_ASIDE_CHECK_MS if is_quiet else 0
         total_ms = waited_ms + SET_ASIDE_CHECK_MS
         if new_quiet_ms >= SET_ASIDE_QUIET_MS or total_ms >= SET_ASIDE_MAX_MS:
@@ -135,7 +135,7 @@ def _watch_set_aside(
             notify_consumer_ids_changed(channel, group)
             return
         _watch_set_aside(
-            broker, group, channel, waited_ms=total_ms, seen_asked_ms=asked_ms, quiet_ms=new_quiet_ms
+            broker, group, channel, waited_ms=total_ms, last_query_ms=queried_ms, quiet_ms=new_quiet_ms
         )
 
     broker.later(SET_ASIDE_CHECK_MS, look)
@@ -147,7 +147,7 @@ def member_list_for(broker: Broker, group: str, channel: Channel, now_ms: int) -
     if info is None:
         return []
     if not broker.consumers.ask_members(group, channel, now_ms):
-        return [NOBODY]
+        return [NO_MEMBER]
     return info.client_ids()
 
 

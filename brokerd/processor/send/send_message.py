@@ -165,7 +165,7 @@ class Sender:
         self._broker_put.times += 1
         return f"{self._id_prefix}{result.commit_log_offset:016X}", queue_id, result.queue_offset, unique_key
 
-    def forget_topics(self) -> None:
+    def drop_topics(self) -> None:
         """A setting changed: make the slow checks again at the next send of every topic."""
         self._entries.clear()
 

@@ -16,7 +16,7 @@ from console.text import Duration, Text
 from console.text.figures import percent, size
 
 WINDOW_MS = 60 * 60_000  # traffic of the last hour: long enough for bursts, short enough for tonight
-HISTORY_MIN_MS = 10 * 60_000  # less says nothing
+HISTORY_MIN_MS = 10 * 60_000  # less is no trend
 REFUSES_AT = 0.90  # diskSpaceWarningLevelRatio's default: from there on a broker refuses to write
 UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "PiB": 2**50}
 _CAPACITY = re.compile(r"Total\s*:\s*([\d.]+)\s*(\w+)\s*,\s*Free\s*:\s*([\d.]+)\s*(\w+)")

@@ -13,7 +13,6 @@ from typing import Any
 
 from console.brokers.mqadmin import (
     BlockingMQAdmin,
-    BrokerUnavailable,
     ConsumerConnection,
     ConsumerOffsetWrapper,
     MessageQueue,
@@ -21,13 +20,21 @@ from console.brokers.mqadmin import (
     MQBrokerError,
     is_system_topic,
 )
-from console.brokers.queues import PERM_READ, BrokerQueue, ask_each, route_queues, topic_route, with_offsets
+from console.brokers.queues import (
+    PERM_READ,
+    BrokerQueue,
+    ask_each,
+    require_answer,
+    route_queues,
+    topic_route,
+    with_offsets,
+)
 from console.brokers.time_search import first_offsets, offset_by_broker
 from console.lag.last_seen import QueueSeen, topic_queues_seen
 from console.lag.rows.broadcast import BROADCASTING
 from console.operation.errors import PlanRejected
 from console.operation.plan.coverage import Coverage
-from console.text import Text, text_of
+from console.text import Text
 
 QUEUES_MAX = 2_000  # per change; larger changes are split by topic
 DERIVED_PREFIXES = ("%RETRY%", "%DLQ%")
@@ -156,16 +163,8 @@ def _read_brokers(admin: BlockingMQAdmin, addrs: Mapping[str, str], group: str) 
         if what == "config" and isinstance(answer, MQBrokerError):
             # An ACL may forbid reading it: then members are notified as on 4.x.
             answers[what, name] = {}
-        elif isinstance(answer, Exception):
-            raise BrokerUnavailable(
-                addrs[name],
-                Text(
-                    "%(name)s did not answer, so %(unknown)s is unknown: %(answer)s",
-                    name=name,
-                    unknown=Text("what its queues hold"),
-                    answer=text_of(answer),
-                ),
-            )
+        else:
+            require_answer(name, addrs[name], answer, Text("what its queues hold"))
     return {
         name: _BrokerAnswer(answers["offsets", name], answers["members", name], answers["config", name])
         for name in addrs

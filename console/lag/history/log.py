@@ -416,7 +416,7 @@ def _append_durably(path: Path, expected_bytes: int, data: bytes, *, room_bytes:
     try:
         size = os.fstat(descriptor).st_size
         if size < expected_bytes or any(os.pread(descriptor, wal.FRAME_HEADER.size, expected_bytes)):
-            raise HistoryMoved(f"{path.name} is not as this process knows it: {expected_bytes} bytes")
+            raise HistoryMoved(f"{path.name} has changed since this process wrote it: {expected_bytes} bytes")
         os.lseek(descriptor, expected_bytes, os.SEEK_SET)
         _write_all(descriptor, data)
         for at in range(0, room_bytes, len(ZEROS)):

@@ -215,9 +215,7 @@ class _Read:
 
     def _resets(self, changed: BoolArray) -> dict[str, Column]:
         """Return which offsets were set and not committed since."""
-        was_pending = (
-            self.before["reset_pending"] == np.True_
-        )  # a round of an older version knew no such thing
+        was_pending = self.before["reset_pending"] == np.True_  # rounds of older versions do not have it
         set_now = self.moved | (self.has & self.view.set_here & (changed | ~was_pending))
         return {
             "reset_pending": set_now | (self.has & was_pending & ~changed),

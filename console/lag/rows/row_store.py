@@ -174,9 +174,9 @@ class RowStore(Generic[Key, Row]):
             [*names, *keys],
             f"UPDATE {table} SET {', '.join(f'{columns[name]} = %s' for name in names)} "
             f"WHERE {' AND '.join(f'{columns[name]} = %s' for name in keys)}",
-            f"UPDATE {table} AS kept SET {', '.join(f'{columns[name]} = told.{columns[name]}' for name in names)} "
-            f"FROM {self._document()} AS told "
-            f"WHERE {' AND '.join(f'kept.{columns[name]} = told.{columns[name]}' for name in keys)}",
+            f"UPDATE {table} AS kept SET {', '.join(f'{columns[name]} = given.{columns[name]}' for name in names)} "
+            f"FROM {self._document()} AS given "
+            f"WHERE {' AND '.join(f'kept.{columns[name]} = given.{columns[name]}' for name in keys)}",
         )
 
     def _execute(self, rows: Mapping[Key, Row], names: Sequence[str], one_by_one: str, at_once: str) -> None:

@@ -15,7 +15,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from console.brokers.body_format import ProtobufDecoder
 from console.brokers.mqadmin import (
     BlockingMQAdmin,
-    BrokerUnavailable,
     MessageQueue,
     MQAdmin,
     MQBrokerError,
@@ -39,8 +38,6 @@ ROUND_DEADLINE_MS = 5_000
 SCANNED_MAX = 20_000_000  # messages read by one search
 TAGS_COUNTED_MAX = 1_000  # distinct tags; a producer may put an id into its tags
 BYTES_MAX = 2 * 1024**3  # received by one search
-
-SilentError = (BrokerUnavailable, RemotingTimeout, MQBrokerError)
 
 
 class TopicNotFound(Exception):
@@ -233,7 +230,7 @@ def queues_now(source: Source, query: Query) -> Queues:
             Text("There is no topic %(topic)s in %(cluster)s.", topic=query.topic, cluster=source.cluster)
         )
     routed = route_queues(route, query.topic)
-    wanted = {queue: addr for queue, addr in routed.items() if query.wants_queue(queue)}
+    wanted = {queue: addr for queue, addr in routed.items() if query.needs_queue(queue)}
     # Brokers of the last round without a route since: their messages are missing too.
     gone = source.held_by & set(source.silent) - {data.broker_name for data in route.queue_datas}
     silent = {name: source.silent[name] or Text("not registered") for name in sorted(gone)}

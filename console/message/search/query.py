@@ -70,7 +70,7 @@ class Query:
         ]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
 
-    def wants_queue(self, queue: MessageQueue) -> bool:
+    def needs_queue(self, queue: MessageQueue) -> bool:
         """Return whether the search reads this queue."""
         if not self.queues and not self.brokers:
             return True

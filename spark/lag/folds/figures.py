@@ -27,7 +27,7 @@ of histograms (`spark.lag.folds.histogram`), at most 0.8 % too large: only so ar
     drain_by_speed_ms   the same by ages alone: what the oldest message at the end has waited over (catch-up speed - 1);
                         null: unknown, or not at this speed
     time_to_loss_ms     until retention reaches the first unread message, in the worst round in which the collector
-                        found that the row does not keep pace; null: never, or not in sight (`forecast.time_to_loss`)
+                        found that the row does not keep pace; null: never, or not in sight (`round_arrays.losses_ms`)
     lost, skipped       removed unread by retention; passed by when a committed offset was set
     skew_*              max / mean, standard deviation / mean (`cv`) and Gini of the queues' mean lags;
                         `effective_queues`: over how many it spreads

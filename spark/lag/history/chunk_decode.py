@@ -25,8 +25,6 @@ from spark.lag.samples import (
 )
 from spark.lag.snapshot import TENTH_MS, UNKNOWN_OFFSET, UNKNOWN_TIME, BoolArray, Int64Array, from_tenths
 
-Items = npt.NDArray[np.int32]
-
 
 def decode_table(table: pa.Table) -> Samples:
     """Return the samples of chunk rows in any order; rows of the same series are joined."""

@@ -249,11 +249,11 @@ def _block(
 
 def _present(grid: _Grid, heads: Int64Array, commits: Int64Array | None) -> BoolArray | None:
     """Return which rounds have a sample of each series; None: all."""
-    asked = [(grid.heads["head_status"], heads)]
+    needed = [(grid.heads["head_status"], heads)]
     if commits is not None:
-        asked.append((grid.commits["status"], commits))
+        needed.append((grid.commits["status"], commits))
     found: BoolArray | None = None
-    for matrix, columns in asked:
+    for matrix, columns in needed:
         if not matrix.is_whole:
             own = matrix.across(columns) != NO_SAMPLE
             found = own if found is None else found & own

@@ -3,7 +3,7 @@
 Backends raise errors of classes of their own, some of them no OSError, and most name no address. Here a file that is
 not there is a FileNotFoundError and everything else a StorageError with the address, the reason and what to do.
 
-Object storage knows no rename and shows an object when it is whole: a file goes to its final name at once, what was
+Object storage has no rename and shows an object when it is whole: a file goes to its final name at once, what was
 begun and failed is discarded, and a write whose answer was lost may be done again.
 """
 
@@ -220,7 +220,7 @@ def _named(done: str, url: str) -> Iterator[None]:
 
 
 class _Source(io.RawIOBase):
-    """A file of a backend as a reader of Parquet wants it."""
+    """A file of a backend as a reader of Parquet expects it."""
 
     def __init__(self, file: Any, url: str) -> None:
         self._file = file

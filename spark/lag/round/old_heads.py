@@ -45,7 +45,7 @@ class HeadLog:
         if missing > 0:
             self.values = np.pad(self.values, ((0, 0), (0, missing)), constant_values=~0)
 
-    def forget(self, columns: Int64Array) -> None:
+    def clear(self, columns: Int64Array) -> None:
         """Clear the readings of columns that now belong to other queues."""
         self.values[:, columns] = ~0
 

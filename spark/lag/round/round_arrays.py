@@ -127,12 +127,15 @@ def _old(
     slots = window.late.slots[heads]
     found = Brackets(*(np.full(len(heads), NOT_FOUND, dtype=np.int64) for _ in Brackets._fields))
     for log, columns in ((window.late.log, slots), (window.coarse, heads)):
-        asked = np.flatnonzero((columns >= 0) & (found.after_ms == NOT_FOUND))
-        some = log.find(columns[asked], offsets[asked])
-        nearer = (found.until_ms[asked] == NOT_FOUND) | (some.until_ms < found.until_ms[asked])
+        wanted = np.flatnonzero((columns >= 0) & (found.after_ms == NOT_FOUND))
+        some = log.find(columns[wanted], offsets[wanted])
+        nearer = (found.until_ms[wanted] == NOT_FOUND) | (some.until_ms < found.until_ms[wanted])
         nearer &= some.until_ms != NOT_FOUND
-        found.after_ms[asked], found.after[asked] = some.after_ms, some.after
-        found.until_ms[asked[nearer]], found.until[asked[nearer]] = some.until_ms[nearer], some.until[nearer]
+        found.after_ms[wanted], found.after[wanted] = some.after_ms, some.after
+        found.until_ms[wanted[nearer]], found.until[wanted[nearer]] = (
+            some.until_ms[nearer],
+            some.until[nearer],
+        )
     is_last = (found.until_ms == NOT_FOUND) | (found.until_ms > first_ms)
     found.until_ms[is_last], found.until[is_last] = first_ms[is_last], first_offset[is_last]
     for at in range(len(heads)):
@@ -197,10 +200,10 @@ def speeds(window: LagWindow, queues: Progress, age: Ages) -> FloatArray:
     stood = (begun == queues.first_unread) & (queues.first_unread < queues.max_offset)
     moving = ~was_set & (first < len(order) - 1) & ~stood
     reached_ms = times[first]
-    asked = np.flatnonzero(moving & (begun < first_high))
-    earlier = ages(window, queues.heads[asked], begun[asked])
-    reached_ms[asked] = window.ts_ms - earlier.estimate_ms
-    moving[asked[earlier.estimate_ms == NO_AGE]] = False
+    wanted = np.flatnonzero(moving & (begun < first_high))
+    earlier = ages(window, queues.heads[wanted], begun[wanted])
+    reached_ms[wanted] = window.ts_ms - earlier.estimate_ms
+    moving[wanted[earlier.estimate_ms == NO_AGE]] = False
     now_ms = np.where(queues.first_unread >= queues.max_offset, window.ts_ms, window.ts_ms - age.estimate_ms)
     moving &= age.estimate_ms != NO_AGE
     found = np.full(len(place), np.nan)
@@ -212,7 +215,7 @@ def speeds(window: LagWindow, queues: Progress, age: Ages) -> FloatArray:
 
 
 def losses_ms(age_ms: Int64Array, speed: FloatArray, kept_ms: Int64Array) -> FloatArray:
-    """Return `forecast.time_to_loss` in ms of queues that read slower than retention deletes; NaN is never.
+    """Return in ms when retention reaches queues that read slower than retention deletes; NaN is never.
 
     A speed of NaN is not known: those queues are taken to stand still.
     """

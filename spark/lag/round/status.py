@@ -267,7 +267,7 @@ def is_beyond_handling(history: QueueHistory) -> bool:
     Compared with its own fastest interval of the window in which it was late at both ends, for only then it was as fast
     as it can be: `SKIP_FACTOR` times that, and the `SPAN_MESSAGES` that one slow message may have held back. Nothing is
     claimed of a group that was not late (a burst that it takes at once is no skip), or was not seen handling in
-    `SPEEDS_MIN` intervals. So a skip of a few thousand messages on a busy group cannot be told from progress here: the
+    `SPEEDS_MIN` intervals. So a skip of a few thousand messages on a busy group looks like progress here: the
     console's own moves and those of groups without members are known in other ways.
     """
     if len(history.t_ms) < 2:

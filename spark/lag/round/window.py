@@ -408,4 +408,4 @@ class LateHeads:
             self._heads = np.append(self._heads, np.full(room, -1, dtype=np.int64))
         columns, free = columns[: len(free)], free[: len(columns)]
         self.slots[columns], self._heads[free] = free, columns
-        self.log.forget(free)
+        self.log.clear(free)

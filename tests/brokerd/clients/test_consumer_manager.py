@@ -45,6 +45,6 @@ def test_a_member_set_aside_does_not_see_itself_until_it_is_taken_back() -> None
     consumers, channel = ConsumerManager(), MemoryChannel()
     assert consumers.ask_members("g", channel, 1)
     consumers.set_aside("g", channel)
-    assert (consumers.ask_members("g", channel, 7), consumers.asked_ms("g", channel)) == (False, 7)
+    assert (consumers.ask_members("g", channel, 7), consumers.queried_ms("g", channel)) == (False, 7)
     consumers.take_back("g", channel)
     assert (consumers.ask_members("g", channel, 8), consumers.is_set_aside("g", channel)) == (True, False)

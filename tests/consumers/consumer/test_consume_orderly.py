@@ -72,9 +72,11 @@ async def bench():
         await made.service.close(0)
 
 
-@pytest.mark.parametrize(("asked_ms", "expected_ms"), [(None, 1_000), (0, 10), (50, 50), (60_000, 30_000)])
-def test_it_waits_within_bounds(asked_ms, expected_ms):
-    assert suspend_time_ms(asked_ms, 1_000) == expected_ms
+@pytest.mark.parametrize(
+    ("requested_ms", "expected_ms"), [(None, 1_000), (0, 10), (50, 50), (60_000, 30_000)]
+)
+def test_it_waits_within_bounds(requested_ms, expected_ms):
+    assert suspend_time_ms(requested_ms, 1_000) == expected_ms
 
 
 def test_it_gives_up_at_the_limit():

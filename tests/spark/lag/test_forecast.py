@@ -12,17 +12,16 @@ from spark.lag.forecast import (
     Direction,
     Drain,
     HourPattern,
-    TimeToLoss,
     consumers_needed,
     drain,
     drain_forecast,
     hour_pattern,
     slowest,
-    time_to_loss,
     trend,
 )
 from spark.lag.local_time import hour_of_week
 from spark.lag.snapshot import Int64Array
+from tests.support.plain_forecast import TimeToLoss, time_to_loss
 
 HOUR = 3_600_000
 MONDAY = 4 * 24 * HOUR  # 1970-01-05 00:00 UTC

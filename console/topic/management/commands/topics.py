@@ -18,7 +18,7 @@ class Command(ConfigCommand):
     help = "List topics; plan, apply and undo changes of them."
     what = TOPIC
     params_type = TopicParams
-    quarantine_words = "nobody may use it; its messages stay"
+    quarantine_words = "no client may use it; its messages stay"
 
     def add_listing(self, listing: CommandParser) -> None:
         listing.add_argument("--query", default="", help="part of the name")

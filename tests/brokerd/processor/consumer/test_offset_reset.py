@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from brokerd.processor.consumer.offset_reset import NOBODY
+from brokerd.processor.consumer.offset_reset import NO_MEMBER
 from brokerd.remoting.body.client import ConsumerListBody
 from brokerd.remoting.body.offset import GetConsumerStatusBody, ResetOffsetBody
 from brokerd.remoting.codes import RequestCode
@@ -117,7 +117,7 @@ async def test_it_makes_a_4x_client_take_its_queues_anew(tmp_path: Path) -> None
             answer = await peer.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, members)
             return ConsumerListBody.from_body(answer.body).consumer_id_list
 
-        assert await ids(consumer) == [NOBODY]
+        assert await ids(consumer) == [NO_MEMBER]
         assert await ids(client) == ["old"]
         # It gives the queue up: what it commits then is not taken.
         assert await commit(consumer, 2) == "Offset has been previously reset"
