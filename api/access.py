@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from django.http.response import HttpResponseBase
 from django.urls import path
-from drf_spectacular.utils import OpenApiParameter, extend_schema, inline_serializer
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.exceptions import NotFound, PermissionDenied
 from rest_framework.request import Request
@@ -18,7 +18,7 @@ from api.rest.resource import Resource, remote_addr
 from console.access import rules, selectors, services
 from console.access.activity_list import FILE_EVENTS_MAX, activity_file
 from console.access.models import ApiToken, AuditEvent, Verb
-from console.lists.page import PER_PAGE_MAX
+from console.lists.page import cut_after
 
 
 class TokenSerializer(serializers.ModelSerializer[ApiToken]):
@@ -120,19 +120,10 @@ class Audit(Resource):
             OpenApiParameter("subject", str),
             OpenApiParameter("actor", str),
             OpenApiParameter("plan_id", str),
-            OpenApiParameter("before_id", int, description="cursor: the last page's next_before_id"),
-            OpenApiParameter("limit", int, description="1 to 200, default 50"),
-            list_file.parameter(f"before_id and limit do not apply, the newest {FILE_EVENTS_MAX:,} events"),
+            *pagination.CURSOR_PARAMETERS,
+            list_file.parameter(f"pages and cursors do not apply, the newest {FILE_EVENTS_MAX:,} events"),
         ],
-        responses=list_file.responses(
-            inline_serializer(
-                name="AuditPage",
-                fields={
-                    "results": AuditSerializer(many=True),
-                    "next_before_id": serializers.IntegerField(allow_null=True),
-                },
-            )
-        ),
+        responses=list_file.responses(pagination.moving_page_of("Audit", AuditSerializer(many=True))),
     )
     def get(self, request: Request) -> HttpResponseBase:
         cluster = pagination.text(request, "cluster")
@@ -140,19 +131,12 @@ class Audit(Resource):
             require(request.user, "VIEW", cluster)
         elif not rules.may_see_activity(request.user):
             raise PermissionDenied("Name a cluster; the audit of all of them needs VIEW on every cluster.")
-        limit = pagination.integer(request, "limit", pagination.PER_PAGE, low=1, high=PER_PAGE_MAX)
-        assert limit is not None
         wanted = {name: pagination.text(request, name) for name in ("subject", "actor", "plan_id")}
         events = selectors.audit_events(cluster=cluster, **wanted)
         if list_file.is_wanted(request):
             return activity_file(events)
-        events = events.order_by("-pk")
-        before_id = pagination.integer(request, "before_id")
-        if before_id is not None:
-            events = events.filter(pk__lt=before_id)
-        rows = list(events[: limit + 1])
-        more = rows[limit - 1].pk if len(rows) > limit else None
-        return Response({"results": AuditSerializer(rows[:limit], many=True).data, "next_before_id": more})
+        page = cut_after(events, **pagination.cursor_arguments(request))
+        return Response(pagination.page_body(request, page, lambda row: AuditSerializer(row).data))
 
 
 def is_admin(request: Request) -> bool:

@@ -204,17 +204,17 @@ class Ledger(Resource):
         operation_id="jobs_ledger",
         tags=["jobs"],
         parameters=[
-            *pagination.PAGE_PARAMETERS,
+            *pagination.CURSOR_PARAMETERS,
             OpenApiParameter("state", str, enum=["", *LedgerState.values]),
         ],
-        responses=pagination.page_of("Ledger", LedgerSerializer(many=True)),
+        responses=pagination.moving_page_of("Ledger", LedgerSerializer(many=True)),
     )
     def get(self, request: Request, job: str) -> Response:
         found = operation_selectors.job(job)
         require_visible(request.user, found.cluster, found.subject, f"job {job}")
         state = pagination.choice(request, "state", ["", *LedgerState.values], "")
         page = selectors.ledger_page(
-            found.plan_id, states=[state] if state else [], **pagination.page_arguments(request)
+            found.plan_id, states=[state] if state else [], **pagination.cursor_arguments(request)
         )
         return Response(pagination.page_body(request, page, lambda row: LedgerSerializer(row).data))
 

@@ -225,7 +225,7 @@ class _List(Resource):
     def page(self, request: Request, cluster: str, find: Any, serializer: Any) -> Response:
         cluster_selectors.cluster_by_name(cluster)
         scope = view_scope(request.user, cluster)
-        found = find(cluster, scope=scope, **pagination.page_arguments(request), **self.exact(request))
+        found = find(cluster, scope=scope, **pagination.cursor_arguments(request), **self.exact(request))
         return Response(pagination.page_body(request, found, lambda row: serializer(row).data))
 
 
@@ -237,12 +237,12 @@ class Plans(_List):
         operation_id="plans_list",
         tags=["changes"],
         parameters=[
-            *pagination.PAGE_PARAMETERS,
+            *pagination.CURSOR_PARAMETERS,
             *FILTERS,
             OpenApiParameter("state", str, enum=["", *PlanState.values]),
             list_file.parameter(),
         ],
-        responses=list_file.responses(pagination.page_of("Plan", PlanSerializer(many=True))),
+        responses=list_file.responses(pagination.moving_page_of("Plan", PlanSerializer(many=True))),
     )
     def get(self, request: Request, cluster: str) -> HttpResponseBase:
         if list_file.is_wanted(request):
@@ -260,11 +260,11 @@ class Jobs(_List):
         operation_id="jobs_list",
         tags=["jobs"],
         parameters=[
-            *pagination.PAGE_PARAMETERS,
+            *pagination.CURSOR_PARAMETERS,
             *FILTERS,
             OpenApiParameter("state", str, enum=["", *JobState.values]),
         ],
-        responses=pagination.page_of("Job", JobSerializer(many=True)),
+        responses=pagination.moving_page_of("Job", JobSerializer(many=True)),
     )
     def get(self, request: Request, cluster: str) -> Response:
         return self.page(request, cluster, selectors.jobs_page, JobSerializer)

@@ -1,4 +1,4 @@
-"""Pages of lists: numbered pages for what is counted, cursors for what grows while it is read."""
+"""Pages of lists: numbered pages of all, cursors of those that grow while they are read."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 
 from api.rest import list_file
+from console.lists.cursor import CURSOR_LENGTH_MAX
 from console.lists.page import PER_PAGE_MAX, Page
 from console.lists.query import ListQuery
 from console.lists.spec import ListSpec
@@ -21,6 +22,14 @@ PER_PAGE = 50
 PAGE_PARAMETERS = [
     OpenApiParameter("page", int, description="from 1; beyond the end gives the last page"),
     OpenApiParameter("per_page", int, description=f"1 to {PER_PAGE_MAX}, default {PER_PAGE}"),
+]
+CURSOR_PARAMETERS = [
+    *PAGE_PARAMETERS,
+    OpenApiParameter(
+        "cursor",
+        str,
+        description="of the page before: the rows after it, none twice or left out while the list grows",
+    ),
 ]
 
 
@@ -83,6 +92,20 @@ def page_arguments(request: Request) -> PageArguments:
     return {"page": page, "per_page": per_page}
 
 
+class CursorArguments(PageArguments):
+    """The requested page of a list that grows; ``after`` is a cursor, or ""."""
+
+    after: str
+
+
+def cursor_arguments(request: Request) -> CursorArguments:
+    """Return `page_arguments` and ``after``, as keyword arguments of a selector."""
+    after = text(request, "cursor", most=CURSOR_LENGTH_MAX)
+    if after and "page" in request.query_params:
+        raise ValidationError({"cursor": ["Send page or cursor, not both."]})
+    return {**page_arguments(request), "after": after}
+
+
 def ordering(request: Request, sorts: Sequence[str], default: str) -> tuple[str, bool]:
     """Return ``ordering=-lag`` as ("lag", True); raises ValidationError for an unknown column."""
     value = request.query_params.get("ordering", default)
@@ -127,26 +150,32 @@ def list_parameters(spec: ListSpec, *, query: str) -> list[OpenApiParameter]:
 
 
 def page_body(request: Request, page: Page[Any], render: Callable[[Any], Any]) -> JsonObject:
-    """Return the body of one numbered page."""
-    return {
+    """Return the body of one page. Where there are cursors, ``next`` continues by its cursor."""
+    body = {
         "count": page.total,
         "page": page.page,
         "pages": page.pages,
         "not_shown": page.not_shown,
-        "next": _link(request, page.page + 1) if page.page < page.pages else None,
-        "previous": _link(request, page.page - 1) if page.page > 1 else None,
+        "next": _link(request, page=page.page + 1) if page.page < page.pages else None,
+        "previous": _link(request, page=page.page - 1) if page.page > 1 else None,
         "results": [render(row) for row in page.rows],
     }
+    if page.cursor is None:
+        return body
+    following = _link(request, cursor=page.cursor) if page.cursor else None
+    return body | {"next": following, "cursor": page.cursor or None}
 
 
-def _link(request: Request, page: int) -> str:
+def _link(request: Request, **place: str | int) -> str:
     query = request.query_params.copy()
-    query["page"] = str(page)
+    for name in ("page", "cursor"):
+        query.pop(name, None)
+    query.update({name: str(value) for name, value in place.items()})
     return f"{request.path}?{query.urlencode()}"
 
 
 def page_of(
-    name: str, child: serializers.BaseSerializer[Any], **more: serializers.BaseSerializer[Any]
+    name: str, child: serializers.BaseSerializer[Any], **more: serializers.Field[Any, Any, Any, Any]
 ) -> serializers.Serializer[Any]:
     """Return the serializer of a numbered page of ``child`` (many=True); ``more`` fields of this list only."""
     return inline_serializer(
@@ -162,3 +191,11 @@ def page_of(
             **more,
         },
     )
+
+
+def moving_page_of(name: str, child: serializers.BaseSerializer[Any]) -> serializers.Serializer[Any]:
+    """Return the serializer of a page of a list that grows, with its cursor."""
+    meaning = (
+        "send it back for the rows after these; null at the end. page and pages then count the rows left"
+    )
+    return page_of(name, child, cursor=serializers.CharField(allow_null=True, help_text=meaning))

@@ -24,6 +24,7 @@ from console.brokers.errors import BrokerUnavailable, MQBrokerError, MQClientErr
 from console.cluster.errors import ClusterError, TooManyProbes
 from console.cluster.models import Cluster
 from console.group.clients.member import MemberSilent
+from console.lists.cursor import CursorRefused
 from console.message.search.quota import TooManySearches
 from console.message.services import BadCursor, TopicNotFound
 from console.operation.errors import OperationError, PlanAlreadyApplied, PlanDrifted, PlanRejected
@@ -57,6 +58,7 @@ TABLE: list[tuple[type[Exception], int, str, str]] = [
     (ReportRejected, 422, "report_rejected", "The report cannot be run"),
     (ReportAlreadyRunning, 409, "report_running", "The report is being computed"),
     (TooManySearches, 429, "too_many_searches", "Too many searches at once"),
+    (CursorRefused, 400, "bad_cursor", "The cursor is not valid"),
     (BadCursor, 400, "bad_cursor", "The cursor is not valid"),
     (MemberSilent, 503, "client_silent", "The client does not answer"),
     (OperationalError, 503, "database_unavailable", "The console's database does not answer"),

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any, ClassVar, TypeVar
 
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework.exceptions import NotFound, ValidationError
+from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
+from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from api.rest import list_file
+from api.rest import etag, list_file, row_fields
 from api.rest.permissions import EVERYTHING, HasVerb
 from api.rest.problems import ProblemSerializer
 from api.rest.throttling import ScopeThrottle
 from console.cluster import selectors as cluster_selectors
 from console.lag.last_seen import may_lie_on_silent
+from console.text import JsonObject
 from console.web.problem import CONTENT_TYPE
 
 Row = TypeVar("Row")
@@ -38,6 +42,13 @@ BROKER_PROBLEMS = {
     "504": "A broker did not answer in time.",
 }
 FILE_PROBLEMS = {"422": "More rows match than a file holds."}
+ETAG = {"schema": {"type": "string"}, "description": "weak, of the body"}
+IF_NONE_MATCH = {
+    "in": "header",
+    "name": etag.CONDITION,
+    "schema": {"type": "string"},
+    "description": f"an {etag.HEADER}: 304 without a body while it is the same",
+}
 CHANGE_PROBLEMS = {
     "409": "The state does not allow it: drifted, expired, applied before, blocked, finished.",
     "415": "Send application/json.",
@@ -46,7 +57,11 @@ CHANGE_PROBLEMS = {
 
 
 class ProblemSchema(AutoSchema):
-    """Add the problem responses to every operation of the OpenAPI document."""
+    """Add to every operation of the OpenAPI document its problems, its tag, and a list's choice of fields."""
+
+    def get_override_parameters(self) -> list[Any]:
+        names = row_fields.names_of(self) if self.method == "GET" else []
+        return [*super().get_override_parameters(), *([row_fields.parameter(names)] if names else [])]
 
     def get_operation(self, *args: Any, **kwargs: Any) -> dict[str, Any] | None:
         operation: dict[str, Any] | None = super().get_operation(*args, **kwargs)
@@ -63,7 +78,16 @@ class ProblemSchema(AutoSchema):
         for status, description in sorted(wanted.items()):
             answer = {"description": description, "content": {CONTENT_TYPE: {"schema": problem}}}
             operation["responses"].setdefault(status, answer)
+        if self.method == "GET" and JSONRenderer.media_type in _media_types(operation, "200"):
+            operation["parameters"] = [*operation.get("parameters", ()), IF_NONE_MATCH]
+            operation["responses"]["200"]["headers"] = {etag.HEADER: ETAG}
+            operation["responses"]["304"] = {"description": f"The caller has it: {etag.CONDITION} matches."}
         return operation
+
+
+def _media_types(operation: JsonObject, status: str) -> Collection[str]:
+    content: Collection[str] = operation["responses"].get(status, {}).get("content", ())
+    return content
 
 
 class Resource(APIView):
@@ -86,6 +110,7 @@ class Resource(APIView):
     content_negotiation_class = list_file.Negotiation
     http_method_names = ("get", "post", "delete", "head")
     schema = ProblemSchema()
+    _row_fields: frozenset[str] = frozenset()
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Check permissions and limits, then refuse query parameters that the operation does not have."""
@@ -94,28 +119,51 @@ class Resource(APIView):
         handler = getattr(self, name, None)
         if handler is None or name not in self.http_method_names:
             return  # 405 follows
-        known = self._parameters(handler, str(request.method))
+        if not request.query_params:
+            return
+        schema = self._schema_of(handler)
+        known = _parameters(schema) if schema is not None else frozenset()
         unknown = sorted(set(request.query_params) - known)
         if unknown:
             names = f"The names are {', '.join(sorted(known))}." if known else "There are none here."
             raise ValidationError({name: [f"There is no such parameter. {names}"] for name in unknown})
+        if schema is not None and row_fields.NAME in request.query_params:
+            self._row_fields = row_fields.wanted(request, row_fields.names_of(schema))
 
-    def _parameters(self, handler: Callable[..., Any], method: str) -> frozenset[str]:
-        """Return the names of the query parameters that the OpenAPI document has for this operation."""
+    def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
+        """Reduce rows to the requested fields, and tag what is read."""
+        found = super().finalize_response(request, response, *args, **kwargs)
+        if request.method in ("GET", "HEAD") and isinstance(found, Response) and found.status_code == 200:
+            if self._row_fields:
+                found.data = row_fields.only(found.data, self._row_fields)
+            found.add_post_render_callback(partial(etag.with_etag, request))
+        return found
+
+    def _schema_of(self, handler: Callable[..., Any]) -> AutoSchema | None:
+        """Return what the OpenAPI document is made from for this operation."""
         described: type[AutoSchema] | None = getattr(handler, "kwargs", {}).get("schema")
         if described is None:
-            return frozenset()
+            return None
         schema = described()
-        schema.view, schema.method = self, method  # which its lists of parameters depend on
-        names: set[str] = set()
-        for parameter in schema.get_override_parameters():
-            if isinstance(parameter, OpenApiParameter) and parameter.location == OpenApiParameter.QUERY:
-                names.add(parameter.name)
-        return frozenset(names)
+        # Its parameters depend on them; HEAD is answered as GET.
+        schema.view = self
+        schema.method = "GET" if self.request.method == "HEAD" else str(self.request.method)
+        return schema
 
     def subject_name(self) -> str:
         """Return the topic or group of the address, or ``*``."""
         return str(self.kwargs.get(self.name_kwarg, EVERYTHING)) if self.name_kwarg else EVERYTHING
+
+
+def _parameters(schema: AutoSchema) -> frozenset[str]:
+    """Return the names of the query parameters of an operation."""
+    described = schema.get_override_parameters()
+    names = {
+        each.name
+        for each in described
+        if isinstance(each, OpenApiParameter) and each.location == OpenApiParameter.QUERY
+    }
+    return frozenset(names | {row_fields.NAME} if row_fields.names_of(schema) else names)
 
 
 def existing_row(what: str, find: Callable[[str, str], Row | None], cluster: str, name: str) -> Row:

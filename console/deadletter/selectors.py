@@ -13,7 +13,7 @@ from console.brokers.mqadmin import DLQ_TOPIC_PREFIX, MessageQueue, dead_letter_
 from console.deadletter.models import NAME_LENGTH_MAX, DeadLetterSurvey, LedgerState, ReplayLedger
 from console.lag.models import ClientRow, GroupRow, TopicRow
 from console.lag.rows import queues
-from console.lists.page import Page, cut
+from console.lists.page import Page, cut, cut_after
 from console.lists.query import ListQuery
 from console.lists.spec import Column, ListSpec
 from console.operation.models import Job, JobState
@@ -308,12 +308,13 @@ def settled_letters(cluster: str, queue: MessageQueue, low: int, high: int) -> i
 
 
 def ledger_page(
-    plan_id: str, *, states: Iterable[str] = (), page: int = 1, per_page: int = 50
+    plan_id: str, *, states: Iterable[str] = (), page: int = 1, per_page: int = 50, after: str = ""
 ) -> Page[ReplayLedger]:
     """Return ledger rows of one replay, newest first."""
     rows = ReplayLedger.objects.filter(plan_id=plan_id).order_by("-id")
     wanted = list(states)
-    return cut(rows.filter(state__in=wanted) if wanted else rows, page=page, per_page=per_page)
+    rows = rows.filter(state__in=wanted) if wanted else rows
+    return cut_after(rows, page=page, per_page=per_page, after=after)
 
 
 LEDGER_COLUMNS = (

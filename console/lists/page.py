@@ -1,11 +1,13 @@
 """One page of a list: what every list selector returns."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from django.db import models
 from django.db.models import QuerySet
+
+from console.lists import cursor
 
 # A page of 200 groups is 60 KB of HTML; more is a file.
 PER_PAGE_MAX = 200
@@ -20,7 +22,8 @@ class Page(Generic[Row]):
 
     `total` rows match query and filter, `all_total` exist (system ones included only if shown), `hidden_system`
     were left out for being RocketMQ's own. `counts_by_status` counts every row that matches the query, by chip.
-    `not_shown` rows exist that the reader has no right to VIEW; no other number counts them.
+    `not_shown` rows exist that the reader has no right to VIEW; no other number counts them. `cursor` continues after
+    the last row: "" at the end, None in a list without cursors.
     """
 
     rows: Sequence[Row]
@@ -32,6 +35,7 @@ class Page(Generic[Row]):
     hidden_system: int = 0
     counts_by_status: Mapping[str, int] = field(default_factory=dict)
     not_shown: int = 0
+    cursor: str | None = None
 
 
 def cut(
@@ -71,6 +75,20 @@ def cut(
         counts_by_status=counts_by_status or {},
         not_shown=not_shown,
     )
+
+
+def cut_after(rows: QuerySet[Any], *, page: int, per_page: int, after: str) -> "Page[Any]":
+    """Fetch one page of a query whose list grows: by number, or with a cursor the rows after it.
+
+    Raises CursorRefused.
+    """
+    total = rows.count()
+    found = cut(
+        cursor.rows_after(rows, after) if after else rows, page=1 if after else page, per_page=per_page
+    )
+    is_last = found.page == found.pages
+    following = "" if is_last else cursor.after(rows, found.rows[-1])
+    return replace(found, total=total, all_total=total, cursor=following)
 
 
 def count_if(condition: models.Q) -> models.Count:

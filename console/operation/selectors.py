@@ -11,7 +11,7 @@ from django.db.models import Q, QuerySet
 from django.utils.module_loading import import_string
 
 from console.access.name_scope import EVERYTHING, NameScope
-from console.lists.page import PER_PAGE_MAX, Page, cut
+from console.lists.page import PER_PAGE_MAX, Page, cut_after
 from console.operation.errors import JobNotFound, PlanNotFound, PlanRejected, UndoImpossible
 from console.operation.models import ACTIVE_STATES, FINAL_STATES, Job, Plan, PlanState
 from console.operation.plan.kinds import AnyPlanKind
@@ -83,11 +83,12 @@ def plans_page(
     scope: NameScope = EVERYTHING,
     page: int = 1,
     per_page: int = 50,
+    after: str = "",
     **exact: str,
 ) -> Page[Plan]:
     """Return plans, newest first; ``exact``: kind, state, subject, created_by, each "" for any."""
     rows = _matching(Plan.objects.select_related("job"), cluster, scope, exact)
-    return cut(rows, page=page, per_page=per_page)
+    return cut_after(rows, page=page, per_page=per_page, after=after)
 
 
 def jobs_page(
@@ -96,11 +97,12 @@ def jobs_page(
     scope: NameScope = EVERYTHING,
     page: int = 1,
     per_page: int = 50,
+    after: str = "",
     **exact: str,
 ) -> Page[Job]:
     """Return jobs, newest first; ``exact`` as for plans."""
     rows = _matching(Job.objects.select_related("plan"), cluster, scope, exact)
-    return cut(rows, page=page, per_page=per_page)
+    return cut_after(rows, page=page, per_page=per_page, after=after)
 
 
 def _matching(

@@ -115,12 +115,17 @@ def test_it_reads_the_audit_with_a_cursor(
     client = client_of(admin)
     for number in range(5):
         client.post("/api/v1/tokens", {"name": f"t{number}", "scopes": ["VIEW"]}, format="json")
-    first = client.get("/api/v1/audit?limit=4").json()
-    second = client.get(f"/api/v1/audit?limit=4&before_id={first['next_before_id']}").json()
+    first = client.get("/api/v1/audit?per_page=4").json()
+    client.post("/api/v1/tokens", {"name": "meanwhile", "scopes": ["VIEW"]}, format="json")
+    second = client.get(first["next"]).json()
     assert [event["verb"] for event in first["results"]] == ["create token"] * 4
     assert {event["id"] for event in first["results"]}.isdisjoint(
         {event["id"] for event in second["results"]}
     )
+    assert [each["id"] for each in second["results"]] == list(range(first["results"][-1]["id"] - 1, 0, -1))
+    assert (second["next"], second["cursor"]) == (None, None)
+    problem(client.get("/api/v1/audit?cursor=nonsense"), 400, "bad_cursor")
+    problem(client.get(f"/api/v1/audit?page=2&cursor={first['cursor']}"), 400, "invalid")
     problem(client_of(carol).get("/api/v1/audit"), 403, "not_permitted")
     assert client_of(person("dora", "viewer", cluster_pattern="*")).get("/api/v1/audit").status_code == 200
     problem(client_of(carol).get("/api/v1/audit?cluster=secret"), 404, "not_found")

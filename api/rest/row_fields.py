@@ -1,0 +1,52 @@
+"""`?fields=`: rows with the named fields only, in every list; the names are those of the rows' serializer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.utils import OpenApiParameter
+from rest_framework import serializers
+from rest_framework.exceptions import ValidationError
+from rest_framework.renderers import JSONRenderer
+from rest_framework.request import Request
+
+NAME = "fields"
+RESULTS = "results"
+
+
+def names_of(schema: AutoSchema) -> list[str]:
+    """Return the fields of the rows that an operation returns; [] where it returns no list."""
+    found: Any = schema.get_response_serializers()
+    if isinstance(found, dict):
+        found = found.get(200) or found.get((200, JSONRenderer.media_type))
+    if isinstance(found, type) and issubclass(found, serializers.Serializer):
+        found = found()
+    if isinstance(found, serializers.Serializer):
+        found = found.fields.get(RESULTS)
+    child = found.child if isinstance(found, serializers.ListSerializer) else None
+    return list(child.fields) if isinstance(child, serializers.Serializer) else []
+
+
+def parameter(names: Sequence[str]) -> OpenApiParameter:
+    """Return the description of `fields` in the OpenAPI document."""
+    description = f"names, separated by commas; default: all. The names: {', '.join(names)}"
+    return OpenApiParameter(NAME, str, description=description)
+
+
+def wanted(request: Request, names: Sequence[str]) -> frozenset[str]:
+    """Return the requested fields, none for all. Raises ValidationError with the names that exist."""
+    found = frozenset(name for name in request.query_params.get(NAME, "").split(",") if name)
+    unknown = ", ".join(sorted(found - set(names)))
+    if unknown:
+        detail = f"There is no field {unknown[:200]}. The names are {', '.join(sorted(names))}."
+        raise ValidationError({NAME: [detail]})
+    return found
+
+
+def only(body: Any, fields: frozenset[str]) -> Any:
+    """Return a list, or a page of one, with these fields of its rows."""
+    if isinstance(body, dict):
+        return {**body, RESULTS: only(body[RESULTS], fields)}
+    return [{name: value for name, value in row.items() if name in fields} for row in body]
