@@ -15,7 +15,7 @@ from typing import Any
 
 from django import template
 from django.template import Context
-from django.utils.html import conditional_escape, escape, format_html
+from django.utils.html import conditional_escape, escape, format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.timezone import get_current_timezone
 from django.utils.translation import gettext as _
@@ -403,6 +403,14 @@ def _iso(milliseconds: int) -> str:
 def icon(name: str, small: bool = False) -> SafeString:
     classes = "icon icon--sm" if small else "icon"
     return format_html('<svg class="{}" aria-hidden="true"><use href="#i-{}"/></svg>', classes, name)
+
+
+@register.simple_tag
+def legend(*parts: str) -> SafeString:
+    """Render the key of a chart: `{% legend "" _("in") "c2" _("out") %}`, the class of each line and its name."""
+    return format_html_join(
+        "", '<span><i class="{}"></i>{}</span>', zip(parts[::2], parts[1::2], strict=True)
+    )
 
 
 @register.simple_tag

@@ -183,7 +183,7 @@ class TestPage:
             add(run, (monday - TODAY) // HOUR + hour, time_lag_p95_ms=9_000 if hour == 18 else None)
         page = self.text(admin, "?span=28d")
         assert "hours of Asia/Kolkata" in page
-        week = json.loads(re.findall(r'id="plot-week"[^>]*>(.*?)</script>', page)[0])
+        week = json.loads(re.findall(r'id="plot-hour-of-week"[^>]*>(.*?)</script>', page)[0])
         assert week["minute"] == 30
         assert [
             place for place, ms in zip(week["hours_of_week"], week["p95_ms"], strict=True) if ms == 9_000
