@@ -3,7 +3,7 @@
     <spec.folds>/cluster=<name>/date=<day>/hour=<hour>/<digest of what it depends on>/<split>-<n>-<count>.parquet
 
 The one rule: a stored fold may be used when its folder is named by the digest of all that the fold depends on (the
-hour's file by its checksum, promises, interval, version of this program), the files of one split are all there, and
+hour's file by its checksum, promises, interval, the code that makes folds), the files of one split are all there, and
 its rounds go on from those of the hour before (`Edges.follows`). Everything else is folded from samples. No file is
 ever changed, no list of them is kept, and all of them may be deleted at any time.
 """
@@ -16,7 +16,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from itertools import chain
+from pathlib import Path
 from typing import IO
 
 import msgspec
@@ -34,7 +36,7 @@ from spark.lag.history.chunk_rows import SERIES
 from spark.lag.local_time import DAY_MS, HOUR_MS
 from spark.lag.samples import SeriesKey
 
-FORMAT = 1  # of the figures and of their columns: another one is computed from samples again
+CODE = Path(__file__).parents[1]
 KEPT_DAYS = 9  # a week and the day in which it is made
 QUEUES, TOPICS = 0, 1  # every other row group, those of the same groups side by side
 DEAD_LETTERS = b"dead_letters"
@@ -55,11 +57,24 @@ def folder_of(spec: JobSpec, hour: HourFiles) -> str:
     if not (spec.folds and hour.content) or hour.hour_ms + HOUR_MS > spec.as_of_ms:
         return ""
     promises = {group: spec.promise(group, hour.hour_ms).slo_ms for group in sorted(spec.slos)}
-    inputs = [FORMAT, spec.code_version, hour.content, spec.interval_ms, spec.slo_ms, promises]
+    inputs = [code_digest(CODE), hour.content, spec.interval_ms, spec.slo_ms, promises]
     digest = hashlib.sha256(msgspec.json.encode(inputs)).hexdigest()[:32]
     start = datetime.fromtimestamp(hour.hour_ms / 1000, UTC)
     day = f"{spec.folds}/cluster={hour.cluster}/date={start:%Y-%m-%d}"
     return f"{day}/hour={start:%H}/{digest}"
+
+
+@cache
+def code_digest(folder: Path) -> str:
+    """Return a digest of all modules in a folder.
+
+    A fold by other code may have other figures or columns; a version raised by hand would be forgotten.
+    """
+    found = hashlib.sha256()
+    for path in sorted(folder.rglob("*.py")):
+        source = path.read_bytes()
+        found.update(f"{path.relative_to(folder)} {len(source)}\n".encode() + source)
+    return found.hexdigest()
 
 
 def splits_of(ranges: Sequence[tuple[str, str]]) -> list[str]:

@@ -14,6 +14,13 @@ STEP = 5_000
 START = 1_700_000_000_000 // 3_600_000 * 3_600_000
 CALM = (LagStatus.OK, LagStatus.CATCHING_UP, LagStatus.FALLING_BEHIND)
 WORDS = tuple(LagStatus)
+# As long as brokers allow, with what they do not.
+GROUPS = ("a", "b\0" + 200 * "ü")
+# Offsets that fit 32 bits, those that do not, and those that a float rounds.
+BEGINS = (0, 0, 5_000_000_000, (1 << 53) - 30_000, 1 << 62)
+# By how much some queues of a history are busier: messages that 32 bits hold in an hour; in a minute, in no round.
+NARROW = (1, 1, 1, 30_000)
+SCALES = (*NARROW, 3_000_000, 30_000_000)
 
 
 def queue(
@@ -77,11 +84,12 @@ def made(seed: int, rounds: int = 60) -> Made:
     t_ms = START + np.cumsum(steps) + chance.integers(0, 900, rounds)
     keys = [
         SeriesKey(group, topic, f"broker-{number % 2}", number, life)
-        for group in ("a", "b")
+        for group in GROUPS
         for topic, queues in (("orders", 3), (f"%RETRY%{group}", 1))
         for number in range(queues)
         for life in ((0, 1) if chance.random() < 0.2 else (0,))
     ]
+    scale = int(chance.choice(SCALES))
     silent = {broker: _run(chance, rounds) for broker in ("broker-0", "broker-1")}
     parts = []
     for key in keys:
@@ -91,23 +99,25 @@ def made(seed: int, rounds: int = 60) -> Made:
             rounds // 2 if is_second else int(chance.integers(0, rounds // 3)) * int(chance.random() < 0.3)
         )
         end = rounds // 2 if has_two and not is_second else rounds
-        own = _series(chance, key, t_ms[begin:end], silent[key.broker_name][begin:end])
+        own = _series(chance, key, t_ms[begin:end], silent[key.broker_name][begin:end], scale)
+        _count_from(own, int(chance.choice(BEGINS)))
         if end < rounds:
             own.status[-1] = ABSENT
         parts.append(own)
     return Made(together(*parts), t_ms)
 
 
-def steady(seed: int, rounds: int = 40) -> Made:
+def steady(seed: int, rounds: int = 40, scales: tuple[int, ...] = NARROW) -> Made:
     """Two groups of a few queues, all read in every round; in many of them nothing happens, some count from far up."""
     chance = np.random.default_rng(seed)
     t_ms = START + np.arange(rounds, dtype=np.int64) * STEP
+    scale, is_calm = int(chance.choice(scales)), chance.random() < 0.3
     parts = []
-    for group in ("a", "b"):
+    for group in GROUPS:
         for topic in ("orders", "refunds"):
             for number in range(int(chance.integers(1, 6))):
                 key = SeriesKey(group, topic, f"broker-{number % 2}", number, 0)
-                begin = int(chance.choice([0, 5_000_000_000]))
+                begin = int(chance.choice(BEGINS))
                 if chance.random() < 0.5:
                     fixed = begin + number
                     own = queue(
@@ -116,13 +126,25 @@ def steady(seed: int, rounds: int = 40) -> Made:
                         high=[fixed] * rounds,
                         committed=[fixed] * rounds,
                         time_lag_ms=[0] * rounds,
+                        low=begin,
                     )
                 else:
-                    own = _series(chance, key, t_ms, _run(chance, rounds))
-                    for column in (own.max_offset, own.min_offset, own.committed, own.pulled):
-                        column[column >= 0] += begin
+                    own = _series(chance, key, t_ms, _run(chance, rounds), scale)
+                    _count_from(own, begin)
+                    if is_calm:
+                        _late_for_a_moment(own, int(chance.integers(0, rounds)))
                 parts.append(own)
     return Made(together(*parts), t_ms)
+
+
+def _count_from(own: Samples, begin: int) -> None:
+    for column in (own.max_offset, own.min_offset, own.committed, own.pulled):
+        column[column >= 0] += begin
+
+
+def _late_for_a_moment(own: Samples, at: int) -> None:
+    own.time_lag_ms[own.time_lag_ms > 0] %= 20_000
+    own.time_lag_ms[at] = 50_000 if own.max_offset[at] > own.committed[at] >= 0 else own.time_lag_ms[at]
 
 
 def _run(chance: np.random.Generator, rounds: int) -> np.ndarray:
@@ -131,15 +153,17 @@ def _run(chance: np.random.Generator, rounds: int) -> np.ndarray:
     return (np.arange(rounds) >= first) & (np.arange(rounds) < first + length)
 
 
-def _series(chance: np.random.Generator, key: SeriesKey, t_ms: Int64Array, silent: np.ndarray) -> Samples:
+def _series(
+    chance: np.random.Generator, key: SeriesKey, t_ms: Int64Array, silent: np.ndarray, scale: int
+) -> Samples:
     count = len(t_ms)
-    rate = 0 if chance.random() < 0.3 else int(chance.integers(1, 60))
+    rate = 0 if chance.random() < 0.3 else int(chance.integers(1, 60)) * int(chance.choice([1, scale]))
     high = 1_000 + np.cumsum(chance.poisson(rate, count))
     low = np.maximum.accumulate(np.where(chance.random(count) < 0.05, high - 200, 0))
     stopped = _run(chance, count) | (chance.random(count) < 0.1)
     gain = np.where(stopped, 0, chance.poisson(rate * chance.choice([0.8, 1.3]), count))
     moved = chance.random(count) < 0.03
-    gain[moved] = chance.integers(-300, 300, int(moved.sum()))
+    gain[moved] = chance.integers(-300, 300, int(moved.sum())) * max(1, rate // 60)
     committed = np.maximum(1_000 + np.cumsum(gain), 0)
     over = chance.random(count) < 0.01
     committed = np.where(over, high + 5, np.minimum(committed, high))

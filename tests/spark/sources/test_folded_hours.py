@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import msgspec
 import numpy as np
 import pytest
 
+import spark
 from spark.job import HourFiles, JobSpec, Promise
 from spark.lag.codes import ABSENT
 from spark.lag.history import chunk, compaction
@@ -193,7 +195,6 @@ def test_a_fold_that_cannot_be_read_is_made_from_samples(
         {"slo_ms": 1},
         {"slos": {"a": (Promise(1, 0.5, from_ms=START - HOUR),)}},
         {"interval_ms": 2 * STEP},
-        {"code_version": "other"},
     ],
     ids=lambda changes: next(iter(changes)),
 )
@@ -204,6 +205,27 @@ def test_a_fold_of_other_inputs_is_not_used(changes: dict[str, Any], tmp_path: P
     assert day_of(asked(hours, tmp_path / "folds", **changes)) == expected
     damage(hours)
     assert day_of(asked(hours, tmp_path / "folds", **changes)) != expected
+
+
+def test_a_fold_of_other_code_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hours = hour_files(steady(2, rounds=HOURS * 720).samples, tmp_path)
+    with_folds = asked(hours, tmp_path / "folds")
+    store(with_folds)
+    expected = day_of(with_folds)
+    damage(hours)
+    assert day_of(with_folds) == expected
+    monkeypatch.setattr(stored_folds, "CODE", copy_of_code(tmp_path / "same"))
+    assert day_of(with_folds) == expected
+    other = copy_of_code(tmp_path / "other")
+    with (other / "lag/folds/level.py").open("a") as module:
+        module.write("# another one\n")
+    monkeypatch.setattr(stored_folds, "CODE", other)
+    assert day_of(with_folds) != expected
+
+
+def copy_of_code(folder: Path) -> Path:
+    shutil.copytree(Path(spark.__file__).parent, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
 
 
 def test_an_hour_that_was_made_again_is_folded_again(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from spark.lag.grid import MATRICES, Grid, carried, grid_of
 from spark.lag.history import chunk
 from spark.lag.history.chunk_join import decode_grid
 from spark.lag.samples import Samples, SeriesKey
-from tests.spark.lag.judged import START, STEP, made, queue, steady, together
+from tests.spark.lag.judged import SCALES, START, STEP, made, queue, steady, together
 
 MINUTE = 60_000
 KEY = SeriesKey("billing", "orders", "broker-a", 0, 0)
@@ -79,17 +79,17 @@ def test_it_is_the_same_however_history_was_cut_into_files(seed: int, cuts: list
 
 
 def compact(samples: Samples, from_ms: int, to_ms: int) -> Grid:
-    """The grid that reports read out of a file."""
+    """The grid that reports read out of a file; numbers too wide for a row of 32 bits are in several."""
     table = chunk.encode_table(samples.window(from_ms, to_ms), interval_ms=STEP)
     found = decode_grid(table, STEP, from_ms, to_ms, is_compact=True)
-    assert found is not None
-    return found
+    assert (found is None) == (table.num_rows > len(samples.keys))
+    return grid_of(chunk.decode_table(table), STEP) if found is None else found
 
 
 @settings(max_examples=200, deadline=None)
 @given(seed=st.integers(0, 2**32), begin=st.integers(0, 30))
 def test_a_compact_grid_folds_to_the_same_row(seed: int, begin: int) -> None:
-    history = steady(seed)
+    history = steady(seed, scales=SCALES)
     from_ms, to_ms = START + begin * STEP, int(history.t_ms[-1]) + 1
     plain = grid_of(history.samples.window(from_ms, to_ms), STEP)
     found = compact(history.samples, from_ms, to_ms)
