@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NoReturn
 
 from brokerd.remoting.codes import RequestCode
 from brokerd.remoting.message.record import decode_records
@@ -214,9 +215,13 @@ def in_own_namespace(arguments: list[str], harness: str = "disk_full") -> list[s
     return ["unshare", *flags, sys.executable, "-m", f"tests.hard.{harness}", *arguments]
 
 
+def run_in_own_namespace(harness: str) -> NoReturn:
+    """Run this harness there as a child: this process keeps the temporary folder of the run from being removed."""
+    os.environ[OWN_MOUNTS] = "1"
+    sys.exit(subprocess.run(in_own_namespace(sys.argv[1:], harness)).returncode)
+
+
 if __name__ == "__main__":
     if OWN_MOUNTS not in os.environ:
-        os.environ[OWN_MOUNTS] = "1"
-        command = in_own_namespace(sys.argv[1:])
-        os.execvp(command[0], command)
+        run_in_own_namespace("disk_full")
     main("disk_full", run_round, rounds=40)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from pathlib import Path
 from brokerd.remoting.body.broker import KVTable
 from brokerd.remoting.codes import RequestCode
 from tests.brokerd.running import RawClient, pull_fields, send_fields
-from tests.hard.disk_full import MIB, OWN_MOUNTS, alive, connected, in_own_namespace, make_ext4, run
+from tests.hard.disk_full import MIB, OWN_MOUNTS, alive, connected, make_ext4, run, run_in_own_namespace
 from tests.hard.tally import main
 from tests.support.broker_process import BrokerProcess
 
@@ -76,7 +75,8 @@ async def round_on(disk: Path, rng: random.Random) -> str:
             assert (await client.ask(RequestCode.PULL_MESSAGE, pull_fields("g", "T", 0))).code in (0, 19)
         alive(broker)
         assert broker.output().count("ERROR brokerd.store.flushing flush failed") == 1
-        assert "flush failed" in (disk / "store" / "abort").read_text()
+        abort = (disk / "store" / "abort").read_text()
+        assert "flush failed" in abort, (abort, broker.output()[-3000:])
         await asyncio.to_thread(broker.stop)
         assert (disk / "store" / "abort").exists(), "no stop after it counts as clean"
         return flush
@@ -92,7 +92,5 @@ def run_round(seed: int) -> str:
 
 if __name__ == "__main__":
     if OWN_MOUNTS not in os.environ:
-        os.environ[OWN_MOUNTS] = "1"
-        command = in_own_namespace(sys.argv[1:], "failed_flush")
-        os.execvp(command[0], command)
+        run_in_own_namespace("failed_flush")
     main("failed_flush", run_round, rounds=20)
