@@ -49,6 +49,7 @@ from console.text import Text
 DEAD_LETTERS = Place(Text("Dead letters"), "dead-letters", "dead-letter-group")
 ORDERLY = "ORDERLY"
 SEND = "SEND"
+LEDGER_SHOWN = 12  # rows beside the progress of a replay
 SPOT_CHECKS = 20  # sent copies that verify reads back
 
 
@@ -115,6 +116,10 @@ class ReplayPlan(PlanKind[ReplayParams, ReplayBefore, PreviewRow]):
         for row in self.rows_of(plan):
             place = f"{row.topic} · {row.broker_name} · {row.queue_id}"
             yield f"{place:<50} {row.matched:>8,} matched, {row.already:,} replayed before"
+
+    def job_rows(self, job: Job) -> Sequence[ReplayLedger]:
+        """Return the newest rows of the ledger."""
+        return selectors.ledger_page(job.plan_id, per_page=LEDGER_SHOWN).rows
 
     def holds(self, cluster: str, subject: str) -> str:
         """Allow one replay at a time per group: two could send the same letter twice."""

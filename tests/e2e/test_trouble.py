@@ -27,9 +27,23 @@ SECOND_BROKER = "broker-b"
 def other(product: Product, browser: Browser) -> Iterator[Page]:
     """The browser of a second operator, maria."""
     made = subprocess.run(
-        [sys.executable, "manage.py", "createsuperuser", "--noinput", "--username", "maria", "--email", ""],
+        [
+            sys.executable,
+            "manage.py",
+            "createsuperuser",
+            "--noinput",
+            "--username",
+            "maria",
+            "--email",
+            "maria@example.com",
+        ],
         cwd=ROOT,
-        env=os.environ | {"TIDEMARK_DATA": str(product.data), "DJANGO_SUPERUSER_PASSWORD": PASSWORD},
+        env=os.environ
+        | {
+            "DJANGO_SETTINGS_MODULE": "console.settings",
+            "TIDEMARK_DATA": str(product.data),
+            "DJANGO_SUPERUSER_PASSWORD": PASSWORD,
+        },
         capture_output=True,
         text=True,
         check=False,
@@ -41,7 +55,8 @@ def other(product: Product, browser: Browser) -> Iterator[Page]:
     page.get_by_label("Name").fill("maria")
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("button", name="Sign in").click()
-    expect(page).to_have_url(re.compile("/c/local/"))
+    # Checking a password is slow by intention, and slower on a busy machine.
+    expect(page).to_have_url(re.compile("/c/local/"), timeout=A_FEW_ROUNDS_MS)
     yield page
     context.close()
 

@@ -9,6 +9,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
+from console.deadletter.models import DeadLetterSurvey
 from console.operation import services
 from console.operation.models import Job, Plan
 from tests.console.deadletter import letters
@@ -120,6 +121,26 @@ def test_it_shows_the_ledger_of_a_replay(client: Client, alice: User) -> None:
     assert f"{plan.id}:" in text  # replay keys
     job = client.get(f"/c/test/operations/{Job.objects.get().id}").content.decode()
     assert 'class="sent" x="0.00%" width="100.00%"' in job
+    # The newest rows of the ledger stand beside the progress, each a link to its dead letter.
+    assert "the newest 6 dead letters" in job and f"{plan.id}:" in job
+    assert "/c/test/messages/broker-a-0-5?topic=%25DLQ%25billing&amp;at=broker-a%3A0%3A5" in job
+
+
+def test_it_shows_causes_with_their_share_as_filters(viewer: Client) -> None:
+    DeadLetterSurvey.objects.create(
+        cluster="test",
+        group="billing",
+        begin_offset=0,
+        end_offset=8,
+        sampled=8,
+        read_at_ms=1,
+        causes=[{"cause": "Timeout: 5 s & more", "letters": 6}, {"cause": "", "letters": 2}],
+    )
+    text = viewer.get(ADDRESS).content.decode()
+    causes = text[text.index('class="causes"') :]
+    causes = causes[: causes.index("</ol>")]
+    assert '?cause=Timeout%3A%205%20s%20%26%20more#sample">Timeout: 5 s &amp; more</a>' in causes
+    assert 'width="75%"' in causes and "75 %" in causes and "none given" in causes
 
 
 def test_it_shows_a_replay_that_is_not_finished_beside_the_form_for_the_next(client: Client) -> None:
@@ -149,3 +170,16 @@ def test_it_says_what_is_wrong_with_a_replay(client: Client, data: dict[str, str
     assert answer.status_code == 422
     assert words in answer.content.decode()
     assert Plan.objects.count() == 0
+
+
+def test_a_refused_replay_keeps_what_was_typed(client: Client) -> None:
+    typed = {
+        "target": "client",
+        "rate_per_s": "7",
+        "stop_after_failures": "3",
+        "send_again": "on",
+        "key": "k3",
+    }
+    page = " ".join(client.post(ADDRESS, typed).content.decode().split())
+    assert 'value="client" checked' in page and 'name="send_again" checked' in page
+    assert all(f'value="{value}"' in page for value in ("7", "3", "k3"))
