@@ -168,7 +168,7 @@ def group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
     brokers = sorted({queue.broker_name for queue in queues})
     context = {
         **found,
-        **_chart(here.name, row, brokers, request.GET.get("range", ""), now_ms),
+        **_chart(here, row, brokers, request.GET.get("range", ""), now_ms),
         "query": query,
         "queue_list": group_page.QUEUES,
         "queues": group_page.queue_page(queues, query),
@@ -182,7 +182,7 @@ def group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
         "has_filter": group_page.has_filter(clients),
         "jobs": operation_selectors.active_jobs(here.name, group),
         "silent": [row for row in lag_selectors.silent_brokers(here.name) if row.broker_name in brokers],
-        "may_reset": rules.may(request.user, Verb.RESET, here.name, group),
+        "may_reset": not here.is_generated and rules.may(request.user, Verb.RESET, here.name, group),
         "may_replay": rules.may(request.user, Verb.REPLAY, here.name, group),
         "tab": tab,
         "tabs": list(TABS.items()),
@@ -233,9 +233,10 @@ def _by_client(request: HttpRequest, here: Cluster, row: GroupRow) -> HttpRespon
     return render(request, "group/_by_client.html", context)
 
 
-def _chart(cluster: str, row: GroupRow, brokers: Sequence[str], wanted: str, now_ms: int) -> PageContext:
+def _chart(here: Cluster, row: GroupRow, brokers: Sequence[str], wanted: str, now_ms: int) -> PageContext:
     """Return lag over the requested range with its marks, and the range of the flow chart."""
-    chosen = wanted if wanted in RANGES else "1h"
+    cluster = here.name
+    chosen = wanted if wanted in RANGES else "7d" if here.is_generated else "1h"
     span_ms = RANGES[chosen][0]
     from_ms = now_ms - span_ms
     line = lag_selectors.lag_line(cluster, row.group, from_ms, now_ms, CHART_POINTS)

@@ -28,7 +28,8 @@ FINDINGS_SHOWN = 8
 # Columns that a top list shows of a group: sorting 10,000 rows with their lists of topics and trends is expensive.
 SHOWN = (
     *("cluster", "group", "status", "partial", "reason", "unknown_since_ms"),
-    *("time_lag_ms", "time_lag_lower_bound", "time_to_loss_ms", "time_to_loss_lower_bound"),
+    *("time_lag_ms", "time_lag_lower_bound"),
+    *("time_to_loss_ms", "time_to_loss_lower_bound", "time_to_loss_never"),
 )
 TROUBLES_MAX = 100  # groups that are counted; of a cluster that is down as a whole the first few are enough
 # Judging who owns what reads every client and queue: beyond this a page would wait.
@@ -58,6 +59,11 @@ class TopGroup:
 
     row: GroupRow
     growth: float | None = None
+
+    @property
+    def is_in_sight(self) -> bool:
+        """Whether it loses messages, or will."""
+        return self.row.status == "LOST" or self.row.time_to_loss_ms is not None
 
     @property
     def partial(self) -> bool:
@@ -142,8 +148,8 @@ def topic_count(cluster_name: str, scope: NameScope = EVERYTHING) -> int:
 
 
 def slowest_groups(cluster_name: str, scope: NameScope = EVERYTHING) -> list[TopGroup]:
-    """Return the groups with the longest time lag, longest first."""
-    rows = _groups(cluster_name, scope).filter(time_lag_ms__gt=0).order_by("-time_lag_ms", "group")
+    """Return the groups with the longest time lag, longest first; those that are level too."""
+    rows = _groups(cluster_name, scope).filter(time_lag_ms__isnull=False).order_by("-time_lag_ms", "group")
     return [TopGroup(row) for row in rows.only(*SHOWN)[:TOP_ROWS]]
 
 
@@ -159,12 +165,19 @@ def growing_groups(cluster_name: str, scope: NameScope = EVERYTHING) -> list[Top
 
 
 def losing_groups(cluster_name: str, scope: NameScope = EVERYTHING) -> list[TopGroup]:
-    """Return the groups that lose messages now, then those that retention reaches first.
+    """Return the groups that lose messages now, those that retention reaches first, then those it does not reach.
 
-    Lower bounds come last: where nothing was deleted yet, such a bound means little.
+    Lower bounds come late: where nothing was deleted yet, such a bound means little.
     """
-    rows = _groups(cluster_name, scope).filter(Q(status="LOST") | Q(time_to_loss_ms__isnull=False))
-    urgency = Case(When(status="LOST", then=0), When(time_to_loss_lower_bound=False, then=1), default=2)
+    rows = _groups(cluster_name, scope).filter(
+        Q(status="LOST") | Q(time_to_loss_ms__isnull=False) | Q(time_to_loss_never=True)
+    )
+    urgency = Case(
+        When(status="LOST", then=0),
+        When(time_to_loss_ms__isnull=True, then=3),
+        When(time_to_loss_lower_bound=False, then=1),
+        default=2,
+    )
     first = rows.order_by(urgency, F("time_to_loss_ms").asc(nulls_last=True), "group")
     return [TopGroup(row) for row in first.only(*SHOWN)[:TOP_ROWS]]
 

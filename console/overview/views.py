@@ -20,6 +20,7 @@ from console.cluster.forms import AddClusterForm
 from console.deadletter import selectors as dead_letter_selectors
 from console.lag import selectors as lag_selectors
 from console.overview import fleet, selectors
+from console.report.pages.summary import summary
 from console.text import Text, text_of
 
 URGENT = ("LOST", "STALLED", "STOPPED", "FALLING_BEHIND")
@@ -42,8 +43,10 @@ def overview(request: HttpRequest, cluster: str) -> HttpResponse:
     """
     here, scope = admit_to_list(request, cluster)
     now_ms = int(time.time() * 1000)
+    letters = dead_letter_selectors.dead_letter_page(here.name, scope=scope)
     collector = {
         "cluster": here,
+        "dead": [row for row in letters if row.count != 0][: selectors.TOP_ROWS],
         "now_ms": now_ms,
         "health": selectors.health(lag_selectors.rounds(here.name)),
         "survey": broker_selectors.last_survey(here.name),
@@ -56,7 +59,6 @@ def overview(request: HttpRequest, cluster: str) -> HttpResponse:
     servers = broker_selectors.name_servers(here.name)
     groups = selectors.group_counts(here.name, scope)
     calm = "UNKNOWN" if groups.get("UNKNOWN") else "OK"
-    dead = dead_letter_selectors.dead_letter_page(here.name, scope=scope)
     found, more = selectors.findings(here.name, views, servers, scope)
     context = {
         **collector,
@@ -65,7 +67,7 @@ def overview(request: HttpRequest, cluster: str) -> HttpResponse:
         "servers": servers,
         "silent": [view.row for view in views if not view.row.answered],
         "totals": selectors.totals(views)
-        if scope.is_everything
+        if scope.is_everything and not here.is_generated
         else selectors.own_totals(here.name, scope, views),
         "first_full": selectors.first_full(views),
         "urgent_count": sum(groups.get(code, 0) for code in URGENT),
@@ -75,15 +77,16 @@ def overview(request: HttpRequest, cluster: str) -> HttpResponse:
         "slowest": selectors.by_time_lag(selectors.slowest_groups(here.name, scope), calm),
         "growing": selectors.by_growth(selectors.growing_groups(here.name, scope), calm),
         "losing": selectors.by_loss(selectors.losing_groups(here.name, scope), calm),
-        "dead": [row for row in dead if row.count != 0][: selectors.TOP_ROWS],
-        "dead_total": selectors.dead_total(dead),
+        "dead_total": selectors.dead_total(letters),
         "findings": found,
         "more_findings": more,
         "judges_ownership": selectors.judges_ownership(here.name, scope),
     }
     if "part" in request.GET:
         return render(request, "overview/_overview.html", context)
-    if scope.is_everything:
+    if here.is_generated:
+        context["summary"] = summary(here, now_ms, scope)
+    elif scope.is_everything:
         context["chart"] = selectors.traffic(here.name, views, now_ms)._asdict()
     return render(request, "overview/overview.html", context)
 

@@ -20,6 +20,8 @@ from console.report.delivery import schedules
 from console.report.jobs import JOBS, WORDS
 from console.report.models import ReportRow, ReportRun, ReportSchedule
 from console.report.pages import run_panel
+from console.report.pages.episode_lanes import lanes
+from console.report.pages.summary import summary
 from console.report.rules import span_of, span_start, spans_of
 from console.text import Text
 from console.web.page_context import PageContext
@@ -31,7 +33,6 @@ EPISODE_SORTS = {
     "late": "figures__messages_late",
     "group": "group",
 }
-LANES_MAX = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +59,14 @@ class Listed:
 @require_safe
 def reports(request: HttpRequest, cluster: str) -> HttpResponse:
     """Show every report: its subject, its last run and the outcome."""
-    here, _ = admit_to_list(request, cluster)
+    here, scope = admit_to_list(request, cluster)
     now_ms = _now_ms()
     newest = selectors.newest_runs(here.name)
     rows = [
         Listed(one, newest.get(one.job), run_panel.outcome_of(one))
         for one in schedules.schedules(here.name, now_ms=now_ms)
     ]
-    context = {"cluster": here, "rows": rows, "now_ms": now_ms}
+    context = {"cluster": here, "rows": rows, "summary": summary(here, now_ms, scope), "now_ms": now_ms}
     return render(request, "report/reports.html", context)
 
 
@@ -124,66 +125,6 @@ def _episodes(request: HttpRequest, here: Cluster, job: str, now_ms: int) -> Pag
         "page": selectors.report_row_page(found, ordered, query.page, query.per_page, whole),
         "lanes": lanes(found, _span_start(request, here, job, now_ms), here.until_ms(now_ms)),
     }
-
-
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """An episode in its lane."""
-
-    start_ms: int
-    end_ms: int
-    kind: str
-    word: str
-    peak_ms: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Lane:
-    """The episodes of a group."""
-
-    name: str
-    bars: list[Bar]
-
-    @property
-    def length_ms(self) -> int:
-        return sum(bar.end_ms - bar.start_ms for bar in self.bars)
-
-
-@dataclass(frozen=True, slots=True)
-class Lanes:
-    """The lanes of the groups with the longest sums, of `groups`."""
-
-    from_ms: int
-    to_ms: int
-    rows: list[Lane]
-    groups: int
-
-
-def lanes(found: QuerySet[ReportRow], from_ms: int | None, to_ms: int) -> Lanes | None:
-    """Return the episodes as bars, a lane per group: the longest sums first, at most LANES_MAX."""
-    words = {
-        "breach": Text("late"),
-        "stall": Text("queue stood still"),
-        "offline": Text("nothing consumed"),
-        "lost": Text("lost to retention"),
-    }
-    own: dict[str, Lane] = {}
-    for group, kind, figures in found.values_list("group", "kind", "figures").iterator(chunk_size=2_000):
-        word, peak_ms = words.get(kind, kind), figures.get("peak_time_lag_ms")
-        bar = Bar(figures["start_ms"], figures["end_ms"], kind, word, peak_ms)
-        own.setdefault(group, Lane(group, [])).bars.append(bar)
-    for lane in own.values():
-        # Of several at one time the last is drawn on top: being late follows from the others.
-        lane.bars.sort(key=lambda bar: (bar.kind != "breach", bar.start_ms))
-    if not own:
-        return None
-    first_ms = min(bar.start_ms for lane in own.values() for bar in lane.bars)
-    return Lanes(
-        from_ms=first_ms if from_ms is None else max(from_ms, first_ms),
-        to_ms=to_ms,
-        rows=sorted(own.values(), key=lambda lane: -lane.length_ms)[:LANES_MAX],
-        groups=len(own),
-    )
 
 
 def _span_start(request: HttpRequest, here: Cluster, job: str, now_ms: int) -> int | None:

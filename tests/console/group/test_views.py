@@ -12,6 +12,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from console.access.models import AuditEvent
+from console.cluster.models import Cluster
 from console.group import group_page
 from console.group.clients import member as member_asked
 from console.group.clients.member import ReportedQueue, ReportedTopic, RunningInfo
@@ -508,3 +509,11 @@ def test_a_row_opens_to_its_worst_queues_with_one_query(admin: Client) -> None:
         signed_in("some", verbs=("VIEW",), names="x").get("/c/local/groups/billing?part=row").status_code
         == 403
     )
+
+
+def test_a_generated_cluster_shows_its_week_and_offers_no_change(admin: Client) -> None:
+    assert "Change offsets…" in admin.get("/c/local/groups/billing").content.decode()
+    Cluster.objects.filter(name="local").update(generated_to_ms=1_790_000_000_000)
+    text = admin.get("/c/local/groups/billing").content.decode()
+    assert "Change offsets…" not in text and "Pause…" not in text
+    assert re.search(r'range=7d"\s+aria-current="true"', text)
