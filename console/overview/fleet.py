@@ -16,7 +16,7 @@ from console.access.name_scope import NameScope, view_scope
 from console.cluster.models import Cluster
 from console.lag import metrics
 from console.lag.episode_state import EpisodeState
-from console.lag.facts import LONGEST_MS, Gap
+from console.lag.facts import Gap
 from console.lag.models import Episode, GroupRow, HistoryFile, HistoryGap, Round
 from console.lag.promise_courses import Budgets
 from console.lag.promise_versions import promises_of
@@ -109,10 +109,12 @@ def _late(cluster: str, rows: QuerySet[GroupRow], now_ms: int) -> int:
 
 
 def watched_pct(gaps: Sequence[Gap], first_ms: int | None, now_ms: int) -> list[float | None]:
-    """Return the share of each of the last DAYS_SHOWN UTC days in which the collector ran, today so far.
+    """Return the share of each of the last DAYS_SHOWN UTC days in which everything was watched, today so far.
 
-    `first_ms` is when it began; None: it never did. Days before it have no share.
+    `gaps` of the collector and of single brokers may overlap. `first_ms` is when rounds began; None: they never did.
+    Days before it have no share.
     """
+    apart = _apart(gaps, now_ms)
     found: list[float | None] = []
     for start_ms in days_shown(now_ms):
         end_ms = min(start_ms + DAY_MS, now_ms)
@@ -120,8 +122,19 @@ def watched_pct(gaps: Sequence[Gap], first_ms: int | None, now_ms: int) -> list[
             found.append(None)
             continue
         begin_ms = max(start_ms, first_ms)
-        away_ms = sum(max(0, min(gap.to_ms or now_ms, end_ms) - max(gap.from_ms, begin_ms)) for gap in gaps)
+        away_ms = sum(max(0, min(away_to, end_ms) - max(from_ms, begin_ms)) for from_ms, away_to in apart)
         found.append(round(100 * max(0, end_ms - begin_ms - away_ms) / max(1, end_ms - start_ms), 1))
+    return found
+
+
+def _apart(gaps: Sequence[Gap], now_ms: int) -> list[tuple[int, int]]:
+    """Return the times that some gap covers, as stretches that do not overlap."""
+    found: list[tuple[int, int]] = []
+    for from_ms, to_ms in sorted((gap.from_ms, gap.to_ms or now_ms) for gap in gaps):
+        if found and from_ms <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], to_ms)
+        else:
+            found.append((from_ms, to_ms))
     return found
 
 
@@ -205,7 +218,6 @@ def _first_ms(cluster: str) -> int | None:
 
 
 def _gaps(cluster: str, now_ms: int) -> list[Gap]:
-    longest_ms = max(LONGEST_MS, DAYS_SHOWN * DAY_MS)
-    recent = Q(to_ms__isnull=True) | Q(to_ms__gt=now_ms - longest_ms)
-    rows = HistoryGap.objects.filter(recent, cluster=cluster, broker_name="")
+    recent = Q(to_ms__isnull=True) | Q(to_ms__gt=now_ms - DAYS_SHOWN * DAY_MS)
+    rows = HistoryGap.objects.filter(recent, cluster=cluster)
     return [Gap(*times) for times in rows.values_list("from_ms", "to_ms")]

@@ -34,7 +34,7 @@ from spark.jobs.line_job import Row, run_lines, shared
 from spark.lag.folds import figures
 from spark.lag.folds.line import Line, LineKey, joined, topic_lines
 from spark.lag.folds.window import Fold, fold, merge
-from spark.lag.forecast import DRAIN_MS_MAX
+from spark.lag.forecast import DRAIN_MS_MAX, consumers_factor
 from spark.lag.local_time import MINUTE_MS
 from spark.process.job_process import main
 from spark.schemas import KEY, STAMP, WINDOW, row_schema
@@ -128,7 +128,8 @@ def needed_factor(
         return None
     if behind < BEHIND_SHARE:
         return 1.0
-    return round(max(1.0, (mean + lag_max * 1000 / recovery_ms) / mu), 4) if mu else None
+    factor = consumers_factor(mean, mu, lag_max, recovery_ms)
+    return None if factor is None else round(max(1.0, factor), 4)
 
 
 def peak_rate(line: Line) -> float | None:

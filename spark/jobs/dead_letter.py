@@ -16,9 +16,9 @@ day; grain `cause`: per group, topic it came from and cause.
 from __future__ import annotations
 
 import json
+import posixpath
 import sys
 import time
-from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -26,6 +26,7 @@ from pyspark.sql import functions as F
 
 from spark.job import JobResult, JobSpec
 from spark.jobs.store_job import ORDER, coverage, days, published, read_stores, stamped
+from spark.lag.history import files
 from spark.lag.local_time import HOUR_MS
 from spark.output.publish import result
 from spark.process.job_process import main, report_step
@@ -117,7 +118,7 @@ def retry_limits(spec: JobSpec) -> dict[str, int]:
     found: dict[str, int] = {}
     for store in spec.stores:
         try:
-            table = json.loads((Path(store.path) / "config" / "subscriptionGroup.json").read_text())
+            table = json.loads(files.read(posixpath.join(store.path, "config", "subscriptionGroup.json")))
         except (OSError, ValueError):
             continue
         for group, config in (table.get("subscriptionGroupTable") or {}).items():
@@ -132,13 +133,13 @@ def run(spark: SparkSession, spec: JobSpec) -> JobResult:
     if not spec.stores:
         return result(spark, spec, started=started, rows=0)
     report_step("dead_letters", len(spec.stores))
-    messages = read_stores(spark, spec, CommitLogSource, all_times=True).cache()
-    units = read_stores(spark, spec, ConsumeQueueSource).cache()
+    messages = read_stores(spark, spec, CommitLogSource, all_times=True, topic_prefix=PREFIX).cache()
+    units = read_stores(spark, spec, ConsumeQueueSource, topic_prefix=PREFIX).cache()
     at = ["cluster", "broker_name", "topic", "queue_id", "queue_offset"]
-    letters = messages.filter(F.col("topic").startswith(PREFIX)).join(units.select(*at), at, "left_semi")
+    letters = messages.filter(F.col("warning").isNull()).join(units.select(*at), at, "left_semi")
     requested = spark.createDataFrame(days(spec), "window_start_ms bigint, end_ms bigint")
     limits = spark.createDataFrame([*retry_limits(spec).items()], "group string, retry_max int")
-    rows = stamped(transform(letters, requested, limits), spec, coverage(messages))
+    rows = stamped(transform(letters, requested, limits), spec, coverage(spark, spec))
     rows = rows.withColumns({"kind": F.lit("DLQ"), "broker_name": F.lit("")})
     order = (*ORDER, "cause")
     done = published(spark, spec, rows, SCHEMA, order, started=started, sources=[messages, units])

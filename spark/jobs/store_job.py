@@ -16,18 +16,28 @@ from spark.notes import NOTES_MAX, Note
 from spark.output.publish import result, write
 from spark.schemas import report_columns
 from spark.sources.store import CommitLogSource
+from spark.sources.store_files import log_began_ms
 
 ORDER = ("cluster", "window_start_ms", "grain", "group", "topic", "broker_name")
 
 
 def read_stores(
-    spark: SparkSession, spec: JobSpec, source: type[DataSource], *, all_times: bool = False
+    spark: SparkSession,
+    spec: JobSpec,
+    source: type[DataSource],
+    *,
+    all_times: bool = False,
+    topic_prefix: str = "",
 ) -> DataFrame:
-    """Read all stores of the spec; of the commit logs the messages of the window, or all that are left."""
+    """Read all stores of the spec, topics with the prefix only.
+
+    Of the commit logs the messages of the window, or all that are left.
+    """
     spark.dataSource.register(source)
     tables = []
     for store in spec.stores:
         options = {"path": store.path, "cluster": store.cluster, "broker_name": store.broker_name}
+        options["topic_prefix"] = topic_prefix
         if source is CommitLogSource:
             options["from_ms"] = "0" if all_times else str(spec.from_ms)
             options["to_ms"] = str(min(spec.to_ms, spec.as_of_ms))
@@ -74,10 +84,14 @@ def stamped(rows: DataFrame, spec: JobSpec, coverage: DataFrame) -> DataFrame:
     )
 
 
-def coverage(messages: DataFrame) -> DataFrame:
+def coverage(spark: SparkSession, spec: JobSpec) -> DataFrame:
     """Return since when each cluster's logs are kept: the latest of its brokers' oldest records."""
-    oldest = messages.groupBy("cluster", "broker_name").agg(F.min("store_timestamp_ms").alias("oldest"))
-    return oldest.groupBy("cluster").agg(F.max("oldest").alias("log_from_ms"))
+    found: dict[str, int] = {}
+    for store in spec.stores:
+        began_ms = log_began_ms(store.path)
+        if began_ms is not None:
+            found[store.cluster] = max(began_ms, found.get(store.cluster, 0))
+    return spark.createDataFrame([*found.items()], "cluster string, log_from_ms bigint")
 
 
 def published(
@@ -97,7 +111,7 @@ def published(
     texts = reduce(DataFrame.union, [one.select("warning") for one in sources])
     broken = texts.filter(F.col("warning").isNotNull()).distinct().orderBy("warning").limit(NOTES_MAX)
     notes = [Note(row["warning"]) for row in broken.collect()]
-    if notes and not sources[0].filter(F.col("warning").isNull()).take(1):
+    if notes and not any(log_began_ms(store.path) for store in spec.stores):
         raise JobFailed(f"No message of the stores could be read: {notes[0].text}.")
     table = rows.select(*report_columns(schema)).toArrow()
     write(table, spec.output, order)

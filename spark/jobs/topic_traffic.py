@@ -121,7 +121,7 @@ def run(spark: SparkSession, spec: JobSpec) -> JobResult:
     report_step("stores", len(spec.stores))
     messages = read_stores(spark, spec, CommitLogSource).cache()
     units = read_stores(spark, spec, ConsumeQueueSource).cache()
-    rows = stamped(transform(messages, units, spec), spec, coverage(messages))
+    rows = stamped(transform(messages, units, spec), spec, coverage(spark, spec))
     rows = rows.withColumns({"kind": kind_of(F.col("topic")), "group": F.lit(""), "broker_name": F.lit("")})
     order = (*ORDER, "hour_ms")
     done = published(spark, spec, rows, SCHEMA, order, started=started, sources=[messages, units])

@@ -285,7 +285,14 @@ def consumers_needed(
     Each is taken to read as much as those of now do; `consume_rate` must be measured while messages wait. More than
     there are queues would idle. None without consumption: there is no pace to multiply.
     """
-    if not consumers or produce_rate is None or not consume_rate or lag is None:
+    factor = consumers_factor(produce_rate, consume_rate, lag, within_ms)
+    return None if not consumers or factor is None else max(1, min(queues, math.ceil(consumers * factor)))
+
+
+def consumers_factor(
+    produce_rate: float | None, consume_rate: float | None, lag: int | None, within_ms: int
+) -> float | None:
+    """Return how many times the present consumers read all arrivals and the backlog `within_ms`; None: unknown."""
+    if produce_rate is None or not consume_rate or lag is None:
         return None
-    wanted = produce_rate + lag / (within_ms / 1000)
-    return max(1, min(queues, math.ceil(consumers * wanted / consume_rate)))
+    return (produce_rate + lag / (within_ms / 1000)) / consume_rate

@@ -3,25 +3,28 @@
     spark.dataSource.register(CommitLogSource)
     spark.read.format("commitlog").options(path=store, cluster="c", broker_name="b", from_ms="…", to_ms="…").load()
 
-`path` is a store's root (with `commitlog/` and `consumequeue/`), on every machine that runs a task: a broker's own
-folder, which is only read, or a copy. Partitions are files, and queues packed together. Rows with a `warning`, what
-could not be read, have null in every other column but the names of cluster and broker.
+`path` is a store's root (with `commitlog/` and `consumequeue/`) where every task can read it: a broker's own folder,
+which is only read, a copy, or an fsspec URL. Partitions are files, and queues packed together. Rows with a `warning`,
+what could not be read, have null in every other column but the names of cluster and broker.
+
+Filters come down as options, `from_ms`, `to_ms` and `topic_prefix`: a filter of Spark's own would take the warnings
+away with the rows. Bodies are never read.
 """
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from brokerd.remoting.message.names import MessageProperty
-from brokerd.remoting.message.record import MessageRecord
+from spark.lag.history import files
 from spark.schemas import ddl
-from spark.sources.store_files import first_store_time_ms, log_files, records, units
+from spark.sources.store_files import LogRecord, first_store_time_ms, log_files, records, units
 
 ROWS_PER_BATCH = 10_000
 QUEUE_PARTITIONS_MAX = 8  # a task costs 20-50 ms, a queue's file is read in one
@@ -74,12 +77,13 @@ class _Store:
 
     def __init__(self, options: Any) -> None:
         try:
-            self.root = Path(options["path"])
+            self.root = str(options["path"])
             self.names = {name: options[name] for name in ("cluster", "broker_name")}
         except KeyError as error:
             raise StoreError(f"the option {error.args[0]} is missing") from None
         self.from_ms, self.to_ms = int(options.get("from_ms", 0)), int(options.get("to_ms", 2**62))
-        if not (self.root / "commitlog").is_dir():
+        self.topic_prefix = options.get("topic_prefix", "")
+        if "commitlog" not in files.names_in(self.root):
             raise StoreError(f"{self.root} holds no commitlog: it is no store, or not on this machine")
 
 
@@ -105,14 +109,14 @@ class CommitLogReader(DataSourceReader):
 
     def partitions(self) -> Sequence[Files]:
         store = self.store
-        found = log_files(store.root / "commitlog")
+        found = log_files(posixpath.join(store.root, "commitlog"))
         begins = [first_store_time_ms(path) for path in found]
         wanted = []
         for number, (path, begin) in enumerate(zip(found, begins, strict=True)):
             following = next((one for one in begins[number + 1 :] if one is not None), None)
             is_over = following is not None and following < store.from_ms
             if not is_over and (begin is None or begin < store.to_ms):
-                wanted.append(Files([("", -1, str(path))]))
+                wanted.append(Files([("", -1, path)]))
         return wanted or [Files([])]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -120,7 +124,7 @@ class CommitLogReader(DataSourceReader):
         warnings: list[str] = []
         rows: list[dict[str, Any]] = []
         for _, _, path in partition.files:
-            for record in records(Path(path), warnings.append):
+            for record in records(path, warnings.append, self.store.topic_prefix):
                 if self.store.from_ms <= record.store_timestamp_ms < self.store.to_ms:
                     rows.append({**self.store.names, **_record_row(record)})
                 if len(rows) >= ROWS_PER_BATCH:
@@ -130,7 +134,7 @@ class CommitLogReader(DataSourceReader):
         yield _batch(rows, COMMIT_LOG_SCHEMA)
 
 
-def _record_row(record: MessageRecord) -> dict[str, Any]:
+def _record_row(record: LogRecord) -> dict[str, Any]:
     properties = record.properties
     return {
         "topic": record.topic,
@@ -138,7 +142,7 @@ def _record_row(record: MessageRecord) -> dict[str, Any]:
         "queue_offset": record.queue_offset,
         "commit_log_offset": record.commit_log_offset,
         "size_bytes": record.store_size_bytes,
-        "body_bytes": len(record.body),
+        "body_bytes": record.body_bytes,
         "born_timestamp_ms": record.born_timestamp_ms,
         "store_timestamp_ms": record.store_timestamp_ms,
         "reconsume_times": record.reconsume_times,
@@ -165,25 +169,30 @@ class ConsumeQueueSource(DataSource):
 
 
 class ConsumeQueueReader(DataSourceReader):
-    """The option `topic_prefix` keeps topics that begin with it."""
+    """Leaves out the folders of other topics than those with the prefix."""
 
     def __init__(self, store: _Store) -> None:
         self.store = store
 
     def partitions(self) -> Sequence[Files]:
+        root = posixpath.join(self.store.root, "consumequeue")
         found = []
-        for folder in sorted((self.store.root / "consumequeue").glob("*/*")):
-            if folder.is_dir() and folder.name.isdigit():
-                queue_id = int(folder.name)
-                found += [(folder.parent.name, queue_id, str(path)) for path in log_files(folder)]
+        for topic in files.names_in(root):
+            for queue in files.names_in(posixpath.join(root, topic)) if self._is_wanted(topic) else ():
+                if queue.isdigit():
+                    paths = log_files(posixpath.join(root, topic, queue))
+                    found += [(topic, int(queue), path) for path in paths]
         count = min(max(len(found), 1), QUEUE_PARTITIONS_MAX)
         return [Files(found[number::count]) for number in range(count)]
+
+    def _is_wanted(self, topic: str) -> bool:
+        return topic.startswith(self.store.topic_prefix)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Files)
         warnings: list[str] = []
         for topic, queue_id, path in partition.files:
-            first, found = units(Path(path), warnings.append)
+            first, found = units(path, warnings.append)
             count = len(found)
             columns = {
                 **{name: [value] * count for name, value in self.store.names.items()},

@@ -73,7 +73,9 @@ def _row(
         if status is LagStatus.OK
         else consumers_needed(members.clients, in_rate, out_rate, figures.lag, len(main)),
         "dlq_count": _dead_letters(view, group, topics),
-        "dlq_in_rate": topics.get(dead_letter_topic(group), {"in_rate": None})["in_rate"],
+        "dlq_in_rate": topics[dead_letter_topic(group)]["in_rate"]
+        if dead_letter_topic(group) in topics
+        else {0: 0.0}.get(_dead_letters(view, group, topics)),
         "retry_lag": _retry_lag([row for _, row in retry_rows], main),
         "retry_in_rate": topics.get(f"%RETRY%{group}", {"in_rate": None})["in_rate"],
         "retry_time_lag_ms": _largest(row["time_lag_ms"] for _, row in retry_rows),

@@ -95,7 +95,7 @@ def _row(
         if status is LagStatus.OK
         else consumers_needed(members.clients, sums.in_rate, sums.out_rate, lag, sums.queues),
         dlq_count=_dead_letters(view, dead_letters),
-        dlq_in_rate=None if dead_letters is None else dead_letters.in_rate,
+        dlq_in_rate=_dead_letter_rate(view, dead_letters),
         retry_in_rate=_retry_in_rate(group, sums, topics),
         coverage_pct=coverage_pct,
         reason=joined(_reason(view, sums, status), _no_count(view, sums)),
@@ -227,6 +227,13 @@ def _dead_letters(view: RoundView, topic: TopicFigures | None) -> int | None:
     if topic is not None:
         return topic.messages
     return None if view.silences or not view.topics else 0
+
+
+def _dead_letter_rate(view: RoundView, topic: TopicFigures | None) -> float | None:
+    """Return dead letters a second; where it is certain that there is no topic for them, none arrive."""
+    if topic is not None:
+        return topic.in_rate
+    return None if _dead_letters(view, None) is None else 0.0
 
 
 def _reason(view: RoundView, sums: Sums, status: LagStatus) -> Text:

@@ -7,7 +7,7 @@ from django.test import Client
 
 from console.cluster.models import Cluster
 from console.lag.facts import Gap
-from console.lag.models import GroupSlo, HistoryGap, PromiseCourse, Round
+from console.lag.models import GroupSlo, HistoryFile, HistoryGap, PromiseCourse, Round
 from console.overview import fleet, views
 from console.text import Text
 from spark.lag.folds.promise import ABSENT, KEPT, LATE, UNKNOWN
@@ -101,6 +101,22 @@ def test_it_shows_how_much_of_each_day_was_watched() -> None:
     assert found[6] == round(100 * (1 - 60_000 / (NOW - MIDNIGHT)), 1)
     assert fleet.days_shown(NOW)[-1] == MIDNIGHT and len(found) == len(fleet.days_shown(NOW))
     assert fleet.watched_pct([], None, NOW) == [None] * 7
+    # a broker that was silent when the collector stood still too counts once
+    silent = Gap(MIDNIGHT - DAY + DAY // 4, MIDNIGHT - DAY // 4)
+    assert fleet.watched_pct([*gaps, silent], MIDNIGHT - 4 * DAY, NOW)[5] == 25
+
+
+def test_a_silent_broker_is_on_the_map_of_coverage(two_clusters: list[Cluster]) -> None:
+    HistoryFile.objects.create(
+        cluster="east", kind="CHUNK_DAY", path="a", ts_lo_ms=MIDNIGHT - 3 * DAY, ts_hi_ms=NOW, created_at_ms=NOW,
+        state="LIVE",
+    )  # fmt: skip
+    HistoryGap.objects.create(
+        cluster="east", broker_name="broker-b", from_ms=MIDNIGHT - DAY, to_ms=MIDNIGHT - DAY // 2,
+        reason=Text("silent"),
+    )  # fmt: skip
+    (east, _), (west, _) = signed_in().get("/fleet").context["lines"]
+    assert (east.days[-3:], west.days[-1]) == ([100, 50, 100], None)
 
 
 def test_it_lists_the_longest_times_nobody_watched(two_clusters: list[Cluster]) -> None:

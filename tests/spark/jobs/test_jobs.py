@@ -25,6 +25,7 @@ from pyspark.sql import SparkSession
 
 from spark.job import HourFiles, JobSpec, StoreFolder
 from spark.jobs import dead_letter, lag_day, lag_hour, lag_week, topic_traffic
+from spark.jobs.store_job import coverage
 from spark.lag.history import chunk
 from spark.lag.history.files import filesystem_of, write_bytes
 from spark.lag.local_time import HOUR_MS, MINUTE_MS, hour_of_week
@@ -342,7 +343,7 @@ def expected() -> dict[str, Any]:
     return found
 
 
-def store_spec(store: Path, folder: Path, job: str, **changes: Any) -> JobSpec:
+def store_spec(store: Path | str, folder: Path, job: str, **changes: Any) -> JobSpec:
     stored = [one["storeTimestamp"] for one in expected()["messages"]]
     day = min(stored) - min(stored) % DAY_MS
     values: dict[str, Any] = {
@@ -380,6 +381,16 @@ def test_it_counts_what_apache_rocketmq_stored(spark: SparkSession, store: Path,
     assert sum(row["messages"] for row in hours) == count["GoldenStore"]
 
 
+def test_a_log_is_kept_since_its_oldest_record_whatever_the_window(
+    spark: SparkSession, store: Path, tmp_path: Path
+) -> None:
+    """A window that begins later is covered from its beginning on, also while no message comes."""
+    oldest_ms = min(one["storeTimestamp"] for one in expected()["messages"])
+    from_ms = oldest_ms - oldest_ms % DAY_MS + DAY_MS
+    asked = store_spec(store, tmp_path, "topic_traffic", from_ms=from_ms, to_ms=from_ms + DAY_MS)
+    assert [tuple(row) for row in coverage(spark, asked).collect()] == [("local", oldest_ms)]
+
+
 def test_it_tells_why_letters_are_dead(spark: SparkSession, store: Path, tmp_path: Path) -> None:
     result = dead_letter.run(spark, store_spec(store, tmp_path, "dead_letter"))
     (letter,) = [one for one in expected()["messages"] if one["topic"].startswith("%DLQ%")]
@@ -413,8 +424,8 @@ def test_it_tells_why_letters_are_dead(spark: SparkSession, store: Path, tmp_pat
 def test_it_reads_damaged_and_cut_files_as_far_as_they_go(
     spark: SparkSession, store: Path, tmp_path: Path
 ) -> None:
-    logs = log_files(store / "commitlog")
-    whole = [one for path in logs for one in records(path, pytest.fail)]
+    logs = [Path(path) for path in log_files(str(store / "commitlog"))]
+    whole = [one for path in logs for one in records(str(path), pytest.fail)]
     assert len(whole) == len(expected()["messages"])
     cut = whole[-1].commit_log_offset + 50 - int(logs[-1].name)
     logs[-1].write_bytes(logs[-1].read_bytes()[:cut])  # a copy that was made while the broker wrote
@@ -510,10 +521,13 @@ def test_every_job_runs_without_a_folder_that_all_share(
         stored.append(f"{s3_server.url}/history/{Path(path).parent.name}-{Path(path).name}")
         write_bytes(stored[-1], Path(path).read_bytes())
     store = unpack_golden("5.3.3", tmp_path / "golden")
+    for path in (path for path in store.rglob("*") if path.is_file() and path.stat().st_size):
+        write_bytes(f"{s3_server.url}/store/{path.relative_to(store)}", path.read_bytes())
 
     def spec_of(job: str, paths: list[str], output: str, **changes: Any) -> JobSpec:
         if job in ("dead_letter", "topic_traffic"):
-            return store_spec(store, tmp_path, job, output=output, **changes)
+            root = f"{s3_server.url}/store" if paths is stored else store
+            return store_spec(root, tmp_path, job, output=output, **changes)
         if job == "lag_week":
             monday_ms = START_MS - (START_MS + 3 * DAY_MS) % (7 * DAY_MS)
             changes |= {"from_ms": monday_ms, "to_ms": monday_ms + 7 * DAY_MS}
