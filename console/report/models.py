@@ -184,6 +184,10 @@ class LagRow(models.Model):
     latency_mean_ms = models.BigIntegerField(null=True)
     # The same by Little's law, independent of ages: area under the lag over messages consumed.
     little_mean_ms = models.BigIntegerField(null=True)
+    little_agrees = models.BooleanField(
+        null=True,
+        help_text="the two means differ by no more than the window's ends explain. Null: not all is known",
+    )
     consumed_within_slo = models.BigIntegerField(null=True)
     within_slo_pct = models.FloatField(null=True)
     in_flight_p95 = models.BigIntegerField(null=True)

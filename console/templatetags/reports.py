@@ -184,6 +184,11 @@ def _beside(row: LagRow) -> Iterator[Text]:
     if row.time_lag_spread_ms:
         spread = Duration(row.time_lag_spread_ms)
         yield Text("Its oldest queue is %(spread)s behind its median queue.", spread=spread)
+    if row.little_agrees is False and row.little_mean_ms is not None:
+        yield Text(
+            "By lag and throughput alone messages waited %(time)s on average: ages and offsets disagree.",
+            time=Duration(row.little_mean_ms),
+        )
     shares = row.filter_ratio, row.filter_ratio_low, row.filter_ratio_high
     if row.filter_sampled:
         ratio, low, high = (percent(share or 0.0) for share in shares)

@@ -57,6 +57,7 @@ LAG_FIGURES = (
     *[pa.field(f"message_latency_p{share}_ms", pa.int64()) for share in PERCENTILES],
     pa.field("latency_mean_ms", pa.int64()),
     pa.field("little_mean_ms", pa.int64()),
+    pa.field("little_agrees", pa.bool_()),
     pa.field("consumed_within_slo", pa.int64()),
     pa.field("within_slo_pct", pa.float64()),
     pa.field("in_flight_p95", pa.int64()),

@@ -226,3 +226,25 @@ def test_what_came_and_was_read_in_a_gap_is_counted_at_its_end(tmp_path: Path) -
     assert row["consumed_within_slo"] == 7_190 - 10 * 121
     # the round before the gap holds for four intervals
     assert minutes(row) == {"OK": 60 - 10 + 15 / 60, "UNKNOWN": 10 - 15 / 60}
+
+
+def test_waits_by_age_and_by_offsets_agree_unless_one_of_them_is_wrong(tmp_path: Path) -> None:
+    """30 a second come, 25 are handled; then everything twice as old as it is, by a clock that is wrong."""
+    t_ms = rounds()
+    n = np.arange(len(t_ms))
+    high, committed = 10_000 + 150 * n, 10_000 + 125 * n
+    age = (t_ms - t_ms * 125 // 150) // 100 * 100
+    (row,) = topics(tmp_path, queue(A, t_ms=t_ms, high=high, committed=committed, time_lag_ms=age))
+    assert row["little_agrees"] is True
+    # what waits at the end explains much of an hour in which the lag only grew, not of one in which it stays
+    steady = queue(A, t_ms=t_ms, high=high, committed=high - 1_500, time_lag_ms=50_000)
+    (row,) = topics(tmp_path, steady)
+    assert (row["little_mean_ms"] // 1_000, row["latency_mean_ms"] // 1_000) == (50, 50)
+    assert row["little_agrees"] is True
+    wrong = queue(A, t_ms=t_ms, high=high, committed=high - 1_500, time_lag_ms=100_000)
+    (row,) = topics(tmp_path, wrong)
+    assert (row["little_mean_ms"] // 1_000, row["little_agrees"]) == (50, False)
+    flags = np.where(n == 300, int(SampleFlag.MOVED), 0)
+    moved = queue(A, t_ms=t_ms, high=high, committed=high - 1_500, time_lag_ms=100_000, flags=flags)
+    (row,) = topics(tmp_path, moved)
+    assert row["little_agrees"] is None

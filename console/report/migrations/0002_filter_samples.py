@@ -35,4 +35,9 @@ class Migration(migrations.Migration):
             name='filtered_lag_last',
             field=models.BigIntegerField(help_text='so much of lag_last passes the filter', null=True),
         ),
+        migrations.AddField(
+            model_name='lagrow',
+            name='little_agrees',
+            field=models.BooleanField(help_text="the two means differ by no more than the window's ends explain. Null: not all is known", null=True),
+        ),
     ]

@@ -8,7 +8,9 @@ of histograms (`spark.lag.folds.histogram`), at most 0.8 % too large: only so ar
     time_lag_*_ms       age of the oldest of them, the maximum over queues; `time_lag_censored` rounds know a lower
                         bound
     message_latency_*   how long the consumed messages had waited; `latency_mean_ms` their mean, of which
-                        `little_mean_ms` is the check without any age: area under the lag over messages consumed
+                        `little_mean_ms` is the check without any age: area under the lag over messages consumed;
+                        `little_agrees` whether the two differ by no more than what waited at either end of the window
+                        explains, and two intervals; null where not all of it is known, or offsets were set
     within_slo_pct      share of the consumed messages with a latency of at most `slo_ms`, `consumed_within_slo` of them
     in_flight_p95       pulled and not confirmed, `ready_p95` not pulled yet: where it was read of every queue
     catch_up_speed      seconds of the topic's time that the row gained per second: 1 keeps pace, 0 stands still
@@ -92,7 +94,7 @@ def of_level(level: Level, interval_ms: int, slo_ms: Int64Array, target: FloatAr
         "time_lag_max_ms": masked(sums.age_max_ms, (sums.age_max_ms < 0) | (sums.known_ms == 0)),
         "time_lag_censored": pa.array(sums.bound_samples),
         **_percentiles(level),
-        **_waits(level),
+        **_waits(level, interval_ms),
         **{name: pa.array(getattr(sums, name)) for name in ("produced", "consumed", "counted_ms")},
         "in_rate": masked(in_rate, is_uncounted),
         "out_rate": masked(sums.consumed / seconds, is_uncounted),
@@ -190,14 +192,22 @@ def _percentiles(level: Level) -> Columns:
     return found
 
 
-def _waits(level: Level) -> Columns:
+def _waits(level: Level, interval_ms: int) -> Columns:
     sums = level.sums
     timed, consumed = np.maximum(sums.timed, 1), np.maximum(sums.consumed, 1)
+    mean_ms, little_ms = sums.latency_ms // timed, sums.lag_area // consumed
+    # Those that waited before the window began, and those that still wait at its end.
+    at_ends = level.counted.first * level.aged.first + level.counted.last * level.aged.last
+    agrees = np.abs(mean_ms - little_ms) <= at_ends // consumed + 2 * interval_ms
+    is_whole = (sums.consumed > 0) & (sums.timed == sums.consumed) & (sums.known_ms == sums.exists_ms)
+    is_whole &= (sums.partial_samples == 0) & (sums.bound_samples == 0) & (level.aged.first_ms >= 0)
+    is_whole &= (sums.skipped == 0) & (sums.lost == 0) & (sums.rewinds == 0)
     return {
         "consumed_within_slo": pa.array(sums.in_time),
         "within_slo_pct": masked(np.round(100 * sums.in_time / timed, 4), sums.timed == 0),
-        "latency_mean_ms": masked(sums.latency_ms // timed, sums.timed == 0),
-        "little_mean_ms": masked(sums.lag_area // consumed, sums.consumed == 0),
+        "latency_mean_ms": masked(mean_ms, sums.timed == 0),
+        "little_mean_ms": masked(little_ms, sums.consumed == 0),
+        "little_agrees": masked(agrees, ~is_whole),
     }
 
 

@@ -121,6 +121,8 @@ def test_it_marks_counts_of_offsets_and_says_what_has_no_column(admin: Client) -
         "drain_by_speed_ms": 90_000,
         "skew_cv": 1.5,
         "time_lag_spread_ms": 30_000,
+        "little_mean_ms": 12_000,
+        "little_agrees": False,
         "filter_sampled": 512,
         "filter_ratio": 0.4,
         "filter_ratio_low": 0.36,
@@ -135,6 +137,7 @@ def test_it_marks_counts_of_offsets_and_says_what_has_no_column(admin: Client) -
         "At its catch-up speed it drains in 1 m 30 s.",
         "The lags of its queues vary by 150 % of their mean.",
         "Its oldest queue is 30 s behind its median queue.",
+        "By lag and throughput alone messages waited 12 s on average: ages and offsets disagree.",
         "Of 512 waiting messages that were looked at, 40 % pass its filter (36 % to 44 %).",
     ):
         assert words in text
