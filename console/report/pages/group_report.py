@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from django.db.models import Max
 
@@ -35,6 +36,8 @@ class Hours:
     # Time in breach and time watched of the topic that was worst in that hour.
     breach_ms: list[int | None]
     watched_ms: list[int | None]
+    # The promised share of time by which each hour is judged.
+    targets: list[float | None]
     slo_ms: int | None
     coverage_pct: float | None
     max_gap_ms: int | None
@@ -78,10 +81,12 @@ def hours_of(cluster: str, group: str, from_ms: int, to_ms: int) -> Hours:
     place = {time_ms: number for number, time_ms in enumerate(times)}
     names = ("time_lag_p50_ms", "time_lag_p95_ms", "time_lag_max_ms", "breach_ms", "watched_ms")
     columns: dict[str, list[int | None]] = {name: [None] * len(times) for name in names}
+    targets: list[float | None] = [None] * len(times)
     found = list(rows)
     produced, left, ends = _added(found, place)
     for row in found:
         number = place[row.window_start_ms]
+        targets[number] = row.slo_target
         for name, values in columns.items():
             value, known = getattr(row, name), values[number]
             if value is not None and (known is None or value > known):
@@ -93,6 +98,7 @@ def hours_of(cluster: str, group: str, from_ms: int, to_ms: int) -> Hours:
         columns["time_lag_max_ms"],
         columns["breach_ms"],
         columns["watched_ms"],
+        targets,
         slo_ms=max((row.slo_ms for row in found), default=None),
         coverage_pct=_coverage(found),
         max_gap_ms=max((row.max_gap_ms for row in found), default=None),
@@ -171,7 +177,8 @@ def _coverage(rows: Iterable[LagRow]) -> float | None:
 class Budget:
     """How much of the error budget of [from, to) is left, in per cent, after each hour; None until one was observed.
 
-    The budget is the time in which some queue may be late: (1 - target) of the whole window. It can be overspent.
+    The budget is the time in which some queue may be late: (1 - target) of each hour, by the promise of that hour. It
+    can be overspent.
     """
 
     left_pct: list[float | None]
@@ -189,15 +196,16 @@ class Budget:
 
 
 def budget_of(hours: Hours, target: float) -> Budget:
-    allowed_ms = (1 - target) * len(hours.times) * HOUR_MS
+    """Return the budget of the hours; those without a row are allowed what `target` leaves."""
+    allowed = [(1 - (target if own is None else own)) * HOUR_MS for own in hours.targets]
+    allowed_ms = sum(allowed)
     left: list[float | None] = []
     spent_ms = 0
     for breach_ms in hours.breach_ms:
         spent_ms += breach_ms or 0
         # An unobserved hour spends nothing.
         left.append(None if breach_ms is None else round(100 * (1 - spent_ms / allowed_ms), 2))
-    count = len(hours.times)
-    even = [round(100 * (1 - (number + 1) / count), 2) for number in range(count)]
+    even = [round(100 * (1 - upto_ms / allowed_ms), 2) for upto_ms in accumulate(allowed)]
     return Budget(left, even, target)
 
 

@@ -91,6 +91,16 @@ def test_the_budget_is_spent_by_breaches_and_can_be_overspent(run: ReportRun) ->
     assert budget.now_pct == -2450.0
 
 
+def test_each_hour_is_allowed_what_was_promised_then(run: ReportRun) -> None:
+    """Two hours at 90 %, then a stricter promise: 360 s each, then 36 s each; an hour without a row as now."""
+    for hour, breach_ms, target in ((0, 396_000, 0.9), (1, 0, 0.9), (2, 0, 0.99)):
+        add(run, hour, breach_ms=breach_ms, slo_target=target)
+    hours = group_report.hours_of("local", "billing", TODAY, TODAY + 4 * HOUR)
+    budget = group_report.budget_of(hours, 0.99)
+    assert budget.left_pct == [50.0, 50.0, 50.0, None]
+    assert budget.even_pct == [54.55, 9.09, 4.55, 0.0]
+
+
 def test_nobody_looked_is_no_budget() -> None:
     hours = group_report.hours_of("local", "billing", TODAY, TODAY + 4 * HOUR)
     assert group_report.budget_of(hours, 0.99).now_pct is None
