@@ -1,7 +1,7 @@
 """What the tables of `ReportRow` show: views of the rows of a report and the columns of each.
 
 A column is a key of `ReportRow.figures`, or `group`, `topic`, `broker_name`, `window_start_ms` of the row itself. Kinds
-are those of `console.templatetags.figures.CELLS`, and `moment`, `percent` and `percent2` (the value is per cent, with
+are those of `console.templatetags.cells.CELLS`, and `moment`, `percent` and `percent2` (the value is per cent, with
 one or two digits behind the point), `budget` (per cent that are left, with a bar), `points`, `size` (bytes), `shift`
 (a week against the one before: the figures that begin with the key), `ranked` (of `by`), and words.
 """

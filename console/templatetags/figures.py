@@ -1,332 +1,37 @@
-"""Render figures, times and statuses of rows as markup, in one place.
-
-`static/js/figures.js` does the same for cells that change live; `tests/console/figures.json` holds literal cases
-for both. The four kinds of "no number" never look alike: unknown (violet, with since when and why), lower bound
-(≥), not applicable (–) and zero (grey 0).
-"""
+"""Tags and filters of figures, times, statuses and their words; the cells of a row are in `cells`."""
 
 from __future__ import annotations
 
 import datetime as dt
-import json
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
 
 from django import template
 from django.template import Context
-from django.utils.html import conditional_escape, escape, format_html, format_html_join
-from django.utils.safestring import SafeString, mark_safe
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
 from django.utils.timezone import get_current_timezone
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_noop, pgettext
+from django.utils.translation import gettext_noop
 
 from console.operation import selectors as operation_selectors
-from console.templatetags.statuses import STATUSES, TIME_TONES, TONES, status_parts
+from console.templatetags.cells import (
+    CELLS,
+    NOT_APPLICABLE,
+    badge,
+    duration,
+    latency,
+    moment,
+    sparkline,
+    ticking,
+    value_of,
+)
+from console.templatetags.statuses import status_parts
 from console.text import JsonObject
-from console.text import figures as english
-from console.text.figures import SECOND_MS, clock, compact, count, percent, rate, size, zone_offset
-from console.text.language import figure_words
-from spark.lag.local_time import DAY_MS, HOUR_MS
+from console.text.figures import clock, compact, count, percent, rate, size, zone_offset
 
 register = template.Library()
 
-UTC = dt.UTC
-
-# ---- the same as console.text.figures, with units and months in the reader's language ----
-
-
-def age(milliseconds: float) -> str:
-    return figure_words(english.age(milliseconds))
-
-
-def duration(milliseconds: float) -> str:
-    return figure_words(english.duration(milliseconds))
-
-
-def latency(milliseconds: float) -> str:
-    return figure_words(english.latency(milliseconds))
-
-
-def moment(milliseconds: int, zone: dt.tzinfo, *, now_ms: int, with_ms: bool = False) -> str:
-    return figure_words(english.moment(milliseconds, zone, now_ms=now_ms, with_ms=with_ms))
-
-
-# ---- cells: a figure of a row, with its uncertainty ----
-
-
-def value_of(row: object, name: str) -> Any:
-    """Return a column of a model, a dataclass or a published dict; an absent one is unknown (None)."""
-    return row.get(name) if isinstance(row, Mapping) else getattr(row, name, None)
-
-
-def _why(row: object) -> SafeString:
-    """Return the attributes of the popover: why, and since when (see shell.js)."""
-    reason, since = value_of(row, "reason") or "", value_of(row, "unknown_since_ms")
-    since_attr = format_html(' data-since="{}"', since) if since else ""
-    return format_html('tabindex="0" data-why="{}"{}', reason, since_attr)
-
-
-def unknown(row: object, name: str = "") -> SafeString:
-    """Render an unknown value, or the last complete one: `known_lag` as of `known_at_ms` for `lag`."""
-    known, at_ms = value_of(row, f"known_{name}"), value_of(row, "known_at_ms")
-    if known is None or at_ms is None:
-        return format_html('<span class="unknown" {}>{}</span>', _why(row), _("unknown"))
-    last = format_html('{} data-known="{}" data-known-at="{}"', _why(row), known, at_ms)
-    time = format_html('<time data-at="{}" data-as="clock">{}</time>', at_ms, clock(at_ms, UTC))
-    words = mark_safe(_("as of %(time)s") % {"time": time})  # noqa: S308 - a sentence of ours around markup of ours
-    return format_html(
-        '<span class="unknown" {}>{}</span><small class="then">{}</small>', last, count(known), words
-    )
-
-
-def at_least(row: object) -> SafeString:
-    return format_html('<span class="atleast" {}>≥</span>', _why(row))
-
-
-# Made of offsets: where those are not a count of messages, there are at most as many.
-COUNTED = frozenset({"lag", "lag_max", "available", "in_flight", "messages"})
-PARTS_OF_LAG = frozenset({"available", "in_flight"})  # sums over the same queues as the lag
-
-
-def bound_of(row: object, name: str) -> SafeString | str:
-    """Return the sign before a bounded figure: ≥, ≤, or ≈ for bounds in both directions."""
-    bounded = "lag" if name in PARTS_OF_LAG else name.removesuffix("_ms")
-    is_low = bool(value_of(row, f"{bounded}_lower_bound"))
-    if name in COUNTED and value_of(row, "offset_is_not_count"):
-        return format_html('<span class="atleast" {}>{}</span>', _why(row), "≈" if is_low else "≤")
-    return at_least(row) if is_low else ""
-
-
-NOT_APPLICABLE = mark_safe('<span class="na">–</span>')  # noqa: S308 - a literal
-
-
-def _zero(text: str) -> SafeString:
-    return format_html('<span class="zero">{}</span>', text)
-
-
-def _figure(row: object, name: str, text: str, is_zero: bool, tone: str = "") -> SafeString:
-    bound = bound_of(row, name)
-    if is_zero and not bound:
-        return _zero(text)
-    return (
-        format_html('{}<span class="{}">{}</span>', bound, tone, text)
-        if tone
-        else format_html("{}{}", bound, text)
-    )
-
-
-def _absent(row: object, name: str = "") -> SafeString:
-    """Render a missing number: not applicable if nothing was ever committed, else unknown and why."""
-    return NOT_APPLICABLE if value_of(row, "status") == "NEVER_COMMITTED" else unknown(row, name)
-
-
-def count_cell(row: object, name: str, now_ms: int) -> SafeString:
-    value = value_of(row, name)
-    return _absent(row, name) if value is None else _figure(row, name, count(value), value == 0)
-
-
-def rate_cell(row: object, name: str, now_ms: int) -> SafeString:
-    """Rates of a partial row are lower bounds: the silent broker's share is missing."""
-    value = value_of(row, name)
-    if value is None:
-        return unknown(row)
-    bound = at_least(row) if value_of(row, "partial") else ""
-    return _zero("0") if value == 0 and not bound else format_html("{}{}", bound, rate(value))
-
-
-def duration_cell(row: object, name: str, now_ms: int) -> SafeString:
-    value = value_of(row, name)
-    return _absent(row) if value is None else _figure(row, name, duration(value), value == 0)
-
-
-def time_lag_cell(row: object, name: str, now_ms: int) -> SafeString:
-    """A duration tinted by the row's status."""
-    value = value_of(row, name)
-    tone = TIME_TONES.get(value_of(row, "status") or "", "")
-    return _absent(row) if value is None else _figure(row, name, duration(value), value == 0, tone)
-
-
-def drain_cell(row: object, name: str, now_ms: int) -> SafeString:
-    """Render `never`, `14 m`, `< 5 s`; – if no client drains it; unknown without a known lag."""
-    if value_of(row, "drain_never"):
-        return format_html('<span class="t-warn">{}</span>', pgettext("drains", "never"))
-    value, lag = value_of(row, name), value_of(row, "lag")
-    if value is None:
-        if lag is None:
-            return _absent(row)
-        return _zero(duration(0)) if lag == 0 and not value_of(row, "lag_lower_bound") else NOT_APPLICABLE
-    if value == 0:
-        return _zero(duration(0))
-    return SafeString(escape(figure_words("< 5 s") if value < 5 * SECOND_MS else duration(value)))
-
-
-def clients_cell(row: object, name: str, now_ms: int) -> SafeString:
-    """Render the count, or `none` and since when there are no clients."""
-    value, since = value_of(row, name), value_of(row, "offline_since_ms")
-    if value is None:
-        return unknown(row)
-    if value:
-        return SafeString(count(value))
-    return format_html(
-        '<span class="muted">{}{}</span>',
-        pgettext("no client", "none"),
-        format_html(" {}", ticking(since, now_ms)) if since else "",
-    )
-
-
-def badge(code: str, *, plain: bool = False, large: bool = False, pill: bool = False) -> SafeString:
-    """A status: colour, shape and word."""
-    family, shape, word = status_parts(code)
-    classes = (
-        f"badge badge--{family}" + " badge--plain" * plain + " badge--lg" * large + " badge--pill" * pill
-    )
-    return format_html(
-        '<span class="{}"><svg aria-hidden="true"><use href="#s-{}"/></svg>{}</span>', classes, shape, word
-    )
-
-
-def status_cell(row: object, name: str, now_ms: int) -> SafeString:
-    """The badge; a known status with unknown parts keeps its badge and adds a violet `?`."""
-    code = value_of(row, name) or "UNKNOWN"
-    if value_of(row, "partial") and code != "UNKNOWN":
-        return format_html('{} <span class="asof" {}>?</span>', badge(code), _why(row))
-    return badge(code)
-
-
-def trend_cell(row: object, name: str, now_ms: int) -> SafeString:
-    """Render the trend of a row in the colour of its status."""
-    family = STATUSES.get(value_of(row, "status") or "OK", ("ok", "", ""))[0]
-    return sparkline(value_of(row, name) or [], TONES.get(family, "chart-1"))
-
-
-@register.simple_tag
-def sparkline(values: Sequence[float | None], tone: str = "chart-1") -> SafeString:
-    """Render the last hour, one value per minute; charts.js draws it."""
-    return format_html(
-        '<canvas class="spark" data-trend="{}" data-tone="{}" role="img" aria-label="{}"></canvas>',
-        json.dumps(list(values), separators=(",", ":")),
-        tone,
-        _("last hour"),
-    )
-
-
-def ago_cell(row: object, name: str, now_ms: int) -> SafeString:
-    value = value_of(row, name)
-    return (
-        format_html('<span class="muted">{}</span>', _("never")) if value is None else ticking(value, now_ms)
-    )
-
-
-def seen_cell(row: object, name: str, now_ms: int) -> SafeString:
-    """Render an age that only this console's rounds can observe: an unobserved event may still have happened.
-
-    An offset that was set, and that no member confirmed, moved by no commit.
-    """
-    value = value_of(row, name)
-    if value_of(row, "reset_pending"):
-        why = _(
-            "This offset was set by a change, and no member has committed since: it is a target, not progress."
-        )
-        words = _("reset pending")
-        return format_html('<span class="tag tag--warn" tabindex="0" data-why="{}">{}</span>', why, words)
-    return (
-        format_html('<span class="muted">{}</span>', _("not seen"))
-        if value is None
-        else ticking(value, now_ms)
-    )
-
-
-def ticking(milliseconds: int, now_ms: int) -> SafeString:
-    """Render an age that shell.js keeps up to date."""
-    return format_html('<time data-at="{}" data-as="age">{}</time>', milliseconds, age(now_ms - milliseconds))
-
-
-def never_committed_cell(row: object, name: str, now_ms: int) -> SafeString:
-    """Render the messages in queues without a commit of the group, which are in no lag."""
-    waiting = sum(topic.get("never_committed_lag") or 0 for topic in value_of(row, name) or [])
-    if not waiting:
-        return SafeString("")
-    tip = _(
-        "Messages in queues without a committed offset: they are in no lag. Where a client begins is its own setting."
-    )
-    words = _("%(count)s never committed") % {"count": count(waiting)}
-    bound = at_least(row) if value_of(row, "partial") else ""
-    return format_html(' + {}<span class="nowrap" tabindex="0" data-tip="{}">{}</span>', bound, tip, words)
-
-
-def progress_cell(row: object, name: str, now_ms: int) -> SafeString:
-    """`12 of 40` out of a job's progress."""
-    value = value_of(row, name) or {}
-    done, total = value.get("done"), value.get("total")
-    if total is None:
-        return NOT_APPLICABLE
-    return SafeString(escape(_("%(done)s of %(total)s") % {"done": count(done or 0), "total": count(total)}))
-
-
-def latency_cell(row: object, name: str, now_ms: int) -> SafeString:
-    value = value_of(row, name)
-    return NOT_APPLICABLE if value is None else SafeString(latency(value))
-
-
-def optional_cell(row: object, name: str, now_ms: int) -> SafeString:
-    """Render a count that only some rows have (pulled offsets of watched groups); – without one."""
-    value = value_of(row, name)
-    return NOT_APPLICABLE if value is None else _figure(row, name, count(value), value == 0)
-
-
-def optional_duration_cell(row: object, name: str, now_ms: int) -> SafeString:
-    """Render a duration that only some rows have; – without one, unknown if part of the row is unknown."""
-    value = value_of(row, name)
-    if value is None:
-        return unknown(row) if value_of(row, "partial") else NOT_APPLICABLE
-    return _figure(row, name, duration(value), value == 0)
-
-
-LOSS_TONES = ((HOUR_MS, "t-bad"), (DAY_MS, "t-warn"))  # a lower bound is no alarm and has none
-
-
-def loss_cell(row: object, name: str, now_ms: int) -> SafeString:
-    """Render the time until retention deletes unread messages; `losing now`, `not in sight`, or unknown."""
-    value = value_of(row, name)
-    if value_of(row, "status") == "LOST":
-        return format_html('<span class="t-bad">{}</span>', _("losing now"))
-    if value is not None:
-        bound = bound_of(row, name)
-        tone = "" if bound else next((tone for below, tone in LOSS_TONES if value < below), "")
-        return format_html('{}<span class="{}">{}</span>', bound, tone, duration(value))
-    if value_of(row, "time_to_loss_never"):
-        return format_html('<span class="muted">{}</span>', _("not in sight"))
-    return _absent(row)
-
-
-def text_cell(row: object, name: str, now_ms: int) -> SafeString:
-    value = value_of(row, name)
-    return NOT_APPLICABLE if value in (None, "") else conditional_escape(value)
-
-
-CELLS = {
-    "count": count_cell,
-    "rate": rate_cell,
-    "duration": duration_cell,
-    "time_lag": time_lag_cell,
-    "drain": drain_cell,
-    "clients": clients_cell,
-    "status": status_cell,
-    "trend": trend_cell,
-    "ago": ago_cell,
-    "seen": seen_cell,
-    "never_committed": never_committed_cell,
-    "progress": progress_cell,
-    "latency": latency_cell,
-    "optional": optional_cell,
-    "optional_duration": optional_duration_cell,
-    "loss": loss_cell,
-    "text": text_cell,
-}
-
-
-# ---- tags ----
+register.simple_tag(sparkline)
 
 
 def _now_ms(context: Context) -> int:
@@ -393,7 +98,7 @@ def ms(value: dt.datetime | None) -> int | None:
 
 def _iso(milliseconds: int) -> str:
     return (
-        dt.datetime.fromtimestamp(milliseconds / 1000, UTC)
+        dt.datetime.fromtimestamp(milliseconds / 1000, dt.UTC)
         .isoformat(timespec="milliseconds")
         .replace("+00:00", "Z")
     )
@@ -426,6 +131,23 @@ def glyph(code: str) -> SafeString:
 def status(code: str, style: str = "") -> SafeString:
     """A badge: `{% status plan.state "large" %}`; styles `plain`, `large`, `pill`, `large pill`."""
     return badge(code, plain="plain" in style, large="large" in style, pill="pill" in style)
+
+
+@register.simple_tag
+def named_badge(family: str, shape: str, words: str) -> SafeString:
+    """A badge of no status: `{% named_badge "offline" "never" _("No round yet") %}`."""
+    return format_html(
+        '<span class="badge badge--{}"><svg aria-hidden="true"><use href="#s-{}"/></svg>{}</span>',
+        family,
+        shape,
+        words,
+    )
+
+
+@register.simple_tag(name="unknown")
+def unknown_because(reason: str) -> SafeString:
+    """Render an unknown value that is no column of a row."""
+    return format_html('<span class="unknown" tabindex="0" data-why="{}">{}</span>', reason, _("unknown"))
 
 
 @register.simple_tag

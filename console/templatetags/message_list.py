@@ -15,7 +15,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
 from console.message.selectors import BrokerQueues
-from console.templatetags.figures import duration, latency
+from console.templatetags.cells import duration, latency
 from console.templatetags.lists import link, toggle
 from console.text.figures import count, percent
 

@@ -22,7 +22,7 @@ from console.report.columns import TIMES_FROM_PCT, Column, changed
 from console.report.jobs import PERIODS_MS
 from console.report.models import LagRow, ReportRow
 from console.report.row_codes import CODE_WORDS, EVENT_STATUS
-from console.templatetags import figures
+from console.templatetags import cells, figures
 from console.text import Duration, JsonObject, Moment, Text
 from console.text.figures import MINUS, duration, percent, rate, size
 from console.text.language import figure_words
@@ -68,7 +68,7 @@ def report_cell(context: Context, row: ReportRow, column: Column) -> SafeString 
         return _shift(row, column.key)
     value = row.value(column.key)
     if value is None or value == "":
-        return figures.NOT_APPLICABLE
+        return cells.NOT_APPLICABLE
     if column.key == "window_start_ms":
         return row_window(context, row)
     if column.kind == "moment":
@@ -111,7 +111,7 @@ def _shift(row: ReportRow, key: str) -> SafeString | str:
     """Render the change of a week against the one before, strong if clear, with details in a popover."""
     verdict = row.value(f"{key}_verdict")
     if verdict is None:
-        return figures.NOT_APPLICABLE
+        return cells.NOT_APPLICABLE
     change = row.value(f"{key}_change_pct")
     as_text = duration if key.startswith("time_lag") else rate if key in ("in", "out") else "{:.2f}".format
     parts = [
@@ -146,7 +146,7 @@ def forecast_error(episode: ReportRow) -> SafeString | str:
     """Render how far an episode's first forecast was from the outcome, `+11 %`."""
     forecast_ms, came = episode.value("forecast_ms"), episode.value("drained_ms")
     if forecast_ms is None or not came:
-        return figures.NOT_APPLICABLE
+        return cells.NOT_APPLICABLE
     off = round(100 * (forecast_ms - came) / came)
     if off >= TIMES_FROM_PCT:
         return changed(off)
@@ -241,7 +241,7 @@ def episode_word(kind: str) -> str:
 def episode_title(context: Context, kind: str, facts: JsonObject) -> SafeString:
     """Render what an episode is called among the findings: what, how long, from when."""
     words = {
-        "duration_ms": escape(figures.duration(facts["duration_ms"])),
+        "duration_ms": escape(cells.duration(facts["duration_ms"])),
         "at_start": figures.at(context, facts["start_ms"]),
     }
     end = gettext(", and still at the end") if facts.get("is_ongoing") else ""

@@ -15,8 +15,8 @@ import pytest
 from django.test import RequestFactory
 from playwright.sync_api import Page, sync_playwright
 
+from console.templatetags import cells, lists, statuses
 from console.templatetags import figures as tags
-from console.templatetags import lists, statuses
 from console.templatetags.words import quoted_json, words
 from console.text import Span, Text, figures
 from spark.lag.local_time import DAY_MS
@@ -33,11 +33,11 @@ def test_it_writes_figures(name: str, value: float, text: str) -> None:
 
 @pytest.mark.parametrize(("kind", "field", "row", "html"), CASES["cells"])
 def test_it_writes_cells(kind: str, field: str, row: dict[str, Any], html: str) -> None:
-    assert tags.CELLS[kind](row, field, CASES["now_ms"]) == html
+    assert cells.CELLS[kind](row, field, CASES["now_ms"]) == html
 
 
 def test_it_has_a_case_for_every_kind_of_cell() -> None:
-    assert set(tags.CELLS) == {case[0] for case in CASES["cells"]} | {"duration"}
+    assert set(cells.CELLS) == {case[0] for case in CASES["cells"]} | {"duration"}
 
 
 @pytest.fixture(scope="module")

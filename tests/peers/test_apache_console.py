@@ -19,7 +19,7 @@ from console.deadletter import selectors as letter_selectors
 from console.deadletter import services as letter_services
 from console.lag.models import BrokerRow, ClientRow, GroupRow, TopicRow
 from console.message import services as message_services
-from console.templatetags.figures import count_cell
+from console.templatetags.cells import count_cell
 from consumers.client.remoting_client import RemotingClient
 from tests.console.operation.live_cluster import LiveCluster, wait_for
 from tests.peers.apache_world import NAME, ApacheWorld

@@ -17,7 +17,7 @@ from console.group import selectors as group_selectors
 from console.lag import services as lag_services
 from console.lag.models import ClientRow, GroupRow, TopicRow
 from console.rebalance import selectors as rebalance_selectors
-from console.templatetags.figures import count_cell
+from console.templatetags.cells import count_cell
 from spark.lag.round.status import POP_QUIET_MS
 from tests.console.operation.live_cluster import wait_for
 from tests.peers.apache_world import NAME, ApacheWorld
