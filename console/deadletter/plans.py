@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import structs
@@ -257,10 +258,13 @@ class ReplayPlan(PlanKind[ReplayParams, ReplayBefore, PreviewRow]):
     def _preview(
         self, admin: BlockingMQAdmin, cluster: str, queues: list[BrokerQueue], wanted: Filter
     ) -> Preview:
-        def sent_before(queue: MessageQueue, ids: Mapping[int, str]) -> Mapping[int, str]:
-            return selectors.sent_before(cluster, queue, ids)
-
-        return look_through(admin, queues, wanted, sent_before)
+        return look_through(
+            admin,
+            queues,
+            wanted,
+            functools.partial(selectors.sent_before, cluster),
+            functools.partial(selectors.in_doubt_before, cluster),
+        )
 
     def _before(self, finding: _Finding) -> ReplayBefore:
         preview = finding.preview

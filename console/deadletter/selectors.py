@@ -376,6 +376,17 @@ def sent_before(cluster: str, queue: MessageQueue, message_ids: Mapping[int, str
 
     ``message_ids``: offset → id, so that a recreated queue is not taken for the old one.
     """
+    return _plans_before(cluster, queue, message_ids, (LedgerState.SENT, LedgerState.HANDLED))
+
+
+def in_doubt_before(cluster: str, queue: MessageQueue, message_ids: Mapping[int, str]) -> dict[int, str]:
+    """Return offset → newest plan that may have sent this letter: its outcome is unknown."""
+    return _plans_before(cluster, queue, message_ids, (LedgerState.UNKNOWN,))
+
+
+def _plans_before(
+    cluster: str, queue: MessageQueue, message_ids: Mapping[int, str], states: Sequence[LedgerState]
+) -> dict[int, str]:
     if not message_ids:
         return {}
     rows = ReplayLedger.objects.filter(
@@ -384,7 +395,7 @@ def sent_before(cluster: str, queue: MessageQueue, message_ids: Mapping[int, str
         broker_name=queue.broker_name,
         queue_id=queue.queue_id,
         queue_offset__range=(min(message_ids), max(message_ids)),
-        state__in=(LedgerState.SENT, LedgerState.HANDLED),
+        state__in=states,
     ).order_by("id")
     found: dict[int, str] = {}
     for offset, message_id, plan_id in rows.values_list("queue_offset", "message_id", "plan_id"):

@@ -15,6 +15,8 @@ from console.operation.plan.stored import Stored
 
 PREVIEW_MAX = 100_000  # letters counted for the preview; the rest is counted while replaying
 PREVIEW_MS = 15_000
+# Queue, offset → message id of its letters; returns offset → plan of those that a replay had.
+LettersBefore = Callable[[MessageQueue, Mapping[int, str]], Mapping[int, str]]
 TOPICS_MAX = 1_000  # original topics counted separately; no group subscribes to more
 
 
@@ -77,6 +79,7 @@ class Preview:
     rows: list[PreviewRow]
     matched: int = 0
     already: int = 0
+    in_doubt: int = 0  # not in `already`, and an earlier replay may have sent them
     unreadable: int = 0
     topics: dict[str, int] = dataclasses.field(default_factory=dict)
     first_ms: int | None = None
@@ -129,7 +132,8 @@ def look_through(
     admin: BlockingMQAdmin,
     queues: list[BrokerQueue],
     wanted: Filter,
-    sent_before: Callable[[MessageQueue, Mapping[int, str]], Mapping[int, str]],
+    sent_before: LettersBefore,
+    in_doubt_before: LettersBefore,
 ) -> Preview:
     """Read the letters of these queues within the limits.
 
@@ -147,7 +151,9 @@ def look_through(
             low, window = reader.at, reader.read()
             found = preview.take(window.letters, wanted, counted)
             ids = {offset: letter.message_id for offset, letter in found.items()}
-            counted.already += preview.skip(found, sent_before(place.queue, ids), place)
+            already = sent_before(place.queue, ids)
+            counted.already += preview.skip(found, already, place)
+            preview.in_doubt += len(in_doubt_before(place.queue, ids).keys() - already.keys())
             looked_at += window.end - low
         preview.rows.append(PreviewRow.of(place, counted))
     return preview

@@ -163,6 +163,16 @@ def _letters(preview: Preview, params: ReplayParams, expiring: int | None) -> li
                 Text("They are skipped.") if params.skip_replayed else Text("They will be sent once more."),
             )
         )
+    if preview.in_doubt:
+        found.append(
+            PlanWarning(
+                "warn",
+                Text("%(number)s may have been sent before", number=preview.in_doubt),
+                Text(
+                    "Their outcome in an earlier replay is unknown. Check whether they arrived: this plan sends them."
+                ),
+            )
+        )
     if not preview.complete:
         found.append(
             PlanWarning(

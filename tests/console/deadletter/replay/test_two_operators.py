@@ -105,6 +105,25 @@ def test_one_of_two_that_apply_at_the_same_instant_is_refused(
     assert end(letters, RETRY) == LETTERS
 
 
+def test_a_letter_that_may_have_been_sent_is_named_before_it_is_sent_again(
+    letters: LiveCluster, alice: User
+) -> None:
+    job = services.apply_plan(plan_of(letters, alice).id, alice)
+    services.run_job(job.id, "worker-1")
+    rows = ReplayLedger.objects.order_by("id")
+    in_doubt = [row.pk for row in rows[:3]]
+    ReplayLedger.objects.filter(pk__in=in_doubt).update(state=LedgerState.UNKNOWN)
+    plan = plan_of(letters, person("bob", "operator"))
+    assert plan.messages == 3
+    (warning,) = [each for each in plan.warnings if each["level"] == "warn"]
+    assert str(warning["title"]) == "3 may have been sent before"
+    again = services.apply_plan(plan.id, alice)
+    services.run_job(again.id, "worker-1")
+    later = plan_of(letters, alice)
+    assert [each for each in later.warnings if each["level"] == "warn"] == [], "their outcome is known"
+    assert later.blocked == "No dead letter is left to send."
+
+
 def test_a_replay_that_gives_up_leaves_no_letter_open(
     letters: LiveCluster, alice: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
