@@ -46,15 +46,15 @@ from console.operation.config.table import read_table
 from console.operation.config.views import quarantine_context
 from console.operation.errors import NotPermitted, OperationError, PlanRejected
 from console.operation.plan.stored import as_json
-from console.text import Text, text_of
+from console.text import Duration, Text, text_of
 from console.web.page_context import PageContext
 from spark.lag.local_time import HOUR_MS
 
 RANGES = {
-    "1h": (HOUR_MS, "1 h"),
-    "24h": (24 * HOUR_MS, "24 h"),
-    "7d": (168 * HOUR_MS, "7 d"),
-    "30d": (720 * HOUR_MS, "30 d"),
+    "1h": HOUR_MS,
+    "24h": 24 * HOUR_MS,
+    "7d": 168 * HOUR_MS,
+    "30d": 720 * HOUR_MS,
 }
 QUEUES_SHOWN = 10  # below a row of the list; the group's page has all
 BY_CLIENT_EVERY_MS = 60_000  # members are read every 30 s
@@ -215,7 +215,7 @@ def _tab_context(tab: str, here: Cluster, group: str) -> PageContext:
 def _by_client(request: HttpRequest, here: Cluster, row: GroupRow) -> HttpResponse:
     """Show which client was slow, over the range of the page, a day at most."""
     now_ms = int(time.time() * 1000)
-    span_ms = min(RANGES.get(request.GET.get("range", ""), RANGES["1h"])[0], selectors.FLOW_MS_MAX)
+    span_ms = min(RANGES.get(request.GET.get("range", ""), HOUR_MS), selectors.FLOW_MS_MAX)
     slo_ms = promises_of(here.name, [row.group]).at(row.group, now_ms).slo_ms
     found = None
     with contextlib.suppress(TooManyChanges):
@@ -237,7 +237,7 @@ def _chart(here: Cluster, row: GroupRow, brokers: Sequence[str], wanted: str, no
     """Return lag over the requested range with its marks, and the range of the flow chart."""
     cluster = here.name
     chosen = wanted if wanted in RANGES else "7d" if here.is_generated else "1h"
-    span_ms = RANGES[chosen][0]
+    span_ms = RANGES[chosen]
     from_ms = now_ms - span_ms
     line = lag_selectors.lag_line(cluster, row.group, from_ms, now_ms, CHART_POINTS)
     begins_ms = line.times[0] if line.times else None
@@ -249,7 +249,7 @@ def _chart(here: Cluster, row: GroupRow, brokers: Sequence[str], wanted: str, no
         "marks": marks,
         "flow_ms": min(span_ms, selectors.FLOW_MS_MAX),
         "by_client_every_ms": BY_CLIENT_EVERY_MS,
-        "ranges": [(key, label) for key, (_, label) in RANGES.items()],
+        "ranges": [(key, Text("%(span)s", span=Duration(ms))) for key, ms in RANGES.items()],
         "range": chosen,
     }
 

@@ -183,8 +183,9 @@ def losing(clusters: Sequence[Cluster], person: Any) -> list[TopGroup]:
     return sorted(found, key=_loss)[:TOP_ROWS]
 
 
-def _loss(one: TopGroup) -> tuple[bool, bool, int]:
-    return one.row.status != "LOST", one.row.time_to_loss_lower_bound, one.row.time_to_loss_ms or 0
+def _loss(one: TopGroup) -> tuple[bool, bool, bool, int]:
+    row = one.row
+    return row.status != "LOST", not one.is_in_sight, row.time_to_loss_lower_bound, row.time_to_loss_ms or 0
 
 
 def growing(clusters: Sequence[Cluster], person: Any) -> list[TopGroup]:
