@@ -86,6 +86,36 @@ AUDIT_VERBS: Mapping[str, Text] = {
 }
 
 
+# Field of a changed value → its name on pages; a field without one is shown as it is stored.
+FIELD_WORDS: Mapping[str, Text] = {
+    "cadence": Text("cadence"),
+    "cluster_pattern": Text("clusters"),
+    "emails": Text("mail to"),
+    "hour": Text("hour"),
+    "is_active": Text("may sign in"),
+    "is_on": Text("on"),
+    "is_production": Text("production"),
+    "is_superuser": Text("may do everything"),
+    "message_type": Text("message type"),
+    "minute": Text("minute"),
+    "name_pattern": Text("names"),
+    "namesrv_addrs": Text("name servers"),
+    "poll_interval_s": Text("collection interval, seconds"),
+    "role": Text("role"),
+    "second_person_messages": Text("second person from so many messages"),
+    "slo_ms": Text("no message waits longer than"),
+    "target": Text("for this share of the time, %"),
+    "team": Text("team"),
+    "time_zone": Text("time zone"),
+    "typed_confirm_messages": Text("typed name from so many messages"),
+    "user": Text("person"),
+    "username": Text("name"),
+    "webhook_host": Text("webhook"),
+    "weekday": Text("weekday"),
+    "zone": Text("zone"),
+}
+
+
 def sentence_of(verb: str, subject: str) -> Text:
     """Return what an event did, in the past tense, with its object; an unknown verb as it is."""
     return AUDIT_VERBS.get(verb, Text.foreign(verb)) % {"object": subject}

@@ -202,7 +202,10 @@ class ValueChange:
 
     @property
     def is_short(self) -> bool:
+        """Whether both fit a row; None is the absence of an event's only value, and a value of a named field."""
         return all(
-            isinstance(value, int | float) or (isinstance(value, str) and len(value) <= SHORT_LENGTH)
+            isinstance(value, int | float)
+            or (isinstance(value, str) and len(value) <= SHORT_LENGTH)
+            or (value is None and self.name)
             for value in (self.before, self.after)
         )

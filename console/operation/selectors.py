@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from django.conf import settings
@@ -14,7 +14,7 @@ from console.access.name_scope import EVERYTHING, NameScope
 from console.lists.page import PER_PAGE_MAX, Page, cut_after
 from console.operation.errors import JobNotFound, PlanNotFound, PlanRejected, UndoImpossible
 from console.operation.models import ACTIVE_STATES, FINAL_STATES, Job, Plan, PlanState
-from console.operation.plan.kinds import AnyPlanKind
+from console.operation.plan.kinds import AnyPlanKind, Link
 from console.text import Text
 
 Row = TypeVar("Row", Plan, Job)
@@ -110,6 +110,21 @@ def _matching(
 ) -> QuerySet[Row]:
     wanted = {"cluster": cluster, **exact}
     return scope.filter(rows.filter(**{field: value for field, value in wanted.items() if value}), "subject")
+
+
+def plan_objects(plan_ids: Iterable[str]) -> dict[str, Link]:
+    """Return the page of the object of each of these plans; one query."""
+    wanted = {plan_id for plan_id in plan_ids if plan_id}
+    plans = Plan.objects.filter(pk__in=wanted).defer("diff") if wanted else ()
+    return {plan.id: object_of(plan) for plan in plans}
+
+
+def object_of(plan: Plan) -> Link:
+    """Return the page of what a plan changes."""
+    found = plan_kinds().get(plan.kind)
+    if found is None:
+        return Link(Text.foreign(plan.subject), "")
+    return found.place_of(plan).trail(plan.cluster, plan.subject)[-1]
 
 
 def job_at(cluster: str, subject: str, at_ms: int) -> Job | None:

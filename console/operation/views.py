@@ -38,7 +38,7 @@ from console.operation.job.runner import RETRIES_MAX, RETRY_PAUSE_MS, JobCounts,
 from console.operation.models import FINAL_STATES, Job, JobState, Plan, PlanState
 from console.operation.operation_list import OPERATIONS
 from console.operation.plan.coverage import of_plan
-from console.operation.plan.kinds import JobRow
+from console.operation.plan.kinds import JobRow, Link
 from console.operation.plan.params import ACCEPT_WITHOUT
 from console.operation.plan.stored import of_json
 from console.operation.rules import CANCELLABLE
@@ -100,6 +100,8 @@ class Operation:
     # Whether the plan waits for this person's approval.
     asks_me: bool
     can_undo: bool
+    # The page of what it changes.
+    object: Link
 
 
 def _operation(request: HttpRequest, here: Cluster, found: Any) -> Operation:
@@ -113,6 +115,7 @@ def _operation(request: HttpRequest, here: Cluster, found: Any) -> Operation:
         where=found.where,
         asks_me=found.where == operation_list.WAITING and may and not is_mine,
         can_undo=may and can_undo(job, found),
+        object=selectors.object_of(found),
     )
 
 

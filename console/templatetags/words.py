@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django import template
@@ -13,9 +13,12 @@ from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext
 
-from console.access.activity_list import sentence_of
+from console.access.activity_list import FIELD_WORDS, sentence_of
 from console.access.models import AuditEvent
+from console.operation import selectors as operation_selectors
+from console.operation.plan.kinds import Link
 from console.text import Moment, Text
+from console.text.figures import count, duration
 from console.text.language import figure_words
 
 register = template.Library()
@@ -67,21 +70,43 @@ OBJECT_PAGES = {"change SLO": "group", "set body schema": "topic", "remove body 
 
 
 @register.simple_tag
-def event_sentence(event: AuditEvent) -> SafeString:
-    """Render what an event did, its object in bold type or as a link."""
+def plan_objects(events: Sequence[AuditEvent]) -> dict[str, Link]:
+    """Return the pages of the objects of the events' plans, by plan, for `event_sentence`."""
+    return operation_selectors.plan_objects(event.plan_id for event in events)
+
+
+@register.simple_tag
+def event_sentence(event: AuditEvent, objects: Mapping[str, Link] | None = None) -> SafeString:
+    """Render what an event did, its object as a link where it has a page, else in bold type."""
     before, mark, after = sentence_of(event.verb, "\0").local().partition("\0")
     page = OBJECT_PAGES.get(event.verb)
-    shown = format_html("<b>{}</b>", event.subject) if mark else ""
+    link = (objects or {}).get(event.plan_id)
+    url = link.url if link else ""
     if page and event.cluster and event.subject:
         url = reverse(page, args=[event.cluster, event.subject])
+    shown = format_html("<b>{}</b>", event.subject) if mark else ""
+    if mark and url:
         shown = format_html('<a href="{}">{}</a>', url, event.subject)
     return format_html("{}{}{}", before, shown, after)
 
 
 @register.filter
-def json_value(value: object) -> str:
-    """Return a short stored value: text as it is, the rest as JSON writes it."""
-    return value if isinstance(value, str) else json.dumps(value)
+def field_words(name: str) -> str:
+    """Return the name of a changed field."""
+    words = FIELD_WORDS.get(name)
+    return name if words is None else words.local()
+
+
+@register.filter
+def field_value(value: object, name: str) -> str:
+    """Return a short stored value of a field: a duration, a number, yes or no, or the text itself."""
+    if value is None or value == "":
+        return gettext("none")
+    if isinstance(value, bool):
+        return gettext("yes") if value else gettext("no")
+    if isinstance(value, int | float) and name.endswith("_ms"):
+        return figure_words(duration(value))
+    return count(value) if isinstance(value, int) else str(value)
 
 
 @register.filter

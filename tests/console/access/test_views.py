@@ -7,9 +7,11 @@ import html
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
+from django.utils import timezone
 
 from console.access import services
 from console.access.models import AuditEvent, ColumnChoice
+from console.operation.models import Plan
 from tests.support import sample_rows
 from tests.support.people import signed_in
 
@@ -170,6 +172,36 @@ def test_activity_is_found_by_part_of_a_name_and_by_action() -> None:
         assert "Applied the plan for <b>billing</b>" in text and "late" in text, query
         assert "<b>other</b>" not in text, query
     assert '<option value="apply" selected>' in client.get("/activity?verb=apply").content.decode()
+
+
+def test_changed_fields_have_words_units_and_no_bare_null() -> None:
+    before = {"second_person_messages": None, "slo_ms": 60_000, "colour": "red"}
+    after = {"second_person_messages": 5_000, "slo_ms": 90_000, "colour": "blue"}
+    services.record_audit(actor=None, verb="change cluster", subject="local", before=before, after=after)
+    text = " ".join(signed_in("boss").get("/activity").content.decode().split())
+    assert "second person from so many messages: none → 5,000" in text
+    assert "no message waits longer than: 1 m → 1 m 30 s" in text
+    assert "colour: red → blue" in text
+
+
+def test_the_object_of_a_plan_is_a_link_to_its_page() -> None:
+    sample_rows.cluster("test")
+    plan = Plan.objects.create(
+        id="op-1",
+        kind="dead_letter_replay",
+        cluster="test",
+        subject="billing",
+        created_at=timezone.now(),
+        expires_at=timezone.now(),
+    )
+    for number in range(3):
+        services.record_audit(
+            actor=None, verb="plan", cluster="test", subject="billing", plan_id=plan.id, after=f"{number}"
+        )
+    services.record_audit(actor=None, verb="plan", cluster="test", subject="gone", plan_id="op-2")
+    text = signed_in("boss").get("/activity").content.decode()
+    assert text.count('Made a plan for <a href="/c/test/dead-letters/billing">billing</a>') == 3
+    assert "Made a plan for <b>gone</b>" in text
 
 
 def test_an_event_shows_short_values_in_its_row_and_the_rest_on_demand() -> None:
