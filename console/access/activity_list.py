@@ -104,7 +104,7 @@ FIELD_WORDS: Mapping[str, Text] = {
     "role": Text("role"),
     "second_person_messages": Text("second person from so many messages"),
     "slo_ms": Text("no message waits longer than"),
-    "target": Text("for this share of the time, %"),
+    "target": Text("for this share of the time, in per cent"),
     "team": Text("team"),
     "time_zone": Text("time zone"),
     "typed_confirm_messages": Text("typed name from so many messages"),

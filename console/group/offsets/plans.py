@@ -149,7 +149,8 @@ class OffsetChangePlan(PlanKind[OffsetParams, OffsetBefore, DiffRow]):
         rows = offset_change.covered_changes(self.rows_of(plan))
         moved = offset_change.drift(rows, before.online, state, elapsed_s, paces)
         moving = [row for row in rows if row.moves]
-        return [*_other_jobs(plan), *returned, *resets_since(plan, moving, now_ms), *moved]
+        # A known reset explains the moves of its queues.
+        return [*_other_jobs(plan), *returned, *(resets_since(plan, moving, now_ms) or moved)]
 
     def _state_now(self, plan: Plan, now_ms: int) -> tuple[GroupState, list[Text]]:
         """Return the group as it is now, and sentences about brokers that answer again.

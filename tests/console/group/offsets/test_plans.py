@@ -329,7 +329,7 @@ def test_it_lets_only_the_first_of_two_operators_move_a_group(orders: LiveCluste
     with pytest.raises(errors.PlanDrifted, match=f"{job.id} by alice is moving offsets of billing now"):
         services.apply_plan(second.id, bob, "billing")
     services.run_job(job.id, "worker-1")
-    with pytest.raises(errors.PlanDrifted, match="moved from 7 to 0"):
+    with pytest.raises(errors.PlanDrifted, match="1 queue of billing was moved at .* by alice"):
         services.apply_plan(second.id, bob, "billing")
     assert selectors.plan(second.id).state == "DRAFT", "it may be looked at, and made again"
     assert orders.committed("billing", "orders") == {0: 0, 1: 0}
@@ -410,7 +410,7 @@ def test_a_plan_is_drift_when_another_person_moved_the_online_group(
         assert (job.state, job.error) == ("SUCCEEDED", "")
         with pytest.raises(errors.PlanDrifted) as refusal:
             services.apply_plan(earliest.id, alice, earliest.confirm_text)
-        first = refusal.value.changes[0]
+        (first,) = refusal.value.changes
         assert first.startswith("2 queues of billing were moved at ")
         assert first.endswith(f" by maria ({job.id}), after this plan was made")
         again = plan_of(orders, alice, target="earliest")
