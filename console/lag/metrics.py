@@ -225,9 +225,10 @@ def _budgets(clusters: Sequence[str], now_ms: int) -> dict[str, Budgets]:
 def _add_groups(text: Text, clusters: Sequence[str], budgets: Mapping[str, Budgets]) -> int:
     """Add the families of groups, the most urgent first; return how many groups are beyond the limit."""
     own = GroupRow.objects.filter(is_system=False, cluster__in=clusters)
+    read = own.defer("topics", "trend", "client_progress")
     rows = [
         (labels_of(cluster=row.cluster, group=row.group), row)
-        for row in own.order_by("-attention", "cluster", "group")[:GROUPS_MAX]
+        for row in read.order_by("-attention", "cluster", "group")[:GROUPS_MAX]
     ]
     for name, (column, words) in GROUP_FIGURES.items():
         known, divisor = GROUP_FLAGS.get(column, column), _divisor(column)
