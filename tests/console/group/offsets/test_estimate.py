@@ -45,10 +45,10 @@ def means(cluster: str, **params: Any) -> Estimate:
 @pytest.mark.parametrize(
     ("params", "words", "targets"),
     [
-        ({"target": "earliest"}, "replay 60 messages on 2 queues of orders", [0, 10]),
-        ({"target": "latest"}, "skip 60 messages on 2 queues of orders", [100, 30]),
-        ({"target": "shift", "shift": -5}, "replay 10 messages on 2 queues", [45, 15]),
-        ({"target": "offset", "offset": 25}, "replay 25 messages and skip 5 messages", [25, 25]),
+        ({"target": "earliest"}, "Replay 60 messages on 2 queues of orders", [0, 10]),
+        ({"target": "latest"}, "Skip 60 messages on 2 queues of orders", [100, 30]),
+        ({"target": "shift", "shift": -5}, "Replay 10 messages on 2 queues", [45, 15]),
+        ({"target": "offset", "offset": 25}, "Replay 25 messages and skip 5 messages", [25, 25]),
     ],
 )
 def test_it_counts_what_is_replayed_and_skipped(
@@ -101,6 +101,6 @@ def test_the_form_shows_it_and_what_it_lacks(cluster: str) -> None:
     client, url = signed_in(), f"/c/{cluster}/groups/billing/offsets"
     form = {"part": "estimate", "topic": "orders", "target": "latest"}
     shown = client.post(url, form).content.decode()
-    assert "Skip <strong>60 messages</strong>" in shown and "broker-a · 0" in shown
+    assert "Skip <strong>60</strong> messages" in shown and "broker-a · 0" in shown
     assert "Choose a target" in client.post(url, {**form, "target": ""}).content.decode()
     assert "This target needs a value." in client.post(url, {**form, "target": "shift"}).content.decode()
