@@ -223,8 +223,6 @@ class ReplayPlans(MakesPlan):
     """Preview a replay of a group's dead letters. Sends nothing."""
 
     verbs: ClassVar[dict[str, str]] = {"POST": "REPLAY"}
-    kind = "dead_letter_replay"
-    subject_in_body = True
 
     @extend_schema(
         operation_id="replay_plans_create",
@@ -240,15 +238,13 @@ class ReplayPlans(MakesPlan):
         params["filter"] = dict(params.get("filter") or {})
         if "letter" in params:
             params["letter"] = dict(params["letter"])
-        return self.make(request, cluster, params)
+        return self.make(request, cluster, "dead_letter_replay", params.pop("group"), params)
 
 
 class ReadablePlans(MakesPlan):
     """Preview making a write-only dead-letter topic readable. Changes nothing."""
 
     verbs: ClassVar[dict[str, str]] = {"POST": "CONFIGURE"}
-    kind = "dlq_readable"
-    subject_in_body = True
 
     @extend_schema(
         operation_id="dlq_readable_plans_create",
@@ -260,7 +256,8 @@ class ReadablePlans(MakesPlan):
     def post(self, request: Request, cluster: str) -> Response:
         wanted = ReadablePlanRequestSerializer(data=request.data)
         wanted.is_valid(raise_exception=True)
-        return self.make(request, cluster, dict(wanted.validated_data))
+        params = dict(wanted.validated_data)
+        return self.make(request, cluster, "dlq_readable", params.pop("group"), params)
 
 
 urlpatterns = [

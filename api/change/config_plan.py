@@ -14,16 +14,12 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from api.change.operation import KEY_HEADER, AcceptWithoutField, PlanSerializer
-from api.rest.permissions import require
-from api.rest.resource import Resource, idempotency_key, remote_addr
+from api.change.operation import KEY_HEADER, AcceptWithoutField, MakesPlan, PlanSerializer
 from console.broker.config.keys import KEY_LENGTH_MAX, VALUE_LENGTH_MAX
-from console.cluster import selectors as cluster_selectors
 from console.group.mode.facts import MODES
 from console.group.mode.plans import SHARE_MAX
 from console.group.pause.plans import TOPICS_MAX
 from console.group.settings.config import RETRY_QUEUES_MAX, RETRY_TIMES_MAX, TIMEOUT_MINUTES_MAX
-from console.operation import selectors, services
 from console.topic.topic_config import MESSAGE_TYPES, PERMISSIONS, QUEUES_MAX
 
 NAME_LENGTH_MAX = 255
@@ -159,12 +155,10 @@ class KindSerializer(serializers.Serializer[Any]):
     kind = serializers.ChoiceField(choices=list(KINDS))
 
 
-class ConfigPlans(Resource):
+class ConfigPlans(MakesPlan):
     """Preview a change of a topic, of a group's settings or of a broker. Changes nothing."""
 
     verbs: ClassVar[dict[str, str]] = {"POST": "CONFIGURE"}
-    subject_in_body = True
-    asks_brokers = True
 
     @extend_schema(
         operation_id="config_plans_create",
@@ -183,21 +177,8 @@ class ConfigPlans(Resource):
         kind = chosen.validated_data["kind"]
         wanted = KINDS[kind](data=request.data)
         wanted.is_valid(raise_exception=True)
-        subject = wanted.validated_data["subject"]
-        require(request.user, selectors.plan_kind(kind).verb, cluster, subject)
-        cluster_selectors.cluster_by_name(cluster)
-        plan = services.create_plan(
-            kind,
-            cluster,
-            subject,
-            dict(wanted.validated_data.get("params", {})),
-            request.user,
-            idempotency_key=idempotency_key(request),
-            remote_addr=remote_addr(request),
-        )
-        return Response(
-            PlanSerializer(plan).data, status=201, headers={"Location": f"/api/v1/plans/{plan.id}"}
-        )
+        params = dict(wanted.validated_data.get("params", {}))
+        return self.make(request, cluster, kind, wanted.validated_data["subject"], params)
 
 
 urlpatterns = [path("clusters/<str:cluster>/config-plans", ConfigPlans.as_view(), name="api-config-plans")]

@@ -10,13 +10,9 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from api.change.operation import KEY_HEADER, PlanSerializer, QueueSerializer
-from api.rest.permissions import require
-from api.rest.resource import Resource, idempotency_key, remote_addr
-from console.cluster import selectors as cluster_selectors
+from api.change.operation import KEY_HEADER, MakesPlan, PlanSerializer, QueueSerializer
 from console.group.offsets.targets import OFFSET_MAX
 from console.message.sending.params import PROPERTIES_MAX, TYPED_BODY_BYTES_MAX
-from console.operation import services
 
 
 class TargetQueueSerializer(serializers.Serializer[Any]):
@@ -50,12 +46,10 @@ class SendPlanRequestSerializer(serializers.Serializer[Any]):
     copy_of = CopySourceSerializer(required=False, help_text="the original of an edited copy")
 
 
-class SendPlans(Resource):
+class SendPlans(MakesPlan):
     """Preview a message to send, new or an edited copy. Sends nothing."""
 
     verbs: ClassVar[dict[str, str]] = {"POST": "SEND"}
-    subject_in_body = True
-    asks_brokers = True
 
     @extend_schema(
         operation_id="send_plans_create",
@@ -70,20 +64,8 @@ class SendPlans(Resource):
         params = dict(wanted.validated_data)
         topic = params.pop("topic")
         params["source"] = params.pop("copy_of", None)
-        require(request.user, "SEND", cluster, topic)
-        cluster_selectors.cluster_by_name(cluster)
-        plan = services.create_plan(
-            "message_send",
-            cluster,
-            topic,
-            {name: dict(value) if isinstance(value, dict) else value for name, value in params.items()},
-            request.user,
-            idempotency_key=idempotency_key(request),
-            remote_addr=remote_addr(request),
-        )
-        return Response(
-            PlanSerializer(plan).data, status=201, headers={"Location": f"/api/v1/plans/{plan.id}"}
-        )
+        params = {name: dict(value) if isinstance(value, dict) else value for name, value in params.items()}
+        return self.make(request, cluster, "message_send", topic, params)
 
 
 urlpatterns = [path("clusters/<str:cluster>/send-plans", SendPlans.as_view(), name="api-send-plans")]

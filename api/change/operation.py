@@ -6,7 +6,7 @@ first request.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from django.http.response import HttpResponseBase
@@ -157,17 +157,16 @@ class RateRequestSerializer(serializers.Serializer[Any]):
 
 
 class MakesPlan(Resource):
-    """Base of views that preview a change: 201 with the plan. A subclass names kind and verb."""
+    """Base of views that preview a change: 201 with the plan."""
 
-    kind: ClassVar[str]
+    subject_in_body = True
     asks_brokers = True
 
-    def make(self, request: Request, cluster: str, params: JsonObject) -> Response:
-        subject = params.pop("group")
-        require(request.user, self.verbs["POST"], cluster, subject)
+    def make(self, request: Request, cluster: str, kind: str, subject: str, params: JsonObject) -> Response:
+        require(request.user, selectors.plan_kind(kind).verb, cluster, subject)
         cluster_selectors.cluster_by_name(cluster)
         plan = services.create_plan(
-            self.kind,
+            kind,
             cluster,
             subject,
             params,
@@ -184,8 +183,6 @@ class OffsetPlans(MakesPlan):
     """Preview a change of a group's offsets. Changes nothing."""
 
     verbs: ClassVar[dict[str, str]] = {"POST": "RESET"}
-    kind = "offset_change"
-    subject_in_body = True
 
     @extend_schema(
         operation_id="offset_plans_create",
@@ -201,7 +198,7 @@ class OffsetPlans(MakesPlan):
         at = params.pop("time", None)
         if at is not None:
             params["time_ms"] = round(at.timestamp() * 1000)
-        return self.make(request, cluster, params)
+        return self.make(request, cluster, "offset_change", params.pop("group"), params)
 
 
 FILTERS = [
@@ -365,39 +362,34 @@ class JobDetail(Resource):
         return Response(JobDetailSerializer(visible_job(request, job)).data)
 
 
-class JobPause(Resource):
+class _JobAction(Resource):
+    """Base of views that control a job without a body; the services check the right."""
+
     verbs: ClassVar[dict[str, str]] = {"POST": "VIEW"}
 
+    def do(self, request: Request, job: str, action: Callable[..., Job]) -> Response:
+        visible_job(request, job)
+        return Response(JobSerializer(action(job, request.user, remote_addr=remote_addr(request))).data)
+
+
+class JobPause(_JobAction):
     @extend_schema(operation_id="jobs_pause", tags=["jobs"], request=None, responses=JobSerializer)
     def post(self, request: Request, job: str) -> Response:
-        visible_job(request, job)
-        return Response(
-            JobSerializer(services.pause(job, request.user, remote_addr=remote_addr(request))).data
-        )
+        return self.do(request, job, services.pause)
 
 
-class JobResume(Resource):
-    verbs: ClassVar[dict[str, str]] = {"POST": "VIEW"}
-
+class JobResume(_JobAction):
     @extend_schema(operation_id="jobs_resume", tags=["jobs"], request=None, responses=JobSerializer)
     def post(self, request: Request, job: str) -> Response:
-        visible_job(request, job)
-        return Response(
-            JobSerializer(services.resume(job, request.user, remote_addr=remote_addr(request))).data
-        )
+        return self.do(request, job, services.resume)
 
 
-class JobCancel(Resource):
+class JobCancel(_JobAction):
     """Cancel a job. Requests in flight are settled first, so the final counts are exact."""
-
-    verbs: ClassVar[dict[str, str]] = {"POST": "VIEW"}
 
     @extend_schema(operation_id="jobs_cancel", tags=["jobs"], request=None, responses=JobSerializer)
     def post(self, request: Request, job: str) -> Response:
-        visible_job(request, job)
-        return Response(
-            JobSerializer(services.cancel(job, request.user, remote_addr=remote_addr(request))).data
-        )
+        return self.do(request, job, services.cancel)
 
 
 class JobRate(Resource):

@@ -143,9 +143,3 @@ def with_offsets(admin: BlockingMQAdmin, queues: dict[MessageQueue, str]) -> lis
         low, high = (0, 0) if offsets is None else (offsets.min_offset, offsets.max_offset)
         found.append(BrokerQueue(queue, addr, low, high))
     return found
-
-
-def readable_queues(admin: BlockingMQAdmin, topic: str) -> list[BrokerQueue] | None:
-    """Return the readable queues of a topic with their offsets; None when the topic does not exist."""
-    route = topic_route(admin, topic)
-    return None if route is None else with_offsets(admin, route_queues(route, topic))

@@ -103,11 +103,6 @@ def collect_interval_ms(cluster_name: str) -> int:
     return DEFAULT_INTERVAL_MS if found is None else found * 1000
 
 
-def history_files(cluster_name: str, from_ms: int, to_ms: int) -> list[str]:
-    """Return the history files that overlap [from_ms, to_ms), as `history.chunk.load_samples` takes them."""
-    return history_reads.history_paths(cluster_name, from_ms, to_ms)
-
-
 class LagHistory(LagLine, frozen=True, kw_only=True):
     """Hold a group's line with what happened, and when no rounds took place or a broker was silent.
 

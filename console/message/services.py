@@ -34,13 +34,11 @@ __all__ = [
     "Query",
     "QueryRefused",
     "TopicNotFound",
-    "browse",
     "by_key",
     "by_unique_key",
     "find",
     "hit_by_id",
     "message_at",
-    "message_by_id",
     "page_of",
     "record_at",
     "shown",
@@ -136,39 +134,11 @@ def shown(
     )
 
 
-def browse(
-    cluster: str,
-    topic: str,
-    *,
-    newest: bool = True,
-    queue: tuple[str, int] | None = None,
-    tag: str | None = None,
-    from_ms: int | None = None,
-    limit: int = 50,
-    cursor: str | None = None,
-) -> MessagePage:
-    """Call `find` for the common search: a topic, optionally one queue and one tag."""
-    query = Query(
-        topic,
-        newest=newest,
-        queues=frozenset() if queue is None else frozenset({queue}),
-        tags=(tag,) if tag else (),
-        from_ms=from_ms,
-    )
-    return find(cluster, query, limit=limit, cursor=cursor or "")
-
-
 # --- One message --------------------------------------------------------------------------------------------
 
 
-def message_by_id(cluster: str, message_id: str, topic: str | None = None) -> MessageView | None:
-    """Return a message by its unique key (needs the topic) or its offset id; None if no broker has it."""
-    found = hit_by_id(cluster, message_id, topic)
-    return None if found is None else views([found], limit_bytes=BODY_SHOWN_BYTES)[0]
-
-
 def hit_by_id(cluster: str, message_id: str, topic: str | None = None) -> Hit | None:
-    """Return the stored record of `message_by_id`.
+    """Return a message by its unique key (needs the topic) or its offset id; None if no broker has it.
 
     Both ids are 32 hexadecimal digits, so the unique key is tried first. An offset id contains an address: only a
     broker of this cluster is read, never an address from the request.

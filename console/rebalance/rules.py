@@ -81,14 +81,6 @@ def to_json(assignment: Assignment) -> dict[str, list[list[Any]]]:
     }
 
 
-def from_json(topic: str, stored: Mapping[str, Sequence[Sequence[Any]]]) -> dict[str, list[MessageQueue]]:
-    """Return the assignment stored in a row."""
-    return {
-        client_id: [MessageQueue(topic, str(broker_name), int(queue_id)) for broker_name, queue_id in queues]
-        for client_id, queues in stored.items()
-    }
-
-
 def is_followed(topic: str, assignment: Assignment, clients: Sequence[ClientView]) -> bool:
     """Return whether every member reports exactly its share of this topic."""
     held = {

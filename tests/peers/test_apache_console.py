@@ -23,7 +23,7 @@ from console.templatetags.cells import count_cell
 from consumers.client.remoting_client import RemotingClient
 from tests.console.operation.live_cluster import LiveCluster, wait_for
 from tests.peers.apache_world import NAME, ApacheWorld
-from tests.support import sample_queues
+from tests.support import browsed, sample_queues
 from tests.support.ports import free_port
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
@@ -135,26 +135,26 @@ def test_it_finds_messages(world: ApacheWorld) -> None:
     time.sleep(0.05)
     second = world.send("searched", ("broker-b", 1), 3, KEYS="order-2", TAGS="open")
     wait_for(lambda: world.end("searched") == 6)
-    page = message_services.browse(NAME, "searched", limit=4)
+    page = browsed.browse(NAME, "searched", limit=4)
     assert [row.broker_name for row in page.rows] == ["broker-b"] * 3 + ["broker-a"]
     assert page.cursor is not None and not page.silent
-    rest = message_services.browse(NAME, "searched", limit=4, cursor=page.cursor)
+    rest = browsed.browse(NAME, "searched", limit=4, cursor=page.cursor)
     assert ([row.queue_offset for row in rest.rows], rest.cursor) == ([1, 0], None)
-    later = message_services.browse(NAME, "searched", newest=False, from_ms=middle_ms)
+    later = browsed.browse(NAME, "searched", newest=False, from_ms=middle_ms)
     assert [row.broker_name for row in later.rows] == ["broker-b"] * 3
-    paid = message_services.browse(NAME, "searched", tag="paid")
+    paid = browsed.browse(NAME, "searched", tag="paid")
     assert [row.tags for row in paid.rows] == ["paid"] * 3
-    found = message_services.message_by_id(NAME, first[0].offset_message_id)
+    found = browsed.message_by_id(NAME, first[0].offset_message_id)
     assert found is not None and (found.topic, found.keys) == ("searched", "order-1")
     wait_for(lambda: len(message_services.by_key(NAME, "searched", "order-2")) == 3)
     for result in (first[1], second[2]):
-        by_unique_key = message_services.message_by_id(NAME, result.message_id, topic="searched")
+        by_unique_key = browsed.message_by_id(NAME, result.message_id, topic="searched")
         assert by_unique_key is not None and by_unique_key.message_id == result.message_id
         assert by_unique_key.queue_offset == result.queue_offset
     at = message_services.message_at(NAME, "searched", "broker-b", 1, 2)
     assert at is not None and at.keys == "order-2"
     assert message_services.message_at(NAME, "searched", "broker-b", 1, 3) is None
-    assert message_services.message_by_id(NAME, "7F00000100000000000000000000FFFF", topic="searched") is None
+    assert browsed.message_by_id(NAME, "7F00000100000000000000000000FFFF", topic="searched") is None
 
 
 def test_it_replays_dead_letters_to_the_failed_group_only(world: ApacheWorld) -> None:
@@ -274,7 +274,7 @@ def test_it_shows_what_it_can_not_know_while_a_broker_is_gone(world: ApacheWorld
     assert {(row.status, row.lag) for row in unknown} == {("UNKNOWN", None)}
     row = BrokerRow.objects.get(cluster=NAME, broker_name="broker-b")
     assert (row.answered, row.since_ms) == (False, world.now_ms) and row.reason
-    page = message_services.browse(NAME, "halved", limit=5)
+    page = browsed.browse(NAME, "halved", limit=5)
     assert len(page.rows) == 5 and "broker-b" in page.silent
     world.cluster.start_brokers()
     wait_for(lambda: world.collect().brokers_answered == 2, "both brokers", every_s=0.2)

@@ -78,13 +78,8 @@ def job_location(row: HistoryFile) -> str:
     return stored_location(row.path) if row.uploaded_at_ms else file_location(row.path, row.kind)
 
 
-def is_readable(row: HistoryFile) -> bool:
-    """Return whether this host can open the file: another host's log only once it is uploaded."""
-    return row.kind != Kind.WAL or row.uploaded_at_ms > 0 or row.host in ("", settings.HOST_ID)
-
-
 def readable() -> Q:
-    """Return `is_readable` as a condition on `HistoryFile`."""
+    """Return which files this host can open: another host's log only once it is uploaded."""
     return ~Q(kind=Kind.WAL) | Q(uploaded_at_ms__gt=0) | Q(host__in=["", settings.HOST_ID])
 
 

@@ -18,6 +18,7 @@ from console.message.search.query import Query, QueryRefused
 from console.message.search.tail import Tail
 from console.text import Text
 from tests.console.operation.live_cluster import LiveCluster, wait_for
+from tests.support import browsed
 from tests.support.broker_process import BrokerProcess
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
@@ -45,63 +46,63 @@ NEWEST = [f"{letter}{number}" for number in range(9, -1, -1) for letter in ("b",
 
 
 def test_it_lists_newest_first_over_all_queues(orders: LiveCluster) -> None:
-    page = services.browse("test", "orders", limit=50)
+    page = browsed.browse("test", "orders", limit=50)
     assert bodies(page) == NEWEST
     assert (page.cursor, page.scanned, page.queues, page.silent, page.cut) == (None, 20, 2, {}, False)
 
 
 def test_it_goes_on_with_a_cursor_that_new_messages_do_not_shift(orders: LiveCluster) -> None:
-    first = services.browse("test", "orders", limit=7)
+    first = browsed.browse("test", "orders", limit=7)
     assert bodies(first) == NEWEST[:7]
     orders.send("orders", 0, [b"late"] * 50)
-    second = services.browse("test", "orders", limit=7, cursor=first.cursor)
+    second = browsed.browse("test", "orders", limit=7, cursor=first.cursor)
     assert bodies(second) == NEWEST[7:14]
-    third = services.browse("test", "orders", limit=7, cursor=second.cursor)
+    third = browsed.browse("test", "orders", limit=7, cursor=second.cursor)
     assert (bodies(third), third.cursor) == (NEWEST[14:], None)
 
 
 def test_it_lists_oldest_first_from_a_time(orders: LiveCluster) -> None:
-    everything = services.browse("test", "orders", newest=False, from_ms=0)
+    everything = browsed.browse("test", "orders", newest=False, from_ms=0)
     assert bodies(everything) == NEWEST[::-1]
     at_ms = everything.rows[6].store_timestamp_ms
-    page = services.browse("test", "orders", newest=False, from_ms=at_ms, limit=3)
+    page = browsed.browse("test", "orders", newest=False, from_ms=at_ms, limit=3)
     assert bodies(page) == NEWEST[::-1][6:9]
     assert (
-        bodies(services.browse("test", "orders", newest=False, from_ms=at_ms, limit=3, cursor=page.cursor))
+        bodies(browsed.browse("test", "orders", newest=False, from_ms=at_ms, limit=3, cursor=page.cursor))
         == (NEWEST[::-1][9:12])
     )
 
 
 def test_it_finds_one_tag_far_back(orders: LiveCluster) -> None:
     orders.send("orders", 0, [b"noise"] * 3_000)
-    page = services.browse("test", "orders", tag="odd", limit=3)
+    page = browsed.browse("test", "orders", tag="odd", limit=3)
     assert bodies(page) == ["a9", "a7", "a5"]
     assert page.scanned > 3_000
 
 
 def test_it_restricts_to_one_queue(orders: LiveCluster) -> None:
-    page = services.browse("test", "orders", queue=(orders.broker_name, 1), limit=2)
+    page = browsed.browse("test", "orders", queue=(orders.broker_name, 1), limit=2)
     assert bodies(page) == ["b9", "b8"] and page.queues == 1
 
 
 @pytest.mark.parametrize("cursor", ["x", "e30", "bm9wZQ", "WzFd", "eyJuZXdlc3QiOmZhbHNlLCJhdCI6e319"])
 def test_it_refuses_a_foreign_cursor(orders: LiveCluster, cursor: str) -> None:
     with pytest.raises(services.BadCursor):
-        services.browse("test", "orders", cursor=cursor)
+        browsed.browse("test", "orders", cursor=cursor)
 
 
 def test_it_does_not_know_the_topic(live: LiveCluster) -> None:
     with pytest.raises(services.TopicNotFound):
-        services.browse("test", "nowhere")
+        browsed.browse("test", "nowhere")
 
 
 def test_it_finds_by_unique_key_by_offset_id_by_key_and_by_place(orders: LiveCluster) -> None:
-    newest = services.browse("test", "orders", limit=1).rows[0]
+    newest = browsed.browse("test", "orders", limit=1).rows[0]
     assert newest.body_text == "b9" and newest.keys == "b9 all" and newest.queue_offset == 9
     for found in (
-        services.message_by_id("test", newest.message_id, "orders"),
-        services.message_by_id("test", newest.offset_message_id, "orders"),
-        services.message_by_id("test", newest.offset_message_id),
+        browsed.message_by_id("test", newest.message_id, "orders"),
+        browsed.message_by_id("test", newest.offset_message_id, "orders"),
+        browsed.message_by_id("test", newest.offset_message_id),
         services.message_at("test", "orders", newest.broker_name, 1, 9),
     ):
         assert found is not None and found.offset_message_id == newest.offset_message_id
@@ -115,15 +116,15 @@ def test_it_finds_by_unique_key_by_offset_id_by_key_and_by_place(orders: LiveClu
 
 @pytest.mark.parametrize("message_id", ["nonsense", "", "0" * 32, "C0000201" + "0" * 24, "z" * 32])
 def test_it_answers_none_for_an_id_nobody_has(orders: LiveCluster, message_id: str) -> None:
-    assert services.message_by_id("test", message_id, "orders") is None
-    assert services.message_by_id("test", message_id) is None
+    assert browsed.message_by_id("test", message_id, "orders") is None
+    assert browsed.message_by_id("test", message_id) is None
 
 
 def test_it_never_asks_an_address_out_of_an_id(orders: LiveCluster) -> None:
     """An offset id names host and port; this one is none of the cluster's brokers."""
     with socket.create_server(("127.0.0.1", 0)) as stranger:
         port = stranger.getsockname()[1]
-        assert services.message_by_id("test", f"7F000001{port:08X}" + "0" * 16) is None
+        assert browsed.message_by_id("test", f"7F000001{port:08X}" + "0" * 16) is None
         stranger.setblocking(False)
         with pytest.raises(BlockingIOError):  # nobody came
             stranger.accept()
@@ -140,20 +141,20 @@ def test_it_shows_the_rest_and_says_which_broker_is_silent(orders: LiveCluster, 
     )
     wait_for(lambda: len(orders.admin.topic_route("orders").queue_datas) == 2)
     orders.admin.send(other.address, Message("orders", b"z0", {}), queue_id=0)
-    assert bodies(services.browse("test", "orders", limit=1)) == ["z0"]
+    assert bodies(browsed.browse("test", "orders", limit=1)) == ["z0"]
     assert other.process is not None
     other.process.send_signal(signal.SIGSTOP)
-    page = services.browse("test", "orders", limit=1)
+    page = browsed.browse("test", "orders", limit=1)
     assert bodies(page) == ["b9"]
     assert list(page.silent) == ["broker-z"] and "did not answer" in page.silent["broker-z"]
     other.kill()
     wait_for(lambda: len(orders.admin.topic_route("orders").queue_datas) == 1)
-    assert services.browse("test", "orders", limit=1).silent == {}, "nobody knows of it any more"
+    assert browsed.browse("test", "orders", limit=1).silent == {}, "nobody knows of it any more"
     TopicRow.objects.create(cluster="test", topic="orders", kind="NORMAL", brokers=["broker-a", "broker-z"])
     BrokerRow.objects.create(
         cluster="test", broker_name="broker-z", addr=other.address, reason=Text("silent since 12:02")
     )
-    assert services.browse("test", "orders", limit=1).silent == {"broker-z": "silent since 12:02"}
+    assert browsed.browse("test", "orders", limit=1).silent == {"broker-z": "silent since 12:02"}
 
 
 def test_a_tail_shows_what_arrives_and_counts_what_it_skips(orders: LiveCluster) -> None:

@@ -13,9 +13,8 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils.http import urlencode
 
-from console.message import services
 from tests.console.operation.live_cluster import LiveCluster
-from tests.support import sample_rows
+from tests.support import browsed, sample_rows
 from tests.support.people import signed_in
 from tests.support.shown import Browser
 
@@ -94,7 +93,7 @@ def test_it_says_what_is_wrong_with_a_search(client: Client, query: str, status:
 
 
 def test_it_opens_a_message_by_its_link(client: Client) -> None:
-    found = services.browse("test", "orders").rows[-1]
+    found = browsed.browse("test", "orders").rows[-1]
     place = f"{found.broker_name}:0:{found.queue_offset}"
     address = f"/c/test/messages/{found.offset_message_id}?{urlencode({'topic': 'orders', 'at': place})}"
     text = client.get(address).content.decode()
@@ -115,7 +114,7 @@ def test_it_says_that_no_broker_has_a_message(client: Client) -> None:
 
 
 def test_it_says_who_has_read_a_message(client: Client) -> None:
-    found = services.browse("test", "orders").rows[0]
+    found = browsed.browse("test", "orders").rows[0]
     for group, committed in (("billing", 3), ("analytics", 1), ("fresh", None)):
         sample_rows.queue_row(
             group, 0, cluster="test", broker_name=found.broker_name, committed_offset=committed

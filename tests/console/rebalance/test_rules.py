@@ -25,7 +25,11 @@ def client(
 )
 def test_it_divides_as_the_broker_would(strategy: str, expected: dict[str, list[MessageQueue]]) -> None:
     assert rules.compute(Q, ["z", "x", "y", "x"], strategy) == expected
-    assert rules.from_json("orders", rules.to_json(expected)) == expected
+    kept = {
+        client: [[queue.broker_name, queue.queue_id] for queue in queues]
+        for client, queues in expected.items()
+    }
+    assert rules.to_json(expected) == kept
 
 
 def test_it_refuses_a_strategy_without_a_fallback() -> None:

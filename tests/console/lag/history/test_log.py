@@ -442,7 +442,7 @@ def test_it_gives_reports_the_files_of_a_window() -> None:
     write(hour_of_rounds(count=100))
     archive.compact_hour("local", START, interval_ms=5_000, now_ms=START + HOUR_MS)
     write([snapshot(START + HOUR_MS + 1, {HEAD: (0, 600)}, {COMMIT: 300})])
-    paths = selectors.history_files("local", START, START + 2 * HOUR_MS)
+    paths = history_reads.history_paths("local", START, START + 2 * HOUR_MS)
     assert [path.rpartition(".")[2] for path in paths] == ["parquet", "wal"]
     samples = chunk.load_samples(paths, START, START + 2 * HOUR_MS)
     assert samples.counts.tolist() == [101, 101]
