@@ -206,8 +206,10 @@ def store(url: str, blocks: Sequence[tuple[pa.Table, pa.Table]], dead_letters: d
     numbers = [field.name for field in schema if pa.types.is_integer(field.type)]
 
     def write(sink: IO[bytes]) -> None:
+        # a file of 2.5 MB is written in 2,000 pieces
+        whole = pa.BufferOutputStream()
         with pq.ParquetWriter(
-            sink,
+            whole,
             schema,
             compression="zstd",
             compression_level=1,
@@ -219,6 +221,7 @@ def store(url: str, blocks: Sequence[tuple[pa.Table, pa.Table]], dead_letters: d
             for table in chain(*blocks):
                 writer.write_table(table, row_group_size=table.num_rows)
             writer.add_key_value_metadata({DEAD_LETTERS.decode(): json.dumps(dead_letters)})
+        sink.write(whole.getvalue())
 
     files.write_new(url, write)
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spark.lag.folds.rounds import rounds_of as shown_in
-from spark.lag.folds.rounds import whole
+from spark.lag.folds.rounds import Standing, standing_of
 from spark.lag.grid import Grid
 from spark.lag.snapshot import Int64Array
 
@@ -51,24 +50,28 @@ def rounds_of(grid: Grid, from_ms: int) -> Rounds:
     if not grid.keys:
         nothing = np.empty(0, dtype=np.int64)
         return Rounds(*[nothing] * len(Rounds.__slots__))
-    queues = shown_in(grid)
-    group = queues.together(whole(len(grid.keys)))
-    there = queues.exists > 0
-    age_ms, waits = group.age_ms[0], group.age_ms[0] > 0
+    queues = standing_of(grid)
+    there, age_ms = queues.exists, queues.age_ms.max(axis=0)
+    waits = age_ms > 0
     kept = (grid.t_ms >= from_ms) & (there & queues.is_read).any(axis=0)
-    in_flight = np.full(len(grid.t_ms), -1, dtype=np.int64)
-    if group.in_flight is not None:
-        in_flight = group.in_flight[0]
     return Rounds(
         grid.t_ms,
-        group.lag[0],
+        queues.lag.sum(axis=0),
         age_ms,
         np.where(waits, np.maximum(age_ms - grid.interval_ms, 0), 0),
         np.where(waits, age_ms + grid.interval_ms, 0),
         (there & ~queues.is_counted).sum(axis=0),
-        group.is_bound[0].astype(np.int64),
-        in_flight,
+        queues.is_bound.max(axis=0).astype(np.int64),
+        _in_flight(queues),
     ).select(np.flatnonzero(kept))
+
+
+def _in_flight(queues: Standing) -> Int64Array:
+    """Return what was pulled and not confirmed, -1 where it was not read of every queue."""
+    if queues.in_flight is None:
+        return np.full(queues.exists.shape[1], -1, dtype=np.int64)
+    is_known = ~(queues.exists & (queues.in_flight < 0)).any(axis=0)
+    return np.where(is_known, np.maximum(queues.in_flight, 0).sum(axis=0), -1)
 
 
 def thinned(rounds: Rounds, step_ms: int) -> Rounds:

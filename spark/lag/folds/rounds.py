@@ -173,39 +173,82 @@ def _bundled(by: np.ufunc, matrix: npt.NDArray[Any], starts: Int64Array, kind: t
     return found
 
 
-def rounds_of(grid: Grid, slo_ms: Int64Array | None = None) -> Rounds:
-    """Return what the rounds show of each queue; `slo_ms` of each: how long its messages may wait."""
-    status = grid.status
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What each queue shows in a round by itself, matrices queues x rounds; the names are those of `Rounds`.
+
+    `is_valid`: its offsets make sense. `effective`: the first offset that can still be read, `waiting` what is behind
+    it, whether its group reads it or not.
+    """
+
+    exists: BoolArray
+    is_read: BoolArray
+    is_valid: BoolArray
+    is_counted: BoolArray
+    is_aged: BoolArray
+    is_bound: BoolArray
+    effective: Int64Array
+    waiting: Int64Array
+    lag: Int64Array
+    age_ms: Int64Array
+    in_flight: Int64Array | None
+
+
+def standing_of(grid: Grid) -> Standing:
+    """Return what holds in each round: all that a chart of lag draws."""
+    status, flags = grid.status, _flags_of(grid)
     exists = status != ABSENT
     is_read = exists & (status != UNKNOWN_CODE)
     is_valid = is_read & (status != INVALID_CODE)
     is_never = status == NEVER_COMMITTED_CODE
-    flags = grid.flags if grid.flags.any() else None
-    is_counted = is_valid if flags is None else is_valid & (flags & SampleFlag.LAG_BOUND == 0)
+    is_own = is_valid & ~is_never
     effective = np.maximum(grid.committed, grid.min_offset)
     waiting = np.maximum(grid.max_offset - effective, 0)
-    age_ms = where(is_valid & ~is_never, np.maximum(grid.time_lag_ms, 0))
+    lag = where(is_own, waiting)
     is_aged = is_valid & ((grid.time_lag_ms >= 0) | is_never)
-    lag = where(is_valid & ~is_never, waiting)
-    bound = _none(exists) if flags is None else is_aged & (flags & SampleFlag.TIME_LAG_BOUND != 0)
-    moves = _Moves.of(grid, effective, is_valid, flags)
-    is_still = np.zeros_like(exists)
+    return Standing(
+        exists=exists,
+        is_read=is_read,
+        is_valid=is_valid,
+        is_counted=is_valid if flags is None else is_valid & (flags & SampleFlag.LAG_BOUND == 0),
+        is_aged=is_aged,
+        is_bound=_none(exists) if flags is None else is_aged & (flags & SampleFlag.TIME_LAG_BOUND != 0),
+        effective=effective,
+        waiting=waiting,
+        lag=lag,
+        age_ms=where(is_own, np.maximum(grid.time_lag_ms, 0)),
+        in_flight=_in_flight(grid, effective, lag, is_valid),
+    )
+
+
+def _flags_of(grid: Grid) -> ByteArray | None:
+    """Return the flags; None: there are none, as mostly."""
+    return grid.flags if grid.flags.any() else None
+
+
+def rounds_of(grid: Grid, slo_ms: Int64Array | None = None) -> Rounds:
+    """Return what the rounds show of each queue; `slo_ms` of each: how long its messages may wait."""
+    own = standing_of(grid)
+    moves = _Moves.of(grid, own.effective, own.is_valid, _flags_of(grid))
+    is_still = np.zeros_like(own.exists)
     is_still[:, 1:] = (
-        (waiting[:, 1:] > 0) & (waiting[:, :-1] > 0) & (grid.committed[:, 1:] == grid.committed[:, :-1])
+        (own.waiting[:, 1:] > 0)
+        & (own.waiting[:, :-1] > 0)
+        & (grid.committed[:, 1:] == grid.committed[:, :-1])
     )
     is_still &= grid.is_linked & ~moves.moved & (grid.committed >= 0)
     return Rounds(
         t_ms=grid.t_ms,
         interval_ms=grid.interval_ms,
-        exists=exists.astype(np.int32),
-        rank=_translated(status, RANK_OF_CODE),
-        states=_translated(status, BITS_OF_CODE),
-        is_read=is_read,
-        is_counted=is_counted,
-        is_aged=is_aged,
-        is_bound=bound,
-        lag=lag,
-        age_ms=age_ms,
+        exists=own.exists.astype(np.int32),
+        rank=_translated(grid.status, RANK_OF_CODE),
+        states=_translated(grid.status, BITS_OF_CODE),
+        is_read=own.is_read,
+        is_counted=own.is_counted,
+        is_aged=own.is_aged,
+        is_bound=own.is_bound,
+        lag=own.lag,
+        age_ms=own.age_ms,
         produced=where(grid.is_linked, _rises(grid.max_offset)),
         consumed=moves.consumed,
         skipped=moves.skipped,
@@ -213,8 +256,8 @@ def rounds_of(grid: Grid, slo_ms: Int64Array | None = None) -> Rounds:
         rewound=moves.rewound,
         moved=moves.moved,
         is_still=is_still,
-        in_flight=_in_flight(grid, effective, lag, is_valid),
-        late_lag=_late_lag(lag, age_ms, slo_ms),
+        in_flight=own.in_flight,
+        late_lag=_late_lag(own.lag, own.age_ms, slo_ms),
     )
 
 

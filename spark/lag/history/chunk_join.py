@@ -8,6 +8,7 @@ place of its own and copied, and what all series have in common, their times, is
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import lt
 from typing import Any
 
 import numpy as np
@@ -94,7 +95,7 @@ def regular_rows(table: pa.Table) -> RegularRows | None:
     if not bool((t_ms[1:] > t_ms[:-1]).all()):
         return None
     keys = keys_at(table, first)
-    if not all(one < after for one, after in zip(keys, keys[1:], strict=False)):
+    if not all(map(lt, keys, keys[1:])):
         return None
     return RegularRows(table, keys, rows_each, whole_column(table, "n")[:rows_each], t_ms)
 
@@ -106,10 +107,8 @@ def decode_in_order(tables: Iterable[pa.Table], each: Callable[..., Iterable[Any
     example.
     """
     found: list[Samples | list[RegularRows]] = []
-    for table in tables:
-        if table.num_rows == 0:
-            continue
-        rows = regular_rows(table)
+    own = [table for table in tables if table.num_rows]
+    for table, rows in zip(own, each(regular_rows, own), strict=True):
         if rows is None:
             found.append(decode_table(table))
         elif found and isinstance(found[-1], list) and _follows(found[-1][-1], rows):

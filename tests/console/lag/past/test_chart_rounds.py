@@ -6,11 +6,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from console.lag.past.chart_rounds import Rounds, decimate, rounds_of, thinned
+from spark.lag.folds.rounds import rounds_of as folded
+from spark.lag.folds.rounds import whole
 from spark.lag.grid import grid_of
 from spark.lag.history import chunk
 from spark.lag.samples import Samples
+from tests.spark.lag.judged import STEP, made
 from tests.support.lag_reference import SIZES, Reference
 
 
@@ -39,6 +44,22 @@ def test_it_adds_queues_up_round_by_round(silent_broker_hour: int | None) -> Non
     assert (found.age_low_ms <= found.age_ms).all()
     assert (found.age_ms <= found.age_high_ms).all()
     assert set(found.in_flight.tolist()) == {-1}
+
+
+@settings(max_examples=100, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_a_chart_shows_what_reports_fold_of_the_whole_group(seed: int) -> None:
+    samples = made(seed).samples.select(lambda key: key.group == "a").read_part()
+    grid = grid_of(samples, STEP)
+    found, group = rounds_of(grid, 0), folded(grid).together(whole(len(grid.keys)))
+    kept = np.flatnonzero(np.isin(group.t_ms, found.t_ms))
+    assert group.t_ms[kept].tolist() == found.t_ms.tolist()
+    assert found.lag.tolist() == group.lag[0][kept].tolist()
+    assert found.age_ms.tolist() == group.age_ms[0][kept].tolist()
+    assert found.bounded.tolist() == group.is_bound[0][kept].astype(int).tolist()
+    assert (found.missing == 0).tolist() == group.is_counted[0][kept].tolist()
+    in_flight = np.full(len(grid.t_ms), -1) if group.in_flight is None else group.in_flight[0]
+    assert found.in_flight.tolist() == in_flight[kept].tolist()
 
 
 def test_rounds_in_which_no_queue_was_read_are_a_gap() -> None:
