@@ -63,8 +63,8 @@ class HalfStore:
         record = self._record_at(commit_log_offset)
         return HalfMessage(record) if record is not None and record.topic == CHECK_MAX_TIME_TOPIC else None
 
-    def committed_last(self) -> HalfMessage | None:
-        """Return the half message that the newest message of all makes visible; None when that is any other message.
+    def ended_last(self) -> HalfMessage | None:
+        """Return the half message that the newest message of all ends: committed or given up. None for any other.
 
         Its op message follows it in the log at once: a kill or a power cut came between. Waits for the disk.
         """
@@ -73,13 +73,20 @@ class HalfStore:
             return None
         offset, size_bytes, _ = queue.unit(queue.max_offset - 1)
         newest = record_of(self._store.look_message(offset, size_bytes), offset)
-        if newest is None or newest.sys_flag & SysFlag.TRANSACTION_MASK != SysFlag.TRANSACTION_COMMIT:
+        if newest is None:
+            return None
+        is_committed = newest.sys_flag & SysFlag.TRANSACTION_MASK == SysFlag.TRANSACTION_COMMIT
+        if not is_committed and newest.topic != CHECK_MAX_TIME_TOPIC:
             return None
         prepared_at = newest.prepared_transaction_offset
         head = self._store.look_message(prepared_at, TWO_INTS.size)
         size_bytes = 0 if head is None else TWO_INTS.unpack(head)[0]
         record = record_of(self._store.look_message(prepared_at, max(size_bytes, 0)), prepared_at)
-        return HalfMessage(record) if record is not None and record.topic == HALF_TOPIC else None
+        # Apache's broker names no half message where it gives one up.
+        if record is None or (record.topic, record.body) != (HALF_TOPIC, newest.body):
+            return None
+        half = HalfMessage(record)
+        return half if half.unique_key == HalfMessage(newest).unique_key else None
 
     def _record_at(self, commit_log_offset: int) -> MessageRecord | None:
         return record_of(self._store.look_message(commit_log_offset), commit_log_offset)
@@ -126,7 +133,10 @@ class HalfStore:
         return self._put(HALF_TOPIC, QUEUE_ID, half, properties, 0, 0, now_ms)
 
     def put_discarded(self, half: HalfMessage, now_ms: int) -> PutResult:
-        return self._put(CHECK_MAX_TIME_TOPIC, QUEUE_ID, half, half.record.properties, 0, 0, now_ms)
+        """Keep one that was given up, with room for its op message behind it."""
+        self._store.make_room(half.record.store_size_bytes + ROOM_BYTES)
+        prepared_at = half.record.commit_log_offset
+        return self._put(CHECK_MAX_TIME_TOPIC, QUEUE_ID, half, half.record.properties, 0, prepared_at, now_ms)
 
     def put_real(self, half: HalfMessage, now_ms: int) -> PutResult:
         """Make a committed message visible, where its op message has room behind it, on a full disk too.

@@ -112,10 +112,10 @@ class TransactionService:
         for half in self._halves.halves(begin.half_offset, end.half_offset, ended | replaced):
             if half.first_offset not in ended:
                 self._wait(half)
-        committed = self._halves.committed_last()
-        newest = None if committed is None else self.waiting.newest(committed.first_offset)
+        ended_last = self._halves.ended_last()
+        newest = None if ended_last is None else self.waiting.newest(ended_last.first_offset)
         if newest is not None:
-            logger.warning("half message has been committed without its op message offset=%d", newest)
+            logger.warning("half message ended without its op message offset=%d", newest)
             self._end(newest, now_ms)
         if self.waiting:
             logger.info("transactions go on count=%d from=%d", len(self.waiting), begin.half_offset)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
 
@@ -11,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brokerd.remoting.message.names import HALF_TOPIC, OP_HALF_TOPIC
+from brokerd.remoting.message.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
 from brokerd.remoting.message.record import decode_record
 from brokerd.store.errors import ServiceNotAvailable
 from brokerd.store.message_store import MessageStore
 from brokerd.transaction import waiting_halves
 from brokerd.transaction.half_store import HalfStore
-from tests.brokerd.store.stores import NOW_MS, golden_config, unpack_golden
+from tests.brokerd.store.stores import NOW_MS, golden_config, put, unpack_golden
 from tests.brokerd.transaction.world import (
     CHECK_MAX,
     COMMIT,
@@ -102,15 +103,15 @@ class Killed(BaseException):
     """Stands for the end of the process."""
 
 
-def killed_before_its_op_message(
-    world: TransactionWorld, monkeypatch: pytest.MonkeyPatch, place: Place
+def killed_before_an_op_message(
+    world: TransactionWorld, monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]
 ) -> None:
     def die(*_: object) -> None:
         raise Killed
 
     monkeypatch.setattr(HalfStore, "put_op", die)
     with pytest.raises(Killed):
-        world.end(place, COMMIT)
+        act()
     monkeypatch.undo()
     world.kill()
 
@@ -124,7 +125,7 @@ def test_a_kill_before_the_op_message_commits_once(
     if named != "its only copy":
         world.wait()
         (place,) = [place] if named == "its first copy" else [place_of(world.check_of("k1"))]
-    killed_before_its_op_message(world, monkeypatch, place)
+    killed_before_an_op_message(world, monkeypatch, lambda: world.end(place, COMMIT))
     assert (world.visible(), len(world.service.waiting)) == (["k1"], 1)
     assert world.end(place, COMMIT) == 1
     world.kill()
@@ -133,6 +134,31 @@ def test_a_kill_before_the_op_message_commits_once(
     assert world.end(other, COMMIT) == 0
     world.kill()
     assert (world.visible(), len(world.service.waiting)) == (["k1", "k2"], 0)
+    world.close()
+
+
+def test_a_kill_before_the_op_message_gives_up_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = TransactionWorld(tmp_path)
+    world.end(world.send("k0"), COMMIT)
+    world.send("k1")
+    world.wait(CHECK_MAX * INTERVAL_MS)
+    killed_before_an_op_message(world, monkeypatch, world.wait)
+    assert ([record.message_id for record in world.given_up()], len(world.service.waiting)) == (["k1"], 0)
+    world.wait()
+    world.kill()
+    world.wait()
+    assert [record.message_id for record in world.given_up()] == ["k1"]
+    world.close()
+
+
+def test_a_message_that_apaches_broker_gave_up_ends_no_other(tmp_path: Path) -> None:
+    """It names no half message: 0, where another one may lie."""
+    world = TransactionWorld(tmp_path)
+    assert world.send("k1").commit_log_offset == 0
+    put(world.store, b"another", topic=CHECK_MAX_TIME_TOPIC)
+    world.store.dispatch_pending()
+    world.kill()
+    assert len(world.service.waiting) == 1
     world.close()
 
 
