@@ -29,6 +29,12 @@ def broker_rows(cluster_name: str) -> Sequence[BrokerRow]:
     return list(BrokerRow.objects.filter(cluster=cluster_name).order_by("broker_name", "broker_id"))
 
 
+def system_groups(cluster_name: str) -> list[str]:
+    """Return the names of RocketMQ's own groups."""
+    found = GroupRow.objects.filter(cluster=cluster_name, is_system=True)
+    return list(found.values_list("group", flat=True))
+
+
 def silent_brokers(cluster_name: str) -> Sequence[BrokerRow]:
     """Return the brokers that did not answer the last round, with `since_ms` and `reason`."""
     rows = BrokerRow.objects.filter(cluster=cluster_name, answered=False)

@@ -20,7 +20,7 @@ from console.lag.facts import Gap
 from console.lag.models import Episode, GroupRow, HistoryFile, HistoryGap, Round
 from console.lag.promise_courses import Budgets
 from console.lag.promise_versions import promises_of
-from console.lag.selectors import last_round, silent_brokers
+from console.lag.selectors import last_round, silent_brokers, system_groups
 from console.overview.selectors import TopGroup, growing_groups, losing_groups
 from console.text import Text, text_of
 from spark.lag.local_time import DAY_MS, HOUR_MS
@@ -160,10 +160,11 @@ def burning(clusters: Sequence[Cluster], person: Any, now_ms: int) -> Burns:
 
 def _burning(cluster: Cluster, scope: NameScope, budgets: Budgets, now_ms: int) -> list[Burning]:
     late = budgets.late_since(now_ms - 6 * HOUR_MS)
+    system = set(system_groups(cluster.name))
     return [
         Burning(cluster.name, group, topic, *_rates(budgets, group, topic))
         for group, topic in late
-        if scope.covers(group)
+        if group not in system and scope.covers(group)
     ]
 
 

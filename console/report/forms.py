@@ -63,7 +63,7 @@ class ScheduleForm(forms.Form):
     """
 
     is_on = forms.BooleanField(required=False, label=Text("On"))
-    cadence = forms.ChoiceField(choices=ReportSchedule.Cadence.choices, label=Text("Created"))
+    cadence = forms.ChoiceField(choices=ReportSchedule.Cadence.choices, label=Text("Repeats"))
     weekday = forms.TypedChoiceField(
         choices=list(enumerate(WEEKDAYS)), coerce=int, label=Text("On"), initial=0
     )

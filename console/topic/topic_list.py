@@ -45,7 +45,7 @@ TOPICS = ListSpec(
         ),
         Column(
             "retained",
-            Text("Reaches back"),
+            Text("Retained"),
             css="num p2",
             order=("retained_ms",),
             fields=("retained_ms",),

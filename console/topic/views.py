@@ -113,9 +113,7 @@ def topic(request: HttpRequest, cluster: str, topic: str) -> HttpResponse:
         "scope": scope,
         "behind": sum(group.status in BEHIND for group in groups),
         "skew": _skew(read),
-        "readers_per_message": row.out_rate / row.in_rate
-        if row.in_rate and row.out_rate is not None
-        else None,
+        "readers_per_message": _readers_per_message(row, len(groups)),
         "chart": traffic(row),
         "findings": _findings(row, read),
         "tab": tab,
@@ -179,6 +177,13 @@ def _shares(queues: Sequence[TopicQueueRow], silent: Collection[str]) -> list[Sh
         is_known = bool(total) and queue.in_rate is not None and not is_silent
         found.append(ShownQueue(queue, (queue.in_rate or 0.0) / total if is_known else None, is_silent))
     return found
+
+
+def _readers_per_message(row: TopicRow, groups: int) -> float | None:
+    """Return how many groups read each message, by the rates; None where a backlog is read besides."""
+    if not row.in_rate or row.out_rate is None or row.out_rate > row.in_rate * (groups + 0.5):
+        return None
+    return row.out_rate / row.in_rate
 
 
 def _skew(queues: Sequence[TopicQueueRow]) -> float | None:

@@ -342,7 +342,7 @@ def _warnings(
         )
         warnings.append(PlanWarning("warn", Text("No member that is online follows it"), text))
     elif not followers.online:
-        text = Text("It counts for members with clientRebalance = false that come.")
+        text = Text("It applies to members with clientRebalance = false that come online later.")
         warnings.append(PlanWarning("info", Text("No member is online"), text))
     after = {name: one.of(topic, group).value() for name, one in modes.items() if one.is_able}
     after |= {row.broker_name: row.after or {} for row in rows}

@@ -107,6 +107,13 @@ def test_its_figures_and_tabs_are_made_again_alone(admin: Client) -> None:
     assert "<html" in admin.get("/c/local/topics/orders?tab=activity&part=tab").content.decode()
 
 
+def test_a_backlog_that_is_read_makes_no_readers(admin: Client) -> None:
+    TopicRow.objects.filter(topic="orders").update(in_rate=10.0, out_rate=20.0)
+    assert "2 readers per message" in admin.get("/c/local/topics/orders").content.decode()
+    TopicRow.objects.filter(topic="orders").update(out_rate=120.0)
+    assert "readers per message" not in admin.get("/c/local/topics/orders").content.decode()
+
+
 def test_its_chart_asks_for_the_points_since(admin: Client) -> None:
     TopicRow.objects.filter(topic="orders").update(
         trend=[2.0, 4.0], trend_minute=100, read_at_ms=100 * 60_000

@@ -6,6 +6,7 @@ import pytest
 
 from console.access.name_scope import NameScope
 from console.cluster.models import Cluster
+from console.lag.models import GroupRow
 from console.report.models import ReportRow, ReportRun
 from console.report.pages.summary import BUDGETS_SHOWN, summary
 from spark.lag.local_time import DAY_MS
@@ -58,6 +59,14 @@ def test_it_draws_the_episodes_of_seven_days(local: Cluster, run: ReportRun) -> 
         row(run, "episodes", group, start_ms, start_ms=start_ms, end_ms=start_ms + 60_000)
     episodes = summary(local, NOW).episodes
     assert episodes is not None and [lane.name for lane in episodes.rows] == ["new"]
+
+
+def test_rocketmqs_own_groups_are_left_out(local: Cluster, run: ReportRun) -> None:
+    GroupRow.objects.create(cluster="local", group="CID_RMQ_SYS_TRANS", is_system=True)
+    for group in ("CID_RMQ_SYS_TRANS", "billing"):
+        row(run, "lag_day", group, NOW - DAY_MS, "slo", budget_left_pct=1.0)
+    found = summary(local, NOW)
+    assert [one.group for one in found.budgets] == ["billing"] and found.groups == 1
 
 
 def test_without_reports_it_is_empty(local: Cluster) -> None:
