@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
 import shutil
@@ -38,8 +39,18 @@ connection_created.connect(migrated.fill)
 
 # Fixtures that bring a test its databases, and two that ask for `db` when they run.
 DATABASES = {"db", "transactional_db", "django_db_setup", "pair"}
-# Beside what starts Spark: harnesses, the arithmetic of reports, and what walks all routes, templates and modules.
-LONG = ("tests/hard/", "tests/spark/", "tests/test_", "tests/console/process/", "tests/console/lag/history/")
+# Beside what starts Spark: harnesses, the arithmetic of reports, what walks all routes, templates and modules, and what
+# waits for running clients.
+LONG = (
+    "tests/hard/",
+    "tests/spark/",
+    "tests/test_",
+    "tests/consumers/",
+    "tests/console/process/",
+    "tests/console/lag/history/",
+)
+# Folders whose collection imports most of the tests, by the first argument of a run.
+LARGE = {"tests", "tests/api"}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -51,6 +62,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if os.environ.get("DATABASE_URL"):
         config.hook.pytest_deselected(items=[item for item in items if not has_database(item)])
         items[:] = [item for item in items if has_database(item)]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
+    """Let one worker compile the tests of a fresh checkout, 10 s of CPU, before the others read them compiled."""
+    with Path(__file__).open() as lock:
+        if hasattr(session.config, "workerinput") and session.config.args[0] in LARGE:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                fcntl.flock(lock, fcntl.LOCK_SH)
+        return (yield)
 
 
 @pytest.hookimpl(trylast=True)

@@ -27,11 +27,8 @@ def rows(db: None) -> Cluster:
     BrokerRow.objects.create(
         cluster="local", broker_name="broker-a", addr="127.0.0.1:1", answered=True, read_at_ms=AT
     )
-    for topic, kind, messages in (
-        ("orders", "NORMAL", 100),
-        ("clicks", "NORMAL", 5),
-        ("%DLQ%billing", "DLQ", 3),
-    ):
+    topics = (("orders", "NORMAL", 100), ("clicks", "NORMAL", 5), ("%DLQ%billing", "DLQ", 3))
+    for topic, kind, messages in topics:
         TopicRow.objects.create(
             cluster="local",
             topic=topic,
@@ -41,18 +38,19 @@ def rows(db: None) -> Cluster:
             retained_ms=60_000,
             read_at_ms=AT,
         )
-        sample_queues.save(
-            "local",
-            TopicQueueRow(
-                topic=topic,
-                broker_name="broker-a",
-                queue_id=0,
-                min_offset=0,
-                max_offset=messages,
-                in_rate=0.5,
-                read_at_ms=AT,
-            ),
+    queues = (
+        TopicQueueRow(
+            topic=topic,
+            broker_name="broker-a",
+            queue_id=0,
+            min_offset=0,
+            max_offset=messages,
+            in_rate=0.5,
+            read_at_ms=AT,
         )
+        for topic, _, messages in topics
+    )
+    sample_queues.save("local", *queues)
     for group, lag in (("billing", 7), ("audit", None)):
         GroupRow.objects.create(cluster="local", group=group, status="OK", lag=lag, read_at_ms=AT)
     sample_queues.save(

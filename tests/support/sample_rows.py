@@ -55,6 +55,12 @@ def group_row(group: str, **fields: Any) -> GroupRow:
 
 
 def queue_row(group: str, queue_id: int, *, cluster: str = CLUSTER, **fields: Any) -> QueueRow:
+    row = _queue(group, queue_id, **fields)
+    sample_queues.save(cluster, row)
+    return row
+
+
+def _queue(group: str, queue_id: int, **fields: Any) -> QueueRow:
     values: dict[str, Any] = {
         "group": group,
         "topic": "orders",
@@ -70,9 +76,7 @@ def queue_row(group: str, queue_id: int, *, cluster: str = CLUSTER, **fields: An
         "last_commit_ms": NOW_MS - 4_500,
         "read_at_ms": NOW_MS - 2_000,
     }
-    row = QueueRow(**{**values, **fields})
-    sample_queues.save(cluster, row)
-    return row
+    return QueueRow(**{**values, **fields})
 
 
 def topic_row(topic: str, **fields: Any) -> TopicRow:
@@ -106,9 +110,9 @@ def sample() -> Cluster:
     _brokers()
     _topics()
     _groups()
-    for name in ("billing", "analytics"):
-        for queue_id in (0, 1):
-            queue_row(name, queue_id)
+    sample_queues.save(
+        CLUSTER, *(_queue(name, queue_id) for name in ("billing", "analytics") for queue_id in (0, 1))
+    )
     ClientRow.objects.create(
         cluster=CLUSTER,
         group="billing",
@@ -162,20 +166,20 @@ def _brokers() -> None:
 def _topics() -> None:
     topic_row("orders")
     topic_row("%DLQ%notifier", kind="DLQ", messages=312, in_rate=0.0, worst_group="", worst_time_lag_ms=None)
-    for queue_id, rate in ((0, 13.2), (1, 1.0)):
-        sample_queues.save(
-            CLUSTER,
-            TopicQueueRow(
-                topic="orders",
-                broker_name="broker-a",
-                queue_id=queue_id,
-                min_offset=100,
-                max_offset=2_000,
-                last_write_ms=NOW_MS - 100,
-                in_rate=rate,
-                read_at_ms=NOW_MS - 2_000,
-            ),
+    queues = (
+        TopicQueueRow(
+            topic="orders",
+            broker_name="broker-a",
+            queue_id=queue_id,
+            min_offset=100,
+            max_offset=2_000,
+            last_write_ms=NOW_MS - 100,
+            in_rate=rate,
+            read_at_ms=NOW_MS - 2_000,
         )
+        for queue_id, rate in ((0, 13.2), (1, 1.0))
+    )
+    sample_queues.save(CLUSTER, *queues)
 
 
 def _groups() -> None:
