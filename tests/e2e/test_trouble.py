@@ -124,6 +124,7 @@ def test_a_replay_survives_a_killed_worker(page: Page, product: Product, picture
     os.kill(killed, signal.SIGKILL)
     expect(page.locator("body")).to_contain_text("No worker has this job", timeout=5_000)
     assert "done in about" not in page.locator("main").inner_text()
+    expect(page.locator(".timeline .is-now")).to_contain_text("Waiting for a worker")
     picture(page, "replay-without-worker")
     shown = counts(page)
     # The ledger beside it counts the same letters.
