@@ -50,7 +50,7 @@ DICTIONARY = re.compile(r"(dict|Mapping)\[str, Any\]|RowDict")
 DICTIONARY_LINES_MAX = 22
 # Lines that name such an edge: a JSON object, the context of a template, parameters that are not read yet.
 NAMED_EDGE = re.compile(r"\b(JsonObject|PageContext|RawParams|SocketScope)\b(?!:)")
-NAMED_EDGE_LINES_MAX = 58
+NAMED_EDGE_LINES_MAX = 30
 # Words of no field, as parts of names: what they stand for has a name of its own.
 NO_NAMES = {
     "wish",
