@@ -15,9 +15,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from api.rest import pagination
-from api.rest.resource import Resource
+from api.rest.resource import Resource, remote_addr
 from console.brokers.body_format import FORMAT_NAMES
 from console.brokers.body_format import FORMATS as BODY_FORMATS
+from console.cluster.masks import unmasked
 from console.message import services
 from console.message.forms import OFFSET_MAX, QUEUES_MAX, SQL_LENGTH_MAX, place_of
 from console.message.search import body_match
@@ -63,6 +64,7 @@ class MessageSerializer(serializers.Serializer[Any]):
     body_problem = serializers.CharField(allow_blank=True)
     batch_index = serializers.IntegerField(help_text="from 1 inside of a stored batch, else 0")
     batch_size = serializers.IntegerField()
+    is_masked = serializers.BooleanField(help_text="values are hidden by a rule of the administrators")
     properties = serializers.DictField(child=serializers.CharField(allow_blank=True))
     flag = serializers.IntegerField()
     sys_flag = serializers.IntegerField()
@@ -311,6 +313,9 @@ class MessageDetail(_Reads):
         parameters=[
             OpenApiParameter("as", str, enum=[value for value, _ in BODY_FORMATS]),
             OpenApiParameter("at", str, description="broker-a:3:88204118"),
+            OpenApiParameter(
+                "unmasked", bool, description="with masked fields: needs UNMASK, and is audited"
+            ),
         ],
         responses=MessageSerializer,
     )
@@ -321,7 +326,11 @@ class MessageDetail(_Reads):
         found = found or services.hit_by_id(cluster, message_id, topic)
         if found is None:
             raise NotFound(f"No broker has a message {message_id} of {topic}.")
-        return Response(MessageSerializer(services.shown(cluster, found, body_format=wanted)).data)
+        masks = None
+        if pagination.boolean(request, "unmasked"):
+            masks = unmasked(request.user, cluster, topic, message_id, remote_addr=remote_addr(request))
+        shown = services.shown(cluster, found, body_format=wanted, masks=masks)
+        return Response(MessageSerializer(shown).data)
 
 
 PLACE = "clusters/<str:cluster>/topics/<str:topic>/messages"

@@ -53,6 +53,11 @@ AUDIT_VERBS: Mapping[str, Text] = {
     "sign in": Text("Signed in as %(object)s", object=ANY),
     "sign in by link": Text("Signed in by a link as %(object)s", object=ANY),
     "sign-in failed": Text("Sign-in failed: %(object)s", object=ANY),
+    # masked fields
+    "add mask": Text("Added the mask %(object)s", object=ANY),
+    "change mask": Text("Changed the mask %(object)s", object=ANY),
+    "remove mask": Text("Removed the mask %(object)s", object=ANY),
+    "show masked fields": Text("Showed the masked fields of the message %(object)s", object=ANY),
     # clusters, reports, body schemas
     "add cluster": Text("Added the cluster %(object)s", object=ANY),
     "change SLO": Text("Changed the promise of group %(object)s", object=ANY),

@@ -15,7 +15,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
 from console.access.admin_site import AuditedAdmin, ReadOnlyAdmin
-from console.access.models import ApiToken, AuditEvent, Grant, Role
+from console.access.models import ApiToken, AuditEvent, Grant, MaskRule, Role
 
 
 @login_not_required
@@ -63,6 +63,12 @@ class GrantAdmin(AuditedAdmin):
     list_display = ("user", "team", "role", "cluster_pattern", "name_pattern")
     list_filter = ("role",)
     search_fields = ("user__username", "team__name")
+
+
+@admin.register(MaskRule)
+class MaskRuleAdmin(AuditedAdmin):
+    verbs = ("add mask", "change mask", "remove mask")
+    list_display = ("topic_pattern", "where", "name", "cluster_pattern")
 
 
 @admin.register(Role)

@@ -5,11 +5,13 @@ from typing import Any, ClassVar
 
 from django.conf import settings
 from django.contrib.auth.models import Group
+from django.core.exceptions import ValidationError
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
 from console.access.activity_list import sentence_of
+from console.brokers import masking
 from console.text import Text, text_of
 from console.text.columns import TextsColumn
 
@@ -25,6 +27,7 @@ class Verb(models.TextChoices):
     RESET = "RESET", Text("change offsets")
     REPLAY = "REPLAY", Text("replay dead letters")
     REPORT = "REPORT", Text("run reports")
+    UNMASK = "UNMASK", Text("show masked fields")
     CONFIGURE = "CONFIGURE", Text("change topics, groups, brokers")
     ADMIN = "ADMIN", Text("everything, people and clusters too")
 
@@ -64,6 +67,41 @@ class Grant(models.Model):
 
     def __str__(self) -> str:
         return f"{self.user or self.team}: {self.role} on {self.cluster_pattern}/{self.name_pattern}"
+
+
+class MaskRule(models.Model):
+    """A part of messages that is hidden from all who read them (`console.brokers.masking`)."""
+
+    class Where(models.TextChoices):
+        BODY = "body", Text("path in a JSON body")
+        PROPERTY = "property", Text("property")
+
+    cluster_pattern = models.CharField(max_length=255, default="*")
+    topic_pattern = models.CharField(
+        max_length=255, help_text="e.g. payments-*; their copies are covered too"
+    )
+    where = models.CharField(max_length=10, choices=Where.choices)
+    name = models.CharField(
+        max_length=255, help_text="$.card.number, $.items[*].iban, $..password; or the property's name"
+    )
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["cluster_pattern", "topic_pattern", "where", "name"]
+
+    def __str__(self) -> str:
+        return f"{self.cluster_pattern} {self.topic_pattern} {self.name}"
+
+    def clean(self) -> None:
+        """Refuse a path that cannot be parsed, and properties that cannot be hidden."""
+        if self.where == self.Where.BODY:
+            try:
+                masking.read_path(self.name)
+            except masking.PathRefused as refused:
+                raise ValidationError({"name": str(refused)}) from refused
+        elif self.name in masking.NOT_MASKED:
+            raise ValidationError(
+                {"name": "Brokers find and route messages by this property: it is not masked."}
+            )
 
 
 class ApiToken(models.Model):

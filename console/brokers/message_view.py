@@ -10,6 +10,7 @@ import dataclasses
 
 from console.brokers.body_format import STRUCTURED_FORMATS, ProtobufDecoder, render_body
 from console.brokers.body_unpack import unpack
+from console.brokers.masking import Masks
 from console.brokers.mqadmin import MessageRecord
 
 # Of one message on its own page; a 4 MiB body would freeze the browser.
@@ -49,6 +50,7 @@ class MessageView:
     body_packing: str = ""  # "ZSTD flag, gzip": the layers that were undone, from the outside in
     batch_index: int = 0  # from 1, of a message inside a stored batch; 0 for any other
     batch_size: int = 0
+    is_masked: bool = False  # values are hidden by rule
 
     @property
     def is_structured(self) -> bool:
@@ -60,6 +62,7 @@ def message_view(
     record: MessageRecord,
     broker_name: str,
     *,
+    masks: Masks,
     limit_bytes: int = BODY_SHOWN_BYTES,
     body_format: str = "auto",
     protobuf: ProtobufDecoder | None = None,
@@ -69,6 +72,7 @@ def message_view(
 
     ``batch``: (index from 1, size) of a message from a stored batch.
     """
+    original, record = record, masks.masked(record)
     unpacked = unpack(record.body, record.sys_flag)
     shown = render_body(unpacked.body, limit_bytes, body_format, protobuf)
     return MessageView(
@@ -99,6 +103,7 @@ def message_view(
         body_packing=", ".join(unpacked.how),
         batch_index=batch[0],
         batch_size=batch[1],
+        is_masked=record is not original,
     )
 
 

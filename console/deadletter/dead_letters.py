@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator
 
 from django.conf import settings
 
+from console.brokers.masking import Masks
 from console.brokers.mqadmin import (
     DLQ_TOPIC_PREFIX,
     BlockingMQAdmin,
@@ -91,6 +92,18 @@ class Filter(Stored, frozen=True, kw_only=True):
         if self.cause and self.cause.casefold() not in cause_of(record).casefold():
             return False
         return not self.body or self.body.casefold() in _body_text(record).casefold()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sieve:
+    """A filter that sees letters as people do: without masked values, which it must not find."""
+
+    wanted: Filter
+    masks: Masks
+
+    def matches(self, record: MessageRecord) -> bool:
+        """Return whether the letter meets every condition."""
+        return self.wanted.matches(self.masks.masked(record))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -298,7 +311,7 @@ async def _read_piece(client: MQAdmin, place: BrokerQueue, low: int, high: int, 
     return Window(found, position)
 
 
-def sample_letters(admin: BlockingMQAdmin, topic: str, wanted: Filter, limit: int) -> Letters:
+def sample_letters(admin: BlockingMQAdmin, topic: str, wanted: Sieve, limit: int) -> Letters:
     """Return the newest matching letters of all queues, read backwards within the scan limits."""
     found = places(admin, topic)
     if found.problem:

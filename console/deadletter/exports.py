@@ -17,10 +17,12 @@ from console.brokers.mqadmin import (
 )
 from console.brokers.queues import BrokerQueue
 from console.cluster import selectors as cluster_selectors
+from console.cluster.masks import masks_of
 from console.deadletter import selectors
 from console.deadletter.dead_letters import (
     Filter,
     LetterReader,
+    Sieve,
     cause_of,
     original_topic,
     places,
@@ -97,15 +99,15 @@ def letters(cluster: str, group: str, wanted: Filter) -> Iterator[ExportedLetter
     found = places(admin, topic_of(group))
     if found.problem:
         raise PlanRejected(found.problem, field="group")
-    return _read(admin, found.queues, wanted)
+    return _read(admin, found.queues, Sieve(wanted, masks_of(cluster)))
 
 
-def _read(admin: BlockingMQAdmin, queues: Sequence[BrokerQueue], wanted: Filter) -> Iterator[ExportedLetter]:
+def _read(admin: BlockingMQAdmin, queues: Sequence[BrokerQueue], wanted: Sieve) -> Iterator[ExportedLetter]:
     for place in queues:
         for window in LetterReader(admin, place):
             for letter in window.letters:
                 if isinstance(letter, MessageRecord) and wanted.matches(letter):
-                    yield ExportedLetter.of(letter, place.queue.broker_name)
+                    yield ExportedLetter.of(wanted.masks.masked(letter), place.queue.broker_name)
 
 
 def letter_lines(found: Iterator[ExportedLetter], kind: str) -> Iterator[str]:

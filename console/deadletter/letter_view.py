@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from console.brokers.masking import Masks
 from console.brokers.message_view import MessageView, message_view
 from console.brokers.mqadmin import MessageProperty, MessageRecord
 from console.deadletter.dead_letters import cause_of, original_topic
@@ -22,10 +23,13 @@ class DeadLetterView:
     cause: str  # "" when its properties do not say
 
 
-def letter_view(record: MessageRecord, broker_name: str, replayed_by: str = "") -> DeadLetterView:
-    """Render one letter."""
+def letter_view(
+    record: MessageRecord, broker_name: str, masks: Masks, replayed_by: str = ""
+) -> DeadLetterView:
+    """Render one letter, without masked values."""
+    record = masks.masked(record)
     return DeadLetterView(
-        message=message_view(record, broker_name, limit_bytes=SAMPLE_BODY_BYTES),
+        message=message_view(record, broker_name, masks=masks, limit_bytes=SAMPLE_BODY_BYTES),
         original_topic=original_topic(record),
         origin_message_id=record.properties.get(MessageProperty.ORIGIN_MESSAGE_ID, ""),
         replayed_by=replayed_by,

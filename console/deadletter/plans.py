@@ -15,8 +15,9 @@ from msgspec import structs
 from console.brokers.mqadmin import BlockingMQAdmin, MessageQueue, retry_topic, validate_group, with_admin
 from console.brokers.queues import PERM_READ, BrokerQueue, ask_each, masters
 from console.cluster import selectors as cluster_selectors
+from console.cluster.masks import masks_of
 from console.deadletter import selectors
-from console.deadletter.dead_letters import Filter, Places, places, topic_of
+from console.deadletter.dead_letters import Filter, Places, Sieve, places, topic_of
 from console.deadletter.models import LedgerState, ReplayLedger
 from console.deadletter.replay import account as replay_account
 from console.deadletter.replay import copy as replay_copy
@@ -261,7 +262,7 @@ class ReplayPlan(PlanKind[ReplayParams, ReplayBefore, PreviewRow]):
         return look_through(
             admin,
             queues,
-            wanted,
+            Sieve(wanted, masks_of(cluster)),
             functools.partial(selectors.sent_before, cluster),
             functools.partial(selectors.in_doubt_before, cluster),
         )

@@ -8,8 +8,9 @@ from django.conf import settings
 
 from console.brokers.mqadmin import MessageQueue, with_admin
 from console.cluster import selectors as cluster_selectors
+from console.cluster.masks import masks_of
 from console.deadletter import selectors
-from console.deadletter.dead_letters import Filter, sample_letters, topic_of
+from console.deadletter.dead_letters import Filter, Sieve, sample_letters, topic_of
 from console.deadletter.letter_view import DeadLetterView, letter_view
 from console.deadletter.models import ReplayLedger
 from spark.lag.local_time import DAY_MS
@@ -32,9 +33,9 @@ def sample(cluster: str, group: str, wanted: Filter | None = None, limit: int = 
 
     Raises PlanRejected for a bad filter, BrokerUnavailable and MQBrokerError.
     """
-    wanted = (wanted or Filter()).checked()
+    sieve = Sieve((wanted or Filter()).checked(), masks_of(cluster))
     admin = with_admin(cluster_selectors.cluster_by_name(cluster).namesrv_addrs)
-    found = sample_letters(admin, topic_of(group), wanted, max(1, min(limit, SAMPLE_MAX)))
+    found = sample_letters(admin, topic_of(group), sieve, max(1, min(limit, SAMPLE_MAX)))
     places: dict[MessageQueue, dict[int, str]] = {}
     for broker_name, record in found.records:
         queue = MessageQueue(record.topic, broker_name, record.queue_id)
@@ -44,6 +45,7 @@ def sample(cluster: str, group: str, wanted: Filter | None = None, limit: int = 
         letter_view(
             record,
             name,
+            sieve.masks,
             sent[MessageQueue(record.topic, name, record.queue_id)].get(record.queue_offset, ""),
         )
         for name, record in found.records

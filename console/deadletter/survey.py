@@ -17,6 +17,7 @@ from console.brokers.mqadmin import (
     with_admin,
 )
 from console.cluster import selectors as cluster_selectors
+from console.cluster.masks import masks_of
 from console.deadletter import selectors
 from console.deadletter.dead_letters import cause_of, places, read_window, topic_of
 from console.deadletter.models import DeadLetterSurvey
@@ -64,6 +65,7 @@ def _survey(admin: BlockingMQAdmin, cluster: str, group: str) -> dict[str, objec
     found = places(admin, topic_of(group))
     if found.problem:
         return {"problem": found.problem}
+    masks = masks_of(cluster)
     causes: Counter[str] = Counter()
     oldest: list[int] = []
     settled = 0
@@ -72,7 +74,7 @@ def _survey(admin: BlockingMQAdmin, cluster: str, group: str) -> dict[str, objec
         oldest += [each.store_timestamp_ms for each in first if isinstance(each, MessageRecord)]
         low = max(place.min_offset, place.max_offset - SAMPLED_MAX)
         newest = read_window(admin, place, low, place.max_offset)
-        causes.update(cause_of(each) for each in newest if isinstance(each, MessageRecord))
+        causes.update(cause_of(masks.masked(each)) for each in newest if isinstance(each, MessageRecord))
         settled += selectors.settled_letters(cluster, place.queue, place.min_offset, place.max_offset)
     return {
         "sampled": causes.total(),

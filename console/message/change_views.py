@@ -14,6 +14,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from console.access.models import Verb
 from console.access.session.visitor import remote_addr
 from console.cluster.admission import admit, admit_to_list
+from console.cluster.masks import masks_of
 from console.message import schemas, services
 from console.message.forms import LOOKUPS, BrowseForm, place_of, refusals
 from console.message.saved_searches import SavedSearchForm, remove_search, save_search
@@ -77,16 +78,19 @@ def send(request: HttpRequest, cluster: str) -> HttpResponse:
     topic, place = request.GET.get("topic", "").strip(), place_of(request.GET.get("at", ""))
     here = admit(request, cluster, name=topic) if topic else admit(request, cluster)
     source: Hit | None = None
-    problem = ""
+    problem, is_masked = "", False
     if topic and place:
         try:
             source = services.record_at(here.name, topic, *place)
             problem = "" if source else Text("The original no longer exists; nothing can be copied.")
+            is_masked = source is not None and masks_of(here.name).hides(source.record)
+            if is_masked:
+                source, problem = None, Text("This message has masked fields: it is not copied.")
         except BrokerTrouble as trouble:
             problem = text_of(trouble).local()
     initial = initial_of(source) if source is not None else {"topic": topic, "encoding": "text"}
     form = SendForm(request.POST if request.method == "POST" else None, initial=initial)
-    status = 503 if problem and source is None and place else 200
+    status = 403 if is_masked else 503 if problem and source is None and place else 200
     if request.method == "POST" and not problem and form.is_valid():
         try:
             plan = operation_services.create_plan(

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from console.brokers.body_format import ProtobufDecoder
 from console.brokers.body_unpack import DoesNotUnpack, inner_messages, is_batch
+from console.brokers.masking import NO_MASKS, Masks
 from console.brokers.message_view import BODY_IN_LIST_BYTES, BODY_SHOWN_BYTES, MessageView, message_view
 from console.brokers.mqadmin import (
     BlockingMQAdmin,
@@ -18,6 +19,7 @@ from console.brokers.mqadmin import (
 )
 from console.brokers.queues import masters
 from console.cluster import selectors as cluster_selectors
+from console.cluster.masks import masks_of
 from console.message import schemas
 from console.message.search.body_match import MatchRefused
 from console.message.search.cursor import BadCursor
@@ -113,20 +115,36 @@ def page_of(search: Search, *, has_cursor: bool) -> MessagePage:
 def views(
     hits: Sequence[Hit], *, limit_bytes: int = BODY_IN_LIST_BYTES, protobuf: ProtobufDecoder | None = None
 ) -> list[MessageView]:
-    """Return hits as rows of a list."""
+    """Return hits of a search, which have no masked values, as rows of a list."""
     return [
-        message_view(hit.record, hit.broker_name, limit_bytes=limit_bytes, protobuf=protobuf, batch=hit.batch)
+        message_view(
+            hit.record,
+            hit.broker_name,
+            masks=NO_MASKS,
+            limit_bytes=limit_bytes,
+            protobuf=protobuf,
+            batch=hit.batch,
+        )
         for hit in hits
     ]
 
 
 def shown(
-    cluster: str, hit: Hit, *, limit_bytes: int = BODY_SHOWN_BYTES, body_format: str = "auto"
+    cluster: str,
+    hit: Hit,
+    *,
+    limit_bytes: int = BODY_SHOWN_BYTES,
+    body_format: str = "auto",
+    masks: Masks | None = None,
 ) -> MessageView:
-    """Return one message with its body as text, decoded with the topic's schema if it has one."""
+    """Return one message with its body as text, decoded with the topic's schema if it has one.
+
+    ``masks`` None: those of the cluster.
+    """
     return message_view(
         hit.record,
         hit.broker_name,
+        masks=masks_of(cluster) if masks is None else masks,
         limit_bytes=limit_bytes,
         body_format=body_format,
         protobuf=schemas.decoder_of(cluster, hit.record.topic),
@@ -140,8 +158,8 @@ def shown(
 def hit_by_id(cluster: str, message_id: str, topic: str | None = None) -> Hit | None:
     """Return a message by its unique key (needs the topic) or its offset id; None if no broker has it.
 
-    Both ids are 32 hexadecimal digits, so the unique key is tried first. An offset id contains an address: only a
-    broker of this cluster is read, never an address from the request.
+    Masked values included. Both ids are 32 hexadecimal digits, so the unique key is tried first. An offset id
+    contains an address: only a broker of this cluster is read, never an address from the request.
     """
     admin = with_admin(cluster_selectors.cluster_by_name(cluster).namesrv_addrs)
     addrs = masters(admin)
@@ -173,11 +191,11 @@ def message_at(
 ) -> MessageView | None:
     """Return the message at an offset of a queue: the target of a permalink topic/queue/offset."""
     found = record_at(cluster, topic, broker_name, queue_id, queue_offset)
-    return None if found is None else views([found], limit_bytes=BODY_SHOWN_BYTES)[0]
+    return None if found is None else shown(cluster, found)
 
 
 def record_at(cluster: str, topic: str, broker_name: str, queue_id: int, queue_offset: int) -> Hit | None:
-    """Return the stored record of `message_at`, out of its batch if it is in one; None if it is gone."""
+    """Return the stored record of `message_at`, out of its batch; None if it is gone. Not masked."""
     admin = with_admin(cluster_selectors.cluster_by_name(cluster).namesrv_addrs)
     addr = masters(admin).get(broker_name)
     if addr is None:
@@ -220,7 +238,8 @@ def by_key(
         admin, masters(admin), topic, key, unique_key=False, begin_ms=begin_ms, end_ms=end_ms, limit=limit
     )
     hits.sort(key=lambda hit: (hit[1].store_timestamp_ms, hit[1].queue_offset), reverse=True)
-    return [message_view(record, name, limit_bytes=limit_bytes) for name, record in hits[:limit]]
+    masks = masks_of(cluster)
+    return [message_view(record, name, masks=masks, limit_bytes=limit_bytes) for name, record in hits[:limit]]
 
 
 def by_unique_key(cluster: str, topic: str, unique_key: str) -> list[MessageView]:
@@ -228,7 +247,8 @@ def by_unique_key(cluster: str, topic: str, unique_key: str) -> list[MessageView
     admin = with_admin(cluster_selectors.cluster_by_name(cluster).namesrv_addrs)
     hits = _query(admin, masters(admin), topic, unique_key, unique_key=True)
     hits.sort(key=lambda hit: (hit[1].store_timestamp_ms, hit[1].queue_offset), reverse=True)
-    return [message_view(record, name, limit_bytes=BODY_IN_LIST_BYTES) for name, record in hits]
+    masks = masks_of(cluster)
+    return [message_view(record, name, masks=masks, limit_bytes=BODY_IN_LIST_BYTES) for name, record in hits]
 
 
 def _query(

@@ -10,16 +10,18 @@ from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.http import urlencode
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_http_methods, require_safe
 
 from console.access import rules
 from console.access.models import Verb
 from console.access.name_scope import view_scope
+from console.access.session.visitor import remote_addr
 from console.brokers.body_format import FORMAT_NAMES
 from console.brokers.body_format import FORMATS as BODY_FORMATS
 from console.brokers.message_view import BODY_SHOWN_BYTES, MessageView
 from console.brokers.mqadmin import BrokerUnavailable, MQBrokerError, RemotingTimeout
 from console.cluster.admission import admit, admit_to_list
+from console.cluster.masks import may_unmask, unmasked
 from console.cluster.models import Cluster
 from console.message import schemas, selectors, services
 from console.message.compare import compare
@@ -176,9 +178,9 @@ def _looked_up(cluster: str, form: BrowseForm) -> list[MessageView]:
     return services.by_key(cluster, wanted["topic"], wanted["key"], limit=PAGE_MESSAGES, limit_bytes=512)
 
 
-@require_safe
+@require_http_methods(["GET", "HEAD", "POST"])
 def message(request: HttpRequest, cluster: str, message_id: str) -> HttpResponse:
-    """Show one message with body, properties and its life line.
+    """Show one message with body, properties and its life line; POST: with its masked fields, which is audited.
 
     `?topic=` is needed for unique keys; `?at=` names broker, queue and offset; `?as=` is a body format;
     `?part=peek` is the part that the list shows below a row.
@@ -212,11 +214,18 @@ def _message_page(request: HttpRequest, here: Cluster, found: Hit) -> HttpRespon
     wanted = request.GET.get("as", "auto")
     is_peek = request.GET.get("part") == "peek"
     schema = schemas.schema_of(here.name, found.record.topic)
+    topic = found.record.topic
+    masks = None
+    if request.method == "POST":
+        masks = unmasked(
+            request.user, here.name, topic, found.record.message_id, remote_addr=remote_addr(request)
+        )
     shown = services.shown(
         here.name,
         found,
         limit_bytes=PEEK_BYTES if is_peek else BODY_SHOWN_BYTES,
         body_format=wanted if wanted in FORMAT_NAMES else "auto",
+        masks=masks,
     )
     now_ms = int(time.time() * 1000)
     context = {
@@ -227,6 +236,8 @@ def _message_page(request: HttpRequest, here: Cluster, found: Hit) -> HttpRespon
         ],
         "wanted": wanted,
         "schema": schema,
+        "may_unmask": may_unmask(request.user, here.name, topic),
+        "is_unmasked": masks is not None,
         "may_send": rules.may(request.user, Verb.SEND, here.name, shown.topic),
         "may_configure": rules.may(request.user, Verb.CONFIGURE, here.name, shown.topic),
         "now_ms": now_ms,

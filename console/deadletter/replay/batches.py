@@ -33,8 +33,9 @@ from console.brokers.mqadmin import (
     retry_topic,
 )
 from console.brokers.queues import BrokerQueue, with_offsets
+from console.cluster.masks import masks_of
 from console.deadletter import selectors
-from console.deadletter.dead_letters import LetterReader, Unreadable, original_topic
+from console.deadletter.dead_letters import LetterReader, Sieve, Unreadable, original_topic
 from console.deadletter.models import NAME_LENGTH_MAX, LedgerState, ReplayLedger
 from console.deadletter.replay import copy as replay_copy
 from console.deadletter.replay.account import Cursors, Figures, Growth, KeptBucket, ReplaySpeed, SpeedNow
@@ -93,6 +94,7 @@ class Replay:
         self.run = run
         self.admin = admin
         self.params, self.before = ReplayParams.of(run.plan), ReplayBefore.of(run.plan)
+        self.sieve = Sieve(self.params.filter, masks_of(run.plan.cluster))
         self.group: str = run.plan.subject
         self.to_group = self.params.target == replay_copy.FAILED_GROUP
         self.bucket = run.progress_as(KeptBucket).bucket
@@ -165,9 +167,7 @@ class Replay:
             found = self._wait(ahead)
             ahead = self.threads.submit(reader.read) if found.end < place.max_offset else None
             matching = [
-                each
-                for each in found.letters
-                if isinstance(each, Unreadable) or self.params.filter.matches(each)
+                each for each in found.letters if isinstance(each, Unreadable) or self.sieve.matches(each)
             ]
             yield Window(matching, self._sent_before(place.queue, matching), found.end)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 from console.brokers.mqadmin import BlockingMQAdmin, MessageQueue, MessageRecord
 from console.brokers.queues import BrokerQueue
-from console.deadletter.dead_letters import Filter, LetterReader, Unreadable, original_topic
+from console.deadletter.dead_letters import LetterReader, Sieve, Unreadable, original_topic
 from console.deadletter.replay.before import Span
 from console.operation.plan.stored import Stored
 
@@ -89,7 +89,7 @@ class Preview:
     died_ms: array[int] = dataclasses.field(default_factory=lambda: array("q"))
 
     def take(
-        self, letters: list[MessageRecord | Unreadable], wanted: Filter, counted: Counted
+        self, letters: list[MessageRecord | Unreadable], wanted: Sieve, counted: Counted
     ) -> dict[int, MessageRecord]:
         """Count a window; return offset → letter of those that match."""
         found: dict[int, MessageRecord] = {}
@@ -131,7 +131,7 @@ class Preview:
 def look_through(
     admin: BlockingMQAdmin,
     queues: list[BrokerQueue],
-    wanted: Filter,
+    wanted: Sieve,
     sent_before: LettersBefore,
     in_doubt_before: LettersBefore,
 ) -> Preview:

@@ -185,21 +185,23 @@ def hits_of(query: Query, place: BrokerQueue, result: PullResult) -> list[Hit]:
     hits = []
     for record in result.messages:
         if not is_batch(record):
-            if query.accepts(record):
-                hits.append(Hit(name, record))
+            hits += _accepted(query, Hit(name, record))
             continue
         try:
             inner = inner_messages(record)
         except DoesNotUnpack:
             inner = []
-        if not inner and query.accepts(record):
-            hits.append(Hit(name, record))  # its page shows why the batch cannot be split
-        hits += [
-            Hit(name, each, (index, len(inner)))
-            for index, each in enumerate(inner, start=1)
-            if query.accepts(each)
-        ]
+        if not inner:
+            hits += _accepted(query, Hit(name, record))  # its page shows why the batch cannot be split
+        for index, each in enumerate(inner, start=1):
+            hits += _accepted(query, Hit(name, each, (index, len(inner))))
     return hits
+
+
+def _accepted(query: Query, hit: Hit) -> list[Hit]:
+    """Return the hit without masked values, [] if it is none then: a filter must not find them either."""
+    record = query.masks.masked(hit.record)
+    return [dataclasses.replace(hit, record=record)] if query.accepts(record) else []
 
 
 def hits_ahead(lanes: int, limit: int) -> int:

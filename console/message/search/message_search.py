@@ -8,11 +8,13 @@ for one round of pulls, so the caller can stop between two rounds.
 from __future__ import annotations
 
 import dataclasses
+import re
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from console.brokers.body_format import ProtobufDecoder
+from console.brokers.masking import Masks
 from console.brokers.mqadmin import (
     BlockingMQAdmin,
     MessageQueue,
@@ -26,6 +28,7 @@ from console.brokers.mqadmin import (
 from console.brokers.queues import BrokerQueue, ask_each, route_queues, topic_route
 from console.brokers.time_search import first_offsets
 from console.cluster import selectors as cluster_selectors
+from console.cluster.masks import masks_of
 from console.lag import selectors as lag_selectors
 from console.lag.models import TopicRow
 from console.message import schemas
@@ -193,6 +196,7 @@ class Source:
     admin: BlockingMQAdmin
     held_by: frozenset[str]  # brokers that had the topic in the last round
     silent: Mapping[str, Text]  # of all brokers, those that did not answer the last round
+    masks: Masks  # of the cluster
     protobuf: ProtobufDecoder | None = None  # decoder of the topic's bodies, where it has a schema
     # Broker name → release, as of the last round.
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -206,9 +210,21 @@ def source_of(cluster: str, topic: str) -> Source:
         with_admin(cluster_selectors.cluster_by_name(cluster).namesrv_addrs),
         frozenset(row.brokers if row is not None else ()),
         {each.broker_name: each.reason for each in lag_selectors.silent_brokers(cluster)},
+        masks_of(cluster),
         schemas.decoder_of(cluster, topic),
         {each.broker_name: each.version for each in lag_selectors.broker_rows(cluster)},
     )
+
+
+def masked_query(source: Source, query: Query) -> Query:
+    """Return the query as it sees messages: without masked values. Raises QueryRefused for SQL92 about one."""
+    words = {word.casefold() for word in re.findall(r"[\w$]+", query.sql)}
+    for name in sorted(source.masks.properties_of(query.topic)):
+        if name.casefold() in words:
+            raise QueryRefused(
+                Text("The property %(name)s is masked: brokers cannot filter by it.", name=name), "sql"
+            )
+    return dataclasses.replace(query, masks=source.masks)
 
 
 @dataclasses.dataclass(slots=True)
@@ -253,6 +269,7 @@ def open_search(
     BrokerUnavailable if no name server answers.
     """
     deadline_s = time.monotonic() + time_ms / 1000
+    query = masked_query(source, query)
     cursor = Cursor.from_text(cursor_text, query.fingerprint) if cursor_text else None
     queues = queues_now(source, query)
     if query.sql:

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 
+from console.brokers.masking import NO_MASKS, Masks
 from console.brokers.mqadmin import MessageQueue, MessageRecord
 from console.message.search.body_match import Match
 from console.text import Text
@@ -27,7 +28,8 @@ class Query:
 
     ``newest``: newest first from the end on, else oldest first from ``from_ms`` or ``from_offset`` on.
     ``queues`` and ``brokers`` restrict (both empty: all). ``tags`` are compared as text and, with ``sql``, the
-    broker filters; ``match`` is looked for here. Times in ms since 1970 UTC, both bounds included.
+    broker filters; ``match`` is looked for here, in what ``masks`` leave. Times in ms since 1970 UTC, both bounds
+    included.
     """
 
     topic: str
@@ -40,6 +42,7 @@ class Query:
     tags: tuple[str, ...] = ()
     sql: str = ""
     match: Match | None = None
+    masks: Masks = NO_MASKS
 
     @property
     def is_filtered(self) -> bool:

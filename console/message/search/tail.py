@@ -8,7 +8,15 @@ import time
 from console.brokers.queues import BrokerQueue
 from console.message.search.cursor import Cursor
 from console.message.search.lanes import Hit
-from console.message.search.message_search import Queues, Search, Source, begin_search, check_sql, queues_now
+from console.message.search.message_search import (
+    Queues,
+    Search,
+    Source,
+    begin_search,
+    check_sql,
+    masked_query,
+    queues_now,
+)
 from console.message.search.query import Query
 from console.text import Text
 
@@ -31,7 +39,8 @@ class Tail:
     """The last known end of every queue. One thread at a time; `step` reads the brokers once."""
 
     def __init__(self, source: Source, query: Query) -> None:
-        self.query = dataclasses.replace(query, newest=False, from_ms=None, to_ms=None, from_offset=None)
+        onward = dataclasses.replace(query, newest=False, from_ms=None, to_ms=None, from_offset=None)
+        self.query = masked_query(source, onward)
         self.source = source
         self.skipped = self.scanned = self.shown = 0
         self.silent: dict[str, Text] = {}

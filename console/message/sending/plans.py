@@ -28,6 +28,7 @@ from console.brokers.mqadmin import (
 )
 from console.brokers.queues import ask_each, masters, route_queues, topic_route
 from console.cluster import selectors as cluster_selectors
+from console.cluster.masks import masks_of
 from console.message import services
 from console.message.search.lanes import Hit
 from console.message.sending.params import (
@@ -297,6 +298,11 @@ def _source(cluster: str, place: MessagePlace | None) -> Hit | None:
                 "No broker has the message %(place)s.",
                 place=f"{place.topic} · {place.broker_name} · {place.queue_id} @ {place.queue_offset}",
             ),
+            field="source",
+        )
+    if masks_of(cluster).hides(found.record):
+        raise PlanRejected(
+            Text("This message has masked fields: it is not copied, or the copy would show or lose them."),
             field="source",
         )
     return found

@@ -13,7 +13,7 @@ from tests.support import sample_rows
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
 PASSWORD = "a long enough one"
 READ_ONLY = {"access.Role", "access.ApiToken", "access.AuditEvent", "cluster.Cluster"}
-AUDITED = {"auth.User", "auth.Group", "access.Grant"}
+AUDITED = {"auth.User", "auth.Group", "access.Grant", "access.MaskRule"}
 
 
 @pytest.fixture

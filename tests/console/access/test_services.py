@@ -273,7 +273,9 @@ def test_it_refuses_unknown_expired_and_revoked_keys_and_those_of_people_who_lef
 
 @pytest.mark.parametrize("scopes", [[], ["EVERYTHING"], ["VIEW", "view"]])
 def test_it_refuses_scopes_that_are_no_verbs(alice: User, scopes: list[str]) -> None:
-    with pytest.raises(ValueError, match="Scopes are VIEW, SEND, RESET, REPLAY, REPORT, CONFIGURE, ADMIN"):
+    with pytest.raises(
+        ValueError, match="Scopes are VIEW, SEND, RESET, REPLAY, REPORT, UNMASK, CONFIGURE, ADMIN"
+    ):
         services.create_token(owner=alice, name="ci", scopes=scopes)
 
 

@@ -16,6 +16,7 @@ from brokerd.remoting.message.batch import encode_batch
 from brokerd.remoting.message.message import Message
 from console.brokers.body_format import FORMAT_NAMES, Rendered, render_body
 from console.brokers.body_unpack import DoesNotUnpack, inner_messages, is_batch, unpack
+from console.brokers.masking import NO_MASKS
 from console.brokers.message_view import message_view
 from console.brokers.mqadmin import MessageRecord, SysFlag
 
@@ -131,7 +132,9 @@ def test_it_writes_base64() -> None:
 def test_it_undoes_what_the_flags_say(name: str) -> None:
     pack, kind = PACKERS[name]
     assert kind is not None
-    view = message_view(record(pack(b'{"a":1}' + b" " * 500), SysFlag.COMPRESSED | kind), "broker-a")
+    view = message_view(
+        record(pack(b'{"a":1}' + b" " * 500), SysFlag.COMPRESSED | kind), "broker-a", masks=NO_MASKS
+    )
     assert (view.body_format, view.body_text, view.body_bytes) == ("json", '{\n  "a": 1\n}', 507)
     assert (view.body_packing, view.body_problem) == (f"{name} flag", "")
 
@@ -156,10 +159,10 @@ def test_it_cuts_bombs_and_says_so(name: str) -> None:
 
 
 def test_it_shows_what_does_not_inflate_as_stored() -> None:
-    view = message_view(record(b'{"a": 1}', SysFlag.COMPRESSED), "broker-a")
+    view = message_view(record(b'{"a": 1}', SysFlag.COMPRESSED), "broker-a", masks=NO_MASKS)
     assert (view.body_format, view.body_bytes) == ("json", 8)
     assert view.body_problem.startswith("the zlib flag is set, but it does not decompress")
-    unknown = message_view(record(b"x", SysFlag.COMPRESSED | 0x500), "broker-a")
+    unknown = message_view(record(b"x", SysFlag.COMPRESSED | 0x500), "broker-a", masks=NO_MASKS)
     assert unknown.body_problem == "compression type 0x500 is unknown"
 
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from brokerd.remoting.message.record import MessageRecord
+from console.brokers.masking import NO_MASKS
 from console.brokers.message_view import MessageView, message_view
 from console.message.compare import CONTEXT_LINES, Line, compare
 from tests.console.operation.live_cluster import LiveCluster
@@ -19,7 +20,7 @@ BROKER = ("127.0.0.1", 10911)
 
 def message(body: bytes, offset: int = 0, **properties: str) -> MessageView:
     record = MessageRecord("t", 0, offset, 0, 0, body, 0, 0, 0, 0, BROKER, 0, BROKER, 0, 0, properties)
-    return message_view(record, "broker-a")
+    return message_view(record, "broker-a", masks=NO_MASKS)
 
 
 def test_it_compares_json_by_name() -> None:
