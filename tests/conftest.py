@@ -40,14 +40,17 @@ connection_created.connect(migrated.fill)
 # Fixtures that bring a test its databases, and two that ask for `db` when they run.
 DATABASES = {"db", "transactional_db", "django_db_setup", "pair"}
 # Beside what starts Spark: harnesses, the arithmetic of reports, what walks all routes, templates and modules, and what
-# waits for running clients.
+# waits for running clients, for the disk or for workers.
 LONG = (
     "tests/hard/",
     "tests/spark/",
     "tests/test_",
+    "tests/brokerd/store/",
+    "tests/brokerd/test_cold_reads.py",
     "tests/consumers/",
     "tests/console/process/",
     "tests/console/lag/history/",
+    "tests/console/test_workers.py",
 )
 # Folders whose collection imports most of the tests, by the first argument of a run.
 LARGE = {"tests", "tests/api"}
