@@ -16,7 +16,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from console.access import rules, selectors, services
-from console.access.activity_list import ACTIVITY, ANY, activity_file, sentence_of
+from console.access.activity_list import ACTIVITY, ANY, FILE_EVENTS_MAX, activity_file, sentence_of
 from console.access.errors import LinkInvalid, TooManyAttempts, WrongCredentials
 from console.access.forms import ActivityForm, ChangePasswordForm, ColumnsForm, NewPasswordForm, SignInForm
 from console.access.models import AuditEvent
@@ -160,6 +160,7 @@ def activity(request: HttpRequest) -> HttpResponseBase:
         "sees_all": rules.may_see_activity(request.user),
         "verbs": sorted(verbs, key=itemgetter(1)),
         "list": ACTIVITY,
+        "file_events_max": FILE_EVENTS_MAX,
         "query": list_query,
         "columns": selectors.column_choice(request.user, ACTIVITY),
         "page": cut(events, page=list_query.page, per_page=list_query.per_page),

@@ -14,6 +14,7 @@ from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
+from console.lists.export_size import ExportSize, of_list
 from console.lists.query import PER_PAGE_CHOICES
 from console.lists.spec import Column, ListSpec
 from console.templatetags.statuses import status_parts
@@ -86,13 +87,17 @@ def _sortable(context: Context, column: Column, ascending: bool) -> Head:
 
 @dataclass(frozen=True, slots=True)
 class Foot:
-    """The foot of a list. `file` is the address of its CSV, `hidden` the parameters that a choice of size keeps."""
+    """The foot of a list.
+
+    `file` is the address of its CSV and `file_size` how large it is, `hidden` what a choice of size keeps.
+    """
 
     page: Any
     noun: str
     note: str
     columns: bool
     file: str
+    file_size: ExportSize | None
     first: int
     sizes: Sequence[int]
     hidden: Sequence[tuple[str, str]]
@@ -113,11 +118,12 @@ def pager(
     sized: bool = False,
     columns: bool = False,
     file: bool = False,
+    newest: int = 0,
 ) -> dict[str, Foot]:
     """Render the foot of a list: rows shown, rows per page, previous and next. Works for any `Page`.
 
     ``columns``: with a chooser for the columns of the card's table, which is marked `data-columns="<list>"`;
-    ``file``: with the same rows as CSV.
+    ``file``: with the same rows as CSV, all or the ``newest``; `list` in the context is the ListSpec.
     """
     start = (page.page - 1) * getattr(page, "per_page", len(page.rows)) if page.page < page.pages else None
     start = page.total - len(page.rows) if start is None else start
@@ -128,6 +134,7 @@ def pager(
             note,
             columns,
             file=link(context, format="csv", page=None, rows=None) if file else "",
+            file_size=of_list(page, context["list"], newest) if file else None,
             first=start + 1,
             sizes=PER_PAGE_CHOICES if sized and page.total > PER_PAGE_CHOICES[0] else (),
             hidden=[
