@@ -70,6 +70,9 @@ GROUP_ROWS_MIN = 400
 # Measured on the reference data: 4 % smaller and a little faster than level 3, which finds matches across the split
 # bytes that cost more than they save.
 _ZSTD_LEVEL = 1
+# A list column of a row group is one page: what groups that share a topic have in common is found in a page only.
+# Measured on the reference data: 5 % smaller than pages of 1 MB, as fast to write and to read.
+_PAGE_BYTES = 4 * 1024 * 1024
 # what samples are made of: the rest of a row is for readers of the file who want no samples
 _NEEDED = [
     name for name in CHUNK_SCHEMA.names if name not in ("kind", "max_last", "min_last", "committed_last")
@@ -120,6 +123,7 @@ class ChunkWriter:
                 "t0_ms",
             ],  # what readers skip row groups by; all are 4 % of a file
             write_page_index=True,
+            data_page_size=_PAGE_BYTES,
             store_schema=False,
         )
         self._whole_groups = whole_groups

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark.lag.history import chunk, wal
-from spark.lag.samples import SAMPLE_COLUMNS, Samples, SeriesKey, from_snapshots
+from spark.lag.samples import SAMPLE_COLUMNS, Previous, Samples, SeriesKey, from_snapshots
 from spark.lag.snapshot import CommitKey, HeadKey, Snapshot
 from tests.spark.lag.sample_history import judged, rounds, snapshot
 from tests.support.lag_reference import SIZES, Reference
@@ -405,3 +405,32 @@ def test_it_joins_hours_without_sorting_what_is_in_order() -> None:
     )
     assert as_dict(chunk.decode_table(by_series)) == as_dict(joined)  # rows as a day file holds them
     assert previous_of(chunk.decode_table(by_series)) == previous_of(joined)
+
+
+def test_groups_that_share_a_topic_take_little_more_room_than_one(tmp_path: Path) -> None:
+    """As many rows as a row group has: their lists are longer than a page of Parquet's usual size."""
+    chance = np.random.default_rng(7)
+    high = np.cumsum(chance.poisson(100, (400, 240)), axis=1)
+    sizes = []
+    for groups in (1, 5):
+        parts = [
+            SeriesKey(f"group-{group}", "orders", "broker-a", queue, 0)
+            for group in range(groups)
+            for queue in range(400)
+        ]
+        count = len(parts)
+        own = np.tile(high, (groups, 1)).reshape(-1)
+        samples = Samples(
+            parts,
+            np.arange(count + 1, dtype=np.int64) * 240,
+            np.tile(np.arange(240, dtype=np.int64) * 15_000, count),
+            own,
+            np.zeros(len(own), dtype=np.int64),
+            own,
+            np.full(len(own), -1, dtype=np.int64),
+            Previous.none(count),
+        )
+        path = tmp_path / f"{groups}.parquet"
+        chunk.write_chunk(chunk.encode_table(samples, interval_ms=15_000), str(path))
+        sizes.append(path.stat().st_size)
+    assert sizes[1] < 1.1 * sizes[0]
