@@ -1,9 +1,11 @@
-"""Goals of the Spark reports (lag.md 5): `python -m tests.benchmark.spark_reports [kernel] [hour] [day] [task] …`.
+"""Goals of the Spark reports (lag.md 5): `python -m tests.benchmark.spark_reports [kernel] [hour] [day] [week] …`.
 
     kernel    what the rows of the hour cost without Spark, in one process
     hour      G1: the hourly report over one hour of the reference data, warm, result written
     day       G2: the daily report, of the folds that the hourly one stores and of samples alone; with fewer than 24
               hours or series the whole day is extrapolated, and marked so
+    week      the weekly report the same way, extrapolated from the hours at hand
+    capacity  the capacity report of the hours at hand within 2 GB
     task      G4: a run as the worker makes it, from taking it up to its rows in the database; the first has no JVM
     year      G3: the year, its last quarter and month of as many groups from kept daily rows, made without Spark
     forecast  G13: drain forecasts of a replayed day against what came
@@ -40,8 +42,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from spark.job import HourFiles, JobSpec
-from spark.jobs import forecast_scorecard, lag_day, lag_hour
+from spark.job import HourFiles, JobResult, JobSpec
+from spark.jobs import capacity, forecast_scorecard, lag_day, lag_hour, lag_week
 from spark.lag.folds.line import late_queue_lines
 from spark.lag.folds.replay import backlogs, forecasts
 from spark.lag.local_time import HOUR_MS
@@ -50,7 +52,10 @@ from spark.process.session import build_session, package_shipped
 from spark.sources.work import HistoryReader, work_items
 from tests.support.lag_reference import SIZES, START_MS, Reference, Size, write_history
 
+PARTS = ["kernel", "hour", "day", "week", "capacity", "task", "year", "forecast"]
 HOUR_OF_REFERENCE = 1_000 * 200 * 240
+HOURS_OF = {"day": 24, "week": 7 * 24}
+RunJob = Callable[[SparkSession, JobSpec], JobResult]
 NAIVE = """
 with deltas as (
   select *, greatest(high - greatest(committed, low), 0) as lag, high - lag(high) over w as dhigh,
@@ -69,7 +74,7 @@ from rounds group by group, topic
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("parts", nargs="*", default=["kernel", "hour", "day", "task", "year", "forecast"])
+    parser.add_argument("parts", nargs="*", default=PARTS)
     parser.add_argument("--size", choices=sorted(SIZES), default="full")
     parser.add_argument("--hours", type=int, default=2, help="of reference data")
     parser.add_argument("--history", type=Path)
@@ -97,16 +102,22 @@ def measure(
         yield {"G4 task to report": _task(files, size, scratch, folder)}
     if "year" in asked.parts:
         yield {"G3 year report": _report_task("year", str(size.groups))}
-    if {"hour", "day", "forecast"} & set(asked.parts):
+    if {"hour", "day", "week", "capacity", "forecast"} & set(asked.parts):
         spark = build_session("tidemark benchmark", master="local[*]")
         with package_shipped(spark):
             if "hour" in asked.parts:
                 yield {"G1 hourly report": _hour(spark, files, size, scratch, asked)}
                 yield {"G1 naive": _naive(spark, size, asked.naive_groups, 1, scratch, HOUR_OF_REFERENCE)}
             if "day" in asked.parts:
-                yield {"G2 day report": _day(spark, files, size, scratch)}
+                yield {
+                    "G2 day report": {"goal_s": 30, **_sums(spark, lag_day.run, "day", files, size, scratch)}
+                }
                 groups = max(1, asked.naive_groups // len(files))
                 yield {"G2 naive": _naive(spark, size, groups, len(files), scratch, HOUR_OF_REFERENCE * 24)}
+            if "week" in asked.parts:
+                yield {"week report": _sums(spark, lag_week.run, "week", files, size, scratch)}
+            if "capacity" in asked.parts:
+                yield {"capacity report": _capacity(spark, files, size, scratch)}
             if "forecast" in asked.parts:
                 yield {"G13 forecasts": _forecast(spark, scratch)}
         spark.stop()
@@ -254,38 +265,59 @@ def _time_ordered(size: Size, groups: int, hours: int, path: Path) -> str:
     return str(path)
 
 
-def _day(spark: SparkSession, files: list[str], size: Size, scratch: Path) -> dict[str, Any]:
-    folds = scratch / "folds"
+def _sums(
+    spark: SparkSession, run: RunJob, word: str, files: list[str], size: Size, scratch: Path
+) -> dict[str, Any]:
+    """The report of a day or a week: of the folds that the hourly one stores, and of samples."""
+    folds = scratch / f"folds-{word}"
     for number in range(len(files)):
-        hour = _spec("lag_hour", files, size, scratch / "hour-of-day", folds=str(folds))
+        hour = _spec("lag_hour", files, size, scratch / f"hour-of-{word}", folds=str(folds))
         lag_hour.run(spark, msgspec.structs.replace(hour, hours=hour.hours[number : number + 1]))
     samples = size.groups * size.queues * size.rounds * len(files)
-    spec = _spec("lag_day", files, size, scratch / "day", folds=str(folds))
+    spec = _spec(f"lag_{word}", files, size, scratch / word, folds=str(folds))
+    times = partial(_sum_times, spark, run, samples=samples, hours=HOURS_OF[word])
     return {
-        "goal_s": 30,
         "hours": len(files),
         "samples": samples,
         "stored_folds_bytes_a_sample": round(
             sum(path.stat().st_size for path in folds.rglob("*.parquet")) / samples, 3
         ),
-        "of_stored_folds": _day_times(spark, spec, samples),
-        "of_samples": _day_times(spark, msgspec.structs.replace(spec, folds=""), samples),
+        "of_stored_folds": times(spec),
+        "of_samples": times(msgspec.structs.replace(spec, folds="")),
         "load": os.getloadavg(),
         "columns": len(lag_hour.COLUMNS),
         "rss_peak_mb": _rss_mb(),
     }
 
 
-def _day_times(spark: SparkSession, spec: JobSpec, samples: int) -> dict[str, Any]:
-    lag_day.run(spark, spec)
-    seconds, cpu_s = _timed(lambda: lag_day.run(spark, spec))
-    whole = HOUR_OF_REFERENCE * 24
+def _sum_times(
+    spark: SparkSession, run: RunJob, spec: JobSpec, *, samples: int, hours: int
+) -> dict[str, Any]:
+    rows = run(spark, spec).rows
+    seconds, cpu_s = _timed(lambda: run(spark, spec))
+    whole = HOUR_OF_REFERENCE * hours
     return {
+        "rows": rows,
         "warm_s": round(seconds, 2),
         "warm_cpu_s": round(cpu_s, 2),
         "samples_per_s": round(samples / seconds),
-        "extrapolated_s_for_a_day_of_1.15_G_samples": round(seconds * whole / samples, 1),
-        "extrapolated_cpu_s_for_that_day": round(cpu_s * whole / samples, 1),
+        f"extrapolated_s_for_{hours}_hours_of_48_M_samples": round(seconds * whole / samples, 1),
+        "extrapolated_cpu_s_for_them": round(cpu_s * whole / samples, 1),
+    }
+
+
+def _capacity(spark: SparkSession, files: list[str], size: Size, scratch: Path) -> dict[str, Any]:
+    spec = _spec("capacity", files, size, scratch / "capacity")
+    rows = capacity.run(spark, spec).rows
+    taken = _timed(lambda: capacity.run(spark, spec))
+    return {
+        "goal_rss_mb": 2_048,
+        "rss_peak_mb": _rss_mb(),
+        "rows": rows,
+        "samples": size.groups * size.queues * size.rounds * len(files),
+        "warm_s": round(taken.wall_s, 2),
+        "warm_cpu_s": round(taken.cpu_s, 2),
+        "load": os.getloadavg(),
     }
 
 
