@@ -118,11 +118,23 @@ class MessageSendPlan(PlanKind[SendParams, SendBefore, MessagePart]):
         return RestCall(f"/api/v1/clusters/{cluster}/send-plans", body)
 
     def command_line(self, cluster: str, subject: str, params: SendParams) -> str:
-        """Return ``manage.py messages send TOPIC …``; a new body is read from standard input."""
-        words = ["manage.py", "messages", "send", subject]
+        """Return ``manage.py messages send TOPIC …``, which makes the same message; base64 goes through a pipe."""
+        # With = a value may begin with a hyphen.
+        words = ["manage.py", "messages", "send", subject, f"--cluster={cluster}"]
         if (place := params.source) is not None:
-            words += ["--copy", f"{place.topic}/{place.broker_name}/{place.queue_id}/{place.queue_offset}"]
-        return shlex.join([*words, *(["--keep-body"] if params.keep_body else ["--body", "-"])])
+            words.append(f"--copy={place.topic}/{place.broker_name}/{place.queue_id}/{place.queue_offset}")
+        words += [f"--tag={params.tags}"] if params.tags else []
+        words += [f"--key={key}" for key in params.keys.split()]
+        words += [f"--property={name}={value}" for name, value in params.properties.items()]
+        if params.queue is not None:
+            words.append(f"--queue={params.queue.broker_name}:{params.queue.queue_id}")
+        if params.keep_body:
+            return shlex.join([*words, "--keep-body"])
+        # A body that is a hyphen would mean standard input.
+        if params.body is not None and params.body != "-":
+            return shlex.join([*words, f"--body={params.body}"])
+        packed = params.body_base64 or base64.b64encode(b"-").decode()
+        return f"echo {shlex.quote(packed)} | base64 -d | {shlex.join([*words, '--body=-'])}"
 
     def terminal_rows(self, plan: Plan) -> Iterable[str]:
         """Yield what the message contains, and what differs from the original."""

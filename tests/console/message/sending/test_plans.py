@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import json
 import shlex
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.core.management import call_command
 from django.utils.http import urlencode
 
 from console.message import services
@@ -60,6 +64,32 @@ def test_the_request_beside_the_plan_is_one_word_of_a_shell(orders: LiveCluster,
     plan = operation_services.create_plan("message_send", "test", "orders", {"body": "it's $HOME"}, alice)
     (body,) = shlex.split(plan.equivalent["made_by"]["body"])
     assert json.loads(body)["body"] == "it's $HOME"
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"body": "it's $HOME", "tags": "paid", "keys": "k1 k2", "properties": {"a": "1 = 2", "b": "-x"}},
+        {"body": "--not an option"},
+        {"body": "-"},
+        {"body_base64": "AP8="},
+    ],
+)
+def test_the_shell_line_makes_the_same_message(
+    orders: LiveCluster, alice: User, monkeypatch: pytest.MonkeyPatch, params: dict[str, Any]
+) -> None:
+    plan = operation_services.create_plan("message_send", "test", "orders", params, alice)
+    piped, _, line = plan.equivalent["made_by"]["command"].rpartition(" | ")
+    if piped:
+        packed = base64.b64decode(shlex.split(piped)[1])
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(packed)))
+    words = shlex.split(line)
+    assert words[:3] == ["manage.py", "messages", "send"]
+    call_command(*words[1:], stdout=io.StringIO())
+    again = Plan.objects.exclude(pk=plan.pk).get()
+    assert [(row["field"], row["after"]) for row in again.diff] == [
+        (row["field"], row["after"]) for row in plan.diff
+    ]
 
 
 def test_a_crash_between_send_and_result_sends_nothing_twice(orders: LiveCluster, alice: User) -> None:
