@@ -30,6 +30,7 @@ from console.message.services import BadCursor, TopicNotFound
 from console.operation.errors import OperationError, PlanAlreadyApplied, PlanDrifted, PlanRejected
 from console.report.rules import ReportRejected
 from console.report.services import ReportAlreadyRunning
+from console.text.storable import storable_value
 from console.web.disk_room import why_away
 from console.web.problem import CONTENT_TYPE, problem_body
 
@@ -99,7 +100,9 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response | N
     body = problem_body(found.status, found.code, found.title, _detail(error) or found.title, path)
     set_rollback()
     members = {name: value for name, value in asdict(found.members).items() if value is not None}
-    return Response(body | members, status=found.status, headers=_headers(error), content_type=CONTENT_TYPE)
+    # A detail may quote the request, which may hold half of a surrogate pair: nothing encodes that.
+    document = storable_value(body | members)
+    return Response(document, status=found.status, headers=_headers(error), content_type=CONTENT_TYPE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,15 @@ def test_it_refuses_json_that_is_no_object(rows: Cluster, alice: User, body: str
         problem(answer, 400, "invalid")
 
 
+def test_it_quotes_half_of_a_surrogate_pair_as_an_escape(
+    rows: Cluster, alice: User, client_of: Clients
+) -> None:
+    url, body = "/api/v1/clusters/local/config-plans", b'{"kind": "\\ud800", "subject": "x"}'
+    answer = client_of(alice).generic("POST", url, body, content_type="application/json")
+    (error,) = problem(answer, 400, "invalid")["errors"]
+    assert (error["field"], error["detail"]) == ("kind", '"\\ud800" is not a valid choice.')
+
+
 def test_it_refuses_another_media_type(rows: Cluster, alice: User, client_of: Clients) -> None:
     answer = client_of(alice).post("/api/v1/clusters/local/offset-plans", {"group": "x"}, format="multipart")
     problem(answer, 415, "unsupported_media_type")
