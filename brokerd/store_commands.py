@@ -121,8 +121,7 @@ def repair(config: MessageStoreConfig, *, apply: bool) -> int:
     work.fill_holes(surveyor.files, survey)
     work.keep_tail(surveyor.files, survey.log_end)
     work.move_aside(survey)
-    keep_index = not survey.is_index_bad and not survey.is_short
-    work.leave_as_crashed(survey, surveyor.checkpoint, surveyor.table, keep_index=keep_index)
+    work.leave_as_crashed(survey, surveyor.checkpoint, surveyor.table)
     write_line(
         f"Repaired. What was replaced is in {side}; the next start builds queues and index from the log."
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import subprocess
@@ -140,6 +141,39 @@ def test_files_of_the_log_get_their_shape_back(tmp_path: Path, damage: str) -> N
     assert left == [body for body in sent if body in left]
     assert len(left) >= (30 if damage == "long" else 19)
     assert put_all(store, [b"new"])[0].queue_offset == 30
+    store.close(NOW_MS)
+    assert run("check", tmp_path) == 0
+
+
+@pytest.mark.parametrize("stop", ["clean", "crash"])
+def test_a_record_whose_properties_were_cut_is_part_of_the_hole(tmp_path: Path, stop: str) -> None:
+    sent = filled(tmp_path)
+    start = starts_of(tmp_path)[14]
+    if stop == "crash":
+        (tmp_path / "abort").touch()
+    path = log_file(tmp_path, start - start % 4096)
+    os.truncate(path, path.read_bytes().index(b"k14 all\x02") + 5)
+    assert run("repair", tmp_path, "--apply") == 0
+    store = reopened(tmp_path)
+    left = bodies(store)
+    assert left[:14] == sent[:14]
+    assert sent[14] not in left
+    assert left[14:] == sent[30 - len(left[14:]) :]
+    store.close(NOW_MS)
+    assert run("check", tmp_path) == 0
+
+
+def test_an_index_that_was_not_compared_is_built_anew(tmp_path: Path) -> None:
+    """A changed key has no checksum, and after a crash the index is not compared."""
+    filled(tmp_path)
+    starts = starts_of(tmp_path)
+    (tmp_path / "abort").touch()
+    path = log_file(tmp_path, starts[5] - starts[5] % 4096)
+    overwrite(path, path.read_bytes().index(b"k5 all"), b"kX")
+    overwrite(log_file(tmp_path, starts[20] - starts[20] % 4096), starts[20] % 4096 + 100, b"X")
+    assert run("repair", tmp_path, "--apply") == 0
+    store = reopened(tmp_path)
+    assert len(store.query_by_key("TopicTest", "kX", 9, *EVER).commit_log_offsets) == 1
     store.close(NOW_MS)
     assert run("check", tmp_path) == 0
 

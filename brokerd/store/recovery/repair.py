@@ -4,8 +4,8 @@
 * Bytes that are no whole record become records of a kind that brokers skip (a rolled-back transaction's), or the
   file's closing blank record. Everything else keeps its place, its queue offset and its id.
 * A log that ends before what was flushed is accepted at its end.
-* Queues and index are moved aside where they are wrong, and the next start builds all of them from the log. Queue
-  offsets do not go back: what is missing at a queue's end stays empty.
+* Queues are moved aside where they are wrong, and the index unless it was compared with the log and is whole; the next
+  start builds all of them from the log. Queue offsets do not go back: what is missing at a queue's end stays empty.
 """
 
 from __future__ import annotations
@@ -102,10 +102,10 @@ class Repair:
     # What is built from it
 
     def move_aside(self, survey: Survey) -> None:
-        """Move wrong queues and index files away. Raises OSError."""
+        """Move wrong queues, and an index that is wrong or was not compared, away. Raises OSError."""
         for topic, queue_id in survey.bad_queues:
             self._move(self._config.consume_queue_dir / topic / str(queue_id))
-        if survey.is_index_bad:
+        if not survey.keeps_index:
             self._move(self._config.index_dir)
         if any(fault.path == DELETED_TOPICS_NAME for fault in survey.faults):
             self._move(self._root / DELETED_TOPICS_NAME)
@@ -116,9 +116,7 @@ class Repair:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.move(path, target)
 
-    def leave_as_crashed(
-        self, survey: Survey, checkpoint: StoreCheckpoint, table: ConsumeQueueTable, *, keep_index: bool
-    ) -> None:
+    def leave_as_crashed(self, survey: Survey, checkpoint: StoreCheckpoint, table: ConsumeQueueTable) -> None:
         """Note the log's end, and let the next start build queues (and index) from the whole log. Raises OSError."""
         lengths = {(topic, queue_id): length for topic, queue_id, length in table.read_manifest().lengths}
         for queue in table:
@@ -130,7 +128,7 @@ class Repair:
         self._copy_small("checkpoint")
         table.write_manifest(Manifest(survey.log_end, survey.log_end, rows))
         point = checkpoint.point
-        index = (point.index_file, point.index_count) if point is not None and keep_index else (0, 0)
+        index = (point.index_file, point.index_count) if point is not None and survey.keeps_index else (0, 0)
         checkpoint.point = DurablePoint(survey.log_end, 0, *index)
         checkpoint.physic_msg_timestamp_ms = survey.last_store_timestamp_ms
         checkpoint.flush()

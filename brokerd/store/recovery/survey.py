@@ -60,8 +60,14 @@ class Survey:
     last_store_timestamp_ms: int = 0
     holes: list[Hole] = field(default_factory=list)
     bad_queues: set[QueueKey] = field(default_factory=set)
+    is_index_compared: bool = False
     is_index_bad: bool = False
     is_short: bool = False  # the log ends before what was flushed
+
+    @property
+    def keeps_index(self) -> bool:
+        """Whether the index is known to fit the log that a repair leaves."""
+        return self.is_index_compared and not self.is_index_bad and not self.is_short
 
 
 class Surveyor:
@@ -147,8 +153,9 @@ class Surveyor:
     def _walk(self, derived_from: int, entries: Iterator[IndexEntry] | None) -> None:
         files, offset = self.files, self.files.min_offset
         checker = EntryChecker(entries) if entries is not None else None
+        self._survey.is_index_compared = checker is not None
         while (mapped_file := files.find(offset)) is not None:
-            base, mapped = mapped_file.start_offset, mapped_file.map
+            base, mapped, cut_record = mapped_file.start_offset, mapped_file.map, -1
             try:
                 for walked in walk_file(
                     mapped_file, offset, mapped_file.end_offset, check_crc=True, durable_offset=sys.maxsize
@@ -166,17 +173,20 @@ class Surveyor:
                             self._compare_unit((name, queue_id), queue_offset, (*unit, code))
                         if checker is not None:
                             checker.expect(offset, key_hashes(name, sys_flag, properties))
-                    offset = base + end
+                    is_cut = properties_start < end and not any(mapped[end - 1 : end + 1])
+                    cut_record, offset = offset if is_cut else -1, base + end
                 offset = mapped_file.end_offset
             except TornRecord as error:
                 following = self._inspection.following_record(error.offset)
                 if following is None:
                     offset, self._survey.end_reason = error.offset, error.reason
                     break
+                # Properties have no CRC: zeros at their end and behind them are one loss.
+                start = cut_record if cut_record >= 0 and offset == error.offset else error.offset
                 hole_end = min(following.commit_log_offset, mapped_file.end_offset)
-                if hole_end - error.offset < HOLE_BYTES_MIN and hole_end < mapped_file.end_offset:
+                if hole_end - start < HOLE_BYTES_MIN and hole_end < mapped_file.end_offset:
                     hole_end += following.size_bytes
-                self._survey.holes.append(Hole(error.offset, hole_end, error.reason))
+                self._survey.holes.append(Hole(start, hole_end, error.reason))
                 offset = hole_end
         self._survey.log_end = offset
         if checker is not None and checker.missing:
