@@ -54,6 +54,7 @@ class BrokerConfig:
 
     start_accept_send_request_time_stamp: int = setting("startAcceptSendRequestTimeStamp", 0)
     reject_transaction_message: bool = setting("rejectTransactionMessage", False)
+    store_reply_message_enable: bool = setting("storeReplyMessageEnable", True)  # in <cluster>_REPLY_TOPIC
     transaction_time_out: int = setting("transactionTimeOut", 6_000)  # before the first check
     transaction_check_max: int = setting("transactionCheckMax", 15)
     transaction_check_interval: int = setting("transactionCheckInterval", 30_000)
@@ -101,6 +102,7 @@ HOT_KEYS = frozenset(
         "defaultTopicQueueNums",
         "startAcceptSendRequestTimeStamp",
         "rejectTransactionMessage",
+        "storeReplyMessageEnable",
         "transactionTimeOut",
         "transactionCheckMax",
         "transactionCheckInterval",

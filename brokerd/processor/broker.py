@@ -41,6 +41,8 @@ class MessageSender(Protocol):
         self, header: Any, is_batch: bool, version: int, body: bytes, channel: Channel, now_ms: int
     ) -> tuple[str, int, int, str | None]: ...
 
+    def check(self, header: Any, now_ms: int) -> None: ...
+
     def drop_topics(self) -> None: ...
 
     def count_put(self, topic: str, size_bytes: int) -> None: ...
@@ -77,6 +79,7 @@ class Broker:
 
     sender: MessageSender = field(init=False)
     filtered_entries: int = field(init=False, default=0)  # queue entries looked at for SQL92 in this turn
+    pushed_reply_bytes: int = field(init=False, default=0)  # of replies that requesters have not confirmed
     # Keys of very many messages are looked up one at a time in a thread.
     long_lookup: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
     long_lookups: int = field(init=False, default=0)  # those that wait for it, and the one that runs

@@ -41,6 +41,8 @@ BODY_BYTES_MAX: Mapping[int, int] = {
     RequestCode.SEND_MESSAGE: FRAME_BYTES_MAX,
     RequestCode.SEND_MESSAGE_V2: FRAME_BYTES_MAX,
     RequestCode.SEND_BATCH_MESSAGE: FRAME_BYTES_MAX,
+    RequestCode.SEND_REPLY_MESSAGE: FRAME_BYTES_MAX,
+    RequestCode.SEND_REPLY_MESSAGE_V2: FRAME_BYTES_MAX,
     RequestCode.HEART_BEAT: 1024 * 1024,
     RequestCode.LOCK_BATCH_MQ: 512 * 1024,  # 5,000 queues
     RequestCode.UNLOCK_BATCH_MQ: 512 * 1024,

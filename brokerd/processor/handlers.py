@@ -10,13 +10,14 @@ from brokerd.processor.admin import topic as admin_topic
 from brokerd.processor.broker import BrokerHandler, NamesrvHandler
 from brokerd.processor.client import client_manage
 from brokerd.processor.consumer import consumer_manage, pull_message, query_assignment
-from brokerd.processor.send import end_transaction, send_back, send_message
+from brokerd.processor.send import end_transaction, reply_message, send_back, send_message
 
 BROKER_HANDLERS: dict[int, BrokerHandler] = {
     **unsupported.HANDLERS,
     **send_message.HANDLERS,
     **send_back.HANDLERS,
     **end_transaction.HANDLERS,
+    **reply_message.HANDLERS,
     **pull_message.HANDLERS,
     **query_message.HANDLERS,
     **client_manage.HANDLERS,

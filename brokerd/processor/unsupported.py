@@ -10,8 +10,6 @@ from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
 
 NOT_YET = {
-    RequestCode.SEND_REPLY_MESSAGE: "request-reply",
-    RequestCode.SEND_REPLY_MESSAGE_V2: "request-reply",
     RequestCode.RECALL_MESSAGE: "recalling messages",
     RequestCode.POP_MESSAGE: "POP consumption",
     RequestCode.ACK_MESSAGE: "POP consumption",

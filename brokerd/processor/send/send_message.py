@@ -165,6 +165,12 @@ class Sender:
         self._broker_put.times += 1
         return f"{self._id_prefix}{result.commit_log_offset:016X}", queue_id, result.queue_offset, unique_key
 
+    def check(self, header: SendHeader, now_ms: int) -> None:
+        """Refuse what `send` refuses before it looks at the message; raises MQBrokerError."""
+        entry = self._entry(header, now_ms)
+        if entry.is_forbidden or header.queue_id >= entry.queue_limit:
+            self._refuse(entry, header.queue_id)
+
     def drop_topics(self) -> None:
         """A setting changed: make the slow checks again at the next send of every topic."""
         self._entries.clear()

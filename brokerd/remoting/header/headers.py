@@ -70,6 +70,26 @@ class SendMessageResponseHeader(HeaderFields):
 
 
 @dataclass(slots=True)
+class ReplyMessageRequestHeader(HeaderFields):
+    """PUSH_REPLY_MESSAGE_TO_CLIENT (326), of a broker; `born_host` is the replier's address."""
+
+    producer_group: str = of("producerGroup", "s")
+    topic: str = of("topic", "s")
+    default_topic: str | None = of("defaultTopic", "s", None, kw_only=True)
+    default_topic_queue_nums: int | None = of("defaultTopicQueueNums", "i", None, kw_only=True)
+    queue_id: int = of("queueId", "i")
+    sys_flag: int = of("sysFlag", "i")
+    born_timestamp: int = of("bornTimestamp", "l")
+    flag: int = of("flag", "i")
+    born_host: str = of("bornHost", "s")
+    store_host: str = of("storeHost", "s")
+    store_timestamp: int = of("storeTimestamp", "l")
+    properties: str | None = of("properties", "s", None)
+    reconsume_times: int | None = of("reconsumeTimes", "i", None)
+    unit_mode: bool | None = of("unitMode", "b", None)
+
+
+@dataclass(slots=True)
 class ConsumerSendMsgBackRequestHeader(HeaderFields):
     """CONSUMER_SEND_MSG_BACK (36): `offset` is the commit-log offset; `delay_level` 0 lets the broker choose."""
 

@@ -41,3 +41,32 @@ def test_it_finds_a_live_connection_of_a_group() -> None:
     assert {producers.available_channel("g") for _ in range(100)} == {other}
     other.is_open = False
     assert producers.available_channel("g") is None
+
+
+def test_it_finds_the_newest_live_connection_of_a_client() -> None:
+    producers, channel, other = ProducerManager(), MemoryChannel(), MemoryChannel(port=2)
+    assert producers.channel_of("c1") is None
+    producers.register("g", producer(channel))
+    producers.register("h", producer(channel))
+    producers.unregister("g", channel)
+    assert producers.channel_of("c1") is channel
+    producers.register("g", producer(other))
+    assert producers.channel_of("c1") is other
+    producers.channel_closed(channel)
+    assert producers.channel_of("c1") is other
+    other.is_open = False
+    assert producers.channel_of("c1") is None
+    other.is_open = True
+    producers.channel_closed(other)
+    assert producers.channel_of("c1") is None
+
+
+def test_a_connection_has_one_client_id() -> None:
+    producers, channel = ProducerManager(), MemoryChannel()
+    producers.register("g", producer(channel))
+    producers.register("h", ProducerChannelInfo(channel, "c2", "JAVA", 479, 0))
+    assert (producers.channel_of("c1"), producers.channel_of("c2")) == (None, channel)
+    producers.unregister("g", channel)
+    assert producers.channel_of("c2") is channel
+    producers.unregister("h", channel)
+    assert producers.channel_of("c2") is None
