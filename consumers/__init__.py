@@ -24,11 +24,13 @@ from consumers.errors import (
     MessageNotSent,
     MQBrokerError,
     MQClientError,
+    NoReply,
     RemotingTimeout,
     TooManyRequests,
     TopicRouteNotFound,
 )
 from consumers.producer.producer import MessageTooLarge, Producer
+from consumers.producer.reply import reply_to
 from consumers.producer.send_result import SendResult, SendStatus
 from consumers.producer.transaction_producer import (
     LocalTransactionState,
@@ -56,6 +58,7 @@ __all__ = [
     "MessageQueue",
     "MessageRecord",
     "MessageTooLarge",
+    "NoReply",
     "Producer",
     "ProducerConfig",
     "PullResult",
@@ -71,4 +74,5 @@ __all__ = [
     "TopicRouteNotFound",
     "TransactionProducer",
     "TransactionSendResult",
+    "reply_to",
 ]

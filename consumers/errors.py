@@ -6,6 +6,7 @@
       TooManyRequests         more requests outstanding on one connection than its limit
       TopicRouteNotFound      no name server has a queue of this topic that fits the purpose
       MessageNotSent          a producer has used up its attempts; `cause` is the last error
+      NoReply                 a request was sent, and no consumer has replied to it in time
       ClientClosed            the object was closed before or while it was used
 
 What a broker answers is an `MQBrokerError` of `brokerd.remoting.errors` and no MQClientError. `retriable`:
@@ -25,6 +26,7 @@ __all__ = [
     "MQBrokerError",
     "MQClientError",
     "MessageNotSent",
+    "NoReply",
     "Reason",
     "RemotingTimeout",
     "TooManyRequests",
@@ -137,6 +139,15 @@ class MessageNotSent(MQClientError):
     @property
     def values(self) -> Mapping[str, object]:
         return {"topic": self.topic, "number": self.attempts, "why": self.cause}
+
+
+class NoReply(MQClientError):
+    """A request of `topic` got no reply within `timeout_ms`. A consumer may have worked on it."""
+
+    def __init__(self, topic: str, timeout_ms: int) -> None:
+        super().__init__(f"no reply to a message of topic {topic} within {timeout_ms / 1000:g} s")
+        self.topic = topic
+        self.timeout_ms = timeout_ms
 
 
 class ClientClosed(MQClientError):

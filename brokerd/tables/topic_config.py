@@ -21,6 +21,7 @@ from brokerd.remoting.message.names import (
     OP_HALF_TOPIC,
     RETRY_TOPIC_PREFIX,
     SCHEDULE_TOPIC,
+    reply_topic,
 )
 from brokerd.tables import config_manager
 from brokerd.tables.table_file import EntryTexts, TableFile
@@ -81,7 +82,7 @@ class TopicConfigManager:
             (broker, 1, Permission.INHERIT | (READ_WRITE if config.broker_topic_enable else 0)),
             ("OFFSET_MOVED_EVENT", 1, READ_WRITE),
             (SCHEDULE_TOPIC, delay_level_count, READ_WRITE),
-            (f"{cluster}_REPLY_TOPIC", 1, READ_WRITE),
+            (reply_topic(cluster), 1, READ_WRITE),
             (HALF_TOPIC, 1, READ_WRITE),
             (OP_HALF_TOPIC, 1, READ_WRITE),
         ]

@@ -38,6 +38,7 @@ from brokerd.remoting.message.names import MessageProperty
 from brokerd.remoting.message.queue import MessageQueue
 from brokerd.remoting.message.record import MessageRecord, decode_record
 from consumers.client.remoting_client import RemotingClient
+from consumers.client.replies import Replies
 from consumers.client.route import MASTER_ID, NameServers, broker_addrs, choose_addr
 from consumers.client.subscription import check_body
 from consumers.config import ClientConfig, InvalidClientConfig
@@ -111,6 +112,7 @@ class ClientInstance:
         self.remoting = RemotingClient(self.config.remoting)
         self.remoting.greeting = self._greeting
         self.remoting.connection_ended = self._connection_ended
+        self.replies = Replies()
         self.remoting.processors = {
             RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._notify_consumer_ids_changed,
             RequestCode.RESET_CONSUMER_CLIENT_OFFSET: self._reset_consumer_client_offset,
@@ -118,6 +120,7 @@ class ClientInstance:
             RequestCode.GET_CONSUMER_RUNNING_INFO: self._get_consumer_running_info,
             RequestCode.CONSUME_MESSAGE_DIRECTLY: self._consume_message_directly,
             RequestCode.CHECK_TRANSACTION_STATE: self._check_transaction_state,
+            RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT: self.replies.receive,
         }
         self.name_servers = NameServers(self.remoting, namesrv_addrs)
         self._routes: dict[str, TopicRouteData] = {}
@@ -209,6 +212,10 @@ class ClientInstance:
         if known is not None:
             return known
         return await self.refresh_route(topic)
+
+    def has_route(self, topic: str) -> bool:
+        """Return whether the route is known, and so whether its brokers get heartbeats."""
+        return topic in self._routes
 
     async def refresh_route(self, topic: str) -> TopicRouteData:
         """Request the route from the name servers now. A changed route makes the consumers of the topic rebalance."""

@@ -30,6 +30,7 @@ from consumers.errors import (
     MessageNotSent,
     MQBrokerError,
     MQClientError,
+    NoReply,
     RemotingTimeout,
     TopicRouteNotFound,
     is_retriable,
@@ -136,6 +137,32 @@ class Producer:
             await self._publish_queues(message.topic)  # so that the address of the broker is known
             return await self._send_once(message, body, queue, sys_flag, deadline_ms)
         return await self._send_with_retry(message, body, sys_flag, deadline_ms)
+
+    async def request(self, message: Message, timeout_ms: int | None = None) -> Message:
+        """Send a message and return the reply that a consumer of it makes with `reply_to`.
+
+        `timeout_ms` (the send timeout without it) bounds both ways. Raises NoReply; for the sending as `send`.
+        """
+        timeout_ms = timeout_ms or self.config.send_timeout_ms
+        deadline_ms = self._clock() + timeout_ms
+        if not self.client.has_route(message.topic):
+            # The reply comes by any broker of the cluster that has this producer's heartbeat.
+            await self._publish_queues(message.topic)
+            await self.client.send_heartbeats()
+        with self.client.replies.expected() as (correlation_id, reply):
+            properties = {
+                **message.properties,
+                MessageProperty.CORRELATION_ID: correlation_id,
+                MessageProperty.REPLY_TO_CLIENT: self.client.client_id,
+                MessageProperty.REPLY_TTL: str(timeout_ms),
+            }
+            request = Message(message.topic, message.body, properties, message.flag)
+            await self.send(request, timeout_ms=max(1, deadline_ms - self._clock()))
+            try:
+                async with asyncio.timeout(max(0, deadline_ms - self._clock()) / 1000):
+                    return await reply
+            except TimeoutError:
+                raise NoReply(message.topic, timeout_ms) from None
 
     async def send_batch(
         self, messages: Sequence[Message], *, queue: MessageQueue | None = None, timeout_ms: int | None = None

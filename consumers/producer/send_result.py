@@ -10,7 +10,7 @@ from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.errors import error_for
 from brokerd.remoting.header.headers import SendMessageResponseHeader
 from brokerd.remoting.message.message import Message
-from brokerd.remoting.message.names import MessageProperty
+from brokerd.remoting.message.names import REPLY_TYPE, MessageProperty
 from brokerd.remoting.message.properties import encode_properties
 from brokerd.remoting.message.queue import MessageQueue
 
@@ -62,7 +62,9 @@ def send_request(
     is_batch: bool = False,
     oneway: bool = False,
 ) -> RemotingCommand:
-    """SEND_MESSAGE_V2 (310) or SEND_BATCH_MESSAGE (320); single letters as SendMessageRequestHeaderV2.
+    """Return SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320) or SEND_REPLY_MESSAGE_V2 (325).
+
+    The fields have single letters, as SendMessageRequestHeaderV2.
 
     RECONSUME_TIME and MAX_RECONSUME_TIMES move from the properties to header fields, as Java's producer does
     for
@@ -93,6 +95,8 @@ def send_request(
     if max_reconsume_times is not None:
         fields["l"] = str(int(max_reconsume_times))
     code = RequestCode.SEND_BATCH_MESSAGE if is_batch else RequestCode.SEND_MESSAGE_V2
+    if properties.get(MessageProperty.MESSAGE_TYPE) == REPLY_TYPE:
+        code = RequestCode.SEND_REPLY_MESSAGE_V2
     return RemotingCommand.request(code, fields, body, oneway=oneway)
 
 

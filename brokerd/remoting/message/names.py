@@ -41,6 +41,8 @@ class MessageProperty:
     CORRELATION_ID = "CORRELATION_ID"
     REPLY_TO_CLIENT = "REPLY_TO_CLIENT"
     PUSH_REPLY_TIME = "PUSH_REPLY_TIME"
+    REPLY_TTL = "TTL"
+    MESSAGE_TYPE = "MSG_TYPE"
     CLUSTER = "CLUSTER"
     POP_CK = "POP_CK"
     SHARDING_KEY = "__SHARDINGKEY"
@@ -71,6 +73,7 @@ class SysFlag:
     COMPRESSION_ZLIB = 0x300
 
 
+REPLY_TYPE = "reply"  # of the property MSG_TYPE
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"  # delayed messages: a queue for each level
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"  # messages of transactions that have not ended
 OP_HALF_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"  # which of them have
@@ -115,6 +118,11 @@ def retry_topic(group: str) -> str:
 def dead_letter_topic(group: str) -> str:
     """Return where messages go that a group has failed to consume too often."""
     return DLQ_TOPIC_PREFIX + group
+
+
+def reply_topic(cluster: str) -> str:
+    """Return the topic that replies to requests go to."""
+    return f"{cluster}_REPLY_TOPIC"
 
 
 def is_system_topic(name: str) -> bool:
