@@ -28,7 +28,9 @@ from console.deadletter.dead_letters import (
     places,
     topic_of,
 )
+from console.lists.export_size import SAMPLE_ROWS_MAX, ExportSize, estimated
 from console.operation.errors import PlanRejected
+from console.text import Text
 from console.web.spreadsheet import csv_line
 
 CONTENT_TYPES = {"ndjson": "application/x-ndjson; charset=utf-8", "csv": "text/csv; charset=utf-8"}
@@ -126,6 +128,27 @@ def letter_lines(found: Iterator[ExportedLetter], kind: str) -> Iterator[str]:
             if kind == "ndjson"
             else csv_line(["incomplete", str(trouble)])
         )
+
+
+def export_sizes(
+    rows: int | None, sample: Sequence[tuple[str, MessageRecord]], *, is_filtered: bool
+) -> dict[str, ExportSize]:
+    """Return the size of an export of each kind, by a sample of the letters; ``rows``: of the whole topic."""
+    found = [ExportedLetter.of(record, broker_name) for broker_name, record in sample]
+    scope = Text("the dead letters that match the filter") if is_filtered else Text("every dead letter")
+    sizes = {}
+    for kind in CONTENT_TYPES:
+        head = csv_line(COLUMNS) if kind == "csv" else ""
+        total = estimated(rows, [each.to_line(kind) for each in found], head)
+        sizes[kind] = ExportSize(rows, total, is_most=is_filtered, scope=scope)
+    return sizes
+
+
+def ledger_size(plan_id: str, rows: int) -> ExportSize:
+    """Return the size of a replay's ledger as CSV, by its first rows."""
+    sample = [csv_line(row) for row in selectors.ledger_rows(plan_id, SAMPLE_ROWS_MAX)]
+    total = estimated(rows, sample, csv_line(selectors.LEDGER_COLUMNS))
+    return ExportSize(rows, total, scope=Text("every row of the ledger, whatever its state"))
 
 
 def ledger_lines(plan_id: str) -> Iterator[str]:

@@ -334,9 +334,9 @@ LEDGER_COLUMNS = (
 )
 
 
-def ledger_rows(plan_id: str) -> Iterator[tuple[Any, ...]]:
-    """Iterate over every row of a replay as LEDGER_COLUMNS, oldest first, streamed."""
-    rows = ReplayLedger.objects.filter(plan_id=plan_id).order_by("id")
+def ledger_rows(plan_id: str, most: int | None = None) -> Iterator[tuple[Any, ...]]:
+    """Iterate over the rows of a replay as LEDGER_COLUMNS, oldest first, streamed; all, or the first ``most``."""
+    rows = ReplayLedger.objects.filter(plan_id=plan_id).order_by("id")[:most]
     return rows.values_list(*LEDGER_COLUMNS).iterator(chunk_size=2_000)
 
 

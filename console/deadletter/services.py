@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from django.conf import settings
 
-from console.brokers.mqadmin import MessageQueue, with_admin
+from console.brokers.mqadmin import MessageQueue, MessageRecord, with_admin
 from console.cluster import selectors as cluster_selectors
 from console.cluster.masks import masks_of
 from console.deadletter import selectors
@@ -28,11 +30,25 @@ class Sample:
     problem: str
 
 
+class SampleWithRecords(NamedTuple):
+    """A sample, and its letters with their broker names and whole bodies, masked."""
+
+    sample: Sample
+    records: Sequence[tuple[str, MessageRecord]]
+
+
 def sample(cluster: str, group: str, wanted: Filter | None = None, limit: int = 20) -> Sample:
     """Return the newest matching dead letters of a group.
 
     Raises PlanRejected for a bad filter, BrokerUnavailable and MQBrokerError.
     """
+    return sample_with_records(cluster, group, wanted, limit).sample
+
+
+def sample_with_records(
+    cluster: str, group: str, wanted: Filter | None = None, limit: int = 20
+) -> SampleWithRecords:
+    """Return what ``sample`` returns, with the letters as they are exported."""
     sieve = Sieve((wanted or Filter()).checked(), masks_of(cluster))
     admin = with_admin(cluster_selectors.cluster_by_name(cluster).namesrv_addrs)
     found = sample_letters(admin, topic_of(group), sieve, max(1, min(limit, SAMPLE_MAX)))
@@ -50,7 +66,8 @@ def sample(cluster: str, group: str, wanted: Filter | None = None, limit: int = 
         )
         for name, record in found.records
     ]
-    return Sample(rows=rows, scanned=found.scanned, problem=found.problem)
+    records = [(name, sieve.masks.masked(record)) for name, record in found.records]
+    return SampleWithRecords(Sample(rows, found.scanned, found.problem), records)
 
 
 def prune_ledger(*, now_ms: int) -> int:

@@ -92,11 +92,14 @@ def dead_letter_group(request: HttpRequest, cluster: str, group: str) -> HttpRes
     if request.GET.get("part") == "job":
         return render(request, "deadletter/_running.html", {"group": group, **running})
     sample, ledger = _sample(here.name, group, form), _ledger(request, here, group)
+    found = None if isinstance(sample, str) else sample
+    row = selectors.dead_letters_of(here.name, group)
+    is_filtered = form.is_valid() and form.filter() != Filter()
     context = {
         **running,
         "cluster": here,
         "group": group,
-        "row": selectors.dead_letters_of(here.name, group),
+        "row": row,
         "group_row": selectors.group_row(here.name, group),
         "members": selectors.members(here.name, group),
         "may_replay": may_replay,
@@ -108,15 +111,21 @@ def dead_letter_group(request: HttpRequest, cluster: str, group: str) -> HttpRes
         "target": request.POST.get("target", TARGETS[0][0]),
         "rate": request.POST.get("rate_per_s", str(RATE_DEFAULT)),
         "stop_after": request.POST.get("stop_after_failures", str(STOP_AFTER_DEFAULT)),
-        "is_filtered": form.is_valid() and form.filter() != Filter(),
+        "is_filtered": is_filtered,
+        "export_sizes": exports.export_sizes(
+            None if row is None or row.lower_bound else row.count,
+            found.records if found else (),
+            is_filtered=is_filtered,
+        ),
         "silent": lag_selectors.silent_brokers(here.name),
-        "sample": sample if isinstance(sample, services.Sample) else None,
-        "sample_problem": sample.problem if isinstance(sample, services.Sample) else sample,
+        "sample": found and found.sample,
+        "sample_problem": found.sample.problem if found else sample,
         "ledger": ledger and ledger.page,
         "ledger_plan": ledger and ledger.plan,
         "ledger_state": ledger and ledger.state,
         "ledger_counts": ledger and ledger.counts,
-        "ledger_total": ledger and sum(number for _, number in ledger.counts),
+        "ledger_total": ledger and ledger.total,
+        "ledger_size": ledger and exports.ledger_size(ledger.plan.id, ledger.total),
         "now_ms": int(time.time() * 1000),
     }
     status = 422 if request.method == "POST" else 200
@@ -182,12 +191,12 @@ def _made_plan(
     return made, ""
 
 
-def _sample(cluster: str, group: str, form: FilterForm) -> services.Sample | str:
+def _sample(cluster: str, group: str, form: FilterForm) -> services.SampleWithRecords | str:
     """Return the newest matching letters, or why they cannot be read."""
     if not form.is_valid():
         return ""
     try:
-        return services.sample(cluster, group, form.filter(), SAMPLE_LETTERS)
+        return services.sample_with_records(cluster, group, form.filter(), SAMPLE_LETTERS)
     except (PlanRejected, *BROKER_TROUBLE) as trouble:
         return text_of(trouble).local()
 
@@ -217,6 +226,10 @@ class LedgerPage:
     page: Page[ReplayLedger]
     state: str
     counts: Sequence[tuple[str, int]]
+
+    @property
+    def total(self) -> int:
+        return sum(number for _, number in self.counts)
 
 
 def _ledger(request: HttpRequest, here: Cluster, group: str) -> LedgerPage | None:

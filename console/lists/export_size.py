@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ from django.utils.translation import gettext as _
 
 from console.lists.page import FILE_ROWS_MAX, Page
 from console.lists.spec import ListSpec
+from console.text import Text
 from console.text.figures import count, size
 
 # Rows whose lines are written to judge the others by.
@@ -17,38 +19,65 @@ SAMPLE_ROWS_MAX = 50
 
 @dataclass(frozen=True, slots=True)
 class ExportSize:
-    """``bytes`` is estimated, None without a row to judge by; more than ``rows_max`` rows are refused."""
+    """``bytes`` is estimated, None without a row to judge by; more than ``rows_max`` rows are refused.
 
-    rows: int
+    ``rows``: None if not known. ``is_most``: a filter is yet to be applied, the figures are upper bounds.
+    ``scope``: which rows these are.
+    """
+
+    rows: int | None
     bytes: int | None
-    rows_max: int
+    rows_max: int | None = None
+    is_most: bool = False
+    scope: Text | None = None
 
     @property
     def is_refused(self) -> bool:
-        return self.rows > self.rows_max
+        return self.rows is not None and self.rows_max is not None and self.rows > self.rows_max
 
     @property
     def short(self) -> str:
-        """Return the size as a button has it: ``about 4.2 MB``; "" where it is not known."""
+        """Return the size as a button has it: ``about 4.2 MB``; "" without rows."""
         if self.is_refused:
             return _("too many rows")
-        return "" if self.bytes is None else _("about %(size)s") % {"size": size(self.bytes)}
+        if self.rows == 0:
+            return ""
+        if self.bytes is None:
+            return _("size unknown")
+        return (_("at most %(size)s") if self.is_most else _("about %(size)s")) % {"size": size(self.bytes)}
 
     @property
     def words(self) -> str:
-        """Return rows and size in words, in the reader's language."""
-        rows = count(self.rows)
+        """Return scope, rows and size in words, in the reader's language."""
         if self.is_refused:
-            places = {"total": rows, "most": count(self.rows_max)}
+            places = {"total": count(self.rows or 0), "most": count(self.rows_max or 0)}
             return _("%(total)s rows match, and a file holds %(most)s. Narrow the filter.") % places
-        return ", ".join(filter(None, (_("%(rows)s rows") % {"rows": rows}, self.short)))
+        figures = ", ".join(filter(None, (self._rows, self.short)))
+        return f"{self.scope.local()}: {figures}" if self.scope else figures
+
+    @property
+    def _rows(self) -> str:
+        if self.rows is None:
+            return ""
+        return (_("at most %(rows)s rows") if self.is_most else _("%(rows)s rows")) % {
+            "rows": count(self.rows)
+        }
 
 
 def of_list(page: Page[Any], spec: ListSpec, newest: int = 0) -> ExportSize:
     """Return the size of a list's CSV file, by the rows of its page; ``newest``: it has so many at most."""
     rows, rows_max = (min(page.total, newest), newest) if newest else (page.total, FILE_ROWS_MAX)
     sample = list(page.rows[:SAMPLE_ROWS_MAX])
-    lines = [len(line.encode("utf-8", "backslashreplace")) for line in spec.csv(sample)]
-    # The first line is the head.
-    total = lines[0] + round(sum(lines[1:]) / len(sample) * rows) if sample else None
-    return ExportSize(rows, total, rows_max)
+    head, *lines = spec.csv(sample)
+    return ExportSize(rows, estimated(rows, lines, head), rows_max)
+
+
+def estimated(rows: int | None, sample: Sequence[str], head: str = "") -> int | None:
+    """Return the bytes of a head and ``rows`` lines like those of the sample; None if not known."""
+    if rows is None or not sample:
+        return None
+    return _bytes(head) + round(sum(map(_bytes, sample)) / len(sample) * rows)
+
+
+def _bytes(line: str) -> int:
+    return len(line.encode("utf-8", "backslashreplace"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Sequence
 
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, QueryDict
@@ -23,6 +24,8 @@ from console.brokers.mqadmin import BrokerUnavailable, MQBrokerError, RemotingTi
 from console.cluster.admission import admit, admit_to_list
 from console.cluster.masks import may_unmask, unmasked
 from console.cluster.models import Cluster
+from console.lag.models import TopicRow
+from console.lists.export_size import ExportSize
 from console.message import schemas, selectors, services
 from console.message.compare import compare
 from console.message.forms import LOOKUPS, READS, BrowseForm, place_of
@@ -31,7 +34,7 @@ from console.message.life_line.events import life_line
 from console.message.list_rows import ListRow, hit_rows, list_rows
 from console.message.saved_searches import saved_searches
 from console.message.search import body_match
-from console.message.search.export import FORMATS
+from console.message.search.export import FORMATS, export_size
 from console.message.search.lanes import Hit
 from console.message.search.message_search import open_search, source_of
 from console.message.search.query import QueryRefused
@@ -51,6 +54,7 @@ class Found:
 
     rows: list[ListRow] = dataclasses.field(default_factory=list)
     page: services.MessagePage | None = None
+    hits: Sequence[Hit] = ()
     problem: str = ""
     field: str = ""  # of the form, where the problem is
     status: int = 200
@@ -77,6 +81,7 @@ def messages(request: HttpRequest, cluster: str) -> HttpResponse:
     address = request.GET.copy()
     address.pop("cursor", None)
     read = request.GET.get("read") or "newest"
+    facts = selectors.topic_facts(here.name, topic) if topic else None
     context = {
         "cluster": here,
         "form": form,
@@ -94,11 +99,11 @@ def messages(request: HttpRequest, cluster: str) -> HttpResponse:
         "address": address.urlencode(),
         "searches": saved_searches(request.user, here.name),
         "topic_names": selectors.topic_names(here.name, view_scope(request.user, here.name)),
-        "facts": selectors.topic_facts(here.name, topic) if topic else None,
+        "facts": facts,
         "brokers": selectors.queues_by_broker(here.name, topic) if topic else [],
         "queue_text": " ".join(request.GET.getlist("queue")),
         "tail_address": _with(address, read="tail"),
-        "exports": [(name, label) for name, (label, _, _) in FORMATS.items()],
+        "exports": _exports(form, found, facts),
         "may_send": bool(topic) and rules.may(request.user, Verb.SEND, here.name, topic),
         "now_ms": int(time.time() * 1000),
     }
@@ -168,7 +173,36 @@ def _search(cluster: str, form: BrowseForm) -> Found:
     rows = hit_rows(search.picked, query.match, search.protobuf)
     if search.merge.up is query.newest:
         rows.reverse()  # read towards the list's beginning
-    return Found(rows, services.page_of(search, has_cursor=bool(wanted["cursor"])))
+    return Found(rows, services.page_of(search, has_cursor=bool(wanted["cursor"])), search.picked)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Export:
+    """An export button: the name and label of its format, and the size of its file."""
+
+    name: str
+    label: str
+    size: ExportSize
+
+
+def _exports(form: BrowseForm, found: Found, facts: TopicRow | None) -> list[Export]:
+    """Return the exports of a search. A topic has so many messages; how many a filter leaves is not known."""
+    page = found.page
+    if page is None:
+        return []
+    is_narrowed = any(form.data.get(name) for name in (*FILTERS, "since", "until", "offset", "cursor"))
+    rows: int | None
+    if not (page.cursor or page.previous or page.cut or page.silent):
+        rows, is_most = len(found.rows), False
+    elif facts is None or facts.messages is None or facts.messages_lower_bound:
+        rows, is_most = None, False
+    else:
+        rows, is_most = facts.messages, is_narrowed or facts.offset_is_not_count
+    scope = Text("the messages that match the search") if is_narrowed else Text("every message of the topic")
+    return [
+        Export(name, label, export_size(name, found.hits, rows, is_most=is_most, scope=scope))
+        for name, (label, _, _) in FORMATS.items()
+    ]
 
 
 def _looked_up(cluster: str, form: BrowseForm) -> list[MessageView]:

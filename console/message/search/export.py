@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from console.brokers.body_unpack import unpack
+from console.lists.export_size import ExportSize
 from console.message.search.lanes import Hit
 from console.message.search.message_search import Search
 from console.text import Text
@@ -245,6 +246,23 @@ FORMATS: Mapping[str, tuple[str, str, Callable[[], Writer]]] = {
     "csv": ("CSV", "text/csv; charset=utf-8", CsvWriter),
     "parquet": ("Parquet", "application/vnd.apache.parquet", ParquetWriter),
 }
+
+
+def export_size(
+    form: str, sample: Sequence[Hit], rows: int | None, *, is_most: bool, scope: Text | None = None
+) -> ExportSize:
+    """Return the size of an export in one of FORMATS, by a sample of its messages; ``rows``: None is unknown.
+
+    A row group of a sample compresses worse than a full one: Parquet is at most that large.
+    """
+    most = is_most or form == "parquet" or (rows or 0) > EXPORT_MESSAGES_MAX
+    rows = None if rows is None else min(rows, EXPORT_MESSAGES_MAX)
+    total = None
+    if rows is not None and sample:
+        _, _, writer = FORMATS[form]
+        made = writer().rows([ExportedMessage.of_hit(hit) for hit in sample])
+        total = round(len(made) / len(sample) * rows)
+    return ExportSize(rows, total, is_most=most, scope=scope)
 
 
 def export(search: Search, writer: Writer) -> Generator[bytes, None, None]:

@@ -9,9 +9,12 @@ from typing import IO, Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from console.lists.export_size import SAMPLE_ROWS_MAX, ExportSize, estimated
+from console.lists.page import Page
 from console.report import selectors
 from console.report.pages import html_report
 from console.report.selectors import AnyRows
+from console.text import Text
 
 
 class Format(NamedTuple):
@@ -37,6 +40,20 @@ def export(fmt: str, rows: AnyRows, *, job: str, cluster: str, now_ms: int) -> I
     if fmt == "html":
         return iter([html_report.page(rows, job, cluster, now_ms)])
     return selectors.csv_lines(rows)
+
+
+def export_size(fmt: str, page: Page[Any]) -> ExportSize:
+    """Return the size of a file, by the page's rows; not known for rows of files, and for other formats than CSV."""
+    if fmt == "html":
+        scope = Text("the rows that match the filter, at most %(most)s per table", most=html_report.ROWS_MAX)
+        return ExportSize(page.total, None, scope=scope)
+    total = min(page.total, selectors.EXPORT_ROWS_MAX)
+    guess = None
+    keys = [row.pk for row in page.rows[:SAMPLE_ROWS_MAX] if row.pk is not None]
+    if fmt == "csv" and keys:
+        head, *lines = selectors.csv_lines(type(page.rows[0])._default_manager.filter(pk__in=keys))
+        guess = estimated(total, lines, head)
+    return ExportSize(total, guess, scope=Text("the rows that match the filter"))
 
 
 def _parquet(rows: AnyRows) -> Iterator[bytes]:

@@ -76,10 +76,11 @@ def page(
     """Render the page of one of these reports; `panel` is the result of `run_panel.context`."""
     now_ms = _now_ms()
     build = _episodes if job == "episodes" else _lines
+    built = build(request, here, job, now_ms)
     context = {
         **panel,
-        **build(request, here, job, now_ms),
-        "downloads": run_panel.downloads(request, here, job),
+        **built,
+        "downloads": run_panel.downloads(request, here, job, built["page"]),
         "span": span_of(request.GET.get("span", ""), job),
         "spans": list(spans_of(job).items()),
         "words": WORDS[job],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from django.http import HttpRequest
 from django.urls import reverse
@@ -11,6 +12,8 @@ from django.urls import reverse
 from console.access import rules as access_rules
 from console.access.models import Verb
 from console.cluster.models import Cluster
+from console.lists.export_size import ExportSize
+from console.lists.page import Page
 from console.report import selectors, services
 from console.report.columns import LAG_VIEWS, VIEWS
 from console.report.delivery import schedules
@@ -81,10 +84,22 @@ def outcome_of(schedule: ReportSchedule) -> Outcome:
     return Outcome("" if is_made else schedule.last_outcome, [] if run is None else run.tried())
 
 
-def downloads(request: HttpRequest, here: Cluster, job: str) -> list[tuple[str, str]]:
-    """Return (label, address) of each format of the rows that match the page's filter."""
+class Download(NamedTuple):
+    """A file of the rows that match the page's filter."""
+
+    label: str
+    url: str
+    size: ExportSize
+
+
+def downloads(request: HttpRequest, here: Cluster, job: str, page: Page[Any]) -> list[Download]:
+    """Return a download for each format."""
     query = f"?{request.GET.urlencode()}" if request.GET else ""
     return [
-        (form.label, reverse("report-download", args=[here.name, job, name]) + query)
+        Download(
+            form.label,
+            reverse("report-download", args=[here.name, job, name]) + query,
+            exports.export_size(name, page),
+        )
         for name, form in exports.FORMATS.items()
     ]

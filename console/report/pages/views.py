@@ -96,6 +96,14 @@ def page(
     scope = view_scope(request.user, here.name)
     found = _rows(request, here, job, query, now_ms, scope)
     whole = None if scope.is_everything else _rows(request, here, job, query, now_ms, EVERYTHING)
+    rows = selectors.row_page(
+        found,
+        sort=query.sort,
+        descending=bool(query.descending),
+        page=query.page,
+        per_page=query.per_page,
+        whole=whole,
+    )
     context = {
         **panel,
         "words": WORDS[job],
@@ -104,17 +112,10 @@ def page(
         "period_word": PERIOD_WORDS[job],
         "span": span_of(request.GET.get("span", ""), job),
         "spans": list(spans_of(job).items()),
-        "page": selectors.row_page(
-            found,
-            sort=query.sort,
-            descending=bool(query.descending),
-            page=query.page,
-            per_page=query.per_page,
-            whole=whole,
-        ),
+        "page": rows,
         "summary": selectors.summary(found),
         "gaps": selectors.gaps(found),
-        "downloads": run_panel.downloads(request, here, job),
+        "downloads": run_panel.downloads(request, here, job, rows),
         "now_ms": now_ms,
     }
     return render(request, "report/report.html", context, status=status)

@@ -111,6 +111,17 @@ def test_it_plans_a_replay_of_what_matches(client: Client) -> None:
     assert "Other groups see nothing" in text
 
 
+def test_it_says_how_large_an_export_is(client: Client) -> None:
+    for kind in ("ndjson", "csv"):
+        size = client.get(ADDRESS).context["export_sizes"][kind]
+        real = len(b"".join(client.get(f"{ADDRESS}/export?format={kind}")))
+        assert size.words == f"every dead letter: 6 rows, {size.short}"
+        assert size.bytes == pytest.approx(real, rel=0.05)
+        assert size.words in client.get(ADDRESS).content.decode()
+    some = client.get(f"{ADDRESS}?tag=none").context["export_sizes"]["csv"]
+    assert some.words.startswith("the dead letters that match the filter: at most 6 rows, ")
+
+
 def test_it_shows_the_ledger_of_a_replay(client: Client, alice: User) -> None:
     client.post(ADDRESS, {"target": "failed_group", "rate_per_s": ""})
     plan = Plan.objects.get()
@@ -119,6 +130,10 @@ def test_it_shows_the_ledger_of_a_replay(client: Client, alice: User) -> None:
     text = client.get(f"{ADDRESS}?plan={plan.id}").content.decode()
     assert "Sent 6" in text
     assert f"{plan.id}:" in text  # replay keys
+    real = len(b"".join(client.get(f"{ADDRESS}/ledger.csv?plan={plan.id}")))
+    about = client.get(f"{ADDRESS}?plan={plan.id}&state=OUTCOME_UNKNOWN").context["ledger_size"]
+    assert about.bytes == pytest.approx(real, rel=0.05)
+    assert f"every row of the ledger, whatever its state: 6 rows, {about.short}" in text
     job = client.get(f"/c/test/operations/{Job.objects.get().id}").content.decode()
     assert 'class="sent" x="0.00%" width="100.00%"' in job
     # The newest rows of the ledger stand beside the progress, each a link to its dead letter.

@@ -6,7 +6,7 @@ import pytest
 
 from console.access.activity_list import ACTIVITY
 from console.access.models import AuditEvent
-from console.lists.export_size import of_list
+from console.lists.export_size import ExportSize, of_list
 from console.lists.page import FILE_ROWS_MAX, Page, cut
 
 pytestmark = pytest.mark.django_db
@@ -25,6 +25,12 @@ def test_it_is_close_to_the_file() -> None:
 def test_without_rows_it_is_not_known() -> None:
     size = of_list(cut(AuditEvent.objects.none(), page=1, per_page=50), ACTIVITY)
     assert (size.bytes, size.short, size.words) == (None, "", "0 rows")
+
+
+def test_what_is_not_known_is_unknown_and_not_0() -> None:
+    assert ExportSize(None, None).words == "size unknown"
+    assert ExportSize(7, None).words == "7 rows, size unknown"
+    assert ExportSize(7_000, 4_200_000, is_most=True).words == "at most 7,000 rows, at most 4.2 MB"
 
 
 def test_it_says_before_that_a_file_is_refused() -> None:

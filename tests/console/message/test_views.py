@@ -13,6 +13,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils.http import urlencode
 
+from console.lists.export_size import ExportSize
 from tests.console.operation.live_cluster import LiveCluster
 from tests.support import browsed, sample_rows
 from tests.support.people import signed_in
@@ -223,6 +224,38 @@ def test_it_exports_a_search_as_a_file(client: Client) -> None:
         ("topic=orders&format=csv&read=key&key=k", 400),
     ):
         assert client.get(f"/c/test/messages/export?{query}").status_code == status, query
+
+
+def test_it_says_how_large_an_export_is(client: Client) -> None:
+    def export_of(query: str, name: str = "csv") -> ExportSize:
+        found = client.get(f"/c/test/messages?topic=orders&{query}").context["exports"]
+        return next(one.size for one in found if one.name == name)
+
+    assert export_of("").words.startswith("every message of the topic: 3 rows, about ")
+    assert export_of("", "parquet").words.startswith("every message of the topic: at most 3 rows, at most ")
+    assert export_of("tag=paid").words.startswith("the messages that match the search: 2 rows, about ")
+
+
+def test_an_export_of_more_than_the_page_goes_by_the_topic(client: Client, live: LiveCluster) -> None:
+    live.send("orders", 0, [b"x" * 200] * 100, TAGS="many")
+    unknown = client.get("/c/test/messages?topic=orders").context["exports"][0].size
+    assert unknown.words == "every message of the topic: size unknown"
+    sample_rows.topic_row("orders", cluster="test", messages=103)
+    whole = client.get("/c/test/messages?topic=orders").context["exports"][0].size
+    real = sum(len(piece) for piece in _pieces(client, "topic=orders&format=ndjson"))
+    assert whole.words.startswith("every message of the topic: 103 rows, about ")
+    assert whole.bytes is not None and abs(whole.bytes - real) < real * 0.1
+    part = client.get("/c/test/messages?topic=orders&tag=many").context["exports"][0].size
+    assert part.words.startswith("the messages that match the search: at most 103 rows, at most ")
+
+
+def _pieces(client: Client, query: str) -> list[bytes]:
+    pieces = client.get(f"/c/test/messages/export?{query}").streaming_content
+
+    async def read() -> list[bytes]:
+        return [piece async for piece in pieces]
+
+    return asyncio.run(read())
 
 
 def test_the_list_costs_a_fixed_number_of_queries(client: Client, live: LiveCluster) -> None:

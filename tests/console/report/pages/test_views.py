@@ -68,7 +68,7 @@ def test_who_may_see_some_names_reads_their_rows_only(django_assert_max_num_quer
     rows.row(run, time_lag_max_ms=4_000)
     rows.row(run, group="analytics", time_lag_max_ms=150_000, produced=7_000)
     some = signed_in("some", verbs=("VIEW",), names="bill*")
-    with django_assert_max_num_queries(19):
+    with django_assert_max_num_queries(20):
         text = page(some)
     assert ">billing</a>" in text and "1 not shown: no VIEW right." in text
     assert "analytics" not in text and "8,000" not in text  # nor in the sums
@@ -169,7 +169,7 @@ def test_it_asks_few_questions_of_the_database(admin: Client, django_assert_max_
     run = rows.run()
     for number in range(60):
         rows.row(run, group=f"group-{number}")
-    with django_assert_max_num_queries(16):
+    with django_assert_max_num_queries(17):
         page(admin)
 
 
@@ -291,6 +291,18 @@ def test_it_names_the_files_that_could_not_be_read(admin: Client) -> None:
     rows.row(rows.run(warnings=["a.parquet: ArrowInvalid", "b.wal: damaged inside"]))
     text = page(admin)
     assert "Part of the window could not be read." in text and "b.wal: damaged inside" in text
+
+
+def test_it_says_how_large_a_download_is(admin: Client) -> None:
+    run = rows.run()
+    for number in range(120):
+        rows.row(run, group=f"group-{number}", time_lag_max_ms=number)
+    csv, parquet, whole = admin.get(PAGE).context["downloads"]
+    real = len(b"".join(admin.get(csv.url)))
+    assert abs(csv.size.bytes - real) < real * 0.1
+    assert csv.size.words == f"the rows that match the filter: 120 rows, {csv.size.short}"
+    assert parquet.size.words == "the rows that match the filter: 120 rows, size unknown"
+    assert "at most 2,000 per table" in whole.size.words and whole.size.words in page(admin)
 
 
 def test_it_downloads_what_the_filter_leaves(admin: Client) -> None:
