@@ -15,7 +15,20 @@ from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from api import access, broker, cluster, deadletter, episode, facts, group, lag, message, stream, topic
+from api import (
+    access,
+    broker,
+    cluster,
+    deadletter,
+    episode,
+    facts,
+    finding,
+    group,
+    lag,
+    message,
+    stream,
+    topic,
+)
 from api.change import config_plan, group_pause, message_send, operation
 from api.report import latency as report_latency
 from api.report import room as report_room
@@ -32,6 +45,7 @@ RESOURCES = (
     lag,
     episode,
     facts,
+    finding,
     message,
     message_send,
     deadletter,

@@ -30,7 +30,7 @@ BUTTONS = {"config": Text("Config"), "drain": Text("Drain")}
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Finding:
-    """One problem; `status` selects its icon, `since_ms` its age, `tab` the tab with details."""
+    """One problem, of a group, a broker or the cluster; `status` selects its icon, `tab` the tab with details."""
 
     status: str
     title: Text
@@ -38,6 +38,7 @@ class Finding:
     since_ms: int | None = None
     tab: str = ""
     broker_name: str = ""
+    group: str = ""
 
     @property
     def button(self) -> Text:

@@ -1,6 +1,6 @@
 """The page of one group: chart marks, sorted and paged queues, clients and differing subscriptions.
 
-Pure apart from the marks, which read events and jobs.
+Pure apart from the marks, which read events and jobs, and the findings, which read the promise.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from django.utils.translation import gettext
 
 from console.brokers.mqadmin import RETRY_TOPIC_PREFIX
-from console.group.findings import SEVERITY
+from console.group.findings import SEVERITY, Finding, findings
+from console.group.pauses import GroupPauses
 from console.group.selectors import member_figures
 from console.lag.models import ClientRow, GroupRow
 from console.lag.past import mark_words, marks
+from console.lag.promise_versions import promises_of
 from console.lag.round.figures import ClientFigures
 from console.lag.rows.queue_row import QueueRow
 from console.lists.page import Page, cut
@@ -23,6 +25,21 @@ from console.lists.query import ListQuery
 from console.lists.spec import MSGS, Column, ListSpec
 from console.operation import selectors as operation_selectors
 from console.text import Text
+
+# --- Findings ---------------------------------------------------------------------------------------------------
+
+
+def findings_at(
+    now_ms: int,
+    row: GroupRow,
+    queues: Sequence[QueueRow],
+    clients: Sequence[ClientRow],
+    paused: GroupPauses,
+) -> list[Finding]:
+    """Return what is wrong with a group, judged by the promise in force."""
+    promise = promises_of(row.cluster, [row.group]).at(row.group, now_ms)
+    return findings(row, queues, clients, paused, promise.slo_ms)
+
 
 # --- Marks ------------------------------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from console.cluster.models import Cluster
 from console.group import group_page, pauses, selectors
 from console.group.clients import member
 from console.group.clients import page as client_page
-from console.group.findings import findings, subscription_words
+from console.group.findings import subscription_words
 from console.group.group_list import GROUPS
 from console.group.offsets.estimate import estimate
 from console.group.offsets.forms import OFFERED, OffsetChangeForm, queue_value
@@ -154,9 +154,7 @@ def group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
     found = {
         "cluster": here,
         "row": row,
-        "findings": findings(
-            row, queues, clients, paused, promises_of(here.name, [group]).at(group, now_ms).slo_ms
-        ),
+        "findings": group_page.findings_at(now_ms, row, queues, clients, paused),
         "pauses": paused,
         "now_ms": now_ms,
     }

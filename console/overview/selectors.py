@@ -361,7 +361,7 @@ def _group_findings(cluster_name: str, scope: NameScope) -> list[Finding]:
                 Text("%(name)s: %(what)s", name=row.group, what=state),
                 Text.of_parts([reason, ADVICE[row.status]]),
                 since_ms or None,
-                tab=f"group/{row.group}",
+                group=row.group,
             )
         )
     return found
@@ -380,7 +380,7 @@ def ownership_findings(problems: Sequence[rebalance_rules.Finding], silent: Coll
             more = Text("%(number)s more {is|are} on the page of the group.", number=len(same) - 1)
             text = Text.of_parts([text, more])
         title = Text("%(name)s: %(what)s", name=group, what=KINDS[kind])
-        found.append(Finding("FALLING_BEHIND", title, text, tab=f"group/{group}"))
+        found.append(Finding("FALLING_BEHIND", title, text, group=group))
     return found
 
 
@@ -389,8 +389,8 @@ def findings(
     views: Sequence[BrokerView],
     servers: Sequence[NameServerRow],
     scope: NameScope = EVERYTHING,
-) -> tuple[list[Finding], int]:
-    """Return problems of groups, brokers, name servers and ownership, worst first, and how many more exist.
+) -> list[Finding]:
+    """Return problems of groups, brokers, name servers and ownership, worst first.
 
     For a reader of some names only, without values of broker configuration and without other names.
     """
@@ -424,5 +424,4 @@ def findings(
     if judges_ownership(cluster_name, scope):
         silent = {view.name for view in views if not view.row.answered}
         found += ownership_findings(rebalance_selectors.cluster_findings(cluster_name, scope), silent)
-    found.sort(key=lambda one: broker_findings.SEVERITY.index(one.status))
-    return found[:FINDINGS_SHOWN], max(0, len(found) - FINDINGS_SHOWN)
+    return sorted(found, key=lambda one: broker_findings.SEVERITY.index(one.status))

@@ -59,7 +59,7 @@ def overview(request: HttpRequest, cluster: str) -> HttpResponse:
     servers = broker_selectors.name_servers(here.name)
     groups = selectors.group_counts(here.name, scope)
     calm = "UNKNOWN" if groups.get("UNKNOWN") else "OK"
-    found, more = selectors.findings(here.name, views, servers, scope)
+    found = selectors.findings(here.name, views, servers, scope)
     context = {
         **collector,
         "scope": scope,
@@ -78,8 +78,8 @@ def overview(request: HttpRequest, cluster: str) -> HttpResponse:
         "growing": selectors.by_growth(selectors.growing_groups(here.name, scope), calm),
         "losing": selectors.by_loss(selectors.losing_groups(here.name, scope), calm),
         "dead_total": selectors.dead_total(letters),
-        "findings": found,
-        "more_findings": more,
+        "findings": found[: selectors.FINDINGS_SHOWN],
+        "more_findings": max(0, len(found) - selectors.FINDINGS_SHOWN),
         "judges_ownership": selectors.judges_ownership(here.name, scope),
     }
     if "part" in request.GET:

@@ -26,9 +26,9 @@ from console.lists.query import ListQuery
 from console.operation.config.row import TOPIC
 from console.operation.config.table import read_table
 from console.text import Text
-from console.text.figures import percent
 from console.topic import selectors
 from console.topic.change_views import known, topic_quarantine
+from console.topic.findings import SKEW_RATE_MIN, findings
 from console.topic.producers import senders_of
 from console.topic.topic_config import permission_letters, permission_word
 from console.topic.topic_list import TOPICS
@@ -115,7 +115,7 @@ def topic(request: HttpRequest, cluster: str, topic: str) -> HttpResponse:
         "skew": _skew(read),
         "readers_per_message": _readers_per_message(row, len(groups)),
         "chart": traffic(row),
-        "findings": _findings(row, read),
+        "findings": findings(row, queues, without_figures),
         "tab": tab,
         "part": f"topic/_{tab}.html",
         "tabs": list(TABS.items()),
@@ -209,54 +209,3 @@ def traffic(row: TopicRow) -> Traffic:
     if times:
         times[-1] = max(times[-1], row.read_at_ms)
     return Traffic(times, rates)
-
-
-SKEWED = 2.0  # times an even share: a hash key that one customer dominates
-SKEW_RATE_MIN = 1.0  # messages per second below which a share means nothing
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Finding:
-    """Something wrong with a topic."""
-
-    status: str
-    title: Text
-    text: Text
-
-
-def _findings(row: TopicRow, queues: Sequence[TopicQueueRow]) -> list[Finding]:
-    """Return what is wrong with the topic, worst first."""
-    found = []
-    if not row.perm & 4:
-        found.append(
-            Finding(
-                status="STOPPED",
-                title=Text("No client may read this topic"),
-                text=Text(
-                    "Its permission has no read bit (4): consumers and this console get NO_PERMISSION."
-                ),
-            )
-        )
-    busiest = max(queues, key=lambda queue: queue.in_rate or 0.0, default=None)
-    total = sum(queue.in_rate or 0.0 for queue in queues)
-    if busiest and busiest.in_rate and total >= SKEW_RATE_MIN and len(queues) > 1:
-        share = busiest.in_rate / total
-        even = 1 / len(queues)
-        if share >= min(SKEWED * even, (1 + even) / 2):
-            found.append(
-                Finding(
-                    status="FALLING_BEHIND",
-                    title=Text(
-                        "%(queue)s takes %(share)s of the traffic",
-                        queue=f"{busiest.broker_name} · {busiest.queue_id}",
-                        share=percent(share),
-                    ),
-                    text=Text(
-                        "An even share of %(number)s queues is %(share)s. Producers that choose the queue by a key "
-                        "send much of it to one; its readers decide the lag.",
-                        number=len(queues),
-                        share=percent(even),
-                    ),
-                )
-            )
-    return found

@@ -1,0 +1,148 @@
+"""Findings: what is wrong with a cluster, a group or a topic, in the words of its page."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from django.urls import path
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from api import group as group_api
+from api import topic as topic_api
+from api.rest.permissions import view_scope
+from api.rest.resource import Resource
+from console.broker import selectors as broker_selectors
+from console.cluster import selectors as cluster_selectors
+from console.group import group_page, pauses
+from console.group import selectors as group_selectors
+from console.lag import selectors as lag_selectors
+from console.overview import selectors as overview_selectors
+from console.topic import findings as topic_findings
+from console.topic import selectors as topic_selectors
+
+
+class FindingSerializer(serializers.Serializer[Any]):
+    """One problem: how bad, what, and the reason with the next step."""
+
+    status = serializers.CharField(help_text="how bad it is, as a status of a group")
+    title = serializers.CharField()
+    text = serializers.CharField(help_text="evidence, and what to do next")
+
+
+class DatedFindingSerializer(FindingSerializer):
+    since_ms = serializers.IntegerField(allow_null=True, help_text="null: not known, or it has no beginning")
+
+
+class ClusterFindingSerializer(DatedFindingSerializer):
+    """``group`` or ``broker_name`` is its subject; with neither it is about the cluster."""
+
+    group = serializers.CharField(allow_blank=True)
+    broker_name = serializers.CharField(allow_blank=True)
+
+
+class _FindingsSerializer(serializers.Serializer[Any]):
+    """Findings, worst first; none is good news only while rounds take place."""
+
+    as_of_ms = serializers.IntegerField(
+        allow_null=True, help_text="end of the last round; null: none took place yet"
+    )
+    is_current = serializers.BooleanField(help_text="false: no round took place lately")
+
+
+class TopicFindingsSerializer(_FindingsSerializer):
+    results = FindingSerializer(many=True)
+
+
+class GroupFindingsSerializer(_FindingsSerializer):
+    results = DatedFindingSerializer(many=True)
+
+
+class ClusterFindingsSerializer(_FindingsSerializer):
+    """``judges_ownership`` false: too many clients to judge who owns which queue; each group's findings do."""
+
+    judges_ownership = serializers.BooleanField()
+    results = ClusterFindingSerializer(many=True)
+
+
+class ClusterFindings(Resource):
+    """What needs attention in a cluster, as its overview lists it; at most the 100 groups that wait longest."""
+
+    verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
+    filters_names = True
+    throttle_scope = "search"
+
+    @extend_schema(operation_id="findings_list", tags=["clusters"], responses=ClusterFindingsSerializer)
+    def get(self, request: Request, cluster: str) -> Response:
+        cluster_selectors.cluster_by_name(cluster)
+        scope = view_scope(request.user, cluster)
+        views = broker_selectors.broker_views(cluster, scope)
+        servers = broker_selectors.name_servers(cluster)
+        body = _body(cluster, _now_ms(), overview_selectors.findings(cluster, views, servers, scope))
+        body["judges_ownership"] = overview_selectors.judges_ownership(cluster, scope)
+        return Response(ClusterFindingsSerializer(body).data)
+
+
+class GroupFindings(Resource):
+    """What is wrong with a group, as its page lists it."""
+
+    verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
+    name_kwarg = "group"
+
+    @extend_schema(operation_id="group_findings", tags=["groups"], responses=GroupFindingsSerializer)
+    def get(self, request: Request, cluster: str, group: str) -> Response:
+        row, now_ms = group_api.existing(cluster, group), _now_ms()
+        found = group_page.findings_at(
+            now_ms,
+            row,
+            group_selectors.group_queues(cluster, group),
+            group_selectors.group_clients(cluster, group),
+            pauses.pauses_of(cluster, group, now_ms),
+        )
+        return Response(GroupFindingsSerializer(_body(cluster, now_ms, found)).data)
+
+
+class TopicFindings(Resource):
+    """What is wrong with a topic, as its page lists it."""
+
+    verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
+    name_kwarg = "topic"
+
+    @extend_schema(operation_id="topic_findings", tags=["topics"], responses=TopicFindingsSerializer)
+    def get(self, request: Request, cluster: str, topic: str) -> Response:
+        row = topic_api.existing(cluster, topic)
+        silent = {one.broker_name for one in lag_selectors.silent_brokers(cluster)}
+        found = topic_findings.findings(row, topic_selectors.topic_queues(cluster, topic), silent)
+        return Response(TopicFindingsSerializer(_body(cluster, _now_ms(), found)).data)
+
+
+def _body(cluster: str, now_ms: int, found: Sequence[object]) -> dict[str, object]:
+    last = lag_selectors.last_round(cluster)
+    return {
+        "as_of_ms": None if last is None else lag_selectors.ended_ms(last),
+        "is_current": lag_selectors.is_current(cluster, now_ms),
+        "results": found,
+    }
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+urlpatterns = [
+    path("clusters/<str:cluster>/findings", ClusterFindings.as_view(), name="api-findings"),
+    path(
+        "clusters/<str:cluster>/groups/<str:group>/findings",
+        GroupFindings.as_view(),
+        name="api-group-findings",
+    ),
+    path(
+        "clusters/<str:cluster>/topics/<str:topic>/findings",
+        TopicFindings.as_view(),
+        name="api-topic-findings",
+    ),
+]
