@@ -69,6 +69,25 @@ class GroupClientSerializer(serializers.ModelSerializer[ClientRow]):
         exclude = ("id", "cluster", "group")
 
 
+class AssignmentSerializer(serializers.Serializer[Any]):
+    """A queue and its owner in the last round: the one member that reports that it holds it.
+
+    No queue of a POP or broadcasting group has an owner; ``clients`` lists what each of their members reads.
+    """
+
+    client_id = serializers.SerializerMethodField(help_text="null: no owner is known")
+    host = serializers.CharField(allow_null=True, help_text="where it connects from; null: not known")
+    topic = serializers.CharField(source="queue.topic")
+    broker_name = serializers.CharField(source="queue.broker_name")
+    queue_id = serializers.IntegerField(source="queue.queue_id")
+    lag = serializers.IntegerField(source="queue.lag", allow_null=True)
+    since_ms = serializers.IntegerField(allow_null=True, help_text="its owner since then; null: not known")
+    read_at_ms = serializers.IntegerField(source="queue.read_at_ms")
+
+    def get_client_id(self, one: selectors.Assignment) -> str | None:
+        return one.queue.owner or None
+
+
 class Groups(Resource):
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
     filters_names = True
@@ -127,6 +146,21 @@ class GroupQueues(Resource):
         since_ms = _stale_since_ms(cluster)
         shown = [lag_selectors.made_stale(row, since_ms) for row in rows]
         return Response(GroupQueueSerializer(shown, many=True).data)
+
+
+class GroupAssignments(Resource):
+    """Who owns which queue of the group."""
+
+    verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
+    name_kwarg = "group"
+
+    @extend_schema(
+        operation_id="group_assignments", tags=["groups"], responses=AssignmentSerializer(many=True)
+    )
+    def get(self, request: Request, cluster: str, group: str) -> Response:
+        existing(cluster, group)
+        found = selectors.assignments(cluster, group, int(timezone.now().timestamp() * 1000))
+        return Response(AssignmentSerializer(found, many=True).data)
 
 
 class GroupClients(Resource):
@@ -231,6 +265,11 @@ urlpatterns = [
         name="api-group-client-running-info",
     ),
     path("clusters/<str:cluster>/groups/<str:group>/flow", GroupFlow.as_view(), name="api-group-flow"),
+    path(
+        "clusters/<str:cluster>/groups/<str:group>/assignments",
+        GroupAssignments.as_view(),
+        name="api-group-assignments",
+    ),
     path("clusters/<str:cluster>/groups/<str:group>/queues", GroupQueues.as_view(), name="api-group-queues"),
     path(
         "clusters/<str:cluster>/groups/<str:group>/clients", GroupClients.as_view(), name="api-group-clients"

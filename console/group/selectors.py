@@ -11,6 +11,7 @@ from console.group import flow, pauses
 from console.group.group_list import GROUPS
 from console.lag import selectors as lag_selectors
 from console.lag.collect import reset
+from console.lag.history import owners
 from console.lag.models import ClientRow, GroupRow
 from console.lag.past import history_reads
 from console.lag.round.figures import ClientFigures
@@ -147,6 +148,32 @@ def group(cluster_name: str, name: str) -> GroupRow | None:
 def group_queues(cluster_name: str, name: str, *, topic: str | None = None) -> Sequence[QueueRow]:
     """Return the group's queues in (topic, broker, queue) order, its `%RETRY%` topic included."""
     return [row for row in queues.of_groups(cluster_name, [name]) if topic is None or row.topic == topic]
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Who reads a queue. `host` and `since_ms` null: no owner is known, or not since when."""
+
+    queue: QueueRow
+    host: str | None
+    since_ms: int | None
+
+
+def assignments(cluster_name: str, name: str, now_ms: int) -> list[Assignment]:
+    """Return the owner of each of a group's queues, in the order of `group_queues`."""
+    hosts = {client.client_id: owners.host_of(client) for client in group_clients(cluster_name, name)}
+    since_ms = {
+        (MessageQueue(row.topic, row.broker_name, row.queue_id), row.client_id): row.from_ms
+        for row in owners.between(cluster_name, name, now_ms, now_ms + 1)
+    }
+    return [
+        Assignment(
+            row,
+            hosts.get(row.owner),
+            since_ms.get((MessageQueue(row.topic, row.broker_name, row.queue_id), row.owner)),
+        )
+        for row in group_queues(cluster_name, name)
+    ]
 
 
 def worst_queues(cluster_name: str, name: str, *, limit: int) -> tuple[list[QueueRow], bool]:
