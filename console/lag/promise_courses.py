@@ -202,6 +202,17 @@ class Budgets:
         own = self.courses.get(TopicKey(group, topic))
         return self._kept if own is None else promise.times(promise.joined(self.common, own), self.windows)
 
+    def known_since(self, group: str, topic: str) -> int | None:
+        """Return since when a topic's state is known without a break; None while it is unknown."""
+        now_ms = self.windows[0][1]
+        course = promise.joined(self.common, self.courses.get(TopicKey(group, topic), ()))
+        if promise.state_at(course, now_ms) == UNKNOWN:
+            return None
+        ends = (
+            end_ms for (_, state), (end_ms, _) in pairwise(course) if state == UNKNOWN and end_ms <= now_ms
+        )
+        return max(ends, default=0)
+
     def burns(self, group: str, topic: str) -> list[Burn]:
         """Return the burn of a group's topic over each of `WINDOWS_MS`."""
         return burns(self.spent(group, topic), [self._target(group, topic, one) for one in self.windows])

@@ -49,7 +49,7 @@ class ClusterLine:
 class Burning(NamedTuple):
     """A group's topic that was late, and its budget burn rate over the last hour and six hours.
 
-    A rate is None when too little of that time is known.
+    A rate is None when too little of that time is known. ``known_since_ms``: without a break; None is not yet.
     """
 
     cluster: str
@@ -57,6 +57,7 @@ class Burning(NamedTuple):
     topic: str
     hour: float | None
     six_hours: float | None
+    known_since_ms: int | None
 
 
 class Burns(NamedTuple):
@@ -64,6 +65,15 @@ class Burns(NamedTuple):
 
     worst: Sequence[Burning]
     is_known: bool
+
+    @property
+    def known_from_ms(self) -> int | None:
+        """Return when every shown rate is known if no round is missed; None if all are, or that is not in sight."""
+        since = [one.known_since_ms for one in self.worst if one.six_hours is None or one.hour is None]
+        if not since or None in since:
+            return None
+        # The longer window is known last.
+        return max(one for one in since if one is not None) + round(6 * HOUR_MS * LOW_COVERAGE_PCT / 100)
 
 
 class Unwatched(NamedTuple):
@@ -112,7 +122,7 @@ def watched_pct(gaps: Sequence[Gap], first_ms: int | None, now_ms: int) -> list[
     """Return the share of each of the last DAYS_SHOWN UTC days in which everything was watched, today so far.
 
     `gaps` of the collector and of single brokers may overlap. `first_ms` is when rounds began; None: they never did.
-    Days before it have no share.
+    Days before it have no share; its own day is counted from it.
     """
     apart = _apart(gaps, now_ms)
     found: list[float | None] = []
@@ -123,7 +133,7 @@ def watched_pct(gaps: Sequence[Gap], first_ms: int | None, now_ms: int) -> list[
             continue
         begin_ms = max(start_ms, first_ms)
         away_ms = sum(max(0, min(away_to, end_ms) - max(from_ms, begin_ms)) for from_ms, away_to in apart)
-        found.append(round(100 * max(0, end_ms - begin_ms - away_ms) / max(1, end_ms - start_ms), 1))
+        found.append(round(100 * max(0, end_ms - begin_ms - away_ms) / max(1, end_ms - begin_ms), 1))
     return found
 
 
@@ -162,7 +172,7 @@ def _burning(cluster: Cluster, scope: NameScope, budgets: Budgets, now_ms: int) 
     late = budgets.late_since(now_ms - 6 * HOUR_MS)
     system = set(system_groups(cluster.name))
     return [
-        Burning(cluster.name, group, topic, *_rates(budgets, group, topic))
+        Burning(cluster.name, group, topic, *_rates(budgets, group, topic), budgets.known_since(group, topic))
         for group, topic in late
         if group not in system and scope.covers(group)
     ]

@@ -109,6 +109,7 @@ def fleet_page(request: HttpRequest) -> HttpResponse:
         "low_pct": fleet.LOW_COVERAGE_PCT,
         "calm_burn": "OK" if is_calm and burns.is_known else "UNKNOWN",
         "burning": burns.worst,
+        "known_from_ms": burns.known_from_ms,
         "losing": selectors.by_loss(fleet.losing(current, request.user), calm),
         "growing": selectors.by_growth(fleet.growing(current, request.user), calm),
         "unwatched": fleet.unwatched(visible, now_ms),
