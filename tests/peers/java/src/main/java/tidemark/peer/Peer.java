@@ -41,7 +41,9 @@ public final class Peer {
             case "produce": peer.produce(); break;
             case "consume": peer.consume(); break;
             case "transact": new Transactions(peer).run(); break;
-            default: throw new IllegalArgumentException("produce, consume or transact, not " + arguments[0]);
+            case "request": new Requests(peer).request(); break;
+            case "reply": new Requests(peer).reply(); break;
+            default: throw new IllegalArgumentException("no such peer: " + arguments[0]);
         }
     }
 
