@@ -15,7 +15,7 @@ from brokerd.remoting.body.topic import TopicList
 from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.errors import MQBrokerError, RemotingError, error_for
-from consumers.client.remoting_client import RemotingClient
+from consumers.client.remoting_client import NEVER_S, RemotingClient
 from consumers.errors import MQClientError
 
 
@@ -114,9 +114,11 @@ class BrokerAdmin:
         ext_fields: dict[str, str] | None = None,
         body: bytes = b"",
         timeout_ms: int | None = None,
+        send_until_s: float = NEVER_S,
     ) -> RemotingCommand:
         command = RemotingCommand.request(code, ext_fields, body)
-        return await self._remoting.invoke(addr, command, timeout_ms or self.timeout_ms)
+        timeout_ms = timeout_ms or self.timeout_ms
+        return await self._remoting.invoke(addr, command, timeout_ms, send_until_s=send_until_s)
 
     async def _ask(
         self, addr: str, code: int, ext_fields: dict[str, str] | None = None, body: bytes = b""

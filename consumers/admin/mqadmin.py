@@ -53,7 +53,7 @@ from brokerd.remoting.message.record import MessageRecord, decode_record, decode
 from consumers.admin.brokers import BrokerAdmin, checked
 from consumers.admin.group_refusals import GroupRefusals, group_refusals
 from consumers.client.capability import parse_capabilities
-from consumers.client.remoting_client import PIPELINE_WINDOW, RemotingClient
+from consumers.client.remoting_client import NEVER_S, PIPELINE_WINDOW, RemotingClient
 from consumers.client.route import NameServers
 from consumers.client.subscription import check_body
 from consumers.clock import system_clock
@@ -334,17 +334,27 @@ class MQAdmin(BrokerAdmin):
         return OffsetResponseHeader.from_ext_fields(checked(response).ext_fields).offset
 
     async def update_consumer_offset(
-        self, addr: str, group: str, topic: str, queue_id: int, offset: int
+        self,
+        addr: str,
+        group: str,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        *,
+        send_until_s: float = NEVER_S,
     ) -> None:
         """Store a committed offset as a member would. Members that are online overwrite it.
-        UPDATE_CONSUMER_OFFSET (15)."""
+
+        After ``send_until_s`` of the monotonic clock nothing is sent. UPDATE_CONSUMER_OFFSET (15).
+        """
         fields = {
             "consumerGroup": group,
             "topic": topic,
             "queueId": str(queue_id),
             "commitOffset": str(offset),
         }
-        await self._ask(addr, RequestCode.UPDATE_CONSUMER_OFFSET, fields)
+        code = RequestCode.UPDATE_CONSUMER_OFFSET
+        checked(await self._invoke(addr, code, fields, send_until_s=send_until_s))
 
     async def reset_offset(
         self,
@@ -356,10 +366,11 @@ class MQAdmin(BrokerAdmin):
         queue_id: int = -1,
         offset: int = -1,
         force: bool = True,
+        send_until_s: float = NEVER_S,
     ) -> ResetOffsetBody:
-        """Move the group on this broker to a time (-1: the end), or one queue to an offset (5.x); members
-        are notified.
+        """Move the group on this broker to a time (-1: the end), or one queue to an offset (5.x).
 
+        Members are notified. After ``send_until_s`` of the monotonic clock nothing is sent.
         Raises ConsumerNotOnline (206) where the broker cannot do it offline (4.x).
         INVOKE_BROKER_TO_RESET_OFFSET (222).
         """
@@ -371,8 +382,9 @@ class MQAdmin(BrokerAdmin):
             "queueId": str(queue_id),
             "offset": str(offset),
         }
-        body = await self._ask_body(addr, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, fields)
-        return ResetOffsetBody.from_body(body)
+        code = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
+        response = await self._invoke(addr, code, fields, send_until_s=send_until_s)
+        return ResetOffsetBody.from_body(checked(response).body)
 
     async def min_offset(self, addr: str, topic: str, queue_id: int) -> int:
         """Return the first offset still stored; 0 when empty. GET_MIN_OFFSET (31)."""

@@ -17,6 +17,7 @@ import asyncio
 import itertools
 import logging
 import os
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ from consumers.errors import (
 logger = logging.getLogger(__name__)
 
 OPAQUE_MAX = 2**31 - 1
+NEVER_S = float("inf")
 # Requests of one bulk call that wait at once: enough to hide the round trip, few enough that a broker's
 # other clients
 # are not kept waiting behind us.
@@ -196,20 +198,29 @@ class RemotingClient:
         return f"<RemotingClient {len(self._channels)} connections, {waiting} requests waiting>"
 
     async def invoke(
-        self, addr: str, command: RemotingCommand, timeout_ms: int | None = None
+        self,
+        addr: str,
+        command: RemotingCommand,
+        timeout_ms: int | None = None,
+        *,
+        send_until_s: float = NEVER_S,
     ) -> RemotingCommand:
         """Send one request and return its answer, whatever its code.
 
+        After ``send_until_s`` of the monotonic clock nothing is sent; that is a RemotingTimeout too.
         Raises BrokerUnavailable, RemotingTimeout (connecting counts), TooManyRequests, ClientClosed.
         """
         timeout_ms = self.config.invoke_timeout_ms if timeout_ms is None else timeout_ms
         command.opaque = self._next_opaque()
-        sent_at_s = float("inf")
+        sent_at_s = NEVER_S
         channel: _Channel | None = None
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 channel = await self._channel(addr)
                 await channel.wait_writable()
+                # Directly before the frame is written: this process may have been frozen anywhere before.
+                if time.monotonic() >= send_until_s:
+                    raise TimeoutError
                 sent_at_s = asyncio.get_running_loop().time()
                 future = channel.expect(command.opaque)
                 channel.send((command,))
@@ -393,7 +404,7 @@ class RemotingClient:
         self, addr: str, commands: Sequence[RemotingCommand], timeout_ms: int | None
     ) -> list[RemotingCommand | MQClientError]:
         timeout_ms = self.config.invoke_timeout_ms if timeout_ms is None else timeout_ms
-        sent_at_s = float("inf")
+        sent_at_s = NEVER_S
         futures: list[asyncio.Future[RemotingCommand]] = []
         channel: _Channel | None = None
         try:

@@ -243,7 +243,11 @@ def judge_offsets(group: str, mode: Mode) -> None:
         assert (job.state, job.error) == (JobState.SUCCEEDED, ""), (job.state, job.error)
     rows = {row["queue_id"]: (row["before"], row["target"], row["state"]) for row in first.result["queues"]}
     assert rows == {queue_id: (offset, 0, "verified") for queue_id, offset in BEFORE.items()}, rows
-    assert live().committed(group, f"{group}-orders") == BEFORE
+    committed = live().committed(group, f"{group}-orders")
+    if committed != BEFORE:
+        # Frozen between its last look at the clock and the socket: no check can prevent it, but it is reported.
+        assert mode.freezes and all(committed[queue] in (0, BEFORE[queue]) for queue in BEFORE), committed
+        assert any("stood still" in event.text for job in (first, undone) for event in job.events.all())
     _judge_records(group, jobs=2)
 
 

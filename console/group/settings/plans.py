@@ -288,7 +288,14 @@ class GroupDeletePlan(GroupPlan, DeletePlan[GroupFacts, GroupParams, GroupBefore
                 continue  # the plan leaves this broker out
             run.beat()
             try:
-                admin.update_consumer_offset(addrs[broker_name], run.plan.subject, topic, queue_id, offset)
+                admin.update_consumer_offset(
+                    addrs[broker_name],
+                    run.plan.subject,
+                    topic,
+                    queue_id,
+                    offset,
+                    send_until_s=run.lease_ends_s,
+                )
             except MQBrokerError as error:
                 if error.code != TOPIC_NOT_EXIST:
                     raise

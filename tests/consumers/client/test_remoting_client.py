@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
@@ -59,6 +60,16 @@ async def test_it_times_out_when_the_broker_is_slow(broker, client):
         await client.invoke(broker.addr, request(), timeout_ms=50)
     assert (caught.value.addr, caught.value.code, caught.value.timeout_ms) == (broker.addr, ECHO, 50)
     assert caught.value.retriable
+
+
+async def test_it_sends_nothing_after_the_time_that_the_caller_gave(broker, client):
+    seen = []
+    broker.answers[ECHO] = lambda command: seen.append(command.body) or command.response(0)
+    await client.invoke(broker.addr, request(b"in time"), send_until_s=time.monotonic() + 60)
+    with pytest.raises(RemotingTimeout):
+        await client.invoke(broker.addr, request(b"late"), send_until_s=time.monotonic())
+    await client.invoke(broker.addr, request(b"the next"))
+    assert seen == [b"in time", b"the next"]
 
 
 async def test_it_drops_an_answer_that_comes_too_late(broker, client):
