@@ -15,6 +15,7 @@ from rest_framework.request import Request
 
 from console.access import rules
 from console.access.name_scope import view_scope
+from console.cluster import selectors as cluster_selectors
 
 __all__ = ["EVERYTHING", "VIEW", "HasVerb", "require", "require_cluster", "require_visible", "view_scope"]
 
@@ -58,7 +59,7 @@ class HasVerb(BasePermission):
 def require_cluster(principal: Any, cluster: str) -> None:
     """Raise NotFound for a cluster of which the principal may see nothing."""
     if not rules.may_see_cluster(principal, cluster):
-        raise NotFound(f"There is no cluster {cluster}.")
+        raise NotFound(str(cluster_selectors.not_found(principal, cluster)))
 
 
 def require(principal: Any, verb: str, cluster: str, name: str = EVERYTHING) -> None:

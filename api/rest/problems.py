@@ -21,6 +21,7 @@ from rest_framework.response import Response
 from rest_framework.views import set_rollback
 
 from console.brokers.errors import BrokerUnavailable, MQBrokerError, MQClientError, RemotingTimeout
+from console.cluster import selectors as cluster_selectors
 from console.cluster.errors import ClusterError, TooManyProbes
 from console.cluster.models import Cluster
 from console.group.clients.member import MemberSilent
@@ -97,7 +98,7 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response | N
         return None
     request: Request | None = context.get("request")
     path = request.path if request is not None else ""
-    body = problem_body(found.status, found.code, found.title, _detail(error) or found.title, path)
+    body = problem_body(found.status, found.code, found.title, _detail(error, request) or found.title, path)
     set_rollback()
     members = {name: value for name, value in asdict(found.members).items() if value is not None}
     # A detail may quote the request, which may hold half of a surrogate pair: nothing encodes that.
@@ -188,7 +189,7 @@ def _at(path: str, index: int, each: Any) -> str:
     return path if isinstance(each, dict) and set(each) == {"message", "code"} else f"{path}.{index}"
 
 
-def _detail(error: Exception) -> str:
+def _detail(error: Exception, request: Request | None) -> str:
     if isinstance(error, exceptions.ValidationError):
         rows = _field_errors(error.get_full_details(), "")
         return "; ".join(
@@ -196,6 +197,9 @@ def _detail(error: Exception) -> str:
         )
     if isinstance(error, exceptions.APIException):
         return str(error.detail)
+    match = None if request is None else request.resolver_match
+    if isinstance(error, Cluster.DoesNotExist) and request and match and "cluster" in match.kwargs:
+        return str(cluster_selectors.not_found(request.user, match.kwargs["cluster"]))
     if isinstance(error, OperationalError | InterfaceError):
         return why_away(error)
     return str(error)

@@ -52,5 +52,20 @@ def cluster_for(user: Any, name: str) -> Cluster:
     """
     cluster = Cluster.objects.filter(name=name).first()
     if cluster is None or not rules.may_see_cluster(user, name):
-        raise Http404(Text("There is no cluster %(name)s, or none that you may see.", name=name))
+        raise Http404(not_found(user, name))
     return cluster
+
+
+NAMED_MAX = 10  # clusters in a sentence
+
+
+def not_found(user: Any, name: str) -> Text:
+    """Return why there is no cluster of that name for ``user``, and which there are."""
+    names = [cluster.name for cluster in clusters_for(user)]
+    if not names:
+        return Text("There is no cluster %(name)s, or none that you may see.", name=name)
+    return Text(
+        "There is no cluster %(name)s, or none that you may see. You may see %(names)s.",
+        name=name,
+        names=Text.of_names(names, NAMED_MAX),
+    )
