@@ -461,8 +461,7 @@
       ];
     },
     room(canvas, data) {
-      if (!data.queues)
-        return [gettext("how long the brokers keep these messages is not known"), false];
+      if (!data.queues) return [gettext("how long the brokers keep these messages is not known"), false];
       room(canvas, data);
       // Of a queue that has lost nothing yet, the room is at least what is drawn.
       const seen = data.room_ms.filter((v) => v !== null);

@@ -31,7 +31,7 @@ class TestAgainstTheFold(TestCase):
     def test_budgets_are_those_of_the_fold(self, seed: int, restarts: set[int], later_ms: int) -> None:
         """Some rounds are the last that a process wrote to the log, and did not save."""
         PromiseCourse.objects.all().delete()
-        history = made(seed)
+        history = made(seed, groups=("a", "b"))
         every = rounds(history.samples)
         courses = PromiseCourses("local", STEP)
         courses.load()
@@ -58,7 +58,7 @@ pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
 
 
 def test_a_round_without_news_writes_its_time_only() -> None:
-    every = rounds(made(3).samples)
+    every = rounds(made(3, groups=("a", "b")).samples)
     courses = PromiseCourses("local", STEP)
     courses.load()
     courses.note(every[0])
@@ -77,7 +77,7 @@ def test_a_round_without_news_writes_its_time_only() -> None:
 
 def test_time_before_the_first_noted_round_is_unknown_where_history_has_it() -> None:
     """The metrics database was deleted: three days are known again three days later."""
-    every = rounds(made(3).samples)
+    every = rounds(made(3, groups=("a", "b")).samples)
     now_ms = every[-1].ts_ms
     HistoryFile.objects.create(
         path="a", kind="chunk_hour", cluster="local", ts_lo_ms=now_ms - 2 * HOUR, ts_hi_ms=now_ms - HOUR
@@ -95,7 +95,7 @@ def test_time_before_the_first_noted_round_is_unknown_where_history_has_it() -> 
 
 
 def test_another_promise_leaves_the_past_as_it_was_judged() -> None:
-    history = made(5)
+    history = made(8, groups=("a", "b"))
     every = rounds(history.samples)
     courses = PromiseCourses("local", STEP)
     courses.load()
@@ -126,7 +126,7 @@ def test_another_promise_leaves_the_past_as_it_was_judged() -> None:
 
 
 def test_what_was_noted_while_the_clock_was_ahead_is_dropped() -> None:
-    every = rounds(made(5).samples)
+    every = rounds(made(8, groups=("a", "b")).samples)
     courses = PromiseCourses("local", STEP)
     for number, ahead_ms in ((40, 9 * HOUR), (41, 0)):
         courses.load()

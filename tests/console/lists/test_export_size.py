@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
+from django.utils import translation
 
 from console.access.activity_list import ACTIVITY
 from console.access.models import AuditEvent
@@ -10,6 +13,12 @@ from console.lists.export_size import ExportSize, of_list
 from console.lists.page import FILE_ROWS_MAX, Page, cut
 
 pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def english() -> Iterator[None]:
+    with translation.override("en"):
+        yield
 
 
 def test_it_is_close_to_the_file() -> None:

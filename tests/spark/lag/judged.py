@@ -77,14 +77,14 @@ class Made:
     t_ms: Int64Array
 
 
-def made(seed: int, rounds: int = 60) -> Made:
+def made(seed: int, rounds: int = 60, groups: tuple[str, ...] = GROUPS) -> Made:
     """Two groups of a few queues each; rounds are missing, brokers silent, offsets moved, topics made again."""
     chance = np.random.default_rng(seed)
     steps = np.where(chance.random(rounds) < 0.06, chance.integers(2, 12, rounds), 1) * STEP
     t_ms = START + np.cumsum(steps) + chance.integers(0, 900, rounds)
     keys = [
         SeriesKey(group, topic, f"broker-{number % 2}", number, life)
-        for group in GROUPS
+        for group in groups
         for topic, queues in (("orders", 3), (f"%RETRY%{group}", 1))
         for number in range(queues)
         for life in ((0, 1) if chance.random() < 0.2 else (0,))
