@@ -11,13 +11,19 @@ has no JVM, the others have.
 G3: the year of so many groups, its last quarter and its last month from their kept daily rows, as the run of December
 makes them. The naive way reads the rows of the year whole, as objects, and computes nothing.
 
-`tests.benchmark.spark_reports` runs both: its parts `task` and `year`.
+    python -m tests.benchmark.report_task episodes
+
+The episodes report over as many episodes of a day as a run takes over, and over them again: seconds, and the most
+memory that the process ever had. The naive way reads the episodes as objects, and makes no rows.
+
+`tests.benchmark.spark_reports` runs them: its parts `task`, `year` and `episodes`.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import resource
 import sys
 import tempfile
 import time
@@ -54,6 +60,8 @@ def main(part: str, *given: str) -> None:
             call_command("migrate", database=database, verbosity=0)
         if part == "hour":
             print(json.dumps(_hours(Path(given[0]).resolve(), int(given[1]), int(given[2]))))
+        elif part == "episodes":
+            print(json.dumps(_episodes()))
         else:
             print(json.dumps(_year(int(given[0]))))
 
@@ -135,6 +143,61 @@ def _year(groups: int) -> dict[str, Any]:
         "rows": made,
         **taken,
         "naive_read_only_as_objects_cpu_s": round(time.process_time() - spent, 2),
+        "load": os.getloadavg()[0],
+    }
+
+
+def _episodes() -> dict[str, Any]:
+    """Imports wait for Django's settings."""
+    from console.cluster.models import Cluster
+    from console.lag import episodes
+    from console.lag.models import Episode
+    from console.report import services
+    from console.report.models import ReportRow, ReportRun
+    from console.report.rules import Window
+    from console.report.runs.kept_episodes import EPISODES_MAX as count
+
+    Cluster.objects.create(name="local", namesrv_addrs="127.0.0.1:1")
+    kinds = ("breach", "stall", "offline", "lost")
+    for first in range(0, count, 10_000):
+        Episode.objects.bulk_create(
+            Episode(
+                id=f"{number:016x}",
+                cluster="local",
+                group=f"group-{number % 1_000:04}",
+                topic="orders",
+                kind=kinds[number % 4],
+                state="OVER",
+                start_ms=YEAR_MS + number * DAY_MS // count,
+                end_ms=YEAR_MS + number * DAY_MS // count + 60_000,
+                seen_ms=YEAR_MS + number * DAY_MS // count + 90_000,
+                bad_ms=60_000,
+                slo_ms=60_000,
+                target=0.99,
+                peak_lag=number,
+                worst_queue="orders broker-a 7",
+            )
+            for number in range(first, min(first + 10_000, count))
+        )
+    began = time.perf_counter()
+    read = len(list(episodes.between("local", YEAR_MS, YEAR_MS + DAY_MS)))
+    naive_s = round(time.perf_counter() - began, 2)
+    taken = []
+    for _ in range(2):
+        began, now_ms = time.perf_counter(), YEAR_MS + 2 * DAY_MS
+        window = Window(YEAR_MS, YEAR_MS + DAY_MS)
+        run = services.request_run(job="episodes", cluster="local", window=window, actor=None, now_ms=now_ms)
+        services.run_report(run.id, now_ms=now_ms)
+        taken.append(round(time.perf_counter() - began, 2))
+        done = ReportRun.objects.get(pk=run.id)
+        assert done.state == ReportRun.State.SUCCEEDED, done.error
+        assert ReportRow.objects.count() == read == count
+    return {
+        "goal_mb": 2_000,
+        "episodes": count,
+        "published_s": taken,
+        "rss_peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1_024,
+        "naive_read_only_as_objects_s": naive_s,
         "load": os.getloadavg()[0],
     }
 

@@ -8,6 +8,7 @@
     capacity  the capacity report of the hours at hand within 2 GB
     task      G4: a run as the worker makes it, from taking it up to its rows in the database; the first has no JVM
     year      G3: the year, its last quarter and month of as many groups from kept daily rows, made without Spark
+    episodes  the episodes report within 2 GB, with as many as a run takes over, made without Spark
     forecast  G13: drain forecasts of a replayed day against what came
 
 CPU seconds (of this process and all below it) stand beside the clock's: on a busy machine only those can be compared.
@@ -52,7 +53,7 @@ from spark.process.session import build_session, package_shipped
 from spark.sources.work import HistoryReader, work_items
 from tests.support.lag_reference import SIZES, START_MS, Reference, Size, write_history
 
-PARTS = ["kernel", "hour", "day", "week", "capacity", "task", "year", "forecast"]
+PARTS = ["kernel", "hour", "day", "week", "capacity", "task", "year", "episodes", "forecast"]
 HOUR_OF_REFERENCE = 1_000 * 200 * 240
 HOURS_OF = {"day": 24, "week": 7 * 24}
 RunJob = Callable[[SparkSession, JobSpec], JobResult]
@@ -102,6 +103,8 @@ def measure(
         yield {"G4 task to report": _task(files, size, scratch, folder)}
     if "year" in asked.parts:
         yield {"G3 year report": _report_task("year", str(size.groups))}
+    if "episodes" in asked.parts:
+        yield {"episodes report": _report_task("episodes")}
     if {"hour", "day", "week", "capacity", "forecast"} & set(asked.parts):
         spark = build_session("tidemark benchmark", master="local[*]")
         with package_shipped(spark):
