@@ -22,7 +22,12 @@ from console.text import JsonObject, Text
 HIDDEN = "•••"
 HIDDEN_BODY = "••• The topic has masked fields, and this body is not JSON."
 # Properties that name the topic a copy came from: retries, dead letters, delays, copies that a replay sent elsewhere.
-ORIGINS = (MessageProperty.RETRY_TOPIC, "DLQ_ORIGIN_TOPIC", "REAL_TOPIC", "TIDEMARK_ORIGINAL_TOPIC")
+ORIGINS = (
+    MessageProperty.RETRY_TOPIC,
+    MessageProperty.DLQ_ORIGIN_TOPIC,
+    MessageProperty.REAL_TOPIC,
+    "TIDEMARK_ORIGINAL_TOPIC",  # deadletter.replay.copy.DIED_IN_TOPIC
+)
 # By these brokers find, filter and route messages: a mask over them would have holes.
 NOT_MASKED = frozenset({MessageProperty.KEYS, MessageProperty.TAGS, MessageProperty.UNIQ_KEY, *ORIGINS})
 PACKED = SysFlag.COMPRESSED | SysFlag.COMPRESSION_MASK | SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP

@@ -1,4 +1,4 @@
-"""Transactions of clients whose broker is killed: what each was told, and what must be true after the start."""
+"""Transactions of clients whose broker is killed: what each was answered, and what must be true after the start."""
 
 from __future__ import annotations
 

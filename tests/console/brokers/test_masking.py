@@ -9,6 +9,7 @@ import pytest
 
 from console.brokers.masking import HIDDEN, HIDDEN_BODY, NO_MASKS, MaskRule, Masks, PathRefused, read_path
 from console.brokers.mqadmin import MessageRecord, SysFlag
+from console.deadletter.replay.copy import DIED_IN_TOPIC
 
 HOST = ("10.0.0.1", 10911)
 
@@ -75,7 +76,7 @@ def test_properties_are_hidden_by_name() -> None:
     assert rules.properties_of("orders") == {"pin"} and rules.properties_of("others") == frozenset()
 
 
-@pytest.mark.parametrize("name", ["RETRY_TOPIC", "DLQ_ORIGIN_TOPIC", "REAL_TOPIC", "TIDEMARK_ORIGINAL_TOPIC"])
+@pytest.mark.parametrize("name", ["RETRY_TOPIC", "DLQ_ORIGIN_TOPIC", "REAL_TOPIC", DIED_IN_TOPIC])
 def test_copies_in_other_topics_are_hidden_too(name: str) -> None:
     rules = masks("$.a", property="pin")
     copy = record(b'{"a": 1}', "%DLQ%billing", pin="1", **{name: "orders"})

@@ -217,7 +217,7 @@ async def test_it_closes_the_socket_of_a_session_that_ended(
 async def test_it_closes_the_socket_whose_rights_can_not_be_checked_any_more(
     redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A database that is away once must not leave a socket that nobody checks again."""
+    """A database that is away once must not leave a socket that is never checked again."""
     monkeypatch.setattr(reader, "RECHECK_EVERY_S", 0.05)
     viewer = OpenViewer()
     async with connected(viewer) as socket:

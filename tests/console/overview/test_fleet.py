@@ -101,7 +101,7 @@ def test_it_shows_how_much_of_each_day_was_watched() -> None:
     long_ago = Gap(MIDNIGHT - 9 * DAY, MIDNIGHT - 8 * DAY)
     gaps = [Gap(MIDNIGHT - DAY, MIDNIGHT - DAY // 2), long_ago, Gap(NOW - 60_000, None)]
     found = fleet.watched_pct(gaps, MIDNIGHT - 4 * DAY + DAY // 4, NOW)
-    # before its first round nobody watched, whatever gap was written down; its own day counts from there
+    # before its first round no round took place, whatever gap was written down; its own day counts from there
     assert found[:6] == [None, None, 100, 100, 100, 50]
     assert found[6] == round(100 * (1 - 60_000 / (NOW - MIDNIGHT)), 1)
     assert fleet.days_shown(NOW)[-1] == MIDNIGHT and len(found) == len(fleet.days_shown(NOW))

@@ -1,4 +1,4 @@
-"""Resets since a plan was made, whoever made them: of this console's jobs, and jumps that rounds recorded."""
+"""Resets since a plan was made, by any person: of this console's jobs, and jumps that rounds recorded."""
 
 from __future__ import annotations
 
