@@ -15,29 +15,30 @@ from rest_framework.response import Response
 from api.rest import list_file, pagination
 from api.rest.permissions import view_scope
 from api.rest.resource import Resource, existing_row
+from api.rest.struct import HelpTexts, StructSerializer
 from console.access.name_scope import EVERYTHING, NameScope
 from console.broker import selectors
 from console.broker.broker_list import BROKERS, OWN_BROKERS
 from console.broker.models import NameServerRow, RouteDifference
+from console.broker.own_share import OwnShare
 from console.broker.selectors import BrokerView
 from console.broker.survey import runtime
-from console.broker.survey.held_back import HeldBack
+from console.broker.survey.connections import Producer, Replica
+from console.broker.survey.held_back import DelayLevel, HeldBack
 from console.cluster import selectors as cluster_selectors
 from console.text import JsonObject
 
 
-class OwnShareSerializer(serializers.Serializer[Any]):
+class OwnShareSerializer(StructSerializer):
     """The part of a broker's traffic for topics and groups that the caller has the right to VIEW."""
 
-    topics = serializers.IntegerField()
-    queues = serializers.IntegerField(help_text="of those topics")
-    in_rate = serializers.FloatField(allow_null=True, help_text="into those topics, messages per second")
-    in_rate_lower_bound = serializers.BooleanField()
-    groups = serializers.IntegerField()
-    lag = serializers.IntegerField(allow_null=True, help_text="of those groups on this broker, messages")
-    lag_lower_bound = serializers.BooleanField()
-    time_lag_ms = serializers.IntegerField(allow_null=True)
-    time_lag_lower_bound = serializers.BooleanField()
+    struct = OwnShare
+    hidden = ("reason", "unknown_since_ms", "status")
+    help_texts: ClassVar[HelpTexts] = {
+        "queues": "of those topics",
+        "in_rate": "into those topics, messages per second",
+        "lag": "of those groups on this broker, messages",
+    }
 
 
 # Of a broker: hidden from a caller who may VIEW some names only.
@@ -92,50 +93,40 @@ class BrokerSerializer(serializers.Serializer[Any]):
         return view.page_cache[0]
 
 
-class ReplicaSerializer(serializers.Serializer[Any]):
-    addr = serializers.CharField()
-    behind_bytes = serializers.IntegerField()
-    in_sync = serializers.BooleanField()
-    bytes_per_s = serializers.IntegerField()
+class ReplicaSerializer(StructSerializer):
+    struct = Replica
 
 
-class ProducerSerializer(serializers.Serializer[Any]):
-    group = serializers.CharField()
-    client_id = serializers.CharField()
-    address = serializers.CharField()
-    language = serializers.CharField()
-    version = serializers.CharField()
+class ProducerSerializer(StructSerializer):
+    struct = Producer
+
     seen_ms = serializers.IntegerField()
 
 
-class DelayLevelSerializer(serializers.Serializer[Any]):
-    level = serializers.IntegerField()
-    delay_ms = serializers.IntegerField(allow_null=True, help_text="by the broker's configuration")
-    waiting = serializers.IntegerField()
-    late_ms = serializers.IntegerField(
-        allow_null=True, help_text="even its newest message was due so long ago: it is not being delivered"
-    )
+class DelayLevelSerializer(StructSerializer):
+    struct = DelayLevel
+    help_texts: ClassVar[HelpTexts] = {
+        "delay_ms": "by the broker's configuration",
+        "late_ms": "even its newest message was due so long ago: it is not being delivered",
+    }
 
 
-class HeldBackSerializer(serializers.Serializer[Any]):
+class HeldBackSerializer(StructSerializer):
     """Messages that are stored but not in their topics yet, so in no lag.
 
     As of ``read_at_ms``; null is unknown because of the reason beside it.
     """
 
-    read_at_ms = serializers.IntegerField(allow_null=True)
-    delayed = serializers.IntegerField(
-        allow_null=True, help_text="of all delay levels; retries of consumers too"
-    )
-    delayed_reason = serializers.CharField(allow_blank=True)
+    struct = HeldBack
+    hidden = ("timer_late_s",)
+    help_texts: ClassVar[HelpTexts] = {
+        "delayed": "of all delay levels; retries of consumers too",
+        "timed": "in the timer wheel of 5.x, for a set time",
+        "half": "of transactions that have not ended, at most: progress is noted at checks",
+    }
+
     levels = DelayLevelSerializer(many=True, help_text="those with messages")
-    timed = serializers.IntegerField(allow_null=True, help_text="in the timer wheel of 5.x, for a set time")
-    timed_reason = serializers.CharField(allow_blank=True)
     timed_topics = serializers.SerializerMethodField(help_text="topic → messages of timed")
-    half = serializers.IntegerField(
-        allow_null=True, help_text="of transactions that have not ended, at most: progress is noted at checks"
-    )
-    half_reason = serializers.CharField(allow_blank=True)
 
     @extend_schema_field(serializers.DictField(child=serializers.IntegerField()))
     def get_timed_topics(self, held: HeldBack) -> dict[str, int]:
@@ -161,18 +152,17 @@ class BrokerDetailSerializer(BrokerSerializer):
         return None if found is None else ProducerSerializer(found, many=True).data
 
 
-class RuntimeFigureSerializer(serializers.Serializer[Any]):
+class RuntimeFigureSerializer(StructSerializer):
     """``text`` empty: unknown, ``says`` is the reason; ``raw`` is the broker's own value."""
 
-    key = serializers.CharField()
-    label = serializers.CharField()  # type: ignore[assignment]
-    text = serializers.CharField(allow_blank=True)
-    says = serializers.CharField(allow_blank=True)
-    raw = serializers.CharField(allow_blank=True)
+    struct = runtime.RuntimeFigure
+    hidden = ("tone", "trend", "usual")
 
 
-class RuntimeGroupSerializer(serializers.Serializer[Any]):
-    name = serializers.CharField()
+class RuntimeGroupSerializer(StructSerializer):
+    struct = runtime.RuntimeGroup
+    hidden = ("question",)
+
     figures = RuntimeFigureSerializer(many=True)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, ClassVar
 
 from django.http.response import HttpResponseBase
@@ -18,10 +17,12 @@ from api.message import MessageSerializer
 from api.rest import list_file, pagination
 from api.rest.permissions import require_visible
 from api.rest.resource import Resource
+from api.rest.struct import HelpTexts, StructSerializer
 from console.access.name_scope import view_scope
 from console.cluster import selectors as cluster_selectors
 from console.deadletter import selectors, services
 from console.deadletter.dead_letters import TEXT_FILTERS, TEXT_LENGTH_MAX, Filter
+from console.deadletter.letter_view import DeadLetterView
 from console.deadletter.models import LedgerState, ReplayLedger
 from console.deadletter.replay.copy import TARGETS
 from console.deadletter.replay.params import STOP_MAX
@@ -31,9 +32,9 @@ from console.operation.errors import PlanRejected
 from console.operation.rules import RATE_PER_S_MAX
 
 
-class CauseSerializer(serializers.Serializer[Any]):
-    cause = serializers.CharField(allow_blank=True, help_text="empty: not in the letters")
-    letters = serializers.IntegerField()
+class CauseSerializer(StructSerializer):
+    struct = selectors.Cause
+    help_texts: ClassVar[HelpTexts] = {"cause": "empty: not in the letters"}
 
 
 class DeadLetterFilterSerializer(serializers.Serializer[Any]):
@@ -82,47 +83,37 @@ class ReadablePlanRequestSerializer(serializers.Serializer[Any]):
     group = serializers.CharField(max_length=255)
 
 
-class DeadLetterGroupSerializer(serializers.Serializer[Any]):
+class DeadLetterGroupSerializer(StructSerializer):
     """Null is unknown, never zero."""
 
-    group = serializers.CharField()
-    topic = serializers.CharField()
-    count = serializers.IntegerField(allow_null=True)
-    lower_bound = serializers.BooleanField()
-    growth_per_h = serializers.FloatField(
-        allow_null=True, help_text="letters of the last hour, as far as seen"
-    )
-    growth_minutes = serializers.IntegerField(help_text="so many of the last 60 minutes were seen")
-    oldest_ms = serializers.IntegerField(allow_null=True)
-    expires_ms = serializers.IntegerField(
-        allow_null=True, help_text="the earliest moment a broker may delete the oldest one"
-    )
-    readable = serializers.BooleanField(help_text="false: write-only; see dlq-readable-plans")
+    struct = selectors.DeadLetterRow
+    help_texts: ClassVar[HelpTexts] = {
+        "growth_per_h": "letters of the last hour, as far as seen",
+        "growth_minutes": "so many of the last 60 minutes were seen",
+        "expires_ms": "the earliest moment a broker may delete the oldest one",
+        "readable": "false: write-only; see dlq-readable-plans",
+        "settled": "replayed or marked as handled",
+        "problem": "why causes and ages could not be read",
+    }
+
     causes = CauseSerializer(many=True, help_text="of the sampled newest letters, most frequent first")
-    sampled = serializers.IntegerField()
-    settled = serializers.IntegerField(allow_null=True, help_text="replayed or marked as handled")
-    problem = serializers.CharField(allow_blank=True, help_text="why causes and ages could not be read")
-    surveyed_ms = serializers.IntegerField(allow_null=True)
-    last_replay_ms = serializers.IntegerField(allow_null=True)
-    last_replay_sent = serializers.IntegerField(allow_null=True)
-    last_replay_plan = serializers.CharField(allow_blank=True)
-    active_job = serializers.CharField(allow_blank=True)
-    read_at_ms = serializers.IntegerField()
-    reason = serializers.CharField(allow_blank=True)
 
 
-class DeadLetterSerializer(serializers.Serializer[Any]):
+class DeadLetterSerializer(StructSerializer):
+    struct = DeadLetterView
+    help_texts: ClassVar[HelpTexts] = {
+        "replayed_by": "plan that sent it last",
+        "cause": "empty: not in its properties",
+    }
+
     message = MessageSerializer()
-    original_topic = serializers.CharField(allow_blank=True)
-    origin_message_id = serializers.CharField(allow_blank=True)
-    replayed_by = serializers.CharField(allow_blank=True, help_text="plan that sent it last")
-    cause = serializers.CharField(allow_blank=True, help_text="empty: not in its properties")
 
 
-class DeadLetterSampleSerializer(serializers.Serializer[Any]):
+class DeadLetterSampleSerializer(StructSerializer):
+    struct = services.Sample
+    help_texts: ClassVar[HelpTexts] = {"problem": "why they cannot be read"}
+
     rows = DeadLetterSerializer(many=True)
-    scanned = serializers.IntegerField()
-    problem = serializers.CharField(allow_blank=True, help_text="why they cannot be read")
 
 
 class LedgerSerializer(serializers.ModelSerializer[ReplayLedger]):
@@ -192,7 +183,7 @@ class DeadLetters(Resource):
             found = services.sample(cluster, group, wanted, limit or 20)
         except PlanRejected as error:  # a read: its parameters are wrong, nothing was refused
             raise ValidationError({error.field.removeprefix("filter."): [str(error)]}) from error
-        return Response(DeadLetterSampleSerializer(dataclasses.asdict(found)).data)
+        return Response(DeadLetterSampleSerializer(found).data)
 
 
 class Ledger(Resource):

@@ -14,20 +14,21 @@ from rest_framework.response import Response
 from api.lag import WhoSerializer
 from api.rest import pagination
 from api.rest.resource import Resource
+from api.rest.struct import StructSerializer
 from console.access.name_scope import EVERYTHING, NameScope, view_scope
 from console.cluster import selectors as cluster_selectors
 from console.lag import episodes
 from console.lag.episode_state import EpisodeKind, EpisodeState
 from console.lag.models import Episode
 from console.lag.past import marks
-from console.lag.past.marks import Marks
+from console.lag.past.marks import Mark, Marks
 from console.lists.page import cut
 
 TIME_MS_MAX = 2**53
 OPEN = "OPEN"
 
 
-class MarkSerializer(serializers.Serializer[Any]):
+class MarkSerializer(StructSerializer):
     """Something that happened in an episode or up to ten minutes before it; what does not apply is empty, 0 or null.
 
     ``kind``: REWIND, SKIPPED (``cause``: the change by this console; empty: none), LOST, RECREATED, HEAD_REGRESSION,
@@ -35,16 +36,8 @@ class MarkSerializer(serializers.Serializer[Any]):
     ``cause`` is why).
     """
 
-    at_ms = serializers.IntegerField()
-    to_ms = serializers.IntegerField(allow_null=True)
-    kind = serializers.CharField()
-    topic = serializers.CharField(allow_blank=True)
-    broker_name = serializers.CharField(allow_blank=True)
-    queues = serializers.IntegerField()
-    messages = serializers.IntegerField()
-    cause = serializers.CharField(allow_blank=True)
-    clients_before = serializers.IntegerField(allow_null=True)
-    clients = serializers.IntegerField(allow_null=True)
+    struct = Mark
+
     joined = WhoSerializer(allow_null=True)
     left = WhoSerializer(allow_null=True)
     restarted = WhoSerializer(allow_null=True)

@@ -3,66 +3,55 @@
 from __future__ import annotations
 
 import time
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from django.urls import path
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from api.rest import pagination
 from api.rest.permissions import view_scope
 from api.rest.resource import Resource
+from api.rest.struct import HelpTexts, StructSerializer
 from console.cluster import selectors as cluster_selectors
 from console.lag import selectors
-from console.lag.alert_facts import facts_of
+from console.lag.alert_facts import GroupFacts, TopicFacts, facts_of
+from console.lag.facts import Burn
 from console.lag.models import GroupRow
 from console.lists.page import cut
 
 
-class WindowBurnSerializer(serializers.Serializer[Any]):
+class WindowBurnSerializer(StructSerializer):
     """Times the error budget was used faster than allowed in the last ``window_ms``; null: too little is known."""
 
-    window_ms = serializers.IntegerField()
-    rate = serializers.FloatField(allow_null=True)
+    struct = Burn
 
 
-class TopicFactsSerializer(serializers.Serializer[Any]):
+class TopicFactsSerializer(StructSerializer):
     """Facts of a topic. Null is unknown. ``burn`` is empty for unknown lag and for broadcasting groups."""
 
-    topic = serializers.CharField()
-    status = serializers.CharField()
+    struct = TopicFacts
+    help_texts: ClassVar[HelpTexts] = {
+        "burning": "factors of the SRE workbook's alerts whose windows both burn faster",
+        "time_to_loss_ms": "null with time_to_loss_never: never",
+    }
+
     burn = WindowBurnSerializer(many=True)
-    burning = serializers.ListField(
-        child=serializers.FloatField(),
-        help_text="factors of the SRE workbook's alerts whose windows both burn faster",
-    )
-    stall_ms = serializers.IntegerField(allow_null=True)
-    time_to_loss_ms = serializers.IntegerField(
-        allow_null=True, help_text="null with time_to_loss_never: never"
-    )
-    time_to_loss_never = serializers.BooleanField(allow_null=True)
 
 
-class GroupFactsSerializer(serializers.Serializer[Any]):
+class GroupFactsSerializer(StructSerializer):
     """Facts of a group. Null is unknown, never zero or false: a rule must not treat it as either."""
 
-    group = serializers.CharField()
-    status = serializers.CharField()
-    read_at_ms = serializers.IntegerField()
-    is_current = serializers.BooleanField(
-        help_text="false: no round took place lately, and nothing is known of now"
-    )
-    slo_ms = serializers.IntegerField(help_text="the promise in force")
-    slo_target = serializers.FloatField()
-    slo_from_ms = serializers.IntegerField(help_text="since when; 0: always")
-    forecast_breach = serializers.BooleanField(
-        allow_null=True, help_text="late now, and for longer than slo_ms by the drain forecast"
-    )
-    dead_letter_rate = serializers.FloatField(
-        allow_null=True, help_text="messages a second into the group's dead letter topic"
-    )
+    struct = GroupFacts
+    help_texts: ClassVar[HelpTexts] = {
+        "is_current": "false: no round took place lately, and nothing is known of now",
+        "slo_ms": "the promise in force",
+        "slo_from_ms": "since when; 0: always",
+        "forecast_breach": "late now, and for longer than slo_ms by the drain forecast",
+        "dead_letter_rate": "messages a second into the group's dead letter topic",
+    }
+
     topics = TopicFactsSerializer(many=True)
 
 

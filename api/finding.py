@@ -16,33 +16,47 @@ from api import group as group_api
 from api import topic as topic_api
 from api.rest.permissions import view_scope
 from api.rest.resource import Resource
+from api.rest.struct import HelpTexts, StructSerializer
 from console.broker import selectors as broker_selectors
+from console.broker.findings import Finding as BrokerFinding
 from console.cluster import selectors as cluster_selectors
 from console.group import group_page, pauses
 from console.group import selectors as group_selectors
+from console.group.findings import Finding as GroupFinding
 from console.lag import selectors as lag_selectors
 from console.overview import selectors as overview_selectors
 from console.topic import findings as topic_findings
 from console.topic import selectors as topic_selectors
 
+# What the columns of all findings mean.
+MEANINGS = {
+    "status": "how bad it is, as a status of a group",
+    "text": "evidence, and what to do next",
+}
+DATED = {**MEANINGS, "since_ms": "null: not known, or it has no beginning"}
 
-class FindingSerializer(serializers.Serializer[Any]):
+
+class FindingSerializer(StructSerializer):
     """One problem: how bad, what, and the reason with the next step."""
 
-    status = serializers.CharField(help_text="how bad it is, as a status of a group")
-    title = serializers.CharField()
-    text = serializers.CharField(help_text="evidence, and what to do next")
+    struct = topic_findings.Finding
+    help_texts: ClassVar[HelpTexts] = MEANINGS
 
 
-class DatedFindingSerializer(FindingSerializer):
-    since_ms = serializers.IntegerField(allow_null=True, help_text="null: not known, or it has no beginning")
+class DatedFindingSerializer(StructSerializer):
+    """One problem: how bad, what, and the reason with the next step."""
+
+    struct = GroupFinding
+    hidden = ("action", "head")
+    help_texts: ClassVar[HelpTexts] = DATED
 
 
-class ClusterFindingSerializer(DatedFindingSerializer):
+class ClusterFindingSerializer(StructSerializer):
     """``group`` or ``broker_name`` is its subject; with neither it is about the cluster."""
 
-    group = serializers.CharField(allow_blank=True)
-    broker_name = serializers.CharField(allow_blank=True)
+    struct = BrokerFinding
+    hidden = ("tab",)
+    help_texts: ClassVar[HelpTexts] = DATED
 
 
 class _FindingsSerializer(serializers.Serializer[Any]):

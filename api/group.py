@@ -18,9 +18,11 @@ from api.queue import GroupQueueSerializer
 from api.rest import list_file, pagination
 from api.rest.permissions import view_scope
 from api.rest.resource import Resource, existing_row
+from api.rest.struct import StructSerializer
 from console.cluster import selectors as cluster_selectors
 from console.group import selectors
 from console.group.clients import member
+from console.group.flow import Flow
 from console.group.group_list import GROUPS
 from console.lag import selectors as lag_selectors
 from console.lag.models import ClientRow, GroupRow
@@ -205,19 +207,13 @@ class ClientRunningInfo(Resource):
         return Response(RunningInfoSerializer(dataclasses.asdict(info)).data)
 
 
-class GroupFlowSerializer(serializers.Serializer[Any]):
+class GroupFlowSerializer(StructSerializer):
     """Lists of one length, in messages since the first committed offset; null in a gap.
 
     Produced minus committed is the lag; "queues" of "queues_total" were read completely and are in the sums.
     """
 
-    times = serializers.ListField(child=serializers.IntegerField())
-    produced = serializers.ListField(child=serializers.IntegerField(allow_null=True))
-    pulled = serializers.ListField(child=serializers.IntegerField(allow_null=True))
-    committed = serializers.ListField(child=serializers.IntegerField(allow_null=True))
-    stored_from = serializers.ListField(child=serializers.IntegerField(allow_null=True))
-    queues = serializers.IntegerField()
-    queues_total = serializers.IntegerField()
+    struct = Flow
 
 
 class GroupFlow(Resource):

@@ -15,9 +15,13 @@ from rest_framework.response import Response
 from api.group import existing
 from api.rest import pagination
 from api.rest.resource import Resource
+from api.rest.struct import HelpTexts, StructSerializer
 from console.lag import selectors
 from console.lag.models import HistoryGap, LagEvent
-from console.lag.past.by_client import TooManyChanges
+from console.lag.past import by_client, measures
+from console.lag.past.by_client import OwnerFigures, OwnerSteps, TooManyChanges
+from console.lag.past.marks import Who
+from console.lag.past.measures import Bucket, Burn
 from console.lag.promise_versions import promises_of
 from spark.lag.local_time import HOUR_MS
 
@@ -33,11 +37,10 @@ def _counts(meaning: str = "") -> serializers.ListField:
     return serializers.ListField(child=serializers.IntegerField(allow_null=True), help_text=meaning)
 
 
-class WhoSerializer(serializers.Serializer[Any]):
+class WhoSerializer(StructSerializer):
     """How many clients, and the ids of the first ten of them."""
 
-    count = serializers.IntegerField()
-    names = serializers.ListField(child=serializers.CharField())
+    struct = Who
 
 
 class MembersSerializer(serializers.Serializer[Any]):
@@ -70,130 +73,102 @@ class HistoryGapSerializer(serializers.ModelSerializer[HistoryGap]):
         exclude = ("id", "cluster")
 
 
-class LagHistorySerializer(serializers.Serializer[Any]):
+class LagHistorySerializer(StructSerializer):
     """Lists of one length, null in a gap; the rounds with the largest and smallest figures of each step."""
 
-    interval_ms = serializers.IntegerField(help_text="the collector's period")
-    step_ms = serializers.IntegerField()
-    times = serializers.ListField(child=serializers.IntegerField())
-    lag = _counts()
-    time_lag_ms = _counts()
-    time_lag_low_ms = _counts("the truth is not below")
-    time_lag_high_ms = _counts("nor above; null: the message predates the history")
-    in_flight = _counts("null where it was not read")
-    lower_bound = serializers.ListField(
-        child=serializers.BooleanField(), help_text="some queue was missing in that round"
-    )
-    time_lag_lower_bound = serializers.ListField(child=serializers.BooleanField())
+    struct = selectors.LagHistory
+    help_texts: ClassVar[HelpTexts] = {
+        "interval_ms": "the collector's period",
+        "time_lag_low_ms": "the truth is not below",
+        "time_lag_high_ms": "nor above; null: the message predates the history",
+        "in_flight": "null where it was not read",
+        "lower_bound": "some queue was missing in that round",
+        "markers_lower_bound": "there were more: the newest are here",
+        "clients_min": "as far as changes were seen; null: unknown",
+    }
+
     markers = LagEventSerializer(many=True, help_text="oldest first, at most 500")
-    markers_lower_bound = serializers.BooleanField(help_text="there were more: the newest are here")
     gaps = HistoryGapSerializer(many=True)
-    clients_min = serializers.IntegerField(
-        allow_null=True, help_text="as far as changes were seen; null: unknown"
-    )
-    clients_max = serializers.IntegerField(allow_null=True)
 
 
-class LatencyBucketSerializer(serializers.Serializer[Any]):
+class LatencyBucketSerializer(StructSerializer):
     """Messages that waited up to ``up_to_ms`` and longer than the bucket before; null: everything above."""
 
-    up_to_ms = serializers.IntegerField(allow_null=True)
-    messages = serializers.IntegerField()
+    struct = Bucket
 
 
-class BurnSerializer(serializers.Serializer[Any]):
+class BurnSerializer(StructSerializer):
     """How many times faster than allowed the error budget is used, over a long and a short window up to ``to_ms``."""
 
-    long_ms = serializers.IntegerField()
-    short_ms = serializers.IntegerField()
-    factor = serializers.FloatField(help_text="both above it: page someone")
-    long_burn = serializers.FloatField(allow_null=True)
-    short_burn = serializers.FloatField(allow_null=True)
+    struct = Burn
+    help_texts: ClassVar[HelpTexts] = {"factor": "both above it: page someone"}
 
 
-class LatencySerializer(serializers.Serializer[Any]):
+class LatencySerializer(StructSerializer):
     """How long messages waited from being stored to being confirmed; skips and rewinds are not counted."""
 
-    interval_ms = serializers.IntegerField(help_text="each latency is within one interval of the truth")
-    slo_ms = serializers.IntegerField()
-    messages = serializers.IntegerField()
-    censored = serializers.IntegerField(help_text="of these only a lower bound is known")
-    within_slo = serializers.IntegerField()
-    within_slo_pct = serializers.FloatField(allow_null=True)
-    mean_ms = serializers.IntegerField(allow_null=True)
-    little_mean_ms = serializers.IntegerField(
-        allow_null=True, help_text="the same mean by Little's law, without store times: a cross-check"
-    )
-    p50_ms = serializers.IntegerField(allow_null=True)
-    p95_ms = serializers.IntegerField(allow_null=True)
-    p99_ms = serializers.IntegerField(allow_null=True)
-    max_ms = serializers.IntegerField(allow_null=True)
+    struct = measures.Latency
+    help_texts: ClassVar[HelpTexts] = {
+        "interval_ms": "each latency is within one interval of the truth",
+        "censored": "of these only a lower bound is known",
+        "little_mean_ms": "the same mean by Little's law, without store times: a cross-check",
+        "watched_ms": "time that was neither a gap nor unread",
+        "breach_ms": "some queue was late",
+        "breach_weighted_ms": "each late queue by its share of the messages",
+        "budget_left": "1: untouched, negative: overspent",
+    }
+
     histogram = LatencyBucketSerializer(many=True)
-    target = serializers.FloatField()
-    watched_ms = serializers.IntegerField(help_text="time that was neither a gap nor unread")
-    coverage_pct = serializers.FloatField()
-    breach_ms = serializers.IntegerField(help_text="some queue was late")
-    breach_weighted_ms = serializers.IntegerField(help_text="each late queue by its share of the messages")
-    budget_left = serializers.FloatField(allow_null=True, help_text="1: untouched, negative: overspent")
     burn = BurnSerializer(many=True)
 
 
-class ThroughputSerializer(serializers.Serializer[Any]):
+class ThroughputSerializer(StructSerializer):
     """Messages per step of whole minutes; null where nothing was collected."""
 
-    interval_ms = serializers.IntegerField()
-    step_ms = serializers.IntegerField()
-    times = serializers.ListField(child=serializers.IntegerField(), help_text="begin of each step")
-    produced = _counts()
-    committed = _counts()
-    lost = _counts()
-    watched_ms = serializers.ListField(child=serializers.IntegerField())
+    struct = measures.Throughput
+    help_texts: ClassVar[HelpTexts] = {"times": "begin of each step"}
 
 
-class OwnerStepsSerializer(serializers.Serializer[Any]):
+class OwnerStepsSerializer(StructSerializer):
     """One value a step; null where the owner had no queue, or nothing is known."""
 
-    lag = _counts("at the end of the step")
-    time_lag_ms = _counts("at the end of the step")
-    consumed = _counts()
-    message_latency_p95_ms = _counts()
+    struct = OwnerSteps
+    help_texts: ClassVar[HelpTexts] = {
+        "lag": "at the end of the step",
+        "time_lag_ms": "at the end of the step",
+    }
 
 
-class OwnerFiguresSerializer(serializers.Serializer[Any]):
+class OwnerFiguresSerializer(StructSerializer):
     """A client or a host in the time in which it owned queues; null is unknown."""
 
-    owner = serializers.CharField(allow_blank=True, help_text="empty: queues of which no owner was known")
-    host = serializers.CharField(allow_blank=True)
-    queues = serializers.IntegerField(help_text="at the end of the window")
-    queues_max = serializers.IntegerField(help_text="at once")
-    first_ms = serializers.IntegerField(help_text="it owned a queue from then on")
-    last_ms = serializers.IntegerField(help_text="until then")
-    owned_ms = serializers.IntegerField()
-    lag = serializers.IntegerField(allow_null=True, help_text="null where it owns no queue at the end")
-    lag_at_ms = serializers.IntegerField(allow_null=True, help_text="when `lag` was read")
-    time_lag_ms = serializers.IntegerField(allow_null=True)
-    lag_max = serializers.IntegerField(allow_null=True)
-    time_lag_max_ms = serializers.IntegerField(allow_null=True)
-    consumed = serializers.IntegerField()
-    out_rate = serializers.FloatField(allow_null=True, help_text="messages a second while it owned queues")
-    message_latency_p50_ms = serializers.IntegerField(allow_null=True)
-    message_latency_p95_ms = serializers.IntegerField(allow_null=True)
-    latency_mean_ms = serializers.IntegerField(allow_null=True)
-    breach_ms = serializers.IntegerField(help_text="the oldest message of some queue waited above slo_ms")
-    coverage_pct = serializers.FloatField(allow_null=True, help_text="of owned_ms every queue was read")
-    status_worst = serializers.CharField(allow_null=True)
+    struct = OwnerFigures
+    help_texts: ClassVar[HelpTexts] = {
+        "owner": "empty: queues of which no owner was known",
+        "queues": "at the end of the window",
+        "queues_max": "at once",
+        "first_ms": "it owned a queue from then on",
+        "last_ms": "until then",
+        "lag": "null where it owns no queue at the end",
+        "lag_at_ms": "when `lag` was read",
+        "out_rate": "messages a second while it owned queues",
+        "breach_ms": "the oldest message of some queue waited above slo_ms",
+        "coverage_pct": "of owned_ms every queue was read",
+    }
+
     steps = OwnerStepsSerializer()
 
 
-class ByClientSerializer(serializers.Serializer[Any]):
+class ByClientSerializer(StructSerializer):
     """Figures of a window by who owned the queues, slowest first. Owners are known to a sweep, about 30 s."""
 
-    interval_ms = serializers.IntegerField()
-    slo_ms = serializers.IntegerField()
-    step_ms = serializers.IntegerField()
-    times = serializers.ListField(child=serializers.IntegerField(), help_text="begin of each step")
-    swept_ms = serializers.IntegerField(allow_null=True, help_text="when members were read last")
-    changes = serializers.IntegerField(help_text="times inside the window at which owners changed")
+    struct = by_client.ByClient
+    help_texts: ClassVar[HelpTexts] = {
+        "times": "begin of each step",
+        "swept_ms": "when members were read last",
+        "changes": "times inside the window at which owners changed",
+    }
+
     clients = OwnerFiguresSerializer(many=True)
     hosts = OwnerFiguresSerializer(many=True)
 

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from django.http import HttpResponseBase, StreamingHttpResponse
 from django.urls import path
 from django.utils.http import content_disposition_header
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework import renderers, serializers
+from rest_framework import renderers
 from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from api.rest import pagination
 from api.rest.resource import Resource, remote_addr
+from api.rest.struct import HelpTexts, StructSerializer
 from console.brokers.body_format import FORMAT_NAMES
 from console.brokers.body_format import FORMATS as BODY_FORMATS
+from console.brokers.message_view import MessageView
 from console.cluster.masks import unmasked
 from console.message import services
 from console.message.forms import OFFSET_MAX, QUEUES_MAX, SQL_LENGTH_MAX, place_of
@@ -38,55 +40,32 @@ from console.message.streaming import (
 TAIL_SECONDS = 60
 
 
-class MessageSerializer(serializers.Serializer[Any]):
+class MessageSerializer(StructSerializer):
     """Times in ms since 1970 UTC, sizes in bytes."""
 
-    topic = serializers.CharField()
-    broker_name = serializers.CharField()
-    queue_id = serializers.IntegerField()
-    queue_offset = serializers.IntegerField()
-    message_id = serializers.CharField()
-    offset_message_id = serializers.CharField()
-    keys = serializers.CharField(allow_blank=True)
-    tags = serializers.CharField(allow_blank=True)
-    store_timestamp_ms = serializers.IntegerField()
-    born_timestamp_ms = serializers.IntegerField()
-    born_host = serializers.CharField()
-    store_host = serializers.CharField()
-    reconsume_times = serializers.IntegerField()
-    size_bytes = serializers.IntegerField()
-    body_bytes = serializers.IntegerField(help_text="decompressed")
-    body_stored_bytes = serializers.IntegerField()
-    body_packing = serializers.CharField(allow_blank=True, help_text="layers undone: ZSTD flag, gzip")
-    body_text = serializers.CharField(allow_blank=True)
-    body_format = serializers.CharField(help_text="json, text, msgpack, protobuf, hex, base64")
-    body_cut = serializers.BooleanField()
-    body_problem = serializers.CharField(allow_blank=True)
-    batch_index = serializers.IntegerField(help_text="from 1 inside of a stored batch, else 0")
-    batch_size = serializers.IntegerField()
-    is_masked = serializers.BooleanField(help_text="values are hidden by a rule of the administrators")
-    properties = serializers.DictField(child=serializers.CharField(allow_blank=True))
-    flag = serializers.IntegerField()
-    sys_flag = serializers.IntegerField()
-    commit_log_offset = serializers.IntegerField()
+    struct = MessageView
+    help_texts: ClassVar[HelpTexts] = {
+        "body_bytes": "decompressed",
+        "body_packing": "layers undone: ZSTD flag, gzip",
+        "body_format": "json, text, msgpack, protobuf, hex, base64",
+        "batch_index": "from 1 inside of a stored batch, else 0",
+        "is_masked": "values are hidden by a rule of the administrators",
+    }
 
 
-class MessagePageSerializer(serializers.Serializer[Any]):
+class MessagePageSerializer(StructSerializer):
+    struct = services.MessagePage
+    hidden = ("rows", "figures", "stop_reason", "tags")
+    help_texts: ClassVar[HelpTexts] = {
+        "cursor": "send it back for the next page",
+        "previous": "send it back for the page before",
+        "end_cursor": "behind the last row also at the end: oldest first, it follows what arrives",
+        "scanned": "offsets looked at for this page",
+        "silent": "broker → why it could not be read; its messages are missing",
+        "cut": "a limit was reached before the page was full; the cursor goes on",
+    }
+
     results = MessageSerializer(many=True, source="rows")
-    cursor = serializers.CharField(allow_null=True, help_text="send it back for the next page")
-    previous = serializers.CharField(allow_null=True, help_text="send it back for the page before")
-    end_cursor = serializers.CharField(
-        allow_blank=True,
-        help_text="behind the last row also at the end: oldest first, it follows what arrives",
-    )
-    scanned = serializers.IntegerField(help_text="offsets looked at for this page")
-    queues = serializers.IntegerField()
-    silent = serializers.DictField(
-        child=serializers.CharField(), help_text="broker → why it could not be read; its messages are missing"
-    )
-    cut = serializers.BooleanField(
-        help_text="a limit was reached before the page was full; the cursor goes on"
-    )
 
 
 class NdjsonRenderer(renderers.JSONRenderer):

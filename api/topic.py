@@ -18,15 +18,16 @@ from api.queue import TopicQueueSerializer
 from api.rest import list_file, pagination
 from api.rest.permissions import view_scope
 from api.rest.resource import Resource, existing_row
+from api.rest.struct import HelpTexts, StructSerializer
 from console.cluster import selectors as cluster_selectors
 from console.lag import selectors as lag_selectors
 from console.lag.models import TopicRow
-from console.operation.config.quarantine import quarantine_of
+from console.operation.config.quarantine import Quarantine, quarantine_of
 from console.operation.config.row import GROUP, TOPIC
-from console.operation.config.table import read_table
+from console.operation.config.table import ConfigTable, read_table
 from console.text import JsonObject
 from console.topic import selectors
-from console.topic.producers import senders_of
+from console.topic.producers import Sender, Senders, senders_of
 from console.topic.topic_list import TOPICS
 
 
@@ -40,39 +41,26 @@ class TopicSerializer(serializers.ModelSerializer[TopicRow]):
         exclude = ("id", "cluster", "trend_minute")
 
 
-class TopicGroupSerializer(serializers.Serializer[Any]):
-    group = serializers.CharField()
-    status = serializers.CharField()
-    partial = serializers.BooleanField()  # type: ignore[assignment]
-    clients = serializers.IntegerField(allow_null=True)
-    queues = serializers.IntegerField()
-    lag = serializers.IntegerField(allow_null=True)
-    lag_lower_bound = serializers.BooleanField()
-    time_lag_ms = serializers.IntegerField(allow_null=True)
+class TopicGroupSerializer(StructSerializer):
+    struct = selectors.TopicGroup
 
 
-class TopicProducerSerializer(serializers.Serializer[Any]):
-    group = serializers.CharField()
-    client_id = serializers.CharField()
-    address = serializers.CharField()
-    language = serializers.CharField()
-    version = serializers.IntegerField()
-    brokers = serializers.ListField(child=serializers.CharField())
-    heartbeat_ms = serializers.IntegerField()
-    messages = serializers.IntegerField(help_text="of the sampled messages, those from its address")
+class TopicProducerSerializer(StructSerializer):
+    struct = Sender
+    help_texts: ClassVar[HelpTexts] = {"messages": "of the sampled messages, those from its address"}
 
 
-class TopicProducersSerializer(serializers.Serializer[Any]):
+class TopicProducersSerializer(StructSerializer):
     """Connected producers, and those named by the newest messages: RocketMQ records no senders by topic."""
 
+    struct = Senders
+    help_texts: ClassVar[HelpTexts] = {
+        "others": "address → sampled messages of producers not connected now",
+        "sampled": "messages looked at",
+        "unread": "what did not answer, and why",
+    }
+
     senders = TopicProducerSerializer(many=True)
-    others = serializers.DictField(
-        child=serializers.IntegerField(),
-        help_text="address → sampled messages of producers not connected now",
-    )
-    sampled = serializers.IntegerField(help_text="messages looked at")
-    unread = serializers.ListField(child=serializers.CharField(), help_text="what did not answer, and why")
-    read_at_ms = serializers.IntegerField()
 
 
 class ConfigKeySerializer(serializers.Serializer[Any]):
@@ -88,23 +76,26 @@ class ConfigKeySerializer(serializers.Serializer[Any]):
         return {"key": instance.key, "values": values, "differs": instance.differs}
 
 
-class ConfigTableSerializer(serializers.Serializer[Any]):
+class ConfigTableSerializer(StructSerializer):
     """Configuration side by side, as the brokers have it now."""
 
-    brokers = serializers.ListField(child=serializers.CharField())
+    struct = ConfigTable
+    help_texts: ClassVar[HelpTexts] = {
+        "silent": "broker → why it did not answer",
+        "without": "brokers that do not have it",
+        "problem": "why no broker could be read; empty when some were",
+    }
+
     rows = ConfigKeySerializer(many=True)
-    silent = serializers.DictField(child=serializers.CharField(), help_text="broker → why it did not answer")
-    without = serializers.ListField(child=serializers.CharField(), help_text="brokers that do not have it")
-    problem = serializers.CharField(help_text="why no broker could be read; empty when some were")
-    read_at_ms = serializers.IntegerField()
 
 
-class QuarantineSerializer(serializers.Serializer[Any]):
-    since_ms = serializers.IntegerField()
-    by = serializers.CharField()
-    plan_id = serializers.CharField()
+class QuarantineSerializer(StructSerializer):
+    struct = Quarantine
+    hidden = ("written",)
+    properties = ("deletable_at_ms",)
+    help_texts: ClassVar[HelpTexts] = {"deletable_at_ms": "deleting is offered from then on"}
+
     former = serializers.DictField(help_text="broker → configuration before")
-    deletable_at_ms = serializers.IntegerField(help_text="deleting is offered from then on")
 
 
 class Topics(Resource):

@@ -19,11 +19,12 @@ from rest_framework.response import Response
 from api.rest import list_file, pagination
 from api.rest.permissions import require, require_visible, view_scope
 from api.rest.resource import IDEMPOTENCY_KEY, Resource, idempotency_key, remote_addr
+from api.rest.struct import HelpTexts, StructSerializer
 from console.cluster import selectors as cluster_selectors
 from console.group.offsets.targets import OFFSET_MAX, TARGETS
 from console.operation import operation_list, selectors, services
 from console.operation.models import Job, JobState, Plan, PlanState
-from console.operation.plan.coverage import KeptCoverage
+from console.operation.plan.coverage import KeptAbsent, KeptCoverage
 from console.operation.plan.params import ACCEPTED_MAX
 from console.operation.rules import RATE_PER_S_MAX
 from console.text import JsonObject
@@ -59,21 +60,20 @@ class UndoRequestSerializer(serializers.Serializer[Any]):
     accept_without = AcceptWithoutField()
 
 
-class AbsentSerializer(serializers.Serializer[Any]):
-    broker_name = serializers.CharField()
-    since_ms = serializers.IntegerField(allow_null=True, help_text="silent since; null: since just now")
-    why = serializers.CharField()
-    queues = serializers.IntegerField(allow_null=True, help_text="of the plan, where queues are counted")
-    accepted = serializers.BooleanField()
+class AbsentSerializer(StructSerializer):
+    struct = KeptAbsent
+    help_texts: ClassVar[HelpTexts] = {
+        "since_ms": "silent since; null: since just now",
+        "queues": "of the plan, where queues are counted",
+    }
 
 
-class CoverageSerializer(serializers.Serializer[Any]):
+class CoverageSerializer(StructSerializer):
     """The full scope of a plan, and the part of it that the plan reaches."""
 
+    struct = KeptCoverage
+
     unit = serializers.ChoiceField(choices=["queues", "brokers"])
-    covered = serializers.IntegerField()
-    expected = serializers.IntegerField()
-    answering = serializers.ListField(child=serializers.CharField())
     absent = AbsentSerializer(many=True)
 
 

@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from django.urls import path
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from api.lag import GroupPast, LatencyBucketSerializer
 from api.rest import pagination
+from api.rest.struct import HelpTexts, StructSerializer
 from console.cluster import selectors as cluster_selectors
 from console.report.pages import latency_heat
 
 SLO_MS_MAX = 7 * 86_400_000
 
 
-class LatencySliceSerializer(serializers.Serializer[Any]):
-    from_ms = serializers.IntegerField()
-    to_ms = serializers.IntegerField()
-    messages = serializers.IntegerField()
-    within_slo = serializers.IntegerField()
-    censored = serializers.IntegerField(help_text="of these only a lower bound is known")
+class LatencySliceSerializer(StructSerializer):
+    struct = latency_heat.Slice
+    help_texts: ClassVar[HelpTexts] = {"censored": "of these only a lower bound is known"}
+
     histogram = LatencyBucketSerializer(many=True, allow_null=True, help_text="null: nothing was collected")
 
 
-class LatencyHeatSerializer(serializers.Serializer[Any]):
+class LatencyHeatSerializer(StructSerializer):
     """The distribution of ``…/latency``, cut into slices of ``step_ms``; the first and the last may be shorter."""
 
-    step_ms = serializers.IntegerField()
+    struct = latency_heat.LatencyHeat
+
     slices = LatencySliceSerializer(many=True)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from django.urls import path
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -11,6 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from api.lag import GroupPast
+from api.rest.struct import HelpTexts, StructSerializer
 from console.cluster import selectors as cluster_selectors
 from console.report.pages import retention_room
 
@@ -19,19 +20,18 @@ def _ages(meaning: str) -> serializers.ListField:
     return serializers.ListField(child=serializers.IntegerField(allow_null=True), help_text=meaning)
 
 
-class RetentionRoomSerializer(serializers.Serializer[Any]):
+class RetentionRoomSerializer(StructSerializer):
     """Lists of one length, of the queue with the least room at each moment; null where nothing was collected."""
 
-    interval_ms = serializers.IntegerField(help_text="between two points; ages are exact to it")
-    queues = serializers.IntegerField(help_text="of which it is known how long messages are kept")
-    times = serializers.ListField(child=serializers.IntegerField())
-    kept_ms = _ages("age at which retention deletes messages")
-    unread_ms = _ages("age of the first unread one; 0: nothing waits")
-    room_ms = _ages("the time between them")
-    kept_lower_bound = serializers.ListField(
-        child=serializers.BooleanField(),
-        help_text="the queue has lost nothing yet: kept and room are at least so",
-    )
+    struct = retention_room.Room
+    help_texts: ClassVar[HelpTexts] = {
+        "interval_ms": "between two points; ages are exact to it",
+        "queues": "of which it is known how long messages are kept",
+        "kept_ms": "age at which retention deletes messages",
+        "unread_ms": "age of the first unread one; 0: nothing waits",
+        "room_ms": "the time between them",
+        "kept_lower_bound": "the queue has lost nothing yet: kept and room are at least so",
+    }
 
 
 class RetentionRoom(GroupPast):

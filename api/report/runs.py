@@ -20,13 +20,15 @@ from api.rest import pagination
 from api.rest.list_file import CsvRenderer
 from api.rest.permissions import view_scope
 from api.rest.resource import Resource, remote_addr
+from api.rest.struct import HelpTexts, StructSerializer
 from console.access import rules
 from console.access.models import Verb
 from console.access.name_scope import EVERYTHING, NameScope
 from console.cluster import selectors as cluster_selectors
 from console.report import selectors, services
 from console.report.jobs import JOBS, LAG_JOBS
-from console.report.models import LagRow, ReportRun
+from console.report.kept_rows.queue_rows import Gap
+from console.report.models import Delivery, LagRow, ReportRun
 from console.report.rules import window, yesterday_to_now
 from console.text import JsonObject
 from console.web.streamed import StreamedResponse
@@ -35,15 +37,16 @@ WORST_FIRST = "-time_lag_max"
 TIME_MS_MAX = 2**53  # the largest integer that every JSON parser keeps exactly
 
 
-class DeliverySerializer(serializers.Serializer[Any]):
+class DeliverySerializer(StructSerializer):
     """One receiver of a scheduled run; of a webhook only its host is shown."""
 
+    struct = Delivery
+    help_texts: ClassVar[HelpTexts] = {
+        "error": "why it could not be reached",
+        "at_ms": "of the last try",
+    }
+
     kind = serializers.ChoiceField(choices=["email", "webhook"])
-    to = serializers.CharField()
-    ok = serializers.BooleanField()
-    error = serializers.CharField(allow_blank=True, help_text="why it could not be reached")
-    at_ms = serializers.IntegerField(help_text="of the last try")
-    tries = serializers.IntegerField()
 
 
 class ReportRunSerializer(serializers.Serializer[Any]):
@@ -106,14 +109,11 @@ class LagRowSerializer(serializers.ModelSerializer[LagRow]):
         exclude = ("id", "cluster", "job")
 
 
-class GapSerializer(serializers.Serializer[Any]):
+class GapSerializer(StructSerializer):
     """A damaged or missing file of single-queue rows: its rows are missing, and unknown."""
 
-    window_start_ms = serializers.IntegerField()
-    window_end_ms = serializers.IntegerField()
-    group_first = serializers.CharField(help_text="the first group whose queues are missing, by name")
-    group_last = serializers.CharField()
-    reason = serializers.CharField()
+    struct = Gap
+    help_texts: ClassVar[HelpTexts] = {"group_first": "the first group whose queues are missing, by name"}
 
 
 class Runs(Resource):
