@@ -280,7 +280,11 @@ TEMPLATES: list[dict[str, Any]] = [
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
             ],
-            "builtins": ["django.templatetags.i18n", "console.templatetags.words"],
+            "builtins": [
+                "django.templatetags.i18n",
+                "console.templatetags.frames",
+                "console.templatetags.words",
+            ],
         },
     }
 ]

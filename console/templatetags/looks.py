@@ -13,6 +13,8 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext, gettext_noop
 
+from console.operation.models import Job, JobState
+
 register = template.Library()
 
 
@@ -30,8 +32,6 @@ GOOD = Look("ok", "ok", gettext_noop("Good"))
 NOTE = Look("catch", "never", gettext_noop("Note"))
 # Of warnings of plans and events of jobs.
 LEVELS: Mapping[str, Look] = {"danger": DANGER, "warn": WARNING, "ok": GOOD, "info": NOTE}
-# Of Django's messages: what an action has led to.
-MESSAGES: Mapping[str, Look] = {"error": DANGER, "warning": WARNING, "success": GOOD, "info": GOOD}
 
 VERIFIED = Look("ok", "ok", gettext_noop("verified"))
 FAILED = Look("bad", "lost", gettext_noop("failed"))
@@ -60,6 +60,7 @@ TOKENS: Mapping[str, Look] = {
 # The step of `operation/_steps.html` at which a job stands: applied, verified, all done.
 JOB_STEPS: Mapping[str, int] = {"VERIFYING": 6, "FAILED": 6, "SUCCEEDED": 7}
 APPLY_STEP = 5
+SILENCE_MS = 2500
 
 
 def badge(look: Look) -> SafeString:
@@ -90,9 +91,15 @@ def level_look(level: str) -> Look:
 
 
 @register.filter
-def message_look(tag: str) -> Look:
-    """Return how a message of Django looks, by its `level_tag`."""
-    return MESSAGES[tag]
+def answer_banner(result: str) -> str:
+    """Return the kind of banner around what a client answered to one message."""
+    return "ok" if result == "CR_SUCCESS" else "bad"
+
+
+@register.filter
+def silence_ms(job: Job) -> int | None:
+    """Return after how long without news the page of a job fetches it again; None while no news are due."""
+    return None if job.is_final or job.state == JobState.PAUSED else SILENCE_MS
 
 
 @register.simple_tag
