@@ -23,6 +23,7 @@ from api.rest.struct import HelpTexts, StructSerializer
 from console.cluster import selectors as cluster_selectors
 from console.group.offsets.targets import OFFSET_MAX, TARGETS
 from console.operation import operation_list, selectors, services
+from console.operation.job import control
 from console.operation.models import Job, JobState, Plan, PlanState
 from console.operation.plan.coverage import KeptAbsent, KeptCoverage
 from console.operation.plan.params import ACCEPTED_MAX
@@ -375,13 +376,13 @@ class _JobAction(Resource):
 class JobPause(_JobAction):
     @extend_schema(operation_id="jobs_pause", tags=["jobs"], request=None, responses=JobSerializer)
     def post(self, request: Request, job: str) -> Response:
-        return self.do(request, job, services.pause)
+        return self.do(request, job, control.pause)
 
 
 class JobResume(_JobAction):
     @extend_schema(operation_id="jobs_resume", tags=["jobs"], request=None, responses=JobSerializer)
     def post(self, request: Request, job: str) -> Response:
-        return self.do(request, job, services.resume)
+        return self.do(request, job, control.resume)
 
 
 class JobCancel(_JobAction):
@@ -389,7 +390,7 @@ class JobCancel(_JobAction):
 
     @extend_schema(operation_id="jobs_cancel", tags=["jobs"], request=None, responses=JobSerializer)
     def post(self, request: Request, job: str) -> Response:
-        return self.do(request, job, services.cancel)
+        return self.do(request, job, control.cancel)
 
 
 class JobRate(Resource):
@@ -404,7 +405,7 @@ class JobRate(Resource):
         visible_job(request, job)
         wanted = RateRequestSerializer(data=request.data)
         wanted.is_valid(raise_exception=True)
-        changed = services.set_rate(
+        changed = control.set_rate(
             job, request.user, wanted.validated_data["rate_per_s"], remote_addr=remote_addr(request)
         )
         return Response(JobSerializer(changed).data)

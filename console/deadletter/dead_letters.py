@@ -20,8 +20,8 @@ from console.brokers.mqadmin import (
 )
 from console.brokers.queues import PERM_READ, BrokerQueue, route_queues, topic_route, with_offsets
 from console.operation.errors import PlanRejected
-from console.operation.plan.stored import Stored
 from console.text import JsonObject, Text
+from console.text.stored import Stored
 
 PULL_MAX = 32  # messages per pull: the brokers' limit
 WINDOW = 1_024  # letters read at once: 32 pulls of 32 in flight on one connection

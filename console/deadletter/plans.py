@@ -40,13 +40,13 @@ from console.operation.config.change import (
 )
 from console.operation.config.row import TOPIC, Config, ConfigRow, left_out_rows, overwritten_warning
 from console.operation.errors import PlanRejected, VerificationFailed
-from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
 from console.operation.plan.coverage import Coverage, read_coverage
+from console.operation.plan.job_run import JobRun
 from console.operation.plan.kinds import Another, Draft, Need, Place, PlanKind, RestCall
 from console.operation.plan.params import Given
-from console.operation.plan.stored import Stored
 from console.text import Text
+from console.text.stored import Stored
 
 DEAD_LETTERS = Place(Text("Dead letters"), "dead-letters", "dead-letter-group")
 ORDERLY = "ORDERLY"

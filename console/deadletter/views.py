@@ -31,9 +31,10 @@ from console.operation import selectors as operation_selectors
 from console.operation import services as operation_services
 from console.operation.errors import OperationError, PlanNotFound, PlanRejected
 from console.operation.models import Job, Plan
-from console.operation.plan.stored import Params, as_json
+from console.operation.plan.params import Params
 from console.operation.views import job_context
 from console.text import Text, text_of
+from console.text.stored import as_json
 from console.web.streamed import StreamedResponse
 
 SAMPLE_LETTERS = 20

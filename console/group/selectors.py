@@ -20,7 +20,7 @@ from console.lag.rows import broadcast, queues
 from console.lag.rows.queue_row import QueueRow
 from console.lists.page import Page, count_if, cut
 from console.lists.query import ListQuery
-from console.operation.plan.stored import of_json
+from console.text.stored import of_json
 from spark.lag.folds.rounds import GAP_INTERVALS
 from spark.lag.samples import Samples
 

@@ -45,8 +45,9 @@ from console.operation.config.row import GROUP
 from console.operation.config.table import read_table
 from console.operation.config.views import quarantine_context
 from console.operation.errors import NotPermitted, OperationError, PlanRejected
-from console.operation.plan.stored import as_json
+from console.operation.rules import require
 from console.text import Duration, Text, text_of
+from console.text.stored import as_json
 from console.web.page_context import PageContext
 from spark.lag.local_time import HOUR_MS
 
@@ -409,7 +410,7 @@ def _estimate(
         params = form.params()
         try:
             if params.like_group:
-                operation_services.require(request.user, Verb.VIEW, here.name, params.like_group)
+                require(request.user, Verb.VIEW, here.name, params.like_group)
             found = estimate(here.name, group, params, queues, now_ms)
         except (PlanRejected, NotPermitted) as refusal:
             reason = text_of(refusal)

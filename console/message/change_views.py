@@ -29,8 +29,8 @@ from console.message.streaming import Streamed
 from console.message.views import BrokerTrouble
 from console.operation import services as operation_services
 from console.operation.errors import OperationError, PlanRejected
-from console.operation.plan.stored import as_json
 from console.text import Text, text_of
+from console.text.stored import as_json
 
 
 @require_safe

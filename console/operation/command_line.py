@@ -20,6 +20,7 @@ from console.brokers.mqadmin import MQBrokerError, MQClientError
 from console.cluster import selectors as cluster_selectors
 from console.cluster.models import Cluster
 from console.operation import errors, selectors, services
+from console.operation.job import runner
 from console.operation.models import RESULT_LISTS, Job, Plan
 from console.operation.plan.coverage import KeptCoverage, Verdict, of_job
 from console.operation.plan.params import ACCEPT_WITHOUT, RawParams
@@ -78,7 +79,7 @@ class ChangeCommand(BaseCommand):
             raise CommandError(f"{plan} is a plan of another command.")
         job = services.apply_plan(plan, None, confirm, reason)
         if here:
-            services.run_job(job.id, f"{socket.gethostname()}:{os.getpid()}:command")
+            runner.run(job.id, f"{socket.gethostname()}:{os.getpid()}:command")
         if not no_wait:
             job = self._wait(job.id, show=format == "table")
         if format == "json":

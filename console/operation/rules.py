@@ -1,4 +1,4 @@
-"""The life of a job as a table, and how a change must be confirmed. Pure."""
+"""The life of a job as a table, who may change what, and how a change must be confirmed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import hashlib
 import json
 from typing import Any
 
-from console.operation.errors import IllegalTransition
+from console.access.rules import may
+from console.access.services import actor_name
+from console.operation.errors import IllegalTransition, NotPermitted
 from console.operation.models import Confirm, JobState
 from console.text import Text
 
@@ -69,6 +71,20 @@ def next_state(state: JobState, event: JobEventKind) -> JobState:
             Text("A job that is %(state)s cannot %(event)s.", state=state.value, event=event.value)
         )
     return target
+
+
+def require(actor: Any, verb: str, cluster: str, subject: str) -> None:
+    """Raise NotPermitted unless ``actor`` holds ``verb`` on the subject. ``actor=None`` is the system."""
+    if actor is not None and not may(actor, verb, cluster, subject):
+        raise NotPermitted(
+            Text(
+                "%(person)s may not %(verb)s %(name)s in %(cluster)s.",
+                person=actor_name(actor),
+                verb=verb,
+                name=subject,
+                cluster=cluster,
+            )
+        )
 
 
 def confirmation(

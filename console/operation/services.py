@@ -1,4 +1,4 @@
-"""The life of every change: plan → (approve) → apply → job → undo, and the controls of a running job.
+"""The life of every change: plan → (approve) → apply → undo. Of its job: `job.control` and `job.runner`.
 
 Every function may be called from a page, REST, a command or a test; each checks the actor's rights, writes by
 conditional update, audits, and notifies the browsers. Brokers are read outside of transactions.
@@ -11,22 +11,17 @@ import shlex
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from celery import current_app
 from django.db import IntegrityError, transaction
-from kombu import Connection
-from kombu.exceptions import OperationalError
 
-from console.access import rules as access_rules
 from console.access.models import Verb
+from console.access.services import actor_name
 from console.cluster import selectors as cluster_selectors
-from console.operation import selectors
+from console.operation import journal, selectors
 from console.operation.errors import (
     ApprovalBySamePerson,
     ApprovalMissing,
     ConfirmationMissing,
     IdempotencyKeyReused,
-    IllegalTransition,
-    NotPermitted,
     PlanAlreadyApplied,
     PlanBlocked,
     PlanDiscarded,
@@ -34,35 +29,24 @@ from console.operation.errors import (
     PlanExpired,
     PlanRejected,
 )
-from console.operation.job import journal, run_lock, runner
-from console.operation.models import FINAL_STATES, Confirm, Job, JobState, Plan, PlanState
+from console.operation.job import worker_queue
+from console.operation.models import Confirm, Job, Plan, PlanState
 from console.operation.plan import coverage
 from console.operation.plan.kinds import AnyPlanKind, B, Draft, Equivalent, Need, P, PlanKind, PlanWarning, R
 from console.operation.plan.params import Given, RawParams
-from console.operation.plan.stored import as_json, of_json
 from console.operation.rules import (
-    CANCELLABLE,
     PLAN_LIFE_MS,
-    RATE_PER_S_MAX,
-    TRANSITIONS,
-    JobEventKind,
     confirmation,
     fingerprint,
-    next_state,
+    require,
 )
 from console.text import Moment, Text
+from console.text.stored import as_json, of_json
 
 logger = logging.getLogger(__name__)
 
-# kombu tries three times, two seconds apart, before it reports that Redis is away: too long for a button.
-ONE_TRY = {"max_retries": 1, "interval_start": 0, "interval_step": 0}
-# By name: tasks import services, not the other way round.
-RUN_JOB_TASK = "console.operation.tasks.run_job"
 # Where `Draft.needs` are kept in a plan's state before.
 NEEDS = "needs"
-
-
-# --- Plans --------------------------------------------------------------------------------------------------
 
 
 def create_plan(
@@ -142,7 +126,7 @@ def make_plan(
 def _plan_of_key(actor: Any, idempotency_key: str, request_hash: str) -> Plan | None:
     if not idempotency_key:
         return None
-    found = Plan.objects.filter(created_by=journal.actor_name(actor), idempotency_key=idempotency_key).first()
+    found = Plan.objects.filter(created_by=actor_name(actor), idempotency_key=idempotency_key).first()
     if found is not None and found.request_hash != request_hash:
         raise IdempotencyKeyReused(Text("This idempotency key was used for another request."))
     return found
@@ -186,7 +170,7 @@ def _plan_row(
         ),
         confirm_text=draft.confirm_text or subject,
         messages=draft.messages,
-        created_by=journal.actor_name(actor),
+        created_by=actor_name(actor),
         created_at=journal.moment(at_ms),
         expires_at=journal.moment(at_ms + PLAN_LIFE_MS),
     )
@@ -207,7 +191,7 @@ def approve_plan(plan_id: str, actor: Any, *, remote_addr: str = "", now_ms: int
     verb = selectors.plan_kind(plan.kind).verb
     require(actor, verb, plan.cluster, plan.subject)
     _require_draft(plan, at_ms)
-    name = journal.actor_name(actor)
+    name = actor_name(actor)
     if name == plan.created_by:
         raise ApprovalBySamePerson(Text("A second person must agree; you made this plan yourself."))
     requested = Plan.objects.filter(pk=plan.pk, state=PlanState.DRAFT, approved_by="")
@@ -309,7 +293,7 @@ def _start(
             cluster=plan.cluster,
             subject=plan.subject,
             rate_per_s=handler.rate_per_s(plan),
-            created_by=journal.actor_name(actor),
+            created_by=actor_name(actor),
             created_at=journal.moment(at_ms),
             idempotency_key=idempotency_key,
             holds=handler.holds(plan.cluster, plan.subject) or None,
@@ -323,7 +307,7 @@ def _start(
             Text("Applied by %(person)s: state read again, nothing moved", person=job.created_by),
             at_ms=at_ms,
         )
-        transaction.on_commit(lambda: enqueue(job.id))
+        transaction.on_commit(lambda: worker_queue.enqueue(job.id))
     return job
 
 
@@ -429,168 +413,7 @@ def expire_plans(*, now_ms: int) -> int:
     )
 
 
-# --- Jobs ---------------------------------------------------------------------------------------------------
-
-
-def pause(job_id: str, actor: Any, *, remote_addr: str = "") -> Job:
-    """Stop working within a second and give the lease back. Raises IllegalTransition."""
-    return _move(
-        job_id,
-        JobEventKind.PAUSE,
-        actor,
-        Text("Paused by %(person)s", person=journal.actor_name(actor)),
-        remote_addr,
-    )
-
-
-def resume(job_id: str, actor: Any, *, remote_addr: str = "") -> Job:
-    """Queue a paused job again; it continues where it stopped. Raises IllegalTransition."""
-    job = _move(
-        job_id,
-        JobEventKind.RESUME,
-        actor,
-        Text("Resumed by %(person)s", person=journal.actor_name(actor)),
-        remote_addr,
-    )
-    enqueue(job.id)
-    return job
-
-
-def cancel(job_id: str, actor: Any, *, remote_addr: str = "") -> Job:
-    """Stop a job for good.
-
-    A worker settles what is in flight first, so that the final counts are true.
-    """
-    at_ms = journal.now_ms()
-    job = _controlled(job_id, actor)
-    with transaction.atomic():
-        requested = Job.objects.filter(pk=job.pk, state__in=CANCELLABLE).update(cancel_requested=True)
-        if requested != 1:
-            raise IllegalTransition(Text("A job that is %(state)s cannot be cancelled.", state=job.state))
-        Job.objects.filter(pk=job.pk, state=JobState.PAUSED).update(
-            state=next_state(JobState.PAUSED, JobEventKind.RESUME)
-        )
-        text = Text("Cancellation requested by %(person)s", person=journal.actor_name(actor))
-        found = _record(job_id, actor, "cancel", text, at_ms, remote_addr)
-    journal.publish(found, at_ms=at_ms)
-    enqueue(job_id)
-    return found
-
-
-def set_rate(job_id: str, actor: Any, rate_per_s: int | None, *, remote_addr: str = "") -> Job:
-    """Change the rate of a job, also while it runs; None is unlimited.
-
-    Raises PlanRejected, IllegalTransition.
-    """
-    at_ms = journal.now_ms()
-    if rate_per_s is not None and not 1 <= rate_per_s <= RATE_PER_S_MAX:
-        raise PlanRejected(
-            Text("The rate must be 1 to %(most)s messages per second.", most=RATE_PER_S_MAX),
-            field="rate_per_s",
-        )
-    job = _controlled(job_id, actor)
-    if job.rate_per_s == rate_per_s and not job.is_final:
-        return job
-    words = Text("no limit") if rate_per_s is None else Text("%(rate)s msg/s", rate=rate_per_s)
-    with transaction.atomic():
-        if Job.objects.filter(pk=job.pk).exclude(state__in=FINAL_STATES).update(rate_per_s=rate_per_s) != 1:
-            raise IllegalTransition(
-                Text("The rate of a job that is %(state)s cannot change.", state=job.state)
-            )
-        text = Text("Rate set to %(rate)s by %(person)s", rate=words, person=journal.actor_name(actor))
-        found = _record(job_id, actor, "rate", text, at_ms, remote_addr)
-    journal.publish(found, at_ms=at_ms)
-    return found
-
-
-def _controlled(job_id: str, actor: Any) -> Job:
-    job = selectors.job(job_id)
-    require(actor, selectors.plan_kind(job.kind).verb, job.cluster, job.subject)
-    return job
-
-
-def _move(job_id: str, event: JobEventKind, actor: Any, text: Text, remote_addr: str) -> Job:
-    """Move a job with one conditional update per legal source state.
-
-    The second of two requests finds no row and gets the real state.
-    """
-    at_ms = journal.now_ms()
-    job = _controlled(job_id, actor)
-    with transaction.atomic():
-        moved = any(
-            Job.objects.filter(pk=job_id, state=source).update(state=target)
-            for (source, happening), target in TRANSITIONS.items()
-            if happening is event
-        )
-        if not moved:
-            raise IllegalTransition(
-                Text(
-                    "A job that is %(state)s cannot %(event)s.",
-                    state=selectors.job(job.id).state,
-                    event=event.value,
-                )
-            )
-        found = _record(job_id, actor, event.value, text, at_ms, remote_addr)
-    journal.publish(found, at_ms=at_ms)
-    return found
-
-
-def _record(job_id: str, actor: Any, verb: str, text: Text, at_ms: int, remote_addr: str) -> Job:
-    """Record the event and the audit of a control, inside the transaction that makes the change."""
-    job = selectors.job(job_id)
-    journal.note(job, text, level="info", at_ms=at_ms)
-    journal.audit(actor=actor, verb=verb, plan=job.plan, after=text, remote_addr=remote_addr)
-    return job
-
-
-def enqueue(job_id: str) -> None:
-    """Hand a job to the workers.
-
-    Losing this message costs RECOVERY_MS, never the job (see recover_jobs).
-    """
-    options = {**(current_app.conf.broker_transport_options or {}), **ONE_TRY}
-    try:
-        with Connection(
-            current_app.conf.broker_write_url or current_app.conf.broker_url, transport_options=options
-        ) as redis:
-            current_app.send_task(RUN_JOB_TASK, args=[job_id], retry=False, connection=redis)
-    except (OperationalError, OSError) as error:
-        logger.warning("job not queued, recovery will do it job=%s reason=%s", job_id, error)
-
-
-def run_job(job_id: str, owner: str) -> None:
-    """Work on a job unless another worker has it. ``owner`` names this worker in the lease."""
-    runner.run(job_id, owner, enqueue=enqueue)
-
-
-def recover_jobs(*, now_ms: int) -> list[str]:
-    """Queue again every job without a worker: its message was lost, or its worker died. Return their ids."""
-    run_lock.remove_left_files()
-    runner.release_dead(now_ms)
-    ids = runner.orphans(now_ms)
-    for job_id in ids:
-        enqueue(job_id)
-    return ids
-
-
-# --- Permissions --------------------------------------------------------------------------------------------
-
-
 def _require_further(actor: Any, cluster: str, needs: Iterable[Need]) -> None:
     """Check the rights on other names that the plan needs."""
     for need in needs:
         require(actor, need.verb, cluster, need.name)
-
-
-def require(actor: Any, verb: str, cluster: str, subject: str) -> None:
-    """Raise NotPermitted unless ``actor`` holds ``verb`` on the subject. ``actor=None`` is the system."""
-    if actor is not None and not access_rules.may(actor, verb, cluster, subject):
-        raise NotPermitted(
-            Text(
-                "%(person)s may not %(verb)s %(name)s in %(cluster)s.",
-                person=journal.actor_name(actor),
-                verb=verb,
-                name=subject,
-                cluster=cluster,
-            )
-        )

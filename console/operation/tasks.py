@@ -8,19 +8,19 @@ import threading
 
 from celery import shared_task
 
-from console.operation import services
-from console.operation.job import journal
+from console.operation import journal, services
+from console.operation.job import runner
 
 
 @shared_task(name="console.operation.tasks.run_job")
 def run_job(job_id: str) -> None:
     """Work on one job if it is free."""
-    services.run_job(job_id, f"{socket.gethostname()}:{os.getpid()}:{threading.get_ident()}")
+    runner.run(job_id, f"{socket.gethostname()}:{os.getpid()}:{threading.get_ident()}")
 
 
 @shared_task(name="console.operation.tasks.recover_jobs")
 def recover_jobs() -> None:
     """Queue the jobs that no worker has, and expire old plans; beat calls it every 10 s."""
     at_ms = journal.now_ms()
-    services.recover_jobs(now_ms=at_ms)
+    runner.recover(now_ms=at_ms)
     services.expire_plans(now_ms=at_ms)

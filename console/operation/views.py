@@ -34,15 +34,17 @@ from console.operation.errors import (
     PlanNotFound,
 )
 from console.operation.forms import ConfirmForm, RateForm
-from console.operation.job.runner import RETRIES_MAX, RETRY_PAUSE_MS, JobCounts, without_worker
+from console.operation.job import control
+from console.operation.job.runner import RETRIES_MAX, RETRY_PAUSE_MS, without_worker
 from console.operation.models import FINAL_STATES, Job, JobState, Plan, PlanState
 from console.operation.operation_list import OPERATIONS
 from console.operation.plan.coverage import of_plan
+from console.operation.plan.job_run import JobCounts
 from console.operation.plan.kinds import JobRow, Link
 from console.operation.plan.params import ACCEPT_WITHOUT
-from console.operation.plan.stored import of_json
 from console.operation.rules import CANCELLABLE
 from console.text import Text, text_of
+from console.text.stored import of_json
 from console.web.page_context import PageContext
 
 # Of a plan on one page; 2,000 queues would be a megabyte.
@@ -359,12 +361,12 @@ def worst_rows(rows: Sequence[JobRow], most: int) -> Sequence[JobRow]:
 def job_control(request: HttpRequest, cluster: str, job_id: str, action: str) -> HttpResponse:
     """Control a job: pause · resume · cancel · rate. A refusal is shown on the job's page."""
     here, found, _ = _job(request, cluster, job_id)
-    controls = {"pause": services.pause, "resume": services.resume, "cancel": services.cancel}
+    controls = {"pause": control.pause, "resume": control.resume, "cancel": control.cancel}
     try:
         if action == "rate":
             form = RateForm(request.POST)
             if form.is_valid():
-                services.set_rate(
+                control.set_rate(
                     found.id, request.user, form.cleaned_data["rate_per_s"], remote_addr=remote_addr(request)
                 )
             else:

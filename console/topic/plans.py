@@ -22,13 +22,13 @@ from console.operation.config.plans import (
 )
 from console.operation.config.quarantine import MessagesWritten
 from console.operation.config.row import TOPIC, Config, ConfigRow, ImpactRow
-from console.operation.job.runner import JobRun
 from console.operation.models import Plan
 from console.operation.plan.coverage import Coverage
+from console.operation.plan.job_run import JobRun
 from console.operation.plan.kinds import TOPICS, Another, PlanWarning
 from console.operation.plan.params import Given
-from console.operation.plan.stored import Stored
 from console.text import Text
+from console.text.stored import Stored
 from console.topic import selectors, topic_config
 from console.topic.topic_config import READ, TopicParams
 from console.topic.topic_facts import TopicFacts, impact, read_topic_facts, unread_in

@@ -21,7 +21,7 @@ from console.deadletter.models import DeadLetterSurvey
 from console.message.search.message_search import source_of
 from console.message.search.query import Query
 from console.message.search.tail import Tail
-from console.operation import services as operation_services
+from console.operation.job import runner
 from tests.api.conftest import problem
 from tests.console.deadletter.letters import DLQ, GROUP, group_with_topics
 from tests.console.operation.live_cluster import LiveCluster
@@ -201,7 +201,7 @@ def test_a_replayed_copy_is_masked_where_it_lies(
     body = {"group": GROUP, "target": "other_topic", "topic": "elsewhere"}
     plan = client.post(f"{API}/replay-plans", body, format="json").json()
     job = client.post(f"/api/v1/plans/{plan['id']}/apply").json()
-    operation_services.run_job(job["id"], "worker-1")
+    runner.run(job["id"], "worker-1")
     (copy,) = client.get(f"{API}/topics/elsewhere/messages").json()["results"]
     assert copy["properties"]["TIDEMARK_ORIGINAL_TOPIC"] == "orders"
     assert "SECRET" not in json.dumps(copy)

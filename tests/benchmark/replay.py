@@ -86,6 +86,7 @@ class World:
         """One job over ``letters`` dead letters from ``first`` on, run in this process as a worker would."""
         from console.deadletter.models import ReplayLedger
         from console.operation import selectors, services
+        from console.operation.job import runner
 
         before = self.end(RETRY)
         params: dict[str, Any] = {
@@ -105,10 +106,10 @@ class World:
         )
         profiler = cProfile.Profile() if profile else None
         if profiler:
-            profiler.runcall(services.run_job, job.id, "worker-1")
+            profiler.runcall(runner.run, job.id, "worker-1")
             profiler.dump_stats(profile)
         else:
-            services.run_job(job.id, "worker-1")
+            runner.run(job.id, "worker-1")
         took_s = time.monotonic() - started
         found = selectors.job(job.id)
         assert (found.state, found.result["sent"]) == ("SUCCEEDED", letters), (found.error, found.result)

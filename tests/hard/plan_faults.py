@@ -53,9 +53,10 @@ from console.brokers.mqadmin import Message  # noqa: E402
 from console.deadletter.models import ReplayLedger  # noqa: E402
 from console.deadletter.replay import batches as replay  # noqa: E402
 from console.deadletter.replay import recovery as replay_recovery  # noqa: E402
-from console.operation import services  # noqa: E402
-from console.operation.job import journal, runner  # noqa: E402
+from console.operation import journal, services  # noqa: E402
+from console.operation.job import runner  # noqa: E402
 from console.operation.models import Job, JobState, Plan  # noqa: E402
+from console.operation.plan import job_run  # noqa: E402
 from tests.hard.tally import main  # noqa: E402
 from tests.support.broker_process import BrokerProcess  # noqa: E402
 from tests.support.redis_process import RedisProcess  # noqa: E402
@@ -161,8 +162,8 @@ def _be_child(step: Callable[[], Any], fault: Fault, counter: Path | None, into:
 
 def hurry() -> None:
     """Shorter times, so that a frozen worker outlives its lease in seconds."""
-    runner.LEASE_MS = LEASE_MS  # type: ignore[attr-defined]
-    runner.HEARTBEAT_MS = 300  # type: ignore[attr-defined]
+    runner.LEASE_MS = job_run.LEASE_MS = LEASE_MS  # type: ignore[attr-defined]
+    job_run.HEARTBEAT_MS = 300  # type: ignore[attr-defined]
     runner.RETRY_PAUSE_MS = 100
     if connections["default"].vendor == "sqlite":
         connections["default"].settings_dict["OPTIONS"]["timeout"] = 3
@@ -199,10 +200,10 @@ def undo(group: str) -> None:
 
 def work(group: str) -> None:
     """One look of a worker: what beat finds is worked on."""
-    services.recover_jobs(now_ms=journal.now_ms())
+    runner.recover(now_ms=journal.now_ms())
     for job in Job.objects.filter(subject=group).order_by("created_at"):
         if not job.is_final:
-            services.run_job(job.id, f"worker-{os.getpid()}")
+            runner.run(job.id, f"worker-{os.getpid()}")
 
 
 def is_done(group: str) -> bool:

@@ -22,6 +22,7 @@ from console.lag.collect import sweep
 from console.lag.models import CollectorLease, Round
 from console.operation import selectors as operation_selectors
 from console.operation import services as operation_services
+from console.operation.job import runner
 from console.operation.models import Job, Plan
 from tests.console.operation.live_cluster import wait_for
 from tests.support.apache_cluster import ApacheCluster
@@ -114,7 +115,7 @@ class ApacheWorld:
     def apply(self, plan: Plan) -> Job:
         """Run the plan's job to its end."""
         job = operation_services.apply_plan(plan.id, self.actor, plan.confirm_text)
-        operation_services.run_job(job.id, "worker-1")
+        runner.run(job.id, "worker-1")
         return operation_selectors.job(job.id)
 
     def undo(self, plan: Plan) -> Plan:

@@ -9,6 +9,7 @@ from pytest_django import Settings
 
 from console.brokers.mqadmin import MQBrokerError
 from console.operation import errors, selectors, services
+from console.operation.job import runner
 from console.operation.models import Job
 from tests.console.operation.live_cluster import wait_for
 from tests.peers.apache_world import ApacheWorld
@@ -193,7 +194,7 @@ def test_it_finishes_when_a_broker_that_went_away_is_back(world: ApacheWorld) ->
     job = services.apply_plan(plan.id, world.actor, plan.confirm_text)
     broker_b = world.cluster.brokers[1]
     broker_b.kill()
-    services.run_job(job.id, "worker-1")
+    runner.run(job.id, "worker-1")
     waiting = selectors.job(job.id)
     states = {row["broker_name"]: row["state"] for row in waiting.result["brokers"]}
     assert (waiting.state, states) == ("RUNNING", {"broker-a": "applied", "broker-b": "waiting"})
@@ -204,7 +205,7 @@ def test_it_finishes_when_a_broker_that_went_away_is_back(world: ApacheWorld) ->
         services.undo(plan.id, world.actor)
     world.cluster.start_brokers()
     Job.objects.filter(pk=job.id).update(lease_until=None)
-    services.run_job(job.id, "worker-2")
+    runner.run(job.id, "worker-2")
     finished = selectors.job(job.id)
     assert (finished.state, finished.error) == ("SUCCEEDED", "")
     assert {(config or {})["readQueueNums"] for config in topic_configs(world, "resumed").values()} == {6}

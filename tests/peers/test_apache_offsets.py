@@ -15,6 +15,7 @@ from console.lag.models import ClientRow
 from console.operation import selectors as operation_selectors
 from console.operation import services as operation_services
 from console.operation.errors import PlanRejected
+from console.operation.job import runner
 from console.operation.models import Job
 from tests.console.operation.live_cluster import LiveCluster, wait_for
 from tests.peers.apache_world import NAME, ApacheWorld, moves, wait_for_places
@@ -125,7 +126,7 @@ def test_it_goes_on_where_it_stood_when_one_of_two_brokers_leaves(
 
     monkeypatch.setattr(offset_apply, "CHUNK_QUEUES", 2)  # broker-a's queues first
     monkeypatch.setattr(offset_apply, "_apply_chunk", then_one_leaves)
-    operation_services.run_job(job.id, "worker-1")
+    runner.run(job.id, "worker-1")
     waiting = operation_selectors.job(job.id)
     assert [row["state"] for row in waiting.result["queues"]] == ["applied", "applied", "waiting", "waiting"]
     assert waiting.state == "RUNNING"
@@ -136,7 +137,7 @@ def test_it_goes_on_where_it_stood_when_one_of_two_brokers_leaves(
     def is_over() -> bool:
         """As the beat runs it again: a broker that has just started may still take longer than a call waits."""
         Job.objects.filter(pk=job.id).update(lease_until=None)
-        operation_services.run_job(job.id, "worker-2")
+        runner.run(job.id, "worker-2")
         return operation_selectors.job(job.id).state != "RUNNING"
 
     wait_for(is_over, within_s=120)

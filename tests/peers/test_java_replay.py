@@ -10,6 +10,7 @@ import pytest
 
 from console.brokers.mqadmin import close_admins
 from console.operation import selectors, services
+from console.operation.job import runner
 from tests.console.deadletter.letters import GROUP, RETRY, TOPIC, end, group_with_topics, write_letters
 from tests.console.operation.live_cluster import LiveCluster, wait_for
 from tests.peers.test_java_client import has_started
@@ -39,7 +40,7 @@ def test_it_delivers_the_copies_to_that_group_alone(
         plan = services.create_plan("dead_letter_replay", live.name, GROUP, PARAMS, None)
         assert (plan.messages, plan.blocked) == (20, "")
         job = services.apply_plan(plan.id, None, plan.confirm_text)
-        services.run_job(job.id, "worker-1")
+        runner.run(job.id, "worker-1")
         assert selectors.job(job.id).state == "SUCCEEDED"
         member.wait_for(lambda one: {message.key for message in one.consumed} >= EXPECTED.keys(), "20 copies")
         # A consumer commits what it has taken, so behind this nothing of the replay is on its way any more.

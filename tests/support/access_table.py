@@ -220,7 +220,7 @@ SUBJECTS = {
     "job/{}": ROWS,
     "approvals": ROWS,
 }
-PUBLISHERS = {"lag/services.py", "operation/job/journal.py", "report/services.py"}
+PUBLISHERS = {"lag/services.py", "operation/journal.py", "report/services.py"}
 # --- Plans: what planning, applying, approving, undoing and discarding one takes, on the name it is about.
 KINDS = {
     "offset_change": "RESET",

@@ -21,13 +21,13 @@ from console.operation.config.change import ConfigPlan, admin_of, chosen_brokers
 from console.operation.config.row import Config, ConfigRow, left_out_rows, nothing_changes
 from console.operation.config.write import Comparison, ConfigWrite, WriteEvent, writes_of
 from console.operation.errors import PlanRejected
-from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
 from console.operation.plan.coverage import Coverage, gone_words, read_coverage, recovered
+from console.operation.plan.job_run import JobRun
 from console.operation.plan.kinds import BROKERS, Draft, Need, Place, PlanWarning
-from console.operation.plan.params import Given
-from console.operation.plan.stored import Params, Stored
+from console.operation.plan.params import Given, Params
 from console.text import Text
+from console.text.stored import Stored
 
 BROKER = "broker"
 READ_DEADLINE_MS = 5_000

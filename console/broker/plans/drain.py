@@ -34,12 +34,12 @@ from console.operation.config.equivalents import config_plans_call
 from console.operation.config.row import terminal_rows
 from console.operation.config.write import WriteEvent
 from console.operation.errors import PlanRejected, VerificationFailed
-from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
+from console.operation.plan.job_run import JobRun
 from console.operation.plan.kinds import BROKERS, Draft, Need, PlanKind, PlanWarning, RestCall
-from console.operation.plan.params import Given
-from console.operation.plan.stored import Params, Stored
+from console.operation.plan.params import Given, Params
 from console.text import Text, text_of
+from console.text.stored import Stored
 
 NAMED_MAX = 10  # topics named in a sentence; all of them stand in the plan's before-state
 STRANDED_KEPT = 500

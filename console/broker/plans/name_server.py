@@ -22,10 +22,10 @@ from console.brokers.mqadmin import (
 )
 from console.operation.config.row import DiffRow, KeyChange
 from console.operation.config.write import TRANSITIONS, WriteEvent, WriteState
-from console.operation.job.runner import JobRun
 from console.operation.models import Job
-from console.operation.plan.stored import Stored, of_json
+from console.operation.plan.job_run import JobRun
 from console.text import Text, text_of
+from console.text.stored import Stored, of_json
 
 READ_DEADLINE_MS = 15_000  # routes of all topics from all name servers, pipelined
 AWAY = (BrokerUnavailable, RemotingTimeout)

@@ -11,9 +11,9 @@ from console.deadletter.models import LedgerState, ReplayLedger
 from console.deadletter.replay.before import ReplayBefore
 from console.deadletter.replay.token_bucket import TokenBucket
 from console.operation.errors import VerificationFailed
-from console.operation.job.runner import JobRun
-from console.operation.plan.stored import Stored, as_json, of_json
+from console.operation.plan.job_run import JobRun
 from console.text import Text
+from console.text.stored import Stored, as_json, of_json
 
 GIVEN_UP = Text("the job failed before the broker's answer was known: it may have been sent")
 

@@ -46,7 +46,7 @@ from console.deadletter.replay.send import Exchange, Sender, TooLate, is_refused
 from console.deadletter.replay.targets import Outgoing, Targets, route_queues_of
 from console.deadletter.replay.token_bucket import batch_size
 from console.operation.errors import VerificationFailed
-from console.operation.job.runner import JobRun, LeaseLost
+from console.operation.plan.job_run import JobRun, LeaseLost
 from console.text import Text, text_of
 from console.text.storable import storable
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from console.operation.models import Plan
-from console.operation.plan.stored import Stored, of_json
+from console.text.stored import Stored, of_json
 
 
 class Span(Stored, frozen=True, kw_only=True):

@@ -35,10 +35,10 @@ from console.deadletter.replay.ledger import (
 )
 from console.deadletter.replay.params import ReplayParams
 from console.operation.errors import PlanRejected
-from console.operation.job.runner import JobRun
-from console.operation.plan.stored import Stored
+from console.operation.plan.job_run import JobRun
 from console.text import Text, text_of
 from console.text.storable import storable
+from console.text.stored import Stored
 
 SUCCESS = "CR_SUCCESS"
 REASON_LENGTH_MAX = 300

@@ -9,10 +9,10 @@ from console.deadletter.dead_letters import Filter, read_filter
 from console.deadletter.replay import copy as replay_copy
 from console.operation.errors import PlanRejected
 from console.operation.models import Plan
-from console.operation.plan.params import Given
-from console.operation.plan.stored import Params, Stored, of_json
+from console.operation.plan.params import Given, Params
 from console.operation.rules import RATE_PER_S_MAX
 from console.text import Text
+from console.text.stored import Stored, of_json
 
 STOP_MAX = 1_000_000_000
 

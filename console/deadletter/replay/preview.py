@@ -11,7 +11,7 @@ from console.brokers.mqadmin import BlockingMQAdmin, MessageQueue, MessageRecord
 from console.brokers.queues import BrokerQueue
 from console.deadletter.dead_letters import LetterReader, Sieve, Unreadable, original_topic
 from console.deadletter.replay.before import Span
-from console.operation.plan.stored import Stored
+from console.text.stored import Stored
 
 PREVIEW_MAX = 100_000  # letters counted for the preview; the rest is counted while replaying
 PREVIEW_MS = 15_000

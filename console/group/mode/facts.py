@@ -16,8 +16,8 @@ from console.brokers.mqadmin import (
 )
 from console.brokers.queues import ask_each, require_answer
 from console.operation.config.row import Config
-from console.operation.plan.stored import Stored
 from console.text import Text
+from console.text.stored import Stored
 
 PULL, POP = "PULL", "POP"
 MODES = (PULL, POP)

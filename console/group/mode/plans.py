@@ -40,13 +40,13 @@ from console.operation.config.row import (
 )
 from console.operation.config.write import Comparison, ConfigWrite, WriteEvent, writes_of
 from console.operation.errors import PlanRejected
-from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
 from console.operation.plan.coverage import Coverage, gone_words, read_coverage, recovered
+from console.operation.plan.job_run import JobRun
 from console.operation.plan.kinds import Another, Draft, PlanWarning
-from console.operation.plan.params import Given
-from console.operation.plan.stored import Params, Stored, of_json
+from console.operation.plan.params import Given, Params
 from console.text import Text
+from console.text.stored import Stored, of_json
 
 MODE = Text("consume mode")  # ``what`` of a row
 SHARE_MAX = 1_024  # a queue shared among more members is shared among all

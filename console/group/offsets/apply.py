@@ -23,7 +23,7 @@ from console.group.offsets.change import RESET_BY_TIME, RESET_PER_QUEUE, UPDATE_
 from console.group.offsets.move import MoveEvent, Moves, MoveState, QueueMove
 from console.group.offsets.stored import OffsetBefore, OffsetParams
 from console.lag.collect.reset import note_moves
-from console.operation.job.runner import JobRun, LeaseLost
+from console.operation.plan.job_run import JobRun, LeaseLost
 from console.text import Text, text_of
 
 CHUNK_QUEUES = 32  # changed in parallel and saved together: a crash repeats at most these

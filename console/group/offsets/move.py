@@ -12,10 +12,10 @@ from console.brokers.mqadmin import MessageQueue
 from console.group.offsets.change import Change
 from console.group.offsets.state import GroupState
 from console.group.offsets.stored import OffsetBefore
-from console.operation.job.runner import JobRun
 from console.operation.models import Job
-from console.operation.plan.stored import Stored, of_json
+from console.operation.plan.job_run import JobRun
 from console.text import Text
+from console.text.stored import Stored, of_json
 
 
 class MoveState(enum.StrEnum):

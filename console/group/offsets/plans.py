@@ -34,12 +34,12 @@ from console.group.offsets.words import Limits, Pace
 from console.lag.last_seen import QueueSeen, group_queues_seen
 from console.operation import selectors as operation_selectors
 from console.operation.errors import PlanDrifted, PlanNotFound, PlanRejected, UndoImpossible
-from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
 from console.operation.plan.coverage import Coverage, read_coverage, recovered, silence, with_seen
+from console.operation.plan.job_run import JobRun
 from console.operation.plan.kinds import Another, Draft, PlanKind, RestCall
-from console.operation.plan.stored import as_json
 from console.text import Text, text_of
+from console.text.stored import as_json
 
 OffsetDraft = Draft[OffsetParams, OffsetBefore, DiffRow]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from console.brokers.mqadmin import MessageQueue
 from console.operation.models import Plan
-from console.operation.plan.stored import Params, Stored, of_json
+from console.operation.plan.params import Params
+from console.text.stored import Stored, of_json
 
 
 class QueuePlace(Stored, frozen=True, kw_only=True):

@@ -17,9 +17,9 @@ from console.group.offsets.apply import CALL_DEADLINE_MS, committed_offsets, mov
 from console.group.offsets.change import RESET_BY_TIME
 from console.group.offsets.move import MemberPosition, MovedCount, Moves, MoveState, QueueMove
 from console.operation.errors import VerificationFailed
-from console.operation.job.runner import JobRun
-from console.operation.plan.stored import Stored
+from console.operation.plan.job_run import JobRun
 from console.text import Text
+from console.text.stored import Stored
 
 VERIFY_MS = 60_000  # a 4.x member stops for 10 s before it takes a new offset, and commits every 5 s
 # How long to wait for members after the brokers show the target; after that it is a warning, not a failure.

@@ -42,13 +42,13 @@ from console.operation.config.row import (
 )
 from console.operation.config.write import Comparison, ConfigWrite, WriteEvent, Writes, writes_of
 from console.operation.errors import PlanRejected
-from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
 from console.operation.plan.coverage import Coverage, gone_words, read_coverage, recovered
+from console.operation.plan.job_run import JobRun
 from console.operation.plan.kinds import Another, Draft
-from console.operation.plan.params import Given
-from console.operation.plan.stored import Params, Stored
+from console.operation.plan.params import Given, Params
 from console.text import Text
+from console.text.stored import Stored
 
 TOPICS_MAX = 200  # per plan: each is a request to each broker, before and after
 

@@ -13,9 +13,9 @@ from console.group.pause import page as pause_page
 from console.group.pause.forms import PauseForm
 from console.operation.config.row import GROUP
 from console.operation.config.views import form_context, quarantine_context
-from console.operation.plan.stored import as_json
 from console.operation.plan_request import apply_at_once, plan_or_reason
 from console.text import Text
+from console.text.stored import as_json
 
 ACTIONS = {"pause": "group_pause", "resume": "group_resume"}  # button → kind of plan
 

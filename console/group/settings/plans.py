@@ -30,13 +30,13 @@ from console.operation.config.plans import (
 from console.operation.config.row import GROUP, TOPIC, Config, ConfigRow, ImpactRow, is_denied
 from console.operation.config.write import writes_of
 from console.operation.errors import PlanRejected
-from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
 from console.operation.plan.coverage import Coverage
+from console.operation.plan.job_run import JobRun
 from console.operation.plan.kinds import Another, PlanWarning
 from console.operation.plan.params import Given
-from console.operation.plan.stored import Stored, of_json
 from console.text import Text
+from console.text.stored import Stored, of_json
 
 
 class GroupBefore(Stored, frozen=True, kw_only=True, omit_defaults=False):

@@ -8,9 +8,9 @@ from typing import Any
 from console.brokers.mqadmin import MessageProperty
 from console.message.search.lanes import Hit
 from console.operation.errors import PlanRejected
-from console.operation.plan.params import Given
-from console.operation.plan.stored import Params, Stored
+from console.operation.plan.params import Given, Params
 from console.text import Text
+from console.text.stored import Stored
 
 PLAN_PROPERTY = "TIDEMARK_PLAN"  # on every message this console sends: the plan that sent it
 COPY_PROPERTY = "TIDEMARK_COPY_OF"  # on copies: unique key, topic, broker, queue and offset of the original

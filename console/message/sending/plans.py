@@ -42,12 +42,12 @@ from console.message.sending.params import (
     read_params,
 )
 from console.operation.errors import PlanRejected, VerificationFailed
-from console.operation.job.runner import JobRun
 from console.operation.message_events import MessageEvent, MessageTrail
 from console.operation.models import Job, JobState, Plan
+from console.operation.plan.job_run import JobRun
 from console.operation.plan.kinds import Draft, Place, PlanKind, PlanWarning, RestCall
-from console.operation.plan.stored import Stored, as_json
 from console.text import Text, text_of
+from console.text.stored import Stored, as_json
 
 BODY_BYTES_MAX = 4 * 1024 * 1024 - 64 * 1024  # RocketMQ's maxMessageSize with room for the properties
 SHOWN_BYTES = 4 * 1024  # of a body in the diff

@@ -47,12 +47,13 @@ from console.operation.config.write import (
     writes_of,
 )
 from console.operation.errors import OperationError, PlanRejected, VerificationFailed
-from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
 from console.operation.plan.coverage import UNLISTED, Coverage, gone_words, read_coverage, recovered
+from console.operation.plan.job_run import JobRun
 from console.operation.plan.kinds import B, P, PlanKind, RestCall
-from console.operation.plan.stored import Params, Stored, of_json
+from console.operation.plan.params import Params
 from console.text import Text, text_of
+from console.text.stored import Stored, of_json
 
 TOPIC_NOT_EXIST = 17
 VERIFY_WITHIN_S = 30.0  # brokers register with name servers at once; slow ones answer within their limits

@@ -16,7 +16,8 @@ from console.operation.command_line import (
     cluster_name,
 )
 from console.operation.config.change import ConfigParams
-from console.operation.plan.stored import Params, as_json
+from console.operation.plan.params import Params
+from console.text.stored import as_json
 
 ACTIONS = ("create", "change", "quarantine", "release", "delete", "force_delete")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from console.operation.plan.kinds import RestCall
 from console.operation.plan.params import ACCEPT_WITHOUT
-from console.operation.plan.stored import as_json
+from console.text.stored import as_json
 
 # Options of the commands that take no value.
 FLAGS = frozenset({"keep_offsets", "with_topics"})

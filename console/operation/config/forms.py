@@ -9,7 +9,7 @@ from django import forms
 from msgspec import structs
 
 from console.operation.errors import PlanRejected
-from console.operation.plan.stored import Params
+from console.operation.plan.params import Params
 from console.text import Text, text_of
 
 STAYS = Text("stays as it is")

@@ -14,8 +14,8 @@ from django.conf import settings
 from console.operation.config.row import Config, is_denied
 from console.operation.config.write import writes_of
 from console.operation.models import Job
-from console.operation.plan.stored import Stored, of_json
 from console.text import Duration, Moment, Text
+from console.text.stored import Stored, of_json
 from spark.lag.local_time import HOUR_MS
 
 # Clients read the route every 30 s: what they write until then is expected.

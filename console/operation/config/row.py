@@ -10,8 +10,8 @@ import msgspec
 
 from console.operation.plan.coverage import LEFT_OUT, Coverage
 from console.operation.plan.kinds import PlanWarning
-from console.operation.plan.stored import Stored
 from console.text import Text
+from console.text.stored import Stored
 
 TOPIC, GROUP = "topic", "group"
 # A TopicConfig or SubscriptionGroupConfig under its wire names; releases have keys of their own.

@@ -13,9 +13,9 @@ from console.cluster.models import Cluster
 from console.lag import selectors as lag_selectors
 from console.operation.config.forms import ConfigForm
 from console.operation.config.quarantine import quarantine_hours, quarantine_of
-from console.operation.plan.stored import as_json
 from console.operation.plan_request import plan_or_reason
 from console.text import Text
+from console.text.stored import as_json
 from console.web.page_context import PageContext
 
 # Button → action of the plan.

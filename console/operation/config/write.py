@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from console.operation.config.row import Action, Config, ConfigRow, KeyChange
-from console.operation.job.runner import JobRun
 from console.operation.models import Job
-from console.operation.plan.stored import Stored, of_json
+from console.operation.plan.job_run import JobRun
 from console.text import Text
+from console.text.stored import Stored, of_json
 
 
 class WriteState(enum.StrEnum):

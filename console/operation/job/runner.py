@@ -13,13 +13,13 @@ How a job survives failures:
 from __future__ import annotations
 
 import contextlib
-import copy
 import datetime
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
 import msgspec
 from django.conf import settings
@@ -27,31 +27,19 @@ from django.db import InterfaceError, OperationalError, transaction
 from django.db.models import F, Q, QuerySet
 
 from console.brokers.mqadmin import BrokerUnavailable, MQBrokerError, RemotingTimeout
-from console.operation import selectors
+from console.operation import journal, selectors
 from console.operation.errors import OperationError
-from console.operation.job import journal, run_lock
+from console.operation.job import run_lock, worker_queue
 from console.operation.models import Job, JobState
 from console.operation.plan import coverage
-from console.operation.plan.stored import Stored, of_json, with_fields
-from console.operation.rules import (
-    HEARTBEAT_MS,
-    LEASE_MS,
-    RECOVERY_MS,
-    SLICE_MS,
-    JobEventKind,
-    fingerprint,
-    next_state,
-    sources,
-)
+from console.operation.plan.job_run import JobInterrupted, JobRun, LeaseLost, Retries
+from console.operation.rules import LEASE_MS, RECOVERY_MS, JobEventKind, next_state, sources
 from console.text import Text, text_of
 
 logger = logging.getLogger(__name__)
-S = TypeVar("S", bound=Stored)
 
 LONG_PLACES = threading.BoundedSemaphore(settings.LONG_JOBS_MAX)  # of this process
 WOKEN_MAX = 8  # waiting jobs that are queued again when a place becomes free
-LOOK_MS = HEARTBEAT_MS // 2  # pause, cancel and rate are read twice as often as the pages promise
-NAP_S = 0.1  # longest sleep between two looks at the clock
 # A broker may be away this often in a row, RETRY_PAUSE_MS apart: its restart is no failure.
 RETRIES_MAX = 12
 RETRY_PAUSE_MS = 5_000
@@ -61,195 +49,6 @@ NO_WORKER = Text("No worker has this job. It resumes when one is back; nothing i
 RUNNABLE = (JobState.QUEUED, JobState.RUNNING, JobState.VERIFYING)
 TRANSIENT = (BrokerUnavailable, RemotingTimeout)
 DATABASE_AWAY = (OperationalError, InterfaceError)
-# The parts of a job's progress that change without any work being done.
-BOOKKEEPING = frozenset({"retries", "waits_for", "bucket", "speed", "dlq_end", "dlq_growth"})
-
-
-class Retries(Stored, frozen=True, kw_only=True):
-    """In the progress of a job whose broker does not answer: how often in a row, and what it waits for."""
-
-    retries: int = 0
-    waits_for: Text = Text()
-
-
-class JobCounts(Stored, frozen=True, kw_only=True):
-    """In the progress of any job: how much of all is done."""
-
-    done: int = 0
-    total: int = 0
-
-
-class JobInterrupted(Exception):
-    """Stop working on the job now. ``why``: paused | cancelled | slice."""
-
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
-        self.why = why
-
-
-class LeaseLost(Exception):
-    """Another worker holds the job, or it was taken away: stop and write nothing."""
-
-
-class JobRun:
-    """A claimed job in its worker: the argument of ``PlanKind.apply``, ``verify`` and ``settle``."""
-
-    def __init__(self, job: Job, owner: str, claimed_s: float) -> None:
-        """Take a claimed job; `claimed_s`: the monotonic clock before the claim."""
-        self.job = job
-        self.plan = job.plan
-        self.owner = owner
-        self._progress, self._result = dict(job.progress), dict(job.result)
-        self._started = self._looked = self._saved = claimed_s
-        self._settling = False
-        self._began_with = self._work_done()
-
-    @property
-    def has_worked(self) -> bool:
-        """Return whether this run has made progress since it took the job."""
-        return self._work_done() != self._began_with
-
-    @property
-    def rate_per_s(self) -> int | None:
-        """Return the requested rate, at most half a second old."""
-        return self.job.rate_per_s
-
-    def now_ms(self) -> int:
-        """Return the time, for kinds that record when something happened."""
-        return journal.now_ms()
-
-    @property
-    def is_alone(self) -> bool:
-        """Return whether every earlier run of this job is over; False: one may be frozen and continue."""
-        return bool(self.job.open_runs == [self.owner])
-
-    @property
-    def lease_ends_s(self) -> float:
-        """Return the monotonic time when the lease ends.
-
-        What must not happen twice must not begin after it.
-        """
-        return self._saved + LEASE_MS / 1000
-
-    def progress_as(self, kept: type[S]) -> S:
-        """Return what a kind keeps in the progress."""
-        return of_json(kept, self._progress)
-
-    def result_as(self, kept: type[S]) -> S:
-        """Return what a kind keeps in the result."""
-        return of_json(kept, self._result)
-
-    def put_progress(self, value: Stored) -> None:
-        """Replace these fields of the progress; the next save stores them."""
-        self._progress = with_fields(self._progress, value)
-
-    def put_result(self, value: Stored) -> None:
-        """Replace these fields of the result; the next save stores them."""
-        self._result = with_fields(self._result, value)
-
-    def count(self, **counts: int) -> None:
-        """Set counts of the progress: done, total, verified."""
-        self._progress |= counts
-
-    def write(self, held: QuerySet[Job], **fields: Any) -> bool:
-        """Write progress, result and other fields of the job; return whether its row was still ours."""
-        written = held.update(progress=self._progress, result=self._result, **fields) == 1
-        if written:
-            self.job.progress, self.job.result = self._progress, self._result
-        return written
-
-    def note(self, text: Text, *, level: str = "ok") -> None:
-        """Add a line to the job's event list."""
-        journal.note(self.job, text, level=level, at_ms=self.now_ms())
-
-    def save(self) -> None:
-        """Write progress and result and renew the lease, in one statement.
-
-        Runs inside the caller's transaction if there is one. Raises LeaseLost, which also rolls that transaction back.
-        """
-        # Before the statement: a worker that freezes after it must find its lease over.
-        began_s, at_ms = time.monotonic(), self.now_ms()
-        held = Job.objects.filter(
-            pk=self.job.pk, lease_owner=self.owner, lease_until__gt=journal.moment(at_ms)
-        )
-        lease_until = journal.moment(at_ms + LEASE_MS)
-        if not self.write(held, lease_until=lease_until):
-            raise LeaseLost(self.job.id)
-        self._saved = began_s
-
-    @contextlib.contextmanager
-    def atomic(self) -> Iterator[None]:
-        """Run a transaction that ends with ``save``; if it fails, restore progress and result."""
-        progress, result = copy.deepcopy(self._progress), copy.deepcopy(self._result)
-        saved = self._saved
-        try:
-            with transaction.atomic():
-                yield
-                self.save()
-        except BaseException:
-            self._progress = self.job.progress = progress
-            self._result = self.job.result = result
-            self._saved = saved
-            raise
-
-    def renew(self) -> None:
-        """Keep the lease during a wait. Raises LeaseLost."""
-        if (time.monotonic() - self._saved) * 1000 >= HEARTBEAT_MS:
-            self.save()
-
-    def beat(self) -> None:
-        """Check for interruption; call at least twice a second while working.
-
-        Raises JobInterrupted (paused, cancelled, slice over) and LeaseLost.
-        """
-        now = time.monotonic()
-        if (now - self._looked) * 1000 >= LOOK_MS:
-            self._looked = now
-            self._look()
-        if (now - self._saved) * 1000 >= HEARTBEAT_MS:
-            self.save()
-            journal.publish(self.job, at_ms=self.now_ms())
-
-    def sleep(self, seconds: float) -> None:
-        """Sleep, with beats."""
-        deadline = time.monotonic() + seconds
-        while (left := deadline - time.monotonic()) > 0:
-            time.sleep(min(left, NAP_S))
-            self.beat()
-
-    def hold_lease(self) -> None:
-        """Renew the lease directly before an action that must not happen late. Raises LeaseLost."""
-        if (time.monotonic() - self._saved) * 1000 >= LEASE_MS / 2:
-            self.save()
-
-    def _look(self) -> None:
-        row = (
-            Job.objects.filter(pk=self.job.pk)
-            .values("state", "cancel_requested", "rate_per_s", "lease_owner")
-            .get()
-        )
-        if row["lease_owner"] != self.owner:
-            raise LeaseLost(self.job.id)
-        self.job.rate_per_s = row["rate_per_s"]
-        self.job.state, self.job.cancel_requested = row["state"], row["cancel_requested"]
-        if self._settling:
-            return
-        if row["cancel_requested"] and row["state"] != JobState.VERIFYING:
-            raise JobInterrupted("cancelled")
-        if row["state"] not in (JobState.RUNNING, JobState.VERIFYING):
-            raise JobInterrupted("paused")
-        slice_over = (time.monotonic() - self._started) * 1000 >= SLICE_MS
-        kinds = selectors.long_kinds() if slice_over else []
-        if self.job.kind in kinds and waiting(self.now_ms()).filter(kind__in=kinds).exists():
-            raise JobInterrupted("slice")
-
-    def settling(self) -> None:
-        """From here on let only the lease stop this run: a cancel is being carried out."""
-        self._settling = True
-
-    def _work_done(self) -> str:
-        done = {name: value for name, value in self._progress.items() if name not in BOOKKEEPING}
-        return fingerprint(done)
 
 
 @transaction.atomic
@@ -318,14 +117,27 @@ def orphans(now_ms: int) -> list[str]:
     return list(waiting(now_ms).filter(queued_for_long | left).values_list("pk", flat=True))
 
 
-def run(job_id: str, owner: str, *, enqueue: Callable[[str], None]) -> None:
-    """Work on one job until it is finished, paused or cancelled, or its slice is over."""
+def recover(*, now_ms: int) -> list[str]:
+    """Queue again every job without a worker: its message was lost, or its worker died. Return their ids."""
+    run_lock.remove_left_files()
+    release_dead(now_ms)
+    ids = orphans(now_ms)
+    for job_id in ids:
+        worker_queue.enqueue(job_id)
+    return ids
+
+
+def run(job_id: str, owner: str) -> None:
+    """Work on one job until it is finished, paused or cancelled, or its slice is over.
+
+    ``owner`` names this worker in the lease.
+    """
     with _a_place(job_id) as is_free:
         is_given_back = is_free and _claim_and_run(job_id, run_lock.new_run(owner))
     if is_given_back:
         journal.publish(selectors.job(job_id), at_ms=journal.now_ms())
         for waiting_id in waiting(journal.now_ms()).values_list("pk", flat=True)[:WOKEN_MAX]:
-            enqueue(waiting_id)
+            worker_queue.enqueue(waiting_id)
 
 
 @contextlib.contextmanager
@@ -350,10 +162,16 @@ def _claim_and_run(job_id: str, run: str) -> bool:
     with run_lock.locked(run):
         began_s = time.monotonic()
         job = claim(job_id, run, journal.now_ms())
-        is_ended = job is None or _run(JobRun(job, run, began_s))
+        is_ended = job is None or _run(JobRun(job, run, began_s, partial(_another_waits, job.kind)))
     if is_ended:  # else the file stays: it shows to the next run that this one is over
         run_lock.remove(run)
     return job is not None and is_ended
+
+
+def _another_waits(kind: str) -> bool:
+    """Return whether a long job of this kind holds the place that another long one waits for."""
+    kinds = selectors.long_kinds()
+    return kind in kinds and waiting(journal.now_ms()).filter(kind__in=kinds).exists()
 
 
 def _run(work: JobRun) -> bool:
@@ -426,7 +244,7 @@ def _transition(work: JobRun, event: JobEventKind) -> None:
             journal.publish(work.job, at_ms=journal.now_ms())
             return
     # Raises the interruption that came first.
-    work._look()
+    work.look()
     raise LeaseLost(work.job.id)
 
 

@@ -18,8 +18,8 @@ from console.lag import last_seen
 from console.lag.last_seen import BrokerSeen
 from console.operation.errors import PlanRejected
 from console.operation.plan.params import ACCEPT_WITHOUT
-from console.operation.plan.stored import Stored, of_json
 from console.text import Moment, Text, text_of
+from console.text.stored import Stored, of_json
 
 if TYPE_CHECKING:
     from console.operation.models import Job, Plan

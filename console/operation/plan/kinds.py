@@ -11,20 +11,18 @@ import json
 import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 from django.urls import reverse
 from django.utils.http import urlencode
 
+from console.operation.models import Job, Plan
 from console.operation.plan.coverage import Coverage
+from console.operation.plan.job_run import JobRun
 from console.operation.plan.params import Given
-from console.operation.plan.stored import Stored, of_json
 from console.text import JsonObject, Text
-
-if TYPE_CHECKING:
-    from console.operation.job.runner import JobRun
-    from console.operation.models import Job, Plan
+from console.text.stored import Stored, of_json
 
 PLAIN_DIFF, PLAIN_JOB = "operation/_diff_plain.html", "operation/_job_plain.html"
 SETTINGS_MARK = "S"

@@ -7,12 +7,20 @@ from typing import Any, TypeAlias
 
 from console.operation.errors import PlanRejected
 from console.text import Text
+from console.text.stored import Stored
 
 # Parameter of every kind: brokers that do not answer and are left out, by name.
 ACCEPT_WITHOUT = "accept_without"
 # Brokers; as many as a cluster has at most.
 ACCEPTED_MAX = 200
 RawParams: TypeAlias = Mapping[str, Any]
+
+
+class Params(Stored, frozen=True, kw_only=True, omit_defaults=True):
+    """Parameters of a plan, read; as its column keeps them."""
+
+    # Brokers that do not answer and are left out, by name.
+    accept_without: tuple[str, ...] = ()
 
 
 class Given:

@@ -10,7 +10,7 @@ from rest_framework.test import APIClient
 
 from console.access import services as access_services
 from console.brokers.mqadmin import close_admins
-from console.operation import services
+from console.operation.job import runner
 from tests.api.conftest import problem
 from tests.console.deadletter.letters import group_with_topics, write_letters
 from tests.console.operation.live_cluster import LiveCluster
@@ -54,7 +54,7 @@ def test_it_changes_offsets_and_undoes(live: LiveCluster, client: APIClient) -> 
     assert applied.status_code == 202
     job = applied.json()
     assert (job["state"], job["plan"]) == ("QUEUED", plan["id"])
-    services.run_job(job["id"], "worker-1")
+    runner.run(job["id"], "worker-1")
     done = client.get(f"/api/v1/jobs/{job['id']}").json()
     assert (done["state"], done["error"], done["result"]["verified"]) == ("SUCCEEDED", "", 2)
     assert [event["level"] for event in done["events"]][0] == "ok"
@@ -124,7 +124,7 @@ def test_it_replays_dead_letters_and_shows_the_ledger(live: LiveCluster, client:
     assert client.post(f"/api/v1/jobs/{job['id']}/resume").json()["state"] == "QUEUED"
     changed = client.post(f"/api/v1/jobs/{job['id']}/rate", {"rate_per_s": None}, format="json")
     assert changed.json()["rate_per_s"] is None
-    services.run_job(job["id"], "worker-1")
+    runner.run(job["id"], "worker-1")
     ledger = client.get(f"/api/v1/jobs/{job['id']}/ledger?state=SENT").json()
     assert ledger["count"] == 3 and {row["keys"] for row in ledger["results"]} == {"k0", "k2", "k4"}
     problem(client.post(f"/api/v1/plans/{plan['id']}/undo"), 409, "undo_impossible")
@@ -137,7 +137,7 @@ def test_it_cancels_a_job(live: LiveCluster, client: APIClient) -> None:
     plan = client.post(f"{URL}/replay-plans", body, format="json").json()
     job = client.post(f"/api/v1/plans/{plan['id']}/apply").json()
     assert client.post(f"/api/v1/jobs/{job['id']}/cancel").json()["cancel_requested"] is True
-    services.run_job(job["id"], "worker-1")
+    runner.run(job["id"], "worker-1")
     assert client.get(f"/api/v1/jobs/{job['id']}").json()["state"] == "CANCELLED"
     assert client.get(f"{URL}/jobs?state=CANCELLED").json()["count"] == 1
     assert client.get(f"{URL}/plans?state=APPLIED").json()["count"] == 1

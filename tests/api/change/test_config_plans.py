@@ -13,7 +13,7 @@ from api.change.config_plan import KINDS
 from console.access import services as access_services
 from console.brokers.mqadmin import close_admins
 from console.lag.models import GroupRow, TopicRow
-from console.operation import services
+from console.operation.job import runner
 from console.plans import PLAN_KINDS
 from tests.api.conftest import problem
 from tests.console.operation.live_cluster import LiveCluster
@@ -63,7 +63,7 @@ def test_it_creates_a_topic_and_takes_it_back(live: LiveCluster, client: APIClie
     )
     applied = client.post(f"/api/v1/plans/{plan['id']}/apply", {}, format="json")
     assert applied.status_code == 202
-    services.run_job(applied.json()["id"], "worker-1")
+    runner.run(applied.json()["id"], "worker-1")
     done = client.get(f"/api/v1/jobs/{applied.json()['id']}").json()
     assert (done["state"], done["result"]["brokers"][0]["state"]) == ("SUCCEEDED", "verified")
     again = client.post(f"/api/v1/plans/{plan['id']}/apply", {}, format="json")
@@ -158,7 +158,7 @@ def test_it_tells_what_the_tabs_of_a_topic_show(live: LiveCluster, client: APICl
     problem(client.get(f"{base}/topics/orders/quarantine"), 404, "not_found")
     plan = ask(client, "topic_quarantine", "orders").json()
     job = client.post(f"/api/v1/plans/{plan['id']}/apply", {"confirm_text": "orders"}, format="json").json()
-    services.run_job(job["id"], "worker-1")
+    runner.run(job["id"], "worker-1")
     found = client.get(f"{base}/topics/orders/quarantine").json()
     assert (found["by"], found["plan_id"]) == ("erin", plan["id"])
     assert found["former"][live.broker_name]["perm"] == 6
@@ -178,7 +178,7 @@ def test_it_pauses_a_group_and_tells_so(live: LiveCluster, client: APIClient) ->
     )
     applied = client.post(f"/api/v1/plans/{made['id']}/apply", {}, format="json")
     assert applied.status_code == 202
-    services.run_job(applied.json()["id"], "worker-1")
+    runner.run(applied.json()["id"], "worker-1")
     found = client.get("/api/v1/clusters/test/groups/billing/pauses").json()
     assert found["unknown"] == found["unable"] == []
     (pause,) = found["paused"]

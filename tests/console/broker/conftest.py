@@ -21,6 +21,7 @@ from console.cluster.models import Cluster
 from console.lag import services as lag_services
 from console.operation import selectors as operation_selectors
 from console.operation import services as operation_services
+from console.operation.job import runner
 from console.operation.models import Job, Plan
 from consumers import ClientConfig, Message, MQClientError, Producer, ProducerConfig
 from tests.console.operation.live_cluster import wait_for
@@ -78,7 +79,7 @@ class Pair:
         """Run the plan's job to its end."""
         job = operation_services.apply_plan(plan.id, self.actor, plan.confirm_text)
         for _ in range(20):  # slices
-            operation_services.run_job(job.id, "worker-1")
+            runner.run(job.id, "worker-1")
             job = operation_selectors.job(job.id)
             if job.is_final:
                 break

@@ -16,6 +16,7 @@ from console.deadletter.dead_letters import Filter
 from console.deadletter.models import DeadLetterSurvey, ReplayLedger
 from console.lag.models import TopicRow
 from console.operation import selectors, services
+from console.operation.job import runner
 from console.operation.models import Job
 from tests.console.deadletter.letters import DLQ, GROUP, RETRY, TOPIC, group_with_topics
 from tests.console.operation.live_cluster import LiveCluster
@@ -38,7 +39,7 @@ def odd(live: LiveCluster) -> LiveCluster:
 def replay(live: LiveCluster, actor: User) -> Job:
     plan = services.create_plan("dead_letter_replay", live.name, GROUP, {"target": "failed_group"}, actor)
     job = services.apply_plan(plan.id, actor, plan.confirm_text, reason="because\0of \ud83d")
-    services.run_job(job.id, "worker-1")
+    runner.run(job.id, "worker-1")
     return selectors.job(job.id)
 
 

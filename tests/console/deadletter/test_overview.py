@@ -21,6 +21,7 @@ from console.lag.models import TopicRow
 from console.lag.rows.queue_row import TopicQueueRow
 from console.lists.query import ListQuery
 from console.operation import services as operation_services
+from console.operation.job import runner
 from console.operation.models import Job
 from tests.console.deadletter.letters import DLQ, GROUP, TOPIC, group_with_topics, write_letters
 from tests.console.operation.live_cluster import LiveCluster
@@ -46,7 +47,7 @@ def replay(live: LiveCluster, **params: object) -> Job:
         "dead_letter_replay", live.name, GROUP, {"target": "failed_group", **params}, None
     )
     job = operation_services.apply_plan(plan.id, None, GROUP)
-    operation_services.run_job(job.id, "worker-1")
+    runner.run(job.id, "worker-1")
     return job
 
 

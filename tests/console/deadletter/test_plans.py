@@ -20,8 +20,9 @@ from console.deadletter.replay.copy import REPLAY_KEY
 from console.deadletter.replay.token_bucket import TokenBucket
 from console.operation import errors, services
 from console.operation import selectors as operation_selectors
-from console.operation.job.runner import JobRun
+from console.operation.job import control, runner
 from console.operation.models import Job, Plan
+from console.operation.plan.job_run import JobRun
 from consumers.client.remoting_client import RemotingClient
 from tests.console.deadletter.letters import (
     DLQ,
@@ -44,7 +45,7 @@ def plan_of(live: LiveCluster, actor: User, target: str = "failed_group", **para
 
 def run(plan: Plan, actor: User) -> Job:
     job = services.apply_plan(plan.id, actor, plan.confirm_text)
-    services.run_job(job.id, "worker-1")
+    runner.run(job.id, "worker-1")
     return operation_selectors.job(job.id)
 
 
@@ -250,16 +251,16 @@ def test_it_pauses_within_a_second_and_resumes(
     write_letters(live, 40)
     job = services.apply_plan(plan_of(live, alice, rate_per_s=20).id, alice, GROUP)
     asked = _when(
-        monkeypatch, lambda run: run.progress_as(Figures).sent >= 5, lambda: services.pause(job.id, alice)
+        monkeypatch, lambda run: run.progress_as(Figures).sent >= 5, lambda: control.pause(job.id, alice)
     )
-    services.run_job(job.id, "worker-1")
+    runner.run(job.id, "worker-1")
     paused = operation_selectors.job(job.id)
     assert paused.state == "PAUSED" and time.monotonic() - asked[0] < 10
     sent = selectors.ledger_counts(job.plan_id)["SENT"]
     assert 5 <= sent <= 30 and end(live, RETRY) == sent
-    services.set_rate(job.id, alice, None)
-    services.resume(job.id, alice)
-    services.run_job(job.id, "worker-2")
+    control.set_rate(job.id, alice, None)
+    control.resume(job.id, alice)
+    runner.run(job.id, "worker-2")
     assert figures(operation_selectors.job(job.id))["sent"] == 40
     assert end(live, RETRY) == 40
 
@@ -270,8 +271,8 @@ def test_it_cancels_and_accounts_for_everything(
     group_with_topics(live)
     write_letters(live, 40)
     job = services.apply_plan(plan_of(live, alice, rate_per_s=20).id, alice, GROUP)
-    _when(monkeypatch, lambda run: run.progress_as(Figures).sent >= 5, lambda: services.cancel(job.id, alice))
-    services.run_job(job.id, "worker-1")
+    _when(monkeypatch, lambda run: run.progress_as(Figures).sent >= 5, lambda: control.cancel(job.id, alice))
+    runner.run(job.id, "worker-1")
     found = operation_selectors.job(job.id)
     assert found.state == "CANCELLED"
     assert found.result["matched"] == found.result["sent"] == end(live, RETRY) < 40
@@ -309,7 +310,7 @@ def test_it_sends_thousands_without_a_limit(live: LiveCluster, alice: User) -> N
     write_letters(live, 5_000)
     plan = plan_of(live, alice)
     job = services.apply_plan(plan.id, alice, GROUP)
-    services.run_job(job.id, "worker-1")
+    runner.run(job.id, "worker-1")
     assert figures(operation_selectors.job(job.id))["sent"] == 5_000
 
 

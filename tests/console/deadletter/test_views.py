@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from console.deadletter.models import DeadLetterSurvey
-from console.operation import services
+from console.operation.job import runner
 from console.operation.models import Job, Plan
 from tests.console.deadletter import letters
 from tests.console.operation.live_cluster import LiveCluster
@@ -126,7 +126,7 @@ def test_it_shows_the_ledger_of_a_replay(client: Client, alice: User) -> None:
     client.post(ADDRESS, {"target": "failed_group", "rate_per_s": ""})
     plan = Plan.objects.get()
     client.post(f"/c/test/plans/{plan.id}/apply")
-    services.run_job(Job.objects.get().id, "worker-1")
+    runner.run(Job.objects.get().id, "worker-1")
     text = client.get(f"{ADDRESS}?plan={plan.id}").content.decode()
     assert "Sent 6" in text
     assert f"{plan.id}:" in text  # replay keys

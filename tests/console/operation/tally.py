@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from console.operation.errors import PlanRejected, VerificationFailed
-from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
+from console.operation.plan.job_run import JobRun
 from console.operation.plan.kinds import Draft, PlanKind, PlanWarning
 from console.operation.plan.params import ACCEPT_WITHOUT, Given
-from console.operation.plan.stored import Stored
 from console.text import Text
+from console.text.stored import Stored
 
 RawJson = Mapping[str, Any]
 RawDraft = Draft[RawJson, RawJson, RawJson]

@@ -13,8 +13,8 @@ from console.access import services as access_services
 from console.access.models import AuditEvent
 from console.brokers.errors import BrokerUnavailable
 from console.live import hub as live
-from console.operation import errors, selectors, services
-from console.operation.job import journal
+from console.operation import errors, journal, selectors, services
+from console.operation.job import control, runner, worker_queue
 from console.operation.models import Job, JobState, Plan, PlanState
 from tests.console.operation.tally import Tally
 
@@ -47,7 +47,7 @@ def test_it_applies_verifies_and_undoes(tally: type[Tally], alice: User) -> None
     plan = make(alice, steps=2)
     job = services.apply_plan(plan.id, alice, now_ms=NOW)
     assert job.state == JobState.QUEUED
-    services.run_job(job.id, "worker-1")
+    runner.run(job.id, "worker-1")
     job = selectors.job(job.id)
     assert (job.state, tally.done, job.error, job.lease_owner) == ("SUCCEEDED", [0, 1], "", "")
     undo = services.undo(plan.id, alice)
@@ -57,7 +57,7 @@ def test_it_applies_verifies_and_undoes(tally: type[Tally], alice: User) -> None
 def test_it_audits_every_step(tally: type[Tally], alice: User) -> None:
     plan = make(alice)
     job = services.apply_plan(plan.id, alice, reason="INC-1", now_ms=NOW)
-    services.run_job(job.id, "worker-1")
+    runner.run(job.id, "worker-1")
     found = AuditEvent.objects.filter(plan_id=plan.id).order_by("pk")
     assert [(event.actor, event.verb) for event in found] == [
         ("alice", "plan"),
@@ -182,11 +182,11 @@ def test_it_requires_the_verb(tally: type[Tally], alice: User, carol: User) -> N
     with pytest.raises(errors.NotPermitted):
         make(carol)
     job = services.apply_plan(make(alice).id, alice, now_ms=NOW)
-    for change in (services.pause, services.resume, services.cancel):
+    for change in (control.pause, control.resume, control.cancel):
         with pytest.raises(errors.NotPermitted):
             change(job.id, carol)
     with pytest.raises(errors.NotPermitted):
-        services.set_rate(job.id, carol, 5)
+        control.set_rate(job.id, carol, 5)
 
 
 def test_it_can_not_undo_what_was_not_applied_or_is_not_undoable(tally: type[Tally], alice: User) -> None:
@@ -196,7 +196,7 @@ def test_it_can_not_undo_what_was_not_applied_or_is_not_undoable(tally: type[Tal
     job = services.apply_plan(plan.id, alice, now_ms=NOW)
     with pytest.raises(errors.UndoImpossible, match="still queued"):
         services.undo(plan.id, alice)
-    services.run_job(job.id, "worker-1")
+    runner.run(job.id, "worker-1")
     with pytest.raises(errors.UndoImpossible, match="cannot be undone"):
         services.undo(plan.id, alice)
 
@@ -279,7 +279,7 @@ def test_it_applies_once_when_two_apply_at_the_same_moment(
         return []
 
     monkeypatch.setattr(Tally, "drift", drift)
-    monkeypatch.setattr(services, "enqueue", lambda job_id: None)
+    monkeypatch.setattr(worker_queue, "enqueue", lambda job_id: None)
     if key and key == other_key:
         assert services.apply_plan(plan.id, alice, idempotency_key=key, now_ms=NOW) == quicker[0]
     else:

@@ -8,13 +8,14 @@ from django.contrib.auth.models import User
 
 from console.celery import FIXED_BEAT
 from console.operation import selectors, services, tasks
+from console.operation.job import worker_queue
 from console.operation.models import Job, PlanState
 from tests.console.operation.tally import Tally
 
 
 def test_it_is_known_to_workers_and_to_beat() -> None:
     current_app.loader.import_default_modules()
-    assert services.RUN_JOB_TASK in current_app.tasks
+    assert worker_queue.RUN_JOB_TASK in current_app.tasks
     assert FIXED_BEAT["console.operation.tasks.recover_jobs"][0] == 10.0
 
 
@@ -31,7 +32,7 @@ def test_it_queues_orphans_and_expires_plans(
     tally: type[Tally], alice: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queued: list[str] = []
-    monkeypatch.setattr(services, "enqueue", queued.append)
+    monkeypatch.setattr(worker_queue, "enqueue", queued.append)
     old = services.create_plan("tally", "test", "billing", {}, alice, now_ms=1_760_000_000_000)
     plan = services.create_plan("tally", "test", "billing", {}, alice)
     job = services.apply_plan(plan.id, alice)

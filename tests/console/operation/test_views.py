@@ -18,8 +18,9 @@ from django.utils import timezone
 from console.access.models import AuditEvent
 from console.brokers.mqadmin import BrokerUnavailable
 from console.operation import services
-from console.operation.job.runner import JobRun
+from console.operation.job import runner
 from console.operation.models import Job, JobState, Plan, PlanState
+from console.operation.plan.job_run import JobRun
 from console.operation.views import worst_rows
 from tests.console.operation.tally import Tally
 from tests.support.shown import Browser
@@ -160,7 +161,7 @@ def test_it_says_that_somebody_else_changes_the_same_group(
     text = text_of(browser(bob), f"/c/test/plans/{mine.id}")
     assert "alice is changing billing at this moment" in text
     assert job.id in text
-    services.run_job(job.id, "worker-1")
+    runner.run(job.id, "worker-1")
     refused = browser(bob).post(f"/c/test/plans/{mine.id}/apply")
     assert refused.status_code == 409
     assert "the world moved from 0 to 3" in refused.content.decode()
@@ -172,13 +173,13 @@ def test_it_says_that_a_job_waits_for_a_broker(tally: type[Tally], alice: User) 
 
     tally.at_step[1] = away
     job, client = start(alice), browser(alice)
-    services.run_job(job.id, "worker-1")
+    runner.run(job.id, "worker-1")
     text = text_of(client, f"/c/test/operations/{job.id}")
     assert "A broker is away; the job waits for it." in text
     assert "10.0.0.1:10911" in text
     assert "1 of 12 times so far" in text
     Job.objects.update(lease_until=None)
-    services.run_job(job.id, "worker-2")
+    runner.run(job.id, "worker-2")
     assert "A broker is away" not in text_of(client, f"/c/test/operations/{job.id}")
 
 
@@ -347,7 +348,7 @@ def test_it_gives_the_live_part_alone(tally: type[Tally], alice: User) -> None:
 
 def test_it_shows_what_happened_when_it_is_done(tally: type[Tally], alice: User) -> None:
     job = start(alice)
-    services.run_job(job.id, "worker-1")
+    runner.run(job.id, "worker-1")
     text = text_of(browser(alice), f"/c/test/operations/{job.id}")
     assert "Done" in text
     assert "Applied by alice" in text
@@ -363,7 +364,7 @@ def test_it_lists_plans_and_jobs_newest_first(tally: type[Tally], alice: User) -
 
 def test_it_filters_sorts_and_counts_operations(tally: type[Tally], alice: User, bob: User) -> None:
     done, failed, running = start(alice), start(bob), start(bob)
-    services.run_job(done.id, "worker-1")
+    runner.run(done.id, "worker-1")
     Job.objects.filter(pk=failed.pk).update(state=JobState.FAILED)
     planned, old, thrown = make(alice), make(alice), make(alice)
     Plan.objects.filter(pk=old.pk).update(expires_at=timezone.now())
@@ -395,7 +396,7 @@ def test_it_filters_sorts_and_counts_operations(tally: type[Tally], alice: User,
 
 def test_its_file_has_state_words_and_times(tally: type[Tally], alice: User) -> None:
     job, plan = start(alice), make(alice)
-    services.run_job(job.id, "worker-1")
+    runner.run(job.id, "worker-1")
     answer = browser(alice).get("/c/test/operations?format=csv&sort=state")
 
     async def read() -> bytes:
@@ -413,7 +414,7 @@ def test_its_file_has_state_words_and_times(tally: type[Tally], alice: User) -> 
 def test_it_offers_to_undo_what_can_be_taken_back_from_the_list(tally: type[Tally], alice: User) -> None:
     yes, no = start(alice), start(alice, undoable=False)
     for job in (yes, no):
-        services.run_job(job.id, "worker-1")
+        runner.run(job.id, "worker-1")
         Tally.world = 0
     text = text_of(browser(alice), "/c/test/operations")
     assert f"/c/test/plans/{yes.plan_id}/undo" in text

@@ -13,6 +13,7 @@ from pytest_django import Settings
 from console.lag.models import BrokerRow, TopicRow
 from console.lag.rows.queue_row import TopicQueueRow
 from console.operation import services
+from console.operation.job import runner
 from console.operation.models import Job, Plan
 from tests.console.operation.live_cluster import LiveCluster
 from tests.support import sample_queues
@@ -65,7 +66,7 @@ def test_it_makes_a_plan_from_the_form_and_shows_it(live: LiveCluster, browser: 
     applied = browser.post(f"/c/test/plans/{plan.id}/apply", {"reason": "INC-1"})
     job = Job.objects.get()
     assert applied["Location"] == reverse("job", args=["test", job.id])
-    services.run_job(job.id, "worker-1")
+    runner.run(job.id, "worker-1")
     text = page(browser, reverse("job", args=["test", job.id])[len("/c/test/") :])
     assert "Every broker reports it." in text and "verified" in text and "Undo this change" in text
     again = browser.post(f"/c/test/plans/{plan.id}/apply", {})
@@ -135,7 +136,7 @@ def test_it_leads_from_quarantine_to_deletion(live: LiveCluster, browser: Client
     answer = browser.post("/c/test/topics/orders/delete", {"action": "quarantine"})
     plan_id = answer["Location"].rsplit("/", 1)[1]
     browser.post(f"/c/test/plans/{plan_id}/apply", {"confirm_text": "orders"})
-    services.run_job(Job.objects.get().id, "worker-1")
+    runner.run(Job.objects.get().id, "worker-1")
     seen(live, "orders", perm=0)
     text = page(browser, "topics/orders")
     assert "In quarantine since" in text and "by maria" in text and "No traffic was seen since." in text
@@ -153,12 +154,12 @@ def test_it_leads_from_quarantine_to_deletion(live: LiveCluster, browser: Client
 
 def test_it_releases_with_one_click(live: LiveCluster, browser: Client, maria: User) -> None:
     plan = services.create_plan("topic_quarantine", live.name, "orders", {}, maria)
-    services.run_job(services.apply_plan(plan.id, maria, "orders").id, "worker-1")
+    runner.run(services.apply_plan(plan.id, maria, "orders").id, "worker-1")
     assert live.admin.topic_config(live.addr, "orders").perm == 0
     answer = browser.post("/c/test/topics/orders/release")
     job = Job.objects.get(kind="topic_release")
     assert answer["Location"] == reverse("job", args=["test", job.id])
-    services.run_job(job.id, "worker-1")
+    runner.run(job.id, "worker-1")
     assert live.admin.topic_config(live.addr, "orders").perm == 6
     refused = browser.post("/c/test/topics/orders/release", follow=True)
     assert "did not put orders in quarantine" in refused.content.decode()

@@ -13,6 +13,7 @@ from console.brokers.mqadmin import MQBrokerError
 from console.lag.models import CollectorLease, GroupRow, TopicRow
 from console.lag.rows.queue_row import QueueRow
 from console.operation import errors, selectors, services
+from console.operation.job import control, runner
 from console.operation.models import Job, Plan
 from tests.console.operation.live_cluster import LiveCluster, wait_for
 from tests.support import sample_queues
@@ -27,7 +28,7 @@ def plan_of(live: LiveCluster, actor: User, kind: str, topic: str = "orders", **
 
 def run(plan: Plan, actor: User) -> Job:
     job = services.apply_plan(plan.id, actor, plan.confirm_text)
-    services.run_job(job.id, "worker-1")
+    runner.run(job.id, "worker-1")
     return selectors.job(job.id)
 
 
@@ -282,7 +283,7 @@ def test_it_does_not_touch_what_somebody_else_changed_during_the_job(live: LiveC
     plan = plan_of(live, maria, "change", write_queues=8, read_queues=8)
     job = services.apply_plan(plan.id, maria)
     live.create_topic("orders", queues=5)
-    services.run_job(job.id, "worker-1")
+    runner.run(job.id, "worker-1")
     failed = selectors.job(job.id)
     assert failed.state == "FAILED"
     assert "was changed by someone else in the meantime: readQueueNums is 5, not 4" in failed.error
@@ -297,7 +298,7 @@ def test_it_goes_on_when_the_broker_is_back_and_writes_once(live: LiveCluster, m
     plan = plan_of(live, maria, "change", write_queues=8, read_queues=8)
     job = services.apply_plan(plan.id, maria)
     live.broker.stop()
-    services.run_job(job.id, "worker-1")
+    runner.run(job.id, "worker-1")
     waiting = selectors.job(job.id)
     assert (waiting.state, waiting.progress["retries"]) == ("RUNNING", 1)
     live.restart()
@@ -306,7 +307,7 @@ def test_it_goes_on_when_the_broker_is_back_and_writes_once(live: LiveCluster, m
         live.addr, type(live.admin.topic_config(live.addr, "orders")).from_value(plan.diff[0]["after"])
     )
     Job.objects.filter(pk=job.id).update(lease_until=None)
-    services.run_job(job.id, "worker-2")
+    runner.run(job.id, "worker-2")
     assert selectors.job(job.id).state == "SUCCEEDED"
     assert config_of(live) == plan.diff[0]["after"]
 
@@ -339,8 +340,8 @@ def test_it_stops_between_brokers_when_cancelled(live: LiveCluster, maria: User)
     live.create_topic("orders", queues=4)
     plan = plan_of(live, maria, "change", write_queues=8, read_queues=8)
     job = services.apply_plan(plan.id, maria)
-    services.cancel(job.id, maria)
-    services.run_job(job.id, "worker-1")
+    control.cancel(job.id, maria)
+    runner.run(job.id, "worker-1")
     stopped = selectors.job(job.id)
     assert (stopped.state, stopped.result) == ("CANCELLED", {"written": 0})
     found = config_of(live)

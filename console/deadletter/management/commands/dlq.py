@@ -20,7 +20,7 @@ from console.operation.command_line import (
     cluster_name,
     time_ms,
 )
-from console.operation.plan.stored import as_json
+from console.text.stored import as_json
 
 
 class Command(ChangeCommand):

@@ -21,7 +21,7 @@ from console.message.search.tail import TAIL_MS, Tail
 from console.message.sending.params import TYPED_BODY_BYTES_MAX, MessagePlace, QueuePlace, SendParams
 from console.message.services import BadCursor, MessageView, TopicNotFound, views
 from console.operation.command_line import ChangeCommand, add_cluster, cluster_name, time_ms
-from console.operation.plan.stored import as_json
+from console.text.stored import as_json
 
 FOLLOW_EVERY_S = 1.0
 FIND_MS = 10 * 60 * 1000

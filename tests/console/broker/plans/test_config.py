@@ -19,6 +19,7 @@ from console.operation.errors import (
     PlanRejected,
     UndoImpossible,
 )
+from console.operation.job import runner
 from console.operation.models import JobState, Plan
 from console.operation.plan.coverage import Coverage
 from console.operation.plan.params import Given
@@ -142,7 +143,7 @@ def test_it_waits_for_a_broker_that_goes_away_in_the_middle(pair: Pair) -> None:
     plan = pair.plan(KIND, "*", {"key": KEY, "value": "250"})
     job = operation_services.apply_plan(plan.id, pair.actor)
     pair.b.kill()
-    operation_services.run_job(job.id, "worker-1")
+    runner.run(job.id, "worker-1")
     job.refresh_from_db()
     assert (job.state, value(pair, "broker-a")) == (JobState.RUNNING, "250")
     assert [row["state"] for row in job.result["brokers"]] == ["applied", "waiting"]
@@ -150,7 +151,7 @@ def test_it_waits_for_a_broker_that_goes_away_in_the_middle(pair: Pair) -> None:
     job.lease_until = None
     job.save()
     for _ in range(20):
-        operation_services.run_job(job.id, "worker-2")
+        runner.run(job.id, "worker-2")
         job.refresh_from_db()
         if job.is_final:
             break

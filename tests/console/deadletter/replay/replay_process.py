@@ -31,6 +31,7 @@ from console.deadletter.replay import send as replay_send  # noqa: E402
 from console.deadletter.replay import targets as replay_targets  # noqa: E402
 from console.operation import selectors as operation_selectors  # noqa: E402
 from console.operation import services  # noqa: E402
+from console.operation.job import runner  # noqa: E402
 from console.operation.models import Job  # noqa: E402
 from tests.console.deadletter.letters import GROUP  # noqa: E402
 
@@ -68,7 +69,7 @@ def work(job_id: str, when: str = "", at_batch: str = "0", victim: str = "") -> 
     sender = replay_send.Sender
     sender.exchange = deadly(sender.exchange)  # type: ignore[method-assign]
     Job.objects.filter(pk=job_id).update(lease_until=None)  # as if its fifteen seconds were over
-    services.run_job(job_id, f"worker-{os.getpid()}")
+    runner.run(job_id, f"worker-{os.getpid()}")
 
 
 def report(job_id: str) -> None:

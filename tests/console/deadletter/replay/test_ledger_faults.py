@@ -12,6 +12,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from console.deadletter.models import ReplayLedger
 from console.deadletter.replay import batches as replay
 from console.operation import selectors, services
+from console.operation.job import runner
 from console.operation.models import Job
 from tests.console.deadletter.letters import GROUP, RETRY, end, group_with_topics, write_letters
 from tests.console.operation.live_cluster import LiveCluster
@@ -31,7 +32,7 @@ def job(live: LiveCluster, alice: User, monkeypatch: pytest.MonkeyPatch) -> Job:
 
 def work_again(job: Job) -> Job:
     Job.objects.filter(pk=job.id).update(lease_until=None)
-    services.run_job(job.id, "worker-2")
+    runner.run(job.id, "worker-2")
     return selectors.job(job.id)
 
 
@@ -57,7 +58,7 @@ def test_no_letter_is_left_out_after_a_commit_failed(
 
     monkeypatch.setattr(BaseDatabaseWrapper, "_commit", commit_or_fail)
     monkeypatch.setattr(replay, "insert_entries", insert_and_count)
-    services.run_job(job.id, "worker-1")
+    runner.run(job.id, "worker-1")
     assert selectors.job(job.id).state == "RUNNING"
     found = work_again(job)
     assert (found.state, found.error) == ("SUCCEEDED", "")
@@ -69,7 +70,7 @@ def test_a_replay_that_left_letters_out_is_not_verified(live: LiveCluster, job: 
     """Whatever the cause: here the cursor in the database is moved by hand."""
     place = f"{live.broker_name}/0"
     Job.objects.filter(pk=job.id).update(progress={"cursors": {place: 20}})
-    services.run_job(job.id, "worker-1")
+    runner.run(job.id, "worker-1")
     found = selectors.job(job.id)
     assert found.state == "FAILED"
     assert "The plan counted 50 dead letters, the replay processed 30" in found.error

@@ -12,6 +12,7 @@ from console.deadletter import selectors
 from console.deadletter.models import ReplayLedger
 from console.operation import errors, services
 from console.operation import selectors as operation_selectors
+from console.operation.job import runner
 from console.operation.models import Job, Plan
 from tests.console.deadletter.letters import (
     DLQ,
@@ -35,7 +36,7 @@ def plan_of(live: LiveCluster, actor: User | None, target: str = "failed_group",
 
 def run(plan: Plan, actor: User | None) -> Job:
     job = services.apply_plan(plan.id, actor, plan.confirm_text)
-    services.run_job(job.id, "worker-1")
+    runner.run(job.id, "worker-1")
     return operation_selectors.job(job.id)
 
 
@@ -92,11 +93,11 @@ def test_it_never_asks_a_client_twice_after_a_crash(
             "console.deadletter.replay.direct._finish", lambda *arguments: (_ for _ in ()).throw(SystemExit)
         )
         with pytest.raises(SystemExit):
-            services.run_job(job.id, "worker-1")
+            runner.run(job.id, "worker-1")
         assert len(seen) == 1
         monkeypatch.undo()
         Job.objects.update(lease_until=None)
-        services.run_job(job.id, "worker-2")
+        runner.run(job.id, "worker-2")
         found = operation_selectors.job(job.id)
         assert (found.state, found.result["unknown"], len(seen)) == ("FAILED", 1, 1)
 

@@ -14,6 +14,7 @@ from console.deadletter.models import LedgerState, ReplayLedger
 from console.deadletter.plans import ReplayPlan
 from console.operation import selectors, services
 from console.operation.errors import PlanBlocked
+from console.operation.job import control, runner
 from console.operation.job.runner import RETRIES_MAX
 from console.operation.models import Job, Plan
 from tests.console.deadletter.letters import GROUP, RETRY, end, group_with_topics, write_letters
@@ -45,13 +46,13 @@ def test_the_second_replay_is_refused_until_the_first_has_ended(letters: LiveClu
     with pytest.raises(PlanBlocked) as refusal:
         services.apply_plan(second.id, bob)
     assert str(refusal.value) == words
-    services.pause(job.id, alice)
+    control.pause(job.id, alice)
     with pytest.raises(PlanBlocked):
         services.apply_plan(second.id, bob)
-    services.resume(job.id, alice)
-    services.run_job(job.id, "worker-1")
+    control.resume(job.id, alice)
+    runner.run(job.id, "worker-1")
     later = services.apply_plan(second.id, bob)
-    services.run_job(later.id, "worker-1")
+    runner.run(later.id, "worker-1")
     found = selectors.job(later.id)
     assert (found.state, found.result["sent"], found.result["skipped"]) == ("SUCCEEDED", 0, LETTERS // 2)
     assert end(letters, RETRY) == LETTERS
@@ -101,7 +102,7 @@ def test_one_of_two_that_apply_at_the_same_instant_is_refused(
     refused = f"{job.id} of alice on {GROUP} is not finished: wait until it ends, or cancel it."
     assert sorted(outcomes) == [job.id, refused]
     assert Counter(Plan.objects.values_list("state", flat=True)) == {"APPLIED": 1, "DRAFT": 1}
-    services.run_job(job.id, "worker-1")
+    runner.run(job.id, "worker-1")
     assert end(letters, RETRY) == LETTERS
 
 
@@ -109,7 +110,7 @@ def test_a_letter_that_may_have_been_sent_is_named_before_it_is_sent_again(
     letters: LiveCluster, alice: User
 ) -> None:
     job = services.apply_plan(plan_of(letters, alice).id, alice)
-    services.run_job(job.id, "worker-1")
+    runner.run(job.id, "worker-1")
     rows = ReplayLedger.objects.order_by("id")
     in_doubt = [row.pk for row in rows[:3]]
     ReplayLedger.objects.filter(pk__in=in_doubt).update(state=LedgerState.UNKNOWN)
@@ -118,7 +119,7 @@ def test_a_letter_that_may_have_been_sent_is_named_before_it_is_sent_again(
     (warning,) = [each for each in plan.warnings if each["level"] == "warn"]
     assert str(warning["title"]) == "3 may have been sent before"
     again = services.apply_plan(plan.id, alice)
-    services.run_job(again.id, "worker-1")
+    runner.run(again.id, "worker-1")
     later = plan_of(letters, alice)
     assert [each for each in later.warnings if each["level"] == "warn"] == [], "their outcome is known"
     assert later.blocked == "No dead letter is left to send."
@@ -145,7 +146,7 @@ def test_a_replay_that_gives_up_leaves_no_letter_open(
 
     monkeypatch.setattr(ReplayPlan, "apply", away)
     Job.objects.filter(pk=job.id).update(progress={"retries": RETRIES_MAX})
-    services.run_job(job.id, "worker-1")
+    runner.run(job.id, "worker-1")
     found = selectors.job(job.id)
     assert (found.state, found.holds) == ("FAILED", None)
     assert (found.result["unknown"], found.result["failed"], found.result["matched"]) == (1, 1, 1)

@@ -11,6 +11,7 @@ from django.contrib.auth.models import User
 from console.brokers.mqadmin import BlockingMQAdmin, MQAdmin
 from console.group.offsets import apply as offset_apply
 from console.operation import selectors, services
+from console.operation.job import runner
 from console.operation.models import Job
 from consumers.client import remoting_client
 from tests.console.operation.live_cluster import LiveCluster
@@ -51,12 +52,12 @@ def test_a_worker_frozen_with_requests_in_hand_sends_none_of_them_later(
 
     with monkeypatch.context() as slow:
         slow.setattr(MQAdmin, "update_consumer_offset", frozen)
-        services.run_job(job.id, "worker-1")
+        runner.run(job.id, "worker-1")
     assert handed_over
     assert orders.committed("billing", "orders") == {0: 7, 1: 10}
     assert Job.objects.get(pk=job.id).state == "RUNNING"
     Job.objects.filter(pk=job.id).update(lease_until=None)
-    services.run_job(job.id, "worker-2")
+    runner.run(job.id, "worker-2")
     assert orders.committed("billing", "orders") == {0: 0, 1: 0}
 
 
@@ -74,7 +75,7 @@ def test_requests_that_may_have_come_after_the_lease_are_reported(
         return answers
 
     monkeypatch.setattr(BlockingMQAdmin, "gather", frozen_behind)
-    services.run_job(job.id, "worker-1")
+    runner.run(job.id, "worker-1")
     found = selectors.job(job.id)
     assert (found.state, found.lease_owner) == ("RUNNING", "worker-2")
     event = found.events.last()

@@ -22,6 +22,7 @@ from console.cluster.models import Cluster
 from console.lag import services as lag_services
 from console.lag.models import BrokerRow, GroupRow, QueueSheet, TopicQueueSheet
 from console.operation import errors, selectors, services
+from console.operation.job import runner
 from console.operation.models import Job, Plan
 from tests.support.simulated_cluster import Layout, SimulatedCluster
 
@@ -45,7 +46,7 @@ class World:
 
     def apply(self, plan: Plan) -> Job:
         job = services.apply_plan(plan.id, self.actor, plan.confirm_text)
-        services.run_job(job.id, "worker-1")
+        runner.run(job.id, "worker-1")
         return selectors.job(job.id)
 
 

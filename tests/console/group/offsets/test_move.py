@@ -18,10 +18,10 @@ from console.group.offsets.move import (
     moves_of,
     planned_moves,
 )
-from console.operation.job.runner import JobCounts, JobRun
 from console.operation.models import Job, Plan
-from console.operation.plan.stored import as_json
+from console.operation.plan.job_run import JobCounts, JobRun
 from console.text import Text
+from console.text.stored import as_json
 from console.text.value import of_json, with_json
 from tests.console.group.offsets.test_change import QUEUE, changes, state
 

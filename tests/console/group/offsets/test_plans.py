@@ -20,6 +20,7 @@ from console.group.offsets.plans import OffsetChangePlan
 from console.lag import services as lag_services
 from console.lag.models import LagEvent
 from console.operation import errors, selectors, services
+from console.operation.job import runner
 from console.operation.models import Job, Plan
 from tests.console.operation.live_cluster import LiveCluster, wait_for
 
@@ -45,7 +46,7 @@ def plan_of(live: LiveCluster, actor: User, **params: Any) -> Plan:
 
 def run(plan: Plan, actor: User) -> Job:
     job = services.apply_plan(plan.id, actor, plan.confirm_text)
-    services.run_job(job.id, "worker-1")
+    runner.run(job.id, "worker-1")
     return selectors.job(job.id)
 
 
@@ -328,7 +329,7 @@ def test_it_lets_only_the_first_of_two_operators_move_a_group(orders: LiveCluste
     job = services.apply_plan(first.id, alice, "billing")
     with pytest.raises(errors.PlanDrifted, match=f"{job.id} by alice is moving offsets of billing now"):
         services.apply_plan(second.id, bob, "billing")
-    services.run_job(job.id, "worker-1")
+    runner.run(job.id, "worker-1")
     with pytest.raises(errors.PlanDrifted, match="1 queue of billing was moved at .* by alice"):
         services.apply_plan(second.id, bob, "billing")
     assert selectors.plan(second.id).state == "DRAFT", "it may be looked at, and made again"
@@ -343,11 +344,11 @@ def test_it_runs_one_of_two_changes_that_were_applied_at_the_same_moment(
     with monkeypatch.context() as blind:  # neither look saw the other's job
         blind.setattr(OffsetChangePlan, "drift", lambda *_: [])
         late = services.apply_plan(second.id, alice, "billing")
-    services.run_job(late.id, "worker-1")
+    runner.run(late.id, "worker-1")
     assert selectors.job(late.id).state == "FAILED"
     assert f"{job.id} by alice is moving offsets of billing now" in selectors.job(late.id).error
     assert orders.committed("billing", "orders") == {0: 7, 1: 10}
-    services.run_job(job.id, "worker-1")
+    runner.run(job.id, "worker-1")
     assert selectors.job(job.id).state == "SUCCEEDED"
 
 
@@ -454,7 +455,7 @@ def test_it_moves_nothing_when_the_group_moved_before_a_worker_came(orders: Live
     plan = plan_of(orders, alice, target="earliest")
     job = services.apply_plan(plan.id, alice, "billing")
     orders.commit("billing", "orders", 0, 9)  # the queue of jobs was down for a while
-    services.run_job(job.id, "worker-1")
+    runner.run(job.id, "worker-1")
     failed = selectors.job(job.id)
     assert failed.state == "FAILED"
     assert failed.error == (
@@ -476,7 +477,7 @@ def test_it_goes_on_where_it_stood_when_a_broker_leaves_in_the_middle(
 
     monkeypatch.setattr(offset_apply, "CHUNK_QUEUES", 1)
     monkeypatch.setattr(offset_apply, "_apply_chunk", one_then_away)
-    services.run_job(job.id, "worker-1")
+    runner.run(job.id, "worker-1")
     waiting = selectors.job(job.id)
     assert [row["state"] for row in waiting.result["queues"]] == ["applied", "waiting"]
     assert (waiting.state, waiting.progress["done"]) == ("RUNNING", 1)
@@ -485,7 +486,7 @@ def test_it_goes_on_where_it_stood_when_a_broker_leaves_in_the_middle(
     orders.restart()
     wait_for(lambda: orders.has_route("orders"), within_s=30)
     Job.objects.filter(pk=job.id).update(lease_until=None)
-    services.run_job(job.id, "worker-2")
+    runner.run(job.id, "worker-2")
     done = selectors.job(job.id)
     assert (done.state, done.error, done.result["verified"]) == ("SUCCEEDED", "", 2)
     assert orders.committed("billing", "orders") == {0: 0, 1: 0}
@@ -523,13 +524,13 @@ def test_it_waits_for_a_broker_that_is_away_and_goes_on(orders: LiveCluster, ali
     plan = plan_of(orders, alice, target="earliest")
     job = services.apply_plan(plan.id, alice, "billing")
     orders.broker.stop()
-    services.run_job(job.id, "worker-1")
+    runner.run(job.id, "worker-1")
     waiting = selectors.job(job.id)
     assert (waiting.state, waiting.progress["retries"]) == ("RUNNING", 1)
     orders.restart()
     wait_for(lambda: orders.has_route("orders"))
     Job.objects.filter(pk=job.id).update(lease_until=None)
-    services.run_job(job.id, "worker-2")
+    runner.run(job.id, "worker-2")
     assert selectors.job(job.id).state == "SUCCEEDED"
     assert orders.committed("billing", "orders") == {0: 0, 1: 0}
 

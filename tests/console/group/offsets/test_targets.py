@@ -13,7 +13,7 @@ from console.group.offsets.forms import OffsetChangeForm
 from console.group.offsets.targets import TARGETS, command_line, read_params, request_of
 from console.operation.errors import PlanRejected
 from console.operation.plan.params import Given
-from console.operation.plan.stored import as_json
+from console.text.stored import as_json
 
 EXACT = [{"topic": "orders", "broker_name": "broker-a", "queue_id": 1, "offset": 7}]
 PARAMS: dict[str, dict[str, Any]] = {

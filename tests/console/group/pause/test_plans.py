@@ -17,6 +17,7 @@ from console.group.pause.facts import Waiting, members_of, waiting
 from console.group.pauses import WHOLE_GROUP, paused_groups, pauses_of
 from console.lag.models import GroupRow, TopicRow
 from console.operation import errors, selectors, services
+from console.operation.job import runner
 from console.operation.models import Job, Plan
 from tests.console.operation.live_cluster import LiveCluster, wait_for
 from tests.support.ports import free_port
@@ -49,7 +50,7 @@ def plan_of(live: LiveCluster, actor: User, deed: str, group: str = "billing", *
 def run(plan: Plan, actor: User) -> Job:
     assert plan.blocked == "", plan.blocked
     job = services.apply_plan(plan.id, actor, plan.confirm_text)
-    services.run_job(job.id, "worker-1")
+    runner.run(job.id, "worker-1")
     done = selectors.job(job.id)
     assert (done.state, done.error) == ("SUCCEEDED", "")
     return done

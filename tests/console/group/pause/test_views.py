@@ -15,7 +15,7 @@ from console.access import services as access_services
 from console.cluster.models import Cluster
 from console.group import refusals
 from console.lag.models import GroupRow
-from console.operation import services
+from console.operation.job import runner
 from console.operation.models import Job, Plan
 from tests.console.operation.live_cluster import LiveCluster
 from tests.support.people import signed_in
@@ -105,7 +105,7 @@ def test_it_resumes_with_one_click(live: LiveCluster, browser: Client) -> None:
     answer = browser.post("/c/test/groups/billing/resume")
     job = Job.objects.get()
     assert answer["Location"] == f"/c/test/operations/{job.id}"
-    services.run_job(job.id, "worker-1")
+    runner.run(job.id, "worker-1")
     assert live.admin.group_refusals(live.addr).topics == {}
     assert "Paused" not in text_of(browser, "/c/test/groups/billing")
     assert browser.post("/c/test/groups/billing/resume")["Location"] == PAGE, "with the reason on it"

@@ -10,6 +10,7 @@ from pytest_django import Settings
 
 from console.access import services as access_services
 from console.operation import errors, selectors, services
+from console.operation.job import runner
 from console.operation.models import Job, Plan
 from tests.console.operation.live_cluster import LiveCluster, wait_for
 
@@ -22,7 +23,7 @@ def plan_of(live: LiveCluster, actor: User, kind: str, group: str = "billing", *
 
 def run(plan: Plan, actor: User) -> Job:
     job = services.apply_plan(plan.id, actor, plan.confirm_text)
-    services.run_job(job.id, "worker-1")
+    runner.run(job.id, "worker-1")
     return selectors.job(job.id)
 
 

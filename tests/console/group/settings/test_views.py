@@ -14,6 +14,7 @@ from console.cluster.models import Cluster
 from console.lag.models import BrokerRow, GroupRow
 from console.operation import services
 from console.operation.config.views import quarantine_context
+from console.operation.job import runner
 from console.operation.models import Job, Plan
 from tests.console.operation.live_cluster import LiveCluster
 from tests.support.people import signed_in
@@ -84,7 +85,7 @@ def test_it_leads_from_quarantine_to_deletion_and_back(
     answer = browser.post("/c/test/groups/billing/delete", {"action": "quarantine"})
     plan_id = answer["Location"].rsplit("/", 1)[1]
     browser.post(f"/c/test/plans/{plan_id}/apply", {"confirm_text": "billing"})
-    services.run_job(Job.objects.get().id, "worker-1")
+    runner.run(Job.objects.get().id, "worker-1")
     text = page(browser, "groups/billing/delete")
     assert "no client is online" in text and "Deletable" in text and "by maria" in text
     blocked = browser.post("/c/test/groups/billing/delete", {"action": "delete", "with_topics": "1"})
@@ -94,13 +95,13 @@ def test_it_leads_from_quarantine_to_deletion_and_back(
     released = browser.post("/c/test/groups/billing/release")
     job = Job.objects.get(kind="group_release")
     assert released["Location"] == reverse("job", args=["test", job.id])
-    services.run_job(job.id, "worker-1")
+    runner.run(job.id, "worker-1")
     assert live.admin.all_subscription_groups(live.addr).subscription_group_table["billing"].consume_enable
 
 
 def test_it_is_a_part_of_the_page_of_the_group(live: LiveCluster, browser: Client, maria: User) -> None:
     plan = services.create_plan("group_quarantine", live.name, "billing", {}, maria)
-    services.run_job(services.apply_plan(plan.id, maria, plan.confirm_text).id, "worker-1")
+    runner.run(services.apply_plan(plan.id, maria, plan.confirm_text).id, "worker-1")
     request = RequestFactory().get("/")
     request.user = maria
     here = Cluster.objects.get(name=live.name)
@@ -124,5 +125,5 @@ def test_a_quarantine_is_above_every_tab_of_the_group(
 ) -> None:
     assert "In quarantine since" not in page(browser, "groups/billing")
     plan = services.create_plan("group_quarantine", live.name, "billing", {}, maria)
-    services.run_job(services.apply_plan(plan.id, maria, plan.confirm_text).id, "worker-1")
+    runner.run(services.apply_plan(plan.id, maria, plan.confirm_text).id, "worker-1")
     assert "In quarantine since" in page(browser, "groups/billing")

@@ -17,6 +17,7 @@ from console.message import services
 from console.message.sending.plans import BODY_BYTES_MAX, MessageSendPlan
 from console.operation import services as operation_services
 from console.operation.errors import NotPermitted, PlanDrifted, PlanRejected
+from console.operation.job import runner
 from console.operation.models import Job, Plan
 from tests.console.operation.live_cluster import LiveCluster
 from tests.support.people import signed_in
@@ -34,7 +35,7 @@ def orders(live: LiveCluster, redis_url: str) -> LiveCluster:
 
 def run(plan: Plan, actor: User) -> Job:
     job = operation_services.apply_plan(plan.id, actor)
-    operation_services.run_job(job.id, "worker-1")
+    runner.run(job.id, "worker-1")
     return Job.objects.get(pk=job.id)
 
 
@@ -101,7 +102,7 @@ def test_a_crash_between_send_and_result_sends_nothing_twice(orders: LiveCluster
     orders.admin.send(orders.addr, message, queue_id=1)
     orders.send("orders", 1, [b"others"] * 40)
     Job.objects.filter(pk=job.id).update(progress={"from_offset": 1, "done": 0, "total": 1})
-    operation_services.run_job(job.id, "worker-2")
+    runner.run(job.id, "worker-2")
     done = Job.objects.get(pk=job.id)
     assert (done.state, done.result["queue_offset"]) == ("SUCCEEDED", 1)
     assert orders.admin.max_offset(orders.addr, "orders", 1) == 42

@@ -6,8 +6,8 @@ import pytest
 
 from console.operation.config.row import GROUP, TOPIC, Action, ConfigRow
 from console.operation.config.write import ConfigWrite, WriteEvent, WriteState
-from console.operation.plan.stored import as_json, of_json
 from console.text import Text
+from console.text.stored import as_json, of_json
 
 ROW = ConfigRow.of(TOPIC, "orders", "broker-a", "10.0.0.1:10911", {"perm": 6}, {"perm": 4})
 WRITE = ConfigWrite.of(ROW)

@@ -14,8 +14,9 @@ from django.utils import timezone
 
 from console.brokers.mqadmin import BrokerUnavailable
 from console.operation import errors, selectors, services
-from console.operation.job import run_lock, runner
+from console.operation.job import control, run_lock, runner, worker_queue
 from console.operation.models import Job, JobState
+from console.operation.plan import job_run
 from console.operation.rules import LEASE_MS, RECOVERY_MS, SLICE_MS
 from tests.console.operation.tally import Tally
 
@@ -45,11 +46,11 @@ def test_it_takes_a_job_over_when_the_lease_is_over(job: Job) -> None:
 
 
 def test_it_stops_a_worker_that_lost_its_lease(job: Job, tally: type[Tally]) -> None:
-    def steal(run: runner.JobRun) -> None:
+    def steal(run: job_run.JobRun) -> None:
         Job.objects.filter(pk=job.id).update(lease_owner="worker-2")
 
     tally.at_step[1] = steal
-    services.run_job(job.id, "worker-1")
+    runner.run(job.id, "worker-1")
     found = selectors.job(job.id)
     assert (tally.done, found.state, found.lease_owner) == ([0], "RUNNING", "worker-2")
 
@@ -58,10 +59,10 @@ def test_a_worker_that_freezes_behind_its_save_finds_its_lease_over(
     job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock_s = 100.0
-    monkeypatch.setattr(runner, "time", SimpleNamespace(monotonic=lambda: clock_s))
+    monkeypatch.setattr(job_run, "time", SimpleNamespace(monotonic=lambda: clock_s))
     claimed = runner.claim(job.id, "worker-1", now_ms())
     assert claimed is not None
-    run = runner.JobRun(claimed, "worker-1", clock_s)
+    run = job_run.JobRun(claimed, "worker-1", clock_s)
     update = QuerySet.update
 
     def freeze_behind(*given: Any, **values: Any) -> int:
@@ -75,36 +76,36 @@ def test_a_worker_that_freezes_behind_its_save_finds_its_lease_over(
         run.save()
     assert run.lease_ends_s < clock_s
     assert runner.claim(job.id, "worker-2", now_ms() + 2 * LEASE_MS) is not None
-    with pytest.raises(runner.LeaseLost):
+    with pytest.raises(job_run.LeaseLost):
         run.hold_lease()
 
 
 def test_it_pauses_within_a_step_and_goes_on_where_it_stood(
     job: Job, tally: type[Tally], alice: User
 ) -> None:
-    tally.at_step[1] = lambda run: services.pause(job.id, alice)
-    services.run_job(job.id, "worker-1")
+    tally.at_step[1] = lambda run: control.pause(job.id, alice)
+    runner.run(job.id, "worker-1")
     found = selectors.job(job.id)
     assert (tally.done, found.state, found.lease_owner) == ([0], "PAUSED", "")
-    services.run_job(job.id, "worker-1")
+    runner.run(job.id, "worker-1")
     assert tally.done == [0], "a paused job is not taken up"
-    assert services.resume(job.id, alice).state == JobState.QUEUED
-    services.run_job(job.id, "worker-2")
+    assert control.resume(job.id, alice).state == JobState.QUEUED
+    runner.run(job.id, "worker-2")
     assert (tally.done, selectors.job(job.id).state) == ([0, 1, 2], "SUCCEEDED")
 
 
 def test_it_settles_a_cancelled_job(job: Job, tally: type[Tally], alice: User) -> None:
-    tally.at_step[2] = lambda run: services.cancel(job.id, alice)
-    services.run_job(job.id, "worker-1")
+    tally.at_step[2] = lambda run: control.cancel(job.id, alice)
+    runner.run(job.id, "worker-1")
     found = selectors.job(job.id)
     assert (found.state, found.result, tally.done) == ("CANCELLED", {"settled_at": 2}, [0, 1])
     assert found.finished_at is not None
 
 
 def test_it_settles_a_job_that_is_cancelled_while_paused(job: Job, tally: type[Tally], alice: User) -> None:
-    services.pause(job.id, alice)
-    services.cancel(job.id, alice)
-    services.run_job(job.id, "worker-1")
+    control.pause(job.id, alice)
+    control.cancel(job.id, alice)
+    runner.run(job.id, "worker-1")
     found = selectors.job(job.id)
     assert (found.state, found.result, tally.done) == ("CANCELLED", {"settled_at": 0}, [])
 
@@ -112,73 +113,73 @@ def test_it_settles_a_job_that_is_cancelled_while_paused(job: Job, tally: type[T
 def test_it_feels_a_changed_rate(job: Job, tally: type[Tally], alice: User) -> None:
     seen: list[int | None] = []
 
-    def change(run: runner.JobRun) -> None:
+    def change(run: job_run.JobRun) -> None:
         seen.append(run.rate_per_s)
-        services.set_rate(job.id, alice, 25)
+        control.set_rate(job.id, alice, 25)
 
     tally.at_step[1] = change
     tally.at_step[2] = lambda run: seen.append(run.rate_per_s)
-    services.run_job(job.id, "worker-1")
+    runner.run(job.id, "worker-1")
     assert seen == [None, 25]
 
 
 @pytest.mark.parametrize("rate", [0, -1, 1_000_001])
 def test_it_rejects_a_rate_out_of_range(job: Job, alice: User, rate: int) -> None:
     with pytest.raises(errors.PlanRejected):
-        services.set_rate(job.id, alice, rate)
+        control.set_rate(job.id, alice, rate)
 
 
 def test_it_refuses_controls_of_a_finished_job(job: Job, alice: User) -> None:
-    services.run_job(job.id, "worker-1")
-    for change in (services.pause, services.resume, services.cancel):
+    runner.run(job.id, "worker-1")
+    for change in (control.pause, control.resume, control.cancel):
         with pytest.raises(errors.IllegalTransition):
             change(job.id, alice)
     with pytest.raises(errors.IllegalTransition):
-        services.set_rate(job.id, alice, 5)
+        control.set_rate(job.id, alice, 5)
 
 
 def test_it_fails_a_job_the_brokers_do_not_confirm(job: Job, tally: type[Tally]) -> None:
     tally.reached = False
-    services.run_job(job.id, "worker-1")
+    runner.run(job.id, "worker-1")
     found = selectors.job(job.id)
     assert (found.state, found.error) == ("FAILED", "the world stands still")
 
 
 def test_it_fails_a_job_that_raises_and_says_so(job: Job, tally: type[Tally]) -> None:
-    def explode(run: runner.JobRun) -> None:
+    def explode(run: job_run.JobRun) -> None:
         raise KeyError("surprise")
 
     tally.at_step[1] = explode
-    services.run_job(job.id, "worker-1")
+    runner.run(job.id, "worker-1")
     found = selectors.job(job.id)
     assert (found.state, found.error) == ("FAILED", "Internal error: KeyError: 'surprise'")
 
 
 def test_it_comes_back_when_a_broker_is_away(job: Job, tally: type[Tally]) -> None:
-    def away(run: runner.JobRun) -> None:
+    def away(run: job_run.JobRun) -> None:
         raise BrokerUnavailable("10.0.0.1:10911", "refused")
 
     tally.at_step[1] = away
-    services.run_job(job.id, "worker-1")
+    runner.run(job.id, "worker-1")
     found = selectors.job(job.id)
     assert (found.state, found.lease_owner, tally.done) == ("RUNNING", "", [0])
     at_ms = now_ms()
-    assert job.id not in services.recover_jobs(now_ms=at_ms), "not at once"
-    assert job.id in services.recover_jobs(now_ms=at_ms + RECOVERY_MS)
+    assert job.id not in runner.recover(now_ms=at_ms), "not at once"
+    assert job.id in runner.recover(now_ms=at_ms + RECOVERY_MS)
     Job.objects.filter(pk=job.id).update(lease_until=None)
-    services.run_job(job.id, "worker-2")
+    runner.run(job.id, "worker-2")
     assert (tally.done, selectors.job(job.id).state) == ([0, 1, 2], "SUCCEEDED")
 
 
 def test_outages_in_a_row_end_a_job_and_outages_with_work_between_do_not(
     job: Job, tally: type[Tally]
 ) -> None:
-    def away(run: runner.JobRun) -> None:
+    def away(run: job_run.JobRun) -> None:
         raise BrokerUnavailable("10.0.0.1:10911", "refused")
 
     def take_up() -> Job:
         Job.objects.filter(pk=job.id).update(lease_until=None)
-        services.run_job(job.id, "worker-1")
+        runner.run(job.id, "worker-1")
         return selectors.job(job.id)
 
     for step, times in ((1, runner.RETRIES_MAX), (2, runner.RETRIES_MAX)):
@@ -197,19 +198,19 @@ def test_it_verifies_again_what_a_dead_worker_was_verifying(job: Job, tally: typ
         lease_owner="dead",
         lease_until=timezone.now() - datetime.timedelta(seconds=1),
     )
-    services.run_job(job.id, "worker-2")
+    runner.run(job.id, "worker-2")
     assert (tally.done, selectors.job(job.id).state) == ([], "SUCCEEDED")
 
 
 def test_it_recovers_what_nobody_works_on(job: Job, alice: User) -> None:
     at_ms = now_ms()
-    assert services.recover_jobs(now_ms=at_ms) == [], "its own queue message is still on its way"
-    assert services.recover_jobs(now_ms=at_ms + RECOVERY_MS) == [job.id], "the queue message was lost"
+    assert runner.recover(now_ms=at_ms) == [], "its own queue message is still on its way"
+    assert runner.recover(now_ms=at_ms + RECOVERY_MS) == [job.id], "the queue message was lost"
     runner.claim(job.id, "worker-1", at_ms)
-    assert services.recover_jobs(now_ms=at_ms + LEASE_MS - 1) == []
-    assert services.recover_jobs(now_ms=at_ms + LEASE_MS) == [job.id], "its worker died"
-    services.pause(job.id, alice)
-    assert services.recover_jobs(now_ms=at_ms + LEASE_MS) == []
+    assert runner.recover(now_ms=at_ms + LEASE_MS - 1) == []
+    assert runner.recover(now_ms=at_ms + LEASE_MS) == [job.id], "its worker died"
+    control.pause(job.id, alice)
+    assert runner.recover(now_ms=at_ms + LEASE_MS) == []
 
 
 def test_long_jobs_leave_threads_to_short_ones(
@@ -219,10 +220,10 @@ def test_long_jobs_leave_threads_to_short_ones(
     for _ in range(settings.LONG_JOBS_MAX):
         assert runner.LONG_PLACES.acquire(blocking=False)
     try:
-        services.run_job(job.id, "worker-1")
+        runner.run(job.id, "worker-1")
         assert (selectors.job(job.id).state, tally.done) == ("QUEUED", [])
         monkeypatch.delattr(tally, "runs_long")
-        services.run_job(job.id, "worker-1")
+        runner.run(job.id, "worker-1")
         assert selectors.job(job.id).state == "SUCCEEDED"
     finally:
         runner.LONG_PLACES.release(settings.LONG_JOBS_MAX)
@@ -234,13 +235,13 @@ def test_a_long_job_gives_way_to_the_one_that_waits_for_longest(
     monkeypatch.setattr(tally, "runs_long", True, raising=False)
     newer = services.apply_plan(services.create_plan("tally", "test", "g", {}, alice).id, alice)
     queued: list[str] = []
-    monkeypatch.setattr(services, "enqueue", queued.append)
+    monkeypatch.setattr(worker_queue, "enqueue", queued.append)
 
-    def end_slice(run: runner.JobRun) -> None:
+    def end_slice(run: job_run.JobRun) -> None:
         run._started -= SLICE_MS / 1000
 
     tally.at_step[1] = end_slice
-    services.run_job(job.id, "worker-1")
+    runner.run(job.id, "worker-1")
     assert (selectors.job(job.id).state, tally.done) == ("RUNNING", [0])
     assert queued == [newer.id, job.id]
 
@@ -248,16 +249,16 @@ def test_a_long_job_gives_way_to_the_one_that_waits_for_longest(
 def test_a_short_job_gives_way_to_none(job: Job, tally: type[Tally], alice: User) -> None:
     services.apply_plan(services.create_plan("tally", "test", "g", {}, alice).id, alice)
 
-    def end_slice(run: runner.JobRun) -> None:
+    def end_slice(run: job_run.JobRun) -> None:
         run._started -= SLICE_MS / 1000
 
     tally.at_step[1] = end_slice
-    services.run_job(job.id, "worker-1")
+    runner.run(job.id, "worker-1")
     assert selectors.job(job.id).state == "SUCCEEDED"
 
 
 def test_it_describes_a_job_to_the_browsers(job: Job) -> None:
-    services.run_job(job.id, "worker-1")
+    runner.run(job.id, "worker-1")
     found = selectors.job(job.id)
     row = found.as_row()
     assert (row["id"], row["state"], row["subject"], row["progress"]) == (
@@ -299,5 +300,5 @@ def test_a_queued_job_waits_for_a_worker_for_seconds_only(job: Job) -> None:
     made_ms = round(job.created_at.timestamp() * 1000)
     assert runner.without_worker(job, made_ms + 1_000) == ""
     assert runner.without_worker(job, made_ms + runner.SILENT_MS) == runner.NO_WORKER
-    services.pause(job.id, None)
+    control.pause(job.id, None)
     assert runner.without_worker(selectors.job(job.id), made_ms + 60_000) == ""

@@ -13,6 +13,7 @@ from django.utils.html import escape
 
 from console.cluster.models import Cluster
 from console.operation import selectors, services
+from console.operation.job import runner
 from console.operation.models import Job, Plan
 from console.operation.plan.kinds import AnyPlanKind
 from console.plans import KINDS
@@ -31,7 +32,7 @@ def test_a_kind_that_is_only_a_class_is_listed_planned_applied_undone_and_render
     answer = client.post(f"/c/test/plans/{plan.id}/apply", {"confirm_text": "", "reason": ""})
     job = selectors.plan(plan.id).job
     assert answer["Location"] == f"/c/test/operations/{job.id}"
-    services.run_job(job.id, "worker-1")
+    runner.run(job.id, "worker-1")
     assert selectors.job(job.id).state == "SUCCEEDED"
     assert "Tally" in client.get(f"/c/test/operations/{job.id}").content.decode()
     listed = client.get("/c/test/operations").content.decode()

@@ -1,4 +1,4 @@
-"""Values in the JSON columns of plans and jobs: written as plain JSON, read back as what they were.
+"""Values in JSON columns, as of plans and jobs: written as plain JSON, read back as what they were.
 
 A `Text` stays a text in both directions: the columns store it with its values. Keys that a value does not have, as
 those of other versions, are ignored.
@@ -12,20 +12,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from console.text import JsonObject, Text
+from console.text.value import JsonObject, Text
 
 T = TypeVar("T")
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A value in a JSON column; a field that has its default is left out."""
-
-
-class Params(Stored, frozen=True, kw_only=True, omit_defaults=True):
-    """Parameters of a plan."""
-
-    # Brokers that do not answer and are left out, by name.
-    accept_without: tuple[str, ...] = ()
 
 
 def as_json(value: Any) -> Any:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from console.operation.plan.stored import Params, Stored, as_json, of_json, with_fields
+from console.operation.plan.params import Params
 from console.text import Text
+from console.text.stored import Stored, as_json, of_json, with_fields
 
 
 class Row(Stored, frozen=True, kw_only=True, omit_defaults=False):
