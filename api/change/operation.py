@@ -22,8 +22,9 @@ from api.rest.resource import IDEMPOTENCY_KEY, Resource, idempotency_key, remote
 from api.rest.struct import HelpTexts, StructSerializer
 from console.cluster import selectors as cluster_selectors
 from console.group.offsets.targets import OFFSET_MAX, TARGETS
-from console.operation import operation_list, selectors, services
+from console.operation import journal, operation_list, selectors, services
 from console.operation.job import control
+from console.operation.job.runner import without_worker
 from console.operation.models import Job, JobState, Plan, PlanState
 from console.operation.plan.coverage import KeptAbsent, KeptCoverage
 from console.operation.plan.params import ACCEPTED_MAX
@@ -129,11 +130,18 @@ class JobSerializer(serializers.ModelSerializer[Job]):
     """``progress``: done and total, and what the kind counts. ``result``: final figures, a row per queue."""
 
     plan = serializers.CharField(source="plan_id")
+    without_worker = serializers.SerializerMethodField(
+        help_text="why nothing happens on an unfinished job; empty while a worker has it"
+    )
 
     class Meta:
         model = Job
         exclude = ("idempotency_key", "lease_owner", "lease_until")
         read_only_fields = ("id",)
+
+    def get_without_worker(self, job: Job) -> str:
+        """Return why nothing happens, as the job's page does."""
+        return without_worker(job, journal.now_ms())
 
 
 class JobEventSerializer(serializers.Serializer[Any]):

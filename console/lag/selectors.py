@@ -254,3 +254,16 @@ def committed_offsets_then(
     """
     interval_ms = collect_interval_ms(cluster_name)
     return history_reads.offsets_at(cluster_name, group, at_ms, interval_ms=interval_ms, ahead_ms=ahead_ms)
+
+
+def max_offsets_then(
+    cluster_name: str, group: str, at_ms: int, *, around_ms: int, ahead_ms: int
+) -> Mapping[MessageQueue, OffsetThen]:
+    """Return the max offsets of a group's queues at a moment: where messages stored from then on begin.
+
+    With what was read next within `ahead_ms`. Queues that were not read within `around_ms` before are left out.
+    """
+    interval_ms = collect_interval_ms(cluster_name)
+    return history_reads.max_offsets_at(
+        cluster_name, group, at_ms, interval_ms=interval_ms, before_ms=around_ms, ahead_ms=ahead_ms
+    )

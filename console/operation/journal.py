@@ -16,7 +16,7 @@ from console.brokers.errors import BROKER_TROUBLE
 from console.live import hub as live
 from console.operation.errors import OperationError
 from console.operation.models import Confirm, Job, JobEvent, Plan, PlanState
-from console.operation.rules import PLAN_LIFE_MS
+from console.operation.rules import PLAN_LIFE_MS, silent_from_ms
 from console.text import Text, text_of
 
 logger = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ def publish(job: Job, *, at_ms: int) -> None:
     A failure of Redis must not stop a job: pages read the row again anyway.
     """
     try:
-        live.publish("jobs", {job.id: job.as_row()}, now_ms=at_ms)
+        live.publish("jobs", {job.id: job.as_row() | {"silent_from_ms": silent_from_ms(job)}}, now_ms=at_ms)
         live.publish(f"job/{job.id}", {"job": job.as_row(full=True)}, now_ms=at_ms)
     except (RedisError, OSError) as error:
         logger.warning("job not published job=%s reason=%s", job.id, error)

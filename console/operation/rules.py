@@ -10,7 +10,7 @@ from typing import Any
 from console.access.rules import may
 from console.access.services import actor_name
 from console.operation.errors import IllegalTransition, NotPermitted
-from console.operation.models import Confirm, JobState
+from console.operation.models import Confirm, Job, JobState
 from console.text import Text
 
 # Offsets on a page that is older than this are out of date.
@@ -19,6 +19,8 @@ PLAN_LIFE_MS = 10 * 60 * 1000
 LEASE_MS = 15_000
 # Renewal, progress and the check for pause, cancel and rate: "within a second" on the pages.
 HEARTBEAT_MS = 1_000
+# A worker sends a heartbeat every HEARTBEAT_MS; pages name its absence after this.
+SILENT_MS = 4_000
 RECOVERY_MS = 10_000  # beat's interval: a lost queue message delays a job by no more than this
 # A long job gives way to a waiting long one after this.
 SLICE_MS = 30_000
@@ -56,6 +58,18 @@ TRANSITIONS: dict[tuple[JobState, JobEventKind], JobState] = {
     (JobState.VERIFYING, JobEventKind.FAIL): JobState.FAILED,
 }
 CANCELLABLE = frozenset({JobState.QUEUED, JobState.RUNNING, JobState.PAUSED})
+RUNNABLE = (JobState.QUEUED, JobState.RUNNING, JobState.VERIFYING)
+WAITING = "WAITING"  # the state that is shown of an unfinished job on which no worker works
+
+
+def silent_from_ms(job: Job) -> int | None:
+    """Return when a job counts as without a worker unless one reports before; None: it needs no worker."""
+    if job.state not in RUNNABLE:
+        return None
+    if job.lease_until is None:
+        return round(job.created_at.timestamp() * 1000) + SILENT_MS
+    lease_ms = round(job.lease_until.timestamp() * 1000)
+    return lease_ms + SILENT_MS - (LEASE_MS if job.lease_owner else 0)
 
 
 def sources(event: JobEventKind) -> list[JobState]:

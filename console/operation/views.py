@@ -35,7 +35,7 @@ from console.operation.errors import (
 )
 from console.operation.forms import ConfirmForm, RateForm
 from console.operation.job import control
-from console.operation.job.runner import RETRIES_MAX, RETRY_PAUSE_MS, without_worker
+from console.operation.job.runner import RETRIES_MAX, RETRY_PAUSE_MS, shown_state, without_worker
 from console.operation.models import FINAL_STATES, Job, JobState, Plan, PlanState
 from console.operation.operation_list import OPERATIONS
 from console.operation.plan.coverage import of_plan
@@ -99,6 +99,8 @@ class Operation:
     plan: Plan
     job: Job | None
     where: str
+    # The shown state of the job, "" without one.
+    state: str
     # Whether the plan waits for this person's approval.
     asks_me: bool
     can_undo: bool
@@ -115,6 +117,7 @@ def _operation(request: HttpRequest, here: Cluster, found: Any) -> Operation:
         plan=found,
         job=job,
         where=found.where,
+        state=shown_state(job, int(time.time() * 1000)) if job else "",
         asks_me=found.where == operation_list.WAITING and may and not is_mine,
         can_undo=may and can_undo(job, found),
         object=selectors.object_of(found),

@@ -186,6 +186,13 @@ def status_cell(row: object, name: str, now_ms: int) -> SafeString:
     return badge(code)
 
 
+def job_cell(row: object, name: str, now_ms: int) -> SafeString:
+    """The badge of a job's state; of one whose worker has stopped reporting, that it waits for another."""
+    silent_from_ms = value_of(row, "silent_from_ms")
+    is_silent = silent_from_ms is not None and now_ms >= silent_from_ms
+    return badge("WAITING" if is_silent else value_of(row, name))
+
+
 def trend_cell(row: object, name: str, now_ms: int) -> SafeString:
     """Render the trend of a row in the colour of its status."""
     family = STATUSES.get(value_of(row, "status") or "OK", ("ok", "", ""))[0]
@@ -304,6 +311,7 @@ CELLS = {
     "drain": drain_cell,
     "clients": clients_cell,
     "status": status_cell,
+    "job": job_cell,
     "trend": trend_cell,
     "ago": ago_cell,
     "seen": seen_cell,

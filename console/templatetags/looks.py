@@ -5,6 +5,7 @@ Statuses of rows, plans and jobs, which scripts render too, are in `statuses.STA
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext, gettext_noop
 
+from console.operation.job import runner
 from console.operation.models import Job, JobState
 
 register = template.Library()
@@ -106,6 +108,12 @@ def silence_ms(job: Job) -> int | None:
 def row_badge(rows: str, state: str) -> SafeString:
     """Render what became of a row of a job: `{% row_badge "config" row.state %}`."""
     return badge(ROWS[rows].get(state, WAITING))
+
+
+@register.filter
+def shown_state(job: Job) -> str:
+    """Return the state of a job as pages show it: `{% status job|shown_state %}`."""
+    return runner.shown_state(job, int(time.time() * 1000))
 
 
 @register.simple_tag

@@ -27,6 +27,7 @@ STATUSES: dict[str, tuple[str, str, str]] = {
     "EXPIRED": ("offline", "offline", gettext_noop("Expired")),
     "DISCARDED": ("offline", "offline", gettext_noop("Discarded")),
     "QUEUED": ("offline", "never", gettext_noop("Queued")),
+    "WAITING": ("warn", "stalled", gettext_noop("Waiting for a worker")),
     "RUNNING": ("catch", "catch", gettext_noop("Running")),
     "PAUSED": ("warn", "stalled", gettext_noop("Paused")),
     "VERIFYING": ("catch", "catch", gettext_noop("Verifying")),

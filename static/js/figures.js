@@ -38,6 +38,7 @@
     EXPIRED: ["offline", "offline", gettext("Expired")],
     DISCARDED: ["offline", "offline", gettext("Discarded")],
     QUEUED: ["offline", "never", gettext("Queued")],
+    WAITING: ["warn", "stalled", gettext("Waiting for a worker")],
     RUNNING: ["catch", "catch", gettext("Running")],
     PAUSED: ["warn", "stalled", gettext("Paused")],
     VERIFYING: ["catch", "catch", gettext("Verifying")],
@@ -243,6 +244,11 @@
     status(row, name) {
       const code = row[name] || "UNKNOWN";
       return badge(code) + (row.partial && code !== "UNKNOWN" ? ` <span class="asof" ${why(row)}>?</span>` : "");
+    },
+    // a job whose worker stopped reporting
+    job(row, name, now) {
+      const isSilent = !missing(row.silent_from_ms) && now >= row.silent_from_ms;
+      return badge(isSilent ? "WAITING" : row[name]);
     },
     trend(row, name) {
       const [family] = STATUSES[row.status || "OK"] || ["ok"];

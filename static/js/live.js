@@ -82,6 +82,7 @@
           for (const cell of shown.cells) {
             if (cell.dataset.field in shown.last)
               Tide.put(cell, Tide.cell(shown.last, cell.dataset.field, cell.dataset.as, now), cell.dataset.as);
+            if (cell.dataset.as === "job") cell.job = shown.last;
           }
         }
       }
@@ -231,6 +232,11 @@
     banners(`${latest.brokers_answered}/${latest.brokers_total}`);
   }
   setInterval(show, 1000);
+  /* A worker that died sends no frame: after a while without one its jobs wait for another. */
+  setInterval(() => {
+    for (const cell of document.querySelectorAll("[data-as=job]"))
+      if (cell.job) Tide.put(cell, Tide.cell(cell.job, cell.dataset.field, "job", Tide.now()), "job");
+  }, 1000);
 
   /* ---- lists: counts in the chips, and rows that have moved since the page was made ---- */
   function list(part) {

@@ -116,6 +116,9 @@ def test_a_replay_survives_a_killed_worker(page: Page, product: Product, picture
     """Within 5 s the page says that no worker has it, and promises no time; then another one goes on."""
     plan_slow_replay(page, product)
     apply_plan(page, "notifier")
+    operations = page.context.new_page()
+    operations.goto(f"{product.url}/c/local/operations")
+    listed = operations.locator("tbody tr", has_text=page.url.rsplit("/", 1)[1])
     figures = page.locator(".sum").first.locator("b")
     expect(figures.nth(1)).not_to_have_text("0", timeout=A_FEW_ROUNDS_MS)
     expect(page.locator("body")).to_contain_text("done in about", timeout=A_FEW_ROUNDS_MS)
@@ -125,6 +128,9 @@ def test_a_replay_survives_a_killed_worker(page: Page, product: Product, picture
     expect(page.locator("body")).to_contain_text("No worker has this job", timeout=5_000)
     assert "done in about" not in page.locator("main").inner_text()
     expect(page.locator(".timeline .is-now")).to_contain_text("Waiting for a worker")
+    expect(page.locator("h1 .badge")).to_have_text("Waiting for a worker")
+    expect(listed).to_contain_text("Waiting for a worker")
+    operations.close()
     picture(page, "replay-without-worker")
     shown = counts(page)
     # The ledger beside it counts the same letters.

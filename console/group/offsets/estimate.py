@@ -18,7 +18,6 @@ from console.group.offsets.stored import OffsetParams
 from console.group.offsets.target_request import Known, TargetRequest
 from console.group.offsets.targets import request_of
 from console.lag.rows.queue_row import QueueRow
-from console.operation.errors import PlanRejected
 from console.text import Text
 
 QUEUES_SHOWN = 16
@@ -26,11 +25,16 @@ QUEUES_SHOWN = 16
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Estimate:
-    """The effect in words and by queue. ``unknown``: queues whose offsets the last round does not have."""
+    """The effect in words and by queue.
+
+    ``unknown``: queues whose offsets the last round or, for a past time, the history does not have.
+    ``precision``: how far the target may be off, "" where it is exact.
+    """
 
     words: Text
     rows: Sequence[Change]
     unknown: int
+    precision: Text
     read_at_ms: int | None
 
     @property
@@ -56,7 +60,7 @@ class Estimate:
 def estimate(
     cluster: str, group: str, params: OffsetParams, rows: Sequence[QueueRow], now_ms: int
 ) -> Estimate:
-    """Compute the change from the rows of the last round. Raises PlanRejected, also where only brokers know."""
+    """Compute the change from the rows of the last round, a past time from the history. Raises PlanRejected."""
     if params.target == "undo":
         params = undone(cluster, group, params)
     requested = request_of(params)
@@ -76,7 +80,12 @@ def estimate(
     # Whether members are online decides how a queue is moved, which an estimate does not show.
     state = GroupState(group, queues, frozenset(), False, {}, {}, now_ms)
     requested = dataclasses.replace(requested, queues=frozenset(queues))
-    changes = offset_change.changes(state, requested, _known(cluster, state, requested))
+    known, is_time = _known(cluster, state, requested), requested.target.name == "time"
+    if is_time:
+        # A queue whose past is unknown is no queue that stays where it is.
+        queues = {queue: each for queue, each in queues.items() if queue in known.offsets}
+        state = dataclasses.replace(state, queues=queues)
+    changes = offset_change.changes(state, requested, known)
     pace = offset_words.Pace(
         None if seen is None else seen.in_rate,
         None if seen is None else seen.out_rate,
@@ -87,6 +96,7 @@ def estimate(
         words=offset_words.summary(group, changes, None, pace, online),
         rows=changes,
         unknown=len(scope) - len(queues),
+        precision=known.sampled if is_time else Text(),
         read_at_ms=min((row.read_at_ms for row in scope), default=None),
     )
 
@@ -94,9 +104,7 @@ def estimate(
 def _known(cluster: str, state: GroupState, requested: TargetRequest) -> Known:
     """Look up target offsets in this console's own rows and history."""
     if requested.target.name == "time":
-        raise PlanRejected(
-            Text("The brokers know where that time is in each queue: the plan reads it."), "time_ms"
-        )
+        return past.stored_from(cluster, state.group, state, requested.time_ms or 0)
     if requested.target.name == "as_of":
         return past.recorded(cluster, state.group, state.queues, requested.time_ms or 0, state.read_at_ms)
     if requested.target.name != "like_group":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from console.brokers.mqadmin import MessageQueue
+from console.group.offsets.state import GroupState
 from console.group.offsets.target_request import Known
 from console.lag import selectors as lag_selectors
 from console.lag.past.history_reads import OffsetThen
@@ -13,6 +14,8 @@ from console.text import Duration, Moment, Text
 from spark.lag.folds.rounds import GAP_INTERVALS
 
 FIELD = "time_ms"
+# A queue that was not read for as long has no newest reading.
+LATELY_MS = 15 * 60_000
 
 
 def recorded(cluster: str, group: str, queues: Iterable[MessageQueue], at_ms: int, now_ms: int) -> Known:
@@ -49,6 +52,48 @@ def recorded(cluster: str, group: str, queues: Iterable[MessageQueue], at_ms: in
                 low, high = sorted((reading.offset, reading.next_offset or 0))
                 notes[queue] = Text("at that moment between %(low)s and %(high)s", low=low, high=high)
     return Known(offsets, notes, _sampled([then[queue] for queue in offsets], at_ms))
+
+
+def stored_from(cluster: str, group: str, state: GroupState, at_ms: int) -> Known:
+    """Return where messages stored at or after a moment begin in queues, by the recorded rounds around it.
+
+    The first one lies between the last reading before the moment, which is returned, and the next one: `sampled` has
+    how far they are apart. Queues without a reading of that time are left out; of a topic that was recreated since
+    then, every message is newer. Raises PlanRejected where no queue has a reading.
+    """
+    if at_ms >= state.read_at_ms:
+        return Known({queue: each.place.max_offset for queue, each in state.queues.items()})
+    gap_ms = GAP_INTERVALS * lag_selectors.collect_interval_ms(cluster)
+    ahead_ms = min(gap_ms, state.read_at_ms - at_ms)
+    then = lag_selectors.max_offsets_then(cluster, group, at_ms, around_ms=gap_ms, ahead_ms=ahead_ms)
+    newest = lag_selectors.max_offsets_then(cluster, group, state.read_at_ms, around_ms=LATELY_MS, ahead_ms=0)
+    offsets, apart = {}, 0
+    for queue in state.queues:
+        reading = then.get(queue)
+        if reading is None:
+            continue
+        if queue in newest and newest[queue].incarnation != reading.incarnation:
+            offsets[queue] = state.queues[queue].place.min_offset
+            continue
+        offsets[queue] = reading.offset
+        following = (
+            state.queues[queue].place.max_offset if reading.next_offset is None else reading.next_offset
+        )
+        apart += max(0, following - reading.offset)
+    if not offsets:
+        raise PlanRejected(
+            Text(
+                "Unknown: the history has no round of %(time)s for these queues. The plan reads the brokers.",
+                time=Moment(at_ms),
+            ),
+            FIELD,
+        )
+    if not apart:
+        return Known(offsets)
+    return Known(
+        offsets,
+        sampled=Text("Known to within %(count)s messages: the time lies between two rounds.", count=apart),
+    )
 
 
 def _require_readings(

@@ -45,7 +45,7 @@ AS_OF_MS = 15 * 60_000
 
 
 class OffsetThen(NamedTuple):
-    """Hold a committed offset at a moment, and when it was read (at or before that moment).
+    """Hold an offset at a moment, and when it was read (at or before that moment).
 
     `next_offset` is the one read next, if requested; `incarnation` is that of its topic among those of the same name.
     """
@@ -346,18 +346,37 @@ def offsets_at(
     that was created again the incarnation of that time counts. `ahead_ms`: how far after the moment to search for the
     next reading.
     """
-    samples = load(cluster, group, at_ms - AS_OF_MS, at_ms + ahead_ms + 1, interval_ms=interval_ms)
+    window = at_ms - AS_OF_MS, at_ms + ahead_ms + 1
+    samples = load(cluster, group, *window, interval_ms=interval_ms)
+    return _read_at(samples, samples.committed, at_ms)
+
+
+def max_offsets_at(
+    cluster: str, group: str, at_ms: int, *, interval_ms: int, before_ms: int, ahead_ms: int
+) -> dict[MessageQueue, OffsetThen]:
+    """Return the max offsets of a group's queues as the last round at or before `at_ms` read them.
+
+    Messages stored after that round have this offset or a larger one. Queues without a reading within `before_ms`
+    are left out.
+    """
+    window = at_ms - before_ms, at_ms + ahead_ms + 1
+    samples = load(cluster, group, *window, interval_ms=interval_ms)
+    return _read_at(samples, samples.max_offset, at_ms)
+
+
+def _read_at(samples: Samples, offsets: Int64Array, at_ms: int) -> dict[MessageQueue, OffsetThen]:
+    """Return the readings of one column of samples at a moment, by queue."""
     found: dict[MessageQueue, OffsetThen] = {}
     for key, place in samples.slices():
         queue = MessageQueue(key.topic, key.broker_name, key.queue_id)
         status = samples.status[place]
-        is_read = (status != UNKNOWN_CODE) & (status != ABSENT) & (samples.committed[place] >= 0)
-        times, committed = samples.t_ms[place][is_read], samples.committed[place][is_read]
+        is_read = (status != UNKNOWN_CODE) & (status != ABSENT) & (offsets[place] >= 0)
+        times, known = samples.t_ms[place][is_read], offsets[place][is_read]
         at = int(np.searchsorted(times, at_ms, side="right")) - 1
         if at < 0:
             continue
-        following = int(committed[at + 1]) if at + 1 < len(times) else None
-        then = OffsetThen(int(committed[at]), int(times[at]), following, key.incarnation)
+        following = int(known[at + 1]) if at + 1 < len(times) else None
+        then = OffsetThen(int(known[at]), int(times[at]), following, key.incarnation)
         if queue not in found or found[queue].read_at_ms < then.read_at_ms:
             found[queue] = then
     return found

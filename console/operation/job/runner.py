@@ -33,7 +33,16 @@ from console.operation.job import run_lock, worker_queue
 from console.operation.models import Job, JobState
 from console.operation.plan import coverage
 from console.operation.plan.job_run import JobInterrupted, JobRun, LeaseLost, Retries
-from console.operation.rules import LEASE_MS, RECOVERY_MS, JobEventKind, next_state, sources
+from console.operation.rules import (
+    LEASE_MS,
+    RECOVERY_MS,
+    RUNNABLE,
+    WAITING,
+    JobEventKind,
+    next_state,
+    silent_from_ms,
+    sources,
+)
 from console.text import Text, text_of
 
 logger = logging.getLogger(__name__)
@@ -43,10 +52,7 @@ WOKEN_MAX = 8  # waiting jobs that are queued again when a place becomes free
 # A broker may be away this often in a row, RETRY_PAUSE_MS apart: its restart is no failure.
 RETRIES_MAX = 12
 RETRY_PAUSE_MS = 5_000
-# A worker sends a heartbeat every HEARTBEAT_MS; pages name its absence after this.
-SILENT_MS = 4_000
 NO_WORKER = Text("No worker has this job. It resumes when one is back; nothing is done twice.")
-RUNNABLE = (JobState.QUEUED, JobState.RUNNING, JobState.VERIFYING)
 TRANSIENT = (BrokerUnavailable, RemotingTimeout)
 DATABASE_AWAY = (OperationalError, InterfaceError)
 
@@ -79,25 +85,29 @@ def waiting(now_ms: int) -> QuerySet[Job]:
 def without_worker(job: Job, now_ms: int) -> Text:
     """Return why nothing happens on an unfinished job; empty while a worker has it.
 
-    Certain where the run's lock is free (its process died), else from SILENT_MS without a heartbeat.
+    Certain where the run's lock is free (its process died), else from `silent_from_ms`.
     """
-    if job.state not in RUNNABLE:
+    silent_ms = silent_from_ms(job)
+    if silent_ms is None:
+        return Text()
+    if job.lease_owner and run_lock.is_over(job.lease_owner):
+        return NO_WORKER
+    if now_ms < silent_ms:
         return Text()
     lease_ms = round(job.lease_until.timestamp() * 1000) if job.lease_until else 0
     if not job.lease_owner or lease_ms <= now_ms:
-        since_ms = lease_ms or round(job.created_at.timestamp() * 1000)
-        return NO_WORKER if now_ms - since_ms >= SILENT_MS else Text()
-    if run_lock.is_over(job.lease_owner):
         return NO_WORKER
-    silent_ms = now_ms - (lease_ms - LEASE_MS)
-    if silent_ms < SILENT_MS:
-        return Text()
     return Text(
         "The worker that has it has not reported for %(silent)s s. Another one takes over in %(left)s s at the "
         "earliest; nothing is done twice.",
-        silent=silent_ms // 1000,
+        silent=(now_ms - (lease_ms - LEASE_MS)) // 1000,
         left=-(-(lease_ms - now_ms) // 1000),
     )
+
+
+def shown_state(job: Job, now_ms: int) -> str:
+    """Return the state that pages, live rows and REST show: WAITING where no worker has an unfinished job."""
+    return WAITING if without_worker(job, now_ms) else str(job.state)
 
 
 def release_dead(now_ms: int) -> None:

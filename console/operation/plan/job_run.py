@@ -144,6 +144,7 @@ class JobRun:
         lease_until = journal.moment(at_ms + LEASE_MS)
         if not self.write(held, lease_until=lease_until):
             raise LeaseLost(self.job.id)
+        self.job.lease_until = lease_until
         self._saved = began_s
 
     @contextlib.contextmanager
@@ -162,9 +163,10 @@ class JobRun:
             raise
 
     def renew(self) -> None:
-        """Keep the lease during a wait. Raises LeaseLost."""
+        """Keep the lease during a wait, and report it. Raises LeaseLost."""
         if (time.monotonic() - self._saved) * 1000 >= HEARTBEAT_MS:
             self.save()
+            journal.publish(self.job, at_ms=self.now_ms())
 
     def beat(self) -> None:
         """Check for interruption; call at least twice a second while working.
@@ -175,9 +177,7 @@ class JobRun:
         if (now - self._looked) * 1000 >= LOOK_MS:
             self._looked = now
             self.look()
-        if (now - self._saved) * 1000 >= HEARTBEAT_MS:
-            self.save()
-            journal.publish(self.job, at_ms=self.now_ms())
+        self.renew()
 
     def sleep(self, seconds: float) -> None:
         """Sleep, with beats."""

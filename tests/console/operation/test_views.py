@@ -320,8 +320,14 @@ def test_it_shows_that_no_worker_has_the_job(tally: type[Tally], alice: User) ->
     job, client = start(alice), browser(alice)
     address = f"/c/test/operations/{job.id}"
     assert "No worker has this job" not in text_of(client, address)
+    assert "Queued" in text_of(client, "/c/test/operations")
     Job.objects.update(created_at=timezone.now() - datetime.timedelta(seconds=5))
-    assert "No worker has this job. It resumes when one is back" in text_of(client, f"{address}?part=1")
+    part = text_of(client, f"{address}?part=1")
+    assert "No worker has this job. It resumes when one is back" in part
+    assert "Queued" not in part
+    shown = client.get("/c/test/operations").content.decode()
+    assert "Queued" not in shown and "Waiting for a worker" in shown
+    assert "No worker has this job" in client.get(f"/api/v1/jobs/{job.id}").json()["without_worker"]
 
 
 def test_it_refuses_control_to_those_who_may_only_look(tally: type[Tally], alice: User, carol: User) -> None:

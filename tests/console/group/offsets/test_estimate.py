@@ -92,9 +92,13 @@ def test_the_largest_moves_are_shown(cluster: str) -> None:
     assert found.shown[0].delta == -50
 
 
-def test_a_time_is_known_to_the_brokers_only(cluster: str) -> None:
-    with pytest.raises(PlanRejected, match="The brokers know"):
+def test_a_time_without_recorded_rounds_is_unknown(cluster: str) -> None:
+    with pytest.raises(PlanRejected, match="Unknown: the history has no round of"):
         means(cluster, target="time", time_ms=NOW_MS - 1)
+
+
+def test_a_time_to_come_is_the_end_of_each_queue(cluster: str) -> None:
+    assert [row.after for row in means(cluster, target="time", time_ms=NOW_MS).rows] == [100, 30]
 
 
 def test_the_form_shows_it_and_what_it_lacks(cluster: str) -> None:

@@ -15,8 +15,11 @@ from pytest_django import Settings
 
 from console.access import services as access_services
 from console.cluster.models import Cluster
+from console.group import selectors as group_selectors
 from console.group.offsets import apply as offset_apply
+from console.group.offsets.estimate import Estimate, estimate
 from console.group.offsets.plans import OffsetChangePlan
+from console.group.offsets.stored import OffsetParams
 from console.lag import services as lag_services
 from console.lag.models import LagEvent
 from console.operation import errors, selectors, services
@@ -151,6 +154,26 @@ def test_it_never_takes_offsets_out_of_a_gap(
     with pytest.raises(errors.PlanRejected, match=words) as caught:
         plan_of(orders, alice, target="as_of", time_ms=history + after_ms)
     assert caught.value.field == "time_ms"
+
+
+def test_the_estimate_of_a_time_is_where_the_rounds_around_it_were(orders: LiveCluster, history: int) -> None:
+    """Ten messages were in each queue in both rounds of the fixture; five more came after them."""
+    orders.send("orders", 0, TEN[:5])
+    now_ms = history + 190_000
+    assert lag_services.collect("test", now_ms=now_ms) is not None
+    rows = group_selectors.group_queues("test", "billing")
+
+    def means(at_ms: int) -> Estimate:
+        return estimate("test", "billing", OffsetParams(target="time", time_ms=at_ms), rows, now_ms)
+
+    found = means(history + 1_000)
+    assert [(row.before, row.after) for row in found.rows] == [(9, 10), (10, 10)]
+    assert (found.unknown, found.precision) == (0, "")
+    before_five = means(history + 121_000)
+    assert [row.after for row in before_five.rows] == [10, 10]
+    assert "within 5 messages" in before_five.precision
+    with pytest.raises(errors.PlanRejected, match="Unknown: the history has no round"):
+        means(history + 60_000)
 
 
 def test_it_leaves_a_queue_alone_that_had_no_offset_then(

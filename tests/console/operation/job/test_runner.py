@@ -17,7 +17,7 @@ from console.operation import errors, selectors, services
 from console.operation.job import control, run_lock, runner, worker_queue
 from console.operation.models import Job, JobState
 from console.operation.plan import job_run
-from console.operation.rules import LEASE_MS, RECOVERY_MS, SLICE_MS
+from console.operation.rules import LEASE_MS, RECOVERY_MS, SILENT_MS, SLICE_MS
 from tests.console.operation.tally import Tally
 
 
@@ -282,6 +282,7 @@ def test_a_job_whose_worker_died_is_without_one_at_once(job: Job) -> None:
     # The process ended without giving the job back.
     assert runner.without_worker(selectors.job(job.id), at_ms + 1_000) == runner.NO_WORKER
     runner.release_dead(at_ms + 1_000)
+    assert runner.without_worker(selectors.job(job.id), at_ms + 1_000) == runner.NO_WORKER
     assert runner.claim(job.id, "worker-2", at_ms + 1_000) is not None
 
 
@@ -289,16 +290,18 @@ def test_a_job_whose_worker_is_silent_counts_the_seconds(job: Job) -> None:
     at_ms = now_ms()
     held = runner.claim(job.id, "another-machine", at_ms)
     assert held is not None
-    assert runner.without_worker(held, at_ms + runner.SILENT_MS - 1) == ""
+    assert runner.without_worker(held, at_ms + SILENT_MS - 1) == ""
+    assert runner.shown_state(held, at_ms + SILENT_MS - 1) == "RUNNING"
+    assert runner.shown_state(held, at_ms + SILENT_MS) == "WAITING"
     assert "has not reported for 5 s. Another one takes over in 10 s" in runner.without_worker(
         held, at_ms + 5_000
     )
-    assert runner.without_worker(held, at_ms + LEASE_MS + runner.SILENT_MS) == runner.NO_WORKER
+    assert runner.without_worker(held, at_ms + LEASE_MS) == runner.NO_WORKER
 
 
 def test_a_queued_job_waits_for_a_worker_for_seconds_only(job: Job) -> None:
     made_ms = round(job.created_at.timestamp() * 1000)
     assert runner.without_worker(job, made_ms + 1_000) == ""
-    assert runner.without_worker(job, made_ms + runner.SILENT_MS) == runner.NO_WORKER
+    assert runner.without_worker(job, made_ms + SILENT_MS) == runner.NO_WORKER
     control.pause(job.id, None)
     assert runner.without_worker(selectors.job(job.id), made_ms + 60_000) == ""
