@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from django import template
-from django.template import Context, Node, NodeList
+from django.template import Context, Node, NodeList, TemplateSyntaxError
 from django.template.base import FilterExpression, Parser, Token, token_kwargs
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from console.templatetags.figures import icon
+
 register = template.Library()
+
+
+STACKED = frozenset(
+    {"dt--stack", "diff--offsets"}
+)  # tables whose rows are blocks on a phone: their roles are written out
 
 
 class BannerLook(NamedTuple):
@@ -40,99 +47,184 @@ BANNERS: Mapping[str, BannerLook] = {
 MESSAGES: Mapping[str, str] = {"error": "bad", "warning": "warn", "success": "ok", "info": "ok"}
 
 
+class FrameNode(Node):
+    """A frame around contents: `draw` gets both parts, rendered, and what the tag gives."""
+
+    child_nodelists = ("first", "second")
+
+    def __init__(
+        self,
+        draw: Callable[..., SafeString],
+        values: list[FilterExpression],
+        given: Mapping[str, FilterExpression],
+        first: NodeList,
+        second: NodeList,
+    ) -> None:
+        self.draw, self.values, self.given, self.first, self.second = draw, values, given, first, second
+
+    def render(self, context: Context) -> SafeString:
+        values = [value.resolve(context) for value in self.values]
+        given = {name: value.resolve(context) for name, value in self.given.items()}
+        return self.draw(self.first.render(context), self.second.render(context), *values, **given)
+
+
+def frame(divider: str, *, alone: str) -> Callable[[Callable[..., SafeString]], Callable[..., SafeString]]:
+    """Make a block tag of a function: `{% card "a" %}first{% under %}second{% endcard %}`.
+
+    Where the divider is missing, the contents are the part that `alone` names, and the other one is empty.
+    """
+
+    def registered(draw: Callable[..., SafeString]) -> Callable[..., SafeString]:
+        name = draw.__name__
+
+        def parsed(parser: Parser, token: Token) -> FrameNode:
+            _, *bits = token.split_contents()
+            values = []
+            while bits and "=" not in bits[0].partition('"')[0]:
+                values.append(parser.compile_filter(bits.pop(0)))
+            given = token_kwargs(bits, parser)
+            if bits:
+                raise TemplateSyntaxError(f"{name}: {bits[0]} stands behind a keyword")
+            first, second = parser.parse((divider, f"end{name}")), NodeList()
+            if parser.next_token().contents == divider:
+                second = parser.parse((f"end{name}",))
+                parser.delete_first_token()
+            elif alone == "second":
+                first, second = second, first
+            return FrameNode(draw, values, given, first, second)
+
+        register.tag(name, parsed)
+        return draw
+
+    return registered
+
+
 def _attributes(values: Mapping[str, object]) -> SafeString:
     """Render the attributes of a frame: `data_key` is `data-key`, one that is None is left out, True has no value."""
     given = ((name.replace("_", "-"), value) for name, value in values.items() if value is not None)
     return format_html_join("", ' {}="{}"', ((name, "" if value is True else value) for name, value in given))
 
 
-class BannerNode(Node):
-    """`body` is its text, `action` what stands beside it: a form or a row of buttons."""
-
-    child_nodelists = ("body", "action")
-
-    def __init__(
-        self, kind: FilterExpression, given: Mapping[str, FilterExpression], body: NodeList, action: NodeList
-    ) -> None:
-        self.kind, self.given, self.body, self.action = kind, given, body, action
-
-    def render(self, context: Context) -> SafeString:
-        look = BANNERS[self.kind.resolve(context)]
-        given = {name: value.resolve(context) for name, value in self.given.items()}
-        shape = given.pop("shape", None)
-        return format_html(
-            '<div{}><svg class="{}" aria-hidden="true"><use href="#{}"/></svg><div>{}</div>{}</div>',
-            _attributes({"class": look.classes, "role": look.role} | given),
-            look.glyph,
-            f"s-{shape}" if shape else look.picture,
-            self.body.render(context),
-            self.action.render(context),
-        )
-
-
-class CardNode(Node):
-    """`head` is what stands beside the heading, `body` the rest of the card."""
-
-    child_nodelists = ("head", "body")
-
-    def __init__(
-        self,
-        heading: tuple[FilterExpression, FilterExpression],
-        given: Mapping[str, FilterExpression],
-        head: NodeList,
-        body: NodeList,
-    ) -> None:
-        self.heading, self.given, self.head, self.body = heading, given, head, body
-
-    def render(self, context: Context) -> SafeString:
-        heading_id, title = (value.resolve(context) for value in self.heading)
-        given = {name: value.resolve(context) for name, value in self.given.items()}
-        note = given.pop("note", None)
-        return format_html(
-            '<section{}><div class="card__head"><h2 id="{}">{}</h2>{}{}</div>{}</section>',
-            _attributes({"class": "card", "aria_labelledby": heading_id} | given),
-            heading_id,
-            title,
-            format_html('<span class="note">{}</span>', note) if note else "",
-            self.head.render(context),
-            self.body.render(context),
-        )
-
-
-@register.tag
-def banner(parser: Parser, token: Token) -> BannerNode:
+@frame("action", alone="first")
+def banner(
+    body: SafeString, action: SafeString, kind: str, *, shape: str | None = None, **attributes: object
+) -> SafeString:
     """Frame a text across the page: `{% banner "warn" %}…{% action %}<form>…{% endbanner %}`.
 
     The action may be missing. The kind is one of `BANNERS`; `shape="stopped"` is another shape of the sprite, and every
     other keyword an attribute, left out when it is None: `role="alert"`, `data_key=job.id`.
     """
-    _, kind, *bits = token.split_contents()
-    given = token_kwargs(bits, parser)
-    body, action = _two_parts(parser, "action", "endbanner")
-    return BannerNode(parser.compile_filter(kind), given, body, action)
+    look = BANNERS[kind]
+    return format_html(
+        '<div{}><svg class="{}" aria-hidden="true"><use href="#{}"/></svg><div>{}</div>{}</div>',
+        _attributes({"class": look.classes, "role": look.role} | attributes),
+        look.glyph,
+        f"s-{shape}" if shape else look.picture,
+        body,
+        action,
+    )
 
 
-@register.tag
-def card(parser: Parser, token: Token) -> CardNode:
+@frame("under", alone="second")
+def card(
+    beside: SafeString, body: SafeString, heading_id: str, title: str, *, note: str = "", **attributes: object
+) -> SafeString:
     """Frame a part of a page: `{% card "q-h" _("Queues") %}<a …>{% under %}<table>…{% endcard %}`.
 
     The id of its heading, the heading, what stands beside it (before `under`, which may be missing) and the rest.
     `note=_("newest first")` is a text beside the heading, every other keyword an attribute: `class="card card--form"`.
     """
-    _, heading_id, title, *bits = token.split_contents()
-    given = token_kwargs(bits, parser)
-    head, body = _two_parts(parser, "under", "endcard")
-    heading = parser.compile_filter(heading_id), parser.compile_filter(title)
-    return CardNode(heading, given, *((head, body) if body else (body, head)))
+    return format_html(
+        '<section{}><div class="card__head"><h2 id="{}">{}</h2>{}{}</div>{}</section>',
+        _attributes({"class": "card", "aria_labelledby": heading_id} | attributes),
+        heading_id,
+        title,
+        format_html('<span class="note">{}</span>', note) if note else "",
+        beside,
+        body,
+    )
 
 
-def _two_parts(parser: Parser, between: str, end: str) -> tuple[NodeList, NodeList]:
-    """Parse up to the end of a block that a tag may divide; the second part is empty without it."""
-    first, second = parser.parse((between, end)), NodeList()
-    if parser.next_token().contents == between:
-        second = parser.parse((end,))
-        parser.delete_first_token()
-    return first, second
+@frame("actions", alone="first")
+def pagehead(title: SafeString, actions: SafeString, **attributes: object) -> SafeString:
+    """Frame the head of a page: `{% pagehead %}<h1>…</h1><p>…</p>{% actions %}<a …>…{% endpagehead %}`.
+
+    The actions stand beside it and may be missing; every keyword is an attribute.
+    """
+    return format_html(
+        '<div{}><div class="page__title">{}</div>{}</div>',
+        _attributes({"class": "page__head"} | attributes),
+        title,
+        format_html('<div class="actions">{}</div>', actions) if actions.strip() else "",
+    )
+
+
+@frame("rows", alone="first")
+def table(
+    heads: SafeString,
+    rows: SafeString,
+    classes: str = "dt",
+    *,
+    label: str | None = None,
+    **attributes: object,
+) -> SafeString:
+    """Frame a table: `{% table "dt dt--stack" label=_("Queues") %}<th …>…{% rows %}<tbody>…{% endtable %}`.
+
+    Its classes, `dt` by default; what it is called, where no heading says so; the cells of its head; and its rows.
+    """
+    is_stacked = not STACKED.isdisjoint(classes.split())
+    return format_html(
+        '<div class="tablewrap"><table{}><thead{}><tr{}>{}</tr></thead>{}</table></div>',
+        _attributes(
+            {"class": classes, "role": "table" if is_stacked else None, "aria_label": label} | attributes
+        ),
+        SafeString(' role="rowgroup"' if is_stacked else ""),
+        SafeString(' role="row"' if is_stacked else ""),
+        heads,
+        rows,
+    )
+
+
+@register.simple_tag(takes_context=True)
+def post_button(
+    context: Context,
+    url: str,
+    word: str,
+    look: str = "",
+    picture: str = "",
+    small: bool = False,
+    **attributes: object,
+) -> SafeString:
+    """Render a form that is one button: `{% post_button url _("Release") "sm" "undo" %}`.
+
+    Its address, word, kinds of button and icon; every keyword is an attribute of the button, `form_class="row"` one of
+    the form.
+    """
+    of_form = {
+        name.removeprefix("form_"): value for name, value in attributes.items() if name.startswith("form_")
+    }
+    of_button = {name: value for name, value in attributes.items() if not name.startswith("form_")}
+    return format_html(
+        '<form{}><input type="hidden" name="csrfmiddlewaretoken" value="{}"><button{}>{}{}</button></form>',
+        _attributes({"method": "post", "action": url} | of_form),
+        context["csrf_token"],
+        _attributes(
+            {"class": " ".join(["btn", *(f"btn--{kind}" for kind in look.split())]), "type": "submit"}
+            | of_button
+        ),
+        icon(picture, small) if picture else "",
+        word,
+    )
+
+
+@register.simple_tag
+def nothing(title: str, text: str = "") -> SafeString:
+    """Render what stands in the place of rows that are not there: `{% nothing _("No queue") why %}`."""
+    return format_html(
+        '<div class="empty empty--low"><h3>{}</h3>{}</div>',
+        title,
+        format_html("<p>{}</p>", text) if text else "",
+    )
 
 
 @register.filter

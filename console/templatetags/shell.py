@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 from django import template
 from django.template import Context
 from django.urls import NoReverseMatch, reverse
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext, gettext_noop
 
 from console.access import rules
@@ -77,6 +79,9 @@ SECTIONS = {
     "group-report": "reports",
     "cluster-add": "clusters",
 }
+
+
+LABELS = {entry.url_name: entry.label for part in NAVIGATION for entry in part}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -209,4 +214,21 @@ def _item(user: Any, entry: Entry, cluster: Cluster | None, current: str, jobs: 
         name == current,
         name,
         jobs if name == "operations" else 0,
+    )
+
+
+@register.simple_tag(takes_context=True)
+def crumbs(context: Context, list_name: str, *pages: str) -> SafeString:
+    """Render the way to a page: `{% crumbs "groups" group_url group %}`, its list, then addresses with their words.
+
+    One without an address is left out.
+    """
+    links = [
+        (reverse(list_name, args=[context["cluster"].name]), gettext(LABELS[list_name])),
+        *((url, words) for url, words in zip(pages[::2], pages[1::2], strict=True) if url),
+    ]
+    return format_html(
+        '<nav class="crumbs" aria-label="{}">{}</nav>',
+        gettext("Breadcrumb"),
+        format_html_join("", '<a href="{}">{}</a><span>/</span>', links),
     )

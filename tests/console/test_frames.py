@@ -43,6 +43,40 @@ def test_a_card_without_a_division_is_all_body() -> None:
 @pytest.mark.parametrize(
     "text", ['{% banner "ok" %}', '{% card "a" "b" %}{% under %}{% under %}{% endcard %}']
 )
-def test_a_frame_that_does_not_close_is_refused(text: str) -> None:
+def test_a_frame_that_is_written_wrongly_is_refused(text: str) -> None:
     with pytest.raises(TemplateSyntaxError):
         rendered(text)
+
+
+def test_the_head_of_a_page_has_actions_only_where_there_are_some() -> None:
+    text = '{% pagehead data_key="summary" %}<h1>T</h1>{% actions %} {% if new %}<a></a>{% endif %}{% endpagehead %}'
+    assert rendered(text) == (
+        '<div class="page__head" data-key="summary"><div class="page__title"><h1>T</h1></div></div>'
+    )
+    assert rendered(text, new=True).endswith('<div class="actions"> <a></a></div></div>')
+
+
+def test_a_table_whose_rows_become_blocks_states_its_roles() -> None:
+    text = "{% table kind label=name %}<th>Id</th>{% rows %}<tbody></tbody>{% endtable %}"
+    assert rendered(text, kind="dt", name=None) == (
+        '<div class="tablewrap"><table class="dt"><thead><tr><th>Id</th></tr></thead><tbody></tbody></table></div>'
+    )
+    assert rendered(text, kind="dt dt--stack", name="Queues") == (
+        '<div class="tablewrap"><table class="dt dt--stack" role="table" aria-label="Queues"><thead role="rowgroup">'
+        '<tr role="row"><th>Id</th></tr></thead><tbody></tbody></table></div>'
+    )
+
+
+def test_a_form_of_one_button_carries_the_token_against_forgery() -> None:
+    text = '{% post_button "/a" word "sm" "undo" small=True id="b" form_class="row" %}'
+    assert rendered(text, word="A & B", csrf_token="t1") == (
+        '<form method="post" action="/a" class="row"><input type="hidden" name="csrfmiddlewaretoken" value="t1">'
+        '<button class="btn btn--sm" type="submit" id="b"><svg class="icon icon--sm" aria-hidden="true">'
+        '<use href="#i-undo"/></svg>A &amp; B</button></form>'
+    )
+
+
+def test_a_place_without_rows_says_so() -> None:
+    assert rendered('{% nothing "No queue" why %}', why="<b>") == (
+        '<div class="empty empty--low"><h3>No queue</h3><p>&lt;b&gt;</p></div>'
+    )
