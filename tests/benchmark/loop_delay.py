@@ -26,7 +26,7 @@ from brokerd.remoting.body.broker import KVTable
 from brokerd.remoting.codes import RequestCode
 from brokerd.remoting.command import RemotingCommand
 from tests.brokerd.running import pull_fields, send_fields
-from tests.support.broker_process import BrokerProcess
+from tests.support.broker_process import CommandBroker
 from tests.support.watched_broker import connect, read_answer, share_below
 
 SENDS_A_SECOND = 200
@@ -182,7 +182,7 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICK_S
 
 
-def measure(broker: BrokerProcess, loads: list[Load], seconds: float) -> Phase:
+def measure(broker: CommandBroker, loads: list[Load], seconds: float) -> Phase:
     """One phase: its loads in processes, the sender here."""
     assert broker.process is not None
     stop = multiprocessing.Event()
@@ -243,7 +243,7 @@ def run(folder: Path, seconds: float, flush: str, *, realtime: bool) -> dict[str
     phases["all together"] = list(LOADS.values())
     found = {}
     for number, (name, loads) in enumerate(phases.items()):
-        broker = BrokerProcess(folder / f"store{number}", flushDiskType=flush).start()
+        broker = CommandBroker(folder / f"store{number}", flushDiskType=flush).start()
         try:
             if cold_reader in loads:
                 fill_backlog(broker.port, 256)

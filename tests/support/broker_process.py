@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import ClassVar
 
 from tests.support.forks import ForkedProgram, forked_broker
 from tests.support.ports import free_port
@@ -18,6 +19,10 @@ READY_WITHIN_S = 60  # a second where nothing else runs
 class BrokerProcess:
     """brokerd with small store files, in a process of its own. The ports stay the same over restarts."""
 
+    # The first message readies the pages of two log files, of 4 MiB and more for the longest message, and of an
+    # index: 10 MB that the kernel clears and writes, not 52.
+    SIZES: ClassVar = {"mappedFileSizeCommitLog": 5 << 20, "maxHashSlotNum": 10_000, "maxIndexNum": 40_000}
+
     def __init__(self, data: Path, **settings: str | int) -> None:
         self.data = data
         self.port = free_port()
@@ -27,7 +32,7 @@ class BrokerProcess:
             "namesrvListenPort": self.namesrv_port,
             "brokerIP1": "127.0.0.1",
             "storePathRootDir": str(data),
-            "mappedFileSizeCommitLog": 16 * 1024 * 1024,
+            **self.SIZES,
             # Nearly full disks are not what these tests are about: a broker refuses messages there.
             "diskMaxUsedSpaceRatio": 100,
             "diskSpaceCleanForciblyRatio": 100,
@@ -83,6 +88,8 @@ class BrokerProcess:
 
 class CommandBroker(BrokerProcess):
     """`python -m brokerd` itself: for tests of the command, and for what is measured of its process."""
+
+    SIZES: ClassVar = {"mappedFileSizeCommitLog": 16 << 20}
 
     def launch(self, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
         with self.log.open("a") as log:
