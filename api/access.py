@@ -16,7 +16,7 @@ from api.rest import list_file, pagination
 from api.rest.permissions import EVERYTHING, require
 from api.rest.resource import Resource, remote_addr
 from console.access import rules, selectors, services
-from console.access.activity_list import FILE_EVENTS_MAX, activity_file
+from console.access.activity_list import ACTIVITY, FILE_EVENTS_MAX, activity_file
 from console.access.models import ApiToken, AuditEvent, Verb
 from console.lists.page import cut_after
 
@@ -107,7 +107,7 @@ class TokenDetail(Resource):
 
 
 class Audit(Resource):
-    """Audit events, newest first. One cluster: VIEW on all of it; without a cluster: VIEW on every one."""
+    """Audit events, newest first by default. One cluster: VIEW on all of it; without a cluster: VIEW on every one."""
 
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
     renderer_classes = list_file.RENDERERS
@@ -121,7 +121,8 @@ class Audit(Resource):
             OpenApiParameter("actor", str),
             OpenApiParameter("plan_id", str),
             *pagination.CURSOR_PARAMETERS,
-            list_file.parameter(f"pages and cursors do not apply, the newest {FILE_EVENTS_MAX:,} events"),
+            pagination.order_parameter(ACTIVITY),
+            list_file.parameter(f"pages and cursors do not apply, the first {FILE_EVENTS_MAX:,} events"),
         ],
         responses=list_file.responses(pagination.moving_page_of("Audit", AuditSerializer(many=True))),
     )
@@ -133,6 +134,8 @@ class Audit(Resource):
             raise PermissionDenied("Name a cluster; the audit of all of them needs VIEW on every cluster.")
         wanted = {name: pagination.text(request, name) for name in ("subject", "actor", "plan_id")}
         events = selectors.audit_events(cluster=cluster, **wanted)
+        if order := pagination.order_of(request, ACTIVITY):
+            events = events.order_by(*order)
         if list_file.is_wanted(request):
             return activity_file(events)
         page = cut_after(events, **pagination.cursor_arguments(request))

@@ -187,7 +187,7 @@ class DeadLetters(Resource):
 
 
 class Ledger(Resource):
-    """The outcome of each dead letter of a replay, newest first."""
+    """The outcome of each dead letter of a replay, newest first by default."""
 
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
 
@@ -197,6 +197,7 @@ class Ledger(Resource):
         parameters=[
             *pagination.CURSOR_PARAMETERS,
             OpenApiParameter("state", str, enum=["", *LedgerState.values]),
+            pagination.order_parameter(selectors.LEDGER),
         ],
         responses=pagination.moving_page_of("Ledger", LedgerSerializer(many=True)),
     )
@@ -205,7 +206,10 @@ class Ledger(Resource):
         require_visible(request.user, found.cluster, found.subject, f"job {job}")
         state = pagination.choice(request, "state", ["", *LedgerState.values], "")
         page = selectors.ledger_page(
-            found.plan_id, states=[state] if state else [], **pagination.cursor_arguments(request)
+            found.plan_id,
+            states=[state] if state else [],
+            order=pagination.order_of(request, selectors.LEDGER),
+            **pagination.cursor_arguments(request),
         )
         return Response(pagination.page_body(request, page, lambda row: LedgerSerializer(row).data))
 

@@ -73,7 +73,7 @@ class EpisodeSerializer(serializers.ModelSerializer[Episode]):
 
 
 class Episodes(Resource):
-    """The episodes of a cluster that touch a window, newest first."""
+    """The episodes of a cluster that touch a window, newest first by default."""
 
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
     filters_names = True
@@ -88,6 +88,7 @@ class Episodes(Resource):
             OpenApiParameter("name", str, description="part of the group's or the topic's name"),
             OpenApiParameter("from_ms", int, description="those that were not over by then"),
             OpenApiParameter("to_ms", int, description="those that began before it"),
+            pagination.order_parameter(episodes.EPISODES),
         ],
         responses=pagination.page_of("Episode", EpisodeSerializer(many=True)),
     )
@@ -97,6 +98,8 @@ class Episodes(Resource):
         found = _found(request, cluster, scope)
         total = found.count()
         whole = total if scope.is_everything else _found(request, cluster, EVERYTHING).count()
+        if order := pagination.order_of(request, episodes.EPISODES):
+            found = found.order_by(*order)
         page = cut(found, total=total, not_shown=whole - total, **pagination.page_arguments(request))
         context = {"marks": marks.of_episodes(cluster, list(page.rows))}
         return Response(

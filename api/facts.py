@@ -15,6 +15,7 @@ from api.rest.permissions import view_scope
 from api.rest.resource import Resource
 from api.rest.struct import HelpTexts, StructSerializer
 from console.cluster import selectors as cluster_selectors
+from console.group.group_list import GROUPS
 from console.lag import selectors
 from console.lag.alert_facts import GroupFacts, TopicFacts, facts_of
 from console.lag.facts import Burn
@@ -56,7 +57,7 @@ class GroupFactsSerializer(StructSerializer):
 
 
 class Facts(Resource):
-    """Input of alert rules, group by group in the order of names; RocketMQ's own groups are left out."""
+    """Input of alert rules, group by group, by name or in an order of the list of groups, without RocketMQ's own."""
 
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
     filters_names = True
@@ -68,6 +69,7 @@ class Facts(Resource):
         parameters=[
             *pagination.PAGE_PARAMETERS,
             OpenApiParameter("name", str, description="part of the group's name"),
+            pagination.ordering_parameter(GROUPS.sorts, "group"),
         ],
         responses=pagination.page_of("GroupFacts", GroupFactsSerializer(many=True)),
     )
@@ -75,12 +77,16 @@ class Facts(Resource):
         here = cluster_selectors.cluster_by_name(cluster)
         now_ms = time.time_ns() // 1_000_000
         name = pagination.text(request, "name")
-        whole = GroupRow.objects.filter(cluster=cluster, is_system=False, group__icontains=name).order_by(
-            "group"
-        )
+        whole = GroupRow.objects.filter(cluster=cluster, is_system=False, group__icontains=name)
+        order = GROUPS.order_by(*pagination.ordering(request, GROUPS.sorts, "group"))
         found = view_scope(request.user, cluster).filter(whole, "group")
         total = found.count()
-        page = cut(found, total=total, not_shown=whole.count() - total, **pagination.page_arguments(request))
+        page = cut(
+            found.order_by(*order),
+            total=total,
+            not_shown=whole.count() - total,
+            **pagination.page_arguments(request),
+        )
         facts = facts_of(
             cluster,
             page.rows,

@@ -22,10 +22,12 @@ from api.rest.resource import IDEMPOTENCY_KEY, Resource, idempotency_key, remote
 from api.rest.struct import HelpTexts, StructSerializer
 from console.cluster import selectors as cluster_selectors
 from console.group.offsets.targets import OFFSET_MAX, TARGETS
-from console.operation import journal, operation_list, selectors, services
+from console.lists.page import cut, cut_after
+from console.operation import journal, selectors, services
 from console.operation.job import control
 from console.operation.job.runner import without_worker
 from console.operation.models import Job, JobState, Plan, PlanState
+from console.operation.operation_list import JOBS, OPERATIONS, plans
 from console.operation.plan.coverage import KeptAbsent, KeptCoverage
 from console.operation.plan.params import ACCEPTED_MAX
 from console.operation.rules import RATE_PER_S_MAX
@@ -218,7 +220,7 @@ FILTERS = [
 
 
 class _List(Resource):
-    """Plans or jobs of the subjects the caller may VIEW, newest first."""
+    """Plans or jobs of the subjects the caller may VIEW, newest first by default."""
 
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
     filters_names = True
@@ -227,12 +229,6 @@ class _List(Resource):
     def exact(self, request: Request) -> dict[str, str]:
         exact = {name: pagination.text(request, name) for name in ("kind", "subject", "created_by")}
         return exact | {"state": pagination.choice(request, "state", ["", *self.states], "")}
-
-    def page(self, request: Request, cluster: str, find: Any, serializer: Any) -> Response:
-        cluster_selectors.cluster_by_name(cluster)
-        scope = view_scope(request.user, cluster)
-        found = find(cluster, scope=scope, **pagination.cursor_arguments(request), **self.exact(request))
-        return Response(pagination.page_body(request, found, lambda row: serializer(row).data))
 
 
 class Plans(_List):
@@ -246,17 +242,20 @@ class Plans(_List):
             *pagination.CURSOR_PARAMETERS,
             *FILTERS,
             OpenApiParameter("state", str, enum=["", *PlanState.values]),
+            pagination.order_parameter(OPERATIONS),
             list_file.parameter(),
         ],
         responses=list_file.responses(pagination.moving_page_of("Plan", PlanSerializer(many=True))),
     )
     def get(self, request: Request, cluster: str) -> HttpResponseBase:
+        cluster_selectors.cluster_by_name(cluster)
+        order, scope = pagination.order_of(request, OPERATIONS), view_scope(request.user, cluster)
+        found = plans(cluster, order=order, scope=scope, **self.exact(request))
         if list_file.is_wanted(request):
-            cluster_selectors.cluster_by_name(cluster)
-            scope = view_scope(request.user, cluster)
-            page = operation_list.whole_page(cluster, scope=scope, **self.exact(request))
-            return list_file.file_of(page, operation_list.OPERATIONS, cluster)
-        return self.page(request, cluster, selectors.plans_page, PlanSerializer)
+            page = cut(found.defer("diff"), page=1, per_page=1, is_whole=True)
+            return list_file.file_of(page, OPERATIONS, cluster)
+        page = cut_after(found.select_related("job"), **pagination.cursor_arguments(request))
+        return Response(pagination.page_body(request, page, lambda row: PlanSerializer(row).data))
 
 
 class Jobs(_List):
@@ -269,11 +268,20 @@ class Jobs(_List):
             *pagination.CURSOR_PARAMETERS,
             *FILTERS,
             OpenApiParameter("state", str, enum=["", *JobState.values]),
+            pagination.order_parameter(JOBS),
         ],
         responses=pagination.moving_page_of("Job", JobSerializer(many=True)),
     )
     def get(self, request: Request, cluster: str) -> Response:
-        return self.page(request, cluster, selectors.jobs_page, JobSerializer)
+        cluster_selectors.cluster_by_name(cluster)
+        page = selectors.jobs_page(
+            cluster,
+            scope=view_scope(request.user, cluster),
+            order=pagination.order_of(request, JOBS),
+            **pagination.cursor_arguments(request),
+            **self.exact(request),
+        )
+        return Response(pagination.page_body(request, page, lambda row: JobSerializer(row).data))
 
 
 class PlanDetail(Resource):

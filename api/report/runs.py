@@ -117,7 +117,7 @@ class GapSerializer(StructSerializer):
 
 
 class Runs(Resource):
-    """Runs of all reports, newest first, for all who may see anything of the cluster (they name no group)."""
+    """Runs of all reports, newest first by default. They name no group: all who may see anything of the cluster."""
 
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
     filters_names = True
@@ -129,6 +129,7 @@ class Runs(Resource):
             *pagination.PAGE_PARAMETERS,
             OpenApiParameter("job", str, enum=["", *JOBS]),
             OpenApiParameter("state", str, enum=["", *ReportRun.State.values]),
+            pagination.order_parameter(selectors.RUNS),
         ],
         responses=pagination.page_of("ReportRun", ReportRunSerializer(many=True)),
     )
@@ -138,6 +139,7 @@ class Runs(Resource):
             cluster,
             job=pagination.choice(request, "job", ["", *JOBS], ""),
             state=pagination.choice(request, "state", ["", *ReportRun.State.values], ""),
+            order=pagination.order_of(request, selectors.RUNS),
             **pagination.page_arguments(request),
         )
         return Response(pagination.page_body(request, page, partial(run_body, request)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypedDict
 
+from django.db.models.expressions import OrderBy
 from drf_spectacular.utils import OpenApiParameter, inline_serializer
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
@@ -115,10 +116,22 @@ def ordering(request: Request, sorts: Sequence[str], default: str) -> tuple[str,
     return name, value.startswith("-")
 
 
+def order_parameter(spec: ListSpec) -> OpenApiParameter:
+    """Return the description of `order_of` in the OpenAPI document."""
+    return ordering_parameter(spec.sorts, spec.default)
+
+
 def ordering_parameter(sorts: Sequence[str], default: str) -> OpenApiParameter:
-    """Return the parameter's description in the OpenAPI document."""
+    """Return the description of `ordering` in the OpenAPI document."""
     values = [sign + name for name in sorts for sign in ("", "-")]
     return OpenApiParameter("ordering", str, enum=values, description=f"default {default}")
+
+
+def order_of(request: Request, spec: ListSpec) -> list[OrderBy]:
+    """Return the requested order of a declared list, [] without one; raises ValidationError."""
+    if "ordering" not in request.query_params:
+        return []
+    return spec.order_by(*ordering(request, spec.sorts, spec.default))
 
 
 def list_query(request: Request, spec: ListSpec) -> ListQuery:
@@ -144,7 +157,7 @@ def list_parameters(spec: ListSpec, *, query: str) -> list[OpenApiParameter]:
         *PAGE_PARAMETERS,
         OpenApiParameter("query", str, description=query),
         *(OpenApiParameter(each.name, str, enum=["", *each.values]) for each in spec.filters),
-        ordering_parameter(spec.sorts, spec.default),
+        order_parameter(spec),
         list_file.parameter(),
     ]
 

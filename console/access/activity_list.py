@@ -17,13 +17,23 @@ FILE_EVENTS_MAX = 100_000
 
 ACTIVITY = ListSpec(
     name="activity",
-    key="-at",
+    key="-pk",
     default="-at",
+    orders={"subject": ("subject",)},
     columns=(
-        Column("at", Text("Time"), css="", fields=("at",)),
-        Column("actor", Text("Who"), css="", fields=("actor", "token_prefix")),
-        Column("event", Text("Event"), css="", fields=("sentence", "verb", "subject")),
-        Column("cluster", Text("Cluster"), css="p2", fields=("cluster",)),
+        Column("at", Text("Time"), css="", order=("at",), fields=("at",)),
+        Column(
+            "actor", Text("Who"), css="", order=("actor",), ascending=True, fields=("actor", "token_prefix")
+        ),
+        Column(
+            "event",
+            Text("Event"),
+            css="",
+            order=("verb",),
+            ascending=True,
+            fields=("sentence", "verb", "subject"),
+        ),
+        Column("cluster", Text("Cluster"), css="p2", order=("cluster",), ascending=True, fields=("cluster",)),
         Column("plan", Text("Plan"), css="", fields=("plan_id",)),
         Column("from", Text("From"), css="p3", fields=("remote_addr",)),
         Column("detail", Text("Detail"), css="", is_bare=True, fields=("before", "after")),

@@ -147,9 +147,11 @@ def activity(request: HttpRequest) -> HttpResponseBase:
         plan_id=wanted.get("plan", ""),
         verb=wanted.get("verb", ""),
     )
-    if request.GET.get("format") == "csv":
+    list_query = ListQuery.of(request, ACTIVITY)
+    if "sort" in request.GET:
+        events = events.order_by(*ACTIVITY.order_by(list_query.sort, list_query.descending))
+    if list_query.is_whole:
         return activity_file(events)
-    list_query = ListQuery.plain(request)
     # Of all that may be seen, so that another choice is one step away.
     visible = selectors.audit_events(cluster=wanted.get("cluster", ""))
     verbs = [(verb, sentence_of(verb, ANY).local()) for verb in selectors.audit_choices(visible, "verb")]

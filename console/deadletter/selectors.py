@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from django.db.models import Count, Max, Min
+from django.db.models.expressions import OrderBy
 
 from console.access.name_scope import EVERYTHING, NameScope
 from console.brokers.mqadmin import DLQ_TOPIC_PREFIX, MessageQueue, dead_letter_topic
@@ -307,11 +308,31 @@ def settled_letters(cluster: str, queue: MessageQueue, low: int, high: int) -> i
     return rows.order_by().aggregate(number=Count("queue_offset", distinct=True))["number"] or 0
 
 
+LEDGER = ListSpec(
+    name="ledger",
+    key="-pk",
+    default="-added",
+    columns=(),
+    orders={
+        "added": ("pk",),
+        "state": ("state",),
+        "updated": ("updated_at_ms",),
+        "letter": ("topic", "broker_name", "queue_id", "queue_offset"),
+    },
+)
+
+
 def ledger_page(
-    plan_id: str, *, states: Iterable[str] = (), page: int = 1, per_page: int = 50, after: str = ""
+    plan_id: str,
+    *,
+    states: Iterable[str] = (),
+    order: Sequence[OrderBy] = (),
+    page: int = 1,
+    per_page: int = 50,
+    after: str = "",
 ) -> Page[ReplayLedger]:
-    """Return ledger rows of one replay, newest first."""
-    rows = ReplayLedger.objects.filter(plan_id=plan_id).order_by("-id")
+    """Return ledger rows of one replay, newest first without an order."""
+    rows = ReplayLedger.objects.filter(plan_id=plan_id).order_by(*order or ("-id",))
     wanted = list(states)
     rows = rows.filter(state__in=wanted) if wanted else rows
     return cut_after(rows, page=page, per_page=per_page, after=after)

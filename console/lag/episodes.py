@@ -31,6 +31,7 @@ from console.lag.episode_state import (
 from console.lag.models import Episode, LagEvent
 from console.lag.promise_versions import Promises, installation, promises_of
 from console.lag.round.figures import GroupFigures
+from console.lists.spec import ListSpec
 from console.text import Text
 from spark.lag.local_time import DAY_MS, MINUTE_MS
 
@@ -264,9 +265,29 @@ def drop_old(cluster: str, now_ms: int) -> int:
     return Episode.objects.filter(pk__in=names).delete()[0] if names else 0
 
 
+EPISODES = ListSpec(
+    name="episodes",
+    key="pk",
+    default="-start",
+    columns=(),
+    orders={
+        "start": ("start_ms",),
+        "end": ("end_ms",),
+        "duration": ("length_ms",),
+        "bad": ("bad_ms",),
+        "kind": ("kind",),
+        "state": ("state",),
+        "group": ("group", "topic"),
+        "topic": ("topic", "group"),
+        "peak_lag": ("peak_lag",),
+        "peak_time_lag": ("peak_time_lag_ms",),
+    },
+)
+
+
 def between(cluster: str, from_ms: int | None = None, to_ms: int | None = None) -> QuerySet[Episode]:
     """Return the episodes of a cluster that touch [from_ms, to_ms), the newest first."""
-    found = Episode.objects.filter(cluster=cluster)
+    found = Episode.objects.filter(cluster=cluster).annotate(length_ms=F("end_ms") - F("start_ms"))
     if from_ms is not None:
         found = found.filter(Q(end_ms__gt=from_ms) | ~Q(state=EpisodeState.OVER))
     if to_ms is not None:

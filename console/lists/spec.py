@@ -74,8 +74,8 @@ class ListSpec:
     """Columns, orders and filters of one list.
 
     ``default`` is the order without a choice, as REST writes it (``-lag``: largest first); ``key`` ends every order, so
-    that pages do not overlap. ``orders`` have no column of their own. ``file_fields`` follow the columns in a file: how
-    old a row is, and why a figure is missing.
+    that pages do not overlap. ``orders`` have no column of their own; a list that is ordered by REST only has no
+    columns. ``file_fields`` follow the columns in a file: how old a row is, and why a figure is missing.
     """
 
     name: str
@@ -87,7 +87,8 @@ class ListSpec:
     file_fields: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        LISTS[self.name] = self
+        if self.columns:
+            LISTS[self.name] = self
 
     @property
     def sorts(self) -> list[str]:
@@ -117,9 +118,10 @@ class ListSpec:
         keys = [
             F(one).desc(nulls_last=True) if descending else F(one).asc(nulls_last=True) for one in columns
         ]
-        if columns == (self.key,):
+        unique = self.key.removeprefix("-")
+        if columns == (unique,):
             return keys
-        last = F(self.key.removeprefix("-"))
+        last = F(unique)
         return [*keys, last.desc() if self.key.startswith("-") else last.asc()]
 
     def in_order(self, rows: Iterable[Any], sort: str, descending: bool | None = None) -> list[Any]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.db.models import Case, CharField, Count, F, Q, QuerySet, Value, When
+from django.db.models.expressions import OrderBy
 from django.utils import timezone
 
 from console.access.name_scope import EVERYTHING, NameScope
@@ -57,6 +58,21 @@ OPERATIONS = ListSpec(
         Column("next", Text("Next step"), css="", is_bare=True),
     ),
     filters=(Filter("state", tuple(Choice(code, words) for code, words in STATES.items())),),
+)
+
+JOBS = ListSpec(
+    name="jobs",
+    key="-pk",
+    default="-made",
+    columns=(),
+    orders={
+        "made": ("created_at",),
+        "kind": ("kind",),
+        "subject": ("subject",),
+        "state": ("state",),
+        "by": ("created_by",),
+        "ended": ("finished_at",),
+    },
 )
 
 
@@ -113,12 +129,15 @@ def operation_page(
     )
 
 
-def whole_page(cluster: str, *, scope: NameScope = EVERYTHING, **exact: str) -> Page[Plan]:
-    """Return the rows of a file, newest first; ``exact``: kind, state, subject, created_by of plans, "" for any."""
+def plans(
+    cluster: str, *, order: Sequence[OrderBy] = (), scope: NameScope = EVERYTHING, **exact: str
+) -> QuerySet[Plan]:
+    """Return plans, newest first without an order; ``exact``: kind, state, subject, created_by, "" for any."""
     wanted = {field: value for field, value in exact.items() if value}
-    rows = with_state(scope.filter(Plan.objects.filter(cluster=cluster, **wanted), "subject"), timezone.now())
-    newest_first = OPERATIONS.order_by("made", descending=True)
-    return cut(rows.defer("diff").order_by(*newest_first), page=1, per_page=1, is_whole=True)
+    found: QuerySet[Plan] = with_state(
+        scope.filter(Plan.objects.filter(cluster=cluster, **wanted), "subject"), timezone.now()
+    )
+    return found.order_by(*order) if order else found
 
 
 def with_state(rows: QuerySet[Plan], now: datetime.datetime) -> QuerySet[Any]:

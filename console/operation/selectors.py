@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from django.conf import settings
-from django.db.models import Q, QuerySet
+from django.db.models import Q
+from django.db.models.expressions import OrderBy
 from django.utils.module_loading import import_string
 
 from console.access.name_scope import EVERYTHING, NameScope
@@ -16,8 +17,6 @@ from console.operation.errors import JobNotFound, PlanNotFound, PlanRejected, Un
 from console.operation.models import ACTIVE_STATES, FINAL_STATES, Job, Plan, PlanState
 from console.operation.plan.kinds import AnyPlanKind, Link
 from console.text import Text
-
-Row = TypeVar("Row", Plan, Job)
 
 
 def plan_kinds() -> Mapping[str, AnyPlanKind]:
@@ -77,20 +76,6 @@ def finished_plans(cluster: str, kind: str, subject: str, *, limit: int = 20) ->
     return list(rows.filter(job__state__in=FINAL_STATES).select_related("job")[:limit])
 
 
-def plans_page(
-    cluster: str | None = None,
-    *,
-    scope: NameScope = EVERYTHING,
-    page: int = 1,
-    per_page: int = 50,
-    after: str = "",
-    **exact: str,
-) -> Page[Plan]:
-    """Return plans, newest first; ``exact``: kind, state, subject, created_by, each "" for any."""
-    rows = _matching(Plan.objects.select_related("job"), cluster, scope, exact)
-    return cut_after(rows, page=page, per_page=per_page, after=after)
-
-
 def jobs_page(
     cluster: str | None = None,
     *,
@@ -98,18 +83,13 @@ def jobs_page(
     page: int = 1,
     per_page: int = 50,
     after: str = "",
+    order: Sequence[OrderBy] = (),
     **exact: str,
 ) -> Page[Job]:
-    """Return jobs, newest first; ``exact`` as for plans."""
-    rows = _matching(Job.objects.select_related("plan"), cluster, scope, exact)
-    return cut_after(rows, page=page, per_page=per_page, after=after)
-
-
-def _matching(
-    rows: QuerySet[Row], cluster: str | None, scope: NameScope, exact: Mapping[str, str]
-) -> QuerySet[Row]:
-    wanted = {"cluster": cluster, **exact}
-    return scope.filter(rows.filter(**{field: value for field, value in wanted.items() if value}), "subject")
+    """Return jobs, newest first without an order; ``exact``: kind, state, subject, created_by, "" for any."""
+    wanted = {field: value for field, value in {"cluster": cluster, **exact}.items() if value}
+    rows = scope.filter(Job.objects.select_related("plan").filter(**wanted), "subject")
+    return cut_after(rows.order_by(*order) if order else rows, page=page, per_page=per_page, after=after)
 
 
 def plan_objects(plan_ids: Iterable[str]) -> dict[str, Link]:

@@ -16,6 +16,7 @@ from console.lag.history.log import readable
 from console.lag.models import GroupMembers, HistoryFile
 from console.lag.promise_versions import promises_of
 from console.lists.page import Page, cut
+from console.lists.spec import ListSpec
 from console.report.jobs import is_so_far
 from console.report.kept_rows import queue_rows
 from console.report.kept_rows.queue_rows import Gap, LagSummary, QueueRows
@@ -75,16 +76,38 @@ def newest_runs(cluster: str) -> dict[str, ReportRun]:
     return {run.job: run for run in newest}
 
 
+RUNS = ListSpec(
+    name="runs",
+    key="-pk",
+    default="-requested",
+    columns=(),
+    orders={
+        "requested": ("requested_at_ms",),
+        "job": ("job",),
+        "state": ("state",),
+        "from": ("from_ms",),
+        "rows": ("row_count",),
+        "finished": ("finished_at_ms",),
+    },
+)
+
+
 def run_page(
-    cluster: str, *, job: str = "", state: str = "", page: int = 1, per_page: int = 50
+    cluster: str,
+    *,
+    job: str = "",
+    state: str = "",
+    order: Sequence[OrderBy] = (),
+    page: int = 1,
+    per_page: int = 50,
 ) -> Page[ReportRun]:
-    """Return runs of all reports of a cluster, newest first."""
+    """Return runs of all reports of a cluster, newest first without an order."""
     found = ReportRun.objects.filter(cluster=cluster).select_related("requested_by")
     if job:
         found = found.filter(job=job)
     if state:
         found = found.filter(state=state)
-    return _page_of(found.order_by("-requested_at_ms", "-pk"), page, per_page)
+    return _page_of(found.order_by(*order or ("-requested_at_ms", "-pk")), page, per_page)
 
 
 def run(run_id: str) -> ReportRun:

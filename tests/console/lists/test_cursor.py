@@ -15,6 +15,7 @@ from console.lists.page import cut_after
 pytestmark = pytest.mark.django_db
 
 AT = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+ORDER = ["-at", "-id"]
 
 
 def write(number: int) -> None:
@@ -68,12 +69,13 @@ def packed(value: object) -> str:
         "ü",
         "!!!!",
         packed({}),
+        packed([["-id", "-at"], ["2026-01-01T00:00:00Z", 1]]),
         packed([]),
-        packed(["2026-01-01", 1, 2]),
-        packed(["never", 1]),
-        packed([None, 1]),
-        packed(["2026-01-01T00:00:00Z", "x"]),
-        packed(["2026-01-01T00:00:00Z", [1]]),
+        packed([ORDER, ["2026-01-01", 1, 2]]),
+        packed([ORDER, ["never", 1]]),
+        packed([ORDER, [None, 1]]),
+        packed([ORDER, ["2026-01-01T00:00:00Z", "x"]]),
+        packed([ORDER, ["2026-01-01T00:00:00Z", [1]]]),
     ],
 )
 def test_it_refuses_what_is_no_cursor(cursor: str) -> None:

@@ -12,8 +12,9 @@ from django.contrib.auth.models import User
 from console.access import services as access_services
 from console.access.models import AuditEvent
 from console.brokers.errors import BrokerUnavailable
+from console.lists.page import cut_after
 from console.live import hub as live
-from console.operation import errors, journal, selectors, services
+from console.operation import errors, journal, operation_list, selectors, services
 from console.operation.job import control, runner, worker_queue
 from console.operation.models import Job, JobState, Plan, PlanState
 from tests.console.operation.tally import Tally
@@ -212,11 +213,11 @@ def test_it_pages_newest_first(tally: type[Tally], alice: User) -> None:
         services.create_plan("tally", "test", f"g{index}", {}, alice, now_ms=NOW + index)
         for index in range(5)
     ]
-    page = selectors.plans_page("test", page=2, per_page=2)
+    page = cut_after(operation_list.plans("test"), page=2, per_page=2, after="")
     assert [plan.id for plan in page.rows] == [plans[2].id, plans[1].id]
     assert (page.total, page.pages) == (5, 3)
-    assert [plan.id for plan in selectors.plans_page("test", subject="g3").rows] == [plans[3].id]
-    assert selectors.plans_page("other").total == 0
+    assert [plan.id for plan in operation_list.plans("test", subject="g3")] == [plans[3].id]
+    assert not operation_list.plans("other").exists()
 
 
 def test_it_tells_browsers_which_plans_ask_for_agreement(
