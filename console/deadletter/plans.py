@@ -394,7 +394,7 @@ class DlqReadablePlan(ConfigPlan[ConfigParams, ReadableBefore]):
 
     def read_params(self, given: Given) -> ConfigParams:
         """Read the parameters: a new plan has none."""
-        given.refuse_unknown(("group",))
+        given.refuse_unknown(ConfigParams.__struct_fields__)
         return ConfigParams(accept_without=given.accepted_without())
 
     def is_undo(self, params: ConfigParams) -> bool:

@@ -26,7 +26,6 @@ from console.operation.models import Plan
 from console.operation.plan.coverage import Coverage
 from console.operation.plan.job_run import JobRun
 from console.operation.plan.kinds import TOPICS, Another, PlanWarning
-from console.operation.plan.params import Given
 from console.text import Text
 from console.text.stored import Stored
 from console.topic import selectors, topic_config
@@ -61,10 +60,6 @@ class TopicPlan(ObjectPlan[TopicFacts, TopicParams, TopicBefore]):
     what = TOPIC
     place = TOPICS
     program = "topics"
-
-    def read_params(self, given: Given) -> TopicParams:
-        """Read the silent brokers to leave out: most actions have no other parameter."""
-        return TopicParams(accept_without=given.accepted_without())
 
     def facts(self, inputs: PlanInput[TopicParams], rows: Sequence[ConfigRow]) -> TopicFacts:
         """Return who uses the topic on the brokers that have it."""
@@ -123,15 +118,12 @@ class TopicCreatePlan(TopicPlan, CreatePlan[TopicFacts, TopicParams, TopicBefore
     """Create a topic. params: {brokers?, read_queues?, write_queues?, perm?, order?, message_type?}."""
 
     kind = "topic_create"
+    accepted = topic_config.ACCEPTED
     title = Text("New topic")
     action = Text("Create the topic")
     only_adds = True
     place = dataclasses.replace(TOPICS, page="")  # there is no page of it yet
     another = Another("topic-create", Text("Fill in the form again"), of_subject=False)
-
-    def read_params(self, given: Given) -> TopicParams:
-        """Read the settings. Raises PlanRejected(field)."""
-        return topic_config.read_params(given)
 
     def new_config(self, inputs: PlanInput[TopicParams]) -> Config:
         """Return the requested topic."""
@@ -176,14 +168,11 @@ class TopicChangePlan(TopicPlan, ChangePlan[TopicFacts, TopicParams, TopicBefore
     """Change a topic. params as topic_create; what is not named stays. ``brokers``: only these."""
 
     kind = "topic_change"
+    accepted = topic_config.ACCEPTED
     title = Text("Topic change")
     action = Text("Change the topic")
     another = Another("topic-change", Text("Change something else"))
     settings_words = Text("queues, permission, order or message type")
-
-    def read_params(self, given: Given) -> TopicParams:
-        """Read the settings. Raises PlanRejected(field)."""
-        return topic_config.read_params(given)
 
     def has_settings(self, params: TopicParams) -> bool:
         """Return whether the parameters name a setting."""

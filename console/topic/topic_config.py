@@ -17,7 +17,7 @@ from console.brokers.mqadmin import (
 from console.operation.config.change import ConfigParams
 from console.operation.config.row import Config
 from console.operation.errors import PlanRejected
-from console.operation.plan.params import Given
+from console.operation.plan.params import ACCEPTING, ON_BROKERS, Accepted, Parameter
 from console.text import Text
 
 READ, WRITE, INHERIT, PRIORITY = 4, 2, 1, 8  # PermName
@@ -29,7 +29,19 @@ MESSAGE_TYPES = ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED
 
 
 KEYS = {"read_queues": "readQueueNums", "write_queues": "writeQueueNums", "order": "order"}  # of TopicConfig
-FIELDS = ("read_queues", "write_queues", "perm", "order", "message_type")  # parameters of create and change
+SETTINGS = (
+    Parameter("read_queues", int, least=1, most=QUEUES_MAX),
+    Parameter("write_queues", int, least=1, most=QUEUES_MAX),
+    Parameter("perm", int, choices=PERMISSIONS),
+    Parameter("order", bool),
+    Parameter("message_type", choices=MESSAGE_TYPES),
+)
+FIELDS = tuple(setting.name for setting in SETTINGS)
+ACCEPTED = Accepted(
+    "TopicParams",
+    "Omitted fields stay as they are; a new topic gets RocketMQ's defaults.",
+    (ACCEPTING, ON_BROKERS, *SETTINGS),
+)
 
 
 class TopicParams(ConfigParams, frozen=True, kw_only=True):
@@ -44,45 +56,6 @@ class TopicParams(ConfigParams, frozen=True, kw_only=True):
     @property
     def has_settings(self) -> bool:
         return any(getattr(self, name) is not None for name in FIELDS)
-
-
-def read_params(given: Given) -> TopicParams:
-    """Return the parameters, each checked. Raises PlanRejected(field)."""
-    given.refuse_unknown(sorted({*FIELDS, "brokers"}))
-    perm = given.get("perm")
-    if perm is not None and perm not in PERMISSIONS:
-        words = ", ".join(f"{value} ({word})" for value, word in PERMISSIONS.items())
-        raise PlanRejected(
-            Text("The permission %(perm)s is none of %(words)s.", perm=repr(perm), words=words), "perm"
-        )
-    order = given.get("order")
-    if order is not None and not isinstance(order, bool):
-        raise PlanRejected(Text("Order is true or false."), "order")
-    message_type = given.get("message_type")
-    if message_type is not None and message_type not in MESSAGE_TYPES:
-        raise PlanRejected(
-            Text("The message type is one of %(names)s.", names=", ".join(MESSAGE_TYPES)), "message_type"
-        )
-    return TopicParams(
-        brokers=given.broker_names(),
-        accept_without=given.accepted_without(),
-        read_queues=_queues(given.get("read_queues"), "read_queues", "read"),
-        write_queues=_queues(given.get("write_queues"), "write_queues", "write"),
-        perm=perm,
-        order=order,
-        message_type=message_type,
-    )
-
-
-def _queues(value: object, field: str, word: str) -> int | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= QUEUES_MAX:
-        raise PlanRejected(
-            Text("The number of %(what)s queues per broker is 1 to %(most)s.", what=word, most=QUEUES_MAX),
-            field,
-        )
-    return value
 
 
 def check_new_name(name: str, own_names: Sequence[str] = ()) -> None:

@@ -11,9 +11,19 @@ import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from console.access.rules import WILDCARD
 from console.broker import services
-from console.broker.config.keys import ConfigKey, Effect, config_key, is_key_name, problem_of
+from console.broker.config.keys import (
+    KEY_LENGTH_MAX,
+    VALUE_LENGTH_MAX,
+    ConfigKey,
+    Effect,
+    config_key,
+    is_key_name,
+    problem_of,
+)
 from console.broker.models import BrokerSurvey
 from console.brokers.mqadmin import BlockingMQAdmin, MQAdmin
 from console.brokers.queues import ask_each, require_answer
@@ -25,7 +35,7 @@ from console.operation.models import Job, Plan
 from console.operation.plan.coverage import Coverage, gone_words, read_coverage, recovered
 from console.operation.plan.job_run import JobRun
 from console.operation.plan.kinds import BROKERS, Draft, Need, Place, PlanWarning
-from console.operation.plan.params import Given, Params
+from console.operation.plan.params import ACCEPTING, ON_BROKERS, Accepted, Given, Parameter, Params
 from console.text import Text
 from console.text.stored import Stored
 
@@ -50,6 +60,20 @@ class KeyParams(Params, frozen=True, kw_only=True):
     brokers: tuple[str, ...] = ()
 
 
+ACCEPTED = Accepted(
+    "BrokerConfigParams",
+    "One value for the chosen brokers, or ``values`` with one per broker.",
+    (
+        ACCEPTING,
+        ON_BROKERS,
+        Parameter("key", most=KEY_LENGTH_MAX, required=True),
+        Parameter("value", most=VALUE_LENGTH_MAX),
+        Parameter("values", dict, most=VALUE_LENGTH_MAX, help_text="broker → value"),
+    ),
+    subject="name of the broker, or * for several",
+)
+
+
 class KeyBefore(Stored, frozen=True, kw_only=True, omit_defaults=False):
     """The key when the plan was made: its value on each broker."""
 
@@ -65,6 +89,7 @@ class BrokerConfigPlan(ConfigPlan[KeyParams, KeyBefore]):
     """
 
     kind = "broker_config_change"
+    accepted = ACCEPTED
     title = Text("Broker configuration")
     action = Text("Change the key")
     program = "brokers"
@@ -72,8 +97,13 @@ class BrokerConfigPlan(ConfigPlan[KeyParams, KeyBefore]):
     params_type, before_type = KeyParams, KeyBefore
 
     def read_params(self, given: Given) -> KeyParams:
-        """Read the key and its values. Raises PlanRejected(field)."""
-        return read_params(given)
+        """Read the key, and its value or values. Raises PlanRejected(field)."""
+        found = super().read_params(given)
+        if found.values is not None:
+            return msgspec.structs.replace(found, value=None, brokers=())
+        if found.value is None:
+            raise PlanRejected(Text("Give the value as text, as it stands in a broker's file."), "value")
+        return found
 
     def is_undo(self, params: KeyParams) -> bool:
         """Return False: an undo is a plan with the former values."""
@@ -189,27 +219,6 @@ class BrokerConfigPlan(ConfigPlan[KeyParams, KeyBefore]):
         """Request a survey too: it reads the configurations that the pages show."""
         services.request_survey(cluster)
         super().refresh_pages(cluster)
-
-
-def read_params(given: Given) -> KeyParams:
-    """Check the form of the parameters. Raises PlanRejected(field)."""
-    given.refuse_unknown(("key", "value", "values", "brokers"))
-    name, value, values = given.get("key"), given.get("value"), given.get("values")
-    if not isinstance(name, str) or not name:
-        raise PlanRejected(Text("Name the key that changes."), "key")
-    if values is None and not isinstance(value, str):
-        raise PlanRejected(Text("Give the value as text, as it stands in a broker's file."), "value")
-    if values is not None and (
-        not isinstance(values, Mapping) or not all(isinstance(one, str) for one in values.values())
-    ):
-        raise PlanRejected(Text("Values is one text for each broker name."), "values")
-    return KeyParams(
-        key=name,
-        value=value if values is None else None,
-        values=None if values is None else dict(values),
-        brokers=given.broker_names() if values is None else (),
-        accept_without=given.accepted_without(),
-    )
 
 
 def read_request(params: KeyParams, subject: str, cluster: Coverage) -> KeyRequest:

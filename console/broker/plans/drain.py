@@ -37,7 +37,7 @@ from console.operation.errors import PlanRejected, VerificationFailed
 from console.operation.models import Job, Plan
 from console.operation.plan.job_run import JobRun
 from console.operation.plan.kinds import BROKERS, Draft, Need, PlanKind, PlanWarning, RestCall
-from console.operation.plan.params import Given, Params
+from console.operation.plan.params import Accepted, Parameter, Params
 from console.text import Text, text_of
 from console.text.stored import Stored
 
@@ -90,6 +90,9 @@ class BrokerDrainPlan(PlanKind[DrainParams, DrainBefore, ServerRow]):
     """Plan to drain a broker or give it back. params: {direction: drain | give_back}; subject: the broker."""
 
     kind = "broker_drain"
+    accepted = Accepted(
+        "BrokerDrainParams", "", (Parameter("direction", choices=(DRAIN, GIVE_BACK), required=True),)
+    )
     title = Text("Broker drain")
     program = "brokers"
     place = BROKERS
@@ -99,14 +102,6 @@ class BrokerDrainPlan(PlanKind[DrainParams, DrainBefore, ServerRow]):
     verb = "CONFIGURE"
     runs_long = True  # it watches until the traffic is gone
     params_type, before_type, row_type = DrainParams, DrainBefore, ServerRow
-
-    def read_params(self, given: Given) -> DrainParams:
-        """Read the direction. Raises PlanRejected(field)."""
-        direction = given.get("direction", DRAIN)
-        if direction not in (DRAIN, GIVE_BACK):
-            raise PlanRejected(Text("The direction must be drain or give_back."), "direction")
-        given.refuse_unknown(("direction",))
-        return DrainParams(direction=direction)
 
     def button(self, plan: Plan) -> Text:
         """Return the button's text for the direction."""

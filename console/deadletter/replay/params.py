@@ -49,17 +49,12 @@ class ReplayParams(Params, frozen=True, kw_only=True):
         return of_json(cls, plan.params)
 
 
-KNOWN = frozenset(ReplayParams.__struct_fields__)
-
-
 def read_params(given: Given) -> ReplayParams:
     """Return checked parameters with every default; raises PlanRejected naming the field.
 
     Fields that do not belong to the target are refused, not ignored.
     """
-    unknown = given.unknown(KNOWN)
-    if unknown:
-        raise PlanRejected(Text("A replay has no %(field)s.", field=repr(unknown[0])), field=unknown[0])
+    given.refuse_unknown(ReplayParams.__struct_fields__)
     target = given.get("target")
     if target not in replay_copy.TARGETS:
         raise PlanRejected(

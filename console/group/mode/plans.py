@@ -44,7 +44,7 @@ from console.operation.models import Job, Plan
 from console.operation.plan.coverage import Coverage, gone_words, read_coverage, recovered
 from console.operation.plan.job_run import JobRun
 from console.operation.plan.kinds import Another, Draft, PlanWarning
-from console.operation.plan.params import Given, Params
+from console.operation.plan.params import ACCEPTING, ON_BROKERS, Accepted, Given, Parameter, Params
 from console.text import Text
 from console.text.stored import Stored, of_json
 
@@ -81,29 +81,22 @@ class ModeBefore(Stored, frozen=True, kw_only=True, omit_defaults=False):
     read_at_ms: int
 
 
-def read_params(given: Given) -> ModeParams:
-    """Check the parameters of a plan; raises PlanRejected naming the parameter."""
-    given.refuse_unknown(("brokers", "mode", "pop_share_queues", "topic"))
-    topic, mode, share = given.get("topic"), given.get("mode"), given.get("pop_share_queues") or 0
-    if not isinstance(topic, str) or not topic:
-        raise PlanRejected(Text("Name the topic."), "topic")
-    if topic.startswith(RETRY_TOPIC_PREFIX):
-        raise PlanRejected(Text("A retry topic is always pulled."), "topic")
-    if mode not in MODES:
-        raise PlanRejected(Text("The mode must be PULL or POP."), "mode")
-    if isinstance(share, bool) or not isinstance(share, int) or not 0 <= share <= SHARE_MAX:
-        raise PlanRejected(
-            Text("pop_share_queues is a number from 0 to %(most)s.", most=SHARE_MAX), "pop_share_queues"
-        )
-    return ModeParams(
-        accept_without=given.accepted_without(),
-        topic=topic,
-        mode=mode,
-        pop_share_queues=share,
-        brokers=given.broker_names(),
-    )
-
-
+ACCEPTED = Accepted(
+    "GroupModeParams",
+    "Applies to members that let the broker divide the queues (clientRebalance false).",
+    (
+        ACCEPTING,
+        ON_BROKERS,
+        Parameter("topic", required=True),
+        Parameter("mode", choices=MODES, required=True),
+        Parameter(
+            "pop_share_queues",
+            int,
+            most=SHARE_MAX,
+            help_text="POP: over how many further members a queue is shared; 0: over all",
+        ),
+    ),
+)
 ModeDraft = Draft[ModeParams, ModeBefore, ConfigRow]
 
 
@@ -111,12 +104,19 @@ class GroupModePlan(ConfigPlan[ModeParams, ModeBefore]):
     """Set the mode of a group on a topic."""
 
     params_type, before_type = ModeParams, ModeBefore
-    read_params = staticmethod(read_params)
+    accepted = ACCEPTED
     kind = "group_mode"
     title = Text("Consume mode of a group")
     action = Text("Set the consume mode")
     program = "groups"
     another = Another("group-mode", Text("Choose another topic or mode"))
+
+    def read_params(self, given: Given) -> ModeParams:
+        """Read the mode of a topic, which is no retry topic. Raises PlanRejected(field)."""
+        found = super().read_params(given)
+        if found.topic.startswith(RETRY_TOPIC_PREFIX):
+            raise PlanRejected(Text("A retry topic is always pulled."), "topic")
+        return found
 
     def is_undo(self, params: ModeParams) -> bool:
         """Return whether a plan restores what the job of another one recorded."""

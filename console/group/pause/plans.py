@@ -9,7 +9,7 @@ and the group's settings are written once more unchanged.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from console.brokers.mqadmin import BlockingMQAdmin, retry_topic
 from console.brokers.queues import topic_route
@@ -46,7 +46,7 @@ from console.operation.models import Job, Plan
 from console.operation.plan.coverage import Coverage, gone_words, read_coverage, recovered
 from console.operation.plan.job_run import JobRun
 from console.operation.plan.kinds import Another, Draft
-from console.operation.plan.params import Given, Params
+from console.operation.plan.params import ACCEPTING, ON_BROKERS, Accepted, Parameter, Params
 from console.text import Text
 from console.text.stored import Stored
 
@@ -85,23 +85,20 @@ class ReadingBefore(Stored, frozen=True, kw_only=True, omit_defaults=False):
     read_at_ms: int
 
 
-def read_params(given: Given) -> ReadingParams:
-    """Read topics and brokers. Raises PlanRejected(field)."""
-    given.refuse_unknown(("brokers", "topics"))
-    return ReadingParams(
-        accept_without=given.accepted_without(),
-        topics=_names("topics", given.get("topics")),
-        brokers=_names("brokers", given.get("brokers")),
-    )
-
-
-def _names(field: str, given: Any) -> tuple[str, ...]:
-    names = given or ()
-    if isinstance(names, str) or not all(isinstance(name, str) and name for name in names):
-        raise PlanRejected(Text("%(field)s must be a list of names.", field=field.capitalize()), field)
-    return tuple(dict.fromkeys(names))
-
-
+ACCEPTED = Accepted(
+    "GroupReadingParams",
+    "RocketMQ pauses a group on a topic, not one queue; its %RETRY% topic is one of them.",
+    (
+        ACCEPTING,
+        ON_BROKERS,
+        Parameter(
+            "topics",
+            tuple,
+            most=TOPICS_MAX,
+            help_text="only these; without it all that the group reads, or all that are paused",
+        ),
+    ),
+)
 ReadingDraft = Draft[ReadingParams, ReadingBefore, ConfigRow]
 
 
@@ -109,7 +106,7 @@ class ReadingPlan(ConfigPlan[ReadingParams, ReadingBefore]):
     """Allow or forbid a group to read topics."""
 
     params_type, before_type = ReadingParams, ReadingBefore
-    read_params = staticmethod(read_params)
+    accepted = ACCEPTED
     program = "groups"
     readable: ClassVar[bool]  # what the topics become
 

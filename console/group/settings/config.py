@@ -12,7 +12,7 @@ from console.brokers.mqadmin import SubscriptionGroupConfig, is_system_group, va
 from console.operation.config.change import ConfigParams
 from console.operation.config.row import Config
 from console.operation.errors import PlanRejected
-from console.operation.plan.params import Given
+from console.operation.plan.params import ACCEPTING, ON_BROKERS, Accepted, Parameter
 from console.text import Text
 
 NAME_LENGTH_MAX = 120  # Java clients refuse longer ones (Validators)
@@ -30,6 +30,29 @@ FIELDS: Mapping[str, tuple[str, int | None, int | None]] = {
     "notify_members": ("notifyConsumerIdsChangedEnable", None, None),
     "consume_timeout_minutes": ("consumeTimeoutMinute", 1, TIMEOUT_MINUTES_MAX),
 }
+ACCEPTED = Accepted(
+    "GroupParams",
+    "Omitted fields stay as they are; a new group gets RocketMQ's defaults.",
+    (
+        ACCEPTING,
+        ON_BROKERS,
+        *(
+            Parameter(name, bool)
+            if least is None or most is None
+            else Parameter(name, int, least=least, most=most)
+            for name, (_, least, most) in FIELDS.items()
+        ),
+    ),
+)
+OF_DELETION = Accepted(
+    "GroupDeleteParams",
+    "",
+    (
+        ACCEPTING,
+        Parameter("keep_offsets", bool, help_text="its committed offsets stay"),
+        Parameter("with_topics", bool, help_text="its retry and dead-letter topics go too"),
+    ),
+)
 MEANING: Mapping[str, str] = {
     "retry_max_times": Text(
         "deliveries after the first before a message becomes a dead letter; −1 = the client's own"
@@ -73,44 +96,6 @@ class GroupParams(ConfigParams, frozen=True, kw_only=True):
         """Return the named settings by the keys of SubscriptionGroupConfig."""
         named = {key: getattr(self, field) for field, (key, _, _) in FIELDS.items()}
         return {key: value for key, value in named.items() if value is not None}
-
-
-def read_flags(given: Given) -> GroupParams:
-    """Return the parameters of a deletion. Raises PlanRejected(field)."""
-    flags = ("keep_offsets", "with_topics")
-    given.refuse_unknown(flags)
-    for field in flags:
-        if not isinstance(given.get(field, False), bool):
-            raise PlanRejected(Text("%(field)s must be true or false.", field=field), field)
-    return GroupParams(
-        accept_without=given.accepted_without(),
-        keep_offsets=given.get("keep_offsets", False),
-        with_topics=given.get("with_topics", False),
-    )
-
-
-def read_settings(given: Given) -> GroupParams:
-    """Return the parameters, each setting checked. Raises PlanRejected(field)."""
-    given.refuse_unknown(sorted({*FIELDS, "brokers"}))
-    for field, (key, lowest, highest) in FIELDS.items():
-        value = given.get(field)
-        if value is None:
-            continue
-        if lowest is None or highest is None:
-            if not isinstance(value, bool):
-                raise PlanRejected(Text("%(key)s must be true or false.", key=key), field)
-        elif isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= highest:
-            raise PlanRejected(
-                Text(
-                    "%(key)s must be a number from %(lowest)s to %(highest)s.",
-                    key=key,
-                    lowest=lowest,
-                    highest=highest,
-                ),
-                field,
-            )
-    named = {field: given.get(field) for field in FIELDS if given.get(field) is not None}
-    return GroupParams(brokers=given.broker_names(), accept_without=given.accepted_without(), **named)
 
 
 def check_new_name(name: str) -> None:

@@ -34,7 +34,6 @@ from console.operation.models import Job, Plan
 from console.operation.plan.coverage import Coverage
 from console.operation.plan.job_run import JobRun
 from console.operation.plan.kinds import Another, PlanWarning
-from console.operation.plan.params import Given
 from console.text import Text
 from console.text.stored import Stored, of_json
 
@@ -60,10 +59,6 @@ class GroupPlan(ObjectPlan[GroupFacts, GroupParams, GroupBefore]):
 
     what = GROUP
     program = "groups"
-
-    def read_params(self, given: Given) -> GroupParams:
-        """Read the silent brokers to leave out: most actions have no other parameter."""
-        return GroupParams(accept_without=given.accepted_without())
 
     def facts(self, inputs: PlanInput[GroupParams], rows: Sequence[ConfigRow]) -> GroupFacts:
         """Return who uses the group, on any broker."""
@@ -116,7 +111,7 @@ class GroupCreatePlan(GroupPlan, CreatePlan[GroupFacts, GroupParams, GroupBefore
     only_adds = True
     another = Another("group-create", Text("Fill in the form again"), of_subject=False)
 
-    read_params = staticmethod(settings_config.read_settings)
+    accepted = settings_config.ACCEPTED
 
     def new_config(self, inputs: PlanInput[GroupParams]) -> Config:
         """Return the requested group."""
@@ -158,7 +153,7 @@ class GroupChangePlan(GroupPlan, ChangePlan[GroupFacts, GroupParams, GroupBefore
     another = Another("group-settings", Text("Change something else"))
     settings_words = Text("retries, retry queues, timeout, or one of the switches")
 
-    read_params = staticmethod(settings_config.read_settings)
+    accepted = settings_config.ACCEPTED
 
     def has_settings(self, params: GroupParams) -> bool:
         """Return whether the parameters name a setting."""
@@ -215,7 +210,7 @@ class GroupDeletePlan(GroupPlan, DeletePlan[GroupFacts, GroupParams, GroupBefore
     title = Text("Group deletion")
     action = Text("Delete the group")
 
-    read_params = staticmethod(settings_config.read_flags)
+    accepted = settings_config.OF_DELETION
 
     def cleans_offsets(self, plan: Plan) -> bool:
         """Return whether the committed offsets are deleted too."""

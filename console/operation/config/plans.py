@@ -39,6 +39,7 @@ from console.operation.errors import PlanRejected
 from console.operation.models import Job, Plan
 from console.operation.plan.coverage import Coverage, read_coverage
 from console.operation.plan.kinds import B, Draft, PlanWarning
+from console.operation.plan.params import NOTHING
 from console.text import Text
 
 C = TypeVar("C", bound=ConfigParams)
@@ -114,6 +115,7 @@ class ObjectPlan(ConfigPlan[C, B], ABC, Generic[Facts, C, B]):
     """An action on one object: what happens on which broker, and what to know before it is applied."""
 
     what: ClassVar[str]  # TOPIC | GROUP
+    accepted = NOTHING  # of most actions
 
     # --- Defined by the action ---
 

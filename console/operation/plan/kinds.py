@@ -20,7 +20,7 @@ from django.utils.http import urlencode
 from console.operation.models import Job, Plan
 from console.operation.plan.coverage import Coverage
 from console.operation.plan.job_run import JobRun
-from console.operation.plan.params import Given
+from console.operation.plan.params import Accepted, Given
 from console.text import JsonObject, Text
 from console.text.stored import Stored, of_json
 
@@ -176,9 +176,13 @@ class PlanKind(ABC, Generic[P, B, R]):
     before_type: type[B]
     row_type: type[R]
 
-    @abstractmethod
+    # What a request for a plan may name; None: the kind reads it by itself.
+    accepted: ClassVar[Accepted | None] = None
+
     def read_params(self, given: Given) -> P:
         """Read the parameters of a form, a request body or a command line. Raises PlanRejected(field)."""
+        assert self.accepted is not None, self.kind
+        return self.params_type(**given.read(self.accepted))
 
     def params_of(self, plan: Plan) -> P:
         """Return the parameters of a plan."""

@@ -8,7 +8,7 @@ import pytest
 from django.contrib.auth.models import User
 
 from console.access.models import AuditEvent
-from console.broker.plans.config import read_params, read_request
+from console.broker.plans.config import BrokerConfigPlan, read_request
 from console.brokers.mqadmin import BrokerUnavailable
 from console.operation import services as operation_services
 from console.operation.errors import (
@@ -97,7 +97,7 @@ def test_it_knows_dangerous_keys_and_asks_for_the_name(pair: Pair) -> None:
 def test_it_names_the_parameter_at_fault(params: dict[str, Any], field: str) -> None:
     with pytest.raises(PlanRejected) as refusal:
         read_request(
-            read_params(Given(params)),
+            BrokerConfigPlan().read_params(Given(params)),
             "broker-a",
             Coverage({"broker-a": "10.0.0.1:10911", "broker-b": "10.0.0.2:10911"}, {}),
         )

@@ -63,7 +63,7 @@ def test_it_moves_producers_away_sees_it_and_lets_them_back(pair: Pair) -> None:
 def test_it_names_topics_that_nobody_could_write_to(pair: Pair) -> None:
     pair.create_topic("orders")
     pair.create_topic("only-here", "broker-b")
-    plan = pair.plan(KIND, "broker-b", {})
+    plan = pair.plan(KIND, "broker-b", {"direction": "drain"})
     assert plan.before["stranded"] == ["only-here"]
     (warning,) = [one for one in plan.warnings if one["level"] == "danger"]
     assert warning["title"] == "1 topic is left with no writable queue"
@@ -77,8 +77,8 @@ def test_it_names_topics_that_nobody_could_write_to(pair: Pair) -> None:
 
 
 def test_it_says_when_nothing_would_change(pair: Pair) -> None:
-    assert pair.apply(pair.plan(KIND, "broker-b", {})).state == JobState.SUCCEEDED
-    again = pair.plan(KIND, "broker-b", {})
+    assert pair.apply(pair.plan(KIND, "broker-b", {"direction": "drain"})).state == JobState.SUCCEEDED
+    again = pair.plan(KIND, "broker-b", {"direction": "drain"})
     with pytest.raises(PlanBlocked, match="no name server that answers offers broker-b"):
         operation_services.apply_plan(again.id, pair.actor, "broker-b")
     assert pair.plan(KIND, "broker-a", {"direction": "give_back"}).blocked
@@ -87,7 +87,7 @@ def test_it_says_when_nothing_would_change(pair: Pair) -> None:
 def test_it_fails_when_somebody_goes_on_sending(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drain_plan, "QUIET_WITHIN_MS", 1_500)
     pair.create_topic("orders")
-    plan = pair.plan(KIND, "broker-b", {})
+    plan = pair.plan(KIND, "broker-b", {"direction": "drain"})
     with pair.producing("orders") as brokers:
         wait_for(lambda: "broker-b" in brokers, within_s=30)
         # A name server of another cluster keeps giving the old route: here the queue is simply named.
@@ -114,7 +114,7 @@ def test_it_takes_away_again_what_comes_back_while_it_watches(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pair.create_topic("orders")
-    plan = pair.plan(KIND, "broker-b", {})
+    plan = pair.plan(KIND, "broker-b", {"direction": "drain"})
     tell = drain_plan.BrokerDrainPlan._request
     changed: list[int] = []
 
@@ -134,7 +134,7 @@ def test_it_takes_away_again_what_comes_back_while_it_watches(
 
 def test_it_says_which_name_server_it_could_not_tell(pair: Pair, nobody: str) -> None:
     listen_to(pair.a.namesrv, nobody)
-    plan = pair.plan(KIND, "broker-b", {})
+    plan = pair.plan(KIND, "broker-b", {"direction": "drain"})
     assert [(row["namesrv"], row["deed"]) for row in plan.diff] == [
         (pair.a.namesrv, "change"),
         (nobody, "unknown"),
@@ -146,7 +146,7 @@ def test_it_says_which_name_server_it_could_not_tell(pair: Pair, nobody: str) ->
 @pytest.mark.parametrize(
     ("subject", "params", "field"),
     [
-        ("broker-z", {}, "subject"),
+        ("broker-z", {"direction": "drain"}, "subject"),
         ("broker-b", {"direction": "sideways"}, "direction"),
         ("broker-b", {"speed": 1}, "speed"),
     ],
@@ -162,4 +162,4 @@ def test_it_names_the_parameter_at_fault(
 def test_it_needs_a_name_server(pair: Pair, nobody: str) -> None:
     listen_to(nobody)
     with pytest.raises(BrokerUnavailable, match="no name server answers"):
-        pair.plan(KIND, "broker-b", {})
+        pair.plan(KIND, "broker-b", {"direction": "drain"})
