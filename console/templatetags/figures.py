@@ -263,6 +263,12 @@ def signed(value: float | None) -> str:
     return f"+{count(value)}" if value > 0 else count(value)
 
 
+@register.filter
+def direction(delta: int | None) -> str:
+    """Return the class of a delta: back, forward or neither."""
+    return "delta-back" if delta and delta < 0 else "delta-fwd" if delta else ""
+
+
 MODELS = {"CLUSTERING": gettext_noop("Clustering"), "BROADCASTING": gettext_noop("Broadcast")}
 CONSUME_MODES = {"CONCURRENTLY": gettext_noop("Clustering"), "ORDERLY": gettext_noop("Orderly"), "POP": "POP"}
 

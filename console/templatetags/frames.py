@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ from console.templatetags.figures import icon
 register = template.Library()
 
 
+NO_SPACE = re.compile(r"\s+(?=[,.;:)，。；：）])|(?<=[≥≤≈]</span>)\s+")
 STACKED = frozenset(
     {"dt--stack", "diff--offsets"}
 )  # tables whose rows are blocks on a phone: their roles are written out
@@ -183,6 +185,18 @@ def table(
         heads,
         rows,
     )
+
+
+@register.simple_block_tag
+def sentence(content: str) -> SafeString:
+    """Join what a sentence is made of, on lines of its own: no space before punctuation and after a bound (≥)."""
+    return SafeString(NO_SPACE.sub("", content.strip()))
+
+
+@register.simple_block_tag
+def note(content: str) -> SafeString:
+    """Frame a sentence beside a heading."""
+    return format_html('<span class="note">{}</span>', sentence(content))
 
 
 @register.simple_tag(takes_context=True)

@@ -248,6 +248,12 @@ def episode_title(context: Context, kind: str, facts: JsonObject) -> SafeString:
     return SafeString(escape(gettext(EPISODES[kind][1])) % words + escape(end))
 
 
+@register.filter
+def unit_in(column: Column, zone: str) -> Text | str:
+    """Return the unit of a column; of times it is the zone in which they are shown."""
+    return zone if column.unit == "UTC" else column.unit
+
+
 def _zone_of_head(context: Context) -> str:
     schedule = context.get("schedule")
     return schedule.time_zone if schedule else UTC

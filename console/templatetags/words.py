@@ -6,10 +6,11 @@ import datetime as dt
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import quote, urlencode
 
 from django import template
 from django.urls import reverse
-from django.utils.html import escape, format_html
+from django.utils.html import escape, format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext
 
@@ -17,6 +18,7 @@ from console.access.activity_list import FIELD_WORDS, sentence_of
 from console.access.models import AuditEvent
 from console.operation import selectors as operation_selectors
 from console.operation.plan.kinds import Link
+from console.templatetags.cells import value_of
 from console.text import Moment, Text
 from console.text.figures import count, duration
 from console.text.language import figure_words
@@ -63,6 +65,30 @@ def tip(text: Text | str, label: str = "") -> SafeString:
         text,
         f"{label or gettext('Explanation')}: {local(text)}",
     )
+
+
+@register.filter
+def expression(parts: Sequence[tuple[str, bool]]) -> SafeString:
+    """Render the parts of a filter's expression, with a mark on those that only this one has."""
+    marks = (
+        (SafeString("<mark>") if is_own else "", part, SafeString("</mark>") if is_own else "")
+        for part, is_own in parts
+    )
+    return format_html_join("||", "{}{}{}", marks)
+
+
+@register.simple_tag
+def query(**parameters: object) -> str:
+    """Return the query of an address without what is empty: `{% url … %}{% query topic=row.topic at=row|place %}`."""
+    given = {name: value for name, value in parameters.items() if value not in (None, "")}
+    return f"?{urlencode(given, quote_via=quote, safe=':')}" if given else ""
+
+
+@register.filter
+def place(row: object, mark: str = ":") -> str:
+    """Return where a queue or a message is, as addresses have it: `broker-a:3`, `broker-a:3:1204`."""
+    parts = (value_of(row, name) for name in ("broker_name", "queue_id", "queue_offset"))
+    return mark.join(str(part) for part in parts if part is not None)
 
 
 # Verb of an audit event → the page of its object; a plan's page links to the object of a plan.

@@ -80,3 +80,19 @@ def test_a_place_without_rows_says_so() -> None:
     assert rendered('{% nothing "No queue" why %}', why="<b>") == (
         '<div class="empty empty--low"><h3>No queue</h3><p>&lt;b&gt;</p></div>'
     )
+
+
+def test_a_sentence_has_no_space_before_punctuation_or_after_a_bound() -> None:
+    assert (
+        rendered("{% sentence %}\n A\n <b>B</b>\n , C\n ; D 1.5 :x\n{% endsentence %}")
+        == "A\n <b>B</b>, C; D 1.5:x"
+    )
+    assert rendered("{% sentence %}<i>≥</i>\n 5{% endsentence %}") == "<i>≥</i>\n 5"
+    assert rendered("{% sentence %}<span>≥</span>\n 5{% endsentence %}") == "<span>≥</span>5"
+    assert rendered("{% note %} a\n ，b {% endnote %}") == '<span class="note">a，b</span>'
+
+
+def test_the_query_of_an_address_leaves_out_what_is_empty() -> None:
+    text = "/a{% query topic=topic at=row|place key=none %}{% query none=none %}"
+    row = {"broker_name": "a&b", "queue_id": 0, "queue_offset": 0}
+    assert rendered(text, topic="%DLQ%é", row=row, none=None) == "/a?topic=%25DLQ%25%C3%A9&amp;at=a%26b:0:0"
