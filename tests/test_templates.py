@@ -14,12 +14,7 @@ LADDERS = {
     ("operation/_job_config.html", "job.state"): "a banner for each state, with its own counts",
     ("operation/plan.html", "state"): "a banner for each state, with its own buttons",
     ("report/group_report.html", "each.kind"): "sentences with figures in the reader's zone",
-    ("group/pause.html", "state"): "a badge, a muted word or an unknown figure",
     ("deadletter/_diff_dead_letters.html", "plan.params.target"): "with the parameter that the target has",
-    ("deadletter/_replay_card.html", "plan.params.target"): "with the parameter that the target has",
-    ("deadletter/_replay_target.html", "target"): "words of the summary below the form",
-    ("operation/_diff_config.html", "row.deed"): "words around the names of what changes",
-    ("operation/_job_config.html", "row.deed"): "a change lists its keys",
 }
 
 

@@ -14,6 +14,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext, gettext_noop
 
+from console.group.pause.page import PAUSED, READS, STOPPED, UNABLE
 from console.operation.job import runner
 from console.operation.models import Job, JobState
 
@@ -52,6 +53,11 @@ ROWS: Mapping[str, Mapping[str, Look]] = {
         "failed": FAILED,
     },
     "routes": {"verified": VERIFIED, "applied": Look("catch", "catch", gettext_noop("notified"))},
+}
+# Of a group on a topic that it does not read.
+PAUSES: Mapping[str, Look] = {
+    PAUSED: Look("warn", "stopped", gettext_noop("Paused")),
+    STOPPED: Look("warn", "stopped", gettext_noop("group stopped")),
 }
 TOKENS: Mapping[str, Look] = {
     "valid": Look("ok", "ok", gettext_noop("Valid")),
@@ -114,6 +120,22 @@ def row_badge(rows: str, state: str) -> SafeString:
 def shown_state(job: Job) -> str:
     """Return the state of a job as pages show it: `{% status job|shown_state %}`."""
     return runner.shown_state(job, int(time.time() * 1000))
+
+
+@register.simple_tag
+def pause_state(state: str) -> SafeString:
+    """Render whether a group reads a topic on a broker."""
+    if state in PAUSES:
+        return badge(PAUSES[state])
+    if state == READS:
+        return format_html('<span class="muted">{}</span>', gettext("may read"))
+    if state == UNABLE:
+        return format_html('<span class="na">{}</span>', gettext("cannot be paused"))
+    return format_html(
+        '<span class="unknown" tabindex="0" data-why="{}">{}</span>',
+        gettext("The broker did not answer."),
+        gettext("unknown"),
+    )
 
 
 @register.simple_tag

@@ -16,10 +16,14 @@ from django.utils.translation import gettext
 
 from console.access.activity_list import FIELD_WORDS, sentence_of
 from console.access.models import AuditEvent
+from console.deadletter.replay.params import ReplayParams
+from console.deadletter.replay.words import TARGET_WORDS, target_address
 from console.operation import selectors as operation_selectors
+from console.operation.config.row import DONE, row_words
+from console.operation.models import Plan
 from console.operation.plan.kinds import Link
 from console.templatetags.cells import value_of
-from console.text import Moment, Text
+from console.text import JsonObject, Moment, Text
 from console.text.figures import count, duration
 from console.text.language import figure_words
 
@@ -114,6 +118,30 @@ def event_sentence(event: AuditEvent, objects: Mapping[str, Link] | None = None)
     if mark and url:
         shown = format_html('<a href="{}">{}</a>', url, event.subject)
     return format_html("{}{}{}", before, shown, after)
+
+
+@register.filter
+def config_words(row: JsonObject) -> Text | str:
+    """Return what a row of a diff of configurations does on its broker."""
+    return row_words(row["deed"], row["what"], row["name"])
+
+
+@register.filter
+def config_done(action: str) -> Text:
+    """Return what a job did with an object on a broker, in a word."""
+    return DONE[action]
+
+
+@register.filter
+def replay_target(plan: Plan) -> Text:
+    """Return where the copies of a replay go."""
+    return TARGET_WORDS[plan.params["target"]]
+
+
+@register.filter
+def replay_address(plan: Plan) -> Text | str:
+    """Return the topic or the client that gets the copies of a replay."""
+    return target_address(ReplayParams.of(plan), plan.subject)
 
 
 @register.filter

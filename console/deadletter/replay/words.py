@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from console.brokers.mqadmin import MessageQueue, MessageRecord, retry_topic
-from console.deadletter.replay.copy import FAILED_GROUP, NOWHERE, OTHER_TOPIC
+from console.deadletter.replay.copy import CLIENT, FAILED_GROUP, NOWHERE, ORIGINAL_TOPIC, OTHER_TOPIC
 from console.deadletter.replay.direct import ClientAnswer
 from console.deadletter.replay.params import ReplayParams
 from console.deadletter.replay.preview import Preview
@@ -14,6 +14,26 @@ from console.operation.plan.kinds import PlanWarning
 from console.text import Text
 
 NAMES_SHOWN = 5
+# Where the copies of a replay go, on the page of its job.
+TARGET_WORDS: Mapping[str, Text] = {
+    FAILED_GROUP: Text("only this group sees the copies"),
+    CLIENT: Text("one message to one client"),
+    OTHER_TOPIC: Text("to another topic"),
+    NOWHERE: Text("marked as handled, nothing is sent"),
+    ORIGINAL_TOPIC: Text("to the original topic, for every group that reads it"),
+}
+
+
+def target_address(params: ReplayParams, group: str) -> Text | str:
+    """Return the topic or the client that gets the copies."""
+    addresses: Mapping[str, Text | str] = {
+        FAILED_GROUP: retry_topic(group),
+        CLIENT: params.client_id,
+        OTHER_TOPIC: params.topic,
+        NOWHERE: "–",
+        ORIGINAL_TOPIC: Text("original topic"),
+    }
+    return addresses[params.target]
 
 
 def summary(

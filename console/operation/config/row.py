@@ -29,6 +29,21 @@ class Action(enum.StrEnum):
     LEFT_OUT = LEFT_OUT
 
 
+# What a job did on a broker, in a word; a change lists its keys instead.
+DONE: Mapping[str, Text] = {Action.CREATE: Text("created"), Action.DELETE: Text("deleted")}
+
+
+def row_words(action: str, what: str, name: str) -> Text | str:
+    """Return what a plan does on one broker; a change says its object alone, its keys follow."""
+    if action == Action.CREATE:
+        return Text("%(what)s %(name)s is created", what=what, name=name)
+    if action == Action.DELETE:
+        return Text("%(what)s %(name)s is deleted", what=what, name=name)
+    if action == Action.STAY:
+        return Text("%(what)s %(name)s stays as it is", what=what, name=name)
+    return Text("not covered") if action == Action.LEFT_OUT else f"{what} {name}"
+
+
 class KeyChange(Stored, frozen=True, kw_only=True, omit_defaults=False):
     """A key that differs; None: the broker does not have it."""
 
