@@ -63,12 +63,18 @@ LARGE = {"tests", "tests/api"}
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Files that take longest come first, so that the end of a run waits for none of them.
 
-    On PostgreSQL only what has a database runs: everything else would be the same once more.
+    On PostgreSQL only what has a database runs, and is not marked as seen by one: everything else would be the same
+    once more.
     """
     items.sort(key=lambda item: item.get_closest_marker("spark") is None and not item.nodeid.startswith(LONG))
+    marked = {item.path for item in items if item.get_closest_marker("one_database")}
+    if useless := marked - {item.path for item in items if has_database(item)}:
+        raise pytest.UsageError(
+            f"marked one_database without a test that has one: {sorted(map(str, useless))}"
+        )
     if os.environ.get("DATABASE_URL"):
-        config.hook.pytest_deselected(items=[item for item in items if not has_database(item)])
-        items[:] = [item for item in items if has_database(item)]
+        config.hook.pytest_deselected(items=[item for item in items if not runs_on_postgresql(item)])
+        items[:] = [item for item in items if runs_on_postgresql(item)]
 
 
 @pytest.hookimpl(wrapper=True)
@@ -101,6 +107,10 @@ def has_database(item: pytest.Item) -> bool:
         return False
     marks = any(item.get_closest_marker(name) for name in ("django_db", "own_database"))
     return marks or not DATABASES.isdisjoint(getattr(item, "fixturenames", ()))
+
+
+def runs_on_postgresql(item: pytest.Item) -> bool:
+    return has_database(item) and item.get_closest_marker("one_database") is None
 
 
 @pytest.fixture(autouse=True)

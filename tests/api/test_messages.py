@@ -22,7 +22,10 @@ from tests.api.conftest import problem
 from tests.console.operation.live_cluster import LiveCluster
 from tests.support.broker_process import BrokerProcess
 
-pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
+pytestmark = [
+    pytest.mark.django_db(databases=["default", "metrics"]),
+    pytest.mark.one_database("messages of a broker"),
+]
 
 URL = "/api/v1/clusters/test/topics/orders/messages"
 BODIES = [b'{"n": %d}' % number for number in range(20)]

@@ -23,7 +23,10 @@ from console.access import services as access_services
 from console.cluster.models import Cluster
 from tests.api.conftest import problem
 
-pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
+pytestmark = [
+    pytest.mark.django_db(databases=["default", "metrics"]),
+    pytest.mark.one_database("the document, and the way of every route, whose own tests run on both"),
+]
 
 
 @pytest.fixture(scope="module")

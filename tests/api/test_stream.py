@@ -31,7 +31,10 @@ from tests.api.conftest import problem
 from tests.support.ports import free_port
 from tests.support.shown import Browser
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.one_database("frames and connections; the live hub's tests ask the same of the database"),
+]
 
 PATIENCE_S = 60
 # Makes a database with a person and prints the key of their token.

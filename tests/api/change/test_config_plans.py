@@ -19,7 +19,10 @@ from tests.api.conftest import problem
 from tests.console.operation.live_cluster import LiveCluster
 from tests.support.broker_process import BrokerProcess
 
-pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
+pytestmark = [
+    pytest.mark.django_db(databases=["default", "metrics"]),
+    pytest.mark.one_database("a broker's settings; plans and jobs are written as in tests/console/operation"),
+]
 URL = "/api/v1/clusters/test/config-plans"
 
 

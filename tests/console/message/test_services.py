@@ -21,7 +21,10 @@ from tests.console.operation.live_cluster import LiveCluster, wait_for
 from tests.support import browsed
 from tests.support.broker_process import BrokerProcess
 
-pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
+pytestmark = [
+    pytest.mark.django_db(databases=["default", "metrics"]),
+    pytest.mark.one_database("messages of a broker"),
+]
 
 
 @pytest.fixture

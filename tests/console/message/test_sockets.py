@@ -23,7 +23,10 @@ from console.message.sockets import MessageSocket
 from tests.console.operation.live_cluster import LiveCluster
 from tests.support.shown import as_shown
 
-pytestmark = pytest.mark.django_db(databases=["default", "metrics"], transaction=True)
+pytestmark = [
+    pytest.mark.django_db(databases=["default", "metrics"], transaction=True),
+    pytest.mark.one_database("messages of a broker"),
+]
 
 PATIENCE_S = 30
 

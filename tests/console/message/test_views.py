@@ -19,7 +19,10 @@ from tests.support import browsed, sample_rows
 from tests.support.people import signed_in
 from tests.support.shown import Browser
 
-pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
+pytestmark = [
+    pytest.mark.django_db(databases=["default", "metrics"]),
+    pytest.mark.one_database("messages of a broker"),
+]
 
 
 @pytest.fixture

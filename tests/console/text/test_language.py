@@ -14,7 +14,10 @@ from console.text.language import figure_words
 from tests.support import sample_rows
 from tests.support.people import signed_in
 
-pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
+pytestmark = [
+    pytest.mark.django_db(databases=["default", "metrics"]),
+    pytest.mark.one_database("words"),
+]
 CHINESE = {"HTTP_ACCEPT_LANGUAGE": "zh-CN,zh;q=0.9,en;q=0.8"}
 # Page → words it must say, besides the navigation.
 PAGES = {

@@ -18,7 +18,10 @@ from console.operation.models import Job, Plan
 from tests.console.operation.live_cluster import LiveCluster, wait_for
 from tests.support import sample_queues
 
-pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
+pytestmark = [
+    pytest.mark.django_db(databases=["default", "metrics"]),
+    pytest.mark.one_database("topics of a broker; plans and jobs are written as in tests/console/operation"),
+]
 HOUR_MS = 3_600_000
 
 

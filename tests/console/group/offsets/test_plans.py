@@ -27,7 +27,10 @@ from console.operation.job import runner
 from console.operation.models import Job, Plan
 from tests.console.operation.live_cluster import LiveCluster, wait_for
 
-pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
+pytestmark = [
+    pytest.mark.django_db(databases=["default", "metrics"]),
+    pytest.mark.one_database("offsets on a broker; plans and jobs are written as in tests/console/operation"),
+]
 TEN = [b"m%d" % index for index in range(10)]
 
 

@@ -14,7 +14,10 @@ from console.operation.job import runner
 from console.operation.models import Job, Plan
 from tests.console.operation.live_cluster import LiveCluster, wait_for
 
-pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
+pytestmark = [
+    pytest.mark.django_db(databases=["default", "metrics"]),
+    pytest.mark.one_database("a broker's settings; plans and jobs are written as in tests/console/operation"),
+]
 
 
 def plan_of(live: LiveCluster, actor: User, kind: str, group: str = "billing", **params: Any) -> Plan:

@@ -25,7 +25,10 @@ from tests.console.lag.conftest import CollectedCluster
 from tests.spark.lag.sample_history import rounds
 from tests.support.s3_server import BUCKET, S3Server
 
-pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
+pytestmark = [
+    pytest.mark.django_db(databases=["default", "metrics"]),
+    pytest.mark.one_database("an S3 server; rows of files are written as in test_archive"),
+]
 
 DAY_MS = 24 * HOUR_MS
 START = 1_700_006_400_000  # midnight

@@ -16,7 +16,10 @@ from spark.lag.snapshot import CommitKey, HeadKey
 from tests.console.report.sample_rows import DAY, HOUR
 from tests.spark.lag.sample_history import rounds
 
-pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
+pytestmark = [
+    pytest.mark.django_db(databases=["default", "metrics"]),
+    pytest.mark.one_database("history in files, read by DuckDB"),
+]
 START = 20_000 * DAY
 QUEUES = [HeadKey("orders", "broker-a", number) for number in range(2)]
 STEPS = 20 * HOUR // STEP_MS

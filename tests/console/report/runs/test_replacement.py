@@ -96,7 +96,15 @@ STEPS = [
 ]
 
 
-@pytest.mark.parametrize("death", [OSError("no space left"), DatabaseError("locked"), Killed()], ids=repr)
+HOW = pytest.mark.one_database("every step fails there once; a transaction ends alike whatever is raised")
+DEATHS = [
+    pytest.param(OSError("no space left"), marks=HOW),
+    pytest.param(Killed(), marks=HOW),
+    DatabaseError("locked"),
+]
+
+
+@pytest.mark.parametrize("death", DEATHS, ids=repr)
 @pytest.mark.parametrize(
     ("module", "name", "at_call"), STEPS, ids=[f"{name}[{number}]" for _, name, number in STEPS]
 )
