@@ -14,6 +14,7 @@ from rest_framework.response import Response
 
 from api import group as group_api
 from api import topic as topic_api
+from api.rest import pagination
 from api.rest.permissions import view_scope
 from api.rest.resource import Resource
 from api.rest.struct import HelpTexts, StructSerializer
@@ -24,7 +25,9 @@ from console.group import group_page, pauses
 from console.group import selectors as group_selectors
 from console.group.findings import Finding as GroupFinding
 from console.lag import selectors as lag_selectors
+from console.lists.page import cut
 from console.overview import selectors as overview_selectors
+from console.text import JsonObject
 from console.topic import findings as topic_findings
 from console.topic import selectors as topic_selectors
 
@@ -59,28 +62,19 @@ class ClusterFindingSerializer(StructSerializer):
     help_texts: ClassVar[HelpTexts] = DATED
 
 
-class _FindingsSerializer(serializers.Serializer[Any]):
-    """Findings, worst first; none is good news only while rounds take place."""
-
-    as_of_ms = serializers.IntegerField(
-        allow_null=True, help_text="end of the last round; null: none took place yet"
+def _page_of(
+    name: str, row: type[StructSerializer], **more: serializers.Field[Any, Any, Any, Any]
+) -> serializers.Serializer[Any]:
+    """Return the serializer of a page of findings, worst first; none is good news only while rounds take place."""
+    return pagination.page_of(
+        name,
+        row(many=True),
+        as_of_ms=serializers.IntegerField(
+            allow_null=True, help_text="end of the last round; null: none took place yet"
+        ),
+        is_current=serializers.BooleanField(help_text="false: no round took place lately"),
+        **more,
     )
-    is_current = serializers.BooleanField(help_text="false: no round took place lately")
-
-
-class TopicFindingsSerializer(_FindingsSerializer):
-    results = FindingSerializer(many=True)
-
-
-class GroupFindingsSerializer(_FindingsSerializer):
-    results = DatedFindingSerializer(many=True)
-
-
-class ClusterFindingsSerializer(_FindingsSerializer):
-    """``judges_ownership`` false: too many clients to judge who owns which queue; each group's findings do."""
-
-    judges_ownership = serializers.BooleanField()
-    results = ClusterFindingSerializer(many=True)
 
 
 class ClusterFindings(Resource):
@@ -90,15 +84,26 @@ class ClusterFindings(Resource):
     filters_names = True
     throttle_scope = "search"
 
-    @extend_schema(operation_id="findings_list", tags=["clusters"], responses=ClusterFindingsSerializer)
+    @extend_schema(
+        operation_id="findings_list",
+        tags=["clusters"],
+        parameters=pagination.PAGE_PARAMETERS,
+        responses=_page_of(
+            "ClusterFinding",
+            ClusterFindingSerializer,
+            judges_ownership=serializers.BooleanField(
+                help_text="false: too many clients to judge who owns which queue; each group's findings do"
+            ),
+        ),
+    )
     def get(self, request: Request, cluster: str) -> Response:
         cluster_selectors.cluster_by_name(cluster)
         scope = view_scope(request.user, cluster)
         views = broker_selectors.broker_views(cluster, scope)
         servers = broker_selectors.name_servers(cluster)
-        body = _body(cluster, _now_ms(), overview_selectors.findings(cluster, views, servers, scope))
-        body["judges_ownership"] = overview_selectors.judges_ownership(cluster, scope)
-        return Response(ClusterFindingsSerializer(body).data)
+        found = overview_selectors.findings(cluster, views, servers, scope)
+        body = _body(request, cluster, found, ClusterFindingSerializer)
+        return Response({**body, "judges_ownership": overview_selectors.judges_ownership(cluster, scope)})
 
 
 class GroupFindings(Resource):
@@ -107,7 +112,12 @@ class GroupFindings(Resource):
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
     name_kwarg = "group"
 
-    @extend_schema(operation_id="group_findings", tags=["groups"], responses=GroupFindingsSerializer)
+    @extend_schema(
+        operation_id="group_findings",
+        tags=["groups"],
+        parameters=pagination.PAGE_PARAMETERS,
+        responses=_page_of("GroupFinding", DatedFindingSerializer),
+    )
     def get(self, request: Request, cluster: str, group: str) -> Response:
         row, now_ms = group_api.existing(cluster, group), _now_ms()
         found = group_page.findings_at(
@@ -117,7 +127,7 @@ class GroupFindings(Resource):
             group_selectors.group_clients(cluster, group),
             pauses.pauses_of(cluster, group, now_ms),
         )
-        return Response(GroupFindingsSerializer(_body(cluster, now_ms, found)).data)
+        return Response(_body(request, cluster, found, DatedFindingSerializer))
 
 
 class TopicFindings(Resource):
@@ -126,20 +136,28 @@ class TopicFindings(Resource):
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
     name_kwarg = "topic"
 
-    @extend_schema(operation_id="topic_findings", tags=["topics"], responses=TopicFindingsSerializer)
+    @extend_schema(
+        operation_id="topic_findings",
+        tags=["topics"],
+        parameters=pagination.PAGE_PARAMETERS,
+        responses=_page_of("TopicFinding", FindingSerializer),
+    )
     def get(self, request: Request, cluster: str, topic: str) -> Response:
         row = topic_api.existing(cluster, topic)
         silent = {one.broker_name for one in lag_selectors.silent_brokers(cluster)}
         found = topic_findings.findings(row, topic_selectors.topic_queues(cluster, topic), silent)
-        return Response(TopicFindingsSerializer(_body(cluster, _now_ms(), found)).data)
+        return Response(_body(request, cluster, found, FindingSerializer))
 
 
-def _body(cluster: str, now_ms: int, found: Sequence[object]) -> dict[str, object]:
+def _body(
+    request: Request, cluster: str, found: Sequence[object], serializer: type[StructSerializer]
+) -> JsonObject:
     last = lag_selectors.last_round(cluster)
+    page = cut(found, **pagination.page_arguments(request))
     return {
+        **pagination.page_body(request, page, lambda one: serializer(one).data),
         "as_of_ms": None if last is None else lag_selectors.ended_ms(last),
-        "is_current": lag_selectors.is_current(cluster, now_ms),
-        "results": found,
+        "is_current": lag_selectors.is_current(cluster, _now_ms()),
     }
 
 

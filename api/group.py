@@ -22,10 +22,12 @@ from api.rest.struct import StructSerializer
 from console.cluster import selectors as cluster_selectors
 from console.group import selectors
 from console.group.clients import member
+from console.group.clients.client_list import CLIENTS, client_page
 from console.group.flow import Flow
 from console.group.group_list import GROUPS
 from console.lag import selectors as lag_selectors
 from console.lag.models import ClientRow, GroupRow
+from console.lists.page import cut
 from spark.lag.local_time import HOUR_MS
 
 
@@ -69,6 +71,14 @@ class GroupClientSerializer(serializers.ModelSerializer[ClientRow]):
     class Meta:
         model = ClientRow
         exclude = ("id", "cluster", "group")
+
+
+class ClientSerializer(serializers.ModelSerializer[ClientRow]):
+    """A member of a group as it described itself at the last sweep; ``queues`` null: it did not answer."""
+
+    class Meta:
+        model = ClientRow
+        exclude = ("id", "cluster", "progress")
 
 
 class AssignmentSerializer(serializers.Serializer[Any]):
@@ -150,6 +160,30 @@ class GroupQueues(Resource):
         return Response(GroupQueueSerializer(shown, many=True).data)
 
 
+class Clients(Resource):
+    """The members of all groups, RocketMQ's own included. Producers are those of each broker."""
+
+    verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
+    filters_names = True
+    renderer_classes = list_file.RENDERERS
+
+    @extend_schema(
+        operation_id="clients_list",
+        tags=["groups"],
+        parameters=pagination.list_parameters(
+            CLIENTS, query="part of the client id, the group, the address or the version"
+        ),
+        responses=list_file.responses(pagination.page_of("Client", ClientSerializer(many=True))),
+    )
+    def get(self, request: Request, cluster: str) -> HttpResponseBase:
+        cluster_selectors.cluster_by_name(cluster)
+        scope = view_scope(request.user, cluster)
+        page = client_page(cluster, pagination.list_query(request, CLIENTS), scope=scope)
+        if list_file.is_wanted(request):
+            return list_file.file_of(page, CLIENTS, cluster)
+        return Response(pagination.page_body(request, page, lambda row: ClientSerializer(row).data))
+
+
 class GroupAssignments(Resource):
     """Who owns which queue of the group."""
 
@@ -157,12 +191,16 @@ class GroupAssignments(Resource):
     name_kwarg = "group"
 
     @extend_schema(
-        operation_id="group_assignments", tags=["groups"], responses=AssignmentSerializer(many=True)
+        operation_id="group_assignments",
+        tags=["groups"],
+        parameters=pagination.PAGE_PARAMETERS,
+        responses=pagination.page_of("Assignment", AssignmentSerializer(many=True)),
     )
     def get(self, request: Request, cluster: str, group: str) -> Response:
         existing(cluster, group)
         found = selectors.assignments(cluster, group, int(timezone.now().timestamp() * 1000))
-        return Response(AssignmentSerializer(found, many=True).data)
+        page = cut(found, **pagination.page_arguments(request))
+        return Response(pagination.page_body(request, page, lambda one: AssignmentSerializer(one).data))
 
 
 class GroupClients(Resource):
@@ -253,6 +291,7 @@ def existing(cluster: str, group: str) -> GroupRow:
 
 
 urlpatterns = [
+    path("clusters/<str:cluster>/clients", Clients.as_view(), name="api-clients"),
     path("clusters/<str:cluster>/groups", Groups.as_view(), name="api-groups"),
     path("clusters/<str:cluster>/groups/<str:group>", GroupDetail.as_view(), name="api-group"),
     path(

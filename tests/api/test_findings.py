@@ -112,3 +112,16 @@ def test_they_are_of_the_last_round(client: APIClient) -> None:
 
 def test_fields_are_those_of_a_finding(client: APIClient) -> None:
     assert all(set(one) == {"title"} for one in findings(client, "findings?fields=title"))
+
+
+def test_findings_have_pages(client: APIClient) -> None:
+    for path in ("findings", "groups/analytics/findings"):
+        whole = client.get(f"{URL}/{path}").json()
+        assert whole["count"] == len(whole["results"]) >= 1
+        paged = [
+            client.get(f"{URL}/{path}?per_page=1&page={number + 1}").json()
+            for number in range(whole["count"])
+        ]
+        assert [one for page in paged for one in page["results"]] == whole["results"]
+        assert {page["as_of_ms"] for page in paged} == {whole["as_of_ms"]}
+        assert paged[-1]["next"] is None and paged[-1]["pages"] == whole["count"]

@@ -141,6 +141,7 @@ REST = {
     "api-group-flow": view(NAMED),
     "api-group-pauses": view(NAMED),
     "api-group-queues": view(NAMED),
+    "api-clients": view(SOME),
     "api-group-assignments": view(NAMED),
     "api-group-clients": view(NAMED),
     "api-group-lag": view(NAMED),
