@@ -15,6 +15,7 @@ from brokerd.clients.pull_request_hold import PullRequestHoldService
 from brokerd.clients.queue_lock import QueueLockManager
 from brokerd.clock import steady_ms, wall_ms
 from brokerd.config import LiveConfig
+from brokerd.pop.pop_service import PopService
 from brokerd.schedule_message import ScheduleMessageService
 from brokerd.store.errors import FlushFailed
 from brokerd.store.message_store import MessageStore
@@ -104,12 +105,14 @@ class StoreUpkeep:
         store: MessageStore,
         schedule: ScheduleMessageService,
         transactions: TransactionService,
+        pops: PopService,
         hold: PullRequestHoldService,
         after_put: Callable[[int], None],
     ) -> None:
         self._store = store
         self._schedule = schedule
         self._transactions = transactions
+        self._pops = pops
         self._hold = hold
         self._after_put = after_put
         self._retry_dispatch_at_ms = 0
@@ -120,7 +123,10 @@ class StoreUpkeep:
         self._hold.run_ready(began_ms)
         delivered = self._schedule.deliver_due(self._store, wall_ms(), began_ms)
         checked = self._transactions.tick(wall_ms(), began_ms)
-        if delivered or checked or self._is_dispatch_to_retry():
+        revived = self._pops.tick(wall_ms(), began_ms)
+        if self._hold.has_ready:
+            self._hold.run_ready(began_ms)
+        if delivered or checked or revived or self._is_dispatch_to_retry():
             self._after_put(began_ms)
 
     def _is_dispatch_to_retry(self) -> bool:

@@ -67,6 +67,14 @@ class BrokerConfig:
     notify_consumer_ids_changed_enable: bool = setting("notifyConsumerIdsChangedEnable", True)
     use_server_side_reset_offset: bool = setting("useServerSideResetOffset", True)
 
+    pop_from_retry_probability: int = setting(
+        "popFromRetryProbability", 20
+    )  # of pops that read it first, percent
+    enable_retry_topic_v2: bool = setting("enableRetryTopicV2", False)  # %RETRY%group+topic, not group_topic
+    retrieve_message_from_pop_retry_topic_v1: bool = setting("retrieveMessageFromPopRetryTopicV1", True)
+    pop_response_return_actual_retry_topic: bool = setting("popResponseReturnActualRetryTopic", False)
+    init_pop_offset_by_check_msg_in_mem: bool = setting("initPopOffsetByCheckMsgInMem", True)
+
     flush_consumer_offset_interval: int = setting("flushConsumerOffsetInterval", 5_000)
     flush_delay_offset_interval: int = setting("flushDelayOffsetInterval", 10_000)
     register_name_server_period: int = setting("registerNameServerPeriod", 30_000)
@@ -113,6 +121,11 @@ HOT_KEYS = frozenset(
         "enablePropertyFilter",
         "notifyConsumerIdsChangedEnable",
         "useServerSideResetOffset",
+        "popFromRetryProbability",
+        "enableRetryTopicV2",
+        "retrieveMessageFromPopRetryTopicV1",
+        "popResponseReturnActualRetryTopic",
+        "initPopOffsetByCheckMsgInMem",
     }
 )
 

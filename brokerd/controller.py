@@ -42,6 +42,7 @@ from brokerd.loop_delay import LoopDelay
 from brokerd.namesrv.kv_config import KvConfigManager
 from brokerd.namesrv.registration import Registration
 from brokerd.namesrv.route_info import BrokerIdentity, RouteInfoManager
+from brokerd.pop.pop_service import PopService
 from brokerd.processor.broker import Broker, NameServer
 from brokerd.processor.client.client_notify import ChangeNotifier
 from brokerd.processor.dispatch import Dispatcher
@@ -176,12 +177,13 @@ class BrokerController:
         topics = TopicConfigManager(folder / "topics.json", config, len(delay_levels_ms), now_ms)
         offsets = ConsumerOffsetManager(folder / "consumerOffset.json", now_ms)
         producers = ProducerManager()
+        groups = SubscriptionGroupManager(folder / "subscriptionGroup.json", config, now_ms)
         return Broker(
             config=config,
             store_config=store_config,
             store=self.store,
             topics=topics,
-            groups=SubscriptionGroupManager(folder / "subscriptionGroup.json", config, now_ms),
+            groups=groups,
             offsets=offsets,
             consumers=ConsumerManager(),
             producers=producers,
@@ -191,6 +193,7 @@ class BrokerController:
             transactions=TransactionService(
                 config, store_config.file_reserved_time_h * HOUR_MS, topics, offsets, producers
             ),
+            pops=PopService(config, folder / "consumerOrderInfo.json", topics, groups, offsets, self._hold),
             cold_reads=self._cold_reads,
             queue_files=self._queue_files,
             assignments=AssignmentManager(folder),
@@ -247,10 +250,13 @@ class BrokerController:
             self._cold_reads.begin,
             self._queue_files.begin,
         )
+        broker.pops.start(
+            self.store, broker.store_host, wall_ms(), self._cold_reads.begin, self._queue_files.begin
+        )
         assignments = broker.assignments
         for file in (
             broker.topics.file, broker.groups.file, broker.offsets.file, assignments.modes_file,
-            assignments.assignments_file,
+            assignments.assignments_file, broker.pops.order_file,
         ):  # fmt: skip
             self._tables.add(file)
         try:
@@ -308,7 +314,12 @@ class BrokerController:
     def _start_background(self) -> None:
         broker, settings = self.broker, self._config.broker
         upkeep = StoreUpkeep(
-            self.store, broker.schedule, broker.transactions, self._hold, self._hot_path.after_put
+            self.store,
+            broker.schedule,
+            broker.transactions,
+            broker.pops,
+            self._hold,
+            self._hot_path.after_put,
         )
         scan = ClientScan(self._config, broker.consumers, broker.producers, broker.locks, self._close_idle)
         self._loop_delay.start()
@@ -389,6 +400,7 @@ class BrokerController:
         await asyncio.get_running_loop().shutdown_default_executor()
         if hasattr(self, "_saver"):
             self.broker.transactions.save_last(wall_ms())
+            self.broker.pops.save_last(wall_ms())
             self._saver.save_now()
         self._tables.close()
         self.store.close(wall_ms())

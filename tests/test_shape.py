@@ -26,6 +26,7 @@ TESTED_ELSEWHERE = {
     "brokerd/processor/client/client_notify.py": "tests/brokerd/processor/client/test_client_manage.py",
     "brokerd/processor/client/expression_type.py": "tests/brokerd/processor/consumer/test_sql_filter.py",
     "brokerd/processor/consumer/consumer_manage.py": "tests/brokerd/processor/client/test_client_manage.py",
+    "brokerd/processor/consumer/pop_read.py": "tests/brokerd/processor/consumer/test_pop_message.py",
     "brokerd/processor/handlers.py": "tests/brokerd/test_golden.py",
     "brokerd/processor/unsupported.py": "tests/brokerd/test_golden.py",
     "brokerd/remoting/body/broker.py": "tests/brokerd/remoting/body/test_json_body.py",

@@ -16,6 +16,7 @@ from brokerd.connections.channel import Channel
 logger = logging.getLogger(__name__)
 
 IsWoken = Callable[[Channel], bool]
+Arrived = Callable[[str, int, int], None]  # topic, queue id, tags code
 
 HELD_MAX = 100_000
 HELD_A_CONNECTION_MAX = 10_000  # a client has one for each of its queues
@@ -44,6 +45,8 @@ class PullRequestHoldService:
         self._ready: deque[HeldPull] = deque()
         self._next_deadline_ms = 0
         self.count = 0
+        # Topic → who else waits for its messages (POP), by who that is.
+        self.watchers: dict[str, dict[object, Arrived]] = {}
         # Runs a call in the next turn of the event loop.
         self.soon: Callable[[Callable[[], None]], object] = lambda call: call()
         self._is_going_on = False
@@ -65,6 +68,9 @@ class PullRequestHoldService:
 
     def notify_arrival(self, topic: str, queue_id: int, new_max_offset: int, tags_code: int) -> None:
         """A message got its place in a queue. Caller: the store's dispatcher. Affects: what run_ready resumes."""
+        if self.watchers:
+            for arrived in list(self.watchers.get(topic, {}).values()):
+                arrived(topic, queue_id, tags_code)
         held = self._held.get((topic, queue_id))
         if held is None:
             return
@@ -107,6 +113,10 @@ class PullRequestHoldService:
             self._replace(key, gone, waiting)
         # With many, some deadline is always due: they share a scan and are a little late. Clients wait twice as long.
         self._next_deadline_ms = max(self._next_deadline_ms, now_ms + self.count // LOOKED_AT_A_MS)
+
+    def run_soon(self, pull: HeldPull) -> None:
+        """Have what waited elsewhere resumed with the others that are ready."""
+        self._ready.append(pull)
 
     def _replace(self, key: tuple[str, int], gone: list[HeldPull], waiting: list[HeldPull]) -> None:
         self.count -= len(gone)

@@ -18,6 +18,7 @@ from brokerd.connections.channel import Channel
 from brokerd.loop_delay import LoopDelay
 from brokerd.namesrv.kv_config import KvConfigManager
 from brokerd.namesrv.route_info import RouteInfoManager
+from brokerd.pop.pop_service import PopService
 from brokerd.queue_files import QueueFiles
 from brokerd.remoting.body.route import TopicRouteData
 from brokerd.remoting.command import RemotingCommand
@@ -64,6 +65,7 @@ class Broker:
     hold: PullRequestHoldService
     schedule: ScheduleMessageService
     transactions: TransactionService
+    pops: PopService
     cold_reads: ColdReads
     queue_files: QueueFiles
     assignments: AssignmentManager

@@ -9,7 +9,14 @@ from brokerd.processor.admin import runtime as admin_runtime
 from brokerd.processor.admin import topic as admin_topic
 from brokerd.processor.broker import BrokerHandler, NamesrvHandler
 from brokerd.processor.client import client_manage
-from brokerd.processor.consumer import consumer_manage, pull_message, query_assignment
+from brokerd.processor.consumer import (
+    consumer_manage,
+    pop_ack,
+    pop_message,
+    pop_notice,
+    pull_message,
+    query_assignment,
+)
 from brokerd.processor.send import end_transaction, reply_message, send_back, send_message
 
 BROKER_HANDLERS: dict[int, BrokerHandler] = {
@@ -19,6 +26,9 @@ BROKER_HANDLERS: dict[int, BrokerHandler] = {
     **end_transaction.HANDLERS,
     **reply_message.HANDLERS,
     **pull_message.HANDLERS,
+    **pop_message.HANDLERS,
+    **pop_ack.HANDLERS,
+    **pop_notice.HANDLERS,
     **query_message.HANDLERS,
     **client_manage.HANDLERS,
     **consumer_manage.HANDLERS,

@@ -11,10 +11,6 @@ from brokerd.remoting.command import RemotingCommand
 
 NOT_YET = {
     RequestCode.RECALL_MESSAGE: "recalling messages",
-    RequestCode.POP_MESSAGE: "POP consumption",
-    RequestCode.ACK_MESSAGE: "POP consumption",
-    RequestCode.BATCH_ACK_MESSAGE: "POP consumption",
-    RequestCode.CHANGE_MESSAGE_INVISIBLETIME: "POP consumption",
 }
 
 

@@ -60,6 +60,32 @@ class Basis(NamedTuple):
     client_ids: tuple[str, ...]
 
 
+def pop_queues(
+    queues: Sequence[MessageQueue],
+    client_ids: Sequence[str],
+    client_id: str,
+    strategy: str,
+    share_queue_num: int,
+) -> list[MessageQueue] | None:
+    """Return what one member of a group in POP mode pops; None for no member or an unknown strategy.
+
+    Every broker's queues together (id -1), unless few share: then its own and those of the next members.
+    Source: `QueryAssignmentProcessor.allocate4Pop`. `queues` are in order.
+    """
+    if not queues or strategy not in SERVER_STRATEGIES or client_id not in client_ids:
+        return None
+    client_ids = sorted(set(client_ids))
+    members = len(client_ids)
+    if share_queue_num <= 0 or share_queue_num >= members - 1:
+        return [MessageQueue(queues[0].topic, name, -1) for name in sorted({q.broker_name for q in queues})]
+    index = client_ids.index(client_id)
+    if members > len(queues):
+        return [queues[index % len(queues)]]
+    division = assign_server_side(queues, client_ids, strategy)
+    sharing = [client_ids[(index + number) % members] for number in range(share_queue_num + 1)]
+    return [queue for member in sharing for queue in division[member]]
+
+
 def divide(basis: Basis) -> Mapping[str, Sequence[MessageQueue]]:
     """Return client id → queues: what the console stored while it fits, else by the strategy."""
     if basis.stored is not None and basis.stored.fits(basis.queues, basis.client_ids):

@@ -20,8 +20,10 @@ from brokerd.remoting.message.names import (
     HALF_TOPIC,
     OP_HALF_TOPIC,
     RETRY_TOPIC_PREFIX,
+    REVIVE_QUEUES,
     SCHEDULE_TOPIC,
     reply_topic,
+    revive_topic,
 )
 from brokerd.tables import config_manager
 from brokerd.tables.table_file import EntryTexts, TableFile
@@ -85,6 +87,7 @@ class TopicConfigManager:
             (reply_topic(cluster), 1, READ_WRITE),
             (HALF_TOPIC, 1, READ_WRITE),
             (OP_HALF_TOPIC, 1, READ_WRITE),
+            (revive_topic(cluster), REVIVE_QUEUES, READ_WRITE),
         ]
         if config.auto_create_topic_enable:
             wanted.append((DEFAULT_TOPIC, queue_nums, template))

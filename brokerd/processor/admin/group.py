@@ -75,6 +75,7 @@ def delete_group(broker: Broker, channel: Channel, command: RemotingCommand, now
         broker.offsets.remove_group(group)
         broker.offsets.save()
     broker.assignments.remove_group(group)
+    broker.pops.drop(group=group)
     return Saved(command.response(ResponseCode.SUCCESS))
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from brokerd.connections.channel import Channel
+from brokerd.pop.handle import both_retry_topics
 from brokerd.processor.admin.attributes import TOPIC_ATTRIBUTES, altered, words_of
 from brokerd.processor.broker import Broker, BrokerHandler, Saved
 from brokerd.processor.dispatch import answer_later
@@ -105,18 +106,21 @@ def attributes_after(known: TopicConfig | None, words: Mapping[str, str]) -> dic
 def delete_topic(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> None:
     """DELETE_TOPIC_IN_BROKER (215): settings, offsets, queues; the commit log keeps the records until they expire.
 
-    Files are removed in a thread, and the answer follows.
+    The topics of its POP retries go with it. Files are removed in a thread, and the answer follows.
     """
     name = required(command, "topic")
     if not name.strip():
         raise error_for(ResponseCode.INVALID_PARAMETER, "The specified topic is blank.")
     refuse_system_topic(broker, name)
-    if broker.topics.delete(name, now_ms):
-        broker.offsets.remove_topic(name)
-        broker.offsets.save()
-        broker.assignments.remove_topic(name)
-        broker.store.drop_topic(name)
-        broker.stats.remove(name)
+    groups = broker.offsets.groups_of_topic(name)
+    for each in (name, *(retry for group in groups for retry in both_retry_topics(name, group))):
+        if broker.topics.delete(each, now_ms):
+            broker.offsets.remove_topic(each)
+            broker.offsets.save()
+            broker.assignments.remove_topic(each)
+            broker.pops.drop(topic=each)
+            broker.store.drop_topic(each)
+            broker.stats.remove(each)
 
     async def remove() -> Saved:
         await broker.queue_files.remove_dropped()

@@ -25,12 +25,12 @@ from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.errors import error_for
 from brokerd.remoting.message.names import RETRY_TOPIC_PREFIX
 from brokerd.remoting.message.queue import MessageQueue
-from brokerd.tables.assignment import SERVER_STRATEGIES, Assignment, MessageRequestMode
+from brokerd.tables.assignment import SERVER_STRATEGIES, Assignment, MessageRequestMode, pop_queues
 
 PULL, POP = "PULL", "POP"
 TOPICS_REMEMBERED = 64  # with 100,000 queues at most
 # What GET_CAPABILITIES (75002) lists; Apache brokers answer it with code 3.
-CAPABILITIES = ("assignment",)
+CAPABILITIES = ("assignment", "pop")
 
 
 def query_assignment(
@@ -66,19 +66,24 @@ def assignment_body(
     """Return the answer's body; `{}` (no assignment) keeps the member's queues as they are."""
     topic, group = request.topic, request.consumer_group
     queues = subscribe_queues(topic, route)
+    mode = broker.assignments.mode(topic, group)
     owned: Sequence[MessageQueue] | None
     if request.message_model == BROADCASTING:
         owned = queues or None
     else:
         info = broker.consumers.get(group)
         client_ids = info.client_ids() if info is not None else []
-        owned = broker.assignments.query(
-            topic, group, request.client_id, request.strategy_name, queues, client_ids
-        )
+        client_id, strategy = request.client_id, request.strategy_name
+        if mode.mode == POP:
+            owned = pop_queues(queues, client_ids, client_id, strategy, mode.pop_share_queue_num)
+        else:
+            owned = broker.assignments.query(topic, group, client_id, strategy, queues, client_ids)
     if owned is None:
         return b"{}"
     return QueryAssignmentResponseBody(
-        message_queue_assignments=[MessageQueueAssignment(message_queue=queue, mode=PULL) for queue in owned]
+        message_queue_assignments=[
+            MessageQueueAssignment(message_queue=queue, mode=mode.mode) for queue in owned
+        ]
     ).to_body()
 
 
@@ -93,12 +98,9 @@ def set_message_request_mode(
         raise error_for(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
     if broker.groups.get(group) is None:
         raise error_for(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {group}")
-    if request.mode != PULL:
-        raise error_for(
-            ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
-            f"mode {request.mode} is not supported by this broker yet; only {PULL} is",
-        )
-    broker.assignments.set_mode(topic, group, MessageRequestMode(PULL, request.pop_share_queue_num))
+    if request.mode not in (PULL, POP):
+        raise error_for(ResponseCode.INVALID_PARAMETER, f"mode={request.mode}: takes {PULL} or {POP}")
+    broker.assignments.set_mode(topic, group, MessageRequestMode(request.mode, request.pop_share_queue_num))
     return Saved(command.response(ResponseCode.SUCCESS))
 
 

@@ -173,6 +173,91 @@ class PullMessageResponseHeader(HeaderFields):
     forbidden_type: int | None = of("forbiddenType", "i", None)
 
 
+# POP (protocol section 3.9)
+
+
+@dataclass(slots=True)
+class PopMessageRequestHeader(HeaderFields):
+    """POP_MESSAGE (200050). `queue_id` -1: any; times in ms; `init_mode` 0: a new group begins at the first message."""
+
+    consumer_group: str = of("consumerGroup", "s")
+    topic: str = of("topic", "s")
+    queue_id: int = of("queueId", "i")
+    max_msg_nums: int = of("maxMsgNums", "i")
+    invisible_time: int = of("invisibleTime", "l")
+    poll_time: int = of("pollTime", "l")
+    born_time: int = of("bornTime", "l", 0, kw_only=True)
+    init_mode: int = of("initMode", "i")
+    exp_type: str | None = of("expType", "s", None)
+    exp: str | None = of("exp", "s", None)
+    order: bool | None = of("order", "b", None)
+    attempt_id: str | None = of("attemptId", "s", None)
+    broker_name: str | None = of("bname", "s", None)
+
+
+@dataclass(slots=True)
+class PopMessageResponseHeader(HeaderFields):
+    """The answer to 200050 and 200052, whatever its code."""
+
+    pop_time: int = of("popTime", "l", 0)
+    invisible_time: int = of("invisibleTime", "l", 0)
+    revive_qid: int = of("reviveQid", "i", 0)
+    rest_num: int = of("restNum", "l", 0)
+    start_offset_info: str | None = of("startOffsetInfo", "s", None)
+    msg_offset_info: str | None = of("msgOffsetInfo", "s", None)
+    order_count_info: str | None = of("orderCountInfo", "s", None)
+
+
+@dataclass(slots=True)
+class AckMessageRequestHeader(HeaderFields):
+    """ACK_MESSAGE (200051). `topic` is the one the message lies in; `extra_info` is its handle."""
+
+    consumer_group: str = of("consumerGroup", "s")
+    topic: str = of("topic", "s")
+    queue_id: int = of("queueId", "i")
+    extra_info: str = of("extraInfo", "s")
+    offset: int = of("offset", "l")
+    broker_name: str | None = of("bname", "s", None)
+
+
+@dataclass(slots=True)
+class ChangeInvisibleTimeRequestHeader(HeaderFields):
+    """CHANGE_MESSAGE_INVISIBLETIME (200053)."""
+
+    consumer_group: str = of("consumerGroup", "s")
+    topic: str = of("topic", "s")
+    queue_id: int = of("queueId", "i")
+    extra_info: str = of("extraInfo", "s")
+    offset: int = of("offset", "l")
+    invisible_time: int = of("invisibleTime", "l")
+    broker_name: str | None = of("bname", "s", None)
+
+
+@dataclass(slots=True)
+class PollRequestHeader(HeaderFields):
+    """NOTIFICATION (200054), and POLLING_INFO (200055), which has no times."""
+
+    consumer_group: str = of("consumerGroup", "s")
+    topic: str = of("topic", "s")
+    queue_id: int = of("queueId", "i")
+    poll_time: int = of("pollTime", "l", 0)
+    born_time: int = of("bornTime", "l", 0)
+    order: bool | None = of("order", "b", None)
+    attempt_id: str | None = of("attemptId", "s", None)
+    broker_name: str | None = of("bname", "s", None)
+
+
+@dataclass(slots=True)
+class PeekMessageRequestHeader(HeaderFields):
+    """PEEK_MESSAGE (200052)."""
+
+    consumer_group: str = of("consumerGroup", "s")
+    topic: str = of("topic", "s")
+    queue_id: int = of("queueId", "i")
+    max_msg_nums: int = of("maxMsgNums", "i")
+    broker_name: str | None = of("bname", "s", None)
+
+
 # Offsets (protocol section 3.6)
 
 

@@ -45,6 +45,7 @@ class MessageProperty:
     MESSAGE_TYPE = "MSG_TYPE"
     CLUSTER = "CLUSTER"
     POP_CK = "POP_CK"
+    FIRST_POP_TIME = "1ST_POP_TIME"
     SHARDING_KEY = "__SHARDINGKEY"
     TIMER_DELAY_SEC = "TIMER_DELAY_SEC"
     TIMER_DELAY_MS = "TIMER_DELAY_MS"
@@ -78,6 +79,8 @@ SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"  # delayed messages: a queue for each lev
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"  # messages of transactions that have not ended
 OP_HALF_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"  # which of them have
 TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"  # reads both; its offset shows which have ended
+REVIVE_GROUP = "CID_RMQ_SYS_REVIVE_GROUP"  # its offsets show which checkpoints of POP are done with
+REVIVE_QUEUES = 8  # reviveQueueNum: queues of the topic of POP's checkpoints
 CHECK_MAX_TIME_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"  # half messages whose producers never answered
 # TopicValidator.java and TopicConfigManager.java; the cluster's and broker's own names are topics too.
 SYSTEM_TOPICS = frozenset(
@@ -123,6 +126,11 @@ def dead_letter_topic(group: str) -> str:
 def reply_topic(cluster: str) -> str:
     """Return the topic that replies to requests go to."""
     return f"{cluster}_REPLY_TOPIC"
+
+
+def revive_topic(cluster: str) -> str:
+    """Return the topic of POP's checkpoints and acknowledgements."""
+    return f"{SYSTEM_TOPIC_PREFIX}REVIVE_LOG_{cluster}"
 
 
 def is_system_topic(name: str) -> bool:

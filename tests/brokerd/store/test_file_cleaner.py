@@ -127,7 +127,7 @@ async def test_files_are_deleted_in_a_thread(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setattr(MappedFile, "unlink", noted)
     monkeypatch.setattr(store, "disk_used_ratio", lambda: 0.88)
-    upkeep = StoreUpkeep(store, None, None, None, None)  # type: ignore[arg-type]
+    upkeep = StoreUpkeep(store, None, None, None, None, None)  # type: ignore[arg-type]
     await upkeep.delete_expired_files()
     assert files(store) == [4]
     assert threads and threading.current_thread().name not in threads

@@ -16,7 +16,7 @@ from brokerd.remoting.body.assignment import (
 )
 from brokerd.remoting.codes import RequestCode
 from brokerd.remoting.message.queue import MessageQueue
-from brokerd.tables.assignment import AssignmentManager
+from brokerd.tables.assignment import AssignmentManager, MessageRequestMode, pop_queues
 from tests.brokerd.processor.send.test_send_message import create
 from tests.brokerd.running import RawClient, running
 
@@ -95,7 +95,7 @@ async def test_it_refuses_assignments_that_cannot_be(tmp_path: Path) -> None:
         assert (await put(client, 1, a=[MessageQueue("Other", "broker-a", 0)]))[0] == 29
 
 
-async def test_it_takes_pull_mode_and_refuses_pop(tmp_path: Path) -> None:
+async def test_it_takes_both_modes_and_refuses_others(tmp_path: Path) -> None:
     async with running(tmp_path) as broker:
         client = await broker.consumer("a", "g", "T")
         await create(client, "T", 2)
@@ -104,23 +104,58 @@ async def test_it_takes_pull_mode_and_refuses_pop(tmp_path: Path) -> None:
             body = SetMessageRequestModeRequestBody(topic=topic, consumer_group="g", mode=mode).to_body()
             return (await client.ask(RequestCode.SET_MESSAGE_REQUEST_MODE, body=body)).code
 
-        assert [await set_mode("PULL"), await set_mode("POP"), await set_mode("PULL", "%RETRY%g")] == [
+        assert [await set_mode("PULL"), await set_mode("X"), await set_mode("PULL", "%RETRY%g")] == [
             0,
-            3,
+            29,
             16,
         ]
         assert await set_mode("PULL", "Missing") == 17
         answer = await client.ask(RequestCode.GET_ALL_MESSAGE_REQUEST_MODE)
         assert b'"mode": "PULL"' in answer.body
+        assert await set_mode("POP") == 0
     async with running(tmp_path) as broker:
-        assert broker.broker.assignments.modes.keys() == {("T", "g")}
+        assert broker.broker.assignments.modes == {("T", "g"): MessageRequestMode("POP", 0)}
+
+
+async def test_members_in_pop_mode_share_every_queue(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+        client = await broker.consumer("a", "g", "T")
+        await create(client, "T", 2)
+        broker.broker.assignments.set_mode("T", "g", MessageRequestMode("POP", 8))
+        body = QueryAssignmentRequestBody(topic="T", consumer_group="g", client_id="a").to_body()
+        answer = await client.ask(RequestCode.QUERY_ASSIGNMENT, body=body)
+        assert answer.body == (
+            b'{"messageQueueAssignments":[{"messageQueue":{"brokerName":"broker-a","queueId":-1,"topic":"T"},'
+            b'"mode":"POP"}]}'
+        )
+
+
+@pytest.mark.parametrize(
+    ("members", "share", "expected"),
+    [
+        (["a"], 1, [-1]),
+        (["a", "b", "c"], 0, [-1]),
+        (["a", "b", "c"], 2, [-1]),
+        (["c", "b", "a", "d"], 1, [0, 1]),
+        (["a", "b", "c", "d"], 2, [0, 1, 2]),
+        (["a", "b", "c", "d", "e", "f"], 1, [0]),
+        (["b", "c"], 0, None),
+    ],
+)
+def test_few_members_share_a_queue_when_that_is_set(
+    members: list[str], share: int, expected: list[int] | None
+) -> None:
+    """QueryAssignmentProcessor.allocate4Pop."""
+    found = pop_queues(q(0, 1, 2, 3), members, "a", "AVG", share)
+    assert (None if found is None else [queue.queue_id for queue in found]) == expected
+    assert pop_queues(q(0), ["a"], "a", "CONSISTENT_HASH", 0) is None
 
 
 async def test_it_tells_its_extensions(tmp_path: Path) -> None:
     async with running(tmp_path) as broker:
         client = await broker.client()
         answer = await client.ask(RequestCode.TIDEMARK_GET_CAPABILITIES)
-        assert answer.ext_fields["capabilities"] == "assignment"
+        assert answer.ext_fields["capabilities"] == "assignment,pop"
 
 
 async def test_it_keeps_nothing_it_cannot_save(tmp_path: Path) -> None:

@@ -1,0 +1,128 @@
+"""Acknowledgements and changes of the invisible time, over a socket."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+
+import pytest
+
+from brokerd.pop import revive_state
+from brokerd.remoting.codes import RequestCode
+from tests.brokerd.popping import ack, pop
+from tests.brokerd.processor.consumer.test_pop_message import send
+from tests.brokerd.processor.send.test_send_message import create
+from tests.brokerd.running import running
+
+ACK, BATCH_ACK = RequestCode.ACK_MESSAGE, RequestCode.BATCH_ACK_MESSAGE
+CHANGE = RequestCode.CHANGE_MESSAGE_INVISIBLETIME
+
+
+@pytest.fixture(autouse=True)
+def no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(revive_state, "GRACE_MS", 0)
+
+
+async def test_a_batch_acknowledges_messages_of_many_checkpoints(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+        client = await broker.client()
+        await create(client, "T", 1)
+        await send(client, "T", b"a", b"b", b"c")
+        first = await pop(client, "g", "T", maxMsgNums="2", invisibleTime="500")
+        second = await pop(client, "g", "T", maxMsgNums="2", invisibleTime="500")
+        acks = []
+        for messages, bits in ((first, 0b10), (second, 0b1)):
+            start, pop_time, invisible, revive_queue, retry, _, queue_id, _ = messages[0].handle.split(" ")
+            acks.append(
+                {
+                    "c": "g", "t": "T", "r": retry, "so": int(start), "q": int(queue_id), "rq": int(revive_queue),
+                    "pt": int(pop_time), "it": int(invisible), "b": base64.b64encode(bytes([bits])).decode(),
+                }
+            )  # fmt: skip
+        body = json.dumps({"brokerName": "broker-a", "acks": acks}).encode()
+        assert (await client.ask(BATCH_ACK, body=body)).code == 0
+        assert sum(broker.broker.pops.in_flight.values()) == 1
+        again = await pop(client, "g", "T", pollTime="10000")
+        assert [(message.body, message.record.reconsume_times) for message in again] == [(b"a", 1)]
+        assert (await client.ask(BATCH_ACK)).code == 208
+        assert (await client.ask(BATCH_ACK, body=b'{"acks":[{"b":"!"}]}')).code == 1
+        assert (
+            await client.ask(BATCH_ACK, body=b'{"acks":[{"b":"AQ==","rq":8,"t":"T","c":"g"}]}')
+        ).code == 13
+
+
+async def test_a_changed_time_counts_from_now_on(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+        client = await broker.client()
+        await create(client, "T", 1)
+        await send(client, "T", b"a", b"b")
+        soon, late = await pop(client, "g", "T", invisibleTime="60000")
+        fields = {**soon.ack_fields("g"), "invisibleTime": "100"}
+        changed = await client.ask(CHANGE, fields)
+        assert (changed.code, changed.ext_fields["invisibleTime"]) == (0, "100")
+        assert int(changed.ext_fields["popTime"]) >= int(soon.handle.split(" ")[1])
+        assert changed.ext_fields["reviveQid"] == soon.handle.split(" ")[3]
+        again = await pop(client, "g", "T", pollTime="10000")
+        assert [message.body for message in again] == [b"a"]
+        await ack(client, "g", late, *again)
+        assert not broker.broker.pops.in_flight
+        # A message of a retry topic is named by that topic.
+        assert again[0].ack_fields("g")["topic"] == "%RETRY%g_T"
+
+
+async def test_it_refuses_what_cannot_be_acknowledged(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+        client = await broker.client()
+        await create(client, "T", 1)
+        await send(client, "T", b"a")
+        fields = {
+            "consumerGroup": "g", "topic": "T", "queueId": "0", "offset": "0",
+            "extraInfo": "0 1700000000000 60000 0 0 broker-a 0 0", "invisibleTime": "1000",
+        }  # fmt: skip
+        for changes, codes in (
+            ({}, (0, 0)),
+            ({"topic": "Missing"}, (17, 17)),
+            ({"queueId": "1"}, (13, 13)),
+            ({"offset": "1"}, (0, 208)),
+            ({"offset": "2"}, (208, 208)),
+            ({"extraInfo": "0 1 2 8 0 b 0 0"}, (13, 13)),
+            ({"extraInfo": "nothing"}, (1, 1)),
+            ({"invisibleTime": "-1"}, (0, 29)),
+        ):
+            request = {**fields, **changes}
+            assert (
+                (await client.ask(ACK, request)).code,
+                (await client.ask(CHANGE, request)).code,
+            ) == codes, changes
+
+
+async def test_orderly_messages_are_committed_in_order(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+        client = await broker.client()
+        await create(client, "T", 1)
+        await send(client, "T", b"a", b"b", b"c")
+        order = {"order": "true", "maxMsgNums": "2", "attemptId": "a1"}
+        first, second = await pop(client, "g", "T", **order)
+        assert first.handle.split(" ")[3] == "999"
+        assert await pop(client, "g", "T", **{**order, "attemptId": "a2"}) == []
+        repeated = await pop(client, "g", "T", **order)
+        assert [message.body for message in repeated] == [b"a", b"b"]
+        await ack(client, "g", repeated[1])
+        assert broker.broker.offsets.committed("g", "T", 0) == 0
+        await ack(client, "g", repeated[0], first)
+        assert broker.broker.offsets.committed("g", "T", 0) == 2
+        (third,) = await pop(client, "g", "T", **{**order, "attemptId": "a3", "invisibleTime": "60000"})
+        assert third.body == b"c"
+        fields = {**third.ack_fields("g"), "invisibleTime": "200"}
+        assert (await client.ask(CHANGE, fields)).ext_fields["reviveQid"] == "999"
+        answer = await pop(client, "g", "T", **{**order, "attemptId": "a4", "pollTime": "10000"})
+        assert [message.body for message in answer] == [b"c"]
+        wrong = {**answer[0].ack_fields("g"), "offset": "3"}
+        assert (await client.ask(ACK, wrong)).code == 13
+        assert broker.broker.offsets.committed("g", "T", 0) == 2
+    async with running(tmp_path) as broker:
+        client = await broker.client()
+        assert await pop(client, "g", "T", **{**order, "attemptId": "a5"}) == []  # it is out still
+        await ack(client, "g", answer[0])
+        assert broker.broker.offsets.committed("g", "T", 0) == 3
