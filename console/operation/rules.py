@@ -5,13 +5,18 @@ from __future__ import annotations
 import enum
 import hashlib
 import json
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, TypeVar
 
 from console.access.rules import may
 from console.access.services import actor_name
 from console.operation.errors import IllegalTransition, NotPermitted
 from console.operation.models import Confirm, Job, JobState
 from console.text import Text
+
+# Of a state machine: its states and events.
+S = TypeVar("S")
+E = TypeVar("E", bound=enum.Enum)
 
 # Offsets on a page that is older than this are out of date.
 PLAN_LIFE_MS = 10 * 60 * 1000
@@ -27,6 +32,28 @@ SLICE_MS = 30_000
 RATE_PER_S_MAX = 1_000_000
 
 
+class Transitions(Generic[S, E]):
+    """A state machine as a table: (state, event) → next state; what is not in it is illegal."""
+
+    def __init__(
+        self,
+        table: Mapping[tuple[S, E], S],
+        refusal: Callable[[S, E], Text] = lambda state, event: Text.foreign(f"{event} while {state}"),
+    ) -> None:
+        self.table, self.refusal = table, refusal
+
+    def next(self, state: S, event: E) -> S:
+        """Return the state after an event; raise IllegalTransition."""
+        found = self.table.get((state, event))
+        if found is None:
+            raise IllegalTransition(self.refusal(state, event))
+        return found
+
+    def sources(self, event: E) -> list[S]:
+        """Return the states in which an event is legal: the condition of a conditional update."""
+        return [state for state, happening in self.table if happening is event]
+
+
 class JobEventKind(enum.Enum):
     """What can happen to a job."""
 
@@ -39,24 +66,29 @@ class JobEventKind(enum.Enum):
     STOP = "stop"  # a requested cancel has been settled
 
 
-TRANSITIONS: dict[tuple[JobState, JobEventKind], JobState] = {
-    (JobState.QUEUED, JobEventKind.START): JobState.RUNNING,
-    (JobState.QUEUED, JobEventKind.PAUSE): JobState.PAUSED,
-    (JobState.QUEUED, JobEventKind.STOP): JobState.CANCELLED,
-    (JobState.QUEUED, JobEventKind.FAIL): JobState.FAILED,
-    (JobState.RUNNING, JobEventKind.PAUSE): JobState.PAUSED,
-    (JobState.RUNNING, JobEventKind.APPLIED): JobState.VERIFYING,
-    (JobState.RUNNING, JobEventKind.STOP): JobState.CANCELLED,
-    (JobState.RUNNING, JobEventKind.FAIL): JobState.FAILED,
-    (JobState.PAUSED, JobEventKind.RESUME): JobState.QUEUED,
-    # A pause that came between a cancel and its settling.
-    (
-        JobState.PAUSED,
-        JobEventKind.STOP,
-    ): JobState.CANCELLED,
-    (JobState.VERIFYING, JobEventKind.VERIFIED): JobState.SUCCEEDED,
-    (JobState.VERIFYING, JobEventKind.FAIL): JobState.FAILED,
-}
+JOB = Transitions[JobState, JobEventKind](
+    {
+        (JobState.QUEUED, JobEventKind.START): JobState.RUNNING,
+        (JobState.QUEUED, JobEventKind.PAUSE): JobState.PAUSED,
+        (JobState.QUEUED, JobEventKind.STOP): JobState.CANCELLED,
+        (JobState.QUEUED, JobEventKind.FAIL): JobState.FAILED,
+        (JobState.RUNNING, JobEventKind.PAUSE): JobState.PAUSED,
+        (JobState.RUNNING, JobEventKind.APPLIED): JobState.VERIFYING,
+        (JobState.RUNNING, JobEventKind.STOP): JobState.CANCELLED,
+        (JobState.RUNNING, JobEventKind.FAIL): JobState.FAILED,
+        (JobState.PAUSED, JobEventKind.RESUME): JobState.QUEUED,
+        # A pause that came between a cancel and its settling.
+        (
+            JobState.PAUSED,
+            JobEventKind.STOP,
+        ): JobState.CANCELLED,
+        (JobState.VERIFYING, JobEventKind.VERIFIED): JobState.SUCCEEDED,
+        (JobState.VERIFYING, JobEventKind.FAIL): JobState.FAILED,
+    },
+    refusal=lambda state, event: Text(
+        "A job that is %(state)s cannot %(event)s.", state=state.value, event=event.value
+    ),
+)
 CANCELLABLE = frozenset({JobState.QUEUED, JobState.RUNNING, JobState.PAUSED})
 RUNNABLE = (JobState.QUEUED, JobState.RUNNING, JobState.VERIFYING)
 WAITING = "WAITING"  # the state that is shown of an unfinished job on which no worker works
@@ -70,21 +102,6 @@ def silent_from_ms(job: Job) -> int | None:
         return round(job.created_at.timestamp() * 1000) + SILENT_MS
     lease_ms = round(job.lease_until.timestamp() * 1000)
     return lease_ms + SILENT_MS - (LEASE_MS if job.lease_owner else 0)
-
-
-def sources(event: JobEventKind) -> list[JobState]:
-    """Return the states in which this event is legal: the condition of the conditional update."""
-    return [state for state, happening in TRANSITIONS if happening is event]
-
-
-def next_state(state: JobState, event: JobEventKind) -> JobState:
-    """Return the state after ``event``; raise IllegalTransition."""
-    target = TRANSITIONS.get((state, event))
-    if target is None:
-        raise IllegalTransition(
-            Text("A job that is %(state)s cannot %(event)s.", state=state.value, event=event.value)
-        )
-    return target
 
 
 def require(actor: Any, verb: str, cluster: str, subject: str) -> None:

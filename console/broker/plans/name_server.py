@@ -21,7 +21,7 @@ from console.brokers.mqadmin import (
     split_addrs,
 )
 from console.operation.config.row import DiffRow, KeyChange
-from console.operation.config.write import TRANSITIONS, WriteEvent, WriteState
+from console.operation.config.write import WRITE, WriteEvent, WriteState
 from console.operation.models import Job
 from console.operation.plan.job_run import JobRun
 from console.text import Text, text_of
@@ -98,8 +98,8 @@ class ServerWrite(Stored, frozen=True, kw_only=True, omit_defaults=False):
     topics: int | None = None
 
     def on(self, event: WriteEvent, **changes: Any) -> ServerWrite:
-        """Return the row after an event, with other changes. Raises KeyError for an illegal event."""
-        return msgspec.structs.replace(self, state=TRANSITIONS[self.state, event], **changes)
+        """Return the row after an event, with other changes. Raises IllegalTransition."""
+        return msgspec.structs.replace(self, state=WRITE.next(self.state, event), **changes)
 
     @property
     def is_waiting(self) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -17,6 +17,7 @@ from django.db import connection
 
 from console.brokers.mqadmin import MessageQueue
 from console.deadletter.models import LedgerState, ReplayLedger
+from console.operation.rules import Transitions
 from console.text import Text
 
 NO_REASON = Text()
@@ -35,15 +36,17 @@ class LetterEvent(enum.Enum):
 
 
 # The one table of states; what is decided stays so.
-TRANSITIONS: Mapping[tuple[str, LetterEvent], LedgerState] = {
-    (LedgerState.PENDING, LetterEvent.SKIPPED): LedgerState.SKIPPED,
-    (LedgerState.PENDING, LetterEvent.MARKED): LedgerState.HANDLED,
-    (LedgerState.PENDING, LetterEvent.UNSENDABLE): LedgerState.FAILED,
-    (LedgerState.PENDING, LetterEvent.STORED): LedgerState.SENT,
-    (LedgerState.PENDING, LetterEvent.REFUSED): LedgerState.FAILED,
-    (LedgerState.PENDING, LetterEvent.WITHDRAWN): LedgerState.FAILED,
-    (LedgerState.PENDING, LetterEvent.LOST): LedgerState.UNKNOWN,
-}
+LETTER = Transitions[str, LetterEvent](
+    {
+        (LedgerState.PENDING, LetterEvent.SKIPPED): LedgerState.SKIPPED,
+        (LedgerState.PENDING, LetterEvent.MARKED): LedgerState.HANDLED,
+        (LedgerState.PENDING, LetterEvent.UNSENDABLE): LedgerState.FAILED,
+        (LedgerState.PENDING, LetterEvent.STORED): LedgerState.SENT,
+        (LedgerState.PENDING, LetterEvent.REFUSED): LedgerState.FAILED,
+        (LedgerState.PENDING, LetterEvent.WITHDRAWN): LedgerState.FAILED,
+        (LedgerState.PENDING, LetterEvent.LOST): LedgerState.UNKNOWN,
+    }
+)
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -70,8 +73,8 @@ class LedgerEntry:
     reason: Text = NO_REASON
 
     def on(self, event: LetterEvent, reason: Text = NO_REASON) -> None:
-        """Change the state by an event. Raises KeyError if the letter is decided already."""
-        self.state = TRANSITIONS[self.state, event]
+        """Change the state by an event. Raises IllegalTransition if the letter is decided already."""
+        self.state = LETTER.next(self.state, event)
         self.reason = reason
 
     @property

@@ -14,6 +14,7 @@ from console.group.offsets.state import GroupState
 from console.group.offsets.stored import OffsetBefore
 from console.operation.models import Job
 from console.operation.plan.job_run import JobRun
+from console.operation.rules import Transitions
 from console.text import Text
 from console.text.stored import Stored, of_json
 
@@ -38,13 +39,15 @@ class MoveEvent(enum.Enum):
     SHOWN = "the broker reports the target"
 
 
-TRANSITIONS: Mapping[tuple[MoveState, MoveEvent], MoveState] = {
-    (MoveState.WAITING, MoveEvent.OVERTAKEN): MoveState.PASSED,
-    (MoveState.WAITING, MoveEvent.ACCEPTED): MoveState.APPLIED,
-    (MoveState.WAITING, MoveEvent.REFUSED): MoveState.FAILED,
-    (MoveState.APPLIED, MoveEvent.IGNORED): MoveState.WAITING,
-    (MoveState.APPLIED, MoveEvent.SHOWN): MoveState.VERIFIED,
-}
+MOVE = Transitions[MoveState, MoveEvent](
+    {
+        (MoveState.WAITING, MoveEvent.OVERTAKEN): MoveState.PASSED,
+        (MoveState.WAITING, MoveEvent.ACCEPTED): MoveState.APPLIED,
+        (MoveState.WAITING, MoveEvent.REFUSED): MoveState.FAILED,
+        (MoveState.APPLIED, MoveEvent.IGNORED): MoveState.WAITING,
+        (MoveState.APPLIED, MoveEvent.SHOWN): MoveState.VERIFIED,
+    }
+)
 DONE = frozenset({MoveState.APPLIED, MoveState.VERIFIED})  # the committed offset was changed
 
 
@@ -88,8 +91,8 @@ class QueueMove(Stored, frozen=True, kw_only=True, omit_defaults=False):
         return MessageQueue(self.topic, self.broker_name, self.queue_id)
 
     def on(self, event: MoveEvent, **changes: Any) -> QueueMove:
-        """Return the move after an event, with other changes. Raises KeyError for an illegal event."""
-        return self.with_(state=TRANSITIONS[self.state, event], **changes)
+        """Return the move after an event, with other changes. Raises IllegalTransition."""
+        return self.with_(state=MOVE.next(self.state, event), **changes)
 
     def with_(self, **changes: Any) -> QueueMove:
         """Return the same move with changes."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import msgspec
@@ -11,6 +11,7 @@ import msgspec
 from console.operation.config.row import Action, Config, ConfigRow, KeyChange
 from console.operation.models import Job
 from console.operation.plan.job_run import JobRun
+from console.operation.rules import Transitions
 from console.text import Text
 from console.text.stored import Stored, of_json
 
@@ -33,14 +34,16 @@ class WriteEvent(enum.Enum):
     NOT_SHOWN = "the broker does not show the target"
 
 
-TRANSITIONS: Mapping[tuple[WriteState, WriteEvent], WriteState] = {
-    (WriteState.WAITING, WriteEvent.WRITTEN): WriteState.APPLIED,
-    (WriteState.WAITING, WriteEvent.REFUSED): WriteState.FAILED,
-    (WriteState.APPLIED, WriteEvent.SHOWN): WriteState.VERIFIED,
-    (WriteState.APPLIED, WriteEvent.NOT_SHOWN): WriteState.APPLIED,
-    (WriteState.VERIFIED, WriteEvent.SHOWN): WriteState.VERIFIED,
-    (WriteState.VERIFIED, WriteEvent.NOT_SHOWN): WriteState.APPLIED,
-}
+WRITE = Transitions[WriteState, WriteEvent](
+    {
+        (WriteState.WAITING, WriteEvent.WRITTEN): WriteState.APPLIED,
+        (WriteState.WAITING, WriteEvent.REFUSED): WriteState.FAILED,
+        (WriteState.APPLIED, WriteEvent.SHOWN): WriteState.VERIFIED,
+        (WriteState.APPLIED, WriteEvent.NOT_SHOWN): WriteState.APPLIED,
+        (WriteState.VERIFIED, WriteEvent.SHOWN): WriteState.VERIFIED,
+        (WriteState.VERIFIED, WriteEvent.NOT_SHOWN): WriteState.APPLIED,
+    }
+)
 
 
 class ConfigWrite(Stored, frozen=True, kw_only=True, omit_defaults=False):
@@ -73,8 +76,8 @@ class ConfigWrite(Stored, frozen=True, kw_only=True, omit_defaults=False):
         )
 
     def on(self, event: WriteEvent, **changes: Any) -> ConfigWrite:
-        """Return the write after an event, with other changes. Raises KeyError for an illegal event."""
-        return self.with_(state=TRANSITIONS[self.state, event], **changes)
+        """Return the write after an event, with other changes. Raises IllegalTransition."""
+        return self.with_(state=WRITE.next(self.state, event), **changes)
 
     def with_(self, **changes: Any) -> ConfigWrite:
         """Return the same write with changes."""

@@ -16,10 +16,9 @@ from console.operation.job import worker_queue
 from console.operation.models import FINAL_STATES, Job, JobState
 from console.operation.rules import (
     CANCELLABLE,
+    JOB,
     RATE_PER_S_MAX,
-    TRANSITIONS,
     JobEventKind,
-    next_state,
     require,
 )
 from console.text import Text
@@ -61,7 +60,7 @@ def cancel(job_id: str, actor: Any, *, remote_addr: str = "") -> Job:
         if requested != 1:
             raise IllegalTransition(Text("A job that is %(state)s cannot be cancelled.", state=job.state))
         Job.objects.filter(pk=job.pk, state=JobState.PAUSED).update(
-            state=next_state(JobState.PAUSED, JobEventKind.RESUME)
+            state=JOB.next(JobState.PAUSED, JobEventKind.RESUME)
         )
         text = Text("Cancellation requested by %(person)s", person=actor_name(actor))
         found = _record(job_id, actor, "cancel", text, at_ms, remote_addr)
@@ -111,18 +110,11 @@ def _move(job_id: str, event: JobEventKind, actor: Any, text: Text, remote_addr:
     job = _controlled(job_id, actor)
     with transaction.atomic():
         moved = any(
-            Job.objects.filter(pk=job_id, state=source).update(state=target)
-            for (source, happening), target in TRANSITIONS.items()
-            if happening is event
+            Job.objects.filter(pk=job_id, state=source).update(state=JOB.next(source, event))
+            for source in JOB.sources(event)
         )
         if not moved:
-            raise IllegalTransition(
-                Text(
-                    "A job that is %(state)s cannot %(event)s.",
-                    state=selectors.job(job.id).state,
-                    event=event.value,
-                )
-            )
+            raise IllegalTransition(JOB.refusal(JobState(selectors.job(job.id).state), event))
         found = _record(job_id, actor, event.value, text, at_ms, remote_addr)
     journal.publish(found, at_ms=at_ms)
     return found

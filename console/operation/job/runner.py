@@ -34,14 +34,13 @@ from console.operation.models import Job, JobState
 from console.operation.plan import coverage
 from console.operation.plan.job_run import JobInterrupted, JobRun, LeaseLost, Retries
 from console.operation.rules import (
+    JOB,
     LEASE_MS,
     RECOVERY_MS,
     RUNNABLE,
     WAITING,
     JobEventKind,
-    next_state,
     silent_from_ms,
-    sources,
 )
 from console.text import Text, text_of
 
@@ -66,7 +65,7 @@ def claim(job_id: str, owner: str, now_ms: int) -> Job | None:
         return None
     job = selectors.job(job_id)
     if job.state == JobState.QUEUED:
-        job.state = next_state(JobState.QUEUED, JobEventKind.START)
+        job.state = JOB.next(JobState.QUEUED, JobEventKind.START)
         job.started_at = job.started_at or moment
     job.attempts += 1
     job.open_runs = [*(run for run in job.open_runs if not run_lock.is_over(run)), owner]
@@ -247,10 +246,10 @@ def _work(work: JobRun) -> None:
 
 def _transition(work: JobRun, event: JobEventKind) -> None:
     """Move the job if the transition table allows it; a pause or cancel that came first wins."""
-    for source in sources(event):
+    for source in JOB.sources(event):
         held = Job.objects.filter(pk=work.job.pk, lease_owner=work.owner, state=source)
-        if held.update(state=next_state(source, event)) == 1:
-            work.job.state = next_state(source, event)
+        if held.update(state=JOB.next(source, event)) == 1:
+            work.job.state = JOB.next(source, event)
             journal.publish(work.job, at_ms=journal.now_ms())
             return
     # Raises the interruption that came first.
@@ -285,11 +284,11 @@ def _finish(work: JobRun, event: JobEventKind, *, error: Text | None = None) -> 
 def _write_end(work: JobRun, event: JobEventKind, error: Text) -> None:
     at_ms = journal.now_ms()
     level, sentence = FINISH_WORDS[event]
-    for source in sources(event):
+    for source in JOB.sources(event):
         if _give_back(
             work,
             _held(work).filter(state=source),
-            state=next_state(source, event),
+            state=JOB.next(source, event),
             finished_at=journal.moment(at_ms),
             error=error,
             holds=None,

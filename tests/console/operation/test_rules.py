@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from console.operation.errors import IllegalTransition
 from console.operation.models import FINAL_STATES, Confirm, JobState
-from console.operation.rules import TRANSITIONS, JobEventKind, confirmation, fingerprint, next_state, sources
+from console.operation.rules import JOB, JobEventKind, confirmation, fingerprint
 
 
 @given(st.lists(st.sampled_from(list(JobEventKind)), max_size=30))
@@ -16,7 +16,7 @@ def test_it_never_leaves_a_final_state_nor_starts_a_paused_job(events: list[JobE
     state, verified = JobState.QUEUED, False
     for event in events:
         try:
-            after = next_state(state, event)
+            after = JOB.next(state, event)
         except IllegalTransition:
             continue
         assert state not in FINAL_STATES
@@ -31,7 +31,7 @@ def test_it_can_end_every_job_from_every_state() -> None:
         reached, frontier = {start}, [start]
         while frontier:
             state = frontier.pop()
-            for (source, _), target in TRANSITIONS.items():
+            for (source, _), target in JOB.table.items():
                 if source == state and target not in reached:
                     reached.add(target)
                     frontier.append(target)
@@ -39,9 +39,9 @@ def test_it_can_end_every_job_from_every_state() -> None:
 
 
 def test_it_names_the_sources_of_a_conditional_update() -> None:
-    assert sources(JobEventKind.PAUSE) == [JobState.QUEUED, JobState.RUNNING]
-    assert sources(JobEventKind.RESUME) == [JobState.PAUSED]
-    assert sources(JobEventKind.VERIFIED) == [JobState.VERIFYING]
+    assert JOB.sources(JobEventKind.PAUSE) == [JobState.QUEUED, JobState.RUNNING]
+    assert JOB.sources(JobEventKind.RESUME) == [JobState.PAUSED]
+    assert JOB.sources(JobEventKind.VERIFIED) == [JobState.VERIFYING]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from console.deadletter.models import LedgerState
-from console.deadletter.replay.ledger import TRANSITIONS, LedgerEntry, LetterEvent
+from console.deadletter.replay.ledger import LETTER, LedgerEntry, LetterEvent
+from console.operation.errors import IllegalTransition
 from console.text import Text
 
 
@@ -39,10 +40,10 @@ def test_a_decided_letter_stays_as_it_is() -> None:
             one = entry()
             one.state = state
             for event in LetterEvent:
-                with pytest.raises(KeyError):
+                with pytest.raises(IllegalTransition):
                     one.on(event)
             assert one.state is state
 
 
 def test_every_event_is_in_the_table() -> None:
-    assert {event for _, event in TRANSITIONS} == set(LetterEvent)
+    assert {event for _, event in LETTER.table} == set(LetterEvent)

@@ -18,6 +18,7 @@ from console.group.offsets.move import (
     moves_of,
     planned_moves,
 )
+from console.operation.errors import IllegalTransition
 from console.operation.models import Job, Plan
 from console.operation.plan.job_run import JobCounts, JobRun
 from console.text import Text
@@ -80,7 +81,7 @@ def test_its_states_are_a_table(before: MoveState, event: MoveEvent, after: str)
 def test_what_has_ended_does_not_begin_again() -> None:
     for state_ in (MoveState.VERIFIED, MoveState.FAILED, MoveState.PASSED):
         for event in MoveEvent:
-            with pytest.raises(KeyError):
+            with pytest.raises(IllegalTransition):
                 move(state=state_).on(event)
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from console.operation.config.row import GROUP, TOPIC, Action, ConfigRow
 from console.operation.config.write import ConfigWrite, WriteEvent, WriteState
+from console.operation.errors import IllegalTransition
 from console.text import Text
 from console.text.stored import as_json, of_json
 
@@ -41,9 +42,9 @@ def test_a_write_is_applied_verified_and_taken_back_when_the_broker_loses_it() -
 def test_a_refused_write_is_never_written() -> None:
     failed = WRITE.changed_by_another(Text("perm is 2, not 6"))
     assert (failed.state, failed.is_waiting, failed.is_done) == (WriteState.FAILED, False, False)
-    with pytest.raises(KeyError):
+    with pytest.raises(IllegalTransition):
         failed.written()
-    with pytest.raises(KeyError):
+    with pytest.raises(IllegalTransition):
         WRITE.on(WriteEvent.SHOWN)
 
 
