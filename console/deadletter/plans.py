@@ -26,7 +26,7 @@ from console.deadletter.replay import recovery as replay_recovery
 from console.deadletter.replay import words as replay_words
 from console.deadletter.replay.batches import Replay
 from console.deadletter.replay.before import ReplayBefore, Span
-from console.deadletter.replay.params import LetterPlace, ReplayParams, read_params
+from console.deadletter.replay.params import ReplayParams, read_params
 from console.deadletter.replay.preview import Preview, PreviewRow, look_through
 from console.deadletter.replay.targets import route_queues_of
 from console.deadletter.retention import retention_ms
@@ -45,6 +45,7 @@ from console.operation.plan.coverage import Coverage, read_coverage
 from console.operation.plan.job_run import JobRun
 from console.operation.plan.kinds import Another, Draft, Need, Place, PlanKind, RestCall
 from console.operation.plan.params import Given
+from console.operation.plan.places import LetterPlace
 from console.text import Text
 from console.text.stored import Stored
 

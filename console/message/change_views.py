@@ -24,7 +24,7 @@ from console.message.search.message_search import open_search, source_of
 from console.message.search.query import QueryRefused
 from console.message.search.quota import TooManySearches
 from console.message.sending.composer import ENCODINGS, SchemaForm, SendForm, initial_of
-from console.message.sending.params import MessagePlace
+from console.message.sending.params import original_place
 from console.message.streaming import Streamed
 from console.message.views import BrokerTrouble
 from console.operation import services as operation_services
@@ -97,7 +97,7 @@ def send(request: HttpRequest, cluster: str) -> HttpResponse:
                 "message_send",
                 here.name,
                 form.cleaned_data["topic"],
-                as_json(form.params(None if source is None else MessagePlace.of(source))),
+                as_json(form.params(None if source is None else original_place(source))),
                 request.user,
                 remote_addr=remote_addr(request),
             )

@@ -9,23 +9,31 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from brokerd.remoting.body.broker import DelayOffsetWrapper, HARuntimeInfo, KVTable, TimerMetricsWrapper
-from brokerd.remoting.body.client import ProducerInfo, ProducerTableInfo
+from brokerd.remoting.body.client import (
+    ProducerInfo,
+    ProducerTableInfo,
+)
 from brokerd.remoting.body.route import ClusterInfo, TopicRouteData
 from brokerd.remoting.body.topic import TopicList
 from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
-from brokerd.remoting.errors import MQBrokerError, RemotingError, error_for
-from consumers.client.remoting_client import NEVER_S, RemotingClient
-from consumers.errors import MQClientError
+from consumers.admin.calls import AdminCalls, checked, outcome
+from consumers.client.capability import parse_capabilities
 
 
-class BrokerAdmin:
-    """Calls that MQAdmin inherits, with its errors."""
+class BrokerAdmin(AdminCalls):
+    """Calls about a broker as a whole, and about single name servers."""
 
-    timeout_ms: int
-    _remoting: RemotingClient
+    async def cluster_info(self) -> ClusterInfo:
+        """Return clusters, their brokers and addresses. GET_BROKER_CLUSTER_INFO (106)."""
+        return ClusterInfo.from_body(await self._ask_namesrv(RequestCode.GET_BROKER_CLUSTER_INFO))
 
-    # A broker
+    async def capabilities(self, addr: str) -> frozenset[str]:
+        """Return the names of the extensions this broker has; empty for Apache's. TIDEMARK_GET_CAPABILITIES (75002)."""
+        response = await self._invoke(addr, RequestCode.TIDEMARK_GET_CAPABILITIES)
+        if response.code != ResponseCode.SUCCESS:
+            return frozenset()
+        return parse_capabilities(response)
 
     async def runtime_info(self, addr: str) -> dict[str, str]:
         """Return the broker's statistics, as texts. GET_BROKER_RUNTIME_INFO (28)."""
@@ -60,8 +68,6 @@ class BrokerAdmin:
         body = await self._ask_body(addr, RequestCode.GET_TIMER_METRICS)
         return {topic: one.count for topic, one in TimerMetricsWrapper.from_body(body).timing_count.items()}
 
-    # One name server
-
     async def cluster_info_of(self, namesrv_addr: str) -> ClusterInfo:
         """Return the brokers registered with this name server. GET_BROKER_CLUSTER_INFO (106)."""
         return ClusterInfo.from_body(await self._ask_body(namesrv_addr, RequestCode.GET_BROKER_CLUSTER_INFO))
@@ -83,7 +89,7 @@ class BrokerAdmin:
             for name in names
         ]
         answers = await self._remoting.invoke_many(namesrv_addr, requests, self.timeout_ms)
-        return {name: _route_outcome(answer) for name, answer in zip(names, answers, strict=True)}
+        return {name: outcome(answer, _route) for name, answer in zip(names, answers, strict=True)}
 
     async def namesrv_config(self, namesrv_addr: str) -> dict[str, str]:
         """Return the name server's configuration in effect. GET_NAMESRV_CONFIG (319)."""
@@ -105,36 +111,6 @@ class BrokerAdmin:
         response = await self._ask(namesrv_addr, RequestCode.ADD_WRITE_PERM_OF_BROKER, fields)
         return int(response.ext_fields.get("addTopicCount", 0))
 
-    # inside
-
-    async def _invoke(
-        self,
-        addr: str,
-        code: int,
-        ext_fields: dict[str, str] | None = None,
-        body: bytes = b"",
-        timeout_ms: int | None = None,
-        send_until_s: float = NEVER_S,
-    ) -> RemotingCommand:
-        command = RemotingCommand.request(code, ext_fields, body)
-        timeout_ms = timeout_ms or self.timeout_ms
-        return await self._remoting.invoke(addr, command, timeout_ms, send_until_s=send_until_s)
-
-    async def _ask(
-        self, addr: str, code: int, ext_fields: dict[str, str] | None = None, body: bytes = b""
-    ) -> RemotingCommand:
-        return checked(await self._invoke(addr, code, ext_fields, body))
-
-    async def _ask_body(self, addr: str, code: int, ext_fields: dict[str, str] | None = None) -> bytes:
-        return (await self._ask(addr, code, ext_fields)).body
-
-
-def checked(response: RemotingCommand) -> RemotingCommand:
-    """Return the response when it is a success. Raises MQBrokerError."""
-    if response.code != ResponseCode.SUCCESS:
-        raise error_for(response.code, response.remark)
-    return response
-
 
 def parse_properties(text: str) -> dict[str, str]:
     """Parse lines `key=value` of a Java properties text; comments and empty lines are skipped."""
@@ -143,10 +119,5 @@ def parse_properties(text: str) -> dict[str, str]:
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
-def _route_outcome(answer: RemotingCommand | MQClientError) -> TopicRouteData | Exception:
-    if isinstance(answer, MQClientError):
-        return answer
-    try:
-        return TopicRouteData.from_body(checked(answer).body)
-    except (MQBrokerError, RemotingError) as error:
-        return error
+def _route(answer: RemotingCommand) -> TopicRouteData:
+    return TopicRouteData.from_body(checked(answer).body)

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from console.brokers.mqadmin import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX, is_system_topic, validate_topic
 from console.deadletter.dead_letters import Filter, read_filter
 from console.deadletter.replay import copy as replay_copy
 from console.operation.errors import PlanRejected
 from console.operation.models import Plan
 from console.operation.plan.params import Given, Params
+from console.operation.plan.places import LetterPlace, read_place
 from console.operation.rules import RATE_PER_S_MAX
 from console.text import Text
-from console.text.stored import Stored, of_json
+from console.text.stored import of_json
 
 STOP_MAX = 1_000_000_000
-
-
-class LetterPlace(Stored, frozen=True, kw_only=True):
-    """The place of one dead letter."""
-
-    broker_name: str
-    queue_id: int
-    queue_offset: int
 
 
 class ReplayParams(Params, frozen=True, kw_only=True):
@@ -55,7 +46,7 @@ def read_params(given: Given) -> ReplayParams:
     Fields that do not belong to the target are refused, not ignored.
     """
     given.refuse_unknown(ReplayParams.__struct_fields__)
-    target = given.get("target")
+    target, letter = given.get("target"), given.get("letter")
     if target not in replay_copy.TARGETS:
         raise PlanRejected(
             Text("Choose a target: %(names)s.", names=", ".join(replay_copy.TARGETS)), field="target"
@@ -76,7 +67,7 @@ def read_params(given: Given) -> ReplayParams:
         stop_if_dlq_grows_by=_limit("stop_if_dlq_grows_by", given.get("stop_if_dlq_grows_by"), STOP_MAX),
         topic=topic,
         client_id=client_id,
-        letter=_letter(given.get("letter")),
+        letter=None if letter is None else read_place(LetterPlace, letter, "letter"),
     )
 
 
@@ -107,20 +98,3 @@ def _check_target(target: str, topic: str, client_id: str) -> None:
         raise PlanRejected(
             Text("%(topic)s belongs to RocketMQ: choose one of your topics.", topic=topic), field="topic"
         )
-
-
-def _letter(letter: object) -> LetterPlace | None:
-    """Return the position of one letter to send instead of all that match, if given."""
-    if letter is None:
-        return None
-    if not isinstance(letter, Mapping) or set(letter) != set(LetterPlace.__struct_fields__):
-        raise PlanRejected(Text("A letter has broker_name, queue_id and queue_offset."), field="letter")
-    for field in ("queue_id", "queue_offset"):
-        value = letter[field]
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise PlanRejected(Text("Enter a whole number from 0."), field=f"letter.{field}")
-    return LetterPlace(
-        broker_name=letter["broker_name"],
-        queue_id=letter["queue_id"],
-        queue_offset=letter["queue_offset"],
-    )

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 
 from console.brokers.mqadmin import MessageQueue
 from console.group.offsets.state import GroupState
-from console.group.offsets.stored import QueuePlace
 from console.group.offsets.target_request import Known, Standing, TargetRequest
 from console.lag.last_seen import QueueSeen
 from console.operation.errors import PlanRejected
 from console.operation.plan.coverage import LEFT_OUT, Absent
+from console.operation.plan.places import QueuePlace
 from console.text import Text
 
 RESET_PER_QUEUE, RESET_BY_TIME, UPDATE_PER_QUEUE, UNCHANGED = "222_queue", "222_time", "15", ""

@@ -2,28 +2,10 @@
 
 from __future__ import annotations
 
-from console.brokers.mqadmin import MessageQueue
 from console.operation.models import Plan
 from console.operation.plan.params import Params
+from console.operation.plan.places import QueuePlace
 from console.text.stored import Stored, of_json
-
-
-class QueuePlace(Stored, frozen=True, kw_only=True):
-    """A queue of the group."""
-
-    topic: str
-    broker_name: str
-    queue_id: int
-
-    @property
-    def queue(self) -> MessageQueue:
-        """The queue as a key."""
-        return MessageQueue(self.topic, self.broker_name, self.queue_id)
-
-    @property
-    def word(self) -> str:
-        """``orders/broker-a/3``; names hold no slash (RocketMQ allows ``%|a-zA-Z0-9_-`` only)."""
-        return f"{self.topic}/{self.broker_name}/{self.queue_id}"
 
 
 class QueueOffset(QueuePlace, frozen=True, kw_only=True):

@@ -22,11 +22,12 @@ from console.group.offsets.state import (
     offsets_by_broker,
     read_group_state,
 )
-from console.group.offsets.stored import OffsetParams, QueueOffset, QueuePlace
+from console.group.offsets.stored import OffsetParams, QueueOffset
 from console.group.offsets.target_request import Known, Parameter, Standing, Target, TargetRequest
 from console.operation.command_line import time_ms
 from console.operation.errors import PlanRejected
 from console.operation.plan.params import Given
+from console.operation.plan.places import QueuePlace, read_place
 from console.text import Text
 
 OFFSET_MAX = 2**63 - 1
@@ -52,7 +53,7 @@ def read_params(given: Given) -> OffsetParams:
         accept_without=given.accepted_without(),
         target=target.name,
         topics=None if topics is None else tuple(topics),
-        queues=tuple(_place(each) for each in given.get("queues") or ()),
+        queues=tuple(read_place(QueuePlace, each, "queues") for each in given.get("queues") or ()),
         **value,
     )
 
@@ -74,15 +75,6 @@ def request_of(params: OffsetParams) -> TargetRequest:
         undo_plan=params.undo_plan,
         offsets={each.queue: each for each in params.offsets},
     )
-
-
-def _place(given: Any) -> QueuePlace:
-    try:
-        return QueuePlace(
-            topic=str(given["topic"]), broker_name=str(given["broker_name"]), queue_id=int(given["queue_id"])
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise PlanRejected(Text("A queue has topic, broker_name and queue_id."), field="queues") from error
 
 
 def _integer(value: object, field: str, minimum: int) -> int:
@@ -110,7 +102,11 @@ def _name(value: object, field: str, missing: Text) -> str:
 
 def _exact(value: Any) -> tuple[QueueOffset, ...]:
     found = tuple(
-        QueueOffset.at(_place(each), _integer(each.get("offset"), "offset", 0), bool(each.get("or_beyond")))
+        QueueOffset.at(
+            read_place(QueuePlace, each, "offsets"),
+            _integer(each.get("offset"), "offset", 0),
+            bool(each.get("or_beyond")),
+        )
         for each in value or ()
     )
     if not found:

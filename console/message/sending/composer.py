@@ -8,13 +8,8 @@ from django import forms
 
 from console.brokers.body_unpack import unpack
 from console.message.search.lanes import Hit
-from console.message.sending.params import (
-    TYPED_BODY_BYTES_MAX,
-    MessagePlace,
-    QueuePlace,
-    SendParams,
-    own_properties,
-)
+from console.message.sending.params import TYPED_BODY_BYTES_MAX, SendParams, own_properties
+from console.operation.plan.places import BrokerQueuePlace, MessagePlace
 from console.text import Text
 
 ENCODINGS = (("text", Text("Text")), ("base64", "Base64"), ("keep", Text("Keep the original, byte by byte")))
@@ -42,14 +37,14 @@ class SendForm(forms.Form):
         label=Text("Body"), required=False, max_length=2 * TYPED_BODY_BYTES_MAX, strip=False
     )
 
-    def clean_queue(self) -> QueuePlace | None:
+    def clean_queue(self) -> BrokerQueuePlace | None:
         text = self.cleaned_data["queue"].strip()
         if not text:
             return None
         name, _, number = text.rpartition(":")
         if not name or not number.isascii() or not number.isdigit():
             raise forms.ValidationError(Text("Write a queue as broker name, colon, number: broker-a:3."))
-        return QueuePlace(broker_name=name, queue_id=int(number))
+        return BrokerQueuePlace(broker_name=name, queue_id=int(number))
 
     def clean_properties(self) -> dict[str, str]:
         found: dict[str, str] = {}

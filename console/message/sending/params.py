@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from console.brokers.mqadmin import MessageProperty
 from console.message.search.lanes import Hit
 from console.operation.errors import PlanRejected
 from console.operation.plan.params import Given, Params
+from console.operation.plan.places import BrokerQueuePlace, MessagePlace, read_place
 from console.text import Text
-from console.text.stored import Stored
 
 PLAN_PROPERTY = "TIDEMARK_PLAN"  # on every message this console sends: the plan that sent it
 COPY_PROPERTY = "TIDEMARK_COPY_OF"  # on copies: unique key, topic, broker, queue and offset of the original
@@ -34,33 +33,16 @@ def own_properties(hit: Hit) -> dict[str, str]:
     }
 
 
-class QueuePlace(Stored, frozen=True, kw_only=True):
-    """A queue of the topic."""
-
-    broker_name: str
-    queue_id: int
-
-
-class MessagePlace(Stored, frozen=True, kw_only=True):
-    """Where a message is stored; ``message_id`` only where the message was read."""
-
-    topic: str
-    broker_name: str
-    queue_id: int
-    queue_offset: int
-    message_id: str = ""
-
-    @classmethod
-    def of(cls, hit: Hit) -> MessagePlace:
-        """Return the place of a stored message."""
-        record = hit.record
-        return cls(
-            topic=record.topic,
-            broker_name=hit.broker_name,
-            queue_id=record.queue_id,
-            queue_offset=record.queue_offset,
-            message_id=record.message_id,
-        )
+def original_place(hit: Hit) -> MessagePlace:
+    """Return the place of a stored message."""
+    record = hit.record
+    return MessagePlace(
+        topic=record.topic,
+        broker_name=hit.broker_name,
+        queue_id=record.queue_id,
+        queue_offset=record.queue_offset,
+        message_id=record.message_id,
+    )
 
 
 class SendParams(Params, frozen=True, kw_only=True):
@@ -75,7 +57,7 @@ class SendParams(Params, frozen=True, kw_only=True):
     body: str | None = None
     body_base64: str | None = None
     keep_body: bool = False
-    queue: QueuePlace | None = None
+    queue: BrokerQueuePlace | None = None
     source: MessagePlace | None = None
 
 
@@ -95,8 +77,8 @@ def read_params(given: Given) -> SendParams:
         body=_typed_body(given.get("body")),
         body_base64=_typed_body(given.get("body_base64")),
         keep_body=bool(given.get("keep_body")),
-        queue=None if queue in (None, {}, "") else _queue_place(queue),
-        source=None if source in (None, {}, "") else _message_place(source),
+        queue=None if queue in (None, {}, "") else read_place(BrokerQueuePlace, queue, "queue"),
+        source=None if source in (None, {}, "") else read_place(MessagePlace, source, "source"),
     )
     _check_properties(params)
     if (params.body is not None) + (params.body_base64 is not None) + params.keep_body != 1:
@@ -112,27 +94,6 @@ def _typed_body(text: object) -> str | None:
     if not isinstance(text, str):
         raise PlanRejected(Text("The body must be a string."), field="body")
     return text
-
-
-def _message_place(given: Any) -> MessagePlace:
-    try:
-        return MessagePlace(
-            topic=str(given["topic"]),
-            broker_name=str(given["broker_name"]),
-            queue_id=int(given["queue_id"]),
-            queue_offset=int(given["queue_offset"]),
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise PlanRejected(
-            Text("A source is topic, broker_name, queue_id and queue_offset."), field="source"
-        ) from error
-
-
-def _queue_place(given: Any) -> QueuePlace:
-    try:
-        return QueuePlace(broker_name=str(given["broker_name"]), queue_id=int(given["queue_id"]))
-    except (KeyError, TypeError, ValueError) as error:
-        raise PlanRejected(Text("A queue is broker_name and queue_id."), field="queue") from error
 
 
 def _check_properties(params: SendParams) -> None:

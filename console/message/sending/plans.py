@@ -35,9 +35,8 @@ from console.message.sending.params import (
     COPY_PROPERTY,
     PLAN_PROPERTY,
     TYPED_BODY_BYTES_MAX,
-    MessagePlace,
-    QueuePlace,
     SendParams,
+    original_place,
     own_properties,
     read_params,
 )
@@ -46,6 +45,7 @@ from console.operation.message_events import MessageEvent, MessageTrail
 from console.operation.models import Job, JobState, Plan
 from console.operation.plan.job_run import JobRun
 from console.operation.plan.kinds import Draft, Place, PlanKind, PlanWarning, RestCall
+from console.operation.plan.places import BrokerQueuePlace, MessagePlace
 from console.text import Text, text_of
 from console.text.stored import Stored, as_json
 
@@ -182,8 +182,8 @@ class MessageSendPlan(PlanKind[SendParams, SendBefore, MessagePart]):
             warnings=_warnings(subject, groups, source),
             params=structs.replace(
                 params,
-                queue=QueuePlace(broker_name=queue.broker_name, queue_id=queue.queue_id),
-                source=None if source is None else MessagePlace.of(source),
+                queue=BrokerQueuePlace(broker_name=queue.broker_name, queue_id=queue.queue_id),
+                source=None if source is None else original_place(source),
             ),
         )
 
@@ -355,7 +355,7 @@ def _body(params: SendParams, source: Hit | None) -> bytes:
 
 
 def _queue(
-    admin: BlockingMQAdmin, topic: str, wanted: QueuePlace | None, source: Hit | None, now_ms: int
+    admin: BlockingMQAdmin, topic: str, wanted: BrokerQueuePlace | None, source: Hit | None, now_ms: int
 ) -> tuple[MessageQueue, str]:
     """Return the queue to write: the requested one, the original's, or any. Raises PlanRejected."""
     route = topic_route(admin, topic)

@@ -18,9 +18,10 @@ from console.message.search.export import EXPORT_MESSAGES_MAX, EXPORT_MS, FORMAT
 from console.message.search.message_search import open_search, source_of
 from console.message.search.query import Query, QueryRefused, tags_of
 from console.message.search.tail import TAIL_MS, Tail
-from console.message.sending.params import TYPED_BODY_BYTES_MAX, MessagePlace, QueuePlace, SendParams
+from console.message.sending.params import TYPED_BODY_BYTES_MAX, SendParams
 from console.message.services import BadCursor, MessageView, TopicNotFound, views
 from console.operation.command_line import ChangeCommand, add_cluster, cluster_name, time_ms
+from console.operation.plan.places import BrokerQueuePlace, MessagePlace
 from console.text.stored import as_json
 
 FOLLOW_EVERY_S = 1.0
@@ -208,9 +209,9 @@ def _place_of(text: str) -> tuple[str, int]:
     return name, int(number)
 
 
-def _queue(text: str) -> QueuePlace:
+def _queue(text: str) -> BrokerQueuePlace:
     name, queue_id = _place_of(text)
-    return QueuePlace(broker_name=name, queue_id=queue_id)
+    return BrokerQueuePlace(broker_name=name, queue_id=queue_id)
 
 
 def _place(text: str) -> MessagePlace:
