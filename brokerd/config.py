@@ -58,6 +58,9 @@ class BrokerConfig:
     transaction_time_out: int = setting("transactionTimeOut", 6_000)  # before the first check
     transaction_check_max: int = setting("transactionCheckMax", 15)
     transaction_check_interval: int = setting("transactionCheckInterval", 30_000)
+    timer_wheel_enable: bool = setting("timerWheelEnable", True)
+    timer_max_delay_sec: int = setting("timerMaxDelaySec", 259_200)  # three days
+    recall_message_enable: bool = setting("recallMessageEnable", False)
     default_query_max_num: int = setting("defaultQueryMaxNum", 32)
 
     long_polling_enable: bool = setting("longPollingEnable", True)
@@ -114,6 +117,8 @@ HOT_KEYS = frozenset(
         "transactionTimeOut",
         "transactionCheckMax",
         "transactionCheckInterval",
+        "timerMaxDelaySec",
+        "recallMessageEnable",
         "defaultQueryMaxNum",
         "longPollingEnable",
         "shortPollingTimeMills",
@@ -201,6 +206,7 @@ def check(config: BrokerConfig, namesrv: NamesrvConfig) -> None:
         ("transactionTimeOut", config.transaction_time_out, 0),
         ("transactionCheckMax", config.transaction_check_max, 1),
         ("transactionCheckInterval", config.transaction_check_interval, 1),
+        ("timerMaxDelaySec", config.timer_max_delay_sec, 0),
     ):
         if number < least:
             raise ConfigError(f"{key}={number}: takes {least} or more")

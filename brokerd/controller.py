@@ -63,6 +63,7 @@ from brokerd.tables.consumer_offset import ConsumerOffsetManager
 from brokerd.tables.subscription_group import SubscriptionGroupManager
 from brokerd.tables.table_file import TableWriter
 from brokerd.tables.topic_config import TopicConfigManager
+from brokerd.timer.timer_service import TimerMessageService
 from brokerd.transaction.transaction_service import TransactionService
 
 logger = logging.getLogger(__name__)
@@ -190,6 +191,12 @@ class BrokerController:
             locks=QueueLockManager(),
             hold=self._hold,
             schedule=ScheduleMessageService(folder / "delayOffset.json", delay_levels_ms),
+            timer=TimerMessageService(
+                store_config.store_path_root_dir,
+                store_config.mapped_file_size_timer_log,
+                store_config.timer_precision_ms,
+                store_config.timer_roll_window_slot,
+            ),
             transactions=TransactionService(
                 config, store_config.file_reserved_time_h * HOUR_MS, topics, offsets, producers
             ),
@@ -244,7 +251,7 @@ class BrokerController:
         broker.transactions.start(
             self.store,
             broker.store_host,
-            broker.schedule.max_level,
+            sender.parking,
             wall_ms(),
             steady_ms(),
             self._cold_reads.begin,
@@ -253,6 +260,8 @@ class BrokerController:
         broker.pops.start(
             self.store, broker.store_host, wall_ms(), self._cold_reads.begin, self._queue_files.begin
         )
+        if self._config.broker.timer_wheel_enable:
+            broker.timer.start(self.store, self._hot_path.after_put, self._cold_reads, self._queue_files)
         assignments = broker.assignments
         for file in (
             broker.topics.file, broker.groups.file, broker.offsets.file, assignments.modes_file,
@@ -327,6 +336,9 @@ class BrokerController:
         every = self._background.every
         every("delivery of delayed messages and held pulls", TICK_MS, upkeep.tick)
         # Two loops: the log must not wait until thousands of queues are flushed.
+        if settings.timer_wheel_enable:
+            self._background.keep_running("delivery of timer messages", broker.timer.run)
+            every("saving of the timer", self._store_config.timer_flush_interval_ms, broker.timer.save)
         every("flush of the commit log", FLUSH_MS, upkeep.flush_log)
         every("flush of consume queues and index", FLUSH_MS, upkeep.flush_queues)
         every("statistics", SAMPLE_MS, self._sample, first_ms=0)
@@ -401,6 +413,7 @@ class BrokerController:
         if hasattr(self, "_saver"):
             self.broker.transactions.save_last(wall_ms())
             self.broker.pops.save_last(wall_ms())
+            self.broker.timer.save_last()
             self._saver.save_now()
         self._tables.close()
         self.store.close(wall_ms())

@@ -28,7 +28,6 @@ TESTED_ELSEWHERE = {
     "brokerd/processor/consumer/consumer_manage.py": "tests/brokerd/processor/client/test_client_manage.py",
     "brokerd/processor/consumer/pop_read.py": "tests/brokerd/processor/consumer/test_pop_message.py",
     "brokerd/processor/handlers.py": "tests/brokerd/test_golden.py",
-    "brokerd/processor/unsupported.py": "tests/brokerd/test_golden.py",
     "brokerd/remoting/body/broker.py": "tests/brokerd/remoting/body/test_json_body.py",
     "brokerd/remoting/body/route.py": "tests/brokerd/remoting/body/test_json_body.py",
     "brokerd/remoting/codes.py": "tests/brokerd/remoting/test_golden_frames.py",

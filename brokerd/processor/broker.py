@@ -30,6 +30,8 @@ from brokerd.tables.consumer_offset import ConsumerOffsetManager
 from brokerd.tables.subscription_group import SubscriptionGroupManager
 from brokerd.tables.table_file import TableWriter
 from brokerd.tables.topic_config import TopicConfigManager
+from brokerd.timer.timer_message import Parking
+from brokerd.timer.timer_service import TimerMessageService
 from brokerd.transaction.transaction_service import TransactionService
 
 
@@ -37,10 +39,11 @@ class MessageSender(Protocol):
     """What handlers need of processor/send/send_message.Sender, which is built on top of Broker."""
 
     region_fields: dict[str, str]
+    parking: Parking
 
     def send(
         self, header: Any, is_batch: bool, version: int, body: bytes, channel: Channel, now_ms: int
-    ) -> tuple[str, int, int, str | None]: ...
+    ) -> tuple[str, int, int, str | None, str | None]: ...
 
     def check(self, header: Any, now_ms: int) -> None: ...
 
@@ -64,6 +67,7 @@ class Broker:
     locks: QueueLockManager
     hold: PullRequestHoldService
     schedule: ScheduleMessageService
+    timer: TimerMessageService
     transactions: TransactionService
     pops: PopService
     cold_reads: ColdReads

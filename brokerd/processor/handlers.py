@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from brokerd.processor import query_message, route, unsupported
+from brokerd.processor import query_message, route
 from brokerd.processor.admin import group as admin_group
 from brokerd.processor.admin import offset as admin_offset
 from brokerd.processor.admin import runtime as admin_runtime
@@ -17,13 +17,13 @@ from brokerd.processor.consumer import (
     pull_message,
     query_assignment,
 )
-from brokerd.processor.send import end_transaction, reply_message, send_back, send_message
+from brokerd.processor.send import end_transaction, recall_message, reply_message, send_back, send_message
 
 BROKER_HANDLERS: dict[int, BrokerHandler] = {
-    **unsupported.HANDLERS,
     **send_message.HANDLERS,
     **send_back.HANDLERS,
     **end_transaction.HANDLERS,
+    **recall_message.HANDLERS,
     **reply_message.HANDLERS,
     **pull_message.HANDLERS,
     **pop_message.HANDLERS,

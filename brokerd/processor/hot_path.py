@@ -69,8 +69,10 @@ class HotPath:
         if flag & ONEWAY_FLAG:
             return b""
         if is_binary:
-            return self._binary_template.encode(head.opaque, *outcome)
-        return self._template.encode(head.opaque, *outcome) or self._encode_plainly(head.opaque, outcome)
+            encoded = self._binary_template.encode(head.opaque, *outcome)
+        else:
+            encoded = self._template.encode(head.opaque, *outcome)
+        return encoded or self._encode_plainly(head.opaque, outcome, is_binary)
 
     @property
     def is_holding(self) -> bool:
@@ -96,10 +98,12 @@ class HotPath:
             refusal.serialize_type = SerializeType.ROCKETMQ
         return refusal.encode()
 
-    def _encode_plainly(self, opaque: int, outcome: SendOutcome) -> bytes:
-        """For ids that need escaping in JSON."""
+    def _encode_plainly(self, opaque: int, outcome: SendOutcome, is_binary: bool) -> bytes:
+        """For ids that need escaping in JSON, and messages that can be recalled."""
         response = RemotingCommand(0, "JAVA", opaque=opaque, flag=RESPONSE_FLAG)
         response.ext_fields = outcome_fields(self._sender.region_fields, outcome)
+        if is_binary:
+            response.serialize_type = SerializeType.ROCKETMQ
         return response.encode()
 
     def before_plain(self) -> None:

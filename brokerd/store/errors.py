@@ -4,6 +4,8 @@ StoreError
 ├── PutRefused            status: the put status in the answer
 │   ├── MessageIllegal        too long, or not allowed; do not retry
 │   ├── PropertiesSizeExceeded
+│   ├── WheelTimerMessageIllegal  its time is no number or too far
+│   ├── WheelTimerNotEnable   timerWheelEnable is false
 │   ├── NoRoomForQueue        the system's open files or maps are used up; delete topics or raise its limits
 │   └── ServiceNotAvailable   disk full or store not writeable; the producer retries elsewhere
 ├── FlushFailed           what was written may be lost: the store takes no more until a restart
@@ -43,6 +45,14 @@ class MessageIllegal(PutRefused):
 
 class PropertiesSizeExceeded(PutRefused):
     status = PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
+
+
+class WheelTimerMessageIllegal(PutRefused):
+    status = PutMessageStatus.WHEEL_TIMER_MSG_ILLEGAL
+
+
+class WheelTimerNotEnable(PutRefused):
+    status = PutMessageStatus.WHEEL_TIMER_NOT_ENABLE
 
 
 class ServiceNotAvailable(PutRefused):

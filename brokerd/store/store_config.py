@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 DEFAULT_DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+TIMER_PRECISIONS_MS = (100, 200, 500, 1_000)
 UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -47,6 +48,13 @@ class MessageStoreConfig:
     max_message_size: int = field(default=4 * 1024 * 1024, metadata={"key": "maxMessageSize"})
     check_crc_on_recover: bool = field(default=True, metadata={"key": "checkCRCOnRecover"})
     message_delay_level: str = field(default=DEFAULT_DELAY_LEVELS, metadata={"key": "messageDelayLevel"})
+
+    mapped_file_size_timer_log: int = field(
+        default=100 * 1024 * 1024, metadata={"key": "mappedFileSizeTimerLog"}
+    )
+    timer_precision_ms: int = field(default=1_000, metadata={"key": "timerPrecisionMs"})
+    timer_roll_window_slot: int = field(default=172_800, metadata={"key": "timerRollWindowSlot"})
+    timer_flush_interval_ms: int = field(default=1_000, metadata={"key": "timerFlushIntervalMs"})
 
     # One pull: entries examined (bytes of consume queue), then bytes and messages handed out.
     max_filter_message_size: int = field(default=16_000, metadata={"key": "maxFilterMessageSize"})
@@ -93,6 +101,12 @@ class MessageStoreConfig:
             raise ValueError("maxHashSlotNum must be at least 1 and maxIndexNum at least 2")
         if self.prefault_bytes < 4096:
             raise ValueError(f"prefault_bytes {self.prefault_bytes} is below one page of 4096")
+        if self.mapped_file_size_timer_log < 4096:
+            raise ValueError(f"mappedFileSizeTimerLog {self.mapped_file_size_timer_log} is below 4096")
+        if self.timer_precision_ms not in TIMER_PRECISIONS_MS:
+            raise ValueError(f"timerPrecisionMs {self.timer_precision_ms}: 100, 200, 500 or 1000")
+        if self.timer_flush_interval_ms < 1:
+            raise ValueError(f"timerFlushIntervalMs {self.timer_flush_interval_ms} is below 1")
         parse_delay_levels(self.message_delay_level)
         parse_delete_when(self.delete_when)
 

@@ -22,6 +22,7 @@ from brokerd.remoting.message.names import (
     RETRY_TOPIC_PREFIX,
     REVIVE_QUEUES,
     SCHEDULE_TOPIC,
+    TIMER_TOPIC,
     reply_topic,
     revive_topic,
 )
@@ -44,6 +45,7 @@ NOT_SENDABLE = frozenset(
         HALF_TOPIC,
         OP_HALF_TOPIC,
         CHECK_MAX_TIME_TOPIC,
+        TIMER_TOPIC,  # Java lets clients send there, and its timer stops for ever at a message without a time
         "SELF_TEST_TOPIC",
         "OFFSET_MOVED_EVENT",
     }
@@ -85,6 +87,7 @@ class TopicConfigManager:
             ("OFFSET_MOVED_EVENT", 1, READ_WRITE),
             (SCHEDULE_TOPIC, delay_level_count, READ_WRITE),
             (reply_topic(cluster), 1, READ_WRITE),
+            (TIMER_TOPIC, 1, READ_WRITE),
             (HALF_TOPIC, 1, READ_WRITE),
             (OP_HALF_TOPIC, 1, READ_WRITE),
             (revive_topic(cluster), REVIVE_QUEUES, READ_WRITE),

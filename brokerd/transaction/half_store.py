@@ -19,11 +19,11 @@ from brokerd.remoting.message.names import (
 )
 from brokerd.remoting.message.properties import encode_properties
 from brokerd.remoting.message.record import MessageRecord, decode_record
-from brokerd.schedule_message import park
 from brokerd.store.cold_pages import FileRange
 from brokerd.store.log.record import TWO_INTS
 from brokerd.store.message_store import MessageStore
 from brokerd.store.results import PutResult
+from brokerd.timer.timer_message import Parking
 from brokerd.transaction.half_message import REMOVE_TAG, HalfMessage
 
 logger = logging.getLogger(__name__)
@@ -39,10 +39,10 @@ ROOM_BYTES = 1_024
 class HalfStore:
     """The messages of transactions in the message store."""
 
-    def __init__(self, store: MessageStore, store_host: tuple[str, int], max_delay_level: int) -> None:
+    def __init__(self, store: MessageStore, store_host: tuple[str, int], parking: Parking) -> None:
         self._store = store
         self._store_host = store_host
-        self._max_delay_level = max_delay_level
+        self._parking = parking
 
     # Reading
 
@@ -145,7 +145,7 @@ class HalfStore:
         """
         self._store.make_room(half.record.store_size_bytes + ROOM_BYTES)
         properties = dict(half.record.properties)
-        topic, queue_id = park(properties, half.real_topic, half.real_queue_id, self._max_delay_level)
+        topic, queue_id = self._parking.park(properties, half.real_topic, half.real_queue_id, now_ms)
         prepared_at = half.record.commit_log_offset
         return self._put(topic, queue_id, half, properties, SysFlag.TRANSACTION_COMMIT, prepared_at, now_ms)
 

@@ -36,6 +36,7 @@ from brokerd.store.queue.consume_queue_table import QueueMissing
 from brokerd.store.results import PutResult
 from brokerd.tables.consumer_offset import ConsumerOffsetManager
 from brokerd.tables.topic_config import TopicConfigManager
+from brokerd.timer.timer_message import Parking
 from brokerd.transaction.half_message import REMOVE_TAG, HalfMessage, check_body, ended_offsets
 from brokerd.transaction.half_store import HalfStore
 from brokerd.transaction.progress import TransactionProgress
@@ -87,7 +88,7 @@ class TransactionService:
         self,
         store: MessageStore,
         store_host: tuple[str, int],
-        max_delay_level: int,
+        parking: Parking,
         now_ms: int,
         elapsed_ms: int,
         read_ahead: ReadAhead | None = None,
@@ -95,7 +96,7 @@ class TransactionService:
     ) -> None:
         """Find the transactions that go on: every half message without an op message."""
         self._store = store
-        self._halves = HalfStore(store, store_host, max_delay_level)
+        self._halves = HalfStore(store, store_host, parking)
         self._read_ahead, self._make_queue = read_ahead, make_queue
         self._progress = TransactionProgress(store, self._offsets, self.waiting)
         self._recover(now_ms)

@@ -53,11 +53,11 @@ def runtime_table(broker: Broker) -> dict[str, str]:
         "startAcceptSendRequestTimeStamp": str(broker.config.broker.start_accept_send_request_time_stamp),
         "EndTransactionQueueSize": "0",
         "EndTransactionThreadPoolQueueCapacity": "0",
-        "timerReadBehind": "0",
-        "timerOffsetBehind": "0",
-        "timerCongestNum": "0",
-        "timerEnqueueTps": "0.0",
-        "timerDequeueTps": "0.0",
+        "timerReadBehind": str(broker.timer.behind_ms // 1000),
+        "timerOffsetBehind": str(broker.timer.behind_messages),
+        "timerCongestNum": str(broker.timer.files.waiting_count),
+        "timerEnqueueTps": f"{broker.timer.rates.enqueue_tps:.1f}",
+        "timerDequeueTps": f"{broker.timer.rates.dequeue_tps:.1f}",
     }
     for pool in POOLS:
         table |= {
@@ -194,6 +194,24 @@ def update_broker_config(broker: Broker, channel: Channel, command: RemotingComm
     return Saved(command.response(ResponseCode.SUCCESS))
 
 
+def get_timer_check_point(
+    broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
+) -> RemotingCommand:
+    """GET_TIMER_CHECK_POINT (60)."""
+    if not broker.timer.is_running:
+        raise error_for(ResponseCode.SYSTEM_ERROR, "The checkpoint is null")
+    return command.response(ResponseCode.SUCCESS, body=broker.timer.progress().encode())
+
+
+def get_timer_metrics(
+    broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
+) -> RemotingCommand:
+    """GET_TIMER_METRICS (61): messages that wait, by topic."""
+    if not broker.timer.is_running:
+        raise error_for(ResponseCode.SYSTEM_ERROR, "The timer message store is null")
+    return command.response(ResponseCode.SUCCESS, body=broker.timer.metrics.document())
+
+
 def view_broker_stats_data(
     broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
@@ -322,6 +340,8 @@ HANDLERS: dict[int, BrokerHandler] = {
     RequestCode.GET_BROKER_RUNTIME_INFO: get_runtime_info,
     RequestCode.GET_BROKER_CONFIG: get_broker_config,
     RequestCode.UPDATE_BROKER_CONFIG: update_broker_config,
+    RequestCode.GET_TIMER_CHECK_POINT: get_timer_check_point,
+    RequestCode.GET_TIMER_METRICS: get_timer_metrics,
     RequestCode.VIEW_BROKER_STATS_DATA: view_broker_stats_data,
     RequestCode.GET_ALL_PRODUCER_INFO: get_all_producer_info,
     RequestCode.GET_BROKER_HA_STATUS: get_ha_status,

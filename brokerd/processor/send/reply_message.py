@@ -59,7 +59,7 @@ def send_reply_message(
         if failure:
             fields = outcome_fields(region_fields, outcome) if outcome else dict(region_fields)
             return command.response(ResponseCode.SYSTEM_ERROR, failure, ext_fields=fields)
-        placed = outcome or (NOT_STORED_ID, max(0, header.queue_id), 0, None)
+        placed = outcome or (NOT_STORED_ID, max(0, header.queue_id), 0, None, None)
         return command.response(ResponseCode.SUCCESS, ext_fields=outcome_fields(region_fields, placed))
 
     answer_later(broker, channel, command, push_and_answer())

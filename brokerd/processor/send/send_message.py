@@ -27,16 +27,19 @@ from brokerd.remoting.message.names import (
     DLQ_TOPIC_PREFIX,
     HALF_TOPIC,
     RETRY_TOPIC_PREFIX,
+    TIMER_TOPIC,
     MessageProperty,
     SysFlag,
+    TimerProperty,
     dead_letter_topic,
     validate_topic,
 )
 from brokerd.remoting.message.properties import encode_properties, parse_properties
-from brokerd.schedule_message import park
+from brokerd.remoting.message.recall_handle import RecallHandle
 from brokerd.store.errors import PutRefused
 from brokerd.store.results import BatchEntry, PutMessageStatus
 from brokerd.tables.topic_config import DEAD_LETTER_QUEUE_NUMS, NOT_SENDABLE
+from brokerd.timer.timer_message import Parking
 from brokerd.transaction.half_message import half_of_send
 
 FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
@@ -51,6 +54,7 @@ TOPIC_ENTRIES_MAX = 100_000
 PUT_CODES = {
     PutMessageStatus.MESSAGE_ILLEGAL: ResponseCode.MESSAGE_ILLEGAL,
     PutMessageStatus.PROPERTIES_SIZE_EXCEEDED: ResponseCode.MESSAGE_ILLEGAL,
+    PutMessageStatus.WHEEL_TIMER_MSG_ILLEGAL: ResponseCode.MESSAGE_ILLEGAL,
     PutMessageStatus.SERVICE_NOT_AVAILABLE: ResponseCode.SERVICE_NOT_AVAILABLE,
     PutMessageStatus.OS_PAGE_CACHE_BUSY: ResponseCode.SYSTEM_BUSY,
 }
@@ -61,8 +65,8 @@ SendHeader = SendMessageRequestHeader | SendMessageRequestHeaderV2 | SendFields 
 
 
 # The answer to the producer: message id (a comma list for a batch), queue id, queue offset (its first message's),
-# transaction id. A plain tuple: one is made per message.
-SendOutcome = tuple[str, int, int, str | None]
+# transaction id, handle to recall it. A plain tuple: one is made per message.
+SendOutcome = tuple[str, int, int, str | None, str | None]
 
 
 class TopicEntry:
@@ -94,6 +98,9 @@ class Sender:
         self._store_host = broker.store_host
         self._id_prefix = create_offset_message_id(host, port, 0)[:-16]  # the rest is the commit log offset
         self.region_fields = {"MSG_REGION": config.region_id, "TRACE_ON": str(config.trace_on).lower()}
+        self.parking = Parking(
+            broker.config, broker.schedule.max_level, broker.store_config.timer_precision_ms
+        )
         self._added_properties = {
             **self.region_fields, MessageProperty.CLUSTER: config.broker_cluster_name
         }  # fmt: skip
@@ -127,7 +134,7 @@ class Sender:
             if "\x02\x02" in text:
                 text = text.replace("\x02\x02", "\x02")
         sys_flag = header.sys_flag | entry.sys_flag
-        stored_queue_id = queue_id
+        stored_queue_id, recall_handle = queue_id, None
         if entry.is_retry or not has_no_special(properties) or sys_flag & TRANSACTION_MASK:
             if begins_transaction(header, properties):
                 return self._send_half(
@@ -138,6 +145,7 @@ class Sender:
             topic, stored_queue_id, text = self._special(
                 header, version, entry, queue_id, properties, unique_key, now_ms
             )
+            recall_handle = self._recall_handle(topic, properties)
         stored = f"{text}{self._added}" if text[-1:] == "\x02" or not text else f"{text}\x02{self._added}"
         tag = properties.get("TAGS")
         try:
@@ -163,7 +171,8 @@ class Sender:
         entry.put_size.times += 1
         self._broker_put.value += 1
         self._broker_put.times += 1
-        return f"{self._id_prefix}{result.commit_log_offset:016X}", queue_id, result.queue_offset, unique_key
+        message_id = f"{self._id_prefix}{result.commit_log_offset:016X}"
+        return message_id, queue_id, result.queue_offset, unique_key, recall_handle
 
     def check(self, header: SendHeader, now_ms: int) -> None:
         """Refuse what `send` refuses before it looks at the message; raises MQBrokerError."""
@@ -249,17 +258,24 @@ class Sender:
             raise error_for(
                 ResponseCode.MESSAGE_ILLEGAL, "flags of a transaction need the property TRAN_MSG=true"
             )
-        if any(
-            name in properties for name in ("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS")
-        ) and not (properties.get(MessageProperty.DELAY, "0") > "0"):
-            raise error_for(
-                ResponseCode.MESSAGE_ILLEGAL,
-                "messages for an arbitrary time are not supported by this broker yet; use a delay level",
-            )
         if entry.is_retry:
             topic, queue_id = self._divert_retry(header, version, queue_id, properties, now_ms)
-        topic, queue_id = park(properties, topic, queue_id, self._broker.schedule.max_level)
+        try:
+            topic, queue_id = self.parking.park(properties, topic, queue_id, now_ms)
+        except PutRefused as error:
+            raise self._put_error(error) from error
         return topic, queue_id, encode_properties(properties).decode()
+
+    def _recall_handle(self, topic: str, properties: dict[str, str]) -> str | None:
+        """Return what its producer recalls a message with that waits for its time; None for any other."""
+        real_topic = properties.get(MessageProperty.REAL_TOPIC, "")
+        if topic != TIMER_TOPIC or real_topic.startswith(RETRY_TOPIC_PREFIX):
+            return None
+        # 1 ms later lies in the same slot, and after it: the time of the message of the recall.
+        timestamp = str(int(properties[TimerProperty.OUT_MS]) + 1)
+        return RecallHandle(
+            real_topic, self._broker.broker_name, timestamp, properties[MessageProperty.UNIQ_KEY]
+        ).encode()
 
     def _send_half(
         self,
@@ -296,7 +312,8 @@ class Sender:
         except PutRefused as error:
             raise self._put_error(error) from error
         self.count_put(HALF_TOPIC, result.size_bytes)
-        return f"{self._id_prefix}{result.commit_log_offset:016X}", queue_id, result.queue_offset, unique_key
+        message_id = f"{self._id_prefix}{result.commit_log_offset:016X}"
+        return message_id, queue_id, result.queue_offset, unique_key, None
 
     def count_put(self, topic: str, size_bytes: int) -> None:
         """Count a message that came by another way than the hot path's."""
@@ -364,7 +381,7 @@ class Sender:
         prefix = self._id_prefix
         ids = ",".join([f"{prefix}{result.commit_log_offset:016X}" for result in results])
         unique_key = parse_properties(header.properties or "").get("UNIQ_KEY")
-        return ids, queue_id, results[0].queue_offset, unique_key
+        return ids, queue_id, results[0].queue_offset, unique_key, None
 
 
 def begins_transaction(header: SendHeader, properties: dict[str, str]) -> bool:
@@ -418,7 +435,7 @@ def handle(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: i
 
 def outcome_fields(region_fields: dict[str, str], outcome: SendOutcome) -> dict[str, str]:
     """Return the response header of a stored send."""
-    message_id, queue_id, queue_offset, transaction_id = outcome
+    message_id, queue_id, queue_offset, transaction_id, recall_handle = outcome
     fields = {
         **region_fields,
         "msgId": message_id,
@@ -427,6 +444,8 @@ def outcome_fields(region_fields: dict[str, str], outcome: SendOutcome) -> dict[
     }
     if transaction_id:
         fields["transactionId"] = transaction_id
+    if recall_handle:
+        fields["recallHandle"] = recall_handle
     return fields
 
 

@@ -124,9 +124,17 @@ class BinarySendReplyTemplate:
         self._region_bytes = len(self._region)
 
     def encode(
-        self, opaque: int, message_id: str, queue_id: int, queue_offset: int, transaction_id: str | None
-    ) -> bytes:
-        """Return the whole frame."""
+        self,
+        opaque: int,
+        message_id: str,
+        queue_id: int,
+        queue_offset: int,
+        transaction_id: str | None,
+        recall_handle: str | None = None,
+    ) -> bytes | None:
+        """Return the whole frame; None for the few messages that can be recalled."""
+        if recall_handle:
+            return None
         pack = LENGTH.pack
         id_value, queue, offset = message_id.encode(), b"%d" % queue_id, b"%d" % queue_offset
         ext_length = self._region_bytes + _FIXED_BYTES + len(id_value) + len(queue) + len(offset)

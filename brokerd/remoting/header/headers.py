@@ -103,6 +103,16 @@ class ConsumerSendMsgBackRequestHeader(HeaderFields):
     broker_name: str | None = of("bname", "s", None)
 
 
+@dataclass(slots=True)
+class RecallMessageRequestHeader(HeaderFields):
+    """RECALL_MESSAGE (370); the handle is that of the send's answer."""
+
+    topic: str = of("topic", "s")
+    recall_handle: str = of("recallHandle", "s")
+    producer_group: str | None = of("producerGroup", "s", None)
+    broker_name: str | None = of("bname", "s", None)
+
+
 # Transactions (protocol section 3.7)
 
 

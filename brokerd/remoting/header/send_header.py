@@ -190,9 +190,20 @@ class SendReplyTemplate:
         self._with_transaction = head + b',"transactionId":"%b"' + tail
 
     def encode(
-        self, opaque: int, message_id: str, queue_id: int, queue_offset: int, transaction_id: str | None
+        self,
+        opaque: int,
+        message_id: str,
+        queue_id: int,
+        queue_offset: int,
+        transaction_id: str | None,
+        recall_handle: str | None = None,
     ) -> bytes | None:
-        """Return the whole frame; None when an id would need escaping in JSON, as a producer may write anything."""
+        """Return the whole frame; None when an id would need escaping in JSON, as a producer may write anything.
+
+        None too for the few messages that can be recalled.
+        """
+        if recall_handle:
+            return None
         if transaction_id:
             if not (transaction_id.isalnum() and transaction_id.isascii()):
                 return None

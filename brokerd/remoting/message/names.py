@@ -51,8 +51,19 @@ class MessageProperty:
     TIMER_DELAY_MS = "TIMER_DELAY_MS"
     TIMER_DELIVER_MS = "TIMER_DELIVER_MS"
     TRACE_CONTEXT = "TRACE_CONTEXT"
+    BORN_TIMESTAMP = "BORN_TIMESTAMP"
     DLQ_ORIGIN_TOPIC = "DLQ_ORIGIN_TOPIC"
     DLQ_ORIGIN_MESSAGE_ID = "DLQ_ORIGIN_MESSAGE_ID"
+
+
+class TimerProperty:
+    """What the broker adds to a message that waits for an arbitrary time (MessageConst.java)."""
+
+    OUT_MS = "TIMER_OUT_MS"
+    ENQUEUE_MS = "TIMER_ENQUEUE_MS"
+    DEQUEUE_MS = "TIMER_DEQUEUE_MS"
+    ROLL_TIMES = "TIMER_ROLL_TIMES"
+    DELETE_UNIQUE_KEY = "TIMER_DEL_UNIQKEY"
 
 
 class SysFlag:
@@ -77,6 +88,7 @@ class SysFlag:
 REPLY_TYPE = "reply"  # of the property MSG_TYPE
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"  # delayed messages: a queue for each level
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"  # messages of transactions that have not ended
+TIMER_TOPIC = "rmq_sys_wheel_timer"  # messages for an arbitrary time
 OP_HALF_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"  # which of them have
 TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"  # reads both; its offset shows which have ended
 REVIVE_GROUP = "CID_RMQ_SYS_REVIVE_GROUP"  # its offsets show which checkpoints of POP are done with

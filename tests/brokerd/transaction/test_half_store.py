@@ -2,10 +2,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from brokerd.config import BrokerConfig, LiveConfig, NamesrvConfig
 from brokerd.remoting.message.names import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, SysFlag
+from brokerd.timer.timer_message import Parking
 from brokerd.transaction.half_store import HalfStore
 from tests.brokerd.store.stores import BORN_HOST, STORE_HOST, open_store, put
 from tests.brokerd.transaction.world import COMMIT, TOPIC, TransactionWorld
+
+PARKING = Parking(LiveConfig(BrokerConfig(), NamesrvConfig()), 18, 1_000)
 
 
 def test_a_committed_message_is_as_javas(tmp_path: Path) -> None:
@@ -38,7 +42,7 @@ def test_a_delay_counts_from_the_commit_on(tmp_path: Path) -> None:
 
 def test_it_takes_only_half_messages_for_half_messages(tmp_path: Path) -> None:
     store = open_store(tmp_path)
-    halves = HalfStore(store, STORE_HOST, 18)
+    halves = HalfStore(store, STORE_HOST, PARKING)
     result = put(store, topic="Other")
     assert halves.half_at(result.commit_log_offset) is None
     assert halves.half_at(result.commit_log_offset + 7) is None
@@ -56,7 +60,7 @@ def test_it_passes_over_what_is_damaged(tmp_path: Path) -> None:
     mapped = world.store._log.files.find(places[1].commit_log_offset)
     assert mapped is not None
     mapped.map[places[1].commit_log_offset + 90] ^= 0xFF  # in the body
-    halves = HalfStore(world.store, STORE_HOST, 18)
+    halves = HalfStore(world.store, STORE_HOST, PARKING)
     assert [half.unique_key for half in halves.halves(0, 3)] == ["k0", "k2"]
     assert halves.half(1) is None
     assert [half.unique_key for half in halves.halves(0, 3, {0})] == ["k2"]

@@ -16,6 +16,7 @@ from brokerd.remoting.message.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_
 from brokerd.remoting.message.record import decode_record
 from brokerd.store.errors import ServiceNotAvailable
 from brokerd.store.message_store import MessageStore
+from brokerd.timer.timer_message import Parking
 from brokerd.transaction import waiting_halves
 from brokerd.transaction.half_store import HalfStore
 from tests.brokerd.store.stores import NOW_MS, golden_config, put, unpack_golden
@@ -233,7 +234,8 @@ def test_it_goes_on_with_transactions_of_apaches_broker(version: str, tmp_path: 
     shutil.rmtree(tmp_path / "store")
     world.store = MessageStore(golden_config(unpack_golden(version, tmp_path / "store")))
     world.store.open(NOW_MS)
-    world.service.start(world.store, ("127.0.0.1", 10911), 18, world.now_ms, world.now_ms)
+    parking = Parking(world.config, 18, 1_000)
+    world.service.start(world.store, ("127.0.0.1", 10911), parking, world.now_ms, world.now_ms)
     waiting = list(world.service.waiting._first_offsets)
     halves = {record.queue_offset: record for record in world.records(HALF_TOPIC)}
     assert [halves[offset].keys for offset in waiting] == ["tx-pending"]

@@ -15,6 +15,7 @@ from brokerd.remoting.message.record import MessageRecord, decode_record
 from brokerd.store.message_store import MessageStore
 from brokerd.tables.consumer_offset import ConsumerOffsetManager
 from brokerd.tables.topic_config import TopicConfigManager
+from brokerd.timer.timer_message import Parking
 from brokerd.transaction.half_message import half_of_send
 from brokerd.transaction.transaction_service import TransactionService
 from tests.brokerd.fakes import MemoryChannel
@@ -57,7 +58,8 @@ class TransactionWorld:
         self.store.open(self.now_ms)
         topics = TopicConfigManager(self.root / "topics.json", self.config, 18, self.now_ms)
         self.service = TransactionService(self.config, RETENTION_MS, topics, self.offsets, self.producers)
-        self.service.start(self.store, STORE_HOST, 18, self.now_ms, self.now_ms)
+        parking = Parking(self.config, 18, 1_000)
+        self.service.start(self.store, STORE_HOST, parking, self.now_ms, self.now_ms)
 
     def kill(self) -> None:
         """Kill the broker, whose offsets were saved when it last had time to, and start it again."""

@@ -163,7 +163,7 @@ async def test_what_is_refused_is_neither_stored_nor_pushed(
 
 async def test_a_reply_that_cannot_be_stored_is_pushed_still(broker: RunningBroker) -> None:
     asking, replying = await requester(broker), await broker.client()
-    answering = reply_to(replying, properties=f"{REPLY}TIMER_DELAY_SEC\x015\x02")
+    answering = reply_to(replying, properties=f"{REPLY}TIMER_DELAY_SEC\x01soon\x02")
     asking.respond((await asking.pushed()).response(ResponseCode.SUCCESS))
     answer = await answering
     assert (answer.code, answer.ext_fields["msgId"]) == (0, "0")

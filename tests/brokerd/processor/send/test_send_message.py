@@ -57,7 +57,7 @@ async def create(client: RawClient, topic: str, queues: int = 1, **fields: str) 
         ({}, b"x" * 4_194_305, 13, "4194305 bytes"),
         ({"i": "k\x01" + "v" * 32_768}, b"x", 13, "properties"),
         ({"f": "4"}, b"x", 13, "TRAN_MSG"),
-        ({"i": "TIMER_DELAY_SEC\x015\x02"}, b"x", 13, "delay level"),
+        ({"i": "TIMER_DELAY_SEC\x01259201\x02"}, b"x", 13, "max delay 259200000ms"),
     ],
 )
 async def test_it_refuses_with_the_references_code(
