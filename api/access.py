@@ -19,6 +19,7 @@ from console.access import rules, selectors, services
 from console.access.activity_list import ACTIVITY, FILE_EVENTS_MAX, activity_file
 from console.access.models import ApiToken, AuditEvent, Verb
 from console.lists.page import cut_after
+from console.lists.spec import LATEST_MS
 
 
 class TokenSerializer(serializers.ModelSerializer[ApiToken]):
@@ -120,6 +121,8 @@ class Audit(Resource):
             OpenApiParameter("subject", str),
             OpenApiParameter("actor", str),
             OpenApiParameter("plan_id", str),
+            OpenApiParameter("from_ms", int, description="events at or after it"),
+            OpenApiParameter("to_ms", int, description="events before it"),
             *pagination.CURSOR_PARAMETERS,
             pagination.order_parameter(ACTIVITY),
             list_file.parameter(f"pages and cursors do not apply, the first {FILE_EVENTS_MAX:,} events"),
@@ -133,7 +136,11 @@ class Audit(Resource):
         elif not rules.may_see_activity(request.user):
             raise PermissionDenied("Name a cluster; the audit of all of them needs VIEW on every cluster.")
         wanted = {name: pagination.text(request, name) for name in ("subject", "actor", "plan_id")}
-        events = selectors.audit_events(cluster=cluster, **wanted)
+        events = ACTIVITY.between(
+            selectors.audit_events(cluster=cluster, **wanted),
+            pagination.integer(request, "from_ms", high=LATEST_MS),
+            pagination.integer(request, "to_ms", high=LATEST_MS),
+        )
         if order := pagination.order_of(request, ACTIVITY):
             events = events.order_by(*order)
         if list_file.is_wanted(request):

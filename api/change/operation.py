@@ -103,7 +103,7 @@ class OffsetPlanRequestSerializer(serializers.Serializer[Any]):
 
 
 class PlanSerializer(serializers.ModelSerializer[Plan]):
-    """A plan, its diff and its job.
+    """A plan, its diff and its job, as the viewer in the context may see them; without one, as a stranger may.
 
     ``diff``: a row per queue. ``blocked``: why it cannot be applied. ``confirm``: inline, typed, second_person.
     """
@@ -117,6 +117,11 @@ class PlanSerializer(serializers.ModelSerializer[Plan]):
         exclude = ("idempotency_key", "request_hash")
         read_only_fields = ("id",)
 
+    def to_representation(self, plan: Plan) -> Any:
+        """Return the plan without what is hidden from the viewer."""
+        kind = selectors.plan_kind(plan.kind)
+        return super().to_representation(kind.shown_to(plan, self.context.get("viewer")))
+
     @extend_schema_field(CoverageSerializer(allow_null=True))
     def get_coverage(self, plan: Plan) -> Any:
         """Return the coverage; null for kinds that always reach everything."""
@@ -126,6 +131,11 @@ class PlanSerializer(serializers.ModelSerializer[Plan]):
         """Return the id of the job that applied it."""
         job = getattr(plan, "job", None)
         return None if job is None else str(job.pk)
+
+
+def shown_plan(request: Request, plan: Plan) -> Any:
+    """Return a plan as the caller may see it."""
+    return PlanSerializer(plan, context={"viewer": request.user}).data
 
 
 class JobSerializer(serializers.ModelSerializer[Job]):
@@ -186,7 +196,7 @@ class MakesPlan(Resource):
             remote_addr=remote_addr(request),
         )
         return Response(
-            PlanSerializer(plan).data, status=201, headers={"Location": f"/api/v1/plans/{plan.id}"}
+            shown_plan(request, plan), status=201, headers={"Location": f"/api/v1/plans/{plan.id}"}
         )
 
 
@@ -255,7 +265,7 @@ class Plans(_List):
             page = cut(found.defer("diff"), page=1, per_page=1, is_whole=True)
             return list_file.file_of(page, OPERATIONS, cluster)
         page = cut_after(found.select_related("job"), **pagination.cursor_arguments(request))
-        return Response(pagination.page_body(request, page, lambda row: PlanSerializer(row).data))
+        return Response(pagination.page_body(request, page, lambda row: shown_plan(request, row)))
 
 
 class Jobs(_List):
@@ -289,7 +299,7 @@ class PlanDetail(Resource):
 
     @extend_schema(operation_id="plans_get", tags=["changes"], responses=PlanSerializer)
     def get(self, request: Request, plan: str) -> Response:
-        return Response(PlanSerializer(visible_plan(request, plan)).data)
+        return Response(shown_plan(request, visible_plan(request, plan)))
 
 
 class PlanApply(Resource):
@@ -345,7 +355,7 @@ class PlanUndo(Resource):
             remote_addr=remote_addr(request),
         )
         return Response(
-            PlanSerializer(made).data, status=201, headers={"Location": f"/api/v1/plans/{made.id}"}
+            shown_plan(request, made), status=201, headers={"Location": f"/api/v1/plans/{made.id}"}
         )
 
 
@@ -356,7 +366,7 @@ class PlanDiscard(Resource):
     def post(self, request: Request, plan: str) -> Response:
         visible_plan(request, plan)
         found = services.discard_plan(plan, request.user, remote_addr=remote_addr(request))
-        return Response(PlanSerializer(found).data)
+        return Response(shown_plan(request, found))
 
 
 class PlanApprove(Resource):
@@ -368,7 +378,7 @@ class PlanApprove(Resource):
     def post(self, request: Request, plan: str) -> Response:
         visible_plan(request, plan)
         found = services.approve_plan(plan, request.user, remote_addr=remote_addr(request))
-        return Response(PlanSerializer(found).data)
+        return Response(shown_plan(request, found))
 
 
 class JobDetail(Resource):

@@ -19,6 +19,7 @@ ACTIVITY = ListSpec(
     name="activity",
     key="-pk",
     default="-at",
+    moment="at",
     orders={"subject": ("subject",)},
     columns=(
         Column("at", Text("Time"), css="", order=("at",), fields=("at",)),

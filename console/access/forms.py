@@ -9,6 +9,7 @@ from django.core.exceptions import ValidationError
 from console.access.models import Verb
 from console.lists.spec import ListSpec
 from console.text import Text
+from console.text.moment_field import MomentField
 
 # Ten years; leave the field empty for a token that does not expire.
 TOKEN_DAYS_MAX = 3_650
@@ -91,6 +92,16 @@ class ActivityForm(forms.Form):
     actor = forms.CharField(required=False, max_length=150)
     plan = forms.CharField(required=False, max_length=32)
     verb = forms.CharField(required=False, max_length=64)
+    since = MomentField(required=False)
+    until = MomentField(required=False)
+
+    def clean_until(self) -> int | None:
+        """Refuse a range that holds no time."""
+        since: int | None = self.cleaned_data.get("since")
+        until: int | None = self.cleaned_data["until"]
+        if since is not None and until is not None and until <= since:
+            raise ValidationError(Text("The end is not after the start: choose a later end."))
+        return until
 
 
 class TokenForm(forms.Form):

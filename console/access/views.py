@@ -132,7 +132,8 @@ def sign_out(request: HttpRequest) -> HttpResponse:
 def activity(request: HttpRequest) -> HttpResponseBase:
     """Show who did what, from where, before and after; `?format=csv` returns a file."""
     form = ActivityForm(request.GET)
-    wanted = form.cleaned_data if form.is_valid() else {}
+    form.is_valid()
+    wanted = form.cleaned_data
     if not rules.may_see_activity(request.user, wanted.get("cluster", "")):
         raise PermissionDenied(
             Text(
@@ -147,6 +148,7 @@ def activity(request: HttpRequest) -> HttpResponseBase:
         plan_id=wanted.get("plan", ""),
         verb=wanted.get("verb", ""),
     )
+    events = ACTIVITY.between(events, wanted.get("since"), wanted.get("until"))
     list_query = ListQuery.of(request, ACTIVITY)
     if "sort" in request.GET:
         events = events.order_by(*ACTIVITY.order_by(list_query.sort, list_query.descending))
@@ -167,8 +169,9 @@ def activity(request: HttpRequest) -> HttpResponseBase:
         "columns": selectors.column_choice(request.user, ACTIVITY),
         "page": cut(events, page=list_query.page, per_page=list_query.per_page),
         "wanted": wanted,
+        "form": form,
     }
-    return render(request, "access/activity.html", context)
+    return render(request, "access/activity.html", context, status=422 if form.errors else 200)
 
 
 @require_POST

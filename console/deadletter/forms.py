@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from django import forms
 
-from console.cluster.moment_field import MomentField
 from console.deadletter.dead_letters import TEXT_FILTERS, TEXT_LENGTH_MAX, Filter
 from console.deadletter.replay import copy as replay_copy
 from console.deadletter.replay.params import STOP_MAX, ReplayParams
 from console.operation.rules import RATE_PER_S_MAX
 from console.text import Text
+from console.text.moment_field import MomentField
 
 TARGETS = (
     (

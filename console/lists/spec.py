@@ -9,15 +9,17 @@ import datetime
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
-from django.db.models import F, Q
+from django.db.models import F, Model, Q, QuerySet
 from django.db.models.expressions import OrderBy
 from django.utils.functional import Promise
 
 from console.text import Text
 from console.web.spreadsheet import csv_line
 
+M = TypeVar("M", bound=Model)
+LATEST_MS = 253_402_300_799_000  # the last second of the year 9999
 Label = str | Promise
 # Units of the columns of more than one list.
 MSGS, PER_S = Text("msgs"), Text("/s")
@@ -75,7 +77,8 @@ class ListSpec:
 
     ``default`` is the order without a choice, as REST writes it (``-lag``: largest first); ``key`` ends every order, so
     that pages do not overlap. ``orders`` have no column of their own; a list that is ordered by REST only has no
-    columns. ``file_fields`` follow the columns in a file: how old a row is, and why a figure is missing.
+    columns. ``file_fields`` follow the columns in a file: how old a row is, and why a figure is missing. ``moment``:
+    the column of the model that a range of time narrows.
     """
 
     name: str
@@ -85,6 +88,7 @@ class ListSpec:
     orders: Mapping[str, Order] = field(default_factory=dict)
     filters: tuple[Filter, ...] = ()
     file_fields: tuple[str, ...] = ()
+    moment: str = ""
 
     def __post_init__(self) -> None:
         if self.columns:
@@ -133,6 +137,12 @@ class ListSpec:
         known = sorted((row for row in by_key if value(row) is not None), key=value, reverse=descending)
         return [*known, *(row for row in by_key if value(row) is None)]
 
+    def between(self, rows: QuerySet[M], from_ms: int | None, to_ms: int | None) -> QuerySet[M]:
+        """Return the rows of [from_ms, to_ms); None is without that bound."""
+        bounds = {f"{self.moment}__gte": from_ms, f"{self.moment}__lt": to_ms}
+        moments = {name: _moment(ms) for name, ms in bounds.items() if ms is not None}
+        return rows.filter(**moments)
+
     def live_field(self, sort: str) -> str:
         """Return the live row's field that shows whether rows have moved; "" when none does."""
         columns = self._order(sort)
@@ -154,6 +164,11 @@ class ListSpec:
         readers = [attrgetter(name) for name in self.fields]
         for row in rows:
             yield csv_line(_plain(read(row)) for read in readers)
+
+
+def _moment(at_ms: int) -> datetime.datetime:
+    """Return a moment of the years that a database knows."""
+    return datetime.datetime.fromtimestamp(max(0, min(at_ms, LATEST_MS)) / 1000, datetime.UTC)
 
 
 def _plain(value: Any) -> Any:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from django import forms
 from django.http import QueryDict
 
-from console.cluster.moment_field import MomentField
 from console.message.search.body_match import KIND_NAMES, TEXT_LENGTH_MAX, Match, MatchRefused, read_match
 from console.message.search.cursor import TEXT_LENGTH_MAX as CURSOR_LENGTH_MAX
 from console.message.search.query import Query, QueryRefused, tags_of
 from console.text import Text, text_of
+from console.text.moment_field import MomentField
 
 # Where to begin: the value in addresses and its label; a topic alone means newest.
 READS = (

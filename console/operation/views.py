@@ -171,6 +171,7 @@ def _plan_page(
 ) -> HttpResponse:
     now_ms = int(time.time() * 1000)
     kind, cover = selectors.plan_kind(found.kind), of_plan(found)
+    found = kind.shown_to(found, request.user)
     is_open = found.state == PlanState.DRAFT and found.expires_at.timestamp() * 1000 > now_ms
     context = {
         "cluster": here,
@@ -196,6 +197,8 @@ def _plan_page(
         "refusal": refusal,
         "refusal_text": "" if refusal is None else text_of(refusal),
         "is_drift": isinstance(refusal, PlanDrifted),
+        # Since when a broker has kept the plan from being applied.
+        "away_at_ms": now_ms if isinstance(refusal, BROKER_TROUBLE) else None,
         "open_brokers": cover.open if cover else [],
         "accepted_brokers": cover.accepted if cover else [],
         "confirm_text": request.POST.get("confirm_text", ""),

@@ -61,15 +61,24 @@ class Burning(NamedTuple):
 
 
 class Burns(NamedTuple):
-    """The worst topics of all clusters; `is_known`: the last six hours of every cluster are known."""
+    """The worst topics of all clusters.
+
+    ``unknown_since_ms``: of each cluster whose last six hours are not known, since when it is known without a break.
+    """
 
     worst: Sequence[Burning]
-    is_known: bool
+    unknown_since_ms: Sequence[int | None]
+
+    @property
+    def is_known(self) -> bool:
+        """Return whether the last six hours of every cluster are known."""
+        return not self.unknown_since_ms
 
     @property
     def known_from_ms(self) -> int | None:
-        """Return when every shown rate is known if no round is missed; None if all are, or that is not in sight."""
-        since = [one.known_since_ms for one in self.worst if one.six_hours is None or one.hour is None]
+        """Return when every rate is known if no round is missed; None if all are, or that is not in sight."""
+        shown = [one.known_since_ms for one in self.worst if one.six_hours is None or one.hour is None]
+        since = shown if self.worst else self.unknown_since_ms
         if not since or None in since:
             return None
         # The longer window is known last.
@@ -160,12 +169,13 @@ def burning(clusters: Sequence[Cluster], person: Any, now_ms: int) -> Burns:
     A topic of which too little is known ranks below those of which enough is known.
     """
     found: list[Burning] = []
-    is_known = True
+    unknown_since_ms = []
     for cluster in clusters:
         budgets = Budgets(cluster.name, cluster.poll_interval_s * 1_000, now_ms)
         found += _burning(cluster, view_scope(person, cluster.name), budgets, now_ms)
-        is_known &= _rates(budgets, "", "")[1] is not None
-    return Burns(heapq.nlargest(TOP_ROWS, found, key=_rank), is_known)
+        if _rates(budgets, "", "")[1] is None:
+            unknown_since_ms.append(budgets.known_since("", ""))
+    return Burns(heapq.nlargest(TOP_ROWS, found, key=_rank), unknown_since_ms)
 
 
 def _burning(cluster: Cluster, scope: NameScope, budgets: Budgets, now_ms: int) -> list[Burning]:

@@ -26,6 +26,7 @@ from console.templatetags.cells import value_of
 from console.text import JsonObject, Moment, Text
 from console.text.figures import count, duration
 from console.text.language import figure_words
+from console.topic.topic_config import permission_word
 
 register = template.Library()
 
@@ -183,3 +184,9 @@ def config_value(value: object) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{key}={one}" for key, one in value.items()) or "{}"
     return str(value)
+
+
+@register.filter
+def config_meaning(value: object, key: str) -> Text:
+    """Return what a code in the configuration of a topic means: `{{ value|config_meaning:"perm" }}`; "" elsewhere."""
+    return permission_word(value) if key == "perm" and isinstance(value, int) else Text()

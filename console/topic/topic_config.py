@@ -113,10 +113,10 @@ def changed(before: Config, wanted: TopicParams) -> Config:
     return after
 
 
-def permission_word(perm: int) -> str:
+def permission_word(perm: int) -> Text:
     """Return RocketMQ's permission bits in words."""
-    word = {6: Text("read, write"), 4: "read", 2: "write"}.get(perm & (READ | WRITE), "none")
-    return f"{word}, inherit" if perm & INHERIT else word
+    word = PERMISSIONS[perm & (READ | WRITE)]
+    return Text("%(permission)s, inherited", permission=word) if perm & INHERIT else word
 
 
 def permission_letters(perm: int) -> str:

@@ -4,7 +4,7 @@
 (function () {
   "use strict";
 
-  const plots = new Set();
+  const plots = new Map(); // by canvas
   let colours = {};
   // A canvas knows no light-dark(): an element computes which of the two holds.
   const probe = document.body.appendChild(Object.assign(document.createElement("i"), { hidden: true }));
@@ -42,13 +42,18 @@
   }
   const maxOf = (arrays) => arrays.reduce((m, a) => a.reduce((n, v) => (v !== null && v > n ? v : n), m), 0);
 
+  /* All sizes at once: a plot that measured itself would lay the page out again for each canvas. */
+  const sizes = new ResizeObserver((entries) => {
+    for (const { target, contentRect } of entries)
+      plots.get(target)?.paint([Math.round(contentRect.width), Math.round(contentRect.height)]);
+  });
+
   /* ---- one canvas: size, device pixels, hover, keyboard ---- */
   class Plot {
     constructor(canvas, view) {
-      Object.assign(this, { canvas, view, at: null });
-      plots.add(this);
-      this.watch = new ResizeObserver(() => this.paint());
-      this.watch.observe(canvas);
+      Object.assign(this, { canvas, view, at: null, size: [0, 0] });
+      plots.set(canvas, this);
+      sizes.observe(canvas);
       if (view.read) this.listen();
     }
     listen() {
@@ -93,14 +98,13 @@
         this.paint();
       }
     }
-    paint() {
+    paint(size = this.size) {
       const { canvas, view } = this,
         ratio = window.devicePixelRatio || 1,
-        w = canvas.clientWidth,
-        h = canvas.clientHeight;
+        [w, h] = (this.size = size);
       if (!canvas.isConnected) {
-        plots.delete(this);
-        this.watch.disconnect();
+        plots.delete(canvas);
+        sizes.unobserve(canvas);
         return;
       }
       if (!w || !h) return;

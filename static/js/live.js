@@ -221,6 +221,14 @@
       Tide.tell(fresh);
     }
   }
+  /* What a silent broker has refused can be tried again: the banner beside it says so in the place of the refusal. */
+  function answeredAgain(roundAt) {
+    for (const refusal of document.querySelectorAll("[data-until-answered]")) {
+      if (roundAt <= Number(refusal.dataset.untilAnswered)) continue;
+      refusal.nextElementSibling.hidden = false;
+      refusal.remove();
+    }
+  }
   function round(rows) {
     const latest = rows.round;
     if (!latest) return;
@@ -230,6 +238,7 @@
     if (!unreached) lastAt = endedAt; // a round that reached no broker has no figures
     show();
     banners(`${latest.brokers_answered}/${latest.brokers_total}`);
+    if (!partial) answeredAgain(latest.started_at_ms);
   }
   setInterval(show, 1000);
   /* A worker that died sends no frame: after a while without one its jobs wait for another. */

@@ -2,8 +2,9 @@
    the subject, data-part-every the least time between two (ms); data-part-keeps-room: it grows and never shrinks. A
    part is left alone while a hand is on it. data-part-silence inside of a part: it is fetched again after so many ms
    without news, for what happens where no message is sent (a worker that died). Forms with data-quiet are sent
-   without leaving the page. A search box with data-follow asks while one types. A chart of history is drawn again with
-   what its data-history answers. A <template data-for> inside of a part takes the place of what that element holds. */
+   without leaving the page. A list with a search box with data-follow changes in place. A chart of history is drawn
+   again with what its data-history answers. A <template data-for> inside of a part takes the place of what that element
+   holds. */
 (function () {
   "use strict";
   const EVERY = 500;
@@ -80,35 +81,44 @@
       if (rows.round) location.reload();
     });
 
-  /* ---- search as you type: the list's page is asked for again and everything after the search box takes its place
-     ---- */
+  /* ---- lists change in place: the page is asked for again, and everything after the search box takes its place; while
+     one types, and by the heads of columns, chips and the pager ---- */
   const TYPED_AFTER = 150; // ms without a key: a word costs the console one or two pages, not one a letter
+  const TURNS = "thead a, .pager a:not([download]), a.chip";
   function follow(box) {
     const form = box.form;
     let timer = 0,
       asked = 0;
-    async function search() {
-      const mine = ++asked,
-        query = new URLSearchParams(new FormData(form));
+    function search() {
+      const query = new URLSearchParams(new FormData(form));
       if (!box.value.trim()) query.delete(box.name);
       const address = `${location.pathname}${query.size ? "?" + query : ""}`;
+      return show(address, { kept: "replaceState", otherwise: () => form.requestSubmit() });
+    }
+    /* Show the list at an address; whatever is wrong, the page itself says it. */
+    async function show(address, { kept, otherwise = () => location.assign(address) }) {
+      const mine = ++asked;
       form.setAttribute("aria-busy", "true");
       const answer = await fetch(address, { headers: { Accept: "text/html" } }).catch(() => null);
-      if (mine !== asked) return;
+      if (mine !== asked) return false;
+      const made =
+        answer?.ok && !answer.redirected && new DOMParser().parseFromString(await answer.text(), "text/html");
+      if (mine !== asked) return false;
       form.removeAttribute("aria-busy");
-      if (!answer?.ok || answer.redirected) {
-        form.requestSubmit();
-        return;
-      } // whatever is wrong, the page itself says it
-      const made = new DOMParser().parseFromString(await answer.text(), "text/html");
-      if (mine !== asked) return;
-      take(made.getElementById("main"));
-      history.replaceState(null, "", address);
+      const main = made && made.getElementById("main");
+      if (!main?.querySelector("[data-page-search]")) {
+        otherwise();
+        return false;
+      }
+      take(main);
+      if (kept) history[kept](null, "", address);
+      return true;
     }
     /* The box keeps the hand's letters and caret; what stands beside it and after the form is new. */
     function take(main) {
       const fresh = main.querySelector("[data-page-search]").form,
         keep = box.closest(".searchbox");
+      if (document.activeElement !== box) box.value = main.querySelector("[data-page-search]").value;
       Tide.live.detach(document.getElementById("main"));
       for (const one of [...form.children]) if (one !== keep) one.remove();
       for (const one of [...fresh.children]) if (!one.querySelector("[data-page-search]")) form.append(one);
@@ -126,12 +136,35 @@
       const foot = page.querySelector(".card__foot > span, .empty :is(h2, h3)");
       if (foot) document.getElementById("announce").textContent = foot.textContent.trim();
     }
+    /* The keyboard stays where it was: on the same head, chip or button of the new list. */
+    function where(link) {
+      const column = link.closest("th")?.dataset.column;
+      if (column) return `th[data-column="${CSS.escape(column)}"] a`;
+      return link.rel ? `.pager a[rel=${link.rel}]` : `a.chip[href="${CSS.escape(link.getAttribute("href"))}"]`;
+    }
+    async function turn(link) {
+      const again = where(link),
+        isPage = Boolean(link.closest(".pager"));
+      if (!(await show(link.href, { kept: "pushState" }))) return;
+      document.getElementById("main").querySelector(again)?.focus({ preventScroll: true });
+      if (isPage) scrollTo(0, 0);
+    }
     box.addEventListener("input", () => {
       clearTimeout(timer);
       timer = setTimeout(search, TYPED_AFTER);
     });
+    document.addEventListener("click", (event) => {
+      const link = event.target.closest("a");
+      if (event.defaultPrevented || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey)
+        return;
+      if (!link?.matches(TURNS) || !link.closest("#main") || link.pathname !== location.pathname) return;
+      event.preventDefault();
+      turn(link);
+    });
+    addEventListener("popstate", () => show(location.href, { otherwise: () => location.reload() }));
   }
-  for (const box of document.querySelectorAll("[data-page-search][data-follow]")) follow(box);
+  const search = document.querySelector("[data-page-search][data-follow]");
+  if (search) follow(search);
 
   /* ---- charts of history: drawn from the JSON beside them, and again with the readings since ---- */
   const DRAWN_EVERY = 30000;

@@ -334,6 +334,20 @@
 
   /* ---- a changed cell is tinted once; the width never moves because digits are tabular ---- */
   const STILL = new Set(["ago", "seen", "trend"]); // ages tick by themselves, a line is not a digit
+  const flashing = new Set();
+  /* An animation begins anew once a frame has been drawn without it: for all cells of a round at once, so that none
+     makes the browser lay out the page in between. */
+  function flash(element) {
+    element.classList.remove("flash");
+    if (!flashing.size)
+      requestAnimationFrame(() =>
+        requestAnimationFrame(() => {
+          flashing.forEach((one) => one.classList.add("flash"));
+          flashing.clear();
+        }),
+      );
+    flashing.add(element);
+  }
   Tide.put = (element, html, kind) => {
     const draft = document.createElement("template");
     draft.innerHTML = html;
@@ -341,9 +355,7 @@
     if (!changed && !STILL.has(kind)) return false;
     element.replaceChildren(draft.content);
     if (!changed || STILL.has(kind)) return false;
-    element.classList.remove("flash");
-    void element.offsetWidth;
-    element.classList.add("flash");
+    flash(element);
     return true;
   };
 })();

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import gzip
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -18,6 +19,7 @@ from console.access.models import AuditEvent, MaskRule, Role
 from console.brokers.mqadmin import Message, close_admins
 from console.deadletter import survey
 from console.deadletter.models import DeadLetterSurvey
+from console.message.models import SavedSearch
 from console.message.search.message_search import source_of
 from console.message.search.query import Query
 from console.message.search.tail import Tail
@@ -177,6 +179,73 @@ def test_a_tail_shows_arrivals_without_it(live: LiveCluster, erin: User) -> None
     live.send("orders", 0, [json.dumps(BODY).encode()], pin=PIN)
     (hit,) = tail.step().hits
     assert b"SECRET" not in hit.record.body and hit.record.properties["pin"] == "•••"
+
+
+TYPED = {
+    "topic": "orders",
+    "body": json.dumps(BODY),
+    "properties": {"pin": PIN, "shop": "4"},
+    "queue": {"broker_name": "broker-a", "queue_id": 0},
+}
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        {},
+        {"body": f"paid with {CARD}"},
+        {"body": None, "body_base64": base64.b64encode(json.dumps(BODY).encode()).decode()},
+        {"body": None, "body_base64": base64.b64encode(gzip.compress(json.dumps(BODY).encode())).decode()},
+    ],
+)
+def test_a_typed_message_is_masked_in_its_plan(
+    live: LiveCluster, erin: User, client_of: Callable[..., APIClient], typed: dict[str, Any]
+) -> None:
+    """Who sent it typed the value; who looks at the plan without the right does not get it."""
+    given = {name: value for name, value in (TYPED | typed).items() if value is not None}
+    given["queue"] = {"broker_name": live.broker_name, "queue_id": 0}
+    admin = User.objects.create_superuser("dora")
+    made = client_of(admin).post(f"{API}/send-plans", given, format="json").json()
+    assert PIN in json.dumps(made)
+    script, browser = client_of(erin), Client()
+    browser.force_login(erin)
+    page = f"/c/test/plans/{made['id']}"
+    for client, address in (
+        (browser, page),
+        (script, f"/api/v1/plans/{made['id']}"),
+        (script, f"{API}/plans"),
+        (script, f"{API}/plans?format=csv"),
+    ):
+        answer = client.get(address)
+        text = text_of(answer)
+        assert answer.status_code == 200, address
+        assert "SECRET" not in text and "NDExMS" not in text and "H4sI" not in text, address
+    shown = script.get(f"/api/v1/plans/{made['id']}").json()
+    assert shown["params"]["properties"] == {"pin": "•••", "shop": "4"}
+    job = script.post(f"/api/v1/plans/{made['id']}/apply").json()
+    runner.run(job["id"], "worker-1")
+    assert "SECRET" not in text_of(browser.get(f"/c/test/operations/{job['id']}"))
+    sent = live.admin.pull(live.addr, "orders", 0, 5).messages[-1]
+    assert sent.properties["pin"] == PIN, "what is hidden is sent all the same"
+
+
+def test_a_saved_search_finds_nothing_by_the_value(live: LiveCluster, erin: User) -> None:
+    """It is its owner's words: run again, or by another, it is a search like any other."""
+    browser = Client()
+    browser.force_login(erin)
+    address = f"topic=orders&find={CARD}"
+    saved = browser.post("/c/test/messages/save", {"name": "cards", "address": address})
+    assert saved.status_code in (200, 302)
+    kept = SavedSearch.objects.get(name="cards")
+    found = text_of(browser.get(f"/c/test/messages?{kept.address}"))
+    assert "•••" not in found, "a row would say that the value is in it"
+    other = Client()
+    other.force_login(person("fay", "viewer"))
+    assert "cards" not in text_of(other.get("/c/test/messages?topic=orders"))
+    refused = f"topic=orders&sql=pin+%3D+%27{PIN}%27"
+    browser.post("/c/test/messages/save", {"name": "pins", "address": refused})
+    kept = SavedSearch.objects.get(name="pins")
+    assert "is masked" in text_of(browser.get(f"/c/test/messages?{kept.address}"))
 
 
 @pytest.mark.parametrize("wanted", [{"body": "SECRET"}, {"property": f"pin={PIN}"}, {"cause": "SECRET"}])

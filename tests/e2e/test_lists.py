@@ -77,3 +77,25 @@ def test_columns_are_kept_for_the_person(page: Page, product: Product, browser: 
     elsewhere.context.close()
     page.reload()
     expect(status_head(page)).to_be_visible()
+
+
+def test_a_list_sorts_in_place_and_back_undoes_it(page: Page, product: Product) -> None:
+    page.goto(f"{product.url}/c/local/groups")
+    expect(group_row(page, "analytics")).to_be_visible(timeout=A_FEW_ROUNDS_MS)
+    page.evaluate("window.stayed = true")
+    head = page.locator("th[data-column=group]")
+    head.get_by_role("link").click()
+    expect(head).to_have_attribute("aria-sort", "ascending")
+    expect(head.get_by_role("link")).to_be_focused()
+    names = page.locator("tbody[data-rows] > tr[data-key]").evaluate_all(
+        "rows => rows.map(row => row.dataset.key)"
+    )
+    assert names == sorted(names) and "sort=group" in page.url
+    page.go_back()
+    expect(head).not_to_have_attribute("aria-sort", "ascending")
+    assert "sort=group" not in page.url
+    assert page.evaluate("window.stayed") is True
+    # its cells are live as those of a page that was loaded
+    lag = group_row(page, "analytics").locator('[data-field="lag"]')
+    before = lag.inner_text()
+    expect(lag).not_to_have_text(before, timeout=A_FEW_ROUNDS_MS)

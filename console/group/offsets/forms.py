@@ -9,13 +9,13 @@ from typing import Any
 
 from django import forms
 
-from console.cluster.moment_field import MomentField
 from console.group.offsets.stored import OffsetParams
 from console.group.offsets.target_request import Target
 from console.group.offsets.targets import OFFSET_MAX, ROWS, TARGETS
 from console.lag.rows.queue_row import QueueRow
 from console.operation.plan.places import QueuePlace
 from console.text import Text
+from console.text.moment_field import MomentField
 
 OFFERED = [target for target in ROWS if target.label]
 

@@ -10,6 +10,7 @@ from console.operation.errors import PlanRejected
 from console.operation.plan.params import Given, Params
 from console.operation.plan.places import BrokerQueuePlace, MessagePlace, read_place
 from console.text import Text
+from console.text.stored import Stored
 
 PLAN_PROPERTY = "TIDEMARK_PLAN"  # on every message this console sends: the plan that sent it
 COPY_PROPERTY = "TIDEMARK_COPY_OF"  # on copies: unique key, topic, broker, queue and offset of the original
@@ -43,6 +44,20 @@ def original_place(hit: Hit) -> MessagePlace:
         queue_offset=record.queue_offset,
         message_id=record.message_id,
     )
+
+
+class MessagePart(Stored, frozen=True, kw_only=True):
+    """A part of the message in the diff; ``before`` is None without an original."""
+
+    field: str
+    before: str | None
+    after: str | None
+    differs: bool
+
+    @classmethod
+    def of(cls, field: str, before: str | None, after: str | None) -> MessagePart:
+        """Compare a part with the original's."""
+        return cls(field=field, before=before, after=after, differs=(before or "") != (after or ""))
 
 
 class SendParams(Params, frozen=True, kw_only=True):

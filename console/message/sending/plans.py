@@ -10,6 +10,7 @@ import base64
 import binascii
 import shlex
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from msgspec import structs
 
@@ -28,18 +29,20 @@ from console.brokers.mqadmin import (
 )
 from console.brokers.queues import ask_each, masters, route_queues, topic_route
 from console.cluster import selectors as cluster_selectors
-from console.cluster.masks import masks_of
+from console.cluster.masks import masks_of, may_unmask
 from console.message import services
 from console.message.search.lanes import Hit
 from console.message.sending.params import (
     COPY_PROPERTY,
     PLAN_PROPERTY,
     TYPED_BODY_BYTES_MAX,
+    MessagePart,
     SendParams,
     original_place,
     own_properties,
     read_params,
 )
+from console.message.sending.shown import without_hidden
 from console.operation.errors import PlanRejected, VerificationFailed
 from console.operation.message_events import MessageEvent, MessageTrail
 from console.operation.models import Job, JobState, Plan
@@ -75,20 +78,6 @@ class SendBefore(Stored, frozen=True, kw_only=True):
     addr: str
 
 
-class MessagePart(Stored, frozen=True, kw_only=True):
-    """A part of the message in the diff; ``before`` is None without an original."""
-
-    field: str
-    before: str | None
-    after: str | None
-    differs: bool
-
-    @classmethod
-    def of(cls, field: str, before: str | None, after: str | None) -> MessagePart:
-        """Compare a part with the original's."""
-        return cls(field=field, before=before, after=after, differs=(before or "") != (after or ""))
-
-
 SendDraft = Draft[SendParams, SendBefore, MessagePart]
 
 
@@ -105,6 +94,16 @@ class MessageSendPlan(PlanKind[SendParams, SendBefore, MessagePart]):
     diff_template = "message/_diff_message.html"
     job_template = "message/_job_message.html"
     verb = "SEND"
+
+    def shown_to(self, plan: Plan, person: Any) -> Plan:
+        """Return the plan without values that mask rules hide from this person."""
+        topics = [plan.subject, *self.also_reads(self.params_of(plan))]
+        if person is not None and all(may_unmask(person, plan.cluster, topic) for topic in topics):
+            return plan
+        masks = masks_of(plan.cluster)
+        if not masks.rules:
+            return plan
+        return without_hidden(plan, masks, lambda shown: self.same_plan(plan.cluster, plan.subject, shown))
 
     def button(self, plan: Plan) -> Text:
         """Label the button: one message, new or a copy."""

@@ -232,6 +232,10 @@ class PlanKind(ABC, Generic[P, B, R]):
         """Return where the subject of this plan is found."""
         return self.place
 
+    def shown_to(self, plan: Plan, person: Any) -> Plan:
+        """Return the plan as a person may see it, never to be saved; None is a person without any right."""
+        return plan
+
     def button(self, plan: Plan) -> Text:
         """Label the button that applies the plan with the consequence, not "OK"."""
         return Text("Apply the plan")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import html
 
 import pytest
@@ -217,6 +218,30 @@ def test_an_event_shows_short_values_in_its_row_and_the_rest_on_demand() -> None
     text = signed_in().get("/activity").content.decode()
     assert '<a href="/c/prod/groups/orders">orders</a>' in text
     assert "4 → 6" in text
+
+
+def test_activity_is_narrowed_to_a_time_in_the_zone_of_its_reader() -> None:
+    """Three events at 08:00, 09:00 and 10:00 UTC: 16:00 to 18:00 in Shanghai."""
+    for hour in (8, 9, 10):
+        at = dt.datetime(2026, 3, 12, hour, tzinfo=dt.UTC)
+        services.record_audit(actor="maria", verb="apply", cluster="prod", subject=f"group-{hour}")
+        AuditEvent.objects.filter(subject=f"group-{hour}").update(at=at)
+    client = signed_in("boss")
+    until_six = "since=2026-03-12T16:30&until=2026-03-12T18:00&zone=Asia/Shanghai"
+    for path in ("/activity?", "/activity?format=csv&"):
+        answer = client.get(path + until_six)
+        text = (answer.getvalue() if answer.streaming else answer.content).decode()
+        assert ["group-9" in text, "group-8" in text, "group-10" in text] == [True, False, False]
+    assert 'value="2026-03-12T16:30"' in client.get(f"/activity?{until_six}").content.decode()
+    reverse = until_six.replace("T18", "T11")
+    for wrong, words in (("since=yesterday", "Write a time as"), (reverse, "not after the start")):
+        refused = client.get(f"/activity?{wrong}")
+        assert (refused.status_code, words in refused.content.decode()) == (422, True)
+    from_ms = 1_773_304_200_000  # 08:30 UTC
+    rest = "/api/v1/audit?cluster=prod&from_ms={}&to_ms={}"
+    found = client.get(rest.format(from_ms, from_ms + 5_400_000)).json()["results"]
+    assert [event["subject"] for event in found] == ["group-9"]
+    assert client.get(rest.format(0, 2**53)).status_code == 400
 
 
 def test_it_gives_activity_as_csv_that_no_spreadsheet_runs() -> None:

@@ -15,6 +15,7 @@ from asgiref.testing import ApplicationCommunicator
 from channels.routing import URLRouter
 from django.urls import path
 
+from console.access.models import MaskRule
 from console.live.update import View
 from console.message import sockets
 from console.message.search.message_search import Search
@@ -192,6 +193,47 @@ async def test_it_follows_and_pauses(live: LiveCluster) -> None:
         last = [frame async for frame in until_done(socket)][-1]
     assert "The tail has ended" in last["tail"]
     assert quota.running("alice") == 0
+
+
+@pytest.mark.parametrize("query", [{}, {"read": "tail"}, {"find": "visa"}])
+async def test_its_rows_have_no_masked_value(live: LiveCluster, query: dict[str, str]) -> None:
+    await asyncio.to_thread(live.create_topic, "orders", 1)
+    await asyncio.to_thread(mask_cards)
+    found: list[dict[str, Any]] = []
+    async with opened(Visitor("orders"), topic="orders", **query) as socket:
+        if "read" in query:
+            found.append(await anext(frames(socket)))
+        await asyncio.to_thread(live.send, "orders", 0, [PAID], pin="SECRET-77")
+        async for frame in frames(socket) if "read" in query else until_done(socket):
+            found.append(frame)
+            if any(frame.get("rows", [])) or frame.get("done"):
+                break
+    text = json.dumps(found, ensure_ascii=False)
+    assert "SECRET" not in text
+    if "read" in query:
+        assert "•••" in text
+
+
+@pytest.mark.parametrize(
+    "query",
+    [{"find": "SECRET"}, {"find_in": "property", "find": "pin == SECRET-77"}, {"sql": "pin = 'SECRET-77'"}],
+)
+async def test_it_finds_nothing_by_a_masked_value(live: LiveCluster, query: dict[str, str]) -> None:
+    await asyncio.to_thread(live.create_topic, "orders", 1)
+    await asyncio.to_thread(live.send, "orders", 0, [PAID], pin="SECRET-77")
+    await asyncio.to_thread(mask_cards)
+    async with opened(Visitor("orders"), topic="orders", **query) as socket:
+        found = [frame async for frame in until_done(socket)]
+    assert not any(frame.get("rows") for frame in found)
+    assert ("is masked" in found[-1].get("refused", "")) == ("sql" in query)
+
+
+PAID = b'{"card": {"number": "4111-SECRET-1111", "kind": "visa"}}'
+
+
+def mask_cards() -> None:
+    MaskRule.objects.create(topic_pattern="orders", where="body", name="$..card.number")
+    MaskRule.objects.create(topic_pattern="orders", where="property", name="pin")
 
 
 async def test_leaving_ends_the_work(live: LiveCluster) -> None:

@@ -58,6 +58,17 @@ def test_it_ranks_what_burns_over_all_clusters(two_clusters: list[Cluster]) -> N
     assert "50.0 ×" in page and "10.0 ×" in page  # 30 and 6 minutes of an hour, of 1 % allowed
 
 
+def test_a_card_without_rates_has_from_when_they_are_known(two_clusters: list[Cluster]) -> None:
+    for cluster, minutes in (("east", 4), ("west", 9)):
+        late(cluster, "", 0)
+        began = [(0, UNKNOWN), (NOW - minutes * 60_000, KEPT)]
+        PromiseCourse.objects.filter(cluster=cluster, group="").update(changes=began)
+    shown = signed_in().get("/fleet")
+    assert shown.context["burning"] == []
+    assert shown.context["known_from_ms"] == NOW - 4 * 60_000 + round(0.95 * 6 * HOUR)
+    assert "if no round is missed" in shown.content.decode()
+
+
 def test_a_late_topic_of_which_too_little_is_known_reads_unknown(two_clusters: list[Cluster]) -> None:
     """No worker ran until four minutes ago, and a group is late: nothing is fine, and no burn is known."""
     late("east", "slow", 2)

@@ -60,7 +60,7 @@ def test_it_creates_a_topic_and_takes_it_back(live: LiveCluster, maria: User) ->
     plan = plan_of(live, maria, "create", read_queues=8, write_queues=6, message_type="FIFO")
     assert plan.summary == (
         f"Create the topic orders on {live.broker_name}: 6 write and 8 read queues per broker, "
-        "permission read, write."
+        "permission read and write."
     )
     assert (plan.diff[0]["deed"], plan.diff[0]["before"], plan.confirm) == ("create", None, "inline")
     assert config_of(live) is None, "a plan changes nothing"

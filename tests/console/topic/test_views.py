@@ -73,7 +73,7 @@ def test_it_shows_a_topic_with_its_groups_and_queues(admin: Client) -> None:
     text = admin.get("/c/local/topics/orders").content.decode()
     assert "broker-a · 0" in text
     assert ">analytics</a>" in text
-    assert "read, write" in text
+    assert "read and write" in text
     assert "takes 93 % of the traffic" in text  # 13.2 of 14.2 a second
 
 
@@ -137,7 +137,13 @@ def test_it_says_that_a_topic_is_not_there(admin: Client) -> None:
 
 @pytest.mark.parametrize(
     ("perm", "word"),
-    [(6, "read, write"), (4, "read"), (2, "write"), (0, "none"), (7, "read, write, inherit")],
+    [
+        (6, "read and write"),
+        (4, "read only"),
+        (2, "write only"),
+        (0, "no access"),
+        (7, "read and write, inherited"),
+    ],
 )
 def test_it_says_permissions_in_words(perm: int, word: str) -> None:
     assert permission_word(perm) == word
