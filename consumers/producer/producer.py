@@ -14,13 +14,16 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
+from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
+from brokerd.remoting.errors import error_for
 from brokerd.remoting.message.batch import encode_batch
 from brokerd.remoting.message.ids import create_unique_key
 from brokerd.remoting.message.java_hash import java_string_hash
 from brokerd.remoting.message.message import Message
 from brokerd.remoting.message.names import MessageProperty, SysFlag, validate_group, validate_topic
 from brokerd.remoting.message.queue import MessageQueue
+from brokerd.remoting.message.recall_handle import decode_recall_handle
 from consumers.client.client_instance import ClientInstance, local_ip
 from consumers.client.route import publish_queues
 from consumers.clock import Clock, system_clock
@@ -118,9 +121,14 @@ class Producer:
         *,
         queue: MessageQueue | None = None,
         sharding_key: str | None = None,
+        deliver_at_ms: int | None = None,
+        delay_ms: int | None = None,
         timeout_ms: int | None = None,
     ) -> SendResult:
         """Send and wait until the broker has stored it.
+
+        With `deliver_at_ms` (Unix time), or `delay_ms` from when the broker gets it, consumers see it only then: to
+        the second, up to three days on, with brokers of 5.x and brokerd. `recall` takes it back.
 
         With `queue`, or `sharding_key` (messages of one key stay in order), there is one attempt; else
         failed attempts
@@ -129,6 +137,12 @@ class Producer:
         MQBrokerError, MQClientError, ValueError. After a RemotingTimeout the message may be stored.
         """
         self._prepare(message)
+        for name, time in (
+            (MessageProperty.TIMER_DELIVER_MS, deliver_at_ms),
+            (MessageProperty.TIMER_DELAY_MS, delay_ms),
+        ):
+            if time is not None:
+                message.properties[name] = str(time)
         body, sys_flag = self._compressed(message.body)
         deadline_ms = self._clock() + (timeout_ms or self.config.send_timeout_ms)
         if queue is None and sharding_key is not None:
@@ -137,6 +151,30 @@ class Producer:
             await self._publish_queues(message.topic)  # so that the address of the broker is known
             return await self._send_once(message, body, queue, sys_flag, deadline_ms)
         return await self._send_with_retry(message, body, sys_flag, deadline_ms)
+
+    async def recall(self, topic: str, recall_handle: str, *, timeout_ms: int | None = None) -> str:
+        """Take back a message that waits for its time; return its unique key. It is not delivered then.
+
+        `recall_handle` is that of its SendResult. The broker does not look whether the message waits still. Raises
+        ValueError for what is no handle, MQBrokerError (16: `recallMessageEnable` is false; 604: its time is over),
+        MQClientError.
+        """
+        handle = decode_recall_handle(recall_handle)
+        await self._publish_queues(topic)
+        request = RemotingCommand.request(
+            RequestCode.RECALL_MESSAGE,
+            {
+                "producerGroup": self.group,
+                "topic": topic,
+                "recallHandle": recall_handle,
+                "bname": handle.broker_name,
+            },
+        )
+        addr = self.client.find_addr(handle.broker_name, only_this=True)
+        response = await self.client.remoting.invoke(addr, request, timeout_ms or self.config.send_timeout_ms)
+        if response.code != ResponseCode.SUCCESS:
+            raise error_for(response.code, response.remark)
+        return response.ext_fields["msgId"]
 
     async def request(self, message: Message, timeout_ms: int | None = None) -> Message:
         """Send a message and return the reply that a consumer of it makes with `reply_to`.

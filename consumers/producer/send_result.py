@@ -46,6 +46,7 @@ class SendResult:
     offset_message_id: str
     queue: MessageQueue
     queue_offset: int
+    recall_handle: str | None = None  # of a message that waits for its time, for `Producer.recall`
 
 
 def send_request(
@@ -113,7 +114,8 @@ def send_result(response: RemotingCommand, message: Message, broker_name: str) -
     if unique_key and queue_id.isdecimal() and queue_offset.isdecimal() and "msgId" in fields:
         # Hot path: what every broker answers, read in 1.3 instead of 4.0 µs; the rest goes the plain way.
         queue = MessageQueue(message.topic, broker_name, int(queue_id))
-        return SendResult(status, unique_key, fields["msgId"], queue, int(queue_offset))
+        place = fields["msgId"], queue, int(queue_offset)
+        return SendResult(status, unique_key, *place, fields.get("recallHandle"))
     header = SendMessageResponseHeader.from_ext_fields(fields)
     return SendResult(
         status=status,
@@ -121,4 +123,5 @@ def send_result(response: RemotingCommand, message: Message, broker_name: str) -
         offset_message_id=header.msg_id,
         queue=MessageQueue(message.topic, broker_name, header.queue_id),
         queue_offset=header.queue_offset,
+        recall_handle=fields.get("recallHandle"),
     )
