@@ -4,8 +4,9 @@ A round starts one broker and kills it three times. After each kill, and sometim
 start: every acknowledged message is at its offset with its body, no queue has a gap, no message is there twice, a
 batch is there whole or not at all, keys find their messages, a tag's subscriber gets all of its messages, committed
 offsets are as old as the saving interval at most; a transaction that ended stays ended, its message is there once or
-never, and every other half message can still be committed or rolled back, whether it was checked or not. That holds
-for SYNC_FLUSH and for ASYNC_FLUSH: kill -9 takes nothing that was written to the page cache.
+never, and every other half message can still be committed or rolled back, whether it was checked or not; a message
+for a time is delivered once, not before it, and not when it was recalled. That holds for SYNC_FLUSH and for
+ASYNC_FLUSH: kill -9 takes nothing that was written to the page cache.
 """
 
 from __future__ import annotations
@@ -26,13 +27,16 @@ from brokerd.remoting.message.message import Message
 from brokerd.remoting.message.record import MessageRecord, decode_records
 from tests.brokerd.running import RawClient, pull_fields, send_fields
 from tests.hard.tally import main
+from tests.support import timer_ledger
 from tests.support.broker_process import BrokerProcess
+from tests.support.timer_ledger import TimerLedger
 from tests.support.transaction_ledger import TransactionLedger, register_producer
 
 KILLS = 3
 CONNECTIONS = 3
 IN_FLIGHT = 8  # sends of one connection that wait for their answer
 TRANSACTIONS_IN_FLIGHT = 3
+TIMERS_IN_FLIGHT = 3
 BATCH = 4
 TOPICS = ("Orders", "%RETRY%g")
 QUEUES = 4
@@ -50,6 +54,7 @@ class Ledger:
     batches: dict[str, list[str]] = field(default_factory=dict)  # all that were sent
     commits: list[tuple[float, int]] = field(default_factory=list)  # acknowledged: (monotonic s, offset)
     transactions: TransactionLedger = field(default_factory=TransactionLedger)
+    timers: TimerLedger = field(default_factory=TimerLedger)
     sent: int = 0
 
 
@@ -65,6 +70,7 @@ class Load:
         tasks = [asyncio.create_task(self._send(client)) for client in clients[1:] for _ in range(IN_FLIGHT)]
         tasks.append(asyncio.create_task(self._commit(clients[0])))
         tasks += [asyncio.create_task(self._transact(clients[0])) for _ in range(TRANSACTIONS_IN_FLIGHT)]
+        tasks += [asyncio.create_task(self._send_timed(clients[0])) for _ in range(TIMERS_IN_FLIGHT)]
         await asyncio.sleep(after_s)
         killed_s = time.monotonic()
         assert process.process is not None
@@ -125,6 +131,11 @@ class Load:
                 client, message, self._chance.randrange(QUEUES), self._chance
             )
 
+    async def _send_timed(self, client: RawClient) -> None:
+        while not client.is_closed.is_set():
+            name, message = self._message(timer_ledger.TOPIC)
+            await self._ledger.timers.produce(client, name, message, self._chance)
+
     async def _commit(self, client: RawClient) -> None:
         offset = self._ledger.commits[-1][1] if self._ledger.commits else 0
         await client.ask(RequestCode.PULL_MESSAGE, pull_fields("g", "Orders", 0))  # makes the group
@@ -158,6 +169,14 @@ class Verification:
         await self._check_tags(records)
         await self._check_commit(killed_s)
         await self._check_transactions(set(names.values()))
+        await self.check_timers(is_last=False)
+
+    async def check_timers(self, *, is_last: bool) -> None:
+        began_s = time.monotonic()
+        while missing := self._ledger.timers.check(await self._pull_all(timer_ledger.TOPIC, 0)):
+            if not is_last:
+                return
+            await self._ledger.timers.pause(began_s, missing)
 
     async def _pull_queues(self) -> dict[tuple[str, int], list[MessageRecord]]:
         return {
@@ -258,6 +277,9 @@ def run_round(seed: int) -> str:
         maxIndexNum=300,
         flushConsumerOffsetInterval=SAVING_MS,
         flushConsumeQueueThoroughInterval=chance.choice([100, 700, 60_000]),
+        mappedFileSizeTimerLog=4_096,
+        timerFlushIntervalMs=chance.choice([100, 1_000]),
+        recallMessageEnable="true",
         transactionTimeOut=100,
         transactionCheckInterval=300,
         transactionCheckMax=10_000,
@@ -272,14 +294,17 @@ def run_round(seed: int) -> str:
 async def kill_again_and_again(process: BrokerProcess, flush: str, chance: random.Random) -> str:
     ledger, in_start = Ledger(), 0
     process.start()
-    for _ in range(KILLS):
+    for number in range(KILLS):
         load = Load(process.address, ledger, chance)
         killed_s = await load.run_until_killed(process, chance.uniform(0.02, 0.8))
         if chance.random() < 0.3:
             in_start += kill_in_start(process, chance.uniform(0.1, 1.0))
         process.start()
         client = await RawClient.connect(process.address)
-        await Verification(client, ledger, chance).run(killed_s)
+        verification = Verification(client, ledger, chance)
+        await verification.run(killed_s)
+        if number == KILLS - 1:
+            await verification.check_timers(is_last=True)
         await client.close()
     if not ledger.acknowledged:
         return f"{flush}: killed before any answer"
