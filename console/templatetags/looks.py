@@ -17,6 +17,7 @@ from django.utils.translation import gettext, gettext_noop
 from console.group.pause.page import PAUSED, READS, STOPPED, UNABLE
 from console.operation.job import runner
 from console.operation.models import Job, JobState
+from spark.lag.local_time import HOUR_MS
 
 register = template.Library()
 
@@ -69,6 +70,8 @@ TOKENS: Mapping[str, Look] = {
 JOB_STEPS: Mapping[str, int] = {"VERIFYING": 6, "FAILED": 6, "SUCCEEDED": 7}
 APPLY_STEP = 5
 SILENCE_MS = 2500
+PUT_SLOW_MS = 50
+FULL_TONES = ((3 * HOUR_MS, "t-bad"), (12 * HOUR_MS, "t-warn"))
 
 
 def badge(look: Look) -> SafeString:
@@ -136,6 +139,18 @@ def pause_state(state: str) -> SafeString:
         gettext("The broker did not answer."),
         gettext("unknown"),
     )
+
+
+@register.filter
+def put_tone(milliseconds: float) -> str:
+    """Return the class of how long the slowest puts of a broker take."""
+    return "t-warn" if milliseconds >= PUT_SLOW_MS else ""
+
+
+@register.filter
+def full_tone(milliseconds: int) -> str:
+    """Return the class of the time until a disk is full."""
+    return next((tone for below_ms, tone in FULL_TONES if milliseconds < below_ms), "")
 
 
 @register.simple_tag
