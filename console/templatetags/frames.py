@@ -18,6 +18,7 @@ register = template.Library()
 
 
 NO_SPACE = re.compile(r"\s+(?=[,.;:)，。；：）])|(?<=[≥≤≈]</span>)\s+")
+KEYWORD = re.compile(r"\w+=")
 STACKED = frozenset(
     {"dt--stack", "diff--offsets"}
 )  # tables whose rows are blocks on a phone: their roles are written out
@@ -82,7 +83,7 @@ def frame(divider: str, *, alone: str) -> Callable[[Callable[..., SafeString]], 
         def parsed(parser: Parser, token: Token) -> FrameNode:
             _, *bits = token.split_contents()
             values = []
-            while bits and "=" not in bits[0].partition('"')[0]:
+            while bits and not KEYWORD.match(bits[0]):
                 values.append(parser.compile_filter(bits.pop(0)))
             given = token_kwargs(bits, parser)
             if bits:
@@ -184,6 +185,39 @@ def table(
         SafeString(' role="row"' if is_stacked else ""),
         heads,
         rows,
+    )
+
+
+@frame("sub", alone="first")
+def stat(
+    value: SafeString, sub: SafeString, title: str, *, css: str | None = None, **attributes: object
+) -> SafeString:
+    """Frame one figure of a strip: `{% stat _("Groups") %}{{ groups|count }}{% sub %}of 12{% endstat %}`.
+
+    Its title, the figure, and a line below that may be missing; `css` are classes of the figure.
+    """
+    return format_html(
+        "<div{}><dt>{}</dt><dd{}>{}</dd>{}</div>",
+        _attributes(attributes),
+        title,
+        _attributes({"class": css}),
+        value,
+        format_html('<dd class="sub">{}</dd>', sub) if sub else "",
+    )
+
+
+@register.simple_tag
+def chart(kind: str, label: str, *, waits: bool = False, **attributes: object) -> SafeString:
+    """Render the place of a chart: `{% chart "low" label id="topic-chart" data_history="?part=traffic" %}`.
+
+    Its size in the style sheet and what it shows, for those who do not see it; the script that draws it finds it by the
+    attributes of its canvas. `waits`: its figures are still requested.
+    """
+    return format_html(
+        '<div class="card__body"><div class="chart chart--{}{}"><canvas{}></canvas></div></div>',
+        kind,
+        " is-waiting" if waits else "",
+        _attributes({"role": "img", "aria_label": label} | attributes),
     )
 
 

@@ -96,3 +96,20 @@ def test_the_query_of_an_address_leaves_out_what_is_empty() -> None:
     text = "/a{% query topic=topic at=row|place key=none %}{% query none=none %}"
     row = {"broker_name": "a&b", "queue_id": 0, "queue_offset": 0}
     assert rendered(text, topic="%DLQ%é", row=row, none=None) == "/a?topic=%25DLQ%25%C3%A9&amp;at=a%26b:0:0"
+
+
+def test_a_figure_of_a_strip_has_a_line_below_only_where_there_is_one() -> None:
+    text = """{% stat _('In <span class="unit">/s</span>') css="word" %}<b>5</b>{% sub %}all{% endstat %}"""
+    assert rendered(text) == (
+        '<div><dt>In <span class="unit">/s</span></dt><dd class="word"><b>5</b></dd><dd class="sub">all</dd></div>'
+    )
+    assert rendered('{% stat "A < B" data_key="a" %}5{% endstat %}') == (
+        '<div data-key="a"><dt>A < B</dt><dd>5</dd></div>'
+    )
+
+
+def test_a_chart_says_what_it_shows_and_whether_it_waits() -> None:
+    assert rendered('{% chart "low" label id="a" data_slo=slo waits=True %}', label="A & B", slo=5) == (
+        '<div class="card__body"><div class="chart chart--low is-waiting">'
+        '<canvas role="img" aria-label="A &amp; B" id="a" data-slo="5"></canvas></div></div>'
+    )
