@@ -16,12 +16,10 @@ from console.templatetags.figures import icon
 
 register = template.Library()
 
-
 NO_SPACE = re.compile(r"\s+(?=[,.;:)，。；：）])|(?<=[≥≤≈]</span>)\s+")
 KEYWORD = re.compile(r"\w+=")
-STACKED = frozenset(
-    {"dt--stack", "diff--offsets"}
-)  # tables whose rows are blocks on a phone: their roles are written out
+# Tables whose rows are blocks on a phone: their roles are written out.
+STACKED = frozenset({"dt--stack", "diff--offsets"})
 
 
 class BannerLook(NamedTuple):
@@ -44,8 +42,6 @@ BANNERS: Mapping[str, BannerLook] = {
     "note": BannerLook("banner", "note", "icon", "i-info"),
     "scope": BannerLook("banner banner--scope", "note", "icon", "i-access"),
 }
-
-
 # Levels of Django's messages, what an action has led to → kind.
 MESSAGES: Mapping[str, str] = {"error": "bad", "warning": "warn", "success": "ok", "info": "ok"}
 
