@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.support.template_names import FOLDER, ladders, parts, stated, taken
@@ -31,3 +33,13 @@ def test_a_part_states_its_inputs(name: str) -> None:
 def test_words_of_a_value_are_not_chosen_by_templates() -> None:
     names = sorted(str(path.relative_to(FOLDER)) for path in FOLDER.rglob("*.html"))
     assert {(name, value) for name in names for value in ladders(name)} == set(LADDERS)
+
+
+def test_a_text_with_a_per_cent_sign_is_given_by_translate() -> None:
+    """`_()` in another tag doubles the sign."""
+    found = {
+        str(path.relative_to(FOLDER)): texts
+        for path in FOLDER.rglob("*.html")
+        if (texts := re.findall(r"""_\(("[^"\n]*%[^"\n]*"|'[^'\n]*%[^'\n]*')\)""", path.read_text()))
+    }
+    assert found == {}
