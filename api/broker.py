@@ -72,7 +72,7 @@ class BrokerSerializer(serializers.Serializer[Any]):
     page_cache = serializers.SerializerMethodField(help_text="empty: unknown")
     queues = serializers.IntegerField(allow_null=True, help_text="of all topics, as of the last survey")
     drained_at = serializers.ListField(
-        child=serializers.CharField(), help_text="name servers that offer it to no producer"
+        child=serializers.CharField(), help_text="name servers that do not offer it to producers"
     )
     listed_at = serializers.ListField(child=serializers.CharField(), help_text="name servers that list it")
     rpc_ms = serializers.IntegerField(source="row.rpc_ms", allow_null=True)

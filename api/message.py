@@ -130,7 +130,9 @@ def _queues(request: Request) -> frozenset[tuple[str, int]]:
     for text in request.query_params.getlist("queue")[:QUEUES_MAX]:
         broker_name, _, number = text.rpartition(":")
         if not broker_name or not number.isascii() or not number.isdigit() or len(number) > 9:
-            raise ValidationError({"queue": ["Write a queue as broker name, colon, number: broker-a:3."]})
+            raise ValidationError(
+                {"queue": ["Enter a queue as broker name, colon and number, like broker-a:3."]}
+            )
         found.add((broker_name, int(number)))
     return frozenset(found)
 

@@ -22,7 +22,7 @@ from console.access.models import ApiToken, AuditEvent, Grant, MaskRule, Role
 def admin_sign_in(request: HttpRequest) -> HttpResponse:
     """Redirect to the console's sign-in: the admin's own form would not limit password guesses."""
     if request.user.is_authenticated:
-        raise PermissionDenied("The admin pages are for people who may do everything.")
+        raise PermissionDenied("The admin pages are for people with every right.")
     return redirect_to_login(request.GET.get("next", "/admin/"))
 
 

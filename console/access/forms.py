@@ -67,7 +67,7 @@ class ColumnNames(forms.CharField):
         if unknown := sorted(wanted.difference(self.names)):
             raise ValidationError(
                 Text(
-                    "There is no column %(name)s; choose of %(names)s.",
+                    "There is no column %(name)s; choose from %(names)s.",
                     name=unknown[0][:40],
                     names=", ".join(self.names),
                 )
@@ -119,10 +119,10 @@ class TokenForm(forms.Form):
         label=Text("On clusters"),
         max_length=255,
         initial="*",
-        help_text=Text("A glob pattern: * is every cluster, prod-* those that begin so."),
+        help_text=Text("A glob pattern: * matches every cluster, prod-* those whose names begin with prod-."),
     )
     days = forms.IntegerField(
-        label=Text("Valid for days"),
+        label=Text("Valid for (days)"),
         required=False,
         min_value=1,
         max_value=TOKEN_DAYS_MAX,

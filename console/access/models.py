@@ -29,7 +29,7 @@ class Verb(models.TextChoices):
     REPORT = "REPORT", Text("run reports")
     UNMASK = "UNMASK", Text("show masked fields")
     CONFIGURE = "CONFIGURE", Text("change topics, groups, brokers")
-    ADMIN = "ADMIN", Text("everything, people and clusters too")
+    ADMIN = "ADMIN", Text("everything, including people and clusters")
 
 
 class Role(models.Model):

@@ -105,7 +105,7 @@ def set_password(request: HttpRequest) -> HttpResponse:
             form.add_error("old", text_of(refusal))
             return _refused(request, "access/set_password.html", {"form": form}, refusal)
         update_session_auth_hash(request, request.user)
-        done = Text("Your password is set. Other sessions of yours have been signed out.")
+        done = Text("Your password is set. Your other sessions have been signed out.")
         messages.success(request, done.local())
         return redirect("/")
     return render(request, "access/set_password.html", {"form": form}, status=422 if form.errors else 200)
@@ -137,8 +137,8 @@ def activity(request: HttpRequest) -> HttpResponseBase:
     if not rules.may_see_activity(request.user, wanted.get("cluster", "")):
         raise PermissionDenied(
             Text(
-                "The activity of all clusters needs the right to view every cluster; name a cluster that you may "
-                "view in full."
+                "The activity of all clusters needs the right to view every cluster (VIEW). Choose a "
+                "cluster that you may view in full."
             )
         )
     events = selectors.audit_events_like(

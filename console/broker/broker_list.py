@@ -66,7 +66,7 @@ BROKERS = ListSpec(
         Column("queues", Text("Queues"), css="num p2", order=lambda view: view.queues, fields=("queues",)),
         Column(
             "answer",
-            Text("Answer"),
+            Text("Response time"),
             css="num p3",
             order=lambda view: view.row.rpc_ms,
             ascending=True,

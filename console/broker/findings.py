@@ -68,7 +68,7 @@ def config_findings(table: ConfigTable) -> list[Finding]:
             for broker, value in zip(table.brokers, line.values, strict=True)
         ]
         title = Text("%(name)s is not the same everywhere", name=line.key.name)
-        text = Text("Its description: %(what)s; %(values)s.", what=line.key.says, values=Text.of_list(values))
+        text = Text("Meaning: %(what)s. %(values)s.", what=line.key.says, values=Text.of_list(values))
         found.append(Finding("FALLING_BEHIND", title, text, tab="config"))
     return found
 
@@ -110,14 +110,14 @@ def _disk(view: BrokerView) -> Iterable[Finding]:
                 key=key,
                 limit=f"{limit:.0f}",
             )
-            text = Text("From there on %(what)s.", what=words)
+            text = Text("Above this limit %(what)s.", what=words)
             yield Finding("FALLING_BEHIND", title, text, tab="config")
             break
 
 
 def _routes(view: BrokerView, servers: Sequence[NameServerRow]) -> Iterable[Finding]:
     if view.servers_read and len(view.drained_at) == len(view.servers_read):
-        text = Text("Its write permission is wiped at every name server that answers; readers go on.")
+        text = Text("Its write permission is removed at every name server that answers; consumers continue.")
         yield Finding("OFFLINE", Text("Drained: not offered to producers"), text, tab="drain")
     elif view.drained_at:
         text = Text(
@@ -136,7 +136,7 @@ def _routes(view: BrokerView, servers: Sequence[NameServerRow]) -> Iterable[Find
         )
         yield Finding("FALLING_BEHIND", Text("Not every name server lists it"), text, tab="health")
     elif missing and view.row.answered:
-        text = Text("New clients do not find it; those connected go on.")
+        text = Text("New clients do not find it; connected clients continue.")
         yield Finding("LOST", Text("No name server lists it"), text, tab="health")
     addresses = {
         server.addr: server.brokers[view.name].get(str(view.row.broker_id))
@@ -159,7 +159,7 @@ def _writing(view: BrokerView) -> Iterable[Finding]:
     refusal = table.get("storeRefusal", "")
     if refusal and view.filling != disk.Filling.FULL:
         text = Text.foreign(refusal)
-        yield Finding("STALLED", Text("The broker takes no messages"), text, tab="runtime")
+        yield Finding("STALLED", Text("The broker accepts no messages"), text, tab="runtime")
     word, tone = view.page_cache
     if tone:
         status = "STALLED" if tone == "bad" else "FALLING_BEHIND"
@@ -182,13 +182,13 @@ def _writing(view: BrokerView) -> Iterable[Finding]:
             time=Latency(round(head_ms)),
             limit=Latency(round(limit_ms)),
         )
-        yield Finding(status, Text("Sends pile up"), text, tab="runtime")
+        yield Finding(status, Text("Send requests pile up"), text, tab="runtime")
     behind = runtime.size_bytes(table.get("dispatchBehindBytes")) or 0
     if behind >= BEHIND_BYTES:
         text = Text(
             "%(size)s are stored and cannot be read yet: the index is behind the log.", size=size(behind)
         )
-        yield Finding("FALLING_BEHIND", Text("Consumers see messages late"), text, tab="runtime")
+        yield Finding("FALLING_BEHIND", Text("Consumers receive messages late"), text, tab="runtime")
 
 
 def _held_back(view: BrokerView) -> Iterable[Finding]:
@@ -219,9 +219,9 @@ def _clock(view: BrokerView) -> Iterable[Finding]:
         ahead = Text("Its clock is %(time)s ahead of ours", time=apart)
         title = ahead if off_ms > 0 else Text("Its clock is %(time)s behind ours", time=apart)
         text = Text(
-            "Seen by the store times of messages that have just come in; ages shown here are corrected by it. "
-            "Retention, delays and timestamps of producers are not: let NTP set the clocks of brokers and of this "
-            "machine."
+            "Measured by the store times of messages that have just arrived; ages on this page are "
+            "corrected by it. Retention, delays and the timestamps of producers are not: synchronize the "
+            "clocks of the brokers and of this machine (NTP)."
         )
         yield Finding("INVALID", title, text, tab="health")
 
@@ -236,7 +236,8 @@ def _slaves(view: BrokerView) -> Iterable[Finding]:
             for replica in behind
         ]
         text = Text(
-            "%(names)s. Messages that it does not have are lost with the master.", names=Text.of_list(names)
+            "%(names)s. Messages that it does not have yet are lost if the master is lost.",
+            names=Text.of_list(names),
         )
         yield Finding("FALLING_BEHIND", Text("A slave is behind"), text, tab="health")
     connected = {replica.addr.rpartition(":")[0] for replica in replicas}

@@ -20,10 +20,10 @@ from console.text import Text, text_of
 
 FORMATS = (
     # (value, label) of each format a reader may request.
-    ("auto", "Auto"),
+    ("auto", Text("Auto")),
     ("json", "JSON"),
-    ("text", "Text"),
-    ("hex", "Hex"),
+    ("text", Text("Text")),
+    ("hex", Text("Hex")),
     ("base64", "Base64"),
     ("msgpack", "MessagePack"),
     ("protobuf", "Protobuf"),

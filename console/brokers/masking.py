@@ -46,7 +46,7 @@ class PathRefused(ValueError):
 def read_path(text: str) -> Steps:
     """Parse `$.card.number`, `$.items[*].iban`, `$..password`. Raises PathRefused."""
     if _PATH.fullmatch(text) is None:
-        raise PathRefused(Text("Write a path such as $.card.number, $.items[*].iban or $..password."))
+        raise PathRefused(Text("Enter a path like $.card.number, $.items[*].iban or $..password."))
     steps: list[str | int] = []
     for deep, name, star, brackets, number, quoted in _STEP.findall(text[1:]):
         if deep:

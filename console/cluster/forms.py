@@ -21,4 +21,6 @@ class AddClusterForm(forms.Form):
         max_length=1000,
         help_text=Text("host:port, for example 10.0.0.5:9876; several separated by semicolons."),
     )
-    is_production = forms.BooleanField(label=Text("Production: pages carry a colour band"), required=False)
+    is_production = forms.BooleanField(
+        label=Text("Production: its pages are marked with a colour band"), required=False
+    )

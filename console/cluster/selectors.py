@@ -19,9 +19,7 @@ def why_unchangeable(name: str) -> Text:
     """Return why nothing of a cluster can be changed, empty if it can."""
     if not Cluster.objects.filter(name=name, generated_to_ms__isnull=False).exists():
         return Text()
-    return Text(
-        "%(cluster)s is generated data: it has no broker on which anything could be changed.", cluster=name
-    )
+    return Text("%(cluster)s is generated data: it has no broker, so nothing can be changed.", cluster=name)
 
 
 def until_ms(name: str, now_ms: int) -> int:

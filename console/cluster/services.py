@@ -141,7 +141,7 @@ def remove_cluster(name: str, actor: Any, *, remote_addr: str = "") -> None:
         if cluster.is_embedded:
             raise ClusterIsEmbedded(
                 Text(
-                    "%(name)s is the broker this installation runs; `manage.py up` would add it again.",
+                    "%(name)s is the broker that this installation runs; `manage.py up` would add it again.",
                     name=name,
                 )
             )
@@ -180,7 +180,7 @@ def checked_addrs(namesrv_addrs: str) -> str:
         raise NameServerAddressInvalid(Text("Give the address of a name server, for example 10.0.0.5:9876."))
     if len(addrs) > NAMESRV_MAX:
         raise NameServerAddressInvalid(
-            Text("At most %(most)s name servers; these are %(number)s.", most=NAMESRV_MAX, number=len(addrs))
+            Text("At most %(most)s name servers; %(number)s were given.", most=NAMESRV_MAX, number=len(addrs))
         )
     for addr in addrs:
         host, colon, port = addr.rpartition(":")
@@ -241,14 +241,14 @@ def _reason(addr: str, error: Exception) -> Text:
         )
     if isinstance(error, MQBrokerError):
         return Text(
-            "%(addr)s speaks RocketMQ but refused: %(remark)s (code %(code)s). Is it a broker's port? The name "
-            "server's is usually 9876.",
+            "%(addr)s uses the RocketMQ protocol but refused the request: %(remark)s (code %(code)s). Is "
+            "it a broker's port? A name server's port is usually 9876.",
             addr=addr,
             remark=error.remark,
             code=str(error.code),
         )
     if isinstance(error, MQClientError | RemotingError):
-        return Text("%(addr)s does not speak the remoting protocol: %(why)s", addr=addr, why=text_of(error))
+        return Text("%(addr)s does not use the remoting protocol: %(why)s", addr=addr, why=text_of(error))
     return Text("%(name)s: %(reason)s", name=addr, reason=text_of(error))
 
 

@@ -15,7 +15,7 @@ TARGETS = (
     (
         replay_copy.FAILED_GROUP,
         Text("Only this group"),
-        Text("its %%RETRY%% topic; other groups see nothing"),
+        Text("its %%RETRY%% topic; other groups receive nothing"),
     ),
     (
         replay_copy.ORIGINAL_TOPIC,
@@ -30,8 +30,8 @@ TARGETS = (
     (replay_copy.OTHER_TOPIC, Text("Another topic"), Text("with properties that name their origin")),
     (
         replay_copy.NOWHERE,
-        Text("None: mark as handled"),
-        Text("nothing is sent; later replays leave them out"),
+        Text("No target: mark as handled"),
+        Text("nothing is sent; later replays skip them"),
     ),
 )
 RATE_DEFAULT = 50  # messages per second: slow enough to watch and to stop in time
@@ -52,7 +52,7 @@ class FilterForm(forms.Form):
     def clean_property(self) -> str:
         wanted: str = self.cleaned_data["property"].strip()
         if wanted.startswith("="):
-            raise forms.ValidationError(Text("Give a name, or name=value."))
+            raise forms.ValidationError(Text("Enter a name, or name=value."))
         return wanted
 
     def clean(self) -> None:
@@ -87,9 +87,9 @@ class ReplayForm(FilterForm):
         cleaned = self.cleaned_data
         target = cleaned.get("target")
         if target == replay_copy.OTHER_TOPIC and not cleaned.get("topic"):
-            self.add_error("topic", Text("Which topic?"))
+            self.add_error("topic", Text("Enter the topic that receives the copies."))
         if target == replay_copy.CLIENT and not cleaned.get("client_id"):
-            self.add_error("client_id", Text("Which client? The group's online members are offered."))
+            self.add_error("client_id", Text("Choose an online member of the group."))
 
     def params(self) -> ReplayParams:
         """Return the parameters of the plan: only those that belong to the target."""

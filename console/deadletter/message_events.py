@@ -44,7 +44,7 @@ def _words(row: ReplayLedger) -> Text:
     if row.state == LedgerState.HANDLED:
         return Text("marked as handled, not sent")
     if row.state == LedgerState.SKIPPED:
-        return Text("replay passed it over: %(reason)s", reason=reason)
+        return Text("skipped by a replay: %(reason)s", reason=reason)
     if row.state == LedgerState.FAILED:
         return Text("replay failed: %(reason)s", reason=reason)
-    return Text("replay without an outcome: %(reason)s", reason=reason)
+    return Text("outcome of the replay unknown: %(reason)s", reason=reason)

@@ -46,7 +46,7 @@ from console.operation.plan.job_run import JobRun
 from console.operation.plan.kinds import Another, Draft, Need, Place, PlanKind, RestCall
 from console.operation.plan.params import Given
 from console.operation.plan.places import LetterPlace
-from console.text import Text
+from console.text import Text, text_of
 from console.text.stored import Stored
 
 DEAD_LETTERS = Place(Text("Dead letters"), "dead-letters", "dead-letter-group")
@@ -180,7 +180,7 @@ class ReplayPlan(PlanKind[ReplayParams, ReplayBefore, PreviewRow]):
             elif place.max_offset < each.to_offset:
                 changes.append(
                     Text(
-                        "queue %(queue)s ends at %(now)s instead of %(before)s",
+                        "queue %(queue)s ends at %(now)s, not at %(before)s",
                         queue=each.name,
                         now=place.max_offset,
                         before=each.to_offset,
@@ -332,9 +332,9 @@ class ReplayPlan(PlanKind[ReplayParams, ReplayBefore, PreviewRow]):
             seen = selectors.group_row(finding.cluster, group)
             if seen is not None and seen.consume_mode == ORDERLY and seen.clients:
                 return Text(
-                    "The group consumes orderly: while its members hold queue locks, 5.x brokers move "
-                    "what is sent to its retry topic straight back to the dead letters. Choose the "
-                    "original topic, or stop the members."
+                    "The group consumes in order: while its members hold queue locks, 5.x brokers move "
+                    "messages of its retry topic straight back to the dead letters. Choose the original "
+                    "topic, or stop the members."
                 )
             return Text()
         if target == replay_copy.OTHER_TOPIC:
@@ -458,7 +458,7 @@ def _of_group(group: str, params: ReplayParams) -> ReplayParams:
     try:
         validate_group(group)
     except ValueError as error:
-        raise PlanRejected(Text.foreign(str(error)), field="group") from error
+        raise PlanRejected(text_of(error), field="group") from error
     if params.group not in ("", group):
         raise PlanRejected(Text("The plan's subject and its group differ."), field="group")
     return structs.replace(params, group=group)
@@ -520,7 +520,7 @@ def _read_back(admin: BlockingMQAdmin, addrs: Mapping[str, str], row: ReplayLedg
     if record.properties.get(replay_copy.REPLAY_KEY) != row.replay_key:
         raise VerificationFailed(
             Text(
-                "%(place)s is not the copy of letter %(letter)s",
+                "%(place)s is not the copy of dead letter %(letter)s",
                 place=f"{row.target_topic} · {row.target_broker_name} · {row.target_queue_id} @ {row.target_offset}",
                 letter=row.queue_offset,
             )

@@ -50,10 +50,10 @@ STOPS = (
     Stop(
         "group",
         "analytics",
-        Text("Move offsets, and undo it"),
+        Text("Change offsets, and undo it"),
         Text(
-            "Change offsets to Latest: the plan shows every queue before anything changes. Apply it, watch it "
-            "verify on the brokers, then undo it from the same page."
+            "Change offsets to Latest: the plan shows every queue before anything changes. Apply it, "
+            "watch the brokers confirm it, then undo it from the same page."
         ),
     ),
     Stop(
@@ -61,14 +61,14 @@ STOPS = (
         "notifier",
         Text("Replay dead letters"),
         Text(
-            "Mails that failed three times, with the exception of each. Make a replay plan to the failed group only, "
-            "run it at a rate of your choice, pause it, resume it."
+            "Mails that failed three times, each with its exception. Make a replay plan for the failed "
+            "group only, run it at a rate of your choice, pause it, resume it."
         ),
     ),
     Stop(
         "reports",
         "",
-        Text("Read what happened"),
+        Text("Read the reports"),
         Text(
             "Run the hourly lag report: Spark computes it from the history that the collector keeps. A row opens the "
             "report of its group with error budget, heat maps, forecasts and episodes."

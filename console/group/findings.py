@@ -21,7 +21,7 @@ STANDING = frozenset({"STALLED", "STOPPED"})  # statuses that a pause alone can 
 FINISHING_MS = 300_000  # time for members to handle and commit what they held when the pause began
 CLIENT_WORDS = {
     "LOST": Text("lost messages"),
-    "STALLED": Text("stands still"),
+    "STALLED": Text("has stalled"),
     "STOPPED": Text("stopped consuming"),
     "INVALID": Text("contradictory"),
     "FALLING_BEHIND": Text("falls behind"),
@@ -111,7 +111,7 @@ def _in_order(found: Iterable[Finding]) -> list[Finding]:
 def _status(group: GroupRow, found: Sequence[Finding]) -> Iterable[Finding]:
     """Report the status of the group where no finding does: the badge and the findings agree."""
     if group.status in CLIENT_WORDS and all(one.status != group.status for one in found):
-        title = Text("The group: %(state)s", state=CLIENT_WORDS[group.status])
+        title = Text("The group %(state)s", state=CLIENT_WORDS[group.status])
         text = _sentence(group.reason) if group.reason else Text()
         yield Finding(group.status, title, text, group.since_ms or None, "queues")
 
@@ -121,7 +121,7 @@ def _promise(group: GroupRow, promised_ms: int | None) -> Iterable[Finding]:
     late_ms = group.time_lag_ms
     if promised_ms is None or late_ms is None or late_ms <= promised_ms:
         return
-    title = Text("Later than promised: %(promise)s at most", promise=Duration(promised_ms))
+    title = Text("Time lag exceeds the promise of %(promise)s", promise=Duration(promised_ms))
     text = Text("The oldest unread message has waited %(time)s.", time=Duration(late_ms))
     if group.worst_queue:
         text = Text(
@@ -145,9 +145,7 @@ def _broadcast(group: GroupRow) -> Iterable[Finding]:
         text = Text("%(queue)s: %(reason)s.", queue=found[0].worst_queue, reason=found[0].reason)
         yield Finding(status, title, text, min(one.since_ms for one in found), "clients")
     if group.partial and group.clients != 0:
-        text = Text(
-            "A client that does not report may be further behind than those that do: figures read “at least”."
-        )
+        text = Text("Clients that do not report may be further behind: figures are shown as “at least”.")
         title = Text(
             "%(reporting)s of %(number)s clients reported their offsets",
             reporting=group.clients_told or 0,
@@ -190,7 +188,7 @@ def _paused(held: Sequence[QueueRow], pauses: GroupPauses) -> Iterable[Finding]:
             "Their offsets moved since. The permission is not checked for members that pull themselves or send "
             "their filter with each pull: consumeEnable = false in the group's settings stops all."
         )
-        title = _are(moved, Text("read though paused"))
+        title = _are(moved, Text("consumed although paused"))
         yield Finding("INVALID", title, text, None, "queues")
 
 
@@ -228,8 +226,22 @@ def _are(rows: Sequence[QueueRow], state: Text) -> Text:
     return Text("%(queues)s are %(state)s", queues=_queue_names(rows), state=state)
 
 
-def _sentence(reason: str) -> Text:
+def _sentence(reason: Text) -> Text:
     return Text("Reason: %(reason)s.", reason=reason)
+
+
+def _reasons(rows: Sequence[QueueRow]) -> Text:
+    """Return the reason of the queues, or, where they differ, those of the first two by name; "" without one."""
+    found = {row.reason: row for row in rows if row.reason}
+    if not found:
+        return Text()
+    if len(found) == 1:
+        return _sentence(next(iter(found)))
+    several = [
+        Text("%(subject)s: %(reason)s", subject=_queue_names([row]), reason=reason)
+        for reason, row in list(found.items())[:2]
+    ]
+    return _sentence(Text.of_parts(several))
 
 
 # status → (state or verb of the title, what it means)
@@ -248,7 +260,10 @@ QUEUE_WORDS = {
     ),
     "REWOUND": (
         Text("moved back"),
-        Text("The committed offset went backwards: a reset, here or elsewhere. It is not yet level."),
+        Text(
+            "The committed offset went backwards: a reset, here or elsewhere. The group has not caught "
+            "up yet."
+        ),
     ),
     "SKIPPED": (
         Text("jumped ahead"),
@@ -256,9 +271,12 @@ QUEUE_WORDS = {
     ),
     "INVALID": (
         Text("contradictory"),
-        Text("The committed offset lies outside of what the queue holds, as after the topic was recreated."),
+        Text(
+            "The committed offset is outside the range of the queue, for example because the topic was "
+            "recreated."
+        ),
     ),
-    "UNKNOWN": (Text("unknown"), Text("No figure since; nothing is guessed.")),
+    "UNKNOWN": (Text("unknown"), Text("There are no figures since then.")),
 }
 
 
@@ -270,14 +288,14 @@ def _by_queue_status(queues: Sequence[QueueRow], group: GroupRow) -> Iterable[Fi
         title = _are(rows, verb)
         if status in ("LOST", "STOPPED", "REWOUND", "SKIPPED"):
             title = Text("%(queues)s %(did)s", queues=_queue_names(rows), did=verb)
-        reasons = sorted({row.reason for row in rows if row.reason})
+        reasons = {row.reason for row in rows if row.reason}
         # The reason of a queue that stands still counts what waits there.
         facts = [_waiting(rows)] if status in ("STALLED", "STOPPED") and len(rows) > len(reasons) else []
         owners = sorted({row.owner for row in rows if row.owner})
         if status == "STALLED" and owners:
             facts.append(Text("Held by %(names)s.", names=", ".join(owners[:NAMED_MAX])))
         since = min((row.since_ms for row in rows if row.since_ms), default=None)
-        text = Text.of_parts([*facts, *map(_sentence, reasons[:2]), meaning])
+        text = Text.of_parts([*facts, _reasons(rows), meaning])
         standing = [row for row in rows if row.committed_offset is not None and row.lag]
         head = max(standing, key=lambda row: row.time_lag_ms or 0, default=None)
         yield Finding(
@@ -306,8 +324,8 @@ def _resets(queues: Sequence[QueueRow]) -> Iterable[Finding]:
     rows = [row for row in queues if row.reset_pending and row.lag and row.status not in described]
     if rows:
         text = Text(
-            "%(number)s message(s) waiting there. The offset was set by a change, not by consumption: members that "
-            "are online take it with their next pull, others when they return.",
+            "%(number)s message(s) waiting there. The offset was set by a change, not by consumption: "
+            "online members apply it with their next pull, others when they return.",
             number=sum(row.lag or 0 for row in rows),
         )
         since = min((row.reset_at_ms for row in rows if row.reset_at_ms), default=None)
@@ -320,8 +338,8 @@ def _never_committed(queues: Sequence[QueueRow]) -> Iterable[Finding]:
     rows = [row for row in queues if row.status == "NEVER_COMMITTED" and _stored(row)]
     if rows:
         text = Text(
-            "At least %(number)s message(s) stored there, counted in no lag. Where a client begins to read is its own "
-            "setting (ConsumeFromWhere).",
+            "At least %(number)s message(s) stored there, not part of any lag. Where a client starts is "
+            "its own setting (ConsumeFromWhere).",
             number=sum(map(_stored, rows)),
         )
         title = Text("No offset is committed on %(queues)s", queues=_queue_names(rows))
@@ -336,7 +354,7 @@ def _unknown(queues: Sequence[QueueRow], group: GroupRow) -> Iterable[Finding]:
     """Report a group that is UNKNOWN although its queues are read: its members are not known yet."""
     if group.status == "UNKNOWN" and group.reason and not any(row.status == "UNKNOWN" for row in queues):
         text = Text.of_parts([_sentence(group.reason), Text("Members are queried about every 30 s.")])
-        yield Finding("UNKNOWN", Text("Its health is not known yet"), text, group.since_ms or None)
+        yield Finding("UNKNOWN", Text("Its health is unknown so far"), text, group.since_ms or None)
 
 
 def _offline(group: GroupRow) -> Iterable[Finding]:
@@ -347,7 +365,8 @@ def _offline(group: GroupRow) -> Iterable[Finding]:
             if group.lag_lower_bound:
                 waiting = Text("At least %(number)s {message waits|messages wait}.", number=group.lag)
         text = Text(
-            "No client reads for this group; messages that retention removes before one returns are lost to it."
+            "No client consumes for this group. Messages that retention removes before one returns are "
+            "lost for the group."
         )
         title = Text("No client is online")
         yield Finding("OFFLINE", title, Text.of_parts([waiting, text]), group.offline_since_ms)
@@ -359,11 +378,11 @@ def _pace(group: GroupRow) -> Iterable[Finding]:
     entering, leaving = group.in_rate, group.out_rate
     if entering and leaving is not None and leaving < SLOWER_SHARE * entering:
         text = Text(
-            "%(in)s messages a second come in, %(out)s are handled, so the backlog grows by %(growth)s a second. More "
-            "clients help up to the number of queues; a faster listener always does.",
+            "%(in)s messages a second arrive, %(out)s are handled: the backlog grows by %(growth)s a "
+            "second. More clients help up to the number of queues; a faster listener always helps.",
             **{"in": round(entering), "out": round(leaving), "growth": round(entering - leaving)},
         )
-        title = Text("Out is %(share)s below in", share=percent(1 - leaving / entering))
+        title = Text("The group handles %(share)s less than arrives", share=percent(1 - leaving / entering))
         yield Finding(
             "FALLING_BEHIND", title, Text.of_parts([text, _clients_needed(group)]), group.since_ms or None
         )
@@ -378,7 +397,8 @@ def _clients_needed(group: GroupRow) -> Text:
     if needed is None or group.clients is None or needed <= group.clients:
         return Text()
     return Text(
-        "To keep pace and be level within 15 min at their present speed it takes %(number)s client(s).",
+        "At the present speed %(number)s client(s) {is|are} needed to keep up and to clear the backlog "
+        "within 15 min.",
         number=needed,
     )
 
@@ -393,8 +413,8 @@ def _retention(group: GroupRow) -> Iterable[Finding]:
     left = group.time_to_loss_ms
     if left is not None and not group.time_to_loss_lower_bound and left < LOSS_SOON_MS:
         text = Text(
-            "At the present pace the brokers remove messages of %(queue)s that the group has not read yet. A faster "
-            "group, or longer retention (fileReservedTime), prevents it.",
+            "At the present pace retention removes messages of %(queue)s before the group reads them. A "
+            "faster group, or longer retention (fileReservedTime), prevents it.",
             queue=group.time_to_loss_queue,
         )
         title = Text("Unread messages are lost in about %(time)s", time=Duration(left))
@@ -408,8 +428,8 @@ def _skew(queues: Sequence[QueueRow], group: GroupRow) -> Iterable[Finding]:
     if group.status != "FALLING_BEHIND" or spread is None or count < 2 or spread >= SKEW_SHARE * count:
         return
     text = Text(
-        "The lag lies on about %(spread)s of %(number)s queues, worst on %(queue)s. More clients do not help there: a "
-        "key that spreads better, or that queue's own listener, does.",
+        "The lag is on about %(spread)s of %(number)s queues, most on %(queue)s. More clients do not "
+        "help: use a key that spreads better, or make the listener of that queue faster.",
         spread=f"{spread:.1f}",
         number=count,
         queue=group.worst_queue,
@@ -420,8 +440,8 @@ def _skew(queues: Sequence[QueueRow], group: GroupRow) -> Iterable[Finding]:
 def _subscriptions(clients: Sequence[ClientRow]) -> Iterable[Finding]:
     if len(subscription_kinds(clients)) > 1:
         text = Text(
-            "RocketMQ keeps the subscription it received last, so what is delivered changes with heartbeats. All "
-            "members of a group must subscribe to the same topics and tags."
+            "RocketMQ keeps only the subscription received last, so deliveries change with every "
+            "heartbeat. All members of a group must subscribe to the same topics and tags."
         )
         kinds = len(subscription_kinds(clients))
         title = Text("Clients subscribe in %(number)s different ways", number=kinds)
@@ -468,7 +488,7 @@ def _ownership(queues: Sequence[QueueRow], clients: Sequence[ClientRow]) -> Iter
     idle = [client for client in clients if not client.queues]
     if idle:
         text = Text(
-            "There are more clients than queues, or the last rebalance left them out. They only wait."
+            "There are more clients than queues, or the last rebalance assigned them none. They are idle."
         )
         title = Text("%(number)s client(s) without a queue", number=len(idle))
         yield Finding("OFFLINE", title, text, None, "clients")
@@ -477,12 +497,13 @@ def _ownership(queues: Sequence[QueueRow], clients: Sequence[ClientRow]) -> Iter
 def _failures(group: GroupRow) -> Iterable[Finding]:
     if group.retry_lag:
         text = Text(
-            "They failed at least once and come again after their delay; they are not part of the lag above."
+            "They failed at least once and are delivered again after a delay; they are not part of the "
+            "lag above."
         )
         yield Finding(
             "REWOUND", Text("%(number)s message(s) in the retry topic", number=group.retry_lag), text
         )
     if group.dlq_count:
-        text = Text("They failed every retry. Look at a sample, then replay them to this group alone.")
+        text = Text("They failed every retry. Look at a sample, then replay them to this group only.")
         title = Text("%(number)s dead letter(s)", number=group.dlq_count)
         yield Finding("SKIPPED", title, text, None, "dead-letters")

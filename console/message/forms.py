@@ -77,7 +77,7 @@ class BrowseForm(forms.Form):
         if needs and cleaned.get(needs[0]) in (None, "") and needs[0] not in self.errors:
             self.add_error(needs[0], Text("This search needs %(what)s.", what=needs[1]))
         if read != "id" and not cleaned.get("topic") and self.data.get("read"):
-            self.add_error("topic", Text("Name a topic."))
+            self.add_error("topic", Text("Enter a topic."))
         cleaned["queues"], cleaned["brokers"] = self._queues(), frozenset(self._list("broker"))
         cleaned["match"] = self._match()
 
@@ -91,7 +91,9 @@ class BrowseForm(forms.Form):
         for text in self._list("queue"):
             name, _, number = text.rpartition(":")
             if not name or not number.isascii() or not number.isdigit() or len(number) > 9:
-                self._refuse("queue", Text("Write a queue as broker name, colon, number: broker-a:3."))
+                self._refuse(
+                    "queue", Text("Enter a queue as broker name, colon and number, like broker-a:3.")
+                )
                 return frozenset()
             found.add((name, int(number)))
         return frozenset(found)

@@ -51,7 +51,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 PAGE_MESSAGES = 50
-SEARCH_MS = 120_000  # of one streamed page; "Search further" continues
+SEARCH_MS = 120_000  # of one streamed page; "Continue the search" reads on
 STOPPED = Text("you stopped it")
 FRAME_EVERY_S = 0.25
 TAIL_EVERY_S = 1.0

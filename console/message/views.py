@@ -43,7 +43,7 @@ from console.text import Text, text_of
 BrokerTrouble = (BrokerUnavailable, MQBrokerError, RemotingTimeout)
 PAGE_MESSAGES = 50
 FILTERS = ("tag", "sql", "find", "queue", "broker")
-# How long the page waits for rows; longer searches stream over its socket, or continue with "Search further".
+# How long the page waits for rows; longer searches stream over its socket, or continue with "Continue the search".
 FIRST_PAINT_MS = 1_000
 PEEK_BYTES = 16 * 1024
 
@@ -128,7 +128,7 @@ def _nothing(form: BrowseForm, read: str) -> Text:
             value_2=given.get("id", ""),
         )
     if given.get("cursor"):
-        return Text("There is nothing further.")
+        return Text("There are no more messages.")
     if any(given.get(name) for name in FILTERS):
         return Text("No message that was read of %(value)s matches the filters above.", value=topic)
     if read == "time":
@@ -290,7 +290,7 @@ def compare_messages(request: HttpRequest, cluster: str) -> HttpResponse:
     here, _ = admit_to_list(request, cluster)
     chosen = request.GET.getlist("m")
     context = {"cluster": here, "now_ms": int(time.time() * 1000)}
-    problem = Text("Mark exactly two messages of a list to compare them.")
+    problem = Text("Select exactly two messages of a list to compare them.")
     status = 400 if chosen else 200
     if len(chosen) == 2:
         try:

@@ -43,8 +43,8 @@ OPERATIONS = ListSpec(
         Column("subject", Text("Object"), css="", order=("subject",), ascending=True, fields=("subject",)),
         Column("state", Text("State"), css="", order=("where",), ascending=True, fields=("where",)),
         Column("progress", Text("Progress"), css=""),
-        Column("words", Text("In words"), css="", fields=("summary",)),
-        Column("messages", Text("Touches"), MSGS, css="num p3", order=("messages",), fields=("messages",)),
+        Column("words", Text("Summary"), css="", fields=("summary",)),
+        Column("messages", Text("Affects"), MSGS, css="num p3", order=("messages",), fields=("messages",)),
         Column(
             "by",
             Text("By"),

@@ -193,7 +193,7 @@ def approve_plan(plan_id: str, actor: Any, *, remote_addr: str = "", now_ms: int
     _require_draft(plan, at_ms)
     name = actor_name(actor)
     if name == plan.created_by:
-        raise ApprovalBySamePerson(Text("A second person must agree; you made this plan yourself."))
+        raise ApprovalBySamePerson(Text("A second person must approve this plan; you made it yourself."))
     requested = Plan.objects.filter(pk=plan.pk, state=PlanState.DRAFT, approved_by="")
     with transaction.atomic():
         agreed = requested.update(approved_by=name, approved_at=journal.moment(at_ms))
@@ -259,7 +259,7 @@ def apply_plan(
         except IntegrityError:
             # Another plan for the same subject was applied at the same moment.
             held = _held_by_another(handler, plan.cluster, plan.subject)
-            raise PlanBlocked(held or Text("Another job ended at this moment: apply again.")) from None
+            raise PlanBlocked(held or Text("Another job has just ended: apply again.")) from None
     journal.publish(job, at_ms=at_ms)
     journal.publish_plan(selectors.plan(plan_id), handler.verb, at_ms=at_ms)
     return job
@@ -304,7 +304,7 @@ def _start(
         )
         journal.note(
             job,
-            Text("Applied by %(person)s: state read again, nothing moved", person=job.created_by),
+            Text("Applied by %(person)s: state read again, nothing had changed", person=job.created_by),
             at_ms=at_ms,
         )
         transaction.on_commit(lambda: worker_queue.enqueue(job.id))
@@ -386,9 +386,9 @@ def _require_confirmation(plan: Plan, confirm_text: str) -> None:
         return
     if confirm_text != plan.confirm_text:
         touched = (
-            Text("touches %(number)s messages", number=plan.messages)
+            Text("affects %(number)s messages", number=plan.messages)
             if plan.messages
-            else Text("cannot simply be undone")
+            else Text("cannot be undone directly")
         )
         raise ConfirmationMissing(
             Text(
@@ -400,7 +400,7 @@ def _require_confirmation(plan: Plan, confirm_text: str) -> None:
     if plan.confirm == Confirm.SECOND_PERSON and not plan.approved_by:
         raise ApprovalMissing(
             Text(
-                "This change touches %(number)s messages: a second person must approve it.",
+                "This change affects %(number)s messages: a second person must approve it.",
                 number=plan.messages,
             )
         )

@@ -275,7 +275,7 @@ def plan_action(request: HttpRequest, cluster: str, plan_id: str, action: str) -
             messages.success(
                 request,
                 Text(
-                    "You agree with plan %(id)s. %(person)s may apply it now.",
+                    "You have approved plan %(id)s. %(person)s may apply it now.",
                     id=found.id,
                     person=found.created_by,
                 ).local(),

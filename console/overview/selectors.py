@@ -45,7 +45,7 @@ KINDS = {
 
 # status of a group in trouble → what to do next
 ADVICE = {
-    "LOST": Text("A faster group, or longer retention (fileReservedTime), stops it."),
+    "LOST": Text("A faster group, or longer retention (fileReservedTime), prevents it."),
     "STALLED": Text("Check the message it waits for, and the threads of the client that holds it."),
     "STOPPED": Text("Check its clients."),
     "FALLING_BEHIND": Text("A faster listener helps; so do more clients, up to the number of queues."),

@@ -138,7 +138,9 @@ def clusters(request: HttpRequest) -> HttpResponse:
             except cluster_services.ClusterError as refusal:
                 form.add_error(refusal.field or None, text_of(refusal))
             else:
-                done = Text("%(name)s is added. Its first figures come with the next round.", name=added.name)
+                done = Text(
+                    "%(name)s is added. Its first figures appear with the next round.", name=added.name
+                )
                 messages.success(request, done.local())
                 return redirect("overview", added.name)
     visible = [

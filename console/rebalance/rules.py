@@ -68,7 +68,7 @@ def compute(
     """
     if strategy not in SERVER_STRATEGIES or strategy not in STRATEGIES:
         names = ", ".join(SERVER_STRATEGIES)
-        raise ValueError(Text("strategy %(name)s is none of %(names)s", name=strategy, names=names))
+        raise ValueError(Text("strategy %(name)s is not one of %(names)s", name=strategy, names=names))
     members = sorted(set(client_ids))
     return assign_server_side(queues, members, strategy) if members and queues else {}
 
@@ -128,7 +128,7 @@ def _name(queue: MessageQueue) -> str:
 
 def _two_owners(group: str, queue: MessageQueue, ids: list[str]) -> Finding:
     text = Text(
-        "%(queue)s of %(topic)s is read by %(number)s clients: messages come twice",
+        "%(queue)s of %(topic)s is consumed by %(number)s clients: messages are delivered twice",
         queue=_name(queue),
         topic=queue.topic,
         number=len(ids),
@@ -138,7 +138,7 @@ def _two_owners(group: str, queue: MessageQueue, ids: list[str]) -> Finding:
 
 def _no_owner(group: str, queue: MessageQueue) -> Finding:
     text = Text(
-        "%(queue)s of %(topic)s is read by no client: its messages wait",
+        "%(queue)s of %(topic)s is consumed by no client: its messages wait",
         queue=_name(queue),
         topic=queue.topic,
     )
@@ -147,7 +147,8 @@ def _no_owner(group: str, queue: MessageQueue) -> Finding:
 
 def _idle(group: str, client_id: str) -> Finding:
     text = Text(
-        "%(client)s holds no queue: there are more clients than queues, or it was left out", client=client_id
+        "%(client)s holds no queue: there are more clients than queues, or it was assigned none",
+        client=client_id,
     )
     return Finding(FindingKind.IDLE_CLIENT, group, "", None, (client_id,), text)
 

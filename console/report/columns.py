@@ -240,7 +240,7 @@ SCORES = (
     DAY,
     Column("backlogs", Text("Backlogs")),
     Column("forecasts", Text("Forecasts")),
-    Column("mape_pct", Text("Error"), "percent", note=Text("mean of |forecast − actual| / actual")),
+    Column("mape_pct", Text("Deviation"), "percent", note=Text("mean of |forecast − actual| / actual")),
     Column(
         "covered_pct", Text("In the band"), "percent", note=Text("share of the bands that held the actual")
     ),
@@ -248,7 +248,7 @@ SCORES = (
         "backlogs_covered_pct", Text("First band"), "percent", note=Text("the first band of each backlog")
     ),
     Column("said_never", Text("Forecast “never”"), priority=2),
-    Column("never_wrong", Text("Of them wrong"), priority=2),
+    Column("never_wrong", Text("Of these wrong"), priority=2),
     Column(
         "unseen", Text("Not judged"), priority=2, note=Text("their end was not seen: the day or a gap cut it")
     ),
@@ -266,9 +266,14 @@ TRAFFIC = (
         priority=2,
         note=Text("by the producer's clock"),
     ),
-    Column("resent", Text("Came back"), note=Text("reconsume times above 0")),
-    Column("undispatched", Text("No unit"), priority=2, note=Text("records that no consume queue leads to")),
-    Column("wrong_units", Text("Wrong units"), priority=3),
+    Column("resent", Text("Retried"), note=Text("reconsume times above 0")),
+    Column(
+        "undispatched",
+        Text("No queue entry"),
+        priority=2,
+        note=Text("records that no consume queue points to"),
+    ),
+    Column("wrong_units", Text("Wrong entries"), priority=3),
 )
 LETTERS = (
     Column("letters", Text("Dead letters")),
@@ -311,7 +316,7 @@ EPISODES_VIEW = RowsView(
         Column("peak_time_lag_ms", Text("Peak time lag"), "optional_duration"),
         Column("messages_late", Text("Messages late")),
         Column("lost", Text("Lost"), unit=Text("msgs")),
-        Column("cause", Text("First cause"), "text"),
+        Column("cause", Text("First cause"), "code"),
         Column("worst_queue", Text("First on"), "text"),
         Column("forecast_ms", Text("Forecast"), "optional_duration"),
         Column("drained_ms", Text("Drained in"), "optional_duration"),
@@ -334,7 +339,7 @@ SLO_COLUMNS = (
     Column("within_slo_pct", Text("In time"), "percent2", priority=3, note=Text("share of the messages")),
     Column(
         "budget_days",
-        Text("Of days"),
+        Text("Days computed"),
         note=Text("days of the 28 that were computed; the others spend nothing and prove nothing"),
     ),
 )
@@ -342,7 +347,7 @@ SLO_WORDS = Text("The topic of each group that was worst; promises are set on th
 
 
 def _slo(window: Column, change: Text) -> RowsView:
-    last = Column("good_change_points", Text("Change"), "points", Text("points"), priority=3, note=change)
+    last = Column("good_change_points", Text("Difference"), "points", Text("points"), priority=3, note=change)
     return RowsView(
         "slo", Text("SLO"), (window, *SLO_COLUMNS, last, COVERAGE), "budget_left_pct", True, words=SLO_WORDS
     )
@@ -476,7 +481,7 @@ REVIEWS: dict[str, tuple[RowsView, ...]] = {
                 Column("what", Text("What"), "code"),
                 Column("before", Text("Before"), "rate"),
                 Column("after", Text("After"), "rate"),
-                Column("change_pct", Text("Change"), "points", "%"),
+                Column("change_pct", Text("Difference"), "points", "%"),
                 Column(
                     "p",
                     Text.foreign("p"),
@@ -484,7 +489,7 @@ REVIEWS: dict[str, tuple[RowsView, ...]] = {
                     priority=2,
                     note=Text("how often chance alone does as much"),
                 ),
-                Column("days", Text("Of days"), priority=2),
+                Column("days", Text("Days computed"), priority=2),
             ),
             "at_ms",
             words=Text(
@@ -502,7 +507,7 @@ REVIEWS: dict[str, tuple[RowsView, ...]] = {
                 Column("evidence", Text("Evidence"), "code"),
                 Column("runway_ms", Text("Data loss in"), "optional_duration"),
                 Column("on_days", Text("On days"), note=Text("days that speak for it")),
-                Column("days", Text("Of days")),
+                Column("days", Text("Days computed")),
             ),
             "proposal",
             True,
@@ -515,7 +520,7 @@ LONG_COLUMNS = (
     Column("in_rate", Text("In"), "rate", Text("/s")),
     Column(
         "in_rate_change_pct",
-        Text("Change"),
+        Text("Difference"),
         "points",
         "%",
         note=Text("of what comes in, against the period before"),
@@ -533,7 +538,7 @@ LONG_COLUMNS = (
     Column("lost", Text("Lost"), unit=Text("msgs"), priority=2, is_summed=True),
     Column(
         "days",
-        Text("Of days"),
+        Text("Days computed"),
         note=Text("days of the period that were computed; the others are unknown, not zero"),
     ),
     COVERAGE,

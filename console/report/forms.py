@@ -74,7 +74,8 @@ class ScheduleForm(forms.Form):
         max_length=ZONE_LENGTH_MAX,
         label=Text("Time zone"),
         help_text=Text(
-            "Empty: the installation's. Daily lag, weekly lag, capacity, and months, quarters and years share one."
+            "Empty: the zone of the installation. Daily lag, weekly lag, capacity, and months, quarters "
+            "and years share one zone."
         ),
     )
     emails = forms.CharField(required=False, max_length=2_000, label=Text("Mail to"))
@@ -154,7 +155,9 @@ class SloForm(forms.Form):
         values = self.cleaned_data
         if not self.errors and (values.get("seconds") is None) != (values.get("target_pct") is None):
             empty = "seconds" if values.get("seconds") is None else "target_pct"
-            self.add_error(empty, Text("Give both, or neither for the installation's promise."))
+            self.add_error(
+                empty, Text("Enter both, or leave both empty to use the promise of the installation.")
+            )
 
 
 def _ms(moment: dt.datetime) -> int:

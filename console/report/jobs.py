@@ -22,11 +22,15 @@ WORDS = {
         "Lag of every group, topic and queue per week, from Monday to Monday of the report's zone."
     ),
     "episodes": Text("When a group was late, stood still or lost messages, why, and how it ended."),
-    "capacity": Text("What each group can process, what it has to, and how much room retention leaves."),
-    "topic_traffic": Text("What came into each topic, message by message, from the brokers’ store files."),
+    "capacity": Text(
+        "What each group can process, what it has to process, and how much room retention leaves."
+    ),
+    "topic_traffic": Text(
+        "What was written to each topic, message by message, from the brokers’ store files."
+    ),
     "dead_letter": Text("Dead letters from the brokers’ store files: how many, why, how old."),
     "forecast_scorecard": Text("How accurate the drain forecasts were."),
-    "lag_trend": Text("How groups did over months, quarters and years of the business time zone."),
+    "lag_trend": Text("How each group performed over months, quarters and years of the business time zone."),
 }
 # Reports whose rows are `LagRow`; those of the others are `ReportRow`.
 LAG_JOBS = ("lag_hour", "lag_day", "lag_week")

@@ -339,9 +339,7 @@ def _result(text: str) -> JobResult | None:
     try:
         return msgspec.json.decode(text, type=JobResult)
     except msgspec.DecodeError as error:
-        raise ReportFailed(
-            Text("The Spark job's answer is not understood: %(why)s.", why=str(error))
-        ) from error
+        raise ReportFailed(Text("The Spark job's answer cannot be read: %(why)s.", why=str(error))) from error
 
 
 @functools.lru_cache(maxsize=1)

@@ -4,7 +4,7 @@ from console.text import Text
 
 EPISODE_WORDS = {
     "breach": Text("Late"),
-    "stall": Text("A queue stood still"),
+    "stall": Text("A queue stalled"),
     "offline": Text("Nothing consumed"),
     "lost": Text("Lost to retention"),
 }
@@ -27,6 +27,13 @@ CODE_WORDS = {
     "lower": Text("lower"),
     "no clear change": Text("no clear change"),
     "too few days": Text("too few days"),
+    # what changed first in an episode
+    "queue stuck": Text("a queue was stuck"),
+    "reset": Text("reset"),
+    "retention": Text("retention"),
+    "slow": Text("slower than usual"),
+    "surge": Text("more messages than usual"),
+    "unclear": Text("unclear"),
     # why something is dead weight
     "idle": Text("idle"),
     "never committed": Text("never committed"),

@@ -88,7 +88,7 @@ def window(from_ms: int, to_ms: int, *, now_ms: int, period_ms: int = HOUR_MS, z
     if from_ms >= to_ms:
         raise ReportRejected("to_ms", Text("The end must be after the start."))
     if from_ms >= now_ms:
-        raise ReportRejected("from_ms", Text("The window lies in the future: nothing has been measured yet."))
+        raise ReportRejected("from_ms", Text("The window is in the future: nothing has been measured yet."))
     start = period_start(from_ms, period_ms, zone)
     end = min(period_end(min(to_ms, now_ms) - 1, period_ms, zone), now_ms + -now_ms % HOUR_MS)
     hours = wall_ms(start, end, zone) // HOUR_MS  # 31 days may have an hour more
@@ -96,7 +96,8 @@ def window(from_ms: int, to_ms: int, *, now_ms: int, period_ms: int = HOUR_MS, z
         raise ReportRejected(
             "from_ms",
             Text(
-                "One run covers at most %(most)s hours, and these are %(number)s: run the report in parts.",
+                "One run covers at most %(most)s hours, and the window has %(number)s: run the report in "
+                "parts.",
                 number=hours,
                 most=WINDOW_HOURS_MAX,
             ),

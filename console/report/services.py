@@ -195,7 +195,7 @@ def release_dead_runs(*, now_ms: int) -> None:
         else:
             changed = mine.update(
                 state=WAITING,
-                step=Text("waiting: the worker stopped, taking it up again"),
+                step=Text("waiting: the worker stopped; the run will be resumed"),
                 lease_until_ms=None,
             )
         if changed:
@@ -287,7 +287,7 @@ class _Attempt:
             raise
         except Exception:
             logger.exception("report ended in an error run=%s", run.id)
-            self._fail(Text("An error of the console itself; the worker's log has it."))
+            self._fail(Text("Internal error of the console; see the worker's log."))
         _publish(run.id, self.now_ms())
         if run.requested_by_id is None:  # a person who asked looks at the page
             _send_task(DELIVER_TASK, run.id)
@@ -382,7 +382,7 @@ def job_spec(run: ReportRun, *, now_ms: int) -> JobSpec:
         cluster = cluster_selectors.cluster_by_name(run.cluster)
     except Cluster.DoesNotExist:
         raise ReportFailed(
-            Text("The cluster %(cluster)s was removed meanwhile.", cluster=run.cluster)
+            Text("The cluster %(cluster)s was removed in the meantime.", cluster=run.cluster)
         ) from None
     is_of_stores = run.job in STORE_JOBS
     return JobSpec(
@@ -430,8 +430,8 @@ def _hours(run: ReportRun, now_ms: int) -> Sequence[HourFiles]:
     if not hours:
         raise ReportFailed(
             Text(
-                "No history of %(cluster)s lies in this window. The collector writes it from its first round on; "
-                "choose a later window.",
+                "There is no history of %(cluster)s in this window. The collector writes it from its "
+                "first round on; choose a later window.",
                 cluster=run.cluster,
             )
         )

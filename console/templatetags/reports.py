@@ -34,8 +34,8 @@ register = template.Library()
 EPISODES: Mapping[str, tuple[str, str]] = {
     EpisodeKind.BREACH: (gettext_noop("Late"), gettext_noop("Late for %(duration_ms)s from %(at_start)s")),
     EpisodeKind.STALL: (
-        gettext_noop("Queue stood still"),
-        gettext_noop("A queue stood still for %(duration_ms)s from %(at_start)s"),
+        gettext_noop("Queue stalled"),
+        gettext_noop("A queue stalled for %(duration_ms)s from %(at_start)s"),
     ),
     EpisodeKind.OFFLINE: (
         gettext_noop("Nothing consumed"),
@@ -235,6 +235,12 @@ def row_window(context: Context, row: LagRow | ReportRow) -> SafeString:
 def episode_word(kind: str) -> str:
     """Return what an episode is called in a list."""
     return gettext(EPISODES[kind][0])
+
+
+@register.filter
+def code_word(code: str) -> str:
+    """Return a code that a job or the collector wrote into a figure, in words."""
+    return CODE_WORDS.get(code, code)
 
 
 @register.simple_tag(takes_context=True)

@@ -39,7 +39,9 @@ class MomentField(forms.Field):
             zone = zoneinfo.ZoneInfo(zone_name)
         except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError) as error:
             raise forms.ValidationError(
-                Text("Write a time as 2026-03-12 08:20:00, or with its zone as 2026-03-12T08:20:00+08:00.")
+                Text(
+                    "Enter a time like 2026-03-12 08:20:00, or with its zone like 2026-03-12T08:20:00+08:00."
+                )
             ) from error
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=zone)

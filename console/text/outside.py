@@ -3,6 +3,10 @@
 from django.utils.translation import gettext_noop as _
 
 IDS = (
+    # brokerd.remoting.message.names
+    _("A name has only letters, digits, %% | - and _."),
+    _("Enter a name."),
+    _("The name has %(number)s characters; at most %(most)s."),
     # consumers.errors
     _("%(address)s is not available: %(why)s"),
     _("%(address)s did not answer within %(seconds)s s (request %(code)s)"),

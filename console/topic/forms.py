@@ -27,7 +27,7 @@ def _number(label: Text, help_text: Text, initial: int | None) -> forms.IntegerF
         max_value=QUEUES_MAX,
         initial=initial,
         help_text=help_text,
-        error_messages={"invalid": Text("Write a whole number.")},
+        error_messages={"invalid": Text("Enter a whole number.")},
     )
 
 
@@ -35,9 +35,9 @@ class TopicChangeForm(ConfigForm):
     """Settings of a topic; an empty field leaves the setting unchanged."""
 
     write_queues = _number(
-        Text("Write queues"), Text("on each chosen broker: what producers spread over"), None
+        Text("Write queues"), Text("on each chosen broker; producers spread messages over them"), None
     )
-    read_queues = _number(Text("Read queues"), Text("on each chosen broker: what consumers share"), None)
+    read_queues = _number(Text("Read queues"), Text("on each chosen broker; consumers share them"), None)
     perm = forms.ChoiceField(label=Text("Permission"), required=False, choices=[STAY, *PERM_CHOICES])
     message_type = forms.ChoiceField(
         label=Text("Message type"),
@@ -49,7 +49,7 @@ class TopicChangeForm(ConfigForm):
         label=Text("Order"),
         required=False,
         choices=[STAY, *TRUE_FALSE],
-        help_text=Text("makes clients keep a key on its queue"),
+        help_text=Text("clients keep the messages of a key on one queue"),
     )
 
     @property

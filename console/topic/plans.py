@@ -108,7 +108,7 @@ class TopicPlan(ObjectPlan[TopicFacts, TopicParams, TopicBefore]):
     def created_again(self, inputs: PlanInput[TopicParams], rows: Sequence[ConfigRow]) -> Text:
         """Return the summary of an undone deletion: the topic without its messages."""
         return Text(
-            "Create %(name)s on %(where)s as it was. Its messages do not come back.",
+            "Create %(name)s on %(where)s as it was. Its messages cannot be restored.",
             name=inputs.subject,
             where=where(rows),
         )

@@ -18,7 +18,7 @@ from console.operation.config.change import ConfigParams
 from console.operation.config.row import Config
 from console.operation.errors import PlanRejected
 from console.operation.plan.params import ACCEPTING, ON_BROKERS, Accepted, Parameter
-from console.text import Text
+from console.text import Text, text_of
 
 READ, WRITE, INHERIT, PRIORITY = 4, 2, 1, 8  # PermName
 QUEUES_MAX = 1_024  # per topic and broker: each queue is an open file, and part of every rebalance
@@ -75,7 +75,7 @@ def check_new_name(name: str, own_names: Sequence[str] = ()) -> None:
     try:
         validate_topic(name)
     except ValueError as error:
-        raise PlanRejected(Text.foreign(f"{str(error)[:1].upper()}{str(error)[1:]}."), "topic") from error
+        raise PlanRejected(text_of(error), "topic") from error
     if is_system_topic(name) or name in own_names:
         raise PlanRejected(Text("%(name)s is a topic of RocketMQ's own.", name=name), "topic")
 

@@ -182,6 +182,6 @@ def delete_warnings(facts: TopicFacts, quarantine: Quarantine | None) -> list[Pl
             )
         )
     warnings.append(
-        PlanWarning("warn", Text("Messages do not come back"), Text("Undo creates the topic again, empty."))
+        PlanWarning("warn", Text("Messages cannot be restored"), Text("Undo creates the topic again, empty."))
     )
     return warnings

@@ -436,7 +436,7 @@
       if (!data.slices.some((each) => each.messages)) return [gettext("no message was consumed in this time"), false];
       latencyHeat(canvas, data);
       return [
-        Tide.text(gettext("share of the messages of every %(step)s, by how long they waited; log colour"), {
+        Tide.text(gettext("share of the messages of every %(step)s, by how long they waited; logarithmic colours"), {
           step: Tide.duration(data.step_ms),
         }),
         true,

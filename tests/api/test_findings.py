@@ -67,7 +67,7 @@ def test_it_has_those_that_the_overview_only_counts(client: APIClient, page: Cli
         sample_rows.group_row(f"late-{number}", status="STALLED", lag=1, reason="")
     found = findings(client, "findings")
     titles = [one["title"] for one in found]
-    assert {f"late-{number}: stands still" for number in range(selectors.FINDINGS_SHOWN + 1)} <= set(titles)
+    assert {f"late-{number}: has stalled" for number in range(selectors.FINDINGS_SHOWN + 1)} <= set(titles)
     assert f"{len(found) - selectors.FINDINGS_SHOWN} more" in page.get("/c/local/").content.decode()
 
 

@@ -22,7 +22,7 @@ from console.text.outside import IDS
 ROOT = Path(__file__).parent.parent.parent
 LOCALE = Path("locale/zh_Hans/LC_MESSAGES")
 DOMAINS = ("django", "djangojs")
-OUTSIDE = ("consumers",)  # packages whose texts pages show too
+OUTSIDE = ("brokerd/remoting/message", "consumers")  # packages whose texts pages show too
 NAMED = re.compile(r"%\((\w+)\)s")
 MARKUP = re.compile(r"</?[a-z]+")
 ENGLISH = re.compile(r"[a-z]{2,} [a-z]{2,} [a-z]{2,}")  # three words in a row are no name
@@ -173,4 +173,4 @@ def test_every_id_of_an_error_of_the_client_runtime_is_in_the_catalogue() -> Non
         if isinstance(node.args[0], ast.Constant)
     }
     assert len(texts) == 5 and len(reasons) == 12
-    assert texts | reasons == set(IDS)
+    assert texts | reasons <= set(IDS)

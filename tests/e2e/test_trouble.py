@@ -73,7 +73,7 @@ def test_the_plan_of_one_operator_is_refused_after_the_change_of_another(
     plan_offset_change(page, product, "analytics", "Earliest")
     plan_offset_change(other, product, "analytics", "Latest")
     apply_plan(other, "analytics")
-    expect(other.locator("body")).to_contain_text("stand where they should", timeout=PATIENCE_MS)
+    expect(other.locator("body")).to_contain_text("at their targets", timeout=PATIENCE_MS)
     job = other.url.rsplit("/", 1)[1]
     try_to_apply(page, "analytics")
     refusal = page.get_by_role("alert")

@@ -119,7 +119,7 @@ def test_it_deletes_a_topic_from_quarantine(world: ApacheWorld, settings: Settin
         {"pull": lambda admin: admin.pull(world.cluster.addrs["broker-a"], "doomed", 0, 0)}, 10_000
     )["pull"]
     assert isinstance(refused, MQBrokerError) and refused.code == 16, "nobody reads it now"
-    assert "deleting is offered after 24 hours" in world.plan("topic_delete", "doomed", {}).blocked
+    assert "it can be deleted after 24 hours" in world.plan("topic_delete", "doomed", {}).blocked
     done(world, "topic_release", "doomed")
     assert topic_configs(world, "doomed") == before
     done(world, "topic_quarantine", "doomed")

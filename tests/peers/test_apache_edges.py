@@ -111,7 +111,7 @@ def test_what_a_java_member_popped_and_holds_is_in_the_lag(world: ApacheWorld) -
         world.collect()
         row = GroupRow.objects.get(group="poppers")
         assert (row.status, row.attention, row.drain_never) == ("STALLED", 6, True)
-        assert "none is seen to be acknowledged" in row.reason
+        assert "none is acknowledged" in row.reason
     finally:
         peer.stop()
 

@@ -275,7 +275,8 @@ def _reason(
         known = f"no client is connected, {figures.lag or 0:,} messages wait"
     elif status is LagStatus.UNKNOWN and figures.status is LagStatus.OK:
         known = (
-            "messages wait, nothing was read yet, and the clients are not reported yet: healthy or offline"
+            "messages wait, nothing was consumed yet, and the clients are not reported yet: healthy or "
+            "offline"
         )
     if view.blind and not figures.partial:
         names = ", ".join(sorted(view.blind))

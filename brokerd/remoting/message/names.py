@@ -11,6 +11,18 @@ GROUP_LENGTH_MAX = 255
 _LEGAL = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 
+class InvalidName(ValueError):
+    """A name that no topic or no group may have.
+
+    ``text`` and ``values``: the reason as a sentence of pages.
+    """
+
+    def __init__(self, reason: str, text: str, **values: int) -> None:
+        super().__init__(reason)
+        self.text = text
+        self.values = values
+
+
 class MessageProperty:
     """MessageConst.java: the keys of properties that brokers and clients act on."""
 
@@ -168,8 +180,12 @@ def validate_group(name: str) -> None:
 
 def _validate(kind: str, name: str, length_max: int) -> None:
     if not name.strip():
-        raise ValueError(f"the {kind} name is blank")
+        raise InvalidName(f"the {kind} name is blank", "Enter a name.")
     if len(name) > length_max:
-        raise ValueError(f"the {kind} name has {len(name)} characters; at most {length_max} are allowed")
+        reason = f"the {kind} name has {len(name)} characters; at most {length_max} are allowed"
+        raise InvalidName(
+            reason, "The name has %(number)s characters; at most %(most)s.", number=len(name), most=length_max
+        )
     if not _LEGAL.fullmatch(name):
-        raise ValueError(f"the {kind} name {name!r} has characters other than % | a-z A-Z 0-9 _ -")
+        reason = f"the {kind} name {name!r} has characters other than % | a-z A-Z 0-9 _ -"
+        raise InvalidName(reason, "A name has only letters, digits, %% | - and _.")

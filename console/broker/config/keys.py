@@ -55,6 +55,10 @@ class ConfigKey:
     def is_secret(self) -> bool:
         return is_secret(self.name)
 
+    def with_unit(self, value: Text) -> Text:
+        """Return a value of the key with its unit, if it has one."""
+        return Text("%(value)s %(unit)s", value=value, unit=self.unit) if self.unit else value
+
     def meaning_of(self, value: str) -> Text | str:
         """Return a value in words where it is a code or a large number: 6 is "read and write"; "" elsewhere."""
         if value in self.meanings:
@@ -105,7 +109,7 @@ _KEYS = (
     _restart(
         "namesrvAddr",
         Text("name servers the broker registers with"),
-        danger=Text("Clients that use another name server no longer find the broker."),
+        danger=Text("Clients that use a removed name server no longer find the broker."),
     ),
     _now(
         "brokerPermission",
@@ -199,11 +203,11 @@ _KEYS = (
     ),
     _now(
         "maxMessageSize",
-        Text("largest message taken"),
+        Text("largest message accepted"),
         BYTES,
         low=1_024,
         high=256 * 1024 * 1024,
-        danger=Text("Larger messages than clients accept stop their consumers."),
+        danger=Text("Messages larger than clients accept stop their consumers."),
     ),
     _now(
         "enablePropertyFilter",
@@ -219,13 +223,15 @@ _KEYS = (
     ),
     _now(
         "osPageCacheBusyTimeOutMills",
-        Text("a write that holds the commit log longer than this means that the page cache is busy"),
+        Text("a write that locks the commit log longer than this means that the page cache is busy"),
         MS,
         low=10,
         high=60_000,
     ),
     _now(
-        "brokerFastFailureEnable", Text("what waits too long is refused instead of piling up"), choices=BOOL
+        "brokerFastFailureEnable",
+        Text("requests that wait too long are refused instead of piling up"),
+        choices=BOOL,
     ),
     _now("longPollingEnable", Text("a pull without messages waits for one"), choices=BOOL),
     _now("shortPollingTimeMills", Text("how long it waits without long polling"), MS, low=1, high=60_000),
@@ -286,7 +292,7 @@ _KEYS = (
         choices=BOOL,
         danger=Text("On: a group that is 16 GiB behind is no longer served."),
     ),
-    _now("consumerFallbehindThreshold", Text("how far behind that is"), BYTES),
+    _now("consumerFallbehindThreshold", Text("how far behind a group may fall"), BYTES),
     _now(
         "startAcceptSendRequestTimeStamp",
         Text("sends are refused until this moment (epoch)"),
@@ -294,7 +300,7 @@ _KEYS = (
         low=0,
         danger=Text("In the future: every producer is refused until then."),
     ),
-    _now("traceTopicEnable", Text("the broker takes message traces"), choices=BOOL),
+    _now("traceTopicEnable", Text("the broker stores message traces"), choices=BOOL),
     _now("registerNameServerPeriod", Text("pause between registrations"), MS, low=10_000, high=60_000),
     _restart("sendMessageThreadPoolNums", Text("threads that store messages"), THREADS, low=1, high=256),
     _restart("pullMessageThreadPoolNums", Text("threads that serve pulls"), THREADS, low=1, high=512),
@@ -302,7 +308,11 @@ _KEYS = (
     _restart("pullThreadPoolQueueCapacity", Text("pulls that may wait"), REQUESTS, low=1, high=10_000_000),
     _restart("mappedFileSizeCommitLog", Text("size of one file of the commit log"), BYTES),
     _restart("mappedFileSizeConsumeQueue", Text("size of one file of a consume queue"), BYTES),
-    _restart("transientStorePoolEnable", Text("writes go through memory of their own first"), choices=BOOL),
+    _restart(
+        "transientStorePoolEnable",
+        Text("writes first go to a separate memory pool (transient store pool)"),
+        choices=BOOL,
+    ),
     _restart(
         "messageDelayLevel",
         Text("delays of the 18 delay levels"),
@@ -310,7 +320,7 @@ _KEYS = (
     ),
     _restart(
         "aclEnable",
-        Text("4.x access control"),
+        Text("access control of 4.x (ACL)"),
         choices=BOOL,
         danger=Text("On without accounts for every client: they are all refused."),
     ),
@@ -326,7 +336,7 @@ _KEYS = (
         choices=BOOL,
         danger=Text("On without rules: clients are refused."),
     ),
-    _restart("timerWheelEnable", Text("messages with a delivery time of their own"), choices=BOOL),
+    _restart("timerWheelEnable", Text("messages with an exact delivery time are accepted"), choices=BOOL),
 )
 KEYS = {key.name: key for key in _KEYS}
 
@@ -384,9 +394,8 @@ def _number_problem(key: ConfigKey, value: str) -> Text:
         if key.unit:
             return Text("Enter a whole number of %(unit)s.", unit=key.unit)
         return Text("Enter a whole number.")
-    unit = f" {key.unit}" if key.unit else ""
     if key.low is not None and number < key.low:
-        return Text("At least %(value)s.", value=f"{key.low:,}{unit}")
+        return Text("At least %(value)s.", value=key.with_unit(Text.foreign(f"{key.low:,}")))
     if key.high is not None and number > key.high:
-        return Text("At most %(value)s.", value=f"{key.high:,}{unit}")
+        return Text("At most %(value)s.", value=key.with_unit(Text.foreign(f"{key.high:,}")))
     return Text()

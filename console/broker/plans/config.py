@@ -93,7 +93,7 @@ class BrokerConfigPlan(ConfigPlan[KeyParams, KeyBefore]):
     title = Text("Broker configuration")
     action = Text("Change the key")
     program = "brokers"
-    typed_reason = Text("This touches a whole broker")
+    typed_reason = Text("This affects a whole broker")
     params_type, before_type = KeyParams, KeyBefore
 
     def read_params(self, given: Given) -> KeyParams:
@@ -274,8 +274,8 @@ def _row(requested: KeyRequest, name: str, addr: str, config: Mapping[str, str])
     if key not in config:
         raise PlanRejected(
             Text(
-                "%(name)s has no key %(key)s: a broker of this release would ignore it. Its page lists "
-                "all keys.",
+                "%(name)s has no key %(key)s: a broker of this release would ignore it. The broker's "
+                "page lists all keys.",
                 name=name,
                 key=key,
             ),
@@ -299,15 +299,14 @@ def _value(config: Config | None) -> str:
 def _summary(requested: KeyRequest, rows: Sequence[ConfigRow]) -> Text:
     key, where = requested.key, Text.of_names([row.broker_name for row in rows])
     befores, afters = {_value(row.before) for row in rows}, {_value(row.after) for row in rows}
-    unit = f" {key.unit}" if key.unit else ""
     if len(befores) == len(afters) == 1:
         change = Text(
             "from %(before)s to %(after)s",
             before=befores.pop() or Text("empty"),
-            after=f"{after}{unit}" if (after := afters.pop()) else Text("empty"),
+            after=key.with_unit(Text.foreign(after)) if (after := afters.pop()) else Text("empty"),
         )
     else:
-        change = Text("to %(values)s", values=Text.of_names([f"{value}{unit}" for value in sorted(afters)]))
+        change = Text("to %(values)s", values=key.with_unit(Text.of_names(sorted(afters))))
     name = Text("%(key)s (%(says)s)", key=key.name, says=key.says) if key.says else Text.foreign(key.name)
     return Text("Change %(name)s on %(where)s %(change)s.", name=name, where=where, change=change)
 

@@ -96,7 +96,7 @@ class BrokerDrainPlan(PlanKind[DrainParams, DrainBefore, ServerRow]):
     title = Text("Broker drain")
     program = "brokers"
     place = BROKERS
-    typed_reason = Text("This touches a whole broker")
+    typed_reason = Text("This affects a whole broker")
     diff_template = "broker/_diff_drain.html"
     job_template = "broker/_job_drain.html"
     verb = "CONFIGURE"
@@ -206,7 +206,7 @@ class BrokerDrainPlan(PlanKind[DrainParams, DrainBefore, ServerRow]):
                 servers.put(write.on(WriteEvent.WRITTEN, topics=topics, error=Text()))
             except AWAY as error:
                 away = error
-                text = Text("%(broker)s is away: %(why)s", broker=write.namesrv, why=text_of(error))
+                text = Text("%(broker)s does not answer: %(why)s", broker=write.namesrv, why=text_of(error))
                 servers.put(msgspec.structs.replace(write, error=text))
             run.count(done=servers.handled)
             run.save()
@@ -214,9 +214,9 @@ class BrokerDrainPlan(PlanKind[DrainParams, DrainBefore, ServerRow]):
             raise away
         names = Text.of_names(servers.addrs)
         run.note(
-            Text("Notified %(names)s to offer it to no producer", names=names)
+            Text("Requested %(names)s to stop offering it to producers", names=names)
             if self.params_of(run.plan).is_drain
-            else Text("Notified %(names)s to offer it again", names=names)
+            else Text("Requested %(names)s to offer it to producers again", names=names)
         )
         services.request_survey(run.plan.cluster)
 
@@ -263,8 +263,8 @@ class BrokerDrainPlan(PlanKind[DrainParams, DrainBefore, ServerRow]):
                 self._request(admin, run.plan, addr)
         raise VerificationFailed(
             Text(
-                "%(names)s restored the permission %(number)s times: topics change on the broker all the time, or "
-                "another program restores it.",
+                "%(names)s restored the permission %(number)s times: topics keep changing on the broker, "
+                "or another program restores it.",
                 names=", ".join(sorted(wrong)),
                 number=WIPES_MAX,
             )
@@ -308,8 +308,8 @@ def watch_traffic(run: JobRun, admin: BlockingMQAdmin, check_routes: Callable[[]
             check_routes()
             run.note(
                 Text(
-                    "The traffic is gone: nothing arrived for %(seconds)s s; %(number)s message(s) {was|were} "
-                    "still taken before",
+                    "The traffic is gone: nothing arrived for %(seconds)s s; %(number)s message(s) "
+                    "{was|were} still accepted before",
                     seconds=traffic.quiet_ms // 1000,
                     number=traffic.puts,
                 )
@@ -350,7 +350,7 @@ def _puts(admin: BlockingMQAdmin, broker_name: str) -> int:
     if value is None:
         raise VerificationFailed(
             Text(
-                "%(broker)s does not report how many messages it takes (msgPutTotalTodayNow).",
+                "%(broker)s does not report how many messages it stores (msgPutTotalTodayNow).",
                 broker=broker_name,
             )
         )
@@ -392,7 +392,7 @@ def _summary(params: DrainParams, subject: str, rate: float | None, views: Seque
     moved = (
         Text("%(what)s to %(names)s", what=moved, names=Text.of_names(others))
         if others
-        else Text("%(what)s, which then go nowhere: there is no other broker", what=moved)
+        else Text("%(what)s, which then fail: there is no other broker", what=moved)
     )
     return Text(
         "Remove the write permission of %(name)s at %(where)s and move %(what)s. Consumers continue; "
@@ -455,7 +455,7 @@ def _back_warnings(silent: Mapping[str, str]) -> list[PlanWarning]:
     found = [
         PlanWarning(
             "info",
-            Text("Every topic reads “read, write” afterwards"),
+            Text("Afterwards every topic shows “read, write”"),
             Text(
                 "The name servers do not store the earlier permission (327 sets 6): a topic with another "
                 "permission on this broker, such as a write-only dead-letter topic, has it back when the broker "

@@ -262,7 +262,7 @@ def _today(kind: str) -> Judge:
 _GROUPS: Sequence[tuple[Text, Text, Sequence[_Entry]]] = (
     (
         Text("Writing"),
-        Text("is it taking messages, and how fast?"),
+        Text("does it accept messages, and how fast?"),
         (
             _Entry("putTps", Text("Messages in"), _rate, judge=_means("putTps")),
             _Entry("putLatency99", Text("Storing, slowest 1 %%"), _ms, judge=_puts),
@@ -275,7 +275,7 @@ _GROUPS: Sequence[tuple[Text, Text, Sequence[_Entry]]] = (
             ),
             _Entry(
                 "putMessageDistributeTime",
-                Text("How long puts took"),
+                Text("Distribution of storing times"),
                 lambda text: Text("last minute") if text else Text(),
                 judge=_distribution,
             ),
@@ -283,7 +283,7 @@ _GROUPS: Sequence[tuple[Text, Text, Sequence[_Entry]]] = (
             _Entry(
                 "putMessageAverageSize", Text("Size of a message"), _size_form, Text("mean since the start")
             ),
-            _Entry("pageCacheLockTimeMills", Text("Longest hold of the log"), _ms, judge=_cache),
+            _Entry("pageCacheLockTimeMills", Text("Longest lock of the log"), _ms, judge=_cache),
             _Entry(
                 "sendThreadPoolQueueSize",
                 Text("Waiting to be stored"),
@@ -374,7 +374,9 @@ _GROUPS: Sequence[tuple[Text, Text, Sequence[_Entry]]] = (
             _Entry(
                 "consumeQueueDiskRatio", Text("Disk of the queues"), _ratio, Text("used, by everything on it")
             ),
-            _Entry("commitLogDirCapacity", Text("Size of that disk"), _text, Text("as the broker writes it")),
+            _Entry(
+                "commitLogDirCapacity", Text("Size of that disk"), _text, Text("in the broker's own words")
+            ),
             _Entry(
                 "remainHowManyDataToFlush",
                 Text("Not yet on disk"),
@@ -425,7 +427,7 @@ _GROUPS: Sequence[tuple[Text, Text, Sequence[_Entry]]] = (
                 "timerCongestNum",
                 Text("Timer messages waiting"),
                 _count,
-                Text("with a delivery time of their own"),
+                Text("with an exact delivery time"),
                 release="5.0",
             ),
             _Entry("timerEnqueueTps", Text("Timer in"), _rate, Text("sorted into the wheel"), release="5.0"),
@@ -434,11 +436,11 @@ _GROUPS: Sequence[tuple[Text, Text, Sequence[_Entry]]] = (
     ),
     (
         Text("Since it began"),
-        Text("how much went through it?"),
+        Text("how much has it handled?"),
         (
-            _Entry("msgPutTotalTodayNow", Text("Messages taken"), _count, judge=_today("msgPutTotal")),
+            _Entry("msgPutTotalTodayNow", Text("Messages stored"), _count, judge=_today("msgPutTotal")),
             _Entry("msgGetTotalTodayNow", Text("Messages delivered"), _count, judge=_today("msgGetTotal")),
-            _Entry("putMessageSizeTotal", Text("Bytes taken"), _size_form, Text("since the start")),
+            _Entry("putMessageSizeTotal", Text("Bytes stored"), _size_form, Text("since the start")),
             _Entry("bootTimestamp", Text("Started"), _moment, Text("by the broker's clock")),
         ),
     ),
@@ -518,7 +520,7 @@ REST_WORDS = {
     "runtime": Text("how long it has run"),
     "startAcceptSendRequestTimeStamp": Text("sends are refused until then, epoch ms; 0: never"),
     "putMessageTimesTotal": Text("writes since the start"),
-    "storeRefusal": Text("why it takes no messages"),
+    "storeRefusal": Text("why it accepts no messages"),
     "getTotalTps": Text("pulls per second over 10 s, 1 m, 10 m"),
 }
 

@@ -110,7 +110,7 @@ def verify_sums(before: ReplayBefore, reported: Sums, counts: Mapping[str, int])
     """
     found = Figures.of(counts, before)
     if found.pending:
-        raise VerificationFailed(Text("%(number)s sends have no outcome", number=found.pending))
+        raise VerificationFailed(Text("The outcome of %(number)s sends is unknown", number=found.pending))
     for name in Sums.__struct_fields__:
         number, kept = getattr(reported, name), getattr(found, name)
         if number != kept:

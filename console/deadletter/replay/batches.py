@@ -457,8 +457,8 @@ class Replay:
         if limit is None or failed < limit:
             return Text()
         return Text(
-            "Stopped by its policy: %(number)s dead letters failed, %(limit)s were allowed. The ledger has the "
-            "reasons; a new plan leaves out what was sent.",
+            "Stopped as set: %(number)s dead letters failed, %(limit)s were allowed. The ledger lists "
+            "the reasons; a new plan skips what was sent.",
             number=failed,
             limit=limit,
         )
@@ -477,8 +477,8 @@ class Replay:
         if growth < limit:
             return Text()
         return Text(
-            "Stopped by its policy: %(number)s new dead letters of %(group)s since it began, %(limit)s "
-            "were allowed. The cause is not gone yet.",
+            "Stopped as set: %(number)s new dead letters of %(group)s since it began, %(limit)s were "
+            "allowed. The cause still exists.",
             number=growth,
             group=self.group,
             limit=limit,

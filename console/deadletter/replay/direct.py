@@ -44,8 +44,8 @@ SUCCESS = "CR_SUCCESS"
 REASON_LENGTH_MAX = 300
 NAMED_MAX = 5  # clients in a refusal; the others are counted
 NO_ANSWER = Text(
-    "the request was sent to the client, and the worker died before the answer: the client may have consumed the "
-    "message"
+    "the request was sent to the client, and the worker ended before the answer: the client may have "
+    "consumed the message"
 )
 
 

@@ -10,7 +10,7 @@ from console.operation.models import Plan
 from console.operation.plan.params import Given, Params
 from console.operation.plan.places import LetterPlace, read_place
 from console.operation.rules import RATE_PER_S_MAX
-from console.text import Text
+from console.text import Text, text_of
 from console.text.stored import of_json
 
 STOP_MAX = 1_000_000_000
@@ -53,7 +53,7 @@ def read_params(given: Given) -> ReplayParams:
         )
     wanted = given.get("filter") or {}
     if not isinstance(wanted, dict):
-        raise PlanRejected(Text("The filter is an object."), field="filter")
+        raise PlanRejected(Text("The filter must be an object."), field="filter")
     topic, client_id = str(given.get("topic") or ""), str(given.get("client_id") or "")
     _check_target(target, topic, client_id)
     return ReplayParams(
@@ -83,9 +83,9 @@ def _limit(field: str, value: object, most: int) -> int | None:
 def _check_target(target: str, topic: str, client_id: str) -> None:
     """Check that a topic or a client is given for the targets that need one, and for no other."""
     if topic and target != replay_copy.OTHER_TOPIC:
-        raise PlanRejected(Text("Only the target other_topic has a topic."), field="topic")
+        raise PlanRejected(Text("topic is only for the target other_topic."), field="topic")
     if client_id and target != replay_copy.CLIENT:
-        raise PlanRejected(Text("Only the target client has a client."), field="client_id")
+        raise PlanRejected(Text("client_id is only for the target client."), field="client_id")
     if target == replay_copy.CLIENT and not client_id:
         raise PlanRejected(Text("Enter the client id of the client."), field="client_id")
     if target != replay_copy.OTHER_TOPIC:
@@ -93,7 +93,7 @@ def _check_target(target: str, topic: str, client_id: str) -> None:
     try:
         validate_topic(topic)
     except ValueError as error:
-        raise PlanRejected(Text.foreign(str(error)), field="topic") from error
+        raise PlanRejected(text_of(error), field="topic") from error
     if is_system_topic(topic) or topic.startswith((DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX)):
         raise PlanRejected(
             Text("%(topic)s belongs to RocketMQ: choose one of your topics.", topic=topic), field="topic"

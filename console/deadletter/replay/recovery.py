@@ -27,7 +27,7 @@ from console.deadletter.replay.token_bucket import batch_size
 from console.text import Text
 
 MAY_BE_FROZEN = Text(
-    "a worker stood still for longer than its lease with this letter in hand: it may have been sent"
+    "a worker was suspended longer than its lease while it sent this dead letter: it may have been sent"
 )
 SETTLE_S = 2.0  # by then, data left in a dead worker's socket has reached the broker
 

@@ -16,7 +16,7 @@ from console.text import Text
 NAMES_SHOWN = 5
 # Where the copies of a replay go, on the page of its job.
 TARGET_WORDS: Mapping[str, Text] = {
-    FAILED_GROUP: Text("only this group sees the copies"),
+    FAILED_GROUP: Text("only this group receives the copies"),
     CLIENT: Text("one message to one client"),
     OTHER_TOPIC: Text("to another topic"),
     NOWHERE: Text("marked as handled, nothing is sent"),
@@ -105,10 +105,10 @@ def _speed(rate: int | None, takes_s: float | None) -> Text:
         return (
             speed if takes_s is None else Text("%(speed)s: %(takes)s", speed=speed, takes=_duration(takes_s))
         )
-    speed = Text("as fast as the brokers take them")
+    speed = Text("as fast as the brokers accept them")
     if takes_s is None:
         return speed
-    return Text("%(speed)s: %(takes)s at the speed of the last one", speed=speed, takes=_duration(takes_s))
+    return Text("%(speed)s: %(takes)s at the speed of the last replay", speed=speed, takes=_duration(takes_s))
 
 
 def preview_warnings(
@@ -130,12 +130,12 @@ def preview_warnings(
         found.append(
             PlanWarning(
                 "ok",
-                Text("Other groups see nothing"),
+                Text("Other groups receive nothing"),
                 Text("Copies go to the group's own retry topic, with a fresh count of retries."),
             )
         )
     if params.target == NOWHERE:
-        text = Text("A later replay leaves them out unless it is set to send everything again.")
+        text = Text("A later replay skips them unless it is set to send everything again.")
         found.append(PlanWarning("info", Text("The dead letters stay where they are"), text))
     else:
         text = Text(
@@ -162,8 +162,8 @@ def _letters(preview: Preview, params: ReplayParams, expiring: int | None) -> li
                 "warn",
                 Text("%(number)s may expire before they are sent", number=expiring),
                 Text(
-                    "They are, or will be by then, older than their broker keeps messages; it deletes "
-                    "whole files, so most of them last a little longer. A higher rate helps."
+                    "By then they are older than the broker's retention. The broker deletes whole files, "
+                    "so most remain a little longer. A higher rate helps."
                 ),
             )
         )
@@ -180,7 +180,7 @@ def _letters(preview: Preview, params: ReplayParams, expiring: int | None) -> li
             PlanWarning(
                 "info",
                 Text("%(number)s were replayed or handled before", number=preview.already),
-                Text("They are skipped.") if params.skip_replayed else Text("They will be sent once more."),
+                Text("They are skipped.") if params.skip_replayed else Text("They will be sent again."),
             )
         )
     if preview.in_doubt:
@@ -229,7 +229,7 @@ def _receivers(target: str, others: Sequence[str]) -> list[PlanWarning]:
             "danger",
             Text("%(number)s other group(s) will receive the copies too", number=len(others)),
             Text(
-                "They read the same topic: %(names)s. Choose the failed group as target to spare them.",
+                "They read the same topic: %(names)s. To avoid this, choose only the failed group as target.",
                 names=_names(others),
             ),
         )
@@ -241,18 +241,19 @@ def direct_summary(
 ) -> Text:
     """Return the summary for one client.
 
-    ``Give one dead letter of billing (broker-a · 0 @ 17, keys k1) to the client 10.0.0.7@4711, …``
+    ``Deliver one dead letter of billing (broker-a · 0 @ 17, keys k1) to the client 10.0.0.7@4711, …``
     """
     if newest is None:
         return Text(
-            "This would give one dead letter of %(group)s to the client %(client)s.",
+            "One dead letter of %(group)s would be delivered to the client %(client)s.",
             group=group,
             client=params.client_id,
         )
     queue, letter = newest
     place = f"{queue.broker_name} · {queue.queue_id} @ {letter.queue_offset:,}"
     return Text(
-        "Give one dead letter of %(group)s (%(place)s) to the client %(client)s, once, and show its answer.",
+        "Deliver one dead letter of %(group)s (%(place)s) to the client %(client)s, once, and show its "
+        "answer.",
         group=group,
         place=Text("%(place)s, keys %(keys)s", place=place, keys=letter.keys) if letter.keys else place,
         client=params.client_id,
@@ -270,10 +271,10 @@ def direct_warnings(is_original: bool, topic: str) -> list[PlanWarning]:
     ]
     if not is_original:
         text = Text(
-            "The message it was made of is gone, so the listener gets %(topic)s as the topic's name.",
+            "The original message is gone, so the listener receives %(topic)s as the topic's name.",
             topic=topic,
         )
-        found.append(PlanWarning("warn", Text("The listener sees the dead-letter topic"), text))
+        found.append(PlanWarning("warn", Text("The listener receives the dead-letter topic"), text))
     return found
 
 
@@ -315,7 +316,7 @@ def readable_warnings(*, is_undo: bool) -> list[PlanWarning]:
             PlanWarning(
                 "info",
                 Text("A write-only topic cannot be read"),
-                Text("Neither here nor by a consumer."),
+                Text("Neither this console nor a consumer can read it."),
             )
         ]
     return [
@@ -343,7 +344,7 @@ def _time(at_ms: int, now_ms: int) -> str:
 
 def _duration(seconds: float) -> Text:
     if seconds < 1:
-        return Text("under a second")
+        return Text("less than a second")
     if seconds < 120:
         return Text("about %(number)s s", number=round(seconds))
     if seconds < 7200:

@@ -88,7 +88,8 @@ def running_info(admin: BlockingMQAdmin, group: str, client_id: str, *, with_sta
     if not holders:
         raise MemberSilent(
             Text(
-                "No broker has a connection of %(client)s for %(group)s now: it left, or was never here.",
+                "No broker has a connection of %(client)s for %(group)s now: it has disconnected, or was "
+                "never connected.",
                 client=client_id,
                 group=group,
             )

@@ -118,8 +118,8 @@ def properties(info: RunningInfo) -> list[tuple[str, str, str]]:
     """Return (words, RocketMQ's name, value) of the member's properties; known ones first."""
     words = {
         "PROP_CLIENT_VERSION": gettext("Version"),
-        "PROP_CONSUME_TYPE": gettext("Messages come by"),
-        "PROP_CONSUMEORDERLY": gettext("In order"),
+        "PROP_CONSUME_TYPE": gettext("Messages received by"),
+        "PROP_CONSUMEORDERLY": gettext("Consumes in order"),
         "PROP_THREADPOOL_CORE_SIZE": gettext("Threads"),
         "PROP_CONSUMER_START_TIMESTAMP": gettext("Started"),
         "PROP_NAMESERVER_ADDR": gettext("Name servers"),

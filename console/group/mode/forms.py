@@ -25,8 +25,8 @@ class ModeForm(ConfigForm):
         required=False,
         min_value=0,
         max_value=SHARE_MAX,
-        help_text=Text("POP: over how many further members a queue is shared; empty or 0: over all"),
-        error_messages={"invalid": Text("Write a whole number.")},
+        help_text=Text("POP only: how many further members share a queue; empty or 0: all"),
+        error_messages={"invalid": Text("Enter a whole number.")},
     )
 
     def __init__(self, topics: Sequence[str], brokers: Sequence[str], *args: Any, **kwargs: Any) -> None:

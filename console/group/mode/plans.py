@@ -253,7 +253,7 @@ class GroupModePlan(ConfigPlan[ModeParams, ModeBefore]):
 
 
 def _row(topic: str, broker_name: str, addr: str, now: ModeSetting, wanted: ModeSetting) -> ConfigRow:
-    note = Text() if now.is_set else Text("by the broker's default so far")
+    note = Text() if now.is_set else Text("the broker's default so far")
     return ConfigRow.of(MODE, topic, broker_name, addr, now.value(), wanted.value(), note)
 
 
@@ -271,7 +271,7 @@ def _words(value: Config | None) -> Text:
 def _summary(group: str, topic: str, rows: Sequence[ConfigRow]) -> Text:
     changing = [row for row in rows if row.changes]
     if not changing:
-        return Text("This would change nothing for %(group)s.", group=group)
+        return Text("Nothing would change for %(group)s.", group=group)
     by_mode: dict[Text, list[str]] = {}
     for row in changing:
         by_mode.setdefault(_words(row.after), []).append(row.broker_name)
@@ -311,7 +311,7 @@ def _impact(followers: Followers, now_ms: int) -> list[ImpactRow]:
             followers.ignore,
             Text("they divide the queues themselves, or do not support POP"),
         ),
-        (Text("Members not known"), followers.unknown, Text("they did not report how they rebalance")),
+        (Text("Unknown members"), followers.unknown, Text("they did not report how they rebalance")),
     )
     return [
         ImpactRow(

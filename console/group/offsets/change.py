@@ -213,11 +213,12 @@ def blocked(state: GroupState, requested: TargetRequest, rows: Sequence[Change])
         level = sum(row.after is not None for row in rows)
         if level < len(rows):
             return Text(
-                "Nothing would change: %(level)s of %(rows)s queues stand there, the others stay as before.",
+                "Nothing would change: %(level)s of %(rows)s queues are at the target, the others stay "
+                "as they are.",
                 level=level,
                 rows=len(rows),
             )
-        return Text("Nothing would change: all %(rows)s queues stand at the target already.", rows=len(rows))
+        return Text("Nothing would change: all %(rows)s queues are at the target already.", rows=len(rows))
     by_time = [row for row in moving if row.how == RESET_BY_TIME]
     if by_time and not requested.target.is_time:
         names = ", ".join(sorted({row.queue.broker_name for row in by_time}))

@@ -29,7 +29,7 @@ def recorded(cluster: str, group: str, queues: Iterable[MessageQueue], at_ms: in
     """
     if at_ms > now_ms:
         raise PlanRejected(
-            Text("%(time)s has not come yet: nothing is recorded of it.", time=Moment(at_ms)), FIELD
+            Text("%(time)s is in the future: nothing is recorded yet.", time=Moment(at_ms)), FIELD
         )
     wanted = sorted(queues)
     gap_ms = GAP_INTERVALS * lag_selectors.collect_interval_ms(cluster)
@@ -106,8 +106,8 @@ def _require_readings(
     if not last:
         raise PlanRejected(
             Text(
-                "The history has no offsets of %(group)s for %(time)s: it does not reach back that far, or this "
-                "console did not collect then. The chart of the group shows what is recorded.",
+                "The history has no offsets of %(group)s for %(time)s: it begins later, or this console "
+                "did not collect then. The chart of the group shows what is recorded.",
                 group=group,
                 time=Moment(at_ms),
             ),
@@ -122,8 +122,8 @@ def _require_readings(
             )
             raise PlanRejected(
                 Text(
-                    "%(time)s lies in a gap of the history of %(broker)s: %(seen)s. Choose another time, "
-                    "or leave the queues of %(broker)s out.",
+                    "%(time)s is in a gap of the history of %(broker)s: %(seen)s. Choose another time, "
+                    "or leave out the queues of %(broker)s.",
                     time=Moment(at_ms),
                     broker=name,
                     seen=seen,

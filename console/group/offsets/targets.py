@@ -182,20 +182,20 @@ PARAMETERS = (TIME, OFFSET, SHIFT, LIKE_GROUP, UNDO_PLAN, OFFSETS)
 
 def _shifted(requested: TargetRequest, at: Standing) -> Wanted:
     if at.committed is None:
-        return None, Text("never committed: there is nothing to shift from")
+        return None, Text("never committed: there is no offset to shift")
     return at.committed + (requested.shift or 0), Text()
 
 
 def _given(requested: TargetRequest, at: Standing) -> Wanted:
     exact = requested.offsets[at.queue]
     if exact.or_beyond and at.committed is not None and at.committed >= exact.offset:
-        return None, Text("is back at %(offset)s, or past it, by consumption", offset=exact.offset)
+        return None, Text("has already reached or passed %(offset)s by consumption", offset=exact.offset)
     return exact.offset, Text()
 
 
 def _looked_up(requested: TargetRequest, at: Standing) -> Wanted:
     found = at.known.offsets.get(at.queue)
-    nothing_known = Text("no offset is known to go to") if found is None else Text()
+    nothing_known = Text("no target offset is known") if found is None else Text()
     return found, at.known.notes.get(at.queue, nothing_known)
 
 
@@ -250,7 +250,7 @@ ROWS = (
         "latest",
         lambda requested, at: (at.high, Text()),
         Text("Latest"),
-        Text("skip all that is not handled"),
+        Text("skip all messages that are not handled"),
         is_time=True,
     ),
     Target(
@@ -275,7 +275,7 @@ ROWS = (
         "shift",
         _shifted,
         Text("Shift by n"),
-        Text("back or forth from where each queue is"),
+        Text("back or forward from each queue's offset"),
         SHIFT,
         "shift",
     ),
@@ -291,7 +291,7 @@ ROWS = (
     Target(
         "as_of",
         _looked_up,
-        Text("As it was at …"),
+        Text("As recorded at …"),
         Text("offsets recorded at a time"),
         TIME,
         "as_of",
@@ -299,7 +299,12 @@ ROWS = (
     ),
     # a plan stores it as the exact offsets that it means
     Target(
-        "undo", _given, Text("Undo of a plan"), Text("back to before it was applied"), UNDO_PLAN, "undo_plan"
+        "undo",
+        _given,
+        Text("Undo a plan"),
+        Text("the offsets from before it was applied"),
+        UNDO_PLAN,
+        "undo_plan",
     ),
     Target("exact", _given, parameter=OFFSETS),
 )

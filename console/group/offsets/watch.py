@@ -111,7 +111,7 @@ def _conclude(run: JobRun, moves: Moves, missing: list[QueueMove], asleep: list[
     run.note(Text("%(verified)s of %(rows)s queues verified", verified=len(moves), rows=len(moves)))
     for move in [move for move in moves if move.target != move.planned][:NAMED_MAX]:
         found = Text(
-            "%(queue)s stands at %(target)s, where the broker's own search led, not at %(planned)s",
+            "%(queue)s is at %(target)s, as the broker's own search returned, not at %(planned)s",
             queue=move.name,
             target=move.target,
             planned=move.planned,
@@ -128,7 +128,7 @@ def _conclude(run: JobRun, moves: Moves, missing: list[QueueMove], asleep: list[
 def _elsewhere(move: QueueMove) -> Text:
     now = move.committed_now
     return Text(
-        "%(queue)s stands at %(offset)s, not at %(target)s",
+        "%(queue)s is at %(offset)s, not at %(target)s",
         queue=move.name,
         offset=Text("never committed") if now is None else now,
         target=move.target,

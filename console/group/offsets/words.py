@@ -120,27 +120,31 @@ def nothing_moves(rows: Sequence[Change], group: str = "") -> Text:
     if level and group:
         parts.append(
             Text(
-                "%(number)s queue(s) of %(group)s {stands|stand} at the target already",
+                "%(number)s queue(s) of %(group)s {is|are} at the target already",
                 number=level,
                 group=group,
             )
         )
     elif level:
-        parts.append(Text("%(number)s queue(s) {stands|stand} at the target already", number=level))
+        parts.append(Text("%(number)s queue(s) {is|are} at the target already", number=level))
     parts += [
-        Text("%(number)s queue(s) {stays|stay} as before: %(why)s", number=number, why=note)
+        Text("%(number)s queue(s) {stays|stay} unchanged: %(why)s", number=number, why=note)
         for note, number in alone.items()
     ]
     why = Text.of_parts(parts) or Text("no queue is in scope")
-    return Text("This would change nothing: %(why)s.", why=why)
+    return Text("Nothing would change: %(why)s.", why=why)
 
 
 def how_long(again: int, rows: Sequence[Change], pace: Pace, online: bool) -> Text:
     """Return how long the replay takes at the speed the group has shown."""
     speed = pace.speed
     if speed is None:
-        return Text("How long that takes is not known: the group was not seen reading in the last hour.")
-    at_rate = Text("At %(rate)s messages a second, its best minute of the last hour", rate=rate(speed))
+        return Text(
+            "How long that takes is unknown: no consumption of the group was recorded in the last hour."
+        )
+    at_rate = Text(
+        "At %(rate)s messages a second, the group's best minute of the last hour", rate=rate(speed)
+    )
     if pace.best is None or (pace.out_rate is not None and pace.out_rate >= pace.best):
         at_rate = Text("At its present rate of %(rate)s messages a second", rate=rate(speed))
     if not pace.in_rate or not pace.was_behind:
@@ -151,14 +155,14 @@ def how_long(again: int, rows: Sequence[Change], pace: Pace, online: bool) -> Te
     waiting = sum(
         max(0, row.max_offset - (row.before or 0 if row.after is None else row.after)) for row in rows
     )
-    arriving = Text("while %(rate)s a second come in", rate=rate(pace.in_rate))
+    arriving = Text("while %(rate)s a second arrive", rate=rate(pace.in_rate))
     if speed <= pace.in_rate:
         never = Text(
-            "%(pace)s, %(arriving)s, it would not become level again", pace=at_rate, arriving=arriving
+            "%(pace)s, %(arriving)s, the group would never catch up", pace=at_rate, arriving=arriving
         )
         return _once_online(never, online)
     level = Text(
-        "%(pace)s, %(arriving)s, it is level again in about %(time)s",
+        "%(pace)s, %(arriving)s, the group has caught up in about %(time)s",
         pace=at_rate,
         arriving=arriving,
         time=Duration(round(waiting / (speed - pace.in_rate) * 1000)),
@@ -229,10 +233,12 @@ def _size(messages: int, limits: Limits) -> Iterable[PlanWarning]:
     second, typed = limits.second_person_from, limits.typed_from
     if second is not None and messages >= second:
         text = Text(
-            "From %(number)s messages on, this cluster requires a second person to agree.", number=second
+            "From %(number)s messages on, a second person must approve on this cluster.", number=second
         )
     elif typed is not None and messages >= typed:
-        text = Text("From %(number)s messages on, you type the name of the group to confirm.", number=typed)
+        text = Text(
+            "From %(number)s messages on, the name of the group must be typed to confirm.", number=typed
+        )
     else:
         return
     yield PlanWarning("warn", Text("Affects %(number)s message(s)", number=messages), text)
@@ -242,17 +248,17 @@ def _left_alone(rows: Sequence[Change]) -> Iterable[PlanWarning]:
     alone = [row for row in rows if row.after is None]
     if alone and len(alone) < len(rows):
         reasons = Text.of_parts(sorted({row.note for row in alone})[:NAMED_MAX])
-        title = Text("%(number)s queue(s) {stays|stay} as before", number=len(alone))
+        title = Text("%(number)s queue(s) {stays|stay} unchanged", number=len(alone))
         yield PlanWarning("warn", title, Text("%(names)s: %(why)s.", names=_queue_names(alone), why=reasons))
 
 
 def _time(requested: TargetRequest, now_ms: int) -> Iterable[PlanWarning]:
     if requested.target.name == "time" and requested.time_ms is not None and requested.time_ms > now_ms:
         text = Text(
-            "%(time)s has not come yet: every queue goes to its end, what waits is skipped.",
+            "%(time)s is in the future: every queue goes to its end, and all waiting messages are skipped.",
             time=Moment(requested.time_ms),
         )
-        yield PlanWarning("warn", Text("The time lies in the future"), text)
+        yield PlanWarning("warn", Text("The time is in the future"), text)
 
 
 WAYS = (RESET_PER_QUEUE, RESET_BY_TIME, UPDATE_PER_QUEUE)
@@ -289,7 +295,7 @@ def _telling(state: GroupState, moving: Sequence[Change], seen_model: str) -> It
         )
         if seen_model == BROADCASTING:
             text = Text(
-                "When its members were last seen they kept their own offsets in files; they do not read the "
+                "When last queried, its members kept their own offsets in files; they do not read the "
                 "offsets on brokers."
             )
             yield PlanWarning("danger", Text("The group was broadcasting"), text)

@@ -371,7 +371,7 @@ def _exact_rows(
     rows = []
     for each in exact:
         now = found[each.topic, each.broker_name]
-        note = Text() if now == each.expected else Text("changed by someone else since")
+        note = Text() if now == each.expected else Text("changed elsewhere since")
         rows.append(_row(addrs, each.topic, each.broker_name, now, each.readable, note))
     return rows
 

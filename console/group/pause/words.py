@@ -17,7 +17,7 @@ SOON_MS = 24 * 3_600_000  # retention within a day is urgent
 def summary(group: str, rows: Sequence[ConfigRow], is_closing: bool) -> Text:
     """Return the plan in a sentence. ``rows``: those that change."""
     if not rows:
-        return Text("This would change nothing for %(group)s.", group=group)
+        return Text("Nothing would change for %(group)s.", group=group)
     topics = Text.of_names(list(dict.fromkeys(row.name for row in rows)), NAMED_MAX)
     brokers = Text.of_names(list(dict.fromkeys(row.broker_name for row in rows)))
     if is_closing:
@@ -86,11 +86,11 @@ def opening_warnings(
             if waits.is_lower_bound
             else Text("%(number)s message(s) waiting", number=waits.messages)
         )
-        text = Text("Members take them as fast as they can: consider the systems they call.")
+        text = Text("Members consume them as fast as they can: consider the systems that they call.")
         warnings.append(PlanWarning("info", title, text))
     if not facts.members.client_ids:
         warnings.append(
-            PlanWarning("warn", Text("No member is online"), Text("Nothing is read until one connects."))
+            PlanWarning("warn", Text("No member is online"), Text("Nothing is consumed until one connects."))
         )
     for broker_name, topics in others.items():
         text = Text(
@@ -168,7 +168,7 @@ def _growth(rate: Arriving) -> PlanWarning:
         return PlanWarning(
             "warn",
             Text("How fast the lag will grow is unknown"),
-            Text("The rates of these topics are not known yet."),
+            Text("The rates of these topics are unknown so far."),
         )
     per_minute = round(rate.per_minute)
     if not per_minute:

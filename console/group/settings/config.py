@@ -13,7 +13,7 @@ from console.operation.config.change import ConfigParams
 from console.operation.config.row import Config
 from console.operation.errors import PlanRejected
 from console.operation.plan.params import ACCEPTING, ON_BROKERS, Accepted, Parameter
-from console.text import Text
+from console.text import Text, text_of
 
 NAME_LENGTH_MAX = 120  # Java clients refuse longer ones (Validators)
 RETRY_QUEUES_MAX = 1_024
@@ -54,11 +54,9 @@ OF_DELETION = Accepted(
     ),
 )
 MEANING: Mapping[str, str] = {
-    "retry_max_times": Text(
-        "deliveries after the first before a message becomes a dead letter; −1 = the client's own"
-    ),
+    "retry_max_times": Text("retries before a message becomes a dead letter; −1: the client decides"),
     "retry_queues": Text("queues of the group's %%RETRY%% topic on each broker"),
-    "consume_enable": Text("members may pull; off is the quarantine"),
+    "consume_enable": Text("members may consume; off while in quarantine"),
     "consume_broadcast_enable": Text("members may read in broadcast mode"),
     "consume_from_min_enable": Text("a new group may begin with the oldest message"),
     "consume_message_orderly": Text("POP members get the messages of a queue in order"),
@@ -107,7 +105,7 @@ def check_new_name(name: str) -> None:
     try:
         validate_group(name)
     except ValueError as error:
-        raise PlanRejected(Text.foreign(f"{str(error)[:1].upper()}{str(error)[1:]}."), "group") from error
+        raise PlanRejected(text_of(error), "group") from error
     if len(name) > NAME_LENGTH_MAX:
         raise PlanRejected(
             Text(

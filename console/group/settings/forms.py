@@ -35,7 +35,7 @@ class GroupChangeForm(ConfigForm):
                     min_value=lowest,
                     max_value=highest,
                     help_text=MEANING[name],
-                    error_messages={"invalid": Text("Write a whole number.")},
+                    error_messages={"invalid": Text("Enter a whole number.")},
                 )
 
     @property

@@ -84,7 +84,7 @@ class GroupPlan(ObjectPlan[GroupFacts, GroupParams, GroupBefore]):
         self, inputs: PlanInput[GroupParams], rows: Sequence[ConfigRow], facts: GroupFacts
     ) -> tuple[Text, Text]:
         """Return summary and refusal of an undone creation: only an unused group needs no quarantine."""
-        in_use = Text("The group is in use since: put it in quarantine and delete it instead.")
+        in_use = Text("The group has been used since: put it in quarantine and delete it instead.")
         summary = Text(
             "Delete the unused group %(name)s on %(where)s again.",
             name=inputs.subject,
@@ -137,10 +137,10 @@ class GroupCreatePlan(GroupPlan, CreatePlan[GroupFacts, GroupParams, GroupBefore
             )
         if facts.offsets:
             text = Text(
-                "%(number)s offsets were committed under this name before: it goes on from there.",
+                "%(number)s offsets were committed under this name before: the group continues from them.",
                 number=len(facts.offsets),
             )
-            warnings.append(PlanWarning("warn", Text("There are offsets of this name already"), text))
+            warnings.append(PlanWarning("warn", Text("Offsets exist under this name already"), text))
         return Stakes(warnings)
 
 
@@ -180,7 +180,7 @@ class GroupQuarantinePlan(GroupPlan, QuarantinePlan[GroupFacts, GroupParams, Gro
     title = Text("Group quarantine")
     action = Text("Put it in quarantine")
     closes = Text("its members may not consume, its offsets stay")
-    is_closed = Text("may not consume already")
+    is_closed = Text("is already not allowed to consume")
 
     def stakes(self, inputs: PlanInput[GroupParams], rows: Sequence[ConfigRow], facts: GroupFacts) -> Stakes:
         """Warn who is stopped, and what waits meanwhile."""
@@ -406,7 +406,7 @@ def use_warnings(facts: GroupFacts) -> list[PlanWarning]:
             PlanWarning(
                 "warn",
                 Text("How many messages wait is unknown"),
-                Text("As of the last round; they may be many."),
+                Text("As of the last round; there may be many."),
             )
         )
     elif _lag(facts):
@@ -431,7 +431,9 @@ def _delete_summary(group: str, rows: Sequence[ConfigRow], facts: GroupFacts, pa
     offsets = (
         Text("Its committed offsets (%(number)s) stay on the brokers.", number=number)
         if params.keep_offsets
-        else Text("Its committed offsets (%(number)s) go too and are recorded for the undo.", number=number)
+        else Text(
+            "Its committed offsets (%(number)s) are deleted too, and recorded for the undo.", number=number
+        )
     )
     messages = sum(facts.stored.values())
     if not topics:
@@ -441,7 +443,7 @@ def _delete_summary(group: str, rows: Sequence[ConfigRow], facts: GroupFacts, pa
             "Deleted permanently: %(topics)s with %(number)s message(s).", topics=topics, number=messages
         )
     else:
-        about = Text("What stays: %(topics)s with %(number)s message(s).", topics=topics, number=messages)
+        about = Text("Kept: %(topics)s with %(number)s message(s).", topics=topics, number=messages)
     deleted = Text("Delete the group %(group)s on %(where)s.", group=group, where=where)
     return Text.of_parts([deleted, offsets, about])
 
@@ -454,7 +456,7 @@ def _delete_warnings(group: str, facts: GroupFacts, with_topics: bool) -> list[P
             PlanWarning(
                 "danger",
                 Text("%(number)s dead letter(s) {is|are} lost", number=letters),
-                Text("Undo does not bring them back."),
+                Text("Undo does not restore them."),
             )
         )
     if facts.auto_create:

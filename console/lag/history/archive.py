@@ -388,7 +388,7 @@ def _clear_abandoned(cluster: str) -> None:
     for row in HistoryFile.objects.filter(cluster=cluster, state=State.WRITING):
         files.remove(stored_location(row.path))
         HistoryFile.objects.filter(pk=row.pk, state=State.WRITING).update(
-            state=State.DELETED, reason=Text("its writer stopped before the file was whole")
+            state=State.DELETED, reason=Text("its writer stopped before the file was complete")
         )
 
 

@@ -31,7 +31,7 @@ def _other(mark: Mark) -> str:
         "topic": mark.topic,
         "broker": mark.broker_name,
         "messages": f"{mark.messages:,}",
-        "by": mark.cause.local() or gettext("not from here"),
+        "by": mark.cause.local() or gettext("outside this console"),
         "reason": mark.cause.local(),
     }
     if mark.kind == SILENT and mark.to_ms is None:

@@ -243,7 +243,8 @@ def _reason(view: RoundView, sums: Sums, status: LagStatus) -> Text:
         known = reason_text(Reason(Evidence.NO_CLIENT, {"lag": sums.lag or 0}))
     elif status is LagStatus.UNKNOWN and sums.status is LagStatus.OK:
         known = Text(
-            "messages wait, nothing was read yet, and the clients are not reported yet: healthy or offline"
+            "messages wait, nothing was consumed yet, and the clients are not reported yet: healthy or "
+            "offline"
         )
     if view.blind and not sums.partial:
         blind = Text(

@@ -131,8 +131,8 @@ def _judged(row: GroupFigures, popped: Popped, taken_ms: int | None, now_ms: int
     stood_ms = now_ms - max(taken_ms or 0, popped.since_ms or 0)
     if held and popped.since_ms is not None and stood_ms > POP_QUIET_MS:
         reason = Text(
-            "POP: members hold %(number)s messages, and what they hold has not become less for %(time)s: none is "
-            "seen to be acknowledged",
+            "POP: members hold %(number)s messages, and the number has not decreased for %(time)s: none "
+            "is acknowledged",
             number=held,
             time=Duration(stood_ms),
         )

@@ -16,7 +16,7 @@ EVIDENCE: Mapping[Evidence, Callable[[Figures], Text]] = {
         high=str(one["high"]),
     ),
     Evidence.LOST: lambda one: Text(
-        "%(number)s messages passed retention before they were read", number=one["number"]
+        "%(number)s messages were deleted by retention before they were consumed", number=one["number"]
     ),
     Evidence.NO_CLIENT: lambda one: Text("no client is connected, %(lag)s messages wait", lag=one["lag"]),
     Evidence.NO_PROGRESS: lambda one: Text(

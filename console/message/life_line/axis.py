@@ -7,8 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from console.message.life_line.events import GroupLife, LifeLine, Mark, State
-from console.text import Text
-from console.text.figures import duration
+from console.text import Latency, Text
 
 LEFT, RIGHT = 2.0, 95.0  # per cent; the rest is room for the labels at both ends
 FINEST_MS = 20.0  # smaller differences coincide on the log scale
@@ -62,7 +61,7 @@ class PlacedLane:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Axis:
-    """Everything the drawing needs. ``ticks``: (position, label)."""
+    """Everything the drawing needs. ``ticks``: (position, label in the reader's language)."""
 
     ticks: list[tuple[str, str]]
     now: str
@@ -80,8 +79,8 @@ ONWARD = {
 
 
 NOTES = {
-    State.CONSUMED: Text("passed; no trace shows when"),
-    State.FILTERED: Text("passed over: the tag does not match"),
+    State.CONSUMED: Text("handled or skipped; no trace shows when"),
+    State.FILTERED: Text("skipped: the tag does not match"),
     State.NOT_YET: Text("waiting"),
 }
 
@@ -103,7 +102,7 @@ def axis_of(life: LifeLine, *, even: bool = False) -> Axis:
     for tick in even_ticks if even else TICKS_MS:
         x = place(life.stored_ms + tick)
         if tick < span_ms and x - last >= TICK_GAP and RIGHT - x >= TICK_GAP:
-            ticks.append((_percent(x), f"{tick} ms" if tick < 1_000 else duration(tick)))
+            ticks.append((_percent(x), Latency(tick).local()))
             last = x
     lanes = [
         PlacedLane(

@@ -141,7 +141,7 @@ def read_match(kind: str, text: str) -> Match | None:
         return Match(kind, text)
     head = (_PATH if kind == "json" else _NAME).match(text)
     if head is None:
-        raise MatchRefused(Text("Write %(example)s", example=_EXAMPLES[kind]))
+        raise MatchRefused(Text("Enter it like %(example)s", example=_EXAMPLES[kind]))
     steps: tuple[str | int, ...] = (head.group(),)
     if kind == "json":
         steps = tuple(

@@ -152,7 +152,7 @@ class Search:
 
     def _refuse_too_much(self) -> None:
         if time.monotonic() >= self._deadline_s:
-            self.stop(Text("its time is up"))
+            self.stop(Text("its time limit is reached"))
         elif sum(lane.read for lane in self.merge.lanes) >= SCANNED_MAX:
             self.stop(Text("it has scanned %(number)s messages", number=SCANNED_MAX))
         elif self._bytes >= BYTES_MAX:

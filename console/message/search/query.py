@@ -93,7 +93,7 @@ def tags_of(expression: str) -> tuple[str, ...]:
         return ()
     tags = tuple(dict.fromkeys(tag for part in text.split("||") if (tag := part.strip())))
     if not tags:
-        raise QueryRefused(Text("Write tags as paid || refunded."), "tag")
+        raise QueryRefused(Text("Enter tags like paid || refunded."), "tag")
     if len(tags) > TAGS_MAX:
         raise QueryRefused(Text("At most %(number)s tags.", number=TAGS_MAX), "tag")
     return tags

@@ -32,7 +32,7 @@ class SendForm(forms.Form):
         max_length=40_000,
         help_text=Text("one per line: name = value"),
     )
-    encoding = forms.ChoiceField(label=Text("Body is"), choices=ENCODINGS)
+    encoding = forms.ChoiceField(label=Text("Body format"), choices=ENCODINGS)
     body = forms.CharField(
         label=Text("Body"), required=False, max_length=2 * TYPED_BODY_BYTES_MAX, strip=False
     )
@@ -43,7 +43,9 @@ class SendForm(forms.Form):
             return None
         name, _, number = text.rpartition(":")
         if not name or not number.isascii() or not number.isdigit():
-            raise forms.ValidationError(Text("Write a queue as broker name, colon, number: broker-a:3."))
+            raise forms.ValidationError(
+                Text("Enter a queue as broker name, colon and number, like broker-a:3.")
+            )
         return BrokerQueuePlace(broker_name=name, queue_id=int(number))
 
     def clean_properties(self) -> dict[str, str]:
@@ -56,7 +58,7 @@ class SendForm(forms.Form):
                 raise forms.ValidationError(Text("Line %(number)s is not name = value.", number=number))
             if name.strip() in found:
                 raise forms.ValidationError(
-                    Text("Line %(number)s names %(name)s again.", number=number, name=name.strip())
+                    Text("Line %(number)s repeats %(name)s.", number=number, name=name.strip())
                 )
             found[name.strip()] = value.strip()
         return found

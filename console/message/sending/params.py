@@ -82,7 +82,7 @@ def read_params(given: Given) -> SendParams:
     properties = given.get("properties") or {}
     if not isinstance(properties, Mapping) or len(properties) > PROPERTIES_MAX:
         raise PlanRejected(
-            Text("Properties are names and texts, at most %(most)s.", most=PROPERTIES_MAX),
+            Text("Properties are names and text values, at most %(most)s.", most=PROPERTIES_MAX),
             field="properties",
         )
     params = SendParams(
@@ -118,7 +118,8 @@ def _check_properties(params: SendParams) -> None:
     for name, text in {**properties, "TAGS": tags, "KEYS": keys}.items():
         if not name or any(mark in name + text for mark in "\x00\x01\x02"):
             raise PlanRejected(
-                Text("Names and texts have no control characters 0, 1, 2."), field="properties"
+                Text("Names and values must not contain the control characters 0, 1 and 2."),
+                field="properties",
             )
     reserved = sorted(name for name in properties if name in RESERVED and name not in KEPT)
     if reserved:

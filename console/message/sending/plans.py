@@ -290,7 +290,7 @@ def _check_topic(topic: str) -> None:
     try:
         validate_topic(topic)
     except ValueError as error:
-        raise PlanRejected(Text.foreign(str(error)), field="topic") from error
+        raise PlanRejected(text_of(error), field="topic") from error
     if is_system_topic(topic) or topic.startswith((RETRY_TOPIC_PREFIX, DLQ_TOPIC_PREFIX)):
         raise PlanRejected(
             Text("%(topic)s belongs to RocketMQ; messages are not sent to it by hand.", topic=topic),
@@ -417,7 +417,7 @@ def _warnings(topic: str, groups: set[str], source: Hit | None) -> list[PlanWarn
             )
             if groups
             else Text("No group reads %(topic)s", topic=topic),
-            Text("It cannot be called back."),
+            Text("A sent message cannot be recalled."),
         )
     ]
     if source is not None and source.record.topic != topic:

@@ -149,7 +149,7 @@ def apply_writes(run: JobRun, apply_row: Callable[[ConfigWrite], ConfigWrite]) -
             after = apply_row(write)
         except AWAY as error:
             away = error
-            text = Text("%(broker)s is away: %(why)s", broker=write.broker_name, why=text_of(error))
+            text = Text("%(broker)s does not answer: %(why)s", broker=write.broker_name, why=text_of(error))
             after = write.with_(error=text)
         except (MQBrokerError, MQClientError) as error:
             text = Text("%(broker)s refused: %(why)s", broker=write.broker_name, why=text_of(error))
@@ -373,7 +373,7 @@ def exact_rows(admin: BlockingMQAdmin, cover: Coverage, exact: Sequence[Exact]) 
             note = Text()
             if now not in (each.expected, each.config):
                 note = Text(
-                    "changed by someone else since: %(difference)s",
+                    "changed elsewhere since: %(difference)s",
                     difference=difference(each.expected, now),
                 )
             rows.append(ConfigRow.of(what, name, broker_name, here[broker_name], now, each.config, note))

@@ -26,6 +26,7 @@ from console.operation.config.change import (
 )
 from console.operation.config.quarantine import Quarantine, quarantine_hours, quarantine_of, waiting
 from console.operation.config.row import (
+    OBJECT_WORDS,
     Config,
     ConfigRow,
     change_summary,
@@ -83,7 +84,8 @@ class PlanInput(Generic[C]):
         if not here:
             self.brokers.of_brokers(self.held_by, ()).require_some(self.subject)
             raise PlanRejected(
-                Text("There is no %(what)s %(subject)s.", what=self.what, subject=self.subject), self.what
+                Text("There is no %(what)s %(subject)s.", what=OBJECT_WORDS[self.what], subject=self.subject),
+                self.what,
             )
         return here
 
@@ -249,13 +251,15 @@ class CreatePlan(ObjectPlan[Facts, C, B]):
         config, rows = self.new_config(inputs), []
         for broker in chosen_brokers(inputs.brokers, inputs.params.brokers):
             before = inputs.found[broker]
-            note = Text() if before is None else Text("has the %(what)s already", what=self.what)
+            note = (
+                Text() if before is None else Text("has the %(what)s already", what=OBJECT_WORDS[self.what])
+            )
             rows.append(inputs.row(broker, before, config if before is None else before, note))
         if rows and all(row.before is not None for row in rows):
             raise PlanRejected(
                 Text(
                     "There is a %(what)s %(subject)s already; change it instead.",
-                    what=self.what,
+                    what=OBJECT_WORDS[self.what],
                     subject=inputs.subject,
                 ),
                 self.what,
@@ -289,7 +293,7 @@ class ChangePlan(ObjectPlan[Facts, C, B]):
                     Text(
                         "%(broker)s does not have the %(what)s %(subject)s; create it there first.",
                         broker=broker,
-                        what=self.what,
+                        what=OBJECT_WORDS[self.what],
                         subject=inputs.subject,
                     ),
                     "brokers",
@@ -328,8 +332,8 @@ class QuarantinePlan(ObjectPlan[Facts, C, B]):
     def summary(self, inputs: PlanInput[C], rows: Sequence[ConfigRow], facts: Facts) -> Text:
         """Summarize what ends, and what comes next."""
         return Text(
-            "Put %(name)s on %(where)s in quarantine: %(closes)s. Deleting is offered after "
-            "%(hours)s hours; release takes one click.",
+            "Put %(name)s on %(where)s in quarantine: %(closes)s. It can be deleted after %(hours)s "
+            "hours and released at any time.",
             name=inputs.subject,
             where=where(rows),
             closes=self.closes,

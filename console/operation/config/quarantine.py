@@ -97,19 +97,20 @@ def waiting(what: str, found: Mapping[str, Config], quarantine: Quarantine | Non
     hours = quarantine_hours()
     if quarantine is None:
         return Text(
-            "Put it in quarantine first: it is still open. Deleting is offered %(hours)s hours later.",
+            "Put it in quarantine first: it is still in use. It can be deleted %(hours)s hours later.",
             hours=hours,
         )
     if still_open:
         return Text(
-            "Put it in quarantine first: it is still open on %(where)s. Deleting is offered %(hours)s "
+            "Put it in quarantine first: it is still in use on %(where)s. It can be deleted %(hours)s "
             "hours later.",
             where=Text.of_names(still_open),
             hours=hours,
         )
     if now_ms < quarantine.deletable_at_ms:
         return Text(
-            "It has been in quarantine for %(age)s; deleting is offered after %(hours)s hours, at %(time)s.",
+            "It has been in quarantine for %(age)s; it can be deleted after %(hours)s hours, from "
+            "%(time)s on.",
             age=Duration(now_ms - quarantine.since_ms),
             hours=hours,
             time=Moment(quarantine.deletable_at_ms),

@@ -14,6 +14,8 @@ from console.text import Text
 from console.text.stored import Stored
 
 TOPIC, GROUP = "topic", "group"
+# An object of a plan, by what it is.
+OBJECT_WORDS: Mapping[str, Text] = {TOPIC: Text("topic"), GROUP: Text("group")}
 # A TopicConfig or SubscriptionGroupConfig under its wire names; releases have keys of their own.
 Config = dict[str, Any]
 PERM_READ_WRITE = 6  # PermName: read 4, write 2
@@ -222,9 +224,7 @@ def change_summary(name: str, rows: Sequence[ConfigRow]) -> Text:
             words = ", ".join(f"{one.key} {shown(one.before)} → {shown(one.after)}" for one in row.changes)
             by_change.setdefault(words, []).append(row.broker_name)
     if not by_change:
-        return Text(
-            "This would change nothing: %(name)s already has these settings on every broker.", name=name
-        )
+        return Text("Nothing would change: %(name)s already has these settings on every broker.", name=name)
     changes = [
         Text("%(change)s on %(brokers)s", change=words, brokers=Text.of_names(names))
         for words, names in by_change.items()

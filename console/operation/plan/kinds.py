@@ -209,7 +209,7 @@ class PlanKind(ABC, Generic[P, B, R]):
     # As a heading: ``Offset change``.
     title: ClassVar[Text]
     # Why the name must be typed.
-    typed_reason: ClassVar[Text] = Text("This cannot simply be undone")
+    typed_reason: ClassVar[Text] = Text("This change cannot be undone directly")
     cancel_words: ClassVar[Text] = Text("Queues that were moved stay where they are; Undo moves them back.")
     # Its letter on the charts of a group.
     chart_mark: ClassVar[str] = SETTINGS_MARK

@@ -90,9 +90,9 @@ def fire_due(*, now_ms: int) -> int:
 def _fire(schedule: ReportSchedule, due_ms: int, now_ms: int) -> None:
     window = window_of(schedule, now_ms)
     if now_ms - due_ms > GRACE_MS[schedule.cadence]:
-        outcome, run = Text("missed: nothing was running then"), None
+        outcome, run = Text("missed: the console was not running then"), None
     elif not _has_input(schedule, window):
-        outcome, run = Text("nothing to make it from in its window"), None
+        outcome, run = Text("no data in its window"), None
     else:
         try:
             run = services.request_run(
@@ -102,7 +102,7 @@ def _fire(schedule: ReportSchedule, due_ms: int, now_ms: int) -> None:
             services.enqueue(run.id)
         except ReportAlreadyRunning as error:
             why = text_of(error)
-            outcome, run = Text("left out, runs of a report do not overlap: %(why)s", why=why), None
+            outcome, run = Text("skipped, runs of a report do not overlap: %(why)s", why=why), None
     logger.info("schedule due cluster=%s job=%s outcome=%s", schedule.cluster, schedule.job, outcome)
     changed = ReportSchedule.objects.filter(pk=schedule.pk)
     changed.update(last_outcome=outcome, **({"last_run": run} if run else {}))

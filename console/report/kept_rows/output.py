@@ -80,8 +80,9 @@ class Output:
         if rows != counted:
             raise ReportFailed(
                 Text(
-                    "The job made %(number)s rows, and %(found)s are in its output %(folder)s: the rows of before "
-                    "stay. Set REPORTS_URL to storage that the console and every Spark worker share.",
+                    "The job made %(number)s rows, and %(found)s are in its output %(folder)s: earlier "
+                    "rows are kept. Set REPORTS_URL to storage that the console and every Spark worker "
+                    "share.",
                     number=str(rows),
                     found=str(counted),
                     folder=self.url,

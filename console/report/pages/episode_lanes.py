@@ -49,7 +49,7 @@ def lanes(found: QuerySet[ReportRow], from_ms: int | None, to_ms: int) -> Lanes 
     """Return the episodes as bars, a lane per group: the longest sums first, at most LANES_MAX."""
     words = {
         "breach": Text("late"),
-        "stall": Text("queue stood still"),
+        "stall": Text("queue stalled"),
         "offline": Text("nothing consumed"),
         "lost": Text("lost to retention"),
     }

@@ -126,13 +126,13 @@ def _left_out(plots: Plots, runways: Sequence[LagRow]) -> list[Text]:
     """Return the parts that have no data, and why, for one line instead of empty cards."""
     found = []
     if plots.week is None:
-        found.append(Text("time lag by hour of week: from a day of history on"))
+        found.append(Text("time lag by hour of week: needs a day of history"))
     if not _waits(runways):
-        found.append(Text("drain forecast: nothing waited for a minute at the end of the last hour"))
+        found.append(Text("drain forecast: no backlog of more than a minute at the end of the last hour"))
     if plots.phase is None:
-        found.append(Text("catch-up speed: nothing waited"))
+        found.append(Text("catch-up speed: no messages waited"))
     if plots.ways is None:
-        found.append(Text("retries and dead letters: nothing came to the group’s retry topic"))
+        found.append(Text("retries and dead letters: the group’s retry topic received no message"))
     return found
 
 

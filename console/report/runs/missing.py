@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from datetime import UTC, datetime
 
 from console.lag.history import uploads
 from console.lag.history.log import Kind
@@ -11,7 +10,7 @@ from console.lag.past import history_reads
 from console.report.jobs import PERIODS_MS
 from console.report.models import ReportRun
 from console.report.process import JobResult, JobSpec
-from console.text import Text
+from console.text import Span, Text
 from spark.lag.local_time import HOUR_MS, period_end
 
 SENTENCES_MAX = 50
@@ -43,7 +42,7 @@ def missing(run: ReportRun, hours: Collection[int], now_ms: int) -> list[Text]:
     sentences = [
         Text(
             "%(span)s: a history file was set aside, %(reason)s (%(path)s)",
-            span=_span(row.ts_lo_ms, row.ts_hi_ms),
+            span=Span(row.ts_lo_ms, row.ts_hi_ms),
             reason=row.reason,
             path=row.path,
         )
@@ -52,7 +51,7 @@ def missing(run: ReportRun, hours: Collection[int], now_ms: int) -> list[Text]:
     marked = {row.ts_lo_ms for row in lost if row.kind == Kind.CHUNK_HOUR}
     absent = uploads.absent(run.cluster).filter(ts_lo_ms__lt=run.to_ms, ts_hi_ms__gt=run.from_ms)
     sentences += [
-        Text("%(span)s: %(reason)s", span=_span(row.ts_lo_ms, row.ts_hi_ms), reason=uploads.why_absent(row))
+        Text("%(span)s: %(reason)s", span=Span(row.ts_lo_ms, row.ts_hi_ms), reason=uploads.why_absent(row))
         for row in absent.order_by("ts_lo_ms")[:SENTENCES_MAX]
     ]
     unknown = [
@@ -61,7 +60,7 @@ def missing(run: ReportRun, hours: Collection[int], now_ms: int) -> list[Text]:
         if hour_ms not in hours and hour_ms not in marked
     ]
     sentences += [
-        Text("%(span)s: no history", span=_span(first_ms, last_ms + HOUR_MS))
+        Text("%(span)s: no history", span=Span(first_ms, last_ms + HOUR_MS))
         for first_ms, last_ms in _stretches(unknown)
     ]
     return sorted(sentences)[:SENTENCES_MAX]
@@ -76,8 +75,8 @@ def unread(spec: JobSpec, result: JobResult) -> list[Text]:
             hours.setdefault(path, []).append(hour.hour_ms)
     sentences = [
         Text(
-            "%(span)s: nothing of it could be read, the rows of before stay",
-            span=_span(start_ms, period_end(start_ms, period_ms, zone)),
+            "%(span)s: nothing could be read, earlier rows are kept",
+            span=Span(start_ms, period_end(start_ms, period_ms, zone)),
         )
         for start_ms in result.lost_ms
     ]
@@ -86,8 +85,9 @@ def unread(spec: JobSpec, result: JobResult) -> list[Text]:
         line = Text(
             "a history file could not be read, %(reason)s (%(path)s)", reason=file.reason, path=file.path
         )
-        span = _span(min(own), max(own) + HOUR_MS) if own else ""
-        sentences.append(Text("%(span)s: %(reason)s", span=span, reason=line) if own else line)
+        if own:
+            line = Text("%(span)s: %(reason)s", span=Span(min(own), max(own) + HOUR_MS), reason=line)
+        sentences.append(line)
     return sorted(sentences)[:SENTENCES_MAX]
 
 
@@ -95,8 +95,9 @@ def nothing_readable(cluster: str, result: JobResult) -> Text:
     """Return why a run of which no period could be read has failed."""
     first = result.unread[0]
     return Text(
-        "None of the %(number)s history files of %(cluster)s could be read, and the rows of before stay. The first: "
-        "%(reason)s (%(path)s). Check that HISTORY_URL can be reached with its credentials, and run the report again.",
+        "None of the %(number)s history files of %(cluster)s could be read; earlier rows are kept. The "
+        "first: %(reason)s (%(path)s). Check that HISTORY_URL can be reached with its credentials, and "
+        "run the report again.",
         number=len(result.unread),
         cluster=cluster,
         reason=first.reason,
@@ -114,9 +115,3 @@ def _stretches(hours: list[int]) -> Iterator[tuple[int, int]]:
         first_ms, before_ms = (hour_ms if first_ms < 0 else first_ms), hour_ms
     if first_ms >= 0:
         yield first_ms, before_ms
-
-
-def _span(from_ms: int, to_ms: int) -> str:
-    start, end = (datetime.fromtimestamp(at_ms / 1000, UTC) for at_ms in (from_ms, to_ms))
-    day = "" if start.date() == end.date() else f"{end:%Y-%m-%d} "
-    return f"{start:%Y-%m-%d %H:%M} to {day}{end:%H:%M} UTC"

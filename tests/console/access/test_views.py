@@ -180,7 +180,7 @@ def test_changed_fields_have_words_units_and_no_bare_null() -> None:
     after = {"second_person_messages": 5_000, "slo_ms": 90_000, "colour": "blue"}
     services.record_audit(actor=None, verb="change cluster", subject="local", before=before, after=after)
     text = " ".join(signed_in("boss").get("/activity").content.decode().split())
-    assert "second person from so many messages: none → 5,000" in text
+    assert "messages from which a second person must approve: none → 5,000" in text
     assert "no message waits longer than: 1 m → 1 m 30 s" in text
     assert "colour: red → blue" in text
 

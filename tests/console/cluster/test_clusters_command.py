@@ -39,7 +39,7 @@ def test_it_says_what_is_wrong() -> None:
         run("add", "staging", "127.0.0.1:1")
     with pytest.raises(CommandError, match="There is no cluster staging"):
         run("remove", "staging")
-    with pytest.raises(CommandError, match="local is the broker this installation runs"):
+    with pytest.raises(CommandError, match="local is the broker that this installation runs"):
         run("remove", "local")
 
 

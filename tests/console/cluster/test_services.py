@@ -80,7 +80,7 @@ def test_it_refuses_a_name_that_does_not_fit_an_address(alice: User, name: str) 
         ("localhost:0", "localhost:0 is not host:port"),
         ("localhost:65536", "localhost:65536 is not host:port"),
         ("http://localhost:x", "http://localhost:x is not host:port"),
-        (";".join(f"h{number}:1" for number in range(17)), "At most 16 name servers; these are 17"),
+        (";".join(f"h{number}:1" for number in range(17)), "At most 16 name servers; 17 were given"),
     ],
 )
 def test_it_refuses_what_is_no_address(alice: User, addrs: str, message: str) -> None:

@@ -70,7 +70,7 @@ def test_it_sends_real_dead_letters_to_the_failed_group_only(live: LiveCluster, 
     plan = plan_of(live, alice)
     assert plan.messages == 3 and plan.blocked == ""
     assert plan.summary.startswith("Send 3 dead letters of billing again, dead since ")
-    assert plan.summary.endswith(f"to that group only ({RETRY}), as fast as the brokers take them.")
+    assert plan.summary.endswith(f"to that group only ({RETRY}), as fast as the brokers accept them.")
     job = run(plan, alice)
     assert (job.state, job.error) == ("SUCCEEDED", "")
     assert figures(job) == {"matched": 3, "sent": 3, "skipped": 0, "failed": 0, "unknown": 0, "pending": 0}

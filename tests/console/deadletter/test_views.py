@@ -66,7 +66,7 @@ def test_it_refuses_replays_to_those_who_may_only_look(viewer: Client) -> None:
 
 def test_it_lists_groups_with_their_letters(viewer: Client) -> None:
     text = viewer.get("/c/test/dead-letters").content.decode()
-    assert "6 messages in 1 group gave up" in text
+    assert "6 messages in 1 group failed all their retries" in text
     assert ADDRESS in text
 
 
@@ -108,7 +108,7 @@ def test_it_plans_a_replay_of_what_matches(client: Client) -> None:
     }
     text = client.get(f"/c/test/plans/{plan.id}").content.decode()
     assert "Replay 3 dead letters" in text
-    assert "Other groups see nothing" in text
+    assert "Other groups receive nothing" in text
 
 
 def test_it_says_how_large_an_export_is(client: Client) -> None:
@@ -155,7 +155,7 @@ def test_it_shows_causes_with_their_share_as_filters(viewer: Client) -> None:
     causes = text[text.index('class="causes"') :]
     causes = causes[: causes.index("</ol>")]
     assert '?cause=Timeout%3A%205%20s%20%26%20more#sample">Timeout: 5 s &amp; more</a>' in causes
-    assert 'width="75%"' in causes and "75 %" in causes and "none given" in causes
+    assert 'width="75%"' in causes and "75 %" in causes and "no cause given" in causes
 
 
 def test_it_shows_a_replay_that_is_not_finished_beside_the_form_for_the_next(client: Client) -> None:

@@ -192,7 +192,7 @@ def test_the_stall_is_one_episode_of_five_hours(monkeypatch: pytest.MonkeyPatch)
     # Ten minutes of standstill are a stall.
     assert shop.STALL_MS - 15 * 60_000 <= stall.end_ms - stall.start_ms <= shop.STALL_MS
     page = signed_in().get(f"/c/{NAME}/reports/episodes?span=7d").content.decode()
-    assert page.count("Queue stood still") == 1
+    assert page.count("Queue stalled") == 1
 
 
 def test_its_reports_end_where_its_data_end() -> None:

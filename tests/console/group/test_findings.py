@@ -63,10 +63,12 @@ def test_it_names_no_queue_twice() -> None:
 
 
 def test_it_says_why_a_group_is_unknown_whose_queues_are_read() -> None:
-    waiting = group(status="UNKNOWN", clients=None, reason=Text("messages wait, nothing was read yet"))
+    waiting = group(status="UNKNOWN", clients=None, reason=Text("messages wait, nothing was consumed yet"))
     (found,) = findings(waiting, [queue(0)], [])
-    assert (found.status, found.title) == ("UNKNOWN", "Its health is not known yet")
-    assert found.text == "Reason: messages wait, nothing was read yet. Members are queried about every 30 s."
+    assert (found.status, found.title) == ("UNKNOWN", "Its health is unknown so far")
+    assert (
+        found.text == "Reason: messages wait, nothing was consumed yet. Members are queried about every 30 s."
+    )
 
 
 def test_it_counts_messages_where_no_offset_is_committed() -> None:
@@ -78,7 +80,7 @@ def test_it_counts_messages_where_no_offset_is_committed() -> None:
     ]
     (found,) = findings(group(status="NEVER_COMMITTED"), rows, [])
     assert (found.status, found.title) == ("NEVER_COMMITTED", "No offset is committed on broker-a · 1")
-    assert found.text.startswith("At least 4 messages stored there, counted in no lag.")
+    assert found.text.startswith("At least 4 messages stored there, not part of any lag.")
 
 
 def test_it_puts_the_worst_first() -> None:
@@ -110,7 +112,7 @@ def test_it_sees_clients_without_a_queue() -> None:
 
 def test_it_says_how_fast_the_backlog_grows() -> None:
     (found,) = findings(group(status="FALLING_BEHIND", in_rate=100.0, out_rate=80.0), [], [])
-    assert found.title == "Out is 20 % below in"
+    assert found.title == "The group handles 20 % less than arrives"
     assert "grows by 20 a second" in found.text
 
 
@@ -137,7 +139,7 @@ def test_it_warns_before_retention_reaches_the_unread() -> None:
     soon = group(time_to_loss_ms=7_800_000, time_to_loss_queue="orders · broker-a · 3")
     (found,) = findings(soon, [queue(0)], [client("c1")])
     assert (found.status, found.title) == ("LOST", "Unread messages are lost in about 2 h 10 m")
-    assert "of orders · broker-a · 3 that" in found.text
+    assert "retention removes messages of orders · broker-a · 3 before" in found.text
     assert titles(group(time_to_loss_ms=86_400_000), [], []) == []
     assert titles(group(time_to_loss_ms=1_000, time_to_loss_lower_bound=True), [], []) == []
 
@@ -147,17 +149,19 @@ def test_it_says_when_more_clients_help_and_when_not() -> None:
         status="FALLING_BEHIND", in_rate=10.0, out_rate=5.0, consumers_needed=3, effective_queues=4.0
     )
     (found,) = findings(slow, [queue(n) for n in range(4)], [])
-    assert found.text.endswith("at their present speed it takes 3 clients.")
+    assert found.text.endswith(
+        "At the present speed 3 clients are needed to keep up and to clear the backlog within 15 min."
+    )
     slow.consumers_needed, slow.effective_queues, slow.worst_queue = 1, 1.2, "orders · broker-a · 2"
     pace, uneven = findings(slow, [queue(n) for n in range(4)], [])
     assert "it takes" not in pace.text
-    assert uneven.text.startswith("The lag lies on about 1.2 of 4 queues, worst on orders · broker-a · 2.")
+    assert uneven.text.startswith("The lag is on about 1.2 of 4 queues, most on orders · broker-a · 2.")
 
 
 def test_it_says_at_least_where_a_part_is_not_known() -> None:
     offline = group(clients=0, status="OFFLINE", lag=1_200, lag_lower_bound=True)
     (found,) = findings(offline, [queue(0)], [])
-    assert found.text.startswith("At least 1,200 messages wait. No client reads")
+    assert found.text.startswith("At least 1,200 messages wait. No client consumes")
     rows = [queue(0, status="STALLED", lag=7), queue(1, status="STALLED", lag=None)]
     assert findings(group(status="STALLED"), rows, [])[0].text.startswith(
         "At least 7 messages waiting there."
@@ -186,7 +190,7 @@ def test_it_says_that_a_paused_topic_is_read_all_the_same() -> None:
     found = findings(group(), [finishing, moving], [], pauses)
     assert [each.title for each in found] == [
         "The whole group is stopped",
-        "broker-a · 1 is read though paused",
+        "broker-a · 1 is consumed although paused",
     ]
     assert found[0].text == "10 messages waiting there until it is resumed. Not by this console."
 
@@ -203,7 +207,7 @@ def test_a_status_that_needs_attention_has_a_finding() -> None:
 def test_a_broken_promise_is_a_finding_whatever_the_status() -> None:
     row = group(status="CATCHING_UP", time_lag_ms=480_000, worst_queue="broker-a · 0")
     (found,) = findings(row, [queue(0)], [], promised_ms=60_000)
-    assert found.title == "Later than promised: 1 m at most"
+    assert found.title == "Time lag exceeds the promise of 1 m"
     assert found.text == "The oldest unread message of broker-a · 0 has waited 8 m."
     assert findings(row, [queue(0)], [], promised_ms=480_000) == []
     assert findings(group(time_lag_ms=None), [queue(0)], [], promised_ms=1) == []

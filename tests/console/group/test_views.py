@@ -101,13 +101,13 @@ def test_it_says_what_an_empty_list_hides(admin: Client) -> None:
 
 def test_it_shows_findings_in_words(admin: Client) -> None:
     text = admin.get("/c/local/groups/analytics").content.decode()
-    assert "Out is 14.3 % below in" in text
+    assert "The group handles 14.3 % less than arrives" in text
     assert "backlog grows by 183 a second" in text
 
 
 def test_it_gives_the_findings_alone(admin: Client) -> None:
     part = admin.get("/c/local/groups/analytics?part=findings").content.decode()
-    assert "Out is 14.3 % below in" in part
+    assert "The group handles 14.3 % less than arrives" in part
     assert "<html" not in part
 
 
@@ -222,10 +222,10 @@ def test_it_reads_times_in_the_zone_of_the_browser(
         ({"target": "latest"}, "Choose at least one queue."),
         ({"target": "sideways"}, "Select a valid choice"),
         ({"target": "time"}, "This target needs a value."),
-        ({"target": "time", "time": "tomorrow"}, "Write a time as 2026-03-12 08:20:00"),
+        ({"target": "time", "time": "tomorrow"}, "Enter a time like 2026-03-12 08:20:00"),
         (
             {"target": "time", "time": "2026-03-12T08:20:00", "zone": "Mars/Base"},
-            "Write a time as 2026-03-12 08:20:00",
+            "Enter a time like 2026-03-12 08:20:00",
         ),
         ({"target": "offset", "offset": "-1"}, "greater than or equal to 0"),
         ({"target": "shift", "shift": "0"}, "A shift by 0 changes nothing."),
@@ -399,7 +399,7 @@ def test_it_marks_what_happened_to_the_group(admin: Client) -> None:
     assert [(one.mark, one.label) for one in found.marks] == [
         ("M", "1 client joined (10.0.0.1@7); 1 → 2 clients"),
         ("M", "12 clients restarted (10.0.0.1@7, …)"),
-        ("R", "offsets of orders set back by 4,000 messages, not from here"),
+        ("R", "offsets of orders set back by 4,000 messages, outside this console"),
         ("B", "broker-a restarted"),
         ("B", "broker-a did not answer: timed out"),
     ]
@@ -458,7 +458,7 @@ def test_the_page_of_a_member_joins_its_words_with_the_last_round(
     text = admin.get("/c/local/groups/billing/clients/10.0.0.1@7?stack=1").content.decode()
     assert '<span class="atleast"' in text  # queue 9 is in no round, and queue 1 was not read
     assert "two owners" in text and "10.0.0.2@8 reported that it holds this queue" in text
-    assert "In order" in text and "PROP_ODD" in text and "at main" in text
+    assert "Consumes in order" in text and "PROP_ODD" in text and "at main" in text
     assert ">12<" in text and ">1.5<" in text and ">12</" in text
 
 

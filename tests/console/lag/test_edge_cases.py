@@ -111,7 +111,7 @@ def test_row_retention_passed_the_consumer(short_lived: CollectedCluster) -> Non
     assert low is not None
     assert low > 2
     assert (row.status, row.lag, row.lost) == ("LOST", 20 - low, low - 2)
-    assert row.reason == f"{low - 2} messages passed retention before they were read"
+    assert row.reason == f"{low - 2} messages were deleted by retention before they were consumed"
     assert row.time_to_loss_ms == 0
     assert (event("LOST").messages, event("LOST").to_offset) == (low - 2, low)
     assert (group().status, group().lost, group().attention) == ("LOST", low - 2, 7)

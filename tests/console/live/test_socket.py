@@ -275,7 +275,7 @@ async def next_message(socket: websockets.asyncio.client.ClientConnection) -> An
 
 
 async def test_each_socket_gets_texts_in_its_readers_language(redis_url: str) -> None:
-    why = Text("%(number)s queue(s) {stays|stay} as before", number=3)
+    why = Text("%(number)s queue(s) {stays|stay} unchanged", number=3)
     said = Text("%(error)s; trying again in %(number)s s", error=Text("it closed the connection"), number=5)
     chinese = {"Accept-Language": "zh-CN,en;q=0.5"}
     publish("s", {"a": {"reason": why, "status": "OK"}}, now_ms=NOW_MS)
@@ -288,7 +288,7 @@ async def test_each_socket_gets_texts_in_its_readers_language(redis_url: str) ->
             await socket.send('{"subscribe": [{"subject": "s"}]}')
         first = [(await next_message(socket))["rows"] for socket in (english_socket, chinese_socket)]
         assert first == [
-            {"a": {"reason": "3 queues stay as before", "status": "OK"}},
+            {"a": {"reason": "3 queues stay unchanged", "status": "OK"}},
             {"a": {"reason": "3 个队列保持不变", "status": "OK"}},
         ]
         publish("s", {"b": {"events": [{"text": said}], "half": "\ud83d"}}, now_ms=NOW_MS)

@@ -55,12 +55,12 @@ def test_it_cuts_a_page_out_of_an_update_once_for_everybody_who_shows_it() -> No
 
 
 def test_a_text_is_in_the_words_of_each_reader_and_everything_else_as_it_was() -> None:
-    reason = Text("%(number)s queue(s) {stays|stay} as before", number=3)
+    reason = Text("%(number)s queue(s) {stays|stay} unchanged", number=3)
     made = update(
         4, {"a": {"reason": reason, "status": LagStatus.OK, "texts": [reason], "n": 1}, "b": {"n": 2}}
     )
     english, chinese = (json.loads(made.frame(Locale(code)))["rows"] for code in ("en", "zh-hans"))
-    said = "3 queues stay as before"
+    said = "3 queues stay unchanged"
     assert english == {"a": {"reason": said, "status": "OK", "texts": [said], "n": 1}, "b": {"n": 2}}
     said = "3 个队列保持不变"
     assert chinese == {"a": {"reason": said, "status": "OK", "texts": [said], "n": 1}, "b": {"n": 2}}

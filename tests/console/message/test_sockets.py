@@ -113,7 +113,7 @@ async def test_it_streams_the_rows_of_a_page(live: LiveCluster) -> None:
     assert frame["keep"] == sorted(rows, key=lambda key: json.loads(key), reverse=True)
     assert "<b>3,003</b> in <b>3</b> queues" in frame["scan"] and "<b>3</b> hits" in frame["scan"]
     assert "<mark>needle</mark>" in as_shown(next(iter(rows.values())))
-    assert "Search further" not in frame["foot"], "all of it was read"
+    assert "Continue the search" not in frame["foot"], "all of it was read"
     assert quota.running("alice") == 0
 
 
@@ -170,7 +170,7 @@ async def test_it_stops_when_asked(live: LiveCluster, monkeypatch: pytest.Monkey
         await socket.receive()
         await socket.send('{"stop": true}')
         found = [frame async for frame in until_done(socket)]
-    assert "you stopped it" in found[-1]["scan"] and "Search further" in found[-1]["foot"]
+    assert "you stopped it" in found[-1]["scan"] and "Continue the search" in found[-1]["foot"]
     assert quota.running("alice") == 0
 
 
@@ -254,7 +254,7 @@ async def test_leaving_ends_the_work(live: LiveCluster) -> None:
         ({"topic": "orders", "read": "offset"}, "This search needs an offset."),
         ({"topic": "orders", "read": "key", "key": "k"}, "A lookup needs no socket"),
         ({"topic": "orders", "cursor": "x"}, "This is not a cursor of a message search"),
-        ({"topic": "orders", "find_in": "json", "find": "x"}, "Write $.shippingTo"),
+        ({"topic": "orders", "find_in": "json", "find": "x"}, "Enter it like $.shippingTo"),
     ],
 )
 async def test_it_refuses_in_words(live: LiveCluster, query: dict[str, str], words: str) -> None:

@@ -84,9 +84,9 @@ def test_it_filters_by_tag_key_and_queue(client: Client, live: LiveCluster) -> N
     ("query", "status", "words"),
     [
         ("topic=nothing", 404, "There is no topic nothing in test."),
-        ("topic=orders&queue=broken", 400, "Write a queue as broker name, colon, number"),
+        ("topic=orders&queue=broken", 400, "Enter a queue as broker name, colon and number"),
         ("topic=orders&read=time", 400, "This search needs a time."),
-        ("topic=orders&read=time&since=noon", 400, "Write a time as"),
+        ("topic=orders&read=time&since=noon", 400, "Enter a time like"),
         ("topic=orders&cursor=x", 400, "This is not a cursor of a message search"),
     ],
 )
@@ -142,7 +142,7 @@ def test_it_streams_what_takes_longer_than_the_page_may(
 ) -> None:
     monkeypatch.setattr("console.message.views.FIRST_PAINT_MS", 0)
     text = client.get("/c/test/messages?topic=orders").content.decode()
-    assert 'data-search="search"' in text and "Scanning" in text and "Search further" in text
+    assert 'data-search="search"' in text and "Scanning" in text and "Continue the search" in text
     monkeypatch.undo()
     text = client.get("/c/test/messages?topic=orders").content.decode()
     assert 'data-search=""' in text and "<b>3</b> in <b>1</b> queue" in text
@@ -161,9 +161,9 @@ def test_it_marks_hits_and_offers_tags(client: Client) -> None:
         ("read=offset", "This search needs an offset."),
         ("read=offset&offset=-1", "greater than or equal to 0"),
         ("read=unique", "This search needs a unique key."),
-        ("find_in=json&find=x", "Write $.shippingTo"),
+        ("find_in=json&find=x", "Enter it like $.shippingTo"),
         ("find_in=regex&find=x", "Search for one of: body, json, key, property."),
-        ("tag=||", "Write tags as paid || refunded."),
+        ("tag=||", "Enter tags like paid || refunded."),
     ],
 )
 def test_every_field_says_what_is_wrong_with_it(client: Client, query: str, words: str) -> None:

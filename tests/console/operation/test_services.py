@@ -66,7 +66,7 @@ def test_it_audits_every_step(tally: type[Tally], alice: User) -> None:
         ("system", "job verified"),
     ]
     assert [event.text for event in job.events.all()] == [
-        "Applied by alice: state read again, nothing moved",
+        "Applied by alice: state read again, nothing had changed",
         "Verified: the brokers show the target",
     ]
 

@@ -175,12 +175,12 @@ def test_it_says_that_a_job_waits_for_a_broker(tally: type[Tally], alice: User) 
     job, client = start(alice), browser(alice)
     runner.run(job.id, "worker-1")
     text = text_of(client, f"/c/test/operations/{job.id}")
-    assert "A broker is away; the job waits for it." in text
+    assert "A broker does not answer; the job waits for it." in text
     assert "10.0.0.1:10911" in text
     assert "1 of 12 times so far" in text
     Job.objects.update(lease_until=None)
     runner.run(job.id, "worker-2")
-    assert "A broker is away" not in text_of(client, f"/c/test/operations/{job.id}")
+    assert "A broker does not answer; the job waits" not in text_of(client, f"/c/test/operations/{job.id}")
 
 
 def test_it_says_what_moved_and_offers_a_new_plan(tally: type[Tally], alice: User) -> None:
@@ -208,11 +208,11 @@ def test_it_wants_the_typed_name(tally: type[Tally], alice: User) -> None:
 def test_it_wants_a_second_person(tally: type[Tally], alice: User, bob: User) -> None:
     plan = make(alice, messages=5_000)
     address = f"/c/test/plans/{plan.id}"
-    assert "a second person must agree" in text_of(browser(alice), address)
-    assert "alice asks for your agreement" in text_of(browser(bob), address)
+    assert "a second person must approve" in text_of(browser(alice), address)
+    assert "alice requests your approval" in text_of(browser(bob), address)
     assert browser(alice).post(f"{address}/approve").status_code == 409
     assert browser(bob).post(f"{address}/approve").status_code == 302
-    assert "bob agreed" in text_of(browser(alice), address)
+    assert "bob approved this plan" in text_of(browser(alice), address)
 
 
 def test_it_tells_who_is_asked_to_agree_in_the_count_of_operations(
@@ -226,11 +226,11 @@ def test_it_tells_who_is_asked_to_agree_in_the_count_of_operations(
         return found[1]
 
     assert [count(person) for person in (alice, bob, carol)] == ["", "1", ""]
-    assert "Review and agree" in text_of(browser(bob), "/c/test/operations?state=waiting")
-    assert "Review and agree" not in text_of(browser(alice), "/c/test/operations?state=waiting")
+    assert "Review and approve" in text_of(browser(bob), "/c/test/operations?state=waiting")
+    assert "Review and approve" not in text_of(browser(alice), "/c/test/operations?state=waiting")
     browser(bob).post(f"/c/test/plans/{plan.id}/approve")
     assert count(bob) == ""
-    assert "Waiting for agreement" not in text_of(browser(bob), "/c/test/operations")
+    assert "Waiting for approval" not in text_of(browser(bob), "/c/test/operations")
     job = browser(alice).post(f"/c/test/plans/{plan.id}/apply", {"confirm_text": "billing"})
     assert job.status_code == 302
     assert [count(person) for person in (alice, bob, carol)] == ["1", "1", "1"]

@@ -269,7 +269,7 @@ def test_a_group_in_trouble_is_a_finding_with_the_next_step(admin: Client) -> No
     reason = Text("no progress for %(time)s", time=Duration(60_000))
     GroupRow.objects.filter(group="analytics").update(status="STALLED", reason=reason)
     text = admin.get("/c/local/").content.decode()
-    assert "analytics: stands still" in text
+    assert "analytics: has stalled" in text
     assert "Reason: no progress for 1 m. Check the message it waits for" in text
     GroupRow.objects.filter(group="analytics").update(status="OFFLINE", lag=0)
     assert "analytics: no client is online" not in admin.get("/c/local/").content.decode()
@@ -284,7 +284,7 @@ def test_queues_of_a_silent_broker_have_no_missing_owner() -> None:
             "orders",
             MessageQueue("orders", broker_name, queue_id),
             (),
-            Text("broker-b · 0 of orders is read by no client: its messages wait"),
+            Text("broker-b · 0 of orders is consumed by no client: its messages wait"),
         )
         for broker_name in ("broker-a", "broker-b")
         for queue_id in range(3)
@@ -296,7 +296,7 @@ def test_queues_of_a_silent_broker_have_no_missing_owner() -> None:
 
 def test_the_collector_is_a_part_of_its_own(admin: Client) -> None:
     part = admin.get("/c/local/?part=collector").content.decode()
-    assert "Whole rounds" in part and "broker-a" not in part
+    assert "Complete rounds" in part and "broker-a" not in part
 
 
 def test_its_chart_ends_with_the_last_round(admin: Client) -> None:
@@ -420,4 +420,8 @@ def test_where_groups_are_unknown_it_does_not_say_that_all_is_well(admin: Client
     )
     text = admin.get("/c/local/").content.decode()
     assert "No known message waits; some groups are unknown." in text
-    assert "no group waits" not in text and "No message waits." not in text and "none in sight" not in text
+    assert (
+        "no group has a backlog" not in text
+        and "No message waits." not in text
+        and "none in sight" not in text
+    )

@@ -29,13 +29,13 @@ def test_it_takes_yesterday_to_now_when_nothing_is_said() -> None:
         ({"end": "2024-10-03T00:00"}, {"end": ["The end must be after the start."]}),
         (
             {"start": "2024-10-05T00:00", "end": "2024-10-06T00:00"},
-            {"start": ["The window lies in the future: nothing has been measured yet."]},
+            {"start": ["The window is in the future: nothing has been measured yet."]},
         ),
         (
             {"start": "0001-01-01T00:00"},
             {
                 "start": [
-                    "One run covers at most 744 hours, and these are 17,739,898: run the report in parts."
+                    "One run covers at most 744 hours, and the window has 17,739,898: run the report in parts."
                 ]
             },
         ),

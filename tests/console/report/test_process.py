@@ -74,7 +74,7 @@ def test_it_passes_a_spec_larger_than_a_pipe(jobs: Path) -> None:
         ("os._exit(9)", "The Spark job ended with code 9: it wrote nothing"),
         ("1 / 0", "The Spark job ended with code 1: ZeroDivisionError: division by zero"),
         ("os.kill(os.getpid(), 9)", "The Spark job ended with code -9: it wrote nothing"),
-        ("print('RESULT {')", "The Spark job's answer is not understood: Input data was truncated."),
+        ("print('RESULT {')", "The Spark job's answer cannot be read: Input data was truncated."),
     ],
 )
 def test_it_says_why_a_job_failed(jobs: Path, code: str, reason: str) -> None:

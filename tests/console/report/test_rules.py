@@ -32,12 +32,12 @@ def test_it_ends_a_window_with_the_running_hour() -> None:
     [
         (TODAY, TODAY, "to_ms", "The end must be after the start."),
         (TODAY, TODAY - 1, "to_ms", "The end must be after the start."),
-        (NOW, NOW + 1, "from_ms", "The window lies in the future: nothing has been measured yet."),
+        (NOW, NOW + 1, "from_ms", "The window is in the future: nothing has been measured yet."),
         (
             0,
             NOW,
             "from_ms",
-            "One run covers at most 744 hours, and these are 480,010: run the report in parts.",
+            "One run covers at most 744 hours, and the window has 480,010: run the report in parts.",
         ),
     ],
 )

@@ -117,7 +117,7 @@ def test_it_computes_and_puts_the_rows_in_place(cluster: Cluster, spark_job: Fak
     run = computed(request())
     assert (run.state, run.error, run.step, run.row_count, run.attempts) == ("SUCCEEDED", "", "", 2, 1)
     six = datetime.fromtimestamp(TODAY / 1000, UTC) + timedelta(hours=6)
-    assert run.warnings == [f"{six:%Y-%m-%d} 06:00 to 07:00 UTC: no history", "a.wal: torn"]
+    assert run.warnings == [f"{six:%Y-%m-%d} 06:00:00–07:00:00 UTC: no history", "a.wal: torn"]
     assert run.spark_version == "4.3.0"
     found = LagRow.objects.order_by("cluster", "window_start_ms", "group")
     assert [(row.cluster, row.run_id, row.group, row.lag_max) for row in found] == [
@@ -180,7 +180,7 @@ def test_it_fails_honestly_on_a_result_that_does_not_fit(
 ) -> None:
     spark_job.computes(figures(colour="red"))
     run = computed(request())
-    assert (run.state, run.error) == ("FAILED", "An error of the console itself; the worker's log has it.")
+    assert (run.state, run.error) == ("FAILED", "Internal error of the console; see the worker's log.")
     assert "columns that its table lacks: colour" in caplog.text
     part = "part-00000-topic-000.parquet"
     spark_job.does(
@@ -203,8 +203,8 @@ def test_it_states_what_of_the_window_nobody_knows(cluster: Cluster, spark_job: 
     run = computed(request(window=Window(TODAY - 3 * HOUR, TODAY + 9 * HOUR)))
     day = datetime.fromtimestamp(TODAY / 1000, UTC)
     assert run.warnings == [
-        f"{day - timedelta(hours=3):%Y-%m-%d} 21:00 to {day:%Y-%m-%d} 00:00 UTC: no history",
-        f"{day:%Y-%m-%d} 08:00 to 09:00 UTC: a history file was set aside, it is gone ({eight.path})",
+        f"{day - timedelta(hours=3):%Y-%m-%d} 21:00:00 – {day:%Y-%m-%d} 00:00:00 UTC: no history",
+        f"{day:%Y-%m-%d} 08:00:00–09:00:00 UTC: a history file was set aside, it is gone ({eight.path})",
         "a.wal: torn",
     ]
     assert [hour["hour_ms"] for hour in run.spec["hours"]] == [TODAY + hour * HOUR for hour in range(8)]
@@ -213,9 +213,9 @@ def test_it_states_what_of_the_window_nobody_knows(cluster: Cluster, spark_job: 
 
 def test_it_fails_without_history_or_cluster(cluster: Cluster, spark_job: FakeSpark) -> None:
     run = computed(request(window=Window(TODAY, TODAY + HOUR)))
-    assert run.state == "FAILED" and run.error.startswith("No history of local lies in this window.")
+    assert run.state == "FAILED" and run.error.startswith("There is no history of local in this window.")
     assert run.finished_at_ms is not None
-    assert computed(request(cluster="gone")).error == "The cluster gone was removed meanwhile."
+    assert computed(request(cluster="gone")).error == "The cluster gone was removed in the meantime."
 
 
 def test_it_empties_an_hour_in_which_nothing_was_there(cluster: Cluster, spark_job: FakeSpark) -> None:
@@ -307,7 +307,7 @@ def test_it_takes_up_a_run_whose_worker_died(
     assert (ReportRun.objects.get().state, enqueued) == ("RUNNING", [])
     services.recover_runs(now_ms=NOW + LEASE_MS + 1)
     run.refresh_from_db()
-    assert (run.state, run.step) == ("QUEUED", "waiting: the worker stopped, taking it up again")
+    assert (run.state, run.step) == ("QUEUED", "waiting: the worker stopped; the run will be resumed")
     assert enqueued == [run.id]
     run = computed(run)
     assert (run.state, run.attempts) == ("SUCCEEDED", 2)

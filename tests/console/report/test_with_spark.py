@@ -146,9 +146,7 @@ def test_it_turns_history_into_rows_and_parquet(
         services.run_report(asked.id, now_ms=AS_OF)
     run = selectors.run(asked.id)
     assert run.state == ReportRun.State.FAILED
-    assert run.error.startswith(
-        "None of the 13 history files of local could be read, and the rows of before stay."
-    )
+    assert run.error.startswith("None of the 13 history files of local could be read; earlier rows are kept.")
     assert list(LagRow.objects.order_by("pk").values()) == rows_before
     kept = process._kept._process
     asked = services.request_run(job="lag_day", cluster="local", window=window, actor=None, now_ms=AS_OF)

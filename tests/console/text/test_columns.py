@@ -14,8 +14,8 @@ from console.text import Text
 from console.text.columns import TextColumn
 
 NOW = datetime.datetime(2026, 3, 12, 8, tzinfo=datetime.UTC)
-STAYS = Text("%(number)s queue(s) {stays|stay} as before: %(why)s", number=3, why=Text("nothing is stored"))
-ENGLISH, CHINESE = "3 queues stay as before: nothing is stored", "3 个队列保持不变：没有存储"
+STAYS = Text("%(number)s queue(s) {stays|stay} unchanged: %(why)s", number=3, why=Text("nothing is stored"))
+ENGLISH, CHINESE = "3 queues stay unchanged: nothing is stored", "3 个队列保持不变：没有存储"
 NO_SENTENCES = {"operation.Plan": {"reason"}, "lag.Episode": {"cause"}}  # typed by a person; a code
 
 

@@ -25,7 +25,7 @@ PAGES = {
     "/c/local/topics": ["主题", "可读", "流入"],
     "/c/local/groups": ["消费组", "消费延迟", "堆积量"],
     "/c/local/groups/analytics": ["重置消费位点", "预计消化", "队列"],
-    "/c/local/groups/analytics/offsets": ["回到执行之前", "生成计划"],
+    "/c/local/groups/analytics/offsets": ["回到该计划执行之前的位点", "生成计划"],
     "/c/local/topics/orders": ["队列", "生产者"],
     "/c/local/dead-letters": ["死信", "最常见原因"],
     "/c/local/brokers": ["写入 p99", "页缓存"],

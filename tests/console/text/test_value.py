@@ -22,14 +22,14 @@ from console.text.locale import Locale
 from console.text.value import PLACE, of_json, with_json
 
 ROOT = Path(__file__).parent.parent.parent.parent
-STAYS = Text("%(number)s queue(s) {stays|stay} as before", number=3)
+STAYS = Text("%(number)s queue(s) {stays|stay} unchanged", number=3)
 CHINESE = "3 个队列保持不变"
 CASES = [
     (Text("unknown words stay"), "unknown words stay", "unknown words stay"),
-    (STAYS, "3 queues stay as before", "3 个队列保持不变"),
+    (STAYS, "3 queues stay unchanged", "3 个队列保持不变"),
     (
-        Text("%(number)s queue(s) {stays|stay} as before", number=1),
-        "1 queue stays as before",
+        Text("%(number)s queue(s) {stays|stay} unchanged", number=1),
+        "1 queue stays unchanged",
         "1 个队列保持不变",
     ),
     (Text("%(number)s message(s) waiting", number=12_345), "12,345 messages waiting", "12,345 条消息在等待"),

@@ -206,12 +206,12 @@ def test_it_deletes_from_quarantine_only_and_after_the_hours(
     before = config_of(live)
     live.send("orders", 0, [b"m"] * 3)
     open_still = plan_of(live, maria, "delete")
-    assert open_still.blocked.startswith("Put it in quarantine first: it is still open")
+    assert open_still.blocked.startswith("Put it in quarantine first: it is still in use")
     quarantine = plan_of(live, maria, "quarantine")
     assert keys(quarantine) == [(live.broker_name, "perm", 6, 0)]
     assert run(quarantine, maria).state == "SUCCEEDED"
     early = plan_of(live, maria, "delete")
-    assert "deleting is offered after 24 hours" in early.blocked
+    assert "it can be deleted after 24 hours" in early.blocked
     settings.QUARANTINE_HOURS = 0
     live.send("orders", 0, [b"late"])
     plan = plan_of(live, maria, "delete")
@@ -221,7 +221,7 @@ def test_it_deletes_from_quarantine_only_and_after_the_hours(
     assert (job.state, job.error) == ("SUCCEEDED", "")
     assert config_of(live) is None and not live.has_route("orders")
     undo = services.undo(plan.id, maria)
-    assert undo.summary.endswith("as it was. Its messages do not come back.")
+    assert undo.summary.endswith("as it was. Its messages cannot be restored.")
     assert run(undo, maria).state == "SUCCEEDED"
     found = config_of(live)
     assert found is not None and before is not None and found == {**before, "perm": 0}
@@ -252,7 +252,7 @@ def test_it_lets_only_an_administrator_skip_the_quarantine(
         plan_of(live, maria, "force_delete")
     plan = plan_of(live, admin, "force_delete")
     assert (plan.blocked, plan.confirm, plan.messages) == ("", "typed", 0)
-    with pytest.raises(errors.ConfirmationMissing, match="cannot simply be undone"):
+    with pytest.raises(errors.ConfirmationMissing, match="cannot be undone directly"):
         services.apply_plan(plan.id, admin, "order")
     assert run(plan, admin).state == "SUCCEEDED"
     assert config_of(live) is None
@@ -289,7 +289,7 @@ def test_it_does_not_touch_what_somebody_else_changed_during_the_job(live: LiveC
     runner.run(job.id, "worker-1")
     failed = selectors.job(job.id)
     assert failed.state == "FAILED"
-    assert "was changed by someone else in the meantime: readQueueNums is 5, not 4" in failed.error
+    assert "was changed elsewhere in the meantime: readQueueNums is 5, not 4" in failed.error
     found = config_of(live)
     assert found is not None and found["readQueueNums"] == 5
     with pytest.raises(errors.UndoImpossible):

@@ -109,7 +109,7 @@ def test_its_figures_and_tabs_are_made_again_alone(admin: Client) -> None:
 
 def test_a_backlog_that_is_read_makes_no_readers(admin: Client) -> None:
     TopicRow.objects.filter(topic="orders").update(in_rate=10.0, out_rate=20.0)
-    assert "2 readers per message" in admin.get("/c/local/topics/orders").content.decode()
+    assert "2 groups per message" in admin.get("/c/local/topics/orders").content.decode()
     TopicRow.objects.filter(topic="orders").update(out_rate=120.0)
     assert "readers per message" not in admin.get("/c/local/topics/orders").content.decode()
 
@@ -196,7 +196,7 @@ def test_it_names_no_group_that_a_person_may_not_look_at() -> None:
         text = client.get(f"/c/local/{address}").content.decode()
         assert [name for name in ("analytics", "billing") if name in text] == [], address
     text = client.get("/c/local/topics/orders?tab=groups").content.decode()
-    assert "2 read this topic, largest lag first; 0 of them shown; you may not view the others" in text
+    assert "2 groups read this topic, largest lag first; 0 of them shown; you may not view the others" in text
     assert "a group you may not view" in text
     row = client.get("/api/v1/clusters/local/topics/orders").json()
     assert (row["worst_group"], row["worst_time_lag_ms"]) == (None, 4_320_000)

@@ -42,8 +42,8 @@ class Command(ChangeCommand):
         add_cluster(config)
         add_accepting(config)
         for name, words in (
-            ("drain", "plan to offer a broker to no producer"),
-            ("give-back", "plan to offer it again"),
+            ("drain", "plan to stop offering a broker to producers"),
+            ("give-back", "plan to offer it to producers again"),
         ):
             draining = actions.add_parser(name, help=words)
             draining.add_argument("broker")

@@ -142,5 +142,5 @@ def test_a_broker_that_takes_no_messages_is_a_finding_with_its_reason() -> None:
     )
     view = selectors.BrokerView(row, surveyed(delayed=[], half=0, timed={}), [], [], [], [])
     assert [(one.status, one.title, one.text) for one in findings.findings(view)] == [
-        ("STALLED", "The broker takes no messages", "the commit log could not be flushed")
+        ("STALLED", "The broker accepts no messages", "the commit log could not be flushed")
     ]

@@ -48,7 +48,7 @@ def test_sums_that_the_ledger_does_not_have_are_refused(state: str) -> None:
 
 
 def test_a_send_without_an_outcome_is_refused() -> None:
-    assert verify(LEDGER | {"PENDING": 2}) == "2 sends have no outcome"
+    assert verify(LEDGER | {"PENDING": 2}) == "The outcome of 2 sends is unknown"
 
 
 def test_the_ledger_has_as_many_letters_as_the_plan_counted() -> None:

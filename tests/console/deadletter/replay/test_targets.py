@@ -74,7 +74,7 @@ def test_it_shows_what_a_client_that_fails_answers(live: LiveCluster) -> None:
         letter = {"broker_name": live.broker_name, "queue_id": 0, "queue_offset": 1}
         plan = plan_of(live, None, "client", client_id=client_id_of(live), letter=letter)
         assert plan.before["asked"]["is_original"] is False
-        assert "sees the dead-letter topic" in plan.warnings[1]["title"]
+        assert "receives the dead-letter topic" in plan.warnings[1]["title"]
         job = run(plan, None)
         assert (job.state, job.result["failed"], len(seen)) == ("FAILED", 1, 1)
         assert "CR_LATER" in job.error and ReplayLedger.objects.get().queue_offset == 1

@@ -44,7 +44,7 @@ def test_it_refuses_pop_where_the_broker_serves_none(shop: LiveCluster, maria: U
     assert (row["before"], row["after"], row["note"]) == (
         {"mode": "PULL", "popShareQueueNum": 0},
         {"mode": "POP", "popShareQueueNum": 2},
-        "by the broker's default so far",
+        "the broker's default so far",
     )
     with pytest.raises(errors.PlanBlocked):
         services.apply_plan(plan.id, maria)
@@ -54,7 +54,7 @@ def test_it_refuses_pop_where_the_broker_serves_none(shop: LiveCluster, maria: U
 def test_it_says_that_nothing_would_change(shop: LiveCluster, maria: User) -> None:
     plan = plan_of(shop, maria, mode="PULL")
     assert plan.blocked == "Nothing would change: the brokers show it already."
-    assert plan.summary == "This would change nothing for billing."
+    assert plan.summary == "Nothing would change for billing."
 
 
 def test_it_tells_members_that_follow_from_those_that_do_not(shop: LiveCluster, maria: User) -> None:
@@ -65,7 +65,7 @@ def test_it_tells_members_that_follow_from_those_that_do_not(shop: LiveCluster, 
     assert {row["name"]: row["value"] for row in plan.before["impact"]} == {
         "Members that follow it": 0,
         "Members that ignore it": 1,
-        "Members not known": 0,
+        "Unknown members": 0,
     }
 
 
@@ -115,7 +115,7 @@ def test_the_page_shows_what_counts_and_makes_the_plan(shop: LiveCluster, maria:
     browser.post(PAGE, form)
     assert Plan.objects.get().params == {"topic": "orders", "mode": "POP", "pop_share_queues": 3}
     answer = browser.post(PAGE, {**form, "pop_share_queues": "x"})
-    assert (answer.status_code, "Write a whole number" in answer.content.decode()) == (422, True)
+    assert (answer.status_code, "Enter a whole number" in answer.content.decode()) == (422, True)
 
 
 def test_it_plans_from_a_terminal(shop: LiveCluster, maria: User) -> None:

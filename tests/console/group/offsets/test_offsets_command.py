@@ -72,7 +72,11 @@ def test_it_knows_single_queues_exact_offsets_and_plans(orders: LiveCluster) -> 
         (("plan", "billing", "--target", "exact", "--set", "orders/broker-a/0"), 1, "give the offset too"),
         (("plan", "billing", "--target", "latest", "--queue", "orders/broker-a/9"), 1, "There is no queue"),
         (("plan", "billing", "--target", "undo", "--plan", "op-nothing"), 1, "no plan op-nothing"),
-        (("restore", "billing", "--time", "2000-01-01T00:00:00Z"), 1, "does not reach back that far"),
+        (
+            ("restore", "billing", "--time", "2000-01-01T00:00:00Z"),
+            1,
+            "it begins later, or this console did not collect then",
+        ),
         (("apply", "op-nothing"), 1, "no plan op-nothing"),
         (("undo", "op-nothing"), 1, "no plan op-nothing"),
     ],

@@ -146,9 +146,9 @@ def test_it_goes_back_to_where_it_stood_at_a_moment(orders: LiveCluster, alice: 
 @pytest.mark.parametrize(
     ("after_ms", "words"),
     [
-        (60_000, "lies in a gap of the history of broker-a: the last reading before is of "),
+        (60_000, "is in a gap of the history of broker-a: the last reading before is of "),
         (-3_600_000, "The history has no offsets of billing for "),
-        (3_600_000, "has not come yet"),
+        (3_600_000, "is in the future: nothing is recorded yet"),
     ],
 )
 def test_it_never_takes_offsets_out_of_a_gap(
@@ -284,7 +284,7 @@ def test_it_refuses_when_the_group_came_online(orders: LiveCluster, alice: User)
 def test_it_says_that_nothing_would_change(orders: LiveCluster, alice: User) -> None:
     orders.commit("billing", "orders", 0, 10)
     plan = plan_of(orders, alice, target="latest")
-    assert plan.summary == "This would change nothing: 2 queues of billing stand at the target already."
+    assert plan.summary == "Nothing would change: 2 queues of billing are at the target already."
     with pytest.raises(errors.PlanBlocked, match="Nothing would change"):
         services.apply_plan(plan.id, alice, "billing")
 

@@ -44,17 +44,21 @@ def test_it_counts_messages(row: Change, again: int, past: int) -> None:
 @pytest.mark.parametrize(
     ("pace", "online", "words"),
     [
-        (Pace(), True, "How long that takes is not known: the group was not seen reading in the last hour."),
+        (
+            Pace(),
+            True,
+            "How long that takes is unknown: no consumption of the group was recorded in the last hour.",
+        ),
         (Pace(0.0, 2.0), True, "At its present rate of 2 messages a second, that takes about 15 s."),
         (
             Pace(2.0, 2.0, 10.0),
             True,
-            "its best minute of the last hour, while 2 a second come in, it is level again in about 10 s.",
+            "the group's best minute of the last hour, while 2 a second arrive, the group has caught up in about 10 s.",
         ),
         (
             Pace(20.0, 10.0, 10.0),
             True,
-            "At its present rate of 10 messages a second, while 20 a second come in, it would not become level again.",
+            "At its present rate of 10 messages a second, while 20 a second arrive, the group would never catch up.",
         ),
         # a healthy group reads what comes: its best minute is no bound of what it can do
         (Pace(78.0, 78.0, 80.7, was_behind=False), True, "that takes about 0.4 s."),
@@ -76,7 +80,7 @@ def test_it_promises_no_time_for_a_skip() -> None:
 def test_it_says_why_nothing_would_change() -> None:
     level, alone = change(50, 50), Change(QUEUE, None, None, 0, 100, note="never committed")
     assert offset_words.nothing_moves([level, alone, alone], "billing") == (
-        "This would change nothing: 1 queue of billing stands at the target already; 2 queues stay as before: never "
+        "Nothing would change: 1 queue of billing is at the target already; 2 queues stay unchanged: never "
         "committed."
     )
 
@@ -103,20 +107,20 @@ def test_it_warns_of_what_a_change_may_cost() -> None:
     gone = titles(state(online=False, q0=None, q1=5), model="BROADCASTING", target="shift", shift=-9)
     assert gone == [
         ("warn", "1 queue cannot go back that far"),
-        ("warn", "1 queue stays as before"),
+        ("warn", "1 queue stays unchanged"),
         ("info", "No member is online"),
         ("danger", "The group was broadcasting"),
     ]
     late = titles(state(online=False, q0=None), target="time", time_ms=NOW_MS)
-    assert ("warn", "The time lies in the future") in late  # the state was read at 0
+    assert ("warn", "The time is in the future") in late  # the state was read at 0
     assert ("warn", "1 queue has never been committed") in late
 
 
 @pytest.mark.parametrize(
     ("messages", "limits", "words"),
     [
-        (10, Limits(10, None), "you type the name of the group"),
-        (10, Limits(5, 10), "a second person to agree"),
+        (10, Limits(10, None), "the name of the group must be typed"),
+        (10, Limits(5, 10), "a second person must approve"),
         (9, Limits(10, None), None),
         (9, Limits(None, None), None),
     ],

@@ -111,17 +111,19 @@ def test_it_deletes_from_quarantine_and_brings_the_offsets_back(
     live.create_topic("%DLQ%billing", queues=1)
     live.send("%DLQ%billing", 0, [b"dead"] * 2)
     before = config_of(live)
-    assert plan_of(live, maria, "delete").blocked.startswith("Put it in quarantine first: it is still open.")
+    assert plan_of(live, maria, "delete").blocked.startswith(
+        "Put it in quarantine first: it is still in use."
+    )
     quarantine = plan_of(live, maria, "quarantine")
     assert run(quarantine, maria).state == "SUCCEEDED"
     closed = config_of(live)
     assert closed is not None and closed == {**(before or {}), "consumeEnable": False}
-    assert "deleting is offered after 24 hours" in plan_of(live, maria, "delete").blocked
+    assert "it can be deleted after 24 hours" in plan_of(live, maria, "delete").blocked
     settings.QUARANTINE_HOURS = 0
     plan = plan_of(live, maria, "delete")
     assert plan.summary == (
-        f"Delete the group billing on {live.broker_name}. Its committed offsets (1) go too and are "
-        "recorded for the undo. What stays: %DLQ%billing with 2 messages."
+        f"Delete the group billing on {live.broker_name}. Its committed offsets (1) are deleted too, and "
+        "recorded for the undo. Kept: %DLQ%billing with 2 messages."
     )
     assert (plan.blocked, plan.confirm) == ("", "typed")
     job = run(plan, maria)

@@ -85,7 +85,7 @@ def test_row_broadcast_groups_are_as_far_behind_as_their_furthest_client(
     queues = group_selectors.client_queues(client)
     assert [(one.queue_id, one.lag, one.committed_offset) for one in queues] == [(0, 6, 0), (1, 4, 0)]
     (found,) = findings.findings(row, [], [])
-    assert found.title == f"{stuck.client.client_id}: stands still"
+    assert found.title == f"{stuck.client.client_id}: has stalled"
     hour = (collected.now_ms - 3_600_000, collected.now_ms)
     assert selectors.lag_history("local", "casting", *hour).lag == []  # brokers know no offset
 
@@ -141,7 +141,7 @@ def test_a_client_that_retention_passed_is_lost() -> None:
     now_ms = view([answer()]).now_ms
     row = row_of(ClientProgress("a", [progress((now_ms - 1_000, 50, 100, 20))]), of=1)
     assert (row.status, row.lag) == (LagStatus.LOST, 50)
-    assert row.reason.endswith("30 messages passed retention before they were read")
+    assert row.reason.endswith("30 messages were deleted by retention before they were consumed")
 
 
 def test_a_client_beyond_the_end_is_no_good_client() -> None:

@@ -94,7 +94,7 @@ def test_it_shows_a_committed_offset_beyond_max_as_invalid() -> None:
 def test_it_shows_lost_messages() -> None:
     row = queue_rows(view([answer(committed=20, low=50)]))[KEY]
     assert (row.status, row.lag) == ("LOST", 50)
-    assert row.reason == "30 messages passed retention before they were read"
+    assert row.reason == "30 messages were deleted by retention before they were consumed"
 
 
 def test_it_calls_an_empty_queue_well_though_nobody_committed() -> None:

@@ -92,7 +92,7 @@ def test_a_schedule_that_overlaps_itself_leaves_one_out_and_says_so(cluster: Clu
     outcome = ReportSchedule.objects.get(job="lag_hour").last_outcome
     assert (
         outcome
-        == f"left out, runs of a report do not overlap: Hourly lag of local is already being computed ({run.id})."
+        == f"skipped, runs of a report do not overlap: Hourly lag of local is already being computed ({run.id})."
     )
 
 
@@ -101,7 +101,9 @@ def test_it_makes_up_for_a_short_pause_and_not_for_a_long_one(cluster: Cluster) 
     only("lag_hour", cadence=DAILY, hour=9, minute=10)
     due_ms = TODAY + 9 * HOUR + 10 * MINUTE
     assert schedules.fire_due(now_ms=due_ms + 13 * HOUR) == 1
-    assert ReportSchedule.objects.get(job="lag_hour").last_outcome == "missed: nothing was running then"
+    assert (
+        ReportSchedule.objects.get(job="lag_hour").last_outcome == "missed: the console was not running then"
+    )
     assert not ReportRun.objects.exists()
     ReportSchedule.objects.update(last_due_ms=0)
     assert schedules.fire_due(now_ms=due_ms + 11 * HOUR) == 1
@@ -119,8 +121,8 @@ def test_it_does_not_ask_for_what_has_no_input(cluster: Cluster, settings: Setti
             "last_outcome", flat=True
         )
     ) <= {
-        "nothing to make it from in its window",
-        "missed: nothing was running then",
+        "no data in its window",
+        "missed: the console was not running then",
     }
     assert not ReportRun.objects.exists()
 

@@ -175,10 +175,10 @@ class TestPage:
         add_episode(run, "stall", TODAY + 8 * HOUR, 120_000)
         page = self.text(admin)
         for words in (
-            "A queue stood still for 2 m",
+            "A queue stalled for 2 m",
             "broker-a · 1",
             "from 1 hourly row of 168",
-            "time lag by hour of week: from a day of history on",
+            "time lag by hour of week: needs a day of history",
             'id="plot-drain"',
         ):
             assert words in page

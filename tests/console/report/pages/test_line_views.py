@@ -191,7 +191,7 @@ def test_only_who_may_configure_changes_schedules_and_promises() -> None:
 def test_a_promise_is_both_figures_or_none(admin: Client) -> None:
     address = "/c/local/reports/groups/billing/slo"
     answer = admin.post(address, {"seconds": "5", "target_pct": ""})
-    assert (answer.status_code, "Give both, or neither" in answer.content.decode()) == (422, True)
+    assert (answer.status_code, "Enter both, or leave both empty" in answer.content.decode()) == (422, True)
     assert admin.post(address, {"seconds": "5", "target_pct": "99.9"}).status_code == 302
     assert schedules.slo_of("local", "billing")[:2] == (5_000, 0.999)
     admin.post(address, {"seconds": "", "target_pct": ""})

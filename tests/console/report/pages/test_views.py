@@ -244,7 +244,7 @@ def test_it_says_why_the_last_run_failed(admin: Client) -> None:
     text = page(admin)
     assert (
         "The last run failed" in text
-        and "The &lt;disk&gt; is full The rows below are of earlier runs." in text
+        and "The &lt;disk&gt; is full The rows below are from earlier runs." in text
     )
 
 

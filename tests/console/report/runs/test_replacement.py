@@ -150,7 +150,7 @@ def test_a_run_that_can_read_nothing_fails_and_the_rows_stay(cluster: Cluster, s
     assert (run.state, run.error) == (
         "FAILED",
         (
-            "None of the 2 history files of local could be read, and the rows of before stay. The first: "
+            "None of the 2 history files of local could be read; earlier rows are kept. The first: "
             "FileNotFoundError: gone (/history/7.parquet). Check that HISTORY_URL can be reached with its credentials, "
             "and run the report again."
         ),
@@ -171,10 +171,10 @@ def test_only_the_periods_that_were_produced_are_replaced_and_the_gap_is_named(
     assert marks() == {7: (NEW, NEW), 8: (OLD, OLD)}
     assert run.warnings == [
         (
-            "2024-10-04 08:00 to 09:00 UTC: a history file could not be read, OSError: Input/output error "
+            "2024-10-04 08:00:00–09:00:00 UTC: a history file could not be read, OSError: Input/output error "
             f"({path['files'][0]})"
         ),
-        "2024-10-04 08:00 to 09:00 UTC: nothing of it could be read, the rows of before stay",
+        "2024-10-04 08:00:00–09:00:00 UTC: nothing could be read, earlier rows are kept",
     ]
     assert QueueRowFile.objects.filter(run=run).count() == 1
 
@@ -194,7 +194,7 @@ def test_a_job_whose_output_is_not_there_fails(cluster: Cluster, spark_job: Fake
     assert run.state == "FAILED"
     folder = f"{spark_job.folder}/reports/runs/{job}/{run.id}/attempt-1"
     assert run.error == (
-        f"The job made 4 rows, and 0 are in its output {folder}: the rows of before stay. Set REPORTS_URL to "
+        f"The job made 4 rows, and 0 are in its output {folder}: earlier rows are kept. Set REPORTS_URL to "
         "storage that the console and every Spark worker share."
     )
     assert marks() == {7: (OLD, OLD), 8: (OLD, OLD)} and ReportRow.objects.count() == 1
