@@ -86,7 +86,7 @@ def expression(parts: Sequence[tuple[str, bool]]) -> SafeString:
 def query(**parameters: object) -> str:
     """Return the query of an address without what is empty: `{% url … %}{% query topic=row.topic at=row|place %}`."""
     given = {name: value for name, value in parameters.items() if value not in (None, "")}
-    return f"?{urlencode(given, quote_via=quote, safe=':')}" if given else ""
+    return f"?{urlencode(given, quote_via=quote, safe='')}" if given else ""
 
 
 @register.filter

@@ -95,7 +95,9 @@ def test_a_sentence_has_no_space_before_punctuation_or_after_a_bound() -> None:
 def test_the_query_of_an_address_leaves_out_what_is_empty() -> None:
     text = "/a{% query topic=topic at=row|place key=none %}{% query none=none %}"
     row = {"broker_name": "a&b", "queue_id": 0, "queue_offset": 0}
-    assert rendered(text, topic="%DLQ%é", row=row, none=None) == "/a?topic=%25DLQ%25%C3%A9&amp;at=a%26b:0:0"
+    assert (
+        rendered(text, topic="%DLQ%é", row=row, none=None) == "/a?topic=%25DLQ%25%C3%A9&amp;at=a%26b%3A0%3A0"
+    )
 
 
 def test_a_figure_of_a_strip_has_a_line_below_only_where_there_is_one() -> None:
