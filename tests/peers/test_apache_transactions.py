@@ -27,7 +27,12 @@ SOON = {"transactionTimeOut": 1_000, "transactionCheckInterval": 2_000}
 # Its op messages wait 3 s for others: a round before that commits again what was committed.
 THEIRS = {"transactionTimeOut": 1_000, "transactionCheckInterval": 6_000, "transactionOpBatchInterval": 200}
 # As tests/support/apache_cluster.py has them: a store is opened with the sizes it was made with.
-SIZES = {"mappedFileSizeConsumeQueue": 20 * 3_000, "maxHashSlotNum": 10_000, "maxIndexNum": 40_000}
+SIZES = {
+    "mappedFileSizeCommitLog": 16 << 20,
+    "mappedFileSizeConsumeQueue": 20 * 3_000,
+    "maxHashSlotNum": 10_000,
+    "maxIndexNum": 40_000,
+}
 
 
 class Bank:

@@ -41,6 +41,7 @@ public final class Peer {
             case "produce": peer.produce(); break;
             case "consume": peer.consume(); break;
             case "transact": new Transactions(peer).run(); break;
+            case "timed": new Timers(peer).run(); break;
             case "request": new Requests(peer).request(); break;
             case "reply": new Requests(peer).reply(); break;
             default: throw new IllegalArgumentException("no such peer: " + arguments[0]);

@@ -1,0 +1,47 @@
+"""The unmodified client of RocketMQ 5.3.3 sends for a time and recalls, on brokerd."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.peers.test_java_client import create_topic, has_started, keys
+from tests.support import java_peer
+from tests.support.apache_cluster import RELEASE
+from tests.support.broker_process import BrokerProcess
+from tests.support.java_peer import JavaPeer
+
+pytestmark = [pytest.mark.java, pytest.mark.timeout(400)]
+
+Start = Callable[..., JavaPeer]
+
+
+@pytest.fixture(scope="module")
+def class_path() -> str:
+    """Not the older release: its client has no times."""
+    return java_peer.build(RELEASE)
+
+
+@pytest.fixture()
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    process = BrokerProcess(tmp_path / "store", recallMessageEnable="true")
+    yield process.start()
+    process.stop()
+
+
+def test_messages_come_at_their_time_unless_recalled(peer: Start, broker: BrokerProcess) -> None:
+    create_topic(broker, "Timed")
+    consumer = peer("consume", topic="Timed", group="timed", seconds=240)
+    consumer.wait_for(has_started, "start of the consumer")
+    producer = peer("timed", topic="Timed", count=12, delay=4)
+    assert producer.finish() == 0
+    sent = {line[1] for line in producer.lines if line[0] == "SENT"}
+    recalled = {line[1]: line[2] for line in producer.lines if line[0] == "RECALLED"}
+    assert sent == {f"k{i}" for i in range(12)}
+    assert recalled.keys() == {f"k{i}" for i in range(0, 12, 2)}
+    assert len(set(recalled.values())) == 6, "each answer names the message's unique key"
+    assert [line[1] for line in producer.failures()] == ["bad"]
+    consumer.wait_for(lambda p: len(keys(p)) >= 6, "the six others")
+    assert sorted(m.key for m in consumer.consumed) == sorted(sent - recalled.keys())
