@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from brokerd.store.files.mapped_file import reserve_blocks
 from brokerd.timer.timer_log import NONE
 
 SLOT = struct.Struct(">qqqii")
@@ -58,7 +59,8 @@ class TimerWheel:
         self._path.unlink(missing_ok=True)
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            os.posix_fallocate(descriptor, 0, WHEEL_BYTES)
+            os.ftruncate(descriptor, WHEEL_BYTES)
+            reserve_blocks(descriptor, 0, WHEEL_BYTES)
         except OSError:
             os.close(descriptor)
             self._path.unlink()

@@ -55,7 +55,7 @@ def test_what_waits_goes_on_when_a_store_changes_its_broker(clean: bool, tmp_pat
     ours = BrokerProcess(tmp_path / "ours", **names, **RECALL, **SIZES, **TIMER).start()
     handles: dict[str, str] = {}
     begin_ms = now_ms()
-    theirs_ms, again_ms = begin_ms + 40_000, begin_ms + 90_000
+    theirs_ms, again_ms = begin_ms + 25_000, begin_ms + 55_000
 
     async def send_here() -> None:
         async with MQAdmin([ours.namesrv]) as admin, Producer("shop", [ours.namesrv]) as producer:

@@ -119,6 +119,7 @@ def delete_topic(broker: Broker, channel: Channel, command: RemotingCommand, now
             broker.offsets.save()
             broker.assignments.remove_topic(each)
             broker.pops.drop(topic=each)
+            broker.timer.metrics.drop_topic(each)
             broker.store.drop_topic(each)
             broker.stats.remove(each)
 

@@ -109,6 +109,9 @@ async def test_admin_calls_show_what_waits(broker: RunningBroker) -> None:
     assert int(info["timerReadBehind"]) <= 10
     metrics = json.loads((await client.ask(RequestCode.GET_TIMER_METRICS)).body)
     assert metrics["timingCount"][TOPIC]["count"] == 3
+    deleted = await client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": TOPIC})
+    assert deleted.code == 0
+    assert json.loads((await client.ask(RequestCode.GET_TIMER_METRICS)).body)["timingCount"] == {}
     body = (await client.ask(RequestCode.GET_TIMER_CHECK_POINT)).body
     assert len(body) == LAYOUT_BYTES
     read_ms, _, queue_offset, master_queue_offset, *_ = LAYOUT.unpack(body)
