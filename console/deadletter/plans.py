@@ -10,6 +10,7 @@ import dataclasses
 import functools
 from collections.abc import Iterable, Mapping, Sequence
 
+from django.utils.translation import gettext_noop
 from msgspec import structs
 
 from console.brokers.mqadmin import BlockingMQAdmin, MessageQueue, retry_topic, validate_group, with_admin
@@ -91,6 +92,17 @@ class ReplayPlan(PlanKind[ReplayParams, ReplayBefore, PreviewRow]):
     read_params = staticmethod(read_params)
 
     kind = "dead_letter_replay"
+    past = {
+        "Send %(number)s {dead letter|dead letters} of %(group)s again, %(where)s, %(speed)s.": gettext_noop(
+            "Sent %(number)s {dead letter|dead letters} of %(group)s again, %(where)s."
+        ),
+        (
+            "Send %(number)s {dead letter|dead letters} of %(group)s again, dead since "
+            "%(time)s, %(where)s, %(speed)s."
+        ): gettext_noop(
+            "Sent %(number)s {dead letter|dead letters} of %(group)s again, dead since %(time)s, %(where)s."
+        ),
+    }
     title = Text("Dead-letter replay")
     cancel_words = Text(
         "Copies that were sent stay with the group. The other dead letters remain and can be replayed later; "

@@ -101,6 +101,8 @@ class Operation:
     where: str
     # The shown state of the job, "" without one.
     state: str
+    # What it does, or has done.
+    words: Text
     # Whether the plan waits for this person's approval.
     asks_me: bool
     can_undo: bool
@@ -117,6 +119,7 @@ def _operation(request: HttpRequest, here: Cluster, found: Any) -> Operation:
         plan=found,
         job=job,
         where=found.where,
+        words=selectors.plan_kind(found.kind).done_words(found) if found.where == "done" else found.summary,
         state=shown_state(job, int(time.time() * 1000)) if job else "",
         asks_me=found.where == operation_list.WAITING and may and not is_mine,
         can_undo=may and can_undo(job, found),

@@ -223,6 +223,16 @@ class Text(str):
             return cls.foreign("".join(names))
         return Text("%(names)s and %(last)s", names=", ".join(names[:-1]), last=names[-1])
 
+    def put_as(self, others: Mapping[str, str]) -> Text:
+        """Return the text with other sentences in the place of those with these ids, inside of values too."""
+        values: dict[str, Value] = {}
+        for name, value in self.values.items():
+            if isinstance(value, tuple):
+                values[name] = tuple(part.put_as(others) for part in value)
+            else:
+                values[name] = value.put_as(others) if isinstance(value, Text) else value
+        return Text(others.get(self.text, self.text), **values)
+
     def as_json(self) -> JsonObject:
         """Return the text as rows store it."""
         return {"text": self.text, "values": {name: _json_of(value) for name, value in self.values.items()}}

@@ -8,6 +8,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from django.utils.translation import gettext_noop
+
 from console.brokers.mqadmin import BlockingMQAdmin
 from console.operation.config.plans import (
     ChangePlan,
@@ -118,6 +120,15 @@ class TopicCreatePlan(TopicPlan, CreatePlan[TopicFacts, TopicParams, TopicBefore
     """Create a topic. params: {brokers?, read_queues?, write_queues?, perm?, order?, message_type?}."""
 
     kind = "topic_create"
+    past = {
+        (
+            "Create the topic %(name)s on %(where)s: %(write)s write and %(read)s read "
+            "queues per broker, permission %(perm)s."
+        ): gettext_noop(
+            "Created the topic %(name)s on %(where)s: %(write)s write and %(read)s read "
+            "queues per broker, permission %(perm)s."
+        ),
+    }
     accepted = topic_config.ACCEPTED
     title = Text("New topic")
     action = Text("Create the topic")
@@ -240,6 +251,15 @@ class TopicDeletePlan(TopicPlan, DeletePlan[TopicFacts, TopicParams, TopicBefore
     """Delete a topic with its messages and its readers' committed offsets. No params."""
 
     kind = "topic_delete"
+    past = {
+        (
+            "Delete %(name)s on %(where)s for good: %(stored)s message(s) and the committed "
+            "offsets of %(groups)s group(s)."
+        ): gettext_noop(
+            "Deleted %(name)s on %(where)s for good: %(stored)s message(s) and the committed "
+            "offsets of %(groups)s group(s)."
+        ),
+    }
     title = Text("Topic deletion")
     action = Text("Delete the topic")
 

@@ -171,11 +171,14 @@
   Tide.history = (canvas, source, build) => {
     const data = Tide.beginWithLine(build(JSON.parse(source.textContent))),
       plot = Tide.timeSeries(canvas, data);
+    const room = () => (canvas.dataset.panels = data.times.length > 1 ? data.panels.length : 0);
+    room();
     setInterval(async () => {
       if (document.hidden) return;
       const answer = await fetch(canvas.dataset.history, { headers: Tide.BY_TIMER }).catch(() => null);
       if (!answer?.ok || answer.redirected) return; // the next time tries again
       Object.assign(data, Tide.beginWithLine(build(await answer.json())));
+      room();
       plot.paint();
     }, DRAWN_EVERY);
   };

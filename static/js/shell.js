@@ -315,6 +315,25 @@
     next.scrollIntoView({ block: "nearest" });
   }
 
+  /* ---- what a phone folds: a card, or the rows of its table after the first ones ---- */
+  for (const card of $$("[data-fold]")) {
+    const ofRows = card.dataset.fold === "rows",
+      fold = ofRows ? "is-folded-rows" : "is-folded",
+      more = ofRows ? gettext("Show all") : gettext("Show"),
+      less = ofRows ? gettext("Show less") : gettext("Hide");
+    if (ofRows && $$("[data-rows] > tr", card).length <= 12) continue;
+    const button = document.createElement("button");
+    Object.assign(button, { className: "btn btn--sm push only-s", type: "button" });
+    const show = (isFolded) => {
+      card.classList.toggle(fold, isFolded);
+      button.setAttribute("aria-expanded", String(!isFolded));
+      button.textContent = isFolded ? more : less;
+    };
+    button.addEventListener("click", () => show(!card.classList.contains(fold)));
+    show(true);
+    $(".card__head", card).append(button);
+  }
+
   /* ---- typed confirmation: the button opens only for the exact name; a slider shows its number ---- */
   document.addEventListener("input", (event) => {
     const { confirm, unlocks, shows } = event.target.dataset;

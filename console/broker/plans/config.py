@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import msgspec
+from django.utils.translation import gettext_noop
 
 from console.access.rules import WILDCARD
 from console.broker import services
@@ -89,6 +90,9 @@ class BrokerConfigPlan(ConfigPlan[KeyParams, KeyBefore]):
     """
 
     kind = "broker_config_change"
+    past = {
+        "Change %(name)s on %(where)s %(change)s.": gettext_noop("Changed %(name)s on %(where)s %(change)s."),
+    }
     accepted = ACCEPTED
     title = Text("Broker configuration")
     action = Text("Change the key")
@@ -340,7 +344,8 @@ def _warnings(
 
 
 RESTART_WORDS = Text(
-    "The broker stores and reports the new value, but uses the old one until it restarts. A broker that cannot "
+    "The broker stores and reports the new value, but uses the old one until it "
+    "restarts. A broker that cannot "
     "change the key at run time refuses, and nothing is changed there."
 )
 

@@ -85,6 +85,7 @@ def estimate(
         # A queue whose past is unknown is no queue that stays where it is.
         queues = {queue: each for queue, each in queues.items() if queue in known.offsets}
         state = dataclasses.replace(state, queues=queues)
+        requested = dataclasses.replace(requested, queues=frozenset(queues))
     changes = offset_change.changes(state, requested, known)
     pace = offset_words.Pace(
         None if seen is None else seen.in_rate,

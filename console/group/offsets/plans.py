@@ -51,6 +51,14 @@ class OffsetChangePlan(PlanKind[OffsetParams, OffsetBefore, DiffRow]):
     read_params = staticmethod(read_params)
 
     kind = "offset_change"
+    past = offset_words.PAST
+
+    def done_words(self, plan: Plan) -> Text:
+        """Return what was moved, without how long it was to take."""
+        parts = plan.summary.values.get("parts")
+        effect = parts[0] if isinstance(parts, tuple) else plan.summary
+        return effect.put_as(self.past)
+
     title = Text("Offset change")
     program = "offsets"
     diff_template = "group/_diff_offsets.html"

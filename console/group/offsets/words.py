@@ -6,6 +6,8 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from django.utils.translation import gettext_noop
+
 from console.group.offsets.change import (
     RESET_BY_TIME,
     RESET_PER_QUEUE,
@@ -21,6 +23,17 @@ from console.operation.plan.kinds import PlanWarning
 from console.text import Duration, Moment, Span, Text
 from console.text.figures import rate
 
+# A summary, and the same of a change that was carried out; how long it takes is said before only.
+PAST = {
+    "Replay %(again)s message(s) and skip %(past)s message(s)": gettext_noop(
+        "Replayed %(again)s message(s) and skipped %(past)s message(s)"
+    ),
+    "Replay %(number)s message(s)": gettext_noop("Replayed %(number)s message(s)"),
+    "Skip %(number)s message(s)": gettext_noop("Skipped %(number)s message(s)"),
+    "Move offsets without touching a message that is still stored": gettext_noop(
+        "Moved offsets without touching a message that is still stored"
+    ),
+}
 NAMED_MAX = 3  # queues, topics or brokers that are named; the others are counted
 
 

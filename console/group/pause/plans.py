@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
+from django.utils.translation import gettext_noop
+
 from console.brokers.mqadmin import BlockingMQAdmin, retry_topic
 from console.brokers.queues import topic_route
 from console.group import refusals
@@ -337,6 +339,15 @@ class GroupPausePlan(ReadingPlan):
     """Forbid a group to read topics."""
 
     kind = "group_pause"
+    past = {
+        (
+            "Pause %(group)s on %(topics)s, at %(brokers)s: its members receive no more "
+            "messages of it. Its offsets stay, and messages wait until it is resumed."
+        ): gettext_noop(
+            "Paused %(group)s on %(topics)s, at %(brokers)s. Its offsets stay, and messages "
+            "wait until it is resumed."
+        ),
+    }
     title = Text("Pause of a group")
     action = Text("Pause reading")
     another = Another("group-settings", Text("Stop the whole group (consumeEnable)"))
@@ -347,6 +358,14 @@ class GroupResumePlan(ReadingPlan):
     """Allow a group to read topics again; without ``topics`` all that are paused."""
 
     kind = "group_resume"
+    past = {
+        (
+            "Let %(group)s read %(topics)s again, at %(brokers)s: its members continue from "
+            "their offsets within seconds."
+        ): gettext_noop(
+            "Let %(group)s read %(topics)s again, at %(brokers)s: its members continued from their offsets."
+        ),
+    }
     title = Text("Resumption of a group")
     action = Text("Resume reading")
     only_adds = True
@@ -391,7 +410,8 @@ def _blocked(
     unable = [name for name in facts.unable if name in (params.brokers or facts.unable)]
     if unable and not readable and not params.exact:
         return Text(
-            "%(brokers)s cannot pause a group on a topic: its release does not support the request (353, added in "
+            "%(brokers)s cannot pause a group on a topic: its release does not support the "
+            "request (353, added in "
             "RocketMQ 5.0). Stop the whole group there with consumeEnable in its settings, or choose other brokers.",
             brokers=Text.of_names(unable),
         )

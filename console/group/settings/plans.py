@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
+from django.utils.translation import gettext_noop
 
 from console.brokers.mqadmin import BlockingMQAdmin, MQBrokerError, dead_letter_topic, retry_topic
 from console.brokers.queues import TOPIC_NOT_EXIST
@@ -106,6 +107,9 @@ class GroupCreatePlan(GroupPlan, CreatePlan[GroupFacts, GroupParams, GroupBefore
     """Create a group. params: {brokers?} and the fields of ``settings_config.FIELDS``."""
 
     kind = "group_create"
+    past = {
+        "Create the group %(name)s on %(where)s.": gettext_noop("Created the group %(name)s on %(where)s."),
+    }
     title = Text("New group")
     action = Text("Create the group")
     only_adds = True

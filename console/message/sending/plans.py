@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from django.utils.translation import gettext_noop
 from msgspec import structs
 
 from console.brokers.body_format import render_body
@@ -88,6 +89,11 @@ class MessageSendPlan(PlanKind[SendParams, SendBefore, MessagePart]):
     read_params = staticmethod(read_params)
 
     kind = "message_send"
+    past = {
+        "Send one message of %(number)s bytes to %(topic)s (%(where)s)": gettext_noop(
+            "Sent one message of %(number)s bytes to %(topic)s (%(where)s)"
+        ),
+    }
     title = Text("Message send")
     program = "messages"
     place = Place(Text("Messages"), "messages", filters_by="topic", name_words=Text("Name of the topic"))

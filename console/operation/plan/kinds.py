@@ -10,7 +10,7 @@ import dataclasses
 import json
 import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
@@ -220,6 +220,8 @@ class PlanKind(ABC, Generic[P, B, R]):
     diff_template: ClassVar[str] = PLAIN_DIFF
     job_template: ClassVar[str] = PLAIN_JOB
     another: ClassVar[Another | None] = None
+    # Sentences of its summaries, and what they read once the plan is carried out.
+    past: ClassVar[Mapping[str, str]] = {}
     # The management command that plans, applies and undoes it.
     program: ClassVar[str] = ""
 
@@ -235,6 +237,10 @@ class PlanKind(ABC, Generic[P, B, R]):
     def shown_to(self, plan: Plan, person: Any) -> Plan:
         """Return the plan as a person may see it, never to be saved; None is a person without any right."""
         return plan
+
+    def done_words(self, plan: Plan) -> Text:
+        """Return the summary of a plan that was carried out."""
+        return plan.summary.put_as(self.past)
 
     def button(self, plan: Plan) -> Text:
         """Label the button that applies the plan with the consequence, not "OK"."""

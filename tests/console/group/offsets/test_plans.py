@@ -143,6 +143,14 @@ def test_it_goes_back_to_where_it_stood_at_a_moment(orders: LiveCluster, alice: 
     assert orders.committed("billing", "orders") == {0: 7, 1: 10}
 
 
+def test_a_change_that_is_done_reads_in_the_past(orders: LiveCluster, alice: User) -> None:
+    plan = plan_of(orders, alice, target="earliest")
+    assert plan.summary.startswith("Replay 17 messages on 2 queues of orders")
+    assert run(plan, alice).state == "SUCCEEDED"
+    done = OffsetChangePlan().done_words(selectors.plan(plan.id))
+    assert done.startswith("Replayed 17 messages on 2 queues of orders") and "that takes" not in done
+
+
 @pytest.mark.parametrize(
     ("after_ms", "words"),
     [
@@ -177,6 +185,12 @@ def test_the_estimate_of_a_time_is_where_the_rounds_around_it_were(orders: LiveC
     assert "within 5 messages" in before_five.precision
     with pytest.raises(errors.PlanRejected, match="Unknown: the history has no round"):
         means(history + 60_000)
+    orders.create_topic("refunds", queues=1)
+    orders.commit("billing", "refunds", 0, 0)
+    assert lag_services.collect("test", now_ms=now_ms + 5_000) is not None
+    rows = group_selectors.group_queues("test", "billing")
+    found = means(history + 1_000)
+    assert ([row.after for row in found.rows], found.unknown) == ([10, 10], 1)
 
 
 def test_it_leaves_a_queue_alone_that_had_no_offset_then(

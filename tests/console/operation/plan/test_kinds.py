@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gettext
+import re
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from django.contrib.auth.models import User
@@ -99,3 +102,14 @@ def test_the_page_of_every_kind_shows_what_it_declares(kind: AnyPlanKind) -> Non
     page = client.get(f"/c/test/operations/{job.id}").content.decode()
     assert f'<span class="name">{kind.title}</span>' in page
     assert " ".join(str(kind.cancel_words).split()) in " ".join(page.split())
+
+
+def test_a_past_sentence_stands_for_a_summary_that_exists() -> None:
+    """Else a summary whose words were changed would stay in the imperative once it is carried out."""
+    with Path("locale/zh_Hans/LC_MESSAGES/django.mo").open("rb") as file:
+        catalogue = gettext.GNUTranslations(file)
+    pairs = [pair for kind in KINDS for pair in kind.past.items()]
+    assert len(pairs) >= 12
+    for before, after in pairs:
+        assert catalogue.gettext(before) != before, before
+        assert set(re.findall(r"%\((\w+)\)s", after)) <= set(re.findall(r"%\((\w+)\)s", before))
