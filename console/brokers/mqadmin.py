@@ -30,6 +30,7 @@ from brokerd.remoting.message.names import (
     TRANSACTION_GROUP,
     MessageProperty,
     SysFlag,
+    TimerProperty,
     dead_letter_topic,
     is_system_group,
     is_system_topic,
@@ -94,6 +95,7 @@ __all__ = [
     "validate_group",
     "validate_topic",
     "with_admin",
+    "TimerProperty",
 ]
 
 P = ParamSpec("P")

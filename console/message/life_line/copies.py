@@ -10,8 +10,11 @@ from console.brokers.mqadmin import (
     RETRY_TOPIC_PREFIX,
     MessageProperty,
     MessageRecord,
+    TimerProperty,
 )
 from console.text import Text
+
+TIME_DIGITS_MAX = 16
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -54,6 +57,16 @@ def first_topic(record: MessageRecord) -> str:
     found = record.properties
     topic = found.get(MessageProperty.DLQ_ORIGIN_TOPIC) or found.get(MessageProperty.RETRY_TOPIC) or ""
     return "" if copied_for(topic) else topic
+
+
+def waited_since(record: MessageRecord) -> int | None:
+    """Return when a message that its timer has delivered began to wait, in ms; None for any other.
+
+    Java's broker writes the largest long for one that came after its time.
+    """
+    text = record.properties.get(TimerProperty.ENQUEUE_MS, "")
+    since_ms = int(text) if text.isascii() and text.isdecimal() and len(text) < TIME_DIGITS_MAX else None
+    return since_ms if since_ms is not None and since_ms <= record.store_timestamp_ms else None
 
 
 def is_replay(retry: MessageRecord) -> bool:

@@ -40,6 +40,7 @@ from console.message.life_line.copies import (
     first_topic,
     is_replay,
     retry_words,
+    waited_since,
 )
 from console.message.life_line.trace import TRACE_TOPIC, Consumed, Trace, read_trace
 from console.message.search.lanes import Hit
@@ -187,6 +188,9 @@ def _steps(
                 words = retry_words(copy) if topic == retry_topic(group) else Text("dead letter")
                 place = Place.of(copy, copy.properties[BROKER_MARK])
                 steps.append(Step(copy.store_timestamp_ms, group, words, place))
+    waits_ms = None if first is None else waited_since(first.record)
+    if waits_ms is not None:
+        steps.append(Step(waits_ms, "", Text("waits for its time")))
     if steps and first is not None:
         place = Place.of(first.record, first.broker_name)
         words = Text("stored in %(topic)s", topic=place.topic)

@@ -106,6 +106,14 @@ def test_it_opens_a_message_by_its_link(client: Client) -> None:
     assert "No group that you may see reads this queue." in text
 
 
+def test_it_shows_since_when_a_message_waited_for_its_time(client: Client, live: LiveCluster) -> None:
+    live.send("orders", 0, [b"x"], TIMER_OUT_MS="1999", TIMER_ENQUEUE_MS="1000")
+    found = max(browsed.browse("test", "orders").rows, key=lambda row: row.queue_offset)
+    answer = client.get(f"/c/test/messages/{found.offset_message_id}?topic=orders")
+    assert answer.status_code == 200
+    assert "waits for its time" in answer.content.decode()
+
+
 def test_it_leads_from_an_id_to_the_message(client: Client) -> None:
     answer = client.get("/c/test/messages?topic=orders&read=id&id=7F00000100002A9F0000000000000000")
     assert answer["Location"] == "/c/test/messages/7F00000100002A9F0000000000000000?topic=orders"

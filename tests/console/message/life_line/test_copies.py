@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from console.brokers.mqadmin import MessageRecord
-from console.message.life_line.copies import copied_for, died, first_topic, retry_words
+from console.message.life_line.copies import copied_for, died, first_topic, retry_words, waited_since
 
 
 def record(topic: str, tries: int = 0, **properties: str) -> MessageRecord:
@@ -39,3 +39,11 @@ def test_tries_of_all_deaths_are_counted_once() -> None:
 def test_a_retry_that_counts_no_try_was_sent_anew() -> None:
     assert retry_words(record("%RETRY%billing", 3)) == "retry 3"
     assert retry_words(record("%RETRY%billing")) == "sent to the group again"
+
+
+def test_a_message_of_a_timer_names_when_it_began_to_wait() -> None:
+    assert waited_since(record("orders", TIMER_ENQUEUE_MS="15")) == 15
+    assert waited_since(record("orders", TIMER_ENQUEUE_MS=str(2**63 - 1))) is None, "it came after its time"
+    assert waited_since(record("orders", TIMER_ENQUEUE_MS="21")) is None
+    assert waited_since(record("orders", TIMER_ENQUEUE_MS="soon")) is None
+    assert waited_since(record("orders")) is None

@@ -152,6 +152,19 @@ def test_it_finds_retries_dead_letters_and_replays(stored: Hit, live: LiveCluste
     assert life.problems == []
 
 
+def test_a_message_for_a_time_has_its_wait_in_the_story(live: LiveCluster) -> None:
+    live.create_topic("later", queues=1)
+    times = {"TIMER_DELAY_SEC": "60", "TIMER_OUT_MS": "1999", "TIMER_ENQUEUE_MS": "1000"}
+    live.send("later", 0, [b"x"], UNIQ_KEY=KEY, **times)
+    hit = services.record_at("test", "later", live.broker_name, 0, 0)
+    assert hit is not None
+    life = life_of(hit)
+    assert [(step.at_ms, step.words) for step in life.steps] == [
+        (1000, "waits for its time"),
+        (hit.record.store_timestamp_ms, "stored in later"),
+    ]
+
+
 def test_a_dead_letter_has_the_story_of_its_message(live: LiveCluster) -> None:
     """From either end: the message as it was sent, its tries counted once, its dead letter."""
     letters.group_with_topics(live)
