@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from django.template import Context, Template, TemplateSyntaxError
 
+from console.cluster.models import Cluster
+
 
 def rendered(text: str, **context: object) -> str:
     return Template(text).render(Context(context))
@@ -114,4 +116,18 @@ def test_a_chart_says_what_it_shows_and_whether_it_waits() -> None:
     assert rendered('{% chart "low" label id="a" data_slo=slo waits=True %}', label="A & B", slo=5) == (
         '<div class="card__body"><div class="chart chart--low is-waiting">'
         '<canvas role="img" aria-label="A &amp; B" id="a" data-slo="5"></canvas></div></div>'
+    )
+
+
+def test_the_way_to_a_page_leaves_out_what_has_no_address() -> None:
+    text = '{% load shell %}{% crumbs "groups" url name none "Gone" %}'
+    assert rendered(text, cluster=Cluster(name="c"), url="/a", name="A & B", none="") == (
+        '<nav class="crumbs" aria-label="Breadcrumb"><a href="/c/c/groups">Groups</a><span>/</span>'
+        '<a href="/a">A &amp; B</a><span>/</span></nav>'
+    )
+
+
+def test_only_parts_that_one_side_has_are_marked() -> None:
+    assert (
+        rendered("{{ parts|expression }}", parts=[("a", False), ("<b>", True)]) == "a||<mark>&lt;b&gt;</mark>"
     )

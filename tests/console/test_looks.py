@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from console.operation.models import Job
 from console.templatetags import looks
 from tests.support.template_names import FOLDER
 
@@ -47,3 +48,34 @@ def test_a_row_that_nothing_happened_to_waits() -> None:
 )
 def test_a_job_stands_at_a_step(state: str, step: int) -> None:
     assert looks.job_step(state) == step
+
+
+@pytest.mark.parametrize(
+    ("state", "shown"),
+    [
+        ("reads", '<span class="muted">may read</span>'),
+        ("unable", '<span class="na">cannot be paused</span>'),
+        ("paused", "Paused</span>"),
+        ("stopped", "group stopped</span>"),
+        ("unknown", 'data-why="The broker did not answer.">unknown</span>'),
+    ],
+)
+def test_a_pause_is_a_badge_and_the_rest_a_word(state: str, shown: str) -> None:
+    assert looks.pause_state(state).endswith(shown)
+
+
+def test_figures_of_a_broker_are_tinted_from_a_limit_on() -> None:
+    assert [looks.put_tone(milliseconds) for milliseconds in (49.9, 50)] == ["", "t-warn"]
+    assert [looks.full_tone(hours * 3_600_000) for hours in (2, 3, 11, 12)] == [
+        "t-bad",
+        "t-warn",
+        "t-warn",
+        "",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("state", "silence_ms"), [("RUNNING", 2500), ("QUEUED", 2500), ("PAUSED", None), ("FAILED", None)]
+)
+def test_a_page_is_read_again_while_its_job_moves(state: str, silence_ms: int | None) -> None:
+    assert looks.silence_ms(Job(state=state)) == silence_ms
