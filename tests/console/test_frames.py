@@ -89,6 +89,7 @@ def test_a_sentence_has_no_space_before_punctuation_or_after_a_bound() -> None:
         rendered("{% sentence %}\n A\n <b>B</b>\n , C\n ; D 1.5 :x\n{% endsentence %}")
         == "A\n <b>B</b>, C; D 1.5:x"
     )
+    assert rendered('{% sentence %}A\n <i a="b">\n, B</i>{% endsentence %}') == 'A<i a="b">, B</i>'
     assert rendered("{% sentence %}<i>≥</i>\n 5{% endsentence %}") == "<i>≥</i>\n 5"
     assert rendered("{% sentence %}<span>≥</span>\n 5{% endsentence %}") == "<span>≥</span>5"
     assert rendered("{% note %} a\n ，b {% endnote %}") == '<span class="note">a，b</span>'
