@@ -171,7 +171,7 @@ class Clients(Resource):
         operation_id="clients_list",
         tags=["groups"],
         parameters=pagination.list_parameters(
-            CLIENTS, query="part of the client id, the group, the address or the version"
+            CLIENTS, query="part of the client id, the group, the address, the language or the version"
         ),
         responses=list_file.responses(pagination.page_of("Client", ClientSerializer(many=True))),
     )

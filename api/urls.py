@@ -1,4 +1,4 @@
-"""Addresses under /api/: /api/v1/…, the OpenAPI document at /api/schema, Swagger UI at /api/docs.
+"""Addresses under /api/: /api/v1/…, /api/classic/…, the OpenAPI document at /api/schema, Swagger UI at /api/docs.
 
 A new resource is a module with ``urlpatterns``, listed in RESOURCES.
 """
@@ -18,6 +18,7 @@ from rest_framework.response import Response
 from api import (
     access,
     broker,
+    classic,
     cluster,
     deadletter,
     episode,
@@ -90,6 +91,7 @@ class Schema(SpectacularJSONAPIView):
 
 urlpatterns: list[URLPattern | URLResolver] = [
     *[path("v1/", include(resource.urlpatterns)) for resource in RESOURCES],
+    path("classic/<str:cluster>/", include(classic.urlpatterns)),
     path("v1/<path:rest>", Nothing.as_view()),
     path("schema", Schema.as_view(), name="api-schema"),
     path("docs", Docs.as_view(), name="api-docs"),

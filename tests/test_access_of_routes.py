@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from django.contrib.auth.models import AnonymousUser, User
@@ -92,12 +93,14 @@ def address_of(name: str) -> str:
     }
     converters = pattern.pattern.converters | pattern.pattern.regex.groupindex  # type: ignore[operator]
     wanted = set(converters) | ({"cluster"} if needs_cluster(name) else set())
-    return reverse(name, kwargs={key: known[key] for key in wanted})
+    address = reverse(name, kwargs={key: known[key] for key in wanted})
+    query = TABLE[name].query if name in TABLE else {}
+    return f"{address}?{urlencode(query)}" if query else address
 
 
 def needs_cluster(name: str) -> bool:
     return any(
-        each.name == name and address.startswith("c/<str:cluster>/")
+        each.name == name and address.startswith(("c/<str:cluster>/", "api/classic/<str:cluster>/"))
         for address, each in routes(get_resolver().url_patterns)
     )
 

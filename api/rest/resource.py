@@ -105,6 +105,7 @@ class Resource(APIView):
     filters_names: ClassVar[bool] = False
     throttle_scope: ClassVar[str] = "read"
     asks_brokers: ClassVar[bool] = False
+    takes_any_parameter: ClassVar[bool] = False
     permission_classes = (HasVerb,)
     throttle_classes = (ScopeThrottle,)
     content_negotiation_class = list_file.Negotiation
@@ -119,7 +120,7 @@ class Resource(APIView):
         handler = getattr(self, name, None)
         if handler is None or name not in self.http_method_names:
             return  # 405 follows
-        if not request.query_params:
+        if not request.query_params or self.takes_any_parameter:
             return
         schema = self._schema_of(handler)
         known = _parameters(schema) if schema is not None else frozenset()

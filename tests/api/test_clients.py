@@ -71,6 +71,7 @@ def test_it_lists_the_members_of_every_group(admin: User, client_of: Clients) ->
 def test_it_searches_and_orders(admin: User, client_of: Clients) -> None:
     client = client_of(admin)
     assert ids(client, "query=V5_3&ordering=-group") == ["10.0.0.8@1", "10.0.0.7@1"]
+    assert ids(client, "query=python") == ["10.0.0.8@1"]
     assert ids(client, "query=aud") == ["10.0.0.7@1"]
     assert ids(client, "ordering=-started") == ["10.0.0.9@1", "10.0.0.7@1", "10.0.0.8@1"]
     assert ids(client, "ordering=started&per_page=1&page=3") == ["10.0.0.8@1"]

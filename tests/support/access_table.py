@@ -26,6 +26,7 @@ class Route(NamedTuple):
     post: tuple[str, str] | None = None
     delete: tuple[str, str] | None = None
     body: Mapping[str, Any] = {}
+    query: Mapping[str, str] = {}
 
     def methods(self) -> set[str]:
         return {name for name, who in zip(("GET", "POST", "DELETE"), self[:3], strict=True) if who}
@@ -115,6 +116,7 @@ PAGES = {
     "demo-broker": change("CONFIGURE", WHOLE, off="1"),
     "demo-week-delete": change("ADMIN", WHOLE),
 }
+CLASSIC_RESET = {"consumerGroupList": ["billing"], "topic": "orders", "resetTime": -1}
 REST = {
     "api-clusters": Route(
         get=(PERSON, ""), post=(WHOLE, "ADMIN"), body={"name": "new", "namesrv_addrs": "127.0.0.1:1"}
@@ -195,6 +197,14 @@ REST = {
     "api-group-latency-heat": view(NAMED),
     "api-group-retention-room": view(NAMED),
     "api-report-export": view(SOME),
+    "api-classic-topics": view(SOME),
+    "api-classic-topic-stats": Route(get=(NAMED, "VIEW"), query={"topic": "orders"}),
+    "api-classic-topic-consumers": Route(get=(NAMED, "VIEW"), query={"topic": "orders"}),
+    "api-classic-groups": view(SOME),
+    "api-classic-group": Route(get=(NAMED, "VIEW"), query={"consumerGroup": "billing"}),
+    "api-classic-group-topics": Route(get=(NAMED, "VIEW"), query={"consumerGroup": "billing"}),
+    "api-classic-reset": change("RESET", **CLASSIC_RESET),
+    "api-classic-skip": change("RESET", **CLASSIC_RESET),
     "api-stream": Route(get=(PERSON, "VIEW")),
     "api-tokens": Route(get=(PERSON, ""), post=(PERSON, "")),
     "api-token": Route(delete=(PERSON, "")),

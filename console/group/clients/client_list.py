@@ -34,9 +34,9 @@ CLIENTS = ListSpec(
 def client_page(cluster: str, list_query: ListQuery, *, scope: NameScope = EVERYTHING) -> Page[ClientRow]:
     """Return one page of the members of all groups of a scope, RocketMQ's own groups included.
 
-    The search words are part of the client id, the group, the address or the version.
+    The search words are part of the client id, the group, the address, the language or the version.
     """
-    parts = ("client_id", "group", "address", "version")
+    parts = ("client_id", "group", "address", "language", "version")
     named = Q(*((f"{part}__icontains", list_query.query) for part in parts), _connector=Q.OR)
     whole = ClientRow.objects.filter(named, cluster=cluster)
     found = scope.filter(whole, "group")
