@@ -146,7 +146,7 @@ class Audit(Resource):
         if list_file.is_wanted(request):
             return activity_file(events)
         page = cut_after(events, **pagination.cursor_arguments(request))
-        return Response(pagination.page_body(request, page, lambda row: AuditSerializer(row).data))
+        return Response(pagination.page_body(request, page, AuditSerializer(page.rows, many=True).data))
 
 
 def is_admin(request: Request) -> bool:

@@ -234,12 +234,13 @@ class Brokers(Resource):
         cluster_selectors.cluster_by_name(cluster)
         scope = view_scope(request.user, cluster)
         page = selectors.broker_page(cluster, pagination.list_query(request, BROKERS), scope=scope)
-        if list_file.is_wanted(request):
-            return list_file.file_of(page, BROKERS if scope.is_everything else OWN_BROKERS, cluster)
-        return Response(pagination.page_body(request, page, lambda view: BrokerSerializer(view).data))
+        spec = BROKERS if scope.is_everything else OWN_BROKERS
+        return pagination.list_answer(request, page, spec, cluster, BrokerSerializer)
 
 
 class BrokerDetail(Resource):
+    """A broker with its replicas, producers and messages held back."""
+
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
     filters_names = True
 
@@ -303,6 +304,8 @@ class BrokerConfigDifferences(Resource):
 
 
 class NameServers(Resource):
+    """Name servers with the brokers and routes that each of them lists."""
+
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
 
     @extend_schema(
@@ -331,7 +334,9 @@ class RouteDifferences(Resource):
         page = selectors.route_differences(
             cluster, query=pagination.text(request, "query"), **pagination.page_arguments(request)
         )
-        return Response(pagination.page_body(request, page, lambda row: RouteDifferenceSerializer(row).data))
+        return Response(
+            pagination.page_body(request, page, RouteDifferenceSerializer(page.rows, many=True).data)
+        )
 
 
 def existing(cluster: str, broker: str, scope: NameScope = EVERYTHING) -> BrokerView:

@@ -92,6 +92,8 @@ class Clusters(Resource):
 
 
 class ClusterDetail(Resource):
+    """A cluster and its last collection round."""
+
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
 
     @extend_schema(operation_id="clusters_get", tags=["clusters"], responses=ClusterDetailSerializer)

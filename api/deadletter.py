@@ -148,9 +148,9 @@ class DeadLetterGroups(Resource):
             scope=view_scope(request.user, cluster),
             with_empty=pagination.boolean(request, "with_empty"),
         )
-        if list_file.is_wanted(request):
-            return list_file.file_of(page, selectors.DEAD_LETTERS, cluster)
-        return Response(pagination.page_body(request, page, lambda row: DeadLetterGroupSerializer(row).data))
+        return pagination.list_answer(
+            request, page, selectors.DEAD_LETTERS, cluster, DeadLetterGroupSerializer
+        )
 
 
 class DeadLetters(Resource):
@@ -211,7 +211,7 @@ class Ledger(Resource):
             order=pagination.order_of(request, selectors.LEDGER),
             **pagination.cursor_arguments(request),
         )
-        return Response(pagination.page_body(request, page, lambda row: LedgerSerializer(row).data))
+        return Response(pagination.page_body(request, page, LedgerSerializer(page.rows, many=True).data))
 
 
 class ReplayPlans(MakesPlan):

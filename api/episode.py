@@ -103,7 +103,7 @@ class Episodes(Resource):
         page = cut(found, total=total, not_shown=whole - total, **pagination.page_arguments(request))
         context = {"marks": marks.of_episodes(cluster, list(page.rows))}
         return Response(
-            pagination.page_body(request, page, lambda one: EpisodeSerializer(one, context=context).data)
+            pagination.page_body(request, page, EpisodeSerializer(page.rows, many=True, context=context).data)
         )
 
 

@@ -94,8 +94,7 @@ class Facts(Resource):
             now_ms=now_ms,
             is_current=selectors.is_current(cluster, now_ms),
         )
-        body = pagination.page_body(request, page, lambda row: row.group)
-        return Response({**body, "results": GroupFactsSerializer(facts, many=True).data})
+        return Response(pagination.page_body(request, page, GroupFactsSerializer(facts, many=True).data))
 
 
 urlpatterns = [path("clusters/<str:cluster>/facts", Facts.as_view(), name="api-facts")]

@@ -155,7 +155,7 @@ def _body(
     last = lag_selectors.last_round(cluster)
     page = cut(found, **pagination.page_arguments(request))
     return {
-        **pagination.page_body(request, page, lambda one: serializer(one).data),
+        **pagination.page_body(request, page, serializer(page.rows, many=True).data),
         "as_of_ms": None if last is None else lag_selectors.ended_ms(last),
         "is_current": lag_selectors.is_current(cluster, _now_ms()),
     }

@@ -10,7 +10,6 @@ from django.urls import path
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
 from rest_framework import serializers
-from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -18,24 +17,18 @@ from api.queue import GroupQueueSerializer
 from api.rest import list_file, pagination
 from api.rest.permissions import view_scope
 from api.rest.resource import Resource, existing_row
-from api.rest.struct import StructSerializer
 from console.cluster import selectors as cluster_selectors
 from console.group import selectors
 from console.group.clients import member
 from console.group.clients.client_list import CLIENTS, client_page
-from console.group.flow import Flow
 from console.group.group_list import GROUPS
 from console.lag import selectors as lag_selectors
 from console.lag.models import ClientRow, GroupRow
 from console.lists.page import cut
-from spark.lag.local_time import HOUR_MS
 
 
 def _stale_since_ms(cluster: str) -> int | None:
     return lag_selectors.stale_since_ms(cluster, int(timezone.now().timestamp() * 1000))
-
-
-FLOW_POINTS_MAX = 1_000
 
 
 class GroupSerializer(serializers.ModelSerializer[GroupRow]):
@@ -101,6 +94,8 @@ class AssignmentSerializer(serializers.Serializer[Any]):
 
 
 class Groups(Resource):
+    """Consumer groups as of the last round."""
+
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
     filters_names = True
     renderer_classes = list_file.RENDERERS
@@ -127,12 +122,12 @@ class Groups(Resource):
         )
         for row in page.rows:
             lag_selectors.made_stale(row, since_ms)
-        if list_file.is_wanted(request):
-            return list_file.file_of(page, GROUPS, cluster)
-        return Response(pagination.page_body(request, page, lambda row: GroupSerializer(row).data))
+        return pagination.list_answer(request, page, GROUPS, cluster, GroupSerializer)
 
 
 class GroupDetail(Resource):
+    """A consumer group as of the last round."""
+
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
     name_kwarg = "group"
 
@@ -143,6 +138,8 @@ class GroupDetail(Resource):
 
 
 class GroupQueues(Resource):
+    """The queues that a group consumes, as of the last round, its `%RETRY%` topic included."""
+
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
     name_kwarg = "group"
 
@@ -179,9 +176,7 @@ class Clients(Resource):
         cluster_selectors.cluster_by_name(cluster)
         scope = view_scope(request.user, cluster)
         page = client_page(cluster, pagination.list_query(request, CLIENTS), scope=scope)
-        if list_file.is_wanted(request):
-            return list_file.file_of(page, CLIENTS, cluster)
-        return Response(pagination.page_body(request, page, lambda row: ClientSerializer(row).data))
+        return pagination.list_answer(request, page, CLIENTS, cluster, ClientSerializer)
 
 
 class GroupAssignments(Resource):
@@ -200,10 +195,12 @@ class GroupAssignments(Resource):
         existing(cluster, group)
         found = selectors.assignments(cluster, group, int(timezone.now().timestamp() * 1000))
         page = cut(found, **pagination.page_arguments(request))
-        return Response(pagination.page_body(request, page, lambda one: AssignmentSerializer(one).data))
+        return Response(pagination.page_body(request, page, AssignmentSerializer(page.rows, many=True).data))
 
 
 class GroupClients(Resource):
+    """The members of a group at the last sweep, about every 30 s."""
+
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
     name_kwarg = "group"
 
@@ -245,46 +242,6 @@ class ClientRunningInfo(Resource):
         return Response(RunningInfoSerializer(dataclasses.asdict(info)).data)
 
 
-class GroupFlowSerializer(StructSerializer):
-    """Lists of one length, in messages since the first committed offset; null in a gap.
-
-    Produced minus committed is the lag; "queues" of "queues_total" were read completely and are in the sums.
-    """
-
-    struct = Flow
-
-
-class GroupFlow(Resource):
-    """Cumulative flow of a group: produced, pulled, committed, oldest stored."""
-
-    verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
-    name_kwarg = "group"
-    throttle_scope = "search"
-
-    @extend_schema(
-        operation_id="group_flow",
-        tags=["groups"],
-        parameters=[
-            OpenApiParameter("from_ms", int, description="default: an hour before to_ms"),
-            OpenApiParameter("to_ms", int, description="default: now; at most a day after from_ms"),
-            OpenApiParameter("points", int, description=f"2 to {FLOW_POINTS_MAX}, default 300"),
-        ],
-        responses=GroupFlowSerializer,
-    )
-    def get(self, request: Request, cluster: str, group: str) -> Response:
-        existing(cluster, group)
-        to_ms = pagination.integer(request, "to_ms", round(timezone.now().timestamp() * 1000), high=2**53)
-        assert to_ms is not None
-        from_ms = pagination.integer(request, "from_ms", max(0, to_ms - HOUR_MS), high=2**53)
-        points = pagination.integer(request, "points", 300, low=2, high=FLOW_POINTS_MAX)
-        assert from_ms is not None and points is not None
-        if not 0 < to_ms - from_ms <= selectors.FLOW_MS_MAX:
-            raise ValidationError({"from_ms": ["Must lie before to_ms, at most a day."]})
-        return Response(
-            GroupFlowSerializer(selectors.group_flow(cluster, group, from_ms, to_ms, points)).data
-        )
-
-
 def existing(cluster: str, group: str) -> GroupRow:
     """Return the group's row; raises NotFound."""
     return existing_row("group", selectors.group, cluster, group)
@@ -299,7 +256,6 @@ urlpatterns = [
         ClientRunningInfo.as_view(),
         name="api-group-client-running-info",
     ),
-    path("clusters/<str:cluster>/groups/<str:group>/flow", GroupFlow.as_view(), name="api-group-flow"),
     path(
         "clusters/<str:cluster>/groups/<str:group>/assignments",
         GroupAssignments.as_view(),

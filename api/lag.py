@@ -16,6 +16,8 @@ from api.group import existing
 from api.rest import pagination
 from api.rest.resource import Resource
 from api.rest.struct import HelpTexts, StructSerializer
+from console.group import selectors as group_selectors
+from console.group.flow import Flow
 from console.lag import selectors
 from console.lag.models import HistoryGap, LagEvent
 from console.lag.past import by_client, measures
@@ -28,6 +30,7 @@ from spark.lag.local_time import HOUR_MS
 SPAN_MS_MAX = 31 * 24 * HOUR_MS  # the longest range the pages draw; more is a report
 LATENCY_SPAN_MS_MAX = 7 * 24 * HOUR_MS  # every message of the range is counted
 POINTS_MAX = 2_000
+FLOW_POINTS_MAX = 1_000
 STEPS_MAX = 120  # of each client: a fold each
 SLO_MS_MAX = 31 * 24 * HOUR_MS
 
@@ -173,7 +176,17 @@ class ByClientSerializer(StructSerializer):
     hosts = OwnerFiguresSerializer(many=True)
 
 
-def _span(longest: str) -> list[OpenApiParameter]:
+class GroupFlowSerializer(StructSerializer):
+    """Lists of one length, in messages since the first committed offset; null in a gap.
+
+    Produced minus committed is the lag; "queues" of "queues_total" were read completely and are in the sums.
+    """
+
+    struct = Flow
+
+
+def span_parameters(longest: str) -> list[OpenApiParameter]:
+    """Return the description of `GroupPast.window` in the OpenAPI document."""
     return [
         OpenApiParameter("from_ms", int, description="default: an hour before to_ms"),
         OpenApiParameter("to_ms", int, description=f"default: now; at most {longest} after from_ms"),
@@ -205,37 +218,39 @@ class GroupPast(Resource):
     def window(self, request: Request, span_ms_max: int = SPAN_MS_MAX) -> Window:
         """Return the requested window, or raise with the field's name."""
         to_ms = pagination.integer(request, "to_ms", round(timezone.now().timestamp() * 1000), high=2**53)
-        assert to_ms is not None
         from_ms = pagination.integer(request, "from_ms", max(0, to_ms - HOUR_MS), high=2**53)
-        assert from_ms is not None
         if not 0 < to_ms - from_ms <= span_ms_max:
             days = span_ms_max // (24 * HOUR_MS)
-            raise ValidationError({"from_ms": [f"Must lie before to_ms, at most {days} days."]})
+            most = "a day" if days == 1 else f"{days} days"
+            raise ValidationError({"from_ms": [f"Must lie before to_ms, at most {most}."]})
         return Window(from_ms, to_ms, request.query_params.get("topic") or None)
 
 
 class LagHistory(GroupPast):
+    """Lag and time lag of a group over time, with what happened."""
+
     @extend_schema(
         operation_id="group_lag",
         tags=["groups"],
-        parameters=[*_span("31 days"), POINTS],
+        parameters=[*span_parameters("31 days"), POINTS],
         responses=LagHistorySerializer,
     )
     def get(self, request: Request, cluster: str, group: str) -> Response:
         existing(cluster, group)
         from_ms, to_ms, topic = self.window(request)
         points = pagination.integer(request, "points", 600, low=4, high=POINTS_MAX)
-        assert points is not None
         found = selectors.lag_history(cluster, group, from_ms, to_ms, points, topic)
         return Response(LagHistorySerializer(found).data)
 
 
 class Latency(GroupPast):
+    """How long the messages of a group waited, and how its promise was kept."""
+
     @extend_schema(
         operation_id="group_latency",
         tags=["groups"],
         parameters=[
-            *_span("7 days"),
+            *span_parameters("7 days"),
             SLO,
             OpenApiParameter(
                 "target", float, description="share of the time it holds, 0 to 0.99999; default: the group's"
@@ -248,35 +263,58 @@ class Latency(GroupPast):
         from_ms, to_ms, topic = self.window(request, LATENCY_SPAN_MS_MAX)
         promised = promises_of(cluster, [group]).at(group, to_ms)
         slo_ms = pagination.integer(request, "slo_ms", promised.slo_ms, low=1, high=SLO_MS_MAX)
-        assert slo_ms is not None
         target = _share(request, "target", promised.target)
         found = selectors.latency(cluster, group, from_ms, to_ms, slo_ms=slo_ms, target=target, topic=topic)
         return Response(LatencySerializer(found).data)
 
 
 class Throughput(GroupPast):
+    """Messages written and read by a group, by whole minutes."""
+
     @extend_schema(
         operation_id="group_throughput",
         tags=["groups"],
-        parameters=[*_span("31 days"), POINTS],
+        parameters=[*span_parameters("31 days"), POINTS],
         responses=ThroughputSerializer,
     )
     def get(self, request: Request, cluster: str, group: str) -> Response:
         existing(cluster, group)
         from_ms, to_ms, topic = self.window(request)
         points = pagination.integer(request, "points", 600, low=4, high=POINTS_MAX)
-        assert points is not None
         return Response(
             ThroughputSerializer(selectors.throughput(cluster, group, from_ms, to_ms, points, topic)).data
         )
 
 
+class GroupFlow(GroupPast):
+    """Cumulative flow of a group: produced, pulled, committed, oldest stored."""
+
+    @extend_schema(
+        operation_id="group_flow",
+        tags=["groups"],
+        parameters=[
+            OpenApiParameter("from_ms", int, description="default: an hour before to_ms"),
+            OpenApiParameter("to_ms", int, description="default: now; at most a day after from_ms"),
+            OpenApiParameter("points", int, description=f"2 to {FLOW_POINTS_MAX}, default 300"),
+        ],
+        responses=GroupFlowSerializer,
+    )
+    def get(self, request: Request, cluster: str, group: str) -> Response:
+        existing(cluster, group)
+        from_ms, to_ms, _ = self.window(request, group_selectors.FLOW_MS_MAX)
+        points = pagination.integer(request, "points", 300, low=2, high=FLOW_POINTS_MAX)
+        found = group_selectors.group_flow(cluster, group, from_ms, to_ms, points)
+        return Response(GroupFlowSerializer(found).data)
+
+
 class ByClient(GroupPast):
+    """Lag, consumption and latency of a group by client and by host."""
+
     @extend_schema(
         operation_id="group_by_client",
         tags=["groups"],
         parameters=[
-            *_span("7 days"),
+            *span_parameters("7 days"),
             OpenApiParameter("points", int, description=f"1 to {STEPS_MAX} steps, default 12"),
             SLO,
         ],
@@ -288,7 +326,6 @@ class ByClient(GroupPast):
         points = pagination.integer(request, "points", 12, low=1, high=STEPS_MAX)
         promised = promises_of(cluster, [group]).at(group, to_ms)
         slo_ms = pagination.integer(request, "slo_ms", promised.slo_ms, low=1, high=SLO_MS_MAX)
-        assert points is not None and slo_ms is not None
         try:
             found = selectors.by_client_between(
                 cluster, group, from_ms, to_ms, points, slo_ms=slo_ms, topic=topic
@@ -314,6 +351,7 @@ def _share(request: Request, name: str, default: float) -> float:
 GROUP = "clusters/<str:cluster>/groups/<str:group>"
 urlpatterns = [
     path(f"{GROUP}/lag", LagHistory.as_view(), name="api-group-lag"),
+    path(f"{GROUP}/flow", GroupFlow.as_view(), name="api-group-flow"),
     path(f"{GROUP}/latency", Latency.as_view(), name="api-group-latency"),
     path(f"{GROUP}/throughput", Throughput.as_view(), name="api-group-throughput"),
     path(f"{GROUP}/by-client", ByClient.as_view(), name="api-group-by-client"),

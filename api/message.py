@@ -174,7 +174,6 @@ class Messages(_Reads):
     )
     def get(self, request: Request, cluster: str, topic: str) -> Response:
         limit = pagination.integer(request, "limit", 50, low=1, high=services.LIMIT_MAX)
-        assert limit is not None
         key = pagination.text(request, "key")
         if key:
             rows = services.by_key(cluster, topic, key, limit=min(limit, services.KEY_HITS_MAX))
@@ -216,7 +215,6 @@ class MessageStream(_Reads):
     )
     def get(self, request: Request, cluster: str, topic: str) -> HttpResponseBase:
         limit = pagination.integer(request, "limit", 1_000, low=1, high=STREAM_MESSAGES_MAX)
-        assert limit is not None
         search = self.search(request, cluster, topic, limit=limit, time_ms=STREAM_MS)
         return _streaming(Streamed(_person(request), lambda: search_lines(search)), NDJSON)
 
@@ -239,7 +237,6 @@ class MessageTail(_Reads):
     def get(self, request: Request, cluster: str, topic: str) -> HttpResponseBase:
         seconds = pagination.integer(request, "seconds", TAIL_SECONDS, low=1, high=TAIL_MS // 1000)
         most = pagination.integer(request, "limit", STREAM_MESSAGES_MAX, low=1, high=STREAM_MESSAGES_MAX)
-        assert seconds is not None and most is not None
         try:
             tail = Tail(source_of(cluster, topic), query_of(request, topic))
         except QueryRefused as refusal:

@@ -99,6 +99,8 @@ class QuarantineSerializer(StructSerializer):
 
 
 class Topics(Resource):
+    """Topics as of the last round."""
+
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
     filters_names = True
     renderer_classes = list_file.RENDERERS
@@ -130,12 +132,12 @@ class Topics(Resource):
         )
         for row in page.rows:
             selectors.without_hidden_group(row, scope)
-        if list_file.is_wanted(request):
-            return list_file.file_of(page, TOPICS, cluster)
-        return Response(pagination.page_body(request, page, lambda row: TopicSerializer(row).data))
+        return pagination.list_answer(request, page, TOPICS, cluster, TopicSerializer)
 
 
 class TopicDetail(Resource):
+    """A topic as of the last round."""
+
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
     name_kwarg = "topic"
 
@@ -146,6 +148,8 @@ class TopicDetail(Resource):
 
 
 class TopicQueues(Resource):
+    """The queues of a topic as of the last round."""
+
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
     name_kwarg = "topic"
 

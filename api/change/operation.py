@@ -230,7 +230,7 @@ FILTERS = [
 
 
 class _List(Resource):
-    """Plans or jobs of the subjects the caller may VIEW, newest first by default."""
+    """Base of the lists of plans and jobs."""
 
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
     filters_names = True
@@ -242,6 +242,8 @@ class _List(Resource):
 
 
 class Plans(_List):
+    """Plans about the names that the caller may VIEW, newest first by default."""
+
     states = PlanState.values
     renderer_classes = list_file.RENDERERS
 
@@ -265,10 +267,13 @@ class Plans(_List):
             page = cut(found.defer("diff"), page=1, per_page=1, is_whole=True)
             return list_file.file_of(page, OPERATIONS, cluster)
         page = cut_after(found.select_related("job"), **pagination.cursor_arguments(request))
-        return Response(pagination.page_body(request, page, lambda row: shown_plan(request, row)))
+        shown = PlanSerializer(page.rows, many=True, context={"viewer": request.user})
+        return Response(pagination.page_body(request, page, shown.data))
 
 
 class Jobs(_List):
+    """Jobs about the names that the caller may VIEW, newest first by default."""
+
     states = JobState.values
 
     @extend_schema(
@@ -291,10 +296,12 @@ class Jobs(_List):
             **pagination.cursor_arguments(request),
             **self.exact(request),
         )
-        return Response(pagination.page_body(request, page, lambda row: JobSerializer(row).data))
+        return Response(pagination.page_body(request, page, JobSerializer(page.rows, many=True).data))
 
 
 class PlanDetail(Resource):
+    """A plan, its diff and its job."""
+
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
 
     @extend_schema(operation_id="plans_get", tags=["changes"], responses=PlanSerializer)
@@ -359,29 +366,35 @@ class PlanUndo(Resource):
         )
 
 
-class PlanDiscard(Resource):
+class _PlanAction(Resource):
+    """Base of views that change a plan without a body; the services check the right."""
+
     verbs: ClassVar[dict[str, str]] = {"POST": "VIEW"}
+
+    def do(self, request: Request, plan: str, action: Callable[..., Plan]) -> Response:
+        visible_plan(request, plan)
+        return Response(shown_plan(request, action(plan, request.user, remote_addr=remote_addr(request))))
+
+
+class PlanDiscard(_PlanAction):
+    """Discard a plan that was not applied."""
 
     @extend_schema(operation_id="plans_discard", tags=["changes"], request=None, responses=PlanSerializer)
     def post(self, request: Request, plan: str) -> Response:
-        visible_plan(request, plan)
-        found = services.discard_plan(plan, request.user, remote_addr=remote_addr(request))
-        return Response(shown_plan(request, found))
+        return self.do(request, plan, services.discard_plan)
 
 
-class PlanApprove(Resource):
+class PlanApprove(_PlanAction):
     """Approve a plan as the second person."""
-
-    verbs: ClassVar[dict[str, str]] = {"POST": "VIEW"}
 
     @extend_schema(operation_id="plans_approve", tags=["changes"], request=None, responses=PlanSerializer)
     def post(self, request: Request, plan: str) -> Response:
-        visible_plan(request, plan)
-        found = services.approve_plan(plan, request.user, remote_addr=remote_addr(request))
-        return Response(shown_plan(request, found))
+        return self.do(request, plan, services.approve_plan)
 
 
 class JobDetail(Resource):
+    """A job with its events."""
+
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
 
     @extend_schema(operation_id="jobs_get", tags=["jobs"], responses=JobDetailSerializer)
@@ -400,12 +413,16 @@ class _JobAction(Resource):
 
 
 class JobPause(_JobAction):
+    """Pause a job; it can be resumed."""
+
     @extend_schema(operation_id="jobs_pause", tags=["jobs"], request=None, responses=JobSerializer)
     def post(self, request: Request, job: str) -> Response:
         return self.do(request, job, control.pause)
 
 
 class JobResume(_JobAction):
+    """Resume a paused job where it stopped."""
+
     @extend_schema(operation_id="jobs_resume", tags=["jobs"], request=None, responses=JobSerializer)
     def post(self, request: Request, job: str) -> Response:
         return self.do(request, job, control.resume)

@@ -9,7 +9,7 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from api.lag import GroupPast, LatencyBucketSerializer
+from api.lag import GroupPast, LatencyBucketSerializer, span_parameters
 from api.rest import pagination
 from api.rest.struct import HelpTexts, StructSerializer
 from console.cluster import selectors as cluster_selectors
@@ -42,14 +42,12 @@ class LatencyHeat(GroupPast):
         operation_id="group_latency_heat",
         tags=["reports"],
         parameters=[
-            OpenApiParameter("from_ms", int, description="default: an hour before to_ms"),
-            OpenApiParameter("to_ms", int, description="default: now; at most 7 days after from_ms"),
+            *span_parameters("7 days"),
             OpenApiParameter(
                 "slo_ms",
                 int,
                 description="the promise; default: the group's, or the installation's, at the end of each slice",
             ),
-            OpenApiParameter("topic", str, description="default: all topics but the group's %RETRY%"),
         ],
         responses=LatencyHeatSerializer,
     )

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import ClassVar
 
 from django.urls import path
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from api.lag import GroupPast
+from api.lag import GroupPast, span_parameters
 from api.rest.struct import HelpTexts, StructSerializer
 from console.cluster import selectors as cluster_selectors
 from console.report.pages import retention_room
@@ -42,11 +42,7 @@ class RetentionRoom(GroupPast):
     @extend_schema(
         operation_id="group_retention_room",
         tags=["reports"],
-        parameters=[
-            OpenApiParameter("from_ms", int, description="default: an hour before to_ms"),
-            OpenApiParameter("to_ms", int, description="default: now; at most 7 days after from_ms"),
-            OpenApiParameter("topic", str, description="default: all topics but the group's %RETRY%"),
-        ],
+        parameters=span_parameters("7 days"),
         responses=RetentionRoomSerializer,
     )
     def get(self, request: Request, cluster: str, group: str) -> Response:

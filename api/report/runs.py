@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from functools import partial
 from typing import Any, ClassVar
 
 from django.http import HttpResponseBase
@@ -142,7 +141,7 @@ class Runs(Resource):
             order=pagination.order_of(request, selectors.RUNS),
             **pagination.page_arguments(request),
         )
-        return Response(pagination.page_body(request, page, partial(run_body, request)))
+        return Response(pagination.page_body(request, page, [run_body(request, run) for run in page.rows]))
 
 
 class JobRuns(Resource):
@@ -181,6 +180,8 @@ class JobRuns(Resource):
 
 
 class RunDetail(Resource):
+    """A run of a report."""
+
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
 
     @extend_schema(operation_id="report_runs_get", tags=["reports"], responses=ReportRunSerializer)
@@ -234,7 +235,7 @@ class Rows(Resource):
             descending=descending,
             **pagination.page_arguments(request),
         )
-        body = pagination.page_body(request, page, lambda row: LagRowSerializer(row).data)
+        body = pagination.page_body(request, page, LagRowSerializer(page.rows, many=True).data)
         return Response({**body, "gaps": GapSerializer(selectors.gaps(found), many=True).data})
 
 

@@ -170,6 +170,8 @@ class Schedules(Resource):
 
 
 class Schedule(Resource):
+    """Change when a report is run, and who is notified."""
+
     verbs: ClassVar[dict[str, str]] = {"POST": "CONFIGURE"}
 
     @extend_schema(
@@ -317,7 +319,7 @@ class Lines(Resource):
         whole = None if scope.is_everything else _lines(request, cluster, job, EVERYTHING)
         found = _lines(request, cluster, job, scope)
         page = selectors.report_row_page(found, order, **arguments, whole=whole)
-        return Response(pagination.page_body(request, page, lambda row: row.as_row()))
+        return Response(pagination.page_body(request, page, [row.as_row() for row in page.rows]))
 
 
 def _lines(request: Request, cluster: str, job: str, scope: NameScope) -> QuerySet[ReportRow]:

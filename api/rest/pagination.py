@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypedDict
+from collections.abc import Iterable, Sequence
+from typing import Any, TypedDict, overload
 
 from django.db.models.expressions import OrderBy
+from django.http.response import HttpResponseBase
 from drf_spectacular.utils import OpenApiParameter, inline_serializer
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
+from rest_framework.response import Response
 
 from api.rest import list_file
 from console.lists.cursor import CURSOR_LENGTH_MAX
@@ -32,6 +34,14 @@ CURSOR_PARAMETERS = [
         description="of the page before: the rows after it, none twice or left out while the list grows",
     ),
 ]
+
+
+@overload
+def integer(request: Request, name: str, default: int, *, low: int = ..., high: int = ...) -> int: ...
+
+
+@overload
+def integer(request: Request, name: str, *, low: int = ..., high: int = ...) -> int | None: ...
 
 
 def integer(
@@ -89,7 +99,6 @@ def page_arguments(request: Request) -> PageArguments:
         integer(request, "page", 1, low=1),
         integer(request, "per_page", PER_PAGE, low=1, high=PER_PAGE_MAX),
     )
-    assert page is not None and per_page is not None
     return {"page": page, "per_page": per_page}
 
 
@@ -162,8 +171,21 @@ def list_parameters(spec: ListSpec, *, query: str) -> list[OpenApiParameter]:
     ]
 
 
-def page_body(request: Request, page: Page[Any], render: Callable[[Any], Any]) -> JsonObject:
-    """Return the body of one page. Where there are cursors, ``next`` continues by its cursor."""
+def list_answer(
+    request: Request,
+    page: Page[Any],
+    spec: ListSpec,
+    cluster: str,
+    serializer: type[serializers.BaseSerializer[Any]],
+) -> HttpResponseBase:
+    """Return a page of a declared list, or its file where the caller chose that; raises TooManyRows."""
+    if list_file.is_wanted(request):
+        return list_file.file_of(page, spec, cluster)
+    return Response(page_body(request, page, serializer(page.rows, many=True).data))
+
+
+def page_body(request: Request, page: Page[Any], results: Iterable[object]) -> JsonObject:
+    """Return the body of one page with its rendered rows. Where there are cursors, ``next`` continues by its cursor."""
     body = {
         "count": page.total,
         "page": page.page,
@@ -171,7 +193,7 @@ def page_body(request: Request, page: Page[Any], render: Callable[[Any], Any]) -
         "not_shown": page.not_shown,
         "next": _link(request, page=page.page + 1) if page.page < page.pages else None,
         "previous": _link(request, page=page.page - 1) if page.page > 1 else None,
-        "results": [render(row) for row in page.rows],
+        "results": results,
     }
     if page.cursor is None:
         return body

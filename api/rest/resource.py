@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, ClassVar, TypeVar
@@ -62,6 +63,11 @@ class ProblemSchema(AutoSchema):
     def get_override_parameters(self) -> list[Any]:
         names = row_fields.names_of(self) if self.method == "GET" else []
         return [*super().get_override_parameters(), *([row_fields.parameter(names)] if names else [])]
+
+    def get_description(self) -> str:  # type: ignore[override]  # as drf-spectacular calls it
+        """Return the docstring of the handler or of the view itself; those of base classes are not for callers."""
+        handler = getattr(self.view, self.method.lower(), None)
+        return inspect.cleandoc(getattr(handler, "__doc__", None) or vars(type(self.view))["__doc__"] or "")
 
     def get_operation(self, *args: Any, **kwargs: Any) -> dict[str, Any] | None:
         operation: dict[str, Any] | None = super().get_operation(*args, **kwargs)

@@ -58,6 +58,12 @@ def test_it_declares_refusals_and_security(document: dict[str, Any]) -> None:
             assert {"token": []} in operation["security"], (method, path)
 
 
+def test_it_describes_every_operation_to_callers(document: dict[str, Any]) -> None:
+    operations = [each for path in document["paths"].values() for each in path.values()]
+    texts = {each["operationId"]: each.get("description", "") for each in operations}
+    assert {name for name, text in texts.items() if not text or text.startswith("Base of")} == set()
+
+
 def test_it_is_served_to_people_who_signed_in(alice: User) -> None:
     problem(APIClient().get("/api/schema"), 401, "not_authenticated")
     client = APIClient()
