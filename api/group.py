@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, ClassVar
 
 from django.http.response import HttpResponseBase
@@ -17,6 +16,7 @@ from api.queue import GroupQueueSerializer
 from api.rest import list_file, pagination
 from api.rest.permissions import view_scope
 from api.rest.resource import Resource, existing_row
+from api.rest.struct import StructSerializer
 from console.cluster import selectors as cluster_selectors
 from console.group import selectors
 from console.group.clients import member
@@ -210,16 +210,21 @@ class GroupClients(Resource):
         return Response(GroupClientSerializer(selectors.group_clients(cluster, group), many=True).data)
 
 
-class RunningInfoSerializer(serializers.Serializer[Any]):
+class ReportedQueueSerializer(StructSerializer):
+    struct = member.ReportedQueue
+
+
+class ReportedTopicSerializer(StructSerializer):
+    struct = member.ReportedTopic
+
+
+class RunningInfoSerializer(StructSerializer):
     """A member's own report, read now. ``stack`` null: not requested, or the client does not report it."""
 
-    properties = serializers.ListField(child=serializers.ListField(child=serializers.CharField()))
-    queues = serializers.ListField(
-        child=serializers.DictField(), help_text="what it holds, with its own offsets"
-    )
-    topics = serializers.ListField(child=serializers.DictField(), help_text="times in ms, rates per second")
-    stack = serializers.CharField(allow_null=True)
-    is_stack_cut = serializers.BooleanField()
+    struct = member.RunningInfo
+
+    queues = ReportedQueueSerializer(many=True, help_text="what it holds, with its own offsets")
+    topics = ReportedTopicSerializer(many=True, help_text="times in ms, rates per second")
 
 
 class ClientRunningInfo(Resource):
@@ -239,7 +244,7 @@ class ClientRunningInfo(Resource):
     def get(self, request: Request, cluster: str, group: str, client: str) -> Response:
         existing(cluster, group)
         info = member.ask_member(cluster, group, client, with_stack=pagination.boolean(request, "stack"))
-        return Response(RunningInfoSerializer(dataclasses.asdict(info)).data)
+        return Response(RunningInfoSerializer(info).data)
 
 
 def existing(cluster: str, group: str) -> GroupRow:

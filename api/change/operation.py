@@ -103,7 +103,7 @@ class OffsetPlanRequestSerializer(serializers.Serializer[Any]):
 
 
 class PlanSerializer(serializers.ModelSerializer[Plan]):
-    """A plan, its diff and its job, as the viewer in the context may see them; without one, as a stranger may.
+    """A plan, its diff and its job, without what is hidden from the caller (``viewer`` of the context).
 
     ``diff``: a row per queue. ``blocked``: why it cannot be applied. ``confirm``: inline, typed, second_person.
     """
