@@ -77,7 +77,7 @@ def messages(request: HttpRequest, cluster: str) -> HttpResponse:
         if form.cleaned_data["read"] == "id":
             url = reverse("message", args=[here.name, form.cleaned_data["id"].strip()])
             return redirect(f"{url}?{urlencode({'topic': topic})}" if topic else url)
-        found = _search(here.name, form)
+        found = Found(problem=_no_messages(here)) if here.is_generated else _search(here.name, form)
     address = request.GET.copy()
     address.pop("cursor", None)
     read = request.GET.get("read") or "newest"
@@ -143,6 +143,10 @@ def _with(address: QueryDict, **changes: str) -> str:
     for name, value in changes.items():
         changed[name] = value
     return changed.urlencode()
+
+
+def _no_messages(cluster: Cluster) -> Text:
+    return Text("%(cluster)s is generated data: no broker stores its messages.", cluster=cluster.name)
 
 
 def _search(cluster: str, form: BrowseForm) -> Found:

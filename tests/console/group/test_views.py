@@ -517,3 +517,14 @@ def test_a_generated_cluster_shows_its_week_and_offers_no_change(admin: Client) 
     text = admin.get("/c/local/groups/billing").content.decode()
     assert "Change offsets…" not in text and "Pause…" not in text
     assert re.search(r'range=7d"\s+aria-current="true"', text)
+
+
+def test_a_generated_cluster_promises_no_survey_and_no_messages(admin: Client) -> None:
+    Cluster.objects.filter(name="local").update(generated_to_ms=1_790_000_000_000)
+    for page in ("brokers", "name-servers"):
+        text = admin.get(f"/c/local/{page}").content.decode()
+        assert (
+            "Generated data" in text and "survey is not done" not in text and "first is not done" not in text
+        )
+    answer = admin.get("/c/local/messages?topic=orders")
+    assert "local is generated data: no broker stores its messages." in answer.content.decode()
