@@ -52,6 +52,7 @@ class TimerCheckpoint:
 
     def load(self) -> bool:
         """Return whether there is one."""
+        self.saved, self.is_ours = TimerProgress(), False
         if not self._path.exists():
             return False
         data = self._path.read_bytes()

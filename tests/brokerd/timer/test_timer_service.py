@@ -265,6 +265,22 @@ def test_a_lost_wheel_is_made_anew(tmp_path: Path) -> None:
     world.stop()
 
 
+def test_a_lost_checkpoint_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    world = TimerWorld(tmp_path)
+    for number in range(20):
+        world.send_in(1_000 * (1 + number % 9), f"k{number}")
+    world.wait(4_000)
+    (tmp_path / "config" / "timercheck").unlink()
+    world.send_in(1_000, "new")
+    world.now_ms += 1_000
+    with pytest.raises(FileNotFoundError):
+        world.work()
+    world.kill()
+    world.wait(9_000)
+    assert sorted(world.delivered()) == sorted([*(f"k{number}" for number in range(20)), "new"])
+    world.stop()
+
+
 def test_a_clock_that_is_set_back_delivers_neither_early_nor_twice(tmp_path: Path) -> None:
     world = TimerWorld(tmp_path)
     world.send_in(5_000, "before")

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from brokerd.config import BrokerConfig, LiveConfig, NamesrvConfig
-from brokerd.remoting.message.names import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, SysFlag
+from brokerd.remoting.message.names import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, SysFlag
 from brokerd.timer.timer_message import Parking
 from brokerd.transaction.half_store import HalfStore
 from tests.brokerd.store.stores import BORN_HOST, STORE_HOST, open_store, put
@@ -37,6 +37,18 @@ def test_a_delay_counts_from_the_commit_on(tmp_path: Path) -> None:
     assert world.visible() == []
     (offset, size, due_ms), *_ = world.store.units(SCHEDULE_TOPIC, 1, 0, 1)
     assert due_ms == world.now_ms + 5_000
+    world.close()
+
+
+def test_a_time_waits_from_the_commit_on(tmp_path: Path) -> None:
+    world = TransactionWorld(tmp_path)
+    place = world.send(TIMER_DELAY_SEC="5")
+    world.wait(3_000)
+    assert world.end(place, COMMIT) == 0
+    assert world.visible() == []
+    (waiting,) = world.records(TIMER_TOPIC)
+    assert int(waiting.properties["TIMER_OUT_MS"]) == (world.now_ms + 4_999) // 1000 * 1000
+    assert (waiting.properties["REAL_TOPIC"], waiting.sys_flag) == (TOPIC, SysFlag.TRANSACTION_COMMIT)
     world.close()
 
 
