@@ -5,8 +5,9 @@ start: every acknowledged message is at its offset with its body, no queue has a
 batch is there whole or not at all, keys find their messages, a tag's subscriber gets all of its messages, committed
 offsets are as old as the saving interval at most; a transaction that ended stays ended, its message is there once or
 never, and every other half message can still be committed or rolled back, whether it was checked or not; a message
-for a time is delivered once, not before it, and not when it was recalled. That holds for SYNC_FLUSH and for
-ASYNC_FLUSH: kill -9 takes nothing that was written to the page cache.
+for a time is delivered once, not before it, and not when it was recalled; at the end a POP group gets every message
+that it has not acknowledged. That holds for SYNC_FLUSH and for ASYNC_FLUSH: kill -9 takes nothing that was written to
+the page cache.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from tests.brokerd.running import RawClient, pull_fields, send_fields
 from tests.hard.tally import main
 from tests.support import timer_ledger
 from tests.support.broker_process import BrokerProcess
+from tests.support.pop_ledger import PopLedger
 from tests.support.timer_ledger import TimerLedger
 from tests.support.transaction_ledger import TransactionLedger, register_producer
 
@@ -55,6 +57,7 @@ class Ledger:
     commits: list[tuple[float, int]] = field(default_factory=list)  # acknowledged: (monotonic s, offset)
     transactions: TransactionLedger = field(default_factory=TransactionLedger)
     timers: TimerLedger = field(default_factory=TimerLedger)
+    pops: PopLedger = field(default_factory=PopLedger)
     sent: int = 0
 
 
@@ -66,8 +69,9 @@ class Load:
 
     async def run_until_killed(self, process: BrokerProcess, after_s: float) -> float:
         """Kill the broker after a while; return when that was."""
-        clients = [await RawClient.connect(self._address) for _ in range(CONNECTIONS + 1)]
-        tasks = [asyncio.create_task(self._send(client)) for client in clients[1:] for _ in range(IN_FLIGHT)]
+        clients = [await RawClient.connect(self._address) for _ in range(CONNECTIONS + 2)]
+        tasks = [asyncio.create_task(self._send(client)) for client in clients[2:] for _ in range(IN_FLIGHT)]
+        tasks.append(asyncio.create_task(self._ledger.pops.consume(clients[1], self._chance)))
         tasks.append(asyncio.create_task(self._commit(clients[0])))
         tasks += [asyncio.create_task(self._transact(clients[0])) for _ in range(TRANSACTIONS_IN_FLIGHT)]
         tasks += [asyncio.create_task(self._send_timed(clients[0])) for _ in range(TIMERS_IN_FLIGHT)]
@@ -306,6 +310,10 @@ async def kill_again_and_again(process: BrokerProcess, flush: str, chance: rando
         if number == KILLS - 1:
             await verification.check_timers(is_last=True)
         await client.close()
+    client = await RawClient.connect(process.address)
+    sent = {name for (topic, *_), name in ledger.acknowledged.items() if topic == "Orders"}
+    await ledger.pops.drain(client, sent)
+    await client.close()
     if not ledger.acknowledged:
         return f"{flush}: killed before any answer"
     return f"{flush}: {KILLS} kills" + (f" and {in_start} in the start" if in_start else "")
