@@ -1,4 +1,4 @@
-"""How members of a group get messages, against a real brokerd, which only lets them pull: plans, page, commands."""
+"""How members of a group get messages, against a real brokerd: plans, page, commands."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from brokerd.remoting.errors import error_for
 from console.brokers.mqadmin import MQAdmin
 from console.lag.models import GroupRow
 from console.operation import errors, services
+from console.operation.job import runner
 from console.operation.models import Plan
 from tests.console.operation.live_cluster import LiveCluster, wait_for
 from tests.support.shown import Browser
@@ -35,7 +36,13 @@ def plan_of(live: LiveCluster, actor: User, group: str = "billing", **params: An
     return services.create_plan("group_mode", live.name, group, {"topic": "orders", **params}, actor)
 
 
-def test_it_refuses_pop_where_the_broker_serves_none(shop: LiveCluster, maria: User) -> None:
+def test_it_refuses_pop_where_the_broker_serves_none(
+    shop: LiveCluster, maria: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def of_a_release_before(self: MQAdmin, addr: str) -> frozenset[str]:
+        return frozenset({"assignment"})
+
+    monkeypatch.setattr(MQAdmin, "capabilities", of_a_release_before)
     plan = plan_of(shop, maria, mode="POP", pop_share_queues=2)
     assert plan.blocked == (
         f"{shop.broker_name} cannot be set to POP: it serves no POP yet, and members set to it would get nothing."
@@ -49,6 +56,14 @@ def test_it_refuses_pop_where_the_broker_serves_none(shop: LiveCluster, maria: U
     with pytest.raises(errors.PlanBlocked):
         services.apply_plan(plan.id, maria)
     assert shop.admin.message_request_modes(shop.addr) == {}
+
+
+def test_it_sets_pop_on_brokerd(shop: LiveCluster, maria: User) -> None:
+    plan = plan_of(shop, maria, mode="POP", pop_share_queues=2)
+    assert plan.blocked == ""
+    runner.run(services.apply_plan(plan.id, maria).id, "worker-1")
+    mode = shop.admin.message_request_modes(shop.addr)["orders"]["billing"]
+    assert (mode.mode, mode.pop_share_queue_num) == ("POP", 2)
 
 
 def test_it_says_that_nothing_would_change(shop: LiveCluster, maria: User) -> None:
@@ -110,7 +125,7 @@ def test_the_page_shows_what_counts_and_makes_the_plan(shop: LiveCluster, maria:
     browser = Browser()
     browser.force_login(maria)
     text = browser.get(PAGE).content.decode()
-    assert "by default" in text and "cannot be set to POP" in text and "orders" in text
+    assert "by default" in text and "cannot be set to POP" not in text and "orders" in text
     form = {"topic": "orders", "mode": "POP", "pop_share_queues": "3", "brokers": [shop.broker_name]}
     browser.post(PAGE, form)
     assert Plan.objects.get().params == {"topic": "orders", "mode": "POP", "pop_share_queues": 3}
@@ -123,7 +138,7 @@ def test_it_plans_from_a_terminal(shop: LiveCluster, maria: User) -> None:
     call_command("groups", "mode", "billing", "--topic", "orders", "--mode", "POP", stdout=out)
     plan = Plan.objects.get()
     assert plan.params == {"topic": "orders", "mode": "POP"}
-    assert "It cannot be applied" in out.getvalue()
+    assert "It cannot be applied" not in out.getvalue()
     assert plan.equivalent["made_by"]["command"] == (
         "manage.py groups mode billing --topic orders --mode POP --cluster test"
     )
