@@ -15,7 +15,6 @@ from brokerd.remoting.message.queue import MessageQueue
 Queues = Sequence[MessageQueue]
 Strategy = Callable[[str, str, Queues, Sequence[str]], list[MessageQueue]]
 VIRTUAL_NODES = 10  # AllocateMessageQueueConsistentHash: points on the ring per member
-MACHINE_ROOM_SEPARATOR = "@"
 
 
 def _check(client_id: str, queues: Queues, client_ids: Sequence[str]) -> bool:

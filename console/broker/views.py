@@ -126,7 +126,7 @@ def _tab_context(
     if tab == "runtime":
         return {"groups": runtime.figures(view.figures, selectors.courses(here.name, view.name, now_ms))}
     if tab == "config":
-        return _config_context(request, here, view)
+        return _config_context(request, here)
     if tab == "topics":
         topics, topic_count = selectors.broker_topics(here.name, view.name, scope)
         groups, group_count = selectors.broker_groups(here.name, view.name, scope)
@@ -151,7 +151,7 @@ def _health_context(
     return {"findings": found, "chart": chart}
 
 
-def _config_context(request: HttpRequest, here: Cluster, view: BrokerView) -> PageContext:
+def _config_context(request: HttpRequest, here: Cluster) -> PageContext:
     """Return the keys with an explanation, by area; a search covers all keys, which are hundreds."""
     query = ListQuery.plain(request)
     show = request.GET.get("show", "")

@@ -2,7 +2,6 @@
 
 import logging
 import os
-from collections.abc import Mapping
 from typing import Any
 
 from django.core.exceptions import ValidationError
@@ -100,7 +99,7 @@ def add_cluster(
     return cluster
 
 
-def change_cluster(name: str, changes: Mapping[str, Any], actor: Any, *, remote_addr: str = "") -> Cluster:
+def change_cluster(name: str, actor: Any, *, remote_addr: str = "", **changes: Any) -> Cluster:
     """Change settings of a cluster; new name servers must answer. Raises Cluster.DoesNotExist, ClusterError."""
     unknown = set(changes) - CHANGEABLE
     assert not unknown, unknown

@@ -13,6 +13,7 @@ from console.brokers.masking import Masks
 from console.brokers.mqadmin import (
     DLQ_TOPIC_PREFIX,
     BlockingMQAdmin,
+    BodyError,
     MessageProperty,
     MessageRecord,
     MQAdmin,
@@ -151,7 +152,7 @@ def _has_property(record: MessageRecord, wanted: str) -> bool:
 def _body_text(record: MessageRecord) -> str:
     try:
         return record.decoded_body().decode(errors="replace")
-    except Exception:  # noqa: BLE001  decompressors raise many types
+    except BodyError:
         return ""
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from console.brokers.mqadmin import (
     BlockingMQAdmin,
+    BodyError,
     BrokerUnavailable,
     MessageRecord,
     MQBrokerError,
@@ -162,7 +163,7 @@ def _body_of(record: MessageRecord) -> tuple[str, str]:
     """Return (body, encoding)."""
     try:
         body = record.decoded_body()
-    except Exception:  # noqa: BLE001  decompressors raise many types
+    except BodyError:
         return base64.b64encode(record.body).decode(), "base64 of stored"
     try:
         return body.decode(), "utf-8"

@@ -93,7 +93,7 @@ def findings(
         return _in_order(found)
     held = [row for row in queues if pauses.holds(row.topic, row.broker_name)]
     standing = [row for row in queues if row not in held or row.status not in STANDING]
-    found = [*_paused(held, pauses), *_by_queue_status(standing, group), *_unknown(queues, group)]
+    found = [*_paused(held, pauses), *_by_queue_status(standing), *_unknown(queues, group)]
     found += [*_resets(standing), *_popped(group, standing), *_offline(group), *_retention(group)]
     found += _never_committed(queues)
     if not held:
@@ -280,7 +280,7 @@ QUEUE_WORDS = {
 }
 
 
-def _by_queue_status(queues: Sequence[QueueRow], group: GroupRow) -> Iterable[Finding]:
+def _by_queue_status(queues: Sequence[QueueRow]) -> Iterable[Finding]:
     for status, (verb, meaning) in QUEUE_WORDS.items():
         rows = [row for row in queues if row.status == status]
         if not rows:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 from django.db.models import Count, Q, QuerySet
 
 from console.access.name_scope import EVERYTHING, NameScope
-from console.brokers.mqadmin import RETRY_TOPIC_PREFIX, MessageQueue
+from console.brokers.mqadmin import MessageQueue
 from console.group import flow, pauses
 from console.group.group_list import GROUPS
 from console.lag import selectors as lag_selectors
@@ -22,7 +22,6 @@ from console.lists.page import Page, count_if, cut
 from console.lists.query import ListQuery
 from console.text.stored import of_json
 from spark.lag.folds.rounds import GAP_INTERVALS
-from spark.lag.samples import Samples
 
 UNKNOWN = "UNKNOWN"
 PARTIAL = "PARTIAL"  # a separate filter: known status, unknown parts
@@ -224,7 +223,7 @@ def group_names(
 def group_flow(cluster_name: str, name: str, from_ms: int, to_ms: int, points: int) -> flow.Flow:
     """Return a group's produced, pulled, committed and oldest stored over time (`flow.cumulative_flow`)."""
     interval_ms = lag_selectors.collect_interval_ms(cluster_name)
-    samples = _main_samples(cluster_name, name, from_ms, to_ms, interval_ms)
+    samples = history_reads.load_main(cluster_name, name, from_ms, to_ms)
     return flow.cumulative_flow(samples, points, GAP_INTERVALS * interval_ms)
 
 
@@ -235,7 +234,7 @@ def best_speed(cluster_name: str, name: str, now_ms: int) -> tuple[float | None,
     lower bound.
     """
     interval_ms = lag_selectors.collect_interval_ms(cluster_name)
-    samples = _main_samples(cluster_name, name, now_ms - SPEED_MS, now_ms, interval_ms)
+    samples = history_reads.load_main(cluster_name, name, now_ms - SPEED_MS, now_ms)
     handled = flow.handled_speed(samples, interval_ms)
     if handled is not None:
         return handled, True
@@ -246,16 +245,10 @@ def best_speed(cluster_name: str, name: str, now_ms: int) -> tuple[float | None,
 def queue_paces(cluster_name: str, name: str, at_ms: int) -> dict[MessageQueue, float]:
     """Return messages per second the group was reading of each queue in the minutes before a moment."""
     interval_ms = lag_selectors.collect_interval_ms(cluster_name)
-    samples = history_reads.load(cluster_name, name, at_ms - PACE_MS, at_ms + 1, interval_ms=interval_ms)
+    samples = history_reads.load(cluster_name, name, at_ms - PACE_MS, at_ms + 1)
     set_at_ms = {
         MessageQueue(key.topic, key.broker_name, key.queue_id): move.at_ms
         for key, move in reset.recent_moves(cluster_name, now_ms=at_ms).items()
         if key.group == name
     }
     return flow.queue_paces(samples, GAP_INTERVALS * interval_ms, set_at_ms)
-
-
-def _main_samples(cluster_name: str, name: str, from_ms: int, to_ms: int, interval_ms: int) -> Samples:
-    """Return the samples of a group without its retry topic, which is not part of its own flow."""
-    samples = history_reads.load(cluster_name, name, from_ms, to_ms, interval_ms=interval_ms)
-    return samples.select(lambda key: not key.topic.startswith(RETRY_TOPIC_PREFIX))

@@ -69,9 +69,8 @@ def group_queues_seen(cluster: str, group: str, now_ms: int) -> dict[MessageQueu
     for row in queues.of_groups(cluster, [group]):
         queue = MessageQueue(row.topic, row.broker_name, row.queue_id)
         found[queue] = QueueSeen(row.min_offset, row.max_offset, row.committed_offset, row.read_at_ms)
-    interval_ms = lag_selectors.collect_interval_ms(cluster)
     for back_ms in LOOKED_BACK_MS:
-        then = history_reads.offsets_at(cluster, group, now_ms - back_ms, interval_ms=interval_ms)
+        then = history_reads.offsets_at(cluster, group, now_ms - back_ms)
         for queue, reading in then.items():
             found.setdefault(queue, QueueSeen(None, None, reading.offset, reading.read_at_ms))
     return found

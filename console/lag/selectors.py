@@ -1,17 +1,16 @@
 """Read collection, brokers and the past for pages and REST. No function here calls a broker."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TypeVar
 
 from django.db.models import Q
 from msgspec import structs
 
-from console.brokers.mqadmin import MessageQueue
 from console.cluster.models import Cluster
 from console.lag.history import chronicle, uploads
 from console.lag.models import BrokerRow, GroupRow, HistoryGap, LagEvent, Round
 from console.lag.past import by_client, history_reads, measures
-from console.lag.past.history_reads import LagLine, OffsetThen
+from console.lag.past.history_reads import LagLine
 from console.lag.rows import queues
 from console.lag.rows.queue_row import QueueRow
 from console.text import Moment, Text
@@ -242,28 +241,4 @@ def by_client_between(
     interval_ms = collect_interval_ms(cluster_name)
     return by_client.by_client_of(
         cluster_name, group, from_ms, to_ms, points, interval_ms=interval_ms, slo_ms=slo_ms, topic=topic
-    )
-
-
-def committed_offsets_then(
-    cluster_name: str, group: str, at_ms: int, *, ahead_ms: int = 0
-) -> Mapping[MessageQueue, OffsetThen]:
-    """Return the group's committed offsets at a moment, each with the time it was read, at or before `at_ms`.
-
-    With what was read next within `ahead_ms`. Queues for which that is unknown are left out.
-    """
-    interval_ms = collect_interval_ms(cluster_name)
-    return history_reads.offsets_at(cluster_name, group, at_ms, interval_ms=interval_ms, ahead_ms=ahead_ms)
-
-
-def max_offsets_then(
-    cluster_name: str, group: str, at_ms: int, *, around_ms: int, ahead_ms: int
-) -> Mapping[MessageQueue, OffsetThen]:
-    """Return the max offsets of a group's queues at a moment: where messages stored from then on begin.
-
-    With what was read next within `ahead_ms`. Queues that were not read within `around_ms` before are left out.
-    """
-    interval_ms = collect_interval_ms(cluster_name)
-    return history_reads.max_offsets_at(
-        cluster_name, group, at_ms, interval_ms=interval_ms, before_ms=around_ms, ahead_ms=ahead_ms
     )

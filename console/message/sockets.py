@@ -251,7 +251,7 @@ class MessageSocket(AsyncWebsocketConsumer):
             search.stop(STOPPED)
         sent: set[Any] = set()
         checked_s = framed_s = time.monotonic()
-        await self._send(Scanned(scan_html(search, cluster)))
+        await self._send(Scanned(scan_html(search)))
         while not search.is_done:
             await self._threaded(search.step)
             if (now := time.monotonic()) - framed_s >= FRAME_EVERY_S or search.is_done:
@@ -269,7 +269,7 @@ class MessageSocket(AsyncWebsocketConsumer):
         fresh = [hit for hit in search.candidates() if hit.key not in sent]
         sent.update(hit.key for hit in fresh)
         rows = await self._threaded(_rows, fresh, search, cluster) if fresh else []
-        await self._send(FoundRows(scan_html(search, cluster), rows))
+        await self._send(FoundRows(scan_html(search), rows))
 
     # --- A tail ---------------------------------------------------------------------------------------------
 
@@ -311,7 +311,7 @@ def _tail_rows(hits: list[Hit], tail: Tail, cluster: Cluster) -> list[RenderedRo
     return rendered(hit_rows(hits, tail.query.match, tail.source.protobuf), cluster)
 
 
-def scan_html(search: Search, cluster: Cluster, *, is_over: bool = False) -> str:
+def scan_html(search: Search, *, is_over: bool = False) -> str:
     """Render how far a search is."""
     context = {
         "figures": search.figures(),
@@ -338,7 +338,7 @@ def done_frame(search: Search, cluster: Cluster, form: BrowseForm) -> Done:
     context = {"found": page, "shown": len(page.rows), "address": query.urlencode(), "cluster": cluster}
     return Done(
         keep=[row.key for row in rows],
-        scan=scan_html(search, cluster, is_over=True),
+        scan=scan_html(search, is_over=True),
         notes=render_to_string("message/_notes.html", context),
         foot=render_to_string("message/_foot.html", context),
     )

@@ -10,7 +10,6 @@ import json
 import os
 import socket
 import time
-from collections.abc import Mapping
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -170,7 +169,7 @@ def add_accepting(parser: CommandParser) -> None:
     )
 
 
-def accepting(options: Mapping[str, Any]) -> RawParams:
+def accepting(options: RawParams) -> RawParams:
     """Return the parameter of the plan if the option was given."""
     return {ACCEPT_WITHOUT: options["accept_without"]} if options.get("accept_without") else {}
 

@@ -228,7 +228,7 @@ def row_window(context: Context, row: LagRow | ReportRow) -> SafeString:
         found = format_html('<time data-at="{}" data-as="week">{}</time>', row.window_start_ms, text)
     if length > HOUR_MS and row.zone != _zone_of_head(context):
         found = format_html('{} <span class="muted">{}</span>', found, row.zone)
-    return format_html("{} {}", found, _partial(context, row)) if row.is_partial else found
+    return format_html("{} {}", found, _partial(row)) if row.is_partial else found
 
 
 @register.filter
@@ -265,7 +265,7 @@ def _zone_of_head(context: Context) -> str:
     return schedule.time_zone if schedule else UTC
 
 
-def _partial(context: Context, row: LagRow | ReportRow) -> SafeString:
+def _partial(row: LagRow | ReportRow) -> SafeString:
     why = Text(
         "The window was not over when this was computed: figures up to %(time)s. Its next run replaces them.",
         time=Moment(row.window_end_ms),

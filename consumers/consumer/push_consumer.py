@@ -399,7 +399,7 @@ class PushConsumer:
         """An orderly message that failed too often: to the retry topic, where the broker makes a dead letter
         of it."""
         limit = self.config.max_reconsume_times_for(orderly=True)
-        await send_to_retry(self.client, retry_message(message, self.group, 0, limit), self.group)
+        await send_to_retry(self.client, retry_message(message, self.group, 0, limit))
 
     async def _clean_expired(self) -> None:
         assert isinstance(self.consume_service, ConcurrentConsumeService)

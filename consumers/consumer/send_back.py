@@ -93,10 +93,10 @@ async def send_message_back(
             message.queue_offset,
             error,
         )
-    await send_to_retry(client, retry_message(message, group, delay_level, max_reconsume_times), group)
+    await send_to_retry(client, retry_message(message, group, delay_level, max_reconsume_times))
 
 
-async def send_to_retry(client: ClientInstance, message: Message, group: str) -> None:
+async def send_to_retry(client: ClientInstance, message: Message) -> None:
     """Send to the first writable queue of the retry topic, trying every broker once. Raises the last
     error."""
     queues = publish_queues(message.topic, await client.route(message.topic))

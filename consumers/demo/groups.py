@@ -165,7 +165,7 @@ class Notifier:
         again = retry_message(message, context.group, level, NOTIFIER_RETRY_MAX_TIMES)
         again.properties[CAUSE_PROPERTY] = failure
         try:
-            await send_to_retry(self.consumer.client, again, context.group)
+            await send_to_retry(self.consumer.client, again)
         except (MQClientError, MQBrokerError):
             context.delay_level_when_next_consume = level
             return ConsumeStatus.RECONSUME_LATER

@@ -144,7 +144,7 @@ class World:
 
         for name in self.up():
             with self.on(name):
-                samples = history_reads.load("local", "", START, self.now_ms + DAY_MS, interval_ms=60_000)
+                samples = history_reads.load("local", "", START, self.now_ms + DAY_MS)
                 seen = samples.t_ms.tolist()
             assert len(seen) == len(set(seen)), f"doubled at {name}: {len(seen) - len(set(seen))}"
             absent = HistoryFile.objects.filter(kind="wal", uploaded_at_ms=0).exclude(host=name)

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 PROPERTIES_BYTES_MAX = 32_767  # their length is an i16
 NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR = "\x01", "\x02"
-KEY_SEPARATOR = " "
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:

@@ -80,7 +80,6 @@ class IndexFile:
         "end_timestamp_ms",
         "hash_slot_num",
         "index_num",
-        "is_flushed_full",
         "mapped_file",
         "slots_used",
     )
@@ -106,7 +105,6 @@ class IndexFile:
         ) = HEADER.unpack_from(self.mapped_file.map, 0)
         self.count = max(1, count)  # the number the next entry gets
         self._ready_count = 0  # entries below it have their pages ready
-        self.is_flushed_full = False  # full and on the disk: never flushed again
 
     def __repr__(self) -> str:
         return f"<IndexFile {self.mapped_file.path.name} {self.count - 1} of {self.index_num - 1} entries>"
@@ -291,6 +289,4 @@ class IndexFile:
 
     def flush(self) -> None:
         """Make what was put durable. Caller: any thread. Raises OSError."""
-        is_full = self.written_count() >= self.index_num
         self.mapped_file.flush()
-        self.is_flushed_full = is_full

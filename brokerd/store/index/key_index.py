@@ -131,8 +131,6 @@ class KeyIndex:
                     newest.restore(count)
                 break
             self.files.pop().mapped_file.delete()
-        for index_file in self.files:
-            index_file.is_flushed_full = index_file.is_full
         if self.files and not self.files[-1].is_full:
             self._ready_slots(self.files[-1])
 

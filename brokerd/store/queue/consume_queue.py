@@ -28,7 +28,6 @@ assert UNIT_BYTES == 20
 # Fills the offsets a queue never had, because its first message got a higher one ("pre-blank").
 BLANK_SIZE = 0x7FFFFFFF
 BLANK_UNIT = CQ_UNIT.pack(0, BLANK_SIZE, 0)
-ZERO_UNIT = bytes(UNIT_BYTES)
 # Pages are made ready ahead of the units: as much again as the file holds, so that a small queue stays small.
 READY_BYTES_MIN = 204 * UNIT_BYTES  # what fits one page
 READY_BYTES_MAX = 16 * READY_BYTES_MIN

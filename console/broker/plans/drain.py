@@ -146,9 +146,7 @@ class BrokerDrainPlan(PlanKind[DrainParams, DrainBefore, ServerRow]):
             # Name patterns are for topics and groups: a right to configure topics b* must not allow draining
             # broker-a.
             needs=(Need("CONFIGURE", "*"),),
-            warnings=_back_warnings(silent)
-            if writable
-            else _warnings(cluster, subject, views, silent, stranded),
+            warnings=_back_warnings(silent) if writable else _warnings(cluster, subject, silent, stranded),
             blocked=Text() if any(row.is_changing for row in diff) else _nothing(params, subject),
             typed=not writable,
         )
@@ -406,7 +404,6 @@ def _summary(params: DrainParams, subject: str, rate: float | None, views: Seque
 def _warnings(
     cluster: str,
     subject: str,
-    views: Sequence[ServerView],
     silent: Mapping[str, str],
     stranded: Sequence[str],
 ) -> list[PlanWarning]:

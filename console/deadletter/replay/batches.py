@@ -25,6 +25,7 @@ from typing import TypeVar
 
 from console.brokers.mqadmin import (
     BlockingMQAdmin,
+    BodyError,
     BrokerUnavailable,
     MessageQueue,
     MessageRecord,
@@ -279,7 +280,7 @@ class Replay:
             return None
         try:
             message = replay_copy.copy_of(record, topic, entry.replay_key, self.params.target, queue)
-        except Exception as error:  # noqa: BLE001  decompressors raise many types
+        except BodyError as error:
             why = str(error)[:REASON_LENGTH_MAX]
             reason = Text("unreadable: body does not decompress: %(why)s", why=why)
             entry.on(LetterEvent.UNSENDABLE, reason)

@@ -64,7 +64,7 @@ def copy_of(record: MessageRecord, target_topic: str, key: str, target: str, pla
 
     To the failed group, RETRY_TOPIC names the topic that the client passes to its listener. To other targets,
     properties name the group and the dead letter. Keys, tags, unique key and all of the producer's properties
-    stay. Raises ValueError when the body cannot be decompressed.
+    stay. Raises BodyError when the body does not decompress.
     """
     properties = {name: value for name, value in record.properties.items() if name not in DROPPED}
     if target == FAILED_GROUP:

@@ -8,6 +8,7 @@ from console.brokers.mqadmin import MessageQueue
 from console.group.offsets.state import GroupState
 from console.group.offsets.target_request import Known
 from console.lag import selectors as lag_selectors
+from console.lag.past import history_reads
 from console.lag.past.history_reads import OffsetThen
 from console.operation.errors import PlanRejected
 from console.text import Duration, Moment, Text
@@ -34,9 +35,9 @@ def recorded(cluster: str, group: str, queues: Iterable[MessageQueue], at_ms: in
     wanted = sorted(queues)
     gap_ms = GAP_INTERVALS * lag_selectors.collect_interval_ms(cluster)
     ahead_ms = min(gap_ms, now_ms - at_ms)
-    then = lag_selectors.committed_offsets_then(cluster, group, at_ms, ahead_ms=ahead_ms)
+    then = history_reads.offsets_at(cluster, group, at_ms, ahead_ms=ahead_ms)
     _require_readings(group, wanted, then, at_ms, gap_ms)
-    newest = lag_selectors.committed_offsets_then(cluster, group, now_ms)
+    newest = history_reads.offsets_at(cluster, group, now_ms)
     offsets, notes = {}, {}
     for queue in wanted:
         reading = then.get(queue)
@@ -65,8 +66,8 @@ def stored_from(cluster: str, group: str, state: GroupState, at_ms: int) -> Know
         return Known({queue: each.place.max_offset for queue, each in state.queues.items()})
     gap_ms = GAP_INTERVALS * lag_selectors.collect_interval_ms(cluster)
     ahead_ms = min(gap_ms, state.read_at_ms - at_ms)
-    then = lag_selectors.max_offsets_then(cluster, group, at_ms, around_ms=gap_ms, ahead_ms=ahead_ms)
-    newest = lag_selectors.max_offsets_then(cluster, group, state.read_at_ms, around_ms=LATELY_MS, ahead_ms=0)
+    then = history_reads.max_offsets_at(cluster, group, at_ms, before_ms=gap_ms, ahead_ms=ahead_ms)
+    newest = history_reads.max_offsets_at(cluster, group, state.read_at_ms, before_ms=LATELY_MS, ahead_ms=0)
     offsets, apart = {}, 0
     for queue in state.queues:
         reading = then.get(queue)

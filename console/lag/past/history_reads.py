@@ -65,7 +65,7 @@ def history_paths(cluster: str, from_ms: int, to_ms: int, *, group: str | None =
     return [location_of(row) for row in rows if group is None or row.may_hold(group)]
 
 
-def load(cluster: str, group: str, from_ms: int, to_ms: int, *, interval_ms: int) -> Samples:
+def load(cluster: str, group: str, from_ms: int, to_ms: int) -> Samples:
     """Return a group's samples of [from_ms, to_ms).
 
     A file may be superseded and deleted between reading the manifest and opening it: then the manifest is read again.
@@ -319,15 +319,13 @@ _days = DayCache(DAYS_KEPT)
 def _load_grid(
     cluster: str, group: str, topic: str | None, from_ms: int, to_ms: int, interval_ms: int
 ) -> Grid:
-    samples = load_main(cluster, group, from_ms, to_ms, interval_ms=interval_ms, topic=topic)
+    samples = load_main(cluster, group, from_ms, to_ms, topic=topic)
     return grid_of(samples, interval_ms)
 
 
-def load_main(
-    cluster: str, group: str, from_ms: int, to_ms: int, *, interval_ms: int, topic: str | None = None
-) -> Samples:
+def load_main(cluster: str, group: str, from_ms: int, to_ms: int, *, topic: str | None = None) -> Samples:
     """Return a group's samples of one topic, or of all without its `%RETRY%`."""
-    samples = load(cluster, group, from_ms, to_ms, interval_ms=interval_ms)
+    samples = load(cluster, group, from_ms, to_ms)
     if topic is not None:
         return samples.select(lambda key: key.topic == topic)
     return samples.select(lambda key: not key.topic.startswith(RETRY_TOPIC_PREFIX))
@@ -337,9 +335,7 @@ def _has_gap(times: Int64Array, gap_ms: int) -> bool:
     return bool(len(times) > 1 and int(np.diff(times).max()) > gap_ms)
 
 
-def offsets_at(
-    cluster: str, group: str, at_ms: int, *, interval_ms: int, ahead_ms: int = 0
-) -> dict[MessageQueue, OffsetThen]:
+def offsets_at(cluster: str, group: str, at_ms: int, *, ahead_ms: int = 0) -> dict[MessageQueue, OffsetThen]:
     """Return the committed offsets as the last round at or before `at_ms` read them, exactly.
 
     Queues without a reading in the quarter of an hour before are left out: their offsets then are unknown. Of a topic
@@ -347,12 +343,12 @@ def offsets_at(
     next reading.
     """
     window = at_ms - AS_OF_MS, at_ms + ahead_ms + 1
-    samples = load(cluster, group, *window, interval_ms=interval_ms)
+    samples = load(cluster, group, *window)
     return _read_at(samples, samples.committed, at_ms)
 
 
 def max_offsets_at(
-    cluster: str, group: str, at_ms: int, *, interval_ms: int, before_ms: int, ahead_ms: int
+    cluster: str, group: str, at_ms: int, *, before_ms: int, ahead_ms: int
 ) -> dict[MessageQueue, OffsetThen]:
     """Return the max offsets of a group's queues as the last round at or before `at_ms` read them.
 
@@ -360,7 +356,7 @@ def max_offsets_at(
     are left out.
     """
     window = at_ms - before_ms, at_ms + ahead_ms + 1
-    samples = load(cluster, group, *window, interval_ms=interval_ms)
+    samples = load(cluster, group, *window)
     return _read_at(samples, samples.max_offset, at_ms)
 
 

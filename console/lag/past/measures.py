@@ -102,9 +102,7 @@ def days_of(
     for start_ms in range(from_ms, to_ms, DAY_MS):
         end_ms = min(start_ms + DAY_MS, to_ms)
         back_ms = start_ms - BEFORE_MS if grid is None else start_ms
-        samples = history_reads.load_main(
-            cluster, group, back_ms, end_ms, interval_ms=interval_ms, topic=topic
-        )
+        samples = history_reads.load_main(cluster, group, back_ms, end_ms, topic=topic)
         if grid is not None:
             samples = carried(samples, grid)
         if samples.keys:

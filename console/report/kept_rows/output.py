@@ -126,7 +126,7 @@ def folds_url() -> str:
     return f"{local_or_url(str(settings.REPORTS_URL))}/folds"
 
 
-def below_reports_url(output: Output, part: Part) -> str:
+def below_reports_url(part: Part) -> str:
     """Return the path of a file below REPORTS_URL."""
     _, root = fsspec.core.url_to_fs(local_or_url(str(settings.REPORTS_URL)))
     return posixpath.relpath(part.path, root)

@@ -48,7 +48,7 @@ def note(run: ReportRun, output: Output, parts: Sequence[Part], now_ms: int) -> 
     """Record the written files of a run; the caller then calls `publish`. Raises OSError."""
     files = [
         QueueRowFile(
-            path=below_reports_url(output, part),
+            path=below_reports_url(part),
             run=run,
             job=run.job,
             cluster=run.cluster,

@@ -71,7 +71,7 @@ class Table:
 
 
 def _table(rows: AnyRows, view: RowsView, job: str) -> Table | None:
-    total, ordered = _ordered(rows, view, job)
+    total, ordered = _ordered(rows, view)
     if not total:
         return None
     columns = [each for each in view.columns if each.key != "window_start_ms"]
@@ -79,7 +79,7 @@ def _table(rows: AnyRows, view: RowsView, job: str) -> Table | None:
     return Table(view.label, total, heads, list(_lines(ordered, columns, job)))
 
 
-def _ordered(rows: AnyRows, view: RowsView, job: str) -> tuple[int, Iterable[Any]]:
+def _ordered(rows: AnyRows, view: RowsView) -> tuple[int, Iterable[Any]]:
     """Return the number of rows of a view, and the first ROWS_MAX in its order."""
     if isinstance(rows, QueueRows):
         if view.grain != LagRow.Grain.QUEUE:

@@ -173,9 +173,7 @@ def test_row_topic_deleted_and_made_again(orders: CollectedCluster) -> None:
     assert (row.lag, row.lost) == (1, 0)
     assert event("RECREATED").to_offset == 2
     assert group().in_rate == 0.0 or group().in_rate is None  # a fall of max is not traffic
-    samples = selectors.history_reads.load(
-        "local", "billing", orders.now_ms - 60_000, orders.now_ms + 1, interval_ms=5_000
-    )
+    samples = selectors.history_reads.load("local", "billing", orders.now_ms - 60_000, orders.now_ms + 1)
     assert [key.incarnation for key in samples.keys] == [0, 1]
 
 

@@ -82,7 +82,7 @@ class Command(BaseCommand):
             changes["second_person_messages"] = None
         if not changes:
             raise CommandError("Name at least one setting; `clusters set --help` lists them.")
-        services.change_cluster(name, changes, None)
+        services.change_cluster(name, None, **changes)
         self.stdout.write(f"{name} changed: {', '.join(sorted(changes))}")
 
     def _remove(self, *, name: str, **_: Any) -> None:

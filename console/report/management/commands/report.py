@@ -51,12 +51,12 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         cluster = cluster_name(options["cluster"])
         if options["action"] == "run":
-            self._run(cluster, options["job"], _span(options), options["format"])
+            self._run(cluster, options["job"], _span(**options), options["format"])
         elif options["action"] == "list":
             self._show(selectors.runs(cluster, options["job"]), options["format"])
         else:
             try:
-                for line in _csv_lines(cluster, options["job"], options["grain"], _span(options)):
+                for line in _csv_lines(cluster, options["job"], options["grain"], _span(**options)):
                     self.stdout.write(line, ending="")
             except BrokenPipeError:
                 # `| head` has closed the pipe; Python's final flush must not fail either.
@@ -115,8 +115,7 @@ class Span(NamedTuple):
     to_ms: int | None
 
 
-def _span(options: dict[str, Any]) -> Span:
-    start, end = options["start"], options["end"]
+def _span(*, start: str | None, end: str | None, **_: Any) -> Span:
     return Span(_ms(start) if start else None, _ms(end) if end else None)
 
 

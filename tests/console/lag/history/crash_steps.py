@@ -74,7 +74,7 @@ def append(snapshots: list[Snapshot]) -> None:
 
 def seen() -> list[int]:
     """The max offsets that a chart would show, from whatever files the manifest lists."""
-    samples = history_reads.load("local", "billing", START, START + 24 * HOUR_MS, interval_ms=5_000)
+    samples = history_reads.load("local", "billing", START, START + 24 * HOUR_MS)
     found: list[int] = samples.max_offset.tolist()
     return found
 

@@ -49,9 +49,7 @@ def write(start_ms: int, count: int = 20, first: int = 0) -> list[Snapshot]:
 
 
 def seen() -> list[int]:
-    found: list[int] = history_reads.load(
-        "local", "billing", START, START + DAY_MS, interval_ms=5_000
-    ).max_offset.tolist()
+    found: list[int] = history_reads.load("local", "billing", START, START + DAY_MS).max_offset.tolist()
     return found
 
 
@@ -265,9 +263,7 @@ def write_groups(start_ms: int) -> None:
 
 
 def told(group: str) -> list[int]:
-    found: list[int] = history_reads.load(
-        "local", group, START, START + DAY_MS, interval_ms=5_000
-    ).committed.tolist()
+    found: list[int] = history_reads.load("local", group, START, START + DAY_MS).committed.tolist()
     return found
 
 

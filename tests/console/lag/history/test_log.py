@@ -57,7 +57,7 @@ def files() -> list[tuple[str, str, int]]:
 
 
 def committed(at_ms: int) -> Any:
-    return history_reads.offsets_at("local", "billing", at_ms, interval_ms=5_000)
+    return history_reads.offsets_at("local", "billing", at_ms)
 
 
 def test_it_goes_on_where_another_process_stopped() -> None:
@@ -147,7 +147,7 @@ def test_it_writes_the_beginning_of_a_segment_ahead() -> None:
     end = wal.read_segment(path.read_bytes()).state.position
     assert end - size < size  # its rounds name nothing
     assert HistoryFile.objects.count() == 2
-    samples = history_reads.load("local", "billing", START, START + HOUR_MS, interval_ms=5_000)
+    samples = history_reads.load("local", "billing", START, START + HOUR_MS)
     assert samples.t_ms.tolist() == [one.ts_ms for one in [*first, *second]]
     assert samples.max_offset.tolist() == [0, 5, 0, 5]
 
@@ -180,7 +180,7 @@ def test_a_round_takes_the_room_that_was_made_for_it() -> None:
     log.append(hour_of_rounds(second + wal.SEGMENT_MS, 1)[0])
     log.prepare(second + wal.SEGMENT_MS + 5_000)
     assert path.stat().st_size == end
-    samples = history_reads.load("local", "billing", START, START + HOUR_MS, interval_ms=5_000)
+    samples = history_reads.load("local", "billing", START, START + HOUR_MS)
     assert len(samples.t_ms) == 40 + 4 + 1
 
 
@@ -387,7 +387,7 @@ def test_it_restores_the_offsets_of_a_moment_exactly() -> None:
     assert (
         committed(START + 495_001 + history_reads.AS_OF_MS) == {}
     )  # a quarter of an hour old is not "as it was"
-    assert selectors.committed_offsets_then("local", "nobody", START + 62_000) == {}
+    assert history_reads.offsets_at("local", "nobody", START + 62_000) == {}
 
 
 def test_it_restores_the_incarnation_of_that_time() -> None:

@@ -63,7 +63,7 @@ def write(start_ms: int, first: int = 0, count: int = 20) -> None:
 
 
 def seen() -> list[int]:
-    samples = history_reads.load("local", "billing", START, START + DAY_MS, interval_ms=5_000)
+    samples = history_reads.load("local", "billing", START, START + DAY_MS)
     found: list[int] = samples.max_offset.tolist()
     return found
 

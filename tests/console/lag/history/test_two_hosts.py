@@ -75,7 +75,7 @@ class Hosts:
     def seen(self, name: str) -> list[int]:
         """The round numbers that a chart on a host would show."""
         with self.on(name):
-            samples = history_reads.load("local", "billing", START, START + DAY_MS, interval_ms=5_000)
+            samples = history_reads.load("local", "billing", START, START + DAY_MS)
             return [offset // 10 for offset in samples.max_offset.tolist()]
 
     def gaps(self, name: str) -> list[tuple[int, int, str]]:
