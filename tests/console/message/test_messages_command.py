@@ -92,7 +92,7 @@ def test_it_refuses_clearly(live: LiveCluster) -> None:
     for arguments, words in (
         (("get", "x", "orders"), "No broker has a message x of orders"),
         (("find", "orders", "--queue", "0"), "0 is no queue"),
-        (("find", "orders", "--find-in", "json", "--find", "x"), "Write"),
+        (("find", "orders", "--find-in", "json", "--find", "x"), "Enter it like"),
         (("find", "orders", "--limit", "0"), "--limit is 1 to"),
         (("send", "orders"), "Give one of body"),
         (("send", "orders", "--body", "x", "--property", "x"), "is not NAME=VALUE"),

@@ -63,11 +63,11 @@ def test_it_looks_into_compressed_bodies() -> None:
 @pytest.mark.parametrize(
     ("kind", "text", "words"),
     [
-        ("json", "city", r"Write \$\.shippingTo"),
+        ("json", "city", r"Enter it like \$\.shippingTo"),
         ("json", "$.city = 1", "use one of"),
         ("json", "$.city == 杭州", "is not a JSON value"),
         ("json", "$.city == [1]", "Compare with a text"),
-        ("property", "== 1", "Write channel"),
+        ("property", "== 1", "Enter it like channel"),
         ("regex", "a+", "Search for one of"),
         ("body", "x" * 1_001, "At most 1,000"),
     ],
