@@ -388,6 +388,7 @@ def test_each_verb_moves_the_plans_of_its_kinds_only(world: Cluster, verb: str) 
             cluster="local",
             subject="billing",
             state="DRAFT",
+            params={"tags": "", "keys": "", "properties": {}} if kind == "message_send" else {},
             created_by="another",
             created_at=now,
             expires_at=later,

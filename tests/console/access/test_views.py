@@ -234,7 +234,7 @@ def test_activity_is_narrowed_to_a_time_in_the_zone_of_its_reader() -> None:
         assert ["group-9" in text, "group-8" in text, "group-10" in text] == [True, False, False]
     assert 'value="2026-03-12T16:30"' in client.get(f"/activity?{until_six}").content.decode()
     reverse = until_six.replace("T18", "T11")
-    for wrong, words in (("since=yesterday", "Write a time as"), (reverse, "not after the start")):
+    for wrong, words in (("since=yesterday", "Enter a time like"), (reverse, "not after the start")):
         refused = client.get(f"/activity?{wrong}")
         assert (refused.status_code, words in refused.content.decode()) == (422, True)
     from_ms = 1_773_304_200_000  # 08:30 UTC

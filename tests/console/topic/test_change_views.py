@@ -174,7 +174,11 @@ def test_it_shows_each_tab(live: LiveCluster, browser: Client, maria: User) -> N
     services.create_plan("topic_quarantine", live.name, "orders", {}, maria)
     assert "No group reads this topic" in page(browser, "topics/orders?tab=groups")
     text = page(browser, "topics/orders?tab=config")
-    assert "readQueueNums" in text and ">6<" in text and "message.type" not in text
+    assert (
+        "readQueueNums" in text
+        and '>6 <span class="sub">read and write<' in text
+        and "message.type" not in text
+    )
     text = page(browser, "topics/orders?tab=producers")
     assert "the newest 3 messages show it" in text and "127.0.0.1" in text
     text = page(browser, "topics/orders?tab=activity")
