@@ -23,11 +23,13 @@ from brokerd.config import (
     ConfigError,
     LiveConfig,
     NamesrvConfig,
+    TlsConfig,
     build,
     check,
     read_properties,
     unknown_keys,
 )
+from brokerd.connections.tls import ServerTls
 from brokerd.controller import BrokerController, PortTaken
 from brokerd.log_lines import OneLineFormatter
 from brokerd.store.errors import StoreError
@@ -45,6 +47,7 @@ EXIT_CONFIG, EXIT_PORT, EXIT_STORE = 2, 3, 4
 class Settings:
     live: LiveConfig
     store: MessageStoreConfig
+    tls: ServerTls
 
 
 def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
@@ -85,17 +88,16 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 def read_settings(
     config_file: Path | None, assignments: Sequence[str], environ: Mapping[str, str]
 ) -> Settings:
-    """File, then what operators changed while running, then `--set`. Raises ConfigError or OSError."""
-    try:
-        properties = read_properties(config_file.read_text("utf-8")) if config_file is not None else {}
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{config_file}: {error}") from error
+    """File, `tls.config.file`, what operators changed while running, `--set`. Raises ConfigError or OSError."""
+    properties = read_file(config_file) if config_file is not None else {}
     given: dict[str, str] = {}
     for assignment in assignments:
         key, separator, value = assignment.partition("=")
         if not separator or not key.strip():
             raise ConfigError(f"--set {assignment}: takes key=value")
         given[key.strip()] = value.strip()
+    if tls_file := given.get("tls.config.file") or properties.get("tls.config.file"):
+        properties |= read_file(Path(tls_file).expanduser())
     root = given.get("storePathRootDir") or properties.get("storePathRootDir") or default_root(environ)
     merged = {
         **properties,
@@ -103,11 +105,18 @@ def read_settings(
         **given,
         "storePathRootDir": root,
     }
-    for key in unknown_keys(merged, BrokerConfig, NamesrvConfig, MessageStoreConfig):
+    for key in unknown_keys(merged, BrokerConfig, NamesrvConfig, MessageStoreConfig, TlsConfig):
         logger.warning("setting %s=%s has no effect: unknown to this broker", key, merged[key])
     live = LiveConfig(build(BrokerConfig, merged), build(NamesrvConfig, merged))
     check(live.broker, live.namesrv)
-    return Settings(live, build(MessageStoreConfig, merged))
+    return Settings(live, build(MessageStoreConfig, merged), ServerTls(build(TlsConfig, merged)))
+
+
+def read_file(path: Path) -> dict[str, str]:
+    try:
+        return read_properties(path.read_text("utf-8"))
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: {error}") from error
 
 
 def default_root(environ: Mapping[str, str]) -> str:
@@ -121,7 +130,7 @@ async def run(settings: Settings) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    controller = BrokerController(settings.live, settings.store)
+    controller = BrokerController(settings.live, settings.store, settings.tls)
     try:
         await controller.start()
     except PortTaken as error:

@@ -96,6 +96,22 @@ class NamesrvConfig:
     order_message_enable: bool = setting("orderMessageEnable", False)
 
 
+@dataclass(frozen=True, slots=True)
+class TlsConfig:
+    """TLS on the listening ports (TlsSystemConfig); offered where a certificate is set. Paths name PEM files."""
+
+    server_mode: str = setting("tls.server.mode", "permissive")
+    server_cert_path: str = setting("tls.server.certPath", "")  # with the chain behind it
+    server_key_path: str = setting("tls.server.keyPath", "")
+    server_key_password: str = field(
+        default="", repr=False, metadata={"key": "tls.server.keyPassword"}
+    )  # never shown
+    server_need_client_auth: str = setting("tls.server.need.client.auth", "none")
+    server_auth_client: bool = setting("tls.server.authClient", False)
+    server_trust_cert_path: str = setting("tls.server.trustCertPath", "")
+    config_file: str = setting("tls.config.file", "")  # a property file with the keys above
+
+
 @dataclass(slots=True)
 class LiveConfig:
     """The settings in force. `broker` is replaced as a whole when an operator changes a hot key (25)."""

@@ -36,8 +36,9 @@ from brokerd.clients.pull_request_hold import PullRequestHoldService
 from brokerd.clients.queue_lock import QueueLockManager
 from brokerd.clock import steady_ms, wall_ms
 from brokerd.cold_reads import ColdReads
-from brokerd.config import LiveConfig, name_server_addresses
+from brokerd.config import LiveConfig, TlsConfig, name_server_addresses
 from brokerd.connections.server import Connection, RemotingServer
+from brokerd.connections.tls import ServerTls
 from brokerd.loop_delay import LoopDelay
 from brokerd.namesrv.kv_config import KvConfigManager
 from brokerd.namesrv.registration import Registration
@@ -85,8 +86,11 @@ class PortTaken(OSError):
 class BrokerController:
     """One broker process. `start`, then `stop`."""
 
-    def __init__(self, config: LiveConfig, store_config: MessageStoreConfig) -> None:
+    def __init__(
+        self, config: LiveConfig, store_config: MessageStoreConfig, tls: ServerTls | None = None
+    ) -> None:
         self._config = config
+        self._tls = tls or ServerTls(TlsConfig())
         self._store_config = store_config
         self._config_dir = store_config.store_path_root_dir / "config"
         self._background = Background()
@@ -154,6 +158,7 @@ class BrokerController:
             on_close,
             self._limits.connections_max,
             settings.server_channel_max_idle_time_seconds * 1000,
+            self._tls,
         )
         try:
             await server.bind(settings.bind_address, port)
@@ -344,6 +349,7 @@ class BrokerController:
         every("statistics", SAMPLE_MS, self._sample, first_ms=0)
         every("saving offsets", settings.flush_consumer_offset_interval, self._saver.save)
         every("scan of clients", SCAN_MS, scan.scan)
+        every("look at TLS files", SCAN_MS, self._tls.refresh)
         every(
             "deletion of expired files", DELETE_FILES_MS, upkeep.delete_expired_files, DELETE_FILES_FIRST_MS
         )

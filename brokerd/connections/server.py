@@ -16,6 +16,7 @@ from typing import cast
 from brokerd.clock import steady_ms
 from brokerd.connections.channel import ChannelClosed, address_text
 from brokerd.connections.peer_budget import PeerBudget
+from brokerd.connections.tls import FirstByte, ServerTls
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.connection import FRAME_BYTES_MAX
 
@@ -68,6 +69,10 @@ class Connection(asyncio.Protocol):
             return
         self.is_open = True
         transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
+
+    def secured(self, transport: asyncio.Transport) -> None:
+        """Write to `transport` from now on: the TLS above the socket."""
+        self._transport = transport
 
     def connection_lost(self, exc: Exception | None) -> None:
         was_open, self.is_open = self.is_open, False
@@ -247,6 +252,7 @@ class RemotingServer:
         on_close: Callable[[Connection], None],
         max_connections: int,
         idle_timeout_ms: int,
+        tls: ServerTls,
     ) -> None:
         self.name = name
         self.process = process
@@ -259,13 +265,19 @@ class RemotingServer:
         self._on_close = on_close
         self._max_connections = max_connections
         self._idle_timeout_ms = idle_timeout_ms
+        self._tls = tls
         self._server: asyncio.Server | None = None
 
     async def bind(self, host: str, port: int) -> None:
         """Take the port without accepting yet; raises OSError when it is taken."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
-            lambda: Connection(self), host, port, backlog=BACKLOG, reuse_address=True, start_serving=False
+            lambda: FirstByte(Connection(self), self._tls),
+            host,
+            port,
+            backlog=BACKLOG,
+            reuse_address=True,
+            start_serving=False,
         )
         listening: list[socket.socket] = list(self._server.sockets)
         self.port = listening[0].getsockname()[1]

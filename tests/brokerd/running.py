@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from brokerd.config import BrokerConfig, LiveConfig, NamesrvConfig, build
+from brokerd.config import BrokerConfig, LiveConfig, NamesrvConfig, TlsConfig, build
+from brokerd.connections.tls import ServerTls
 from brokerd.controller import BrokerController
 from brokerd.remoting.body.client import ConsumerData, HeartbeatData, SubscriptionData
 from brokerd.remoting.codes import RequestCode
@@ -33,9 +35,9 @@ class RawClient:
         self._task = asyncio.create_task(self._read())
 
     @classmethod
-    async def connect(cls, address: str) -> RawClient:
+    async def connect(cls, address: str, tls: ssl.SSLContext | None = None) -> RawClient:
         host, _, port = address.rpartition(":")
-        return cls(*await asyncio.open_connection(host, int(port)))
+        return cls(*await asyncio.open_connection(host, int(port), ssl=tls))
 
     async def _read(self) -> None:
         with contextlib.suppress(ConnectionError):
@@ -144,12 +146,12 @@ class RunningBroker:
         self.broker = controller.broker
         self._clients: list[RawClient] = []
 
-    async def client(self) -> RawClient:
-        self._clients.append(await RawClient.connect(self.controller.address))
+    async def client(self, tls: ssl.SSLContext | None = None) -> RawClient:
+        self._clients.append(await RawClient.connect(self.controller.address, tls))
         return self._clients[-1]
 
-    async def namesrv_client(self) -> RawClient:
-        self._clients.append(await RawClient.connect(self.controller.namesrv_address))
+    async def namesrv_client(self, tls: ssl.SSLContext | None = None) -> RawClient:
+        self._clients.append(await RawClient.connect(self.controller.namesrv_address, tls))
         return self._clients[-1]
 
     async def consumer(self, client_id: str, group: str, *topics: str, version: int = 479) -> RawClient:
@@ -182,7 +184,8 @@ async def running(root: Path, **settings: str) -> AsyncIterator[RunningBroker]:
         **settings,
     }
     live = LiveConfig(build(BrokerConfig, properties), build(NamesrvConfig, properties))
-    controller = BrokerController(live, build(MessageStoreConfig, properties))
+    tls = ServerTls(build(TlsConfig, properties))
+    controller = BrokerController(live, build(MessageStoreConfig, properties), tls)
     await controller.start()
     broker = RunningBroker(controller)
     try:

@@ -19,6 +19,7 @@ from brokerd.remoting.message.record import decode_records
 from brokerd.tables.changed_properties import ChangedProperties
 from tests.brokerd.running import RawClient, pull_fields, send_fields
 from tests.support.broker_process import BrokerProcess, CommandBroker
+from tests.support.certificates import Authority
 
 
 def run(*assignments: str) -> subprocess.CompletedProcess[str]:
@@ -217,6 +218,27 @@ def test_it_reads_file_then_changed_then_command_line(tmp_path: Path) -> None:
 def test_it_warns_of_settings_it_does_not_know(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     read_settings(None, ["brokerRole=SLAVE", f"storePathRootDir={tmp_path}"], {})
     assert "setting brokerRole=SLAVE has no effect" in caplog.text
+
+
+def test_it_names_a_certificate_that_it_cannot_read(tmp_path: Path) -> None:
+    file = tmp_path / "tls.properties"
+    file.write_text("tls.server.certPath=/nowhere.pem\ntls.server.keyPath=/nowhere.key\n")
+    done = run(f"tls.config.file={file}", f"storePathRootDir={tmp_path}")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "brokerd: tls.server.certPath=/nowhere.pem: No such file or directory\n",
+    )
+
+
+def test_it_reads_the_settings_of_tls_from_their_own_file(tmp_path: Path) -> None:
+    server = Authority(tmp_path).issue("server")
+    tls, broker = tmp_path / "tls.properties", tmp_path / "broker.conf"
+    broker.write_text(f"tls.config.file={tls}\nstorePathRootDir={tmp_path}\ntls.server.mode=disabled\n")
+    tls.write_text("".join(f"{key}={value}\n" for key, value in server.server_settings.items()))
+    assert read_settings(broker, [], {}).tls.context is None
+    offered = read_settings(broker, ["tls.server.mode=enforcing"], {}).tls
+    assert offered.context is not None
+    assert offered.is_enforced
 
 
 def test_it_puts_its_files_under_the_data_folder() -> None:
