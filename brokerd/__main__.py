@@ -29,7 +29,7 @@ from brokerd.config import (
     read_properties,
     unknown_keys,
 )
-from brokerd.connections.tls import ServerTls
+from brokerd.connections.tls import TlsContexts
 from brokerd.controller import BrokerController, PortTaken
 from brokerd.log_lines import OneLineFormatter
 from brokerd.store.errors import StoreError
@@ -47,7 +47,7 @@ EXIT_CONFIG, EXIT_PORT, EXIT_STORE = 2, 3, 4
 class Settings:
     live: LiveConfig
     store: MessageStoreConfig
-    tls: ServerTls
+    tls: TlsContexts
 
 
 def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
@@ -109,7 +109,7 @@ def read_settings(
         logger.warning("setting %s=%s has no effect: unknown to this broker", key, merged[key])
     live = LiveConfig(build(BrokerConfig, merged), build(NamesrvConfig, merged))
     check(live.broker, live.namesrv)
-    return Settings(live, build(MessageStoreConfig, merged), ServerTls(build(TlsConfig, merged)))
+    return Settings(live, build(MessageStoreConfig, merged), TlsContexts(build(TlsConfig, merged)))
 
 
 def read_file(path: Path) -> dict[str, str]:

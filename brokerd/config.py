@@ -27,6 +27,11 @@ def setting(key: str, default: Any) -> Any:
     return field(default=default, metadata={"key": key})
 
 
+def secret(key: str) -> Any:
+    """Declare a text that no log line shows."""
+    return field(default="", repr=False, metadata={"key": key})
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerConfig:
     """The broker's name, addresses and limits. Times in milliseconds unless the name has another unit."""
@@ -103,12 +108,16 @@ class TlsConfig:
     server_mode: str = setting("tls.server.mode", "permissive")
     server_cert_path: str = setting("tls.server.certPath", "")  # with the chain behind it
     server_key_path: str = setting("tls.server.keyPath", "")
-    server_key_password: str = field(
-        default="", repr=False, metadata={"key": "tls.server.keyPassword"}
-    )  # never shown
+    server_key_password: str = secret("tls.server.keyPassword")
     server_need_client_auth: str = setting("tls.server.need.client.auth", "none")
     server_auth_client: bool = setting("tls.server.authClient", False)
     server_trust_cert_path: str = setting("tls.server.trustCertPath", "")
+    enable: bool = setting("tls.enable", False)  # towards name servers elsewhere, by the keys below
+    client_auth_server: bool = setting("tls.client.authServer", True)  # Java: false
+    client_trust_cert_path: str = setting("tls.client.trustCertPath", "")
+    client_cert_path: str = setting("tls.client.certPath", "")
+    client_key_path: str = setting("tls.client.keyPath", "")
+    client_key_password: str = secret("tls.client.keyPassword")
     config_file: str = setting("tls.config.file", "")  # a property file with the keys above
 
 

@@ -38,7 +38,7 @@ from brokerd.clock import steady_ms, wall_ms
 from brokerd.cold_reads import ColdReads
 from brokerd.config import LiveConfig, TlsConfig, name_server_addresses
 from brokerd.connections.server import Connection, RemotingServer
-from brokerd.connections.tls import ServerTls
+from brokerd.connections.tls import TlsContexts
 from brokerd.loop_delay import LoopDelay
 from brokerd.namesrv.kv_config import KvConfigManager
 from brokerd.namesrv.registration import Registration
@@ -87,10 +87,10 @@ class BrokerController:
     """One broker process. `start`, then `stop`."""
 
     def __init__(
-        self, config: LiveConfig, store_config: MessageStoreConfig, tls: ServerTls | None = None
+        self, config: LiveConfig, store_config: MessageStoreConfig, tls: TlsContexts | None = None
     ) -> None:
         self._config = config
-        self._tls = tls or ServerTls(TlsConfig())
+        self._tls = tls or TlsContexts(TlsConfig())
         self._store_config = store_config
         self._config_dir = store_config.store_path_root_dir / "config"
         self._background = Background()
@@ -285,7 +285,10 @@ class BrokerController:
         broker, settings = self.broker, self._config.broker
         if not self.is_name_server:
             self._registration = Registration(
-                name_server_addresses(settings.namesrv_addr), self._identity, broker.topics.body
+                name_server_addresses(settings.namesrv_addr),
+                self._identity,
+                broker.topics.body,
+                self._tls.client,
             )
             broker.topics.on_change = lambda _: self._topics_changed_elsewhere()
             register = partial(self._registration.run, settings.register_name_server_period)

@@ -5,6 +5,7 @@ from brokerd.remoting.message.queue import MessageQueue
 from brokerd.remoting.message.record import MessageRecord
 from consumers.admin.mqadmin import MQAdmin
 from consumers.client.client_instance import ClientInstance
+from consumers.client.tls import tls_context
 from consumers.config import (
     ClientConfig,
     ConsumeFromWhere,
@@ -75,4 +76,5 @@ __all__ = [
     "TransactionProducer",
     "TransactionSendResult",
     "reply_to",
+    "tls_context",
 ]

@@ -12,10 +12,19 @@ import importlib
 import logging
 import os
 import signal
+import ssl
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 
-from consumers.config import ConsumeFromWhere, InvalidClientConfig, MessageModel, PushConsumerConfig
+from consumers.client.tls import tls_context
+from consumers.config import (
+    ClientConfig,
+    ConsumeFromWhere,
+    InvalidClientConfig,
+    MessageModel,
+    PushConsumerConfig,
+    RemotingClientConfig,
+)
 from consumers.consumer.consume_message import Handler
 from consumers.consumer.push_consumer import PushConsumer
 from consumers.demo.traffic import Demo
@@ -40,6 +49,13 @@ def parse_arguments(arguments: Sequence[str], namesrv_default: str) -> argparse.
     run.add_argument("--concurrency", type=int, default=20)
     run.add_argument("--batch-size", type=int, default=1)
     run.add_argument("--max-reconsume-times", type=int, default=-1)
+    run.add_argument("--tls", action="store_true", help="connect by TLS; so does each option below")
+    run.add_argument("--tls-ca", metavar="FILE", help="authorities of the brokers' certificates (PEM)")
+    run.add_argument("--tls-any-host", action="store_true", help="the certificate need not name the address")
+    run.add_argument("--tls-certificate", metavar="FILE", help="certificate of this client (PEM)")
+    run.add_argument(
+        "--tls-key", metavar="FILE", help="its key, where the certificate's file does not have it"
+    )
     demo = commands.add_parser("demo", help="demo traffic: topics, groups, lag, dead letters")
     demo.add_argument("--speed", type=float, default=1.0, help="factor on all message rates")
     for command in (run, demo):
@@ -68,6 +84,19 @@ def subscriptions_of(topics: Sequence[str]) -> dict[str, str]:
     return {name: expression or "*" for name, _, expression in pairs}
 
 
+def tls_of(arguments: argparse.Namespace) -> ssl.SSLContext | None:
+    """Return what the options of TLS make, None without any. Raises InvalidClientConfig."""
+    files = (arguments.tls_ca, arguments.tls_certificate, arguments.tls_key)
+    if not (arguments.tls or arguments.tls_any_host or any(files)):
+        return None
+    return tls_context(
+        arguments.tls_ca,
+        check_host_name=not arguments.tls_any_host,
+        certificate_file=arguments.tls_certificate,
+        key_file=arguments.tls_key,
+    )
+
+
 async def run_consumer(arguments: argparse.Namespace, stop: asyncio.Event) -> None:
     config = PushConsumerConfig(
         message_model=MessageModel.BROADCASTING if arguments.broadcasting else MessageModel.CLUSTERING,
@@ -75,6 +104,7 @@ async def run_consumer(arguments: argparse.Namespace, stop: asyncio.Event) -> No
         consume_concurrency=arguments.concurrency,
         consume_message_batch_max_size=arguments.batch_size,
         max_reconsume_times=arguments.max_reconsume_times,
+        client=ClientConfig(remoting=RemotingClientConfig(ssl_context=tls_of(arguments))),
     )
     consumer = PushConsumer(
         arguments.group,

@@ -40,6 +40,7 @@ class RemotingClientConfig:
     reconnect_delay_max_ms: int = 1_000
     # Bytes that may wait in our socket buffer before senders are held back.
     write_buffer_bytes_max: int = 4 * 1024 * 1024
+    # None: without TLS. `consumers.tls_context` makes one.
     ssl_context: ssl.SSLContext | None = None
 
 

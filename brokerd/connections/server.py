@@ -16,7 +16,7 @@ from typing import cast
 from brokerd.clock import steady_ms
 from brokerd.connections.channel import ChannelClosed, address_text
 from brokerd.connections.peer_budget import PeerBudget
-from brokerd.connections.tls import FirstByte, ServerTls
+from brokerd.connections.tls import FirstByte, TlsContexts
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.connection import FRAME_BYTES_MAX
 
@@ -252,7 +252,7 @@ class RemotingServer:
         on_close: Callable[[Connection], None],
         max_connections: int,
         idle_timeout_ms: int,
-        tls: ServerTls,
+        tls: TlsContexts,
     ) -> None:
         self.name = name
         self.process = process

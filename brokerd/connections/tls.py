@@ -45,13 +45,17 @@ class Secured(Protocol):
     def connection_lost(self, exc: Exception | None) -> None: ...
 
 
-class ServerTls:
-    """What a listening port offers. `context` is None where it offers plain connections only."""
+class TlsContexts:
+    """What listening ports offer (`server`), and what name servers elsewhere are reached with (`client`).
+
+    None where that is plain connections only.
+    """
 
     def __init__(self, config: TlsConfig) -> None:
         """Raise ConfigError naming the key, its file and what is wrong with it."""
         self._config = config
-        self.context = _context(config)
+        self.server = _server_context(config)
+        self.client = _client_context(config)
         self._files = self._look()
 
     @property
@@ -60,11 +64,11 @@ class ServerTls:
 
     def refresh(self) -> None:
         """Serve new connections with files that were replaced; keep the ones in use where the new do not fit."""
-        if self.context is None or (files := self._look()) == self._files:
+        if self.server is None or (files := self._look()) == self._files:
             return
         self._files = files
         try:
-            self.context = _context(self._config)
+            self.server = _server_context(self._config)
         except ConfigError as error:
             logger.error("TLS files changed and are not used: %s", error)  # noqa: TRY400  the sentence says it all
 
@@ -84,7 +88,7 @@ class ServerTls:
 class FirstByte(asyncio.Protocol):
     """A connection before its first byte: nothing later passes through here."""
 
-    def __init__(self, connection: Secured, tls: ServerTls) -> None:
+    def __init__(self, connection: Secured, tls: TlsContexts) -> None:
         self._connection, self._tls = connection, tls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -94,10 +98,10 @@ class FirstByte(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         transport, connection, tls = self._transport, self._connection, self._tls
         if data[0] == HANDSHAKE_BYTE:
-            if tls.context is None:
+            if tls.server is None:
                 _refuse(transport, connection, NOT_OFFERED)
                 return
-            layer = TlsLayer(transport, connection, tls.context)
+            layer = TlsLayer(transport, connection, tls.server)
             transport.set_protocol(layer)
             layer.data_received(data)
         elif tls.is_enforced:
@@ -117,6 +121,7 @@ class TlsLayer(asyncio.Protocol, asyncio.Transport):
     """
 
     def __init__(self, socket: asyncio.Transport, connection: Secured, context: ssl.SSLContext) -> None:
+        super().__init__()
         self._socket, self._connection = socket, connection
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
@@ -150,6 +155,8 @@ class TlsLayer(asyncio.Protocol, asyncio.Transport):
     def connection_lost(self, exc: Exception | None) -> None:
         self._deadline.cancel()
         self._connection.connection_lost(exc)
+        # It has this as its transport, and memory must not wait for the garbage collector.
+        del self._connection
 
     def pause_writing(self) -> None:
         self._connection.pause_writing()
@@ -261,45 +268,82 @@ class _File:
             raise ConfigError(f"{self}: holds no certificate (PEM): {_reason(error)}") from error
 
 
-def _context(config: TlsConfig) -> ssl.SSLContext | None:
+class _Pair:
+    """A certificate and its key, of the settings that begin with `prefix`."""
+
+    def __init__(self, prefix: str, certificate: str, key: str, password: str) -> None:
+        self._prefix, self._password = prefix, password
+        self.certificate = _File(f"{prefix}.certPath", certificate)
+        self.key = _File(f"{prefix}.keyPath", key)
+
+    @property
+    def is_set(self) -> bool:
+        return bool(self.certificate.path or self.key.path)
+
+    def load(self, context: ssl.SSLContext) -> None:
+        for file in (self.certificate, self.key):
+            if not file.path:
+                prefix = self._prefix
+                raise ConfigError(f"{file}: {prefix}.certPath and {prefix}.keyPath go together; set both")
+            file.check_readable()
+        self.certificate.trust(
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        )  # so that what follows is about the key
+        try:
+            # A function: without one OpenSSL would read a password from the terminal.
+            context.load_cert_chain(self.certificate.path, self.key.path, password=lambda: self._password)
+        except ssl.SSLError as error:
+            if error.reason == "KEY_VALUES_MISMATCH":
+                raise ConfigError(f"{self.key}: is not the key of {self.certificate}") from error
+            raise ConfigError(
+                f"{self.key}: no private key (PEM) that opens with {self._prefix}.keyPassword,"
+                f" or a certificate that is too weak: {_reason(error)}"
+            ) from error
+
+
+def _client_context(config: TlsConfig) -> ssl.SSLContext | None:
+    """Return what connections to name servers elsewhere use, None without TLS. Raises ConfigError.
+
+    Name servers are verified by their authority and not by their address, as in Java.
+    """
+    if not config.enable:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    if not config.client_auth_server:
+        context.verify_mode = ssl.CERT_NONE
+    elif not config.client_trust_cert_path:
+        raise ConfigError(
+            "tls.enable=true: needs tls.client.trustCertPath, the authorities of name servers' certificates;"
+            " tls.client.authServer=false believes any"
+        )
+    else:
+        _File("tls.client.trustCertPath", config.client_trust_cert_path).trust(context)
+    pair = _Pair("tls.client", config.client_cert_path, config.client_key_path, config.client_key_password)
+    if pair.is_set:
+        pair.load(context)
+    return context
+
+
+def _server_context(config: TlsConfig) -> ssl.SSLContext | None:
     if config.server_mode not in MODES:
         raise ConfigError(f"tls.server.mode={config.server_mode}: takes {', '.join(MODES)}")
-    certificate = _File("tls.server.certPath", config.server_cert_path)
-    key = _File("tls.server.keyPath", config.server_key_path)
-    if config.server_mode == "disabled" or not (certificate.path or key.path):
+    pair = _Pair("tls.server", config.server_cert_path, config.server_key_path, config.server_key_password)
+    if config.server_mode == "disabled" or not pair.is_set:
         if config.server_mode == "enforcing":
             raise ConfigError(
                 "tls.server.mode=enforcing: needs a certificate; set tls.server.certPath and tls.server.keyPath"
             )
         return None
-    for file in (certificate, key):
-        if not file.path:
-            raise ConfigError(f"{file}: tls.server.certPath and tls.server.keyPath go together; set both")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)  # TLS 1.2 and 1.3
     context.options |= ssl.OP_NO_RENEGOTIATION  # so that a write never waits for a read
-    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    certificate.trust(client)
-    _load_key(context, certificate, key, config.server_key_password)
+    pair.load(context)
     _set_client_auth(context, config)
-    expires = _expiry(context, client, certificate)
+    expires = _expiry(context, pair.certificate)
     logger.info(
-        "TLS offered mode=%s certificate=%s expires=%s", config.server_mode, certificate.path, expires
+        "TLS offered mode=%s certificate=%s expires=%s", config.server_mode, config.server_cert_path, expires
     )
     return context
-
-
-def _load_key(context: ssl.SSLContext, certificate: _File, key: _File, password: str) -> None:
-    key.check_readable()
-    try:
-        # A function: without one OpenSSL would read a password from the terminal.
-        context.load_cert_chain(certificate.path, key.path, password=lambda: password)
-    except ssl.SSLError as error:
-        if error.reason == "KEY_VALUES_MISMATCH":
-            raise ConfigError(f"{key}: is not the key of {certificate}") from error
-        raise ConfigError(
-            f"{key}: no private key (PEM) that opens with tls.server.keyPassword,"
-            f" or a certificate that is too weak: {_reason(error)}"
-        ) from error
 
 
 def _set_client_auth(context: ssl.SSLContext, config: TlsConfig) -> None:
@@ -324,9 +368,11 @@ def _set_client_auth(context: ssl.SSLContext, config: TlsConfig) -> None:
     _File("tls.server.trustCertPath", config.server_trust_cert_path).trust(context)
 
 
-def _expiry(context: ssl.SSLContext, client: ssl.SSLContext, certificate: _File) -> str:
+def _expiry(context: ssl.SSLContext, certificate: _File) -> str:
     """Shake hands in memory with a client that trusts this certificate alone; return until when it is valid."""
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname = False
+    certificate.trust(client)
     client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     sides = (

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Callable, Sequence
 
 from brokerd.namesrv.route_info import BrokerIdentity
@@ -29,8 +30,9 @@ READ_BYTES = 65_536
 class NameServerLink:
     """One name server. Requests are sent one after another."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, tls: ssl.SSLContext | None) -> None:
         self.address = address
+        self._tls = tls
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._frames = RemotingConnection()
@@ -51,7 +53,7 @@ class NameServerLink:
         if self._writer is None:
             host, _, port = self.address.rpartition(":")
             self._frames = RemotingConnection()
-            self._reader, self._writer = await asyncio.open_connection(host, int(port))
+            self._reader, self._writer = await asyncio.open_connection(host, int(port), ssl=self._tls)
         assert self._reader is not None
         self._opaque += 1
         command.opaque = self._opaque
@@ -78,8 +80,9 @@ class Registration:
         addresses: Sequence[str],
         identity: Callable[[], BrokerIdentity],
         topics: Callable[[], bytes],
+        tls: ssl.SSLContext | None = None,
     ) -> None:
-        self._links = [NameServerLink(address) for address in addresses]
+        self._links = [NameServerLink(address, tls) for address in addresses]
         self._identity = identity
         self._topics = topics  # as GET_ALL_TOPIC_CONFIG answers them
         self._changed = asyncio.Event()

@@ -17,10 +17,12 @@ import asyncio
 import itertools
 import logging
 import os
+import ssl
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from brokerd.remoting.codes import ResponseCode
 from brokerd.remoting.command import RemotingCommand
@@ -90,7 +92,7 @@ class _Channel(asyncio.Protocol):
     # asyncio's calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+        transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
         self._transport = transport
         transport.set_write_buffer_limits(high=self._client.config.write_buffer_bytes_max)
 
@@ -371,10 +373,7 @@ class RemotingClient:
         if isinstance(error, TimeoutError):
             reason = Reason("no connection within %(number)s ms", {"number": self.config.connect_timeout_ms})
         else:
-            # asyncio hides "Connection refused" behind an address that the sentence has already.
-            number = error.errno if isinstance(error, OSError) else None
-            why = os.strerror(number) if number and number > 0 else error
-            reason = Reason("cannot connect: %(why)s", {"why": why})
+            reason = Reason("cannot connect: %(why)s", {"why": _cause(error)})
         before = self._backoffs.get(addr)
         if before is None:
             logger.warning("cannot connect addr=%s reason=%s", addr, reason)
@@ -451,6 +450,16 @@ class RemotingClient:
             channel.send((response,))
         except BrokerUnavailable as error:
             logger.info("answer not sent code=%d: %s", request.code, error)
+
+
+def _cause(error: Exception) -> str:
+    """Return why a connect failed, without the address: sentences have it already, asyncio and ssl repeat it."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is refused: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        return f"TLS: {(error.reason or str(error)).replace('_', ' ').lower()}"
+    number = error.errno if isinstance(error, OSError) else None
+    return os.strerror(number) if number and number > 0 else str(error)
 
 
 def _outcome(

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from brokerd.config import BrokerConfig, LiveConfig, NamesrvConfig, TlsConfig, build
-from brokerd.connections.tls import ServerTls
+from brokerd.connections.tls import TlsContexts
 from brokerd.controller import BrokerController
 from brokerd.remoting.body.client import ConsumerData, HeartbeatData, SubscriptionData
 from brokerd.remoting.codes import RequestCode
@@ -184,7 +184,7 @@ async def running(root: Path, **settings: str) -> AsyncIterator[RunningBroker]:
         **settings,
     }
     live = LiveConfig(build(BrokerConfig, properties), build(NamesrvConfig, properties))
-    tls = ServerTls(build(TlsConfig, properties))
+    tls = TlsContexts(build(TlsConfig, properties))
     controller = BrokerController(live, build(MessageStoreConfig, properties), tls)
     await controller.start()
     broker = RunningBroker(controller)

@@ -235,9 +235,9 @@ def test_it_reads_the_settings_of_tls_from_their_own_file(tmp_path: Path) -> Non
     tls, broker = tmp_path / "tls.properties", tmp_path / "broker.conf"
     broker.write_text(f"tls.config.file={tls}\nstorePathRootDir={tmp_path}\ntls.server.mode=disabled\n")
     tls.write_text("".join(f"{key}={value}\n" for key, value in server.server_settings.items()))
-    assert read_settings(broker, [], {}).tls.context is None
+    assert read_settings(broker, [], {}).tls.server is None
     offered = read_settings(broker, ["tls.server.mode=enforcing"], {}).tls
-    assert offered.context is not None
+    assert offered.server is not None
     assert offered.is_enforced
 
 

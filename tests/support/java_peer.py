@@ -75,14 +75,20 @@ class JavaPeer:
     """A running peer. Its lines are collected by a thread; `wait_for` watches them."""
 
     def __init__(
-        self, class_path: str, arguments: Sequence[str], main: str = "tidemark.peer.Peer", jvm: str = ""
+        self,
+        class_path: str,
+        arguments: Sequence[str],
+        main: str = "tidemark.peer.Peer",
+        jvm: str = "",
+        properties: Sequence[str] = (),
     ) -> None:
+        """`properties` are of the JVM, as `name=value`."""
         self.lines: list[list[str]] = []
         jvm = jvm or f"-XX:SharedArchiveFile={_class_archive(class_path)}"
         self.process = subprocess.Popen(
             ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-Drocketmq.client.logUseSlf4j=true"]
             # A JVM that finds the archive unfit starts without; what it says of that would be a line of the peer.
-            + [jvm, "-Xlog:disable", f"-Duser.home={HOME}"]
+            + [jvm, "-Xlog:disable", f"-Duser.home={HOME}", *(f"-D{each}" for each in properties)]
             + ["-cp", class_path, main, *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

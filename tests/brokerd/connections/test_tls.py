@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import gc
 import logging
 import ssl
+import weakref
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ import pytest
 from brokerd.config import ConfigError, TlsConfig
 from brokerd.connections import tls
 from brokerd.connections.server import WRITE_HIGH_BYTES
-from brokerd.connections.tls import ServerTls
+from brokerd.connections.tls import TlsContexts
 from brokerd.remoting.codes import RequestCode
 from brokerd.remoting.command import RemotingCommand
 from brokerd.tables.topic_config import topic_config
@@ -140,15 +142,17 @@ async def test_a_handshake_may_come_in_two_pieces_cut_anywhere(
 ) -> None:
     """Both flights of the client, every byte as the place of the cut; the request follows the last one at once."""
     context = authority.client_context()
-    offered = ServerTls(TlsConfig(server_cert_path=str(server.certificate), server_key_path=str(server.key)))
-    assert offered.context is not None
+    offered = TlsContexts(
+        TlsConfig(server_cert_path=str(server.certificate), server_key_path=str(server.key))
+    )
+    assert offered.server is not None
     sizes = [517, 80]  # at least; the loop ends by itself
     for flight in range(2):
         cut = 1
         while True:
             socket, above = Socket(), Above()
             client = RecordClient(None, None, context)  # type: ignore[arg-type]
-            layer = tls.TlsLayer(socket, above, offered.context)  # type: ignore[arg-type]
+            layer = tls.TlsLayer(socket, above, offered.server)  # type: ignore[arg-type]
             flights = [client.flight()]
             if flight == 0:
                 feed(layer, flights[0], cut)
@@ -165,6 +169,28 @@ async def test_a_handshake_may_come_in_two_pieces_cut_anywhere(
             if cut == len(flights[flight]):
                 break
         assert cut >= sizes[flight]
+
+
+async def test_a_closed_connection_leaves_nothing_behind(authority: Authority, server: Issued) -> None:
+    """Without the garbage collector: OpenSSL's memory of many short connections would pile up until it runs."""
+    offered = TlsContexts(
+        TlsConfig(server_cert_path=str(server.certificate), server_key_path=str(server.key))
+    )
+    assert offered.server is not None
+    client = RecordClient(None, None, authority.client_context())  # type: ignore[arg-type]
+    socket, above = Socket(), Above()
+    layer = tls.TlsLayer(socket, above, offered.server)  # type: ignore[arg-type]
+    layer.data_received(client.flight())
+    layer.data_received(client.flight(socket.taken()))
+    assert above.transports == [layer]
+    left = weakref.ref(layer)
+    gc.disable()
+    try:
+        layer.connection_lost(None)
+        del layer, above
+        assert left() is None
+    finally:
+        gc.enable()
 
 
 class Socket(asyncio.Transport):
@@ -388,7 +414,9 @@ async def test_it_requires_certificates_of_clients(
             for context in (authority.client_context(), authority.client_context(stranger)):
                 refused = await RecordClient.connect(broker, context)
                 await refused.shake_hands()
-                await refused.end()
+                with pytest.raises(ssl.SSLError, match="ALERT"):
+                    await refused.read_until(b"never")
+                refused.writer.close()
         assert warnings(caplog) == [
             "the TLS handshake failed: peer did not return a certificate",
             "the TLS handshake failed: its certificate is refused: unable to get local issuer certificate",
@@ -470,6 +498,37 @@ async def test_new_connections_get_a_renewed_certificate(
         assert (await held.ask(9999)).code == 3
 
 
+async def test_it_registers_with_a_name_server_by_tls(
+    tmp_path: Path, authority: Authority, server: Issued, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = authority.issue("registering")
+    settings = {
+        **server.server_settings,
+        "tls.server.mode": "enforcing",
+        "tls.server.need.client.auth": "require",
+        "tls.server.authClient": "true",
+        "tls.server.trustCertPath": str(authority.certificate),
+    }
+    joining = {
+        "tls.enable": "true",
+        "tls.client.trustCertPath": str(authority.certificate),
+        "tls.client.certPath": str(client.certificate),
+        "tls.client.keyPath": str(client.key),
+        "brokerName": "broker-b",
+    }
+    async with running(tmp_path / "a", **settings) as broker:
+        address = broker.controller.namesrv_address
+        async with running(tmp_path / "b", namesrvAddr=address, **joining), asyncio.timeout(WITHIN_S):
+            while "broker registered broker=broker-b" not in caplog.text:
+                await asyncio.sleep(0.01)
+        other = Authority(tmp_path, "other").certificate
+        joining["tls.client.trustCertPath"] = str(other)
+        async with running(tmp_path / "c", namesrvAddr=address, **joining), asyncio.timeout(WITHIN_S):
+            while "certificate verify failed" not in caplog.text:
+                await asyncio.sleep(0.01)
+    assert caplog.text.count("broker registered broker=broker-b") == 1
+
+
 BAD_FILES = {
     "missing certificate": ({"server_cert_path": "/nowhere.pem"}, r"certPath=/nowhere.pem: No such file"),
     "missing key": ({"server_key_path": "/nowhere.key"}, r"keyPath=/nowhere.key: No such file"),
@@ -499,6 +558,11 @@ BAD_FILES = {
     "unknown need": ({"server_need_client_auth": "yes"}, r"auth=yes: takes none, optional, require"),
     "require without trust": ({"server_need_client_auth": "require"}, r"needs tls.server.authClient=true"),
     "verify without need": ({"server_auth_client": True}, r"need.client.auth=require or optional"),
+    "enable without trust": ({"enable": True}, r"tls.enable=true: needs tls.client.trustCertPath"),
+    "client key alone": (
+        {"enable": True, "client_auth_server": False, "client_key_path": "CLIENT KEY"},
+        r"tls.client.certPath and tls.client.keyPath go together",
+    ),
     "trust missing": (
         {
             "server_need_client_auth": "optional",
@@ -518,6 +582,7 @@ def test_it_names_what_is_wrong_with_a_setting(authority: Authority, server: Iss
     locked = authority.issue("locked", password="yes")
     paths = {
         "KEY": server.key,
+        "CLIENT KEY": server.key,
         "CERTIFICATE": server.certificate,
         "OTHER KEY": authority.issue("other").key,
         "EXPIRED": expired.certificate,
@@ -532,9 +597,9 @@ def test_it_names_what_is_wrong_with_a_setting(authority: Authority, server: Iss
         name: str(paths.get(value, value)) if isinstance(value, str) else value
         for name, value in changes.items()
     }
-    assert ServerTls(good).context is not None
+    assert TlsContexts(good).server is not None
     with pytest.raises(ConfigError, match=says):
-        ServerTls(dataclasses.replace(good, **values))
+        TlsContexts(dataclasses.replace(good, **values))
 
 
 def test_it_opens_a_key_with_its_password(authority: Authority) -> None:
@@ -542,5 +607,5 @@ def test_it_opens_a_key_with_its_password(authority: Authority) -> None:
     config = TlsConfig(
         server_cert_path=str(locked.certificate), server_key_path=str(locked.key), server_key_password="yes"
     )
-    assert ServerTls(config).context is not None
-    assert "yes" not in repr(config)
+    assert TlsContexts(config).server is not None
+    assert "yes" not in repr(config), "a password stands in no log line"
