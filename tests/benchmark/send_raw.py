@@ -1,6 +1,6 @@
 """Raw load against a real brokerd: sends (pipelined, one in flight, batches), pulls, and the store alone as the floor.
 
-    python -m tests.benchmark.send_raw [--seconds 3] [--body 1024]
+    python -m tests.benchmark.send_raw [--seconds 3] [--body 1024] [--tls]
 
 Prints JSON: messages a second as the load sees them and brokerd's CPU microseconds per message (from /proc).
 On a small machine the load takes CPU too: compare CPU per message, not rates (hot-path.md).
@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import socket
+import ssl
 import struct
 import tempfile
 import threading
@@ -24,6 +25,7 @@ from brokerd.remoting.message.message import Message
 from brokerd.store.message_store import MessageStore
 from brokerd.store.store_config import MessageStoreConfig
 from tests.support.broker_process import BrokerProcess, CommandBroker
+from tests.support.certificates import Authority
 
 QUEUES = 8
 BATCH = 32
@@ -108,16 +110,26 @@ class Load:
     """Connections that each repeat: write `in_flight` frames, wait for as many answers."""
 
     def __init__(
-        self, address: tuple[str, int], connections: int, frames: Callable[[int], bytes], in_flight: int
+        self,
+        address: tuple[str, int],
+        connections: int,
+        frames: Callable[[int], bytes],
+        in_flight: int,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._address = address
+        self._tls = tls
         self._connections = connections
         self._frames = frames
         self._in_flight = in_flight
 
+    def _connect(self) -> socket.socket:
+        plain = socket.create_connection(self._address)
+        return self._tls.wrap_socket(plain, server_hostname=self._address[0]) if self._tls else plain
+
     def run(self, seconds: float) -> tuple[int, float]:
         """(requests answered, seconds taken)."""
-        sockets = [socket.create_connection(self._address) for _ in range(self._connections)]
+        sockets = [self._connect() for _ in range(self._connections)]
         blocks = [self._frames(i) for i in range(self._connections)]
         counted = [0] * self._connections
         end = time.monotonic() + seconds
@@ -161,9 +173,13 @@ def measure(broker: BrokerProcess, load: Load, seconds: float, per_request: int 
     }
 
 
-def measure_broker(seconds: float, body: bytes) -> dict[str, object]:
+def measure_broker(seconds: float, body: bytes, by_tls: bool) -> dict[str, object]:
     with tempfile.TemporaryDirectory() as folder:
-        broker = CommandBroker(Path(folder) / "store", mappedFileSizeCommitLog=1 << 30).start()
+        settings, tls = {}, None
+        if by_tls:
+            authority = Authority(Path(folder))
+            settings, tls = authority.issue("server").server_settings, authority.client_context()
+        broker = CommandBroker(Path(folder) / "store", mappedFileSizeCommitLog=1 << 30, **settings).start()
         try:
             address = ("127.0.0.1", broker.port)
 
@@ -171,22 +187,22 @@ def measure_broker(seconds: float, body: bytes) -> dict[str, object]:
                 return b"".join(send_frame(connection << 16 | i, i % QUEUES, body) for i in range(32))
 
             batch_body = encode_batch([Message("Bench", body, {"TAGS": "TagA"}) for _ in range(BATCH)])
-            Load(address, 1, pipelined, 32).run(0.5)  # the topic exists, caches are warm
+            Load(address, 1, pipelined, 32, tls).run(0.5)  # the topic exists, caches are warm
             return {
                 "send 64 connections x 1 in flight": measure(
-                    broker, Load(address, 64, lambda c: send_frame(c, c % QUEUES, body), 1), seconds
+                    broker, Load(address, 64, lambda c: send_frame(c, c % QUEUES, body), 1, tls), seconds
                 ),
                 "send 16 connections x 32 in flight": measure(
-                    broker, Load(address, 16, pipelined, 32), seconds
+                    broker, Load(address, 16, pipelined, 32, tls), seconds
                 ),
                 f"send batches of {BATCH}": measure(
                     broker,
-                    Load(address, 16, lambda c: send_frame(c, c % QUEUES, batch_body, batch=True), 1),
+                    Load(address, 16, lambda c: send_frame(c, c % QUEUES, batch_body, batch=True), 1, tls),
                     seconds,
                     BATCH,
                 ),
                 f"pull {32} a request": measure(
-                    broker, Load(address, 8, lambda c: pull_frame(c, c % QUEUES, 0), 1), seconds, 32
+                    broker, Load(address, 8, lambda c: pull_frame(c, c % QUEUES, 0), 1, tls), seconds, 32
                 ),
                 "memory_mib": memory_mib(broker),
             }
@@ -243,12 +259,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--body", type=int, default=1024, help="bytes per body")
+    parser.add_argument("--tls", action="store_true", help="the connections of the load are TLS")
     options = parser.parse_args()
     body = b"x" * options.body
     result = {
         "body_bytes": options.body,
         "start": measure_start(),
-        **measure_broker(options.seconds, body),
+        **measure_broker(options.seconds, body, options.tls),
         "store alone": measure_store(options.seconds, body),
     }
     print(json.dumps(result, indent=2))
