@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import gc
 import logging
 import ssl
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from brokerd.config import ConfigError, TlsConfig
+from brokerd.config import TlsConfig
 from brokerd.connections import tls
 from brokerd.connections.server import WRITE_HIGH_BYTES
 from brokerd.connections.tls import TlsContexts
@@ -24,16 +23,6 @@ from tests.brokerd.running import RunningBroker, running, send_fields
 from tests.support.certificates import Authority, Issued
 
 WITHIN_S = 60
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("certificates"))
-
-
-@pytest.fixture(scope="module")
-def server(authority: Authority) -> Issued:
-    return authority.issue("server")
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -527,85 +516,3 @@ async def test_it_registers_with_a_name_server_by_tls(
             while "certificate verify failed" not in caplog.text:
                 await asyncio.sleep(0.01)
     assert caplog.text.count("broker registered broker=broker-b") == 1
-
-
-BAD_FILES = {
-    "missing certificate": ({"server_cert_path": "/nowhere.pem"}, r"certPath=/nowhere.pem: No such file"),
-    "missing key": ({"server_key_path": "/nowhere.key"}, r"keyPath=/nowhere.key: No such file"),
-    "no certificate": ({"server_cert_path": "KEY"}, r"certPath=.*server.key: holds no certificate"),
-    "no key": ({"server_key_path": "CERTIFICATE"}, r"keyPath=.*server.pem: no private key"),
-    "another's key": (
-        {"server_key_path": "OTHER KEY"},
-        r"keyPath=.*other.key: is not the key of tls.server.cert",
-    ),
-    "expired": ({"server_cert_path": "EXPIRED", "server_key_path": "EXPIRED KEY"}, r"has expired"),
-    "not yet valid": ({"server_cert_path": "EARLY", "server_key_path": "EARLY KEY"}, r"is not yet valid"),
-    "wrong password": (
-        {"server_cert_path": "LOCKED", "server_key_path": "LOCKED KEY", "server_key_password": "no"},
-        r"keyPath=.*opens with tls.server.keyPassword",
-    ),
-    "no password": (
-        {"server_cert_path": "LOCKED", "server_key_path": "LOCKED KEY"},
-        r"keyPath=.*opens with tls.server.keyPassword",
-    ),
-    "certificate alone": ({"server_key_path": ""}, r"go together; set both"),
-    "key alone": ({"server_cert_path": ""}, r"go together; set both"),
-    "enforcing without": (
-        {"server_mode": "enforcing", "server_cert_path": "", "server_key_path": ""},
-        r"mode=enforcing: needs a certificate; set tls.server.certPath",
-    ),
-    "unknown mode": ({"server_mode": "strict"}, r"mode=strict: takes disabled, permissive, enforcing"),
-    "unknown need": ({"server_need_client_auth": "yes"}, r"auth=yes: takes none, optional, require"),
-    "require without trust": ({"server_need_client_auth": "require"}, r"needs tls.server.authClient=true"),
-    "verify without need": ({"server_auth_client": True}, r"need.client.auth=require or optional"),
-    "enable without trust": ({"enable": True}, r"tls.enable=true: needs tls.client.trustCertPath"),
-    "client key alone": (
-        {"enable": True, "client_auth_server": False, "client_key_path": "CLIENT KEY"},
-        r"tls.client.certPath and tls.client.keyPath go together",
-    ),
-    "trust missing": (
-        {
-            "server_need_client_auth": "optional",
-            "server_auth_client": True,
-            "server_trust_cert_path": "/nowhere.pem",
-        },
-        r"trustCertPath=/nowhere.pem: No such file",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", BAD_FILES)
-def test_it_names_what_is_wrong_with_a_setting(authority: Authority, server: Issued, case: str) -> None:
-    changes, says = BAD_FILES[case]
-    expired = authority.issue("expired", from_days=-2, to_days=-1)
-    early = authority.issue("early", from_days=1)
-    locked = authority.issue("locked", password="yes")
-    paths = {
-        "KEY": server.key,
-        "CLIENT KEY": server.key,
-        "CERTIFICATE": server.certificate,
-        "OTHER KEY": authority.issue("other").key,
-        "EXPIRED": expired.certificate,
-        "EXPIRED KEY": expired.key,
-        "EARLY": early.certificate,
-        "EARLY KEY": early.key,
-        "LOCKED": locked.certificate,
-        "LOCKED KEY": locked.key,
-    }
-    good = TlsConfig(server_cert_path=str(server.certificate), server_key_path=str(server.key))
-    values = {
-        name: str(paths.get(value, value)) if isinstance(value, str) else value
-        for name, value in changes.items()
-    }
-    assert TlsContexts(good).server is not None
-    with pytest.raises(ConfigError, match=says):
-        TlsContexts(dataclasses.replace(good, **values))
-
-
-def test_it_opens_a_key_with_its_password(authority: Authority) -> None:
-    locked = authority.issue("opened", password="yes")
-    config = TlsConfig(
-        server_cert_path=str(locked.certificate), server_key_path=str(locked.key), server_key_password="yes"
-    )
-    assert TlsContexts(config).server is not None
-    assert "yes" not in repr(config), "a password stands in no log line"
