@@ -6,7 +6,8 @@ import datetime as dt
 import time
 
 from django import template
-from django.template import Context
+from django.template import Context, Node
+from django.template.base import FilterExpression, Parser, Token
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.timezone import get_current_timezone
@@ -38,11 +39,30 @@ def _now_ms(context: Context) -> int:
     return int(context.get("now_ms") or time.time() * 1000)
 
 
-@register.simple_tag(takes_context=True)
-def cell(context: Context, row: object, name: str, kind: str) -> SafeString:
-    """Render a figure of a row that updates live: `{% cell row "lag" "count" %}`."""
-    inner = CELLS[kind](row, name, _now_ms(context))
-    return format_html('<span data-field="{}" data-as="{}">{}</span>', name, kind, inner)
+class CellNode(Node):
+    """A figure of a row that updates live. A list has hundreds: what is known of one when it is parsed is made then."""
+
+    def __init__(self, row: FilterExpression, name: str, kind: str, variable: str) -> None:
+        self._row = row
+        self.variable = variable
+        self._name = name
+        self._figure = CELLS[kind]
+        self._begin = format_html('<span data-field="{}" data-as="{}">', name, kind)
+
+    def render(self, context: Context) -> SafeString:
+        inner = self._figure(self._row.resolve(context), self._name, _now_ms(context))
+        markup = SafeString(f"{self._begin}{inner}</span>")
+        if not self.variable:
+            return markup
+        context[self.variable] = markup
+        return SafeString("")
+
+
+@register.tag
+def cell(parser: Parser, token: Token) -> CellNode:
+    """Render a figure of a row that updates live: `{% cell row "lag" "count" %}`, with `as name` into a variable."""
+    _tag, row, name, kind, *variable = token.split_contents()
+    return CellNode(parser.compile_filter(row), name.strip('"'), kind.strip('"'), "".join(variable[1:]))
 
 
 @register.simple_tag(takes_context=True)

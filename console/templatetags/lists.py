@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from django import template
-from django.template import Context
+from django.template import Context, Node, NodeList
+from django.template.base import Parser, Token
 from django.urls import reverse
 from django.utils.html import escape, format_html
 from django.utils.http import urlencode
@@ -83,6 +85,35 @@ def _sortable(context: Context, column: Column, ascending: bool) -> Head:
     is_next_ascending = query.descending if is_current else ascending
     url = link(context, sort=column.name, dir="asc" if is_next_ascending else "desc", page=None)
     return Head(column, url, is_current, query.descending)
+
+
+REASON = re.compile(r' data-why="([^"]+)"')
+
+
+class ReasonsOnce(Node):
+    """The rows of a table with each reason of an unknown once, beside them: they share a few long sentences."""
+
+    def __init__(self, rows: NodeList) -> None:
+        self._rows = rows
+
+    def render(self, context: Context) -> SafeString:
+        places: dict[str, int] = {}
+
+        def refer(reason: re.Match[str]) -> str:
+            return f' data-why data-why-at="{places.setdefault(reason[1], len(places))}"'
+
+        rows = REASON.sub(refer, self._rows.render(context))
+        texts = "".join(f"<p>{text}</p>" for text in places)
+        # markup of the page as it was rendered, escaped there
+        return SafeString(f"{rows}<template>{texts}</template>" if places else rows)
+
+
+@register.tag
+def reasons_once(parser: Parser, token: Token) -> ReasonsOnce:
+    """`{% reasons_once %}<tbody>…</tbody>{% endreasons_once %}` in a table; `shell.js` looks the reasons up."""
+    rows = parser.parse(("endreasons_once",))
+    parser.delete_first_token()
+    return ReasonsOnce(rows)
 
 
 @dataclass(frozen=True, slots=True)

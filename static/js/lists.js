@@ -1,14 +1,15 @@
-/* Lists of topics and groups: a row opens in place, and each person chooses the columns. A row's button names with
-   data-detail what the server tells of the row; above it stand the columns that the width hides. */
+/* Lists of topics and groups: a row opens in place, and each person chooses the columns. data-details of the rows is
+   the query by which the page of a row gives what opens; above it stand the columns that the width hides. */
 (function () {
   "use strict";
   const root = document.documentElement;
   const token = () => document.querySelector("input[name=csrfmiddlewaretoken]").value;
 
   /* ---- rows that open ---- */
-  const REFRESH_EVERY = 5000;
+  const REFRESH_EVERY = 5000,
+    EXPANDER = "[data-details] > tr > th > .expander";
   const rowOf = (button) => button.closest("tr"),
-    detailOf = (button) => rowOf(button).nextElementSibling;
+    detailOf = (button) => Tide.detailOf(rowOf(button));
 
   function skeleton() {
     const host = document.createElement("div");
@@ -46,7 +47,8 @@
   }
   async function fill(button, part) {
     try {
-      const answer = await fetch(button.dataset.detail, { headers: { Accept: "text/html" } });
+      const address = rowOf(button).querySelector("a.primary").pathname + button.closest("tbody").dataset.details,
+        answer = await fetch(address, { headers: { Accept: "text/html" } });
       if (!answer.ok || answer.redirected)
         throw new Error(
           answer.status === 404
@@ -94,7 +96,7 @@
   }
   /* shell.js has shown or hidden the row by now. */
   document.addEventListener("click", (event) => {
-    const button = event.target.closest(".expander[data-detail]");
+    const button = event.target.closest(EXPANDER);
     if (button) (button.getAttribute("aria-expanded") === "true" ? open : close)(button);
   });
   document.addEventListener("keydown", (event) => {
@@ -110,13 +112,13 @@
       return;
     const row =
       document.activeElement.closest?.("[data-rows] > tr") || document.querySelector("[data-rows] > tr.is-selected");
-    row?.querySelector(".expander[data-detail]")?.click();
+    row?.querySelector(EXPANDER)?.click();
   });
   let last = 0;
   Tide.live.on(`c/${root.dataset.cluster}/collector`, ({ round }) => {
     if (!round || document.hidden || Date.now() - last < REFRESH_EVERY) return;
     last = Date.now();
-    for (const button of document.querySelectorAll('.expander[data-detail][aria-expanded="true"]')) {
+    for (const button of document.querySelectorAll(`${EXPANDER}[aria-expanded="true"]`)) {
       const part = detailOf(button).querySelector("[data-loaded]");
       if (part && !part.contains(document.activeElement) && !part.querySelector(".detail__wait")) fill(button, part);
     }

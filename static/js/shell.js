@@ -106,6 +106,17 @@
       button.textContent = label;
     }, 1600);
   }
+  /* The row that opens below a row of a list; made when it is first wanted. */
+  Tide.detailOf = (row) => {
+    if (!row.nextElementSibling?.matches(".detail")) {
+      const detail = document.createElement("tr");
+      detail.className = "detail";
+      detail.setAttribute("role", "row");
+      Object.assign(detail.insertCell(), { colSpan: row.cells.length }).setAttribute("role", "cell");
+      row.after(detail);
+    }
+    return row.nextElementSibling;
+  };
   const actions = {
     theme: nextTheme,
     palette: () => Tide.palette?.open(),
@@ -115,7 +126,9 @@
     expand(button) {
       const open = button.getAttribute("aria-expanded") !== "true";
       button.setAttribute("aria-expanded", open);
-      $$(`[data-row-of="${button.dataset.target}"]`).forEach((row) => {
+      const { target } = button.dataset,
+        rows = target ? $$(`[data-row-of="${target}"]`) : [Tide.detailOf(button.closest("tr"))];
+      rows.forEach((row) => {
         row.hidden = !open;
       });
     },
@@ -184,7 +197,12 @@
   }
   const line = (tag, text) => Object.assign(document.createElement(tag), { textContent: text });
   function reasons(element) {
-    const { why, known, knownAt } = element.dataset,
+    const { known, knownAt, whyAt } = element.dataset,
+      // rows of a list share the template of their table
+      why = whyAt
+        ? element.closest("table:has(> template)").querySelector(":scope > template").content.children[whyAt]
+            .textContent
+        : element.dataset.why,
       since = Number(element.dataset.since);
     const isBound = element.classList.contains("atleast");
     const title = isBound ? gettext("At least this much; a part is unknown") : gettext("Unknown");
@@ -252,7 +270,22 @@
       if (isWide) wrap.tabIndex = 0;
     }
   });
-  Tide.fit = (within) => $$(".tablewrap, .tablewrap > table", within).forEach((one) => widths.observe(one));
+  /* A table that a phone draws as cards would lose its meaning for a screen reader: its long lists have no roles of
+     their own, because every row would repeat them. */
+  const stacked = matchMedia("(max-width: 899px)");
+  function giveRoles(within) {
+    if (!stacked.matches) return;
+    for (const body of $$("[data-details]", within))
+      for (const row of body.rows) {
+        row.setAttribute("role", "row");
+        for (const cell of row.cells) cell.setAttribute("role", cell.scope ? "rowheader" : "cell");
+      }
+  }
+  stacked.addEventListener("change", () => giveRoles(document));
+  Tide.fit = (within) => {
+    $$(".tablewrap, .tablewrap > table", within).forEach((one) => widths.observe(one));
+    giveRoles(within);
+  };
   Tide.fit(document);
 
   /* ---- keys: / search, ? help, g + letter, Ctrl-K palette, j/k rows, Esc closes ---- */
