@@ -102,6 +102,21 @@ class ReplayPlan(PlanKind[ReplayParams, ReplayBefore, PreviewRow]):
         ): gettext_noop(
             "Sent %(number)s {dead letter|dead letters} of %(group)s again, dead since %(time)s, %(where)s."
         ),
+        (
+            "Mark %(number)s {dead letter|dead letters} of %(group)s as handled. Nothing is sent."
+        ): gettext_noop(
+            "Marked %(number)s {dead letter|dead letters} of %(group)s as handled. Nothing was sent."
+        ),
+        (
+            "Mark %(number)s {dead letter|dead letters} of %(group)s as handled, dead since "
+            "%(time)s. Nothing is sent."
+        ): gettext_noop(
+            "Marked %(number)s {dead letter|dead letters} of %(group)s as handled, dead since "
+            "%(time)s. Nothing was sent."
+        ),
+        (
+            "Deliver one dead letter of %(group)s (%(place)s) to the client %(client)s, once, and show its answer."
+        ): gettext_noop("Delivered one dead letter of %(group)s (%(place)s) to the client %(client)s, once."),
     }
     title = Text("Dead-letter replay")
     cancel_words = Text(
@@ -400,6 +415,14 @@ class DlqReadablePlan(ConfigPlan[ConfigParams, ReadableBefore]):
 
     params_type, before_type = ConfigParams, ReadableBefore
     kind = "dlq_readable"
+    past = {
+        "Allow reading %(topic)s on %(names)s. Nothing is sent, no message is touched.": gettext_noop(
+            "Allowed reading %(topic)s on %(names)s. Nothing was sent, no message was touched."
+        ),
+        "Restore the permission of %(topic)s on %(names)s.": gettext_noop(
+            "Restored the permission of %(topic)s on %(names)s."
+        ),
+    }
     title = Text("Readable dead letters")
     action = Text("Allow reading it")
     place = DEAD_LETTERS

@@ -12,6 +12,7 @@ from django.utils.translation import gettext_noop
 
 from console.brokers.mqadmin import BlockingMQAdmin
 from console.operation.config.plans import (
+    PAST,
     ChangePlan,
     CreatePlan,
     DeletePlan,
@@ -62,6 +63,28 @@ class TopicPlan(ObjectPlan[TopicFacts, TopicParams, TopicBefore]):
     what = TOPIC
     place = TOPICS
     program = "topics"
+    past = PAST | {
+        (
+            "Create the topic %(name)s on %(where)s: %(write)s write and %(read)s read "
+            "queues per broker, permission %(perm)s."
+        ): gettext_noop(
+            "Created the topic %(name)s on %(where)s: %(write)s write and %(read)s read "
+            "queues per broker, permission %(perm)s."
+        ),
+        (
+            "Delete %(name)s on %(where)s for good: %(stored)s message(s) and the committed "
+            "offsets of %(groups)s group(s)."
+        ): gettext_noop(
+            "Deleted %(name)s on %(where)s for good: %(stored)s message(s) and the committed "
+            "offsets of %(groups)s group(s)."
+        ),
+        "Delete the empty topic %(name)s on %(where)s again.": gettext_noop(
+            "Deleted the empty topic %(name)s on %(where)s again."
+        ),
+        "Create %(name)s on %(where)s as it was. Its messages cannot be restored.": gettext_noop(
+            "Created %(name)s on %(where)s as it was. Its messages could not be restored."
+        ),
+    }
 
     def facts(self, inputs: PlanInput[TopicParams], rows: Sequence[ConfigRow]) -> TopicFacts:
         """Return who uses the topic on the brokers that have it."""
@@ -120,15 +143,6 @@ class TopicCreatePlan(TopicPlan, CreatePlan[TopicFacts, TopicParams, TopicBefore
     """Create a topic. params: {brokers?, read_queues?, write_queues?, perm?, order?, message_type?}."""
 
     kind = "topic_create"
-    past = {
-        (
-            "Create the topic %(name)s on %(where)s: %(write)s write and %(read)s read "
-            "queues per broker, permission %(perm)s."
-        ): gettext_noop(
-            "Created the topic %(name)s on %(where)s: %(write)s write and %(read)s read "
-            "queues per broker, permission %(perm)s."
-        ),
-    }
     accepted = topic_config.ACCEPTED
     title = Text("New topic")
     action = Text("Create the topic")
@@ -251,15 +265,6 @@ class TopicDeletePlan(TopicPlan, DeletePlan[TopicFacts, TopicParams, TopicBefore
     """Delete a topic with its messages and its readers' committed offsets. No params."""
 
     kind = "topic_delete"
-    past = {
-        (
-            "Delete %(name)s on %(where)s for good: %(stored)s message(s) and the committed "
-            "offsets of %(groups)s group(s)."
-        ): gettext_noop(
-            "Deleted %(name)s on %(where)s for good: %(stored)s message(s) and the committed "
-            "offsets of %(groups)s group(s)."
-        ),
-    }
     title = Text("Topic deletion")
     action = Text("Delete the topic")
 

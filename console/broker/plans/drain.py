@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
+from django.utils.translation import gettext_noop
 
 from console.broker import services
 from console.broker.models import BrokerSurvey
@@ -90,6 +91,21 @@ class BrokerDrainPlan(PlanKind[DrainParams, DrainBefore, ServerRow]):
     """Plan to drain a broker or give it back. params: {direction: drain | give_back}; subject: the broker."""
 
     kind = "broker_drain"
+    past = {
+        (
+            "Remove the write permission of %(name)s at %(where)s and move %(what)s. Consumers continue; "
+            "stored messages stay readable. The job then watches until the traffic is gone."
+        ): gettext_noop(
+            "Removed the write permission of %(name)s at %(where)s and moved %(what)s. Stored messages stay readable."
+        ),
+        "%(what)s, which then fail: there is no other broker": gettext_noop(
+            "%(what)s, which then failed: there was no other broker"
+        ),
+        "what producers send": gettext_noop("what producers sent"),
+        "Let %(where)s offer %(name)s to producers again. They see it within 30 s.": gettext_noop(
+            "Let %(where)s offer %(name)s to producers again."
+        ),
+    }
     accepted = Accepted(
         "BrokerDrainParams", "", (Parameter("direction", choices=(DRAIN, GIVE_BACK), required=True),)
     )

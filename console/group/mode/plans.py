@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from django.utils.translation import gettext_noop
+
 from console.brokers.mqadmin import RETRY_TOPIC_PREFIX, BlockingMQAdmin
 from console.group.mode.facts import (
     MODES,
@@ -106,6 +108,11 @@ class GroupModePlan(ConfigPlan[ModeParams, ModeBefore]):
     params_type, before_type = ModeParams, ModeBefore
     accepted = ACCEPTED
     kind = "group_mode"
+    past = {
+        "Set how members of %(group)s get messages of %(topic)s: %(modes)s.": gettext_noop(
+            "Changed how members of %(group)s get messages of %(topic)s: %(modes)s."
+        ),
+    }
     title = Text("Consume mode of a group")
     action = Text("Set the consume mode")
     program = "groups"

@@ -18,6 +18,7 @@ from console.group.settings.facts import OFFSETS_KEPT_MAX, GroupFacts, impact, r
 from console.lag.collect.reset import note_moves
 from console.operation.config.change import addrs_of_plan, admin_of, read_configs
 from console.operation.config.plans import (
+    PAST,
     ChangePlan,
     CreatePlan,
     DeletePlan,
@@ -60,6 +61,23 @@ class GroupPlan(ObjectPlan[GroupFacts, GroupParams, GroupBefore]):
 
     what = GROUP
     program = "groups"
+    past = PAST | {
+        "Create the group %(name)s on %(where)s.": gettext_noop("Created the group %(name)s on %(where)s."),
+        "Delete the unused group %(name)s on %(where)s again.": gettext_noop(
+            "Deleted the unused group %(name)s on %(where)s again."
+        ),
+        "Create %(name)s on %(where)s as it was, with its committed offsets (%(number)s).": gettext_noop(
+            "Created %(name)s on %(where)s as it was, with its committed offsets (%(number)s)."
+        ),
+        "Delete the group %(group)s on %(where)s.": gettext_noop("Deleted the group %(group)s on %(where)s."),
+        "Its committed offsets (%(number)s) stay on the brokers.": gettext_noop(
+            "Its committed offsets (%(number)s) stayed on the brokers."
+        ),
+        "Its committed offsets (%(number)s) are deleted too, and recorded for the undo.": gettext_noop(
+            "Its committed offsets (%(number)s) were deleted too, and recorded for the undo."
+        ),
+        "It has no retry or dead-letter topic.": gettext_noop("It had no retry or dead-letter topic."),
+    }
 
     def facts(self, inputs: PlanInput[GroupParams], rows: Sequence[ConfigRow]) -> GroupFacts:
         """Return who uses the group, on any broker."""
@@ -107,9 +125,6 @@ class GroupCreatePlan(GroupPlan, CreatePlan[GroupFacts, GroupParams, GroupBefore
     """Create a group. params: {brokers?} and the fields of ``settings_config.FIELDS``."""
 
     kind = "group_create"
-    past = {
-        "Create the group %(name)s on %(where)s.": gettext_noop("Created the group %(name)s on %(where)s."),
-    }
     title = Text("New group")
     action = Text("Create the group")
     only_adds = True

@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import ClassVar, Generic, TypeVar
 
+from django.utils.translation import gettext_noop
+
 from console.brokers.mqadmin import BlockingMQAdmin
 from console.operation.config.change import (
     ConfigParams,
@@ -42,6 +44,19 @@ from console.operation.plan.coverage import Coverage, read_coverage
 from console.operation.plan.kinds import B, Draft, PlanWarning
 from console.operation.plan.params import NOTHING
 from console.text import Text
+
+# Summaries of every object, and the same of a plan that was carried out.
+PAST: dict[str, str] = {
+    "Change %(name)s: %(changes)s.": gettext_noop("Changed %(name)s: %(changes)s."),
+    (
+        "Put %(name)s on %(where)s in quarantine: %(closes)s. It can be deleted after %(hours)s "
+        "hours and released at any time."
+    ): gettext_noop("Put %(name)s on %(where)s in quarantine: %(closes)s."),
+    "Release %(name)s on %(where)s: %(opens)s.": gettext_noop("Released %(name)s on %(where)s: %(opens)s."),
+    "Restore the configuration of %(name)s on %(where)s exactly.": gettext_noop(
+        "Restored the configuration of %(name)s on %(where)s exactly."
+    ),
+}
 
 C = TypeVar("C", bound=ConfigParams)
 Facts = TypeVar("Facts")
@@ -118,6 +133,7 @@ class ObjectPlan(ConfigPlan[C, B], ABC, Generic[Facts, C, B]):
 
     what: ClassVar[str]  # TOPIC | GROUP
     accepted = NOTHING  # of most actions
+    past = PAST
 
     # --- Defined by the action ---
 

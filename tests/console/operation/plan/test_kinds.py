@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import gettext
 import re
 from datetime import timedelta
@@ -20,6 +21,7 @@ from console.operation.job import runner
 from console.operation.models import Job, Plan
 from console.operation.plan.kinds import AnyPlanKind
 from console.plans import KINDS
+from console.text import Text
 from tests.console.operation.tally import Tally
 from tests.support.people import signed_in
 
@@ -113,3 +115,55 @@ def test_a_past_sentence_stands_for_a_summary_that_exists() -> None:
     for before, after in pairs:
         assert catalogue.gettext(before) != before, before
         assert set(re.findall(r"%\((\w+)\)s", after)) <= set(re.findall(r"%\((\w+)\)s", before))
+
+
+IMPERATIVE = re.compile(
+    "(Allow|Change|Create|Delete|Deliver|Let|Mark|Move|Pause|Put|Release|Remove|Replay|Restore|Send|Set|Skip) "
+)
+# Functions of the console that make summaries of plans, or a sentence of one.
+MAKES_SUMMARY = re.compile("_?(.*summary|draft|removed_again|created_again|put_back|marked|effect)")
+
+
+def summary_sentences() -> set[str]:
+    found = set()
+    for path in Path("console").rglob("*.py"):
+        for function in ast.walk(ast.parse(path.read_text())):
+            if isinstance(function, ast.FunctionDef) and MAKES_SUMMARY.fullmatch(function.name):
+                found |= {
+                    call.args[0].value
+                    for call in ast.walk(function)
+                    if isinstance(call, ast.Call)
+                    and isinstance(call.func, ast.Name)
+                    and call.func.id == "Text"
+                    and call.args
+                    and isinstance(call.args[0], ast.Constant)
+                    and isinstance(call.args[0].value, str)
+                }
+    return {text for text in found if IMPERATIVE.match(text)}
+
+
+def test_every_summary_has_a_past_sentence() -> None:
+    sentences = summary_sentences()
+    assert len(sentences) >= 25
+    assert sentences - {before for kind in KINDS for before in kind.past} == set()
+
+
+def test_a_done_deletion_of_a_group_reads_in_the_past() -> None:
+    plan = Plan(
+        kind="group_delete",
+        summary=Text.of_parts(
+            [
+                Text("Delete the group %(group)s on %(where)s.", group="billing", where="broker-a"),
+                Text(
+                    "Its committed offsets (%(number)s) are deleted too, and recorded for the undo.",
+                    number=10,
+                ),
+                Text("It has no retry or dead-letter topic."),
+            ]
+        ),
+    )
+    kind = next(kind for kind in KINDS if kind.kind == "group_delete")
+    assert str(kind.done_words(plan)) == (
+        "Deleted the group billing on broker-a. Its committed offsets (10) were deleted too, and recorded for "
+        "the undo. It had no retry or dead-letter topic."
+    )
