@@ -354,7 +354,7 @@
       fold = ofRows ? "is-folded-rows" : "is-folded",
       more = ofRows ? gettext("Show all") : gettext("Show"),
       less = ofRows ? gettext("Show less") : gettext("Hide");
-    if (ofRows && $$("[data-rows] > tr", card).length <= 12) continue;
+    if (ofRows && $$("[data-rows] > tr:not(.detail)", card).length <= 12) continue;
     const button = document.createElement("button");
     Object.assign(button, { className: "btn btn--sm push only-s", type: "button" });
     const show = (isFolded) => {
