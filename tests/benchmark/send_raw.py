@@ -125,6 +125,7 @@ class Load:
 
     def _connect(self) -> socket.socket:
         plain = socket.create_connection(self._address)
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # a frame may be several TLS records
         return self._tls.wrap_socket(plain, server_hostname=self._address[0]) if self._tls else plain
 
     def run(self, seconds: float) -> tuple[int, float]:
