@@ -6,6 +6,7 @@ import asyncio
 import ssl
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,6 +29,8 @@ from consumers import (
 from consumers.__main__ import parse_arguments, tls_of
 from tests.support.broker_process import BrokerProcess
 from tests.support.certificates import Authority, Issued
+
+DOCUMENT = Path(__file__).parents[3] / "docs" / "consumers.md"
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +101,21 @@ async def test_producer_consumer_and_admin_work_by_tls(
             await producer.send(Message("orders", body))
         await asyncio.wait_for(is_complete.wait(), 60)
     assert bodies == sent
+
+
+async def test_the_example_of_the_documentation_runs(
+    authority: Authority, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = DOCUMENT.read_text().split("## TLS\n")[1].split("```python\n")[1].split("```")[0]
+    names: dict[str, Any] = {}
+    exec(source, names)  # noqa: S102  our own document
+    settings = {**authority.issue("documented").server_settings, "tls.server.mode": "enforcing"}
+    broker = BrokerProcess(tmp_path / "store", **settings).start()
+    try:
+        await names["main"](broker.namesrv, str(authority.certificate))
+    finally:
+        broker.stop()
+    assert capsys.readouterr().out == "SEND_OK\n"
 
 
 async def test_a_refused_connection_is_explained(
