@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import models
 
-from console.text.former import id_of_today
 from console.text.value import Text, of_json, with_json
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ def as_stored(text: Text) -> str:
 def of_stored(value: str) -> Text:
     """Return the text that `as_stored` wrote; a plain sentence is a text without values."""
     if not value.startswith('{"text":'):
-        return Text(id_of_today(value))
+        return Text(value)
     found = json.loads(value, object_hook=of_json)
     return found if isinstance(found, Text) else Text(value)
 

@@ -29,7 +29,6 @@ from django.utils.translation import gettext
 from msgspec import Struct, structs
 
 from console.text.figures import clock, count, duration, latency, moment, zone_offset
-from console.text.former import id_of_today
 from console.text.language import figure_words
 
 PLACE = re.compile(r"%\((\w+)\)s|(\(s\))|(%%)|\{([^{}|]*)\|([^{}|]*)\}")
@@ -392,9 +391,7 @@ def of_json(value: JsonObject) -> Any:
     """Decode a JSON object: a text written by `Text.as_json`, any other unchanged (``object_hook``)."""
     if value.keys() != {"text", "values"} or not isinstance(value["values"], dict):
         return value
-    return Text(
-        id_of_today(str(value["text"])), **{name: _value_of(each) for name, each in value["values"].items()}
-    )
+    return Text(str(value["text"]), **{name: _value_of(each) for name, each in value["values"].items()})
 
 
 def _value_of(value: Any) -> Value:

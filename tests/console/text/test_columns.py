@@ -12,8 +12,6 @@ from django.utils import translation
 from console.operation.models import Job, JobEvent, Plan
 from console.text import Text
 from console.text.columns import TextColumn
-from console.text.former import FORMER
-from tests.console.test_translations import LOCALE, NAMED, entries
 
 NOW = datetime.datetime(2026, 3, 12, 8, tzinfo=datetime.UTC)
 STAYS = Text("%(number)s queue(s) {stays|stay} unchanged: %(why)s", number=3, why=Text("nothing is stored"))
@@ -92,22 +90,3 @@ def test_every_column_of_sentences_keeps_texts() -> None:
             if is_text and field.name.endswith(SENTENCE_NAMES):
                 found.setdefault(model._meta.label, set()).add(field.name)
     assert found == NO_SENTENCES
-
-
-def test_every_former_sentence_has_one_of_today() -> None:
-    known = entries(LOCALE / "django.mo")
-    for old, new in FORMER.items():
-        assert new in known and old not in known, old
-        assert set(NAMED.findall(new)) <= set(NAMED.findall(old)), old
-
-
-@pytest.mark.django_db
-def test_a_row_with_a_former_sentence_speaks_chinese() -> None:
-    made = plan(summary=STAYS)
-    old = '{"text": "This would change nothing: %(why)s.", "values": {"why": "x"}}'
-    with connection.cursor() as cursor:
-        cursor.execute("UPDATE operation_plan SET summary = %s WHERE id = %s", [old, made.pk])
-    found = Plan.objects.get(pk=made.pk).summary
-    assert found == "Nothing would change: x."
-    with translation.override("zh-hans"):
-        assert found.local() == "不会有变化：x。"
