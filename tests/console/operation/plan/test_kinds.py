@@ -56,6 +56,9 @@ PARAMS = {
     "filter": {},
     "rate_per_s": None,
     "skip_replayed": True,
+    "tags": "",
+    "keys": "",
+    "properties": {},
 }
 
 
