@@ -11,11 +11,11 @@ from brokerd.pop.handle import ORDER_REVIVE_QUEUE, Handle, parse_handle, topic_o
 from brokerd.pop.order_info import OffsetUnknown
 from brokerd.processor.broker import Broker, BrokerHandler
 from brokerd.processor.consumer.pop_message import INVISIBLE_MAX_MS
-from brokerd.processor.consumer.pop_read import refuse
 from brokerd.processor.route import FAQ
 from brokerd.remoting.body.pop import BatchAck, BatchAckMessageRequestBody
 from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
+from brokerd.remoting.errors import error_for
 from brokerd.remoting.header.headers import (
     AckMessageRequestHeader,
     ChangeInvisibleTimeRequestHeader,
@@ -28,7 +28,7 @@ def ack_message(broker: Broker, channel: Channel, command: RemotingCommand, now_
     header = AckMessageRequestHeader.from_ext_fields(command.ext_fields)
     low, high = offsets_of(broker, channel, header.topic, header.queue_id)
     if not low <= header.offset <= high:
-        raise refuse(
+        raise error_for(
             ResponseCode.NO_MESSAGE,
             f"offset is illegal, key:{header.topic}@{header.queue_id}, commit:{header.offset}, store:{low}~{high}",
         )
@@ -47,9 +47,9 @@ def offsets_of(broker: Broker, channel: Channel, topic: str, queue_id: int) -> t
     """Return the queue's first offset and the one after its last. Raises MQBrokerError."""
     config = broker.topics.get(topic)
     if config is None:
-        raise refuse(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please! {FAQ}")
+        raise error_for(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please! {FAQ}")
     if not 0 <= queue_id < config.read_queue_nums:
-        raise refuse(
+        raise error_for(
             ResponseCode.MESSAGE_ILLEGAL,
             f"queueId[{queue_id}] is illegal, topic:[{topic}] topicConfig.readQueueNums:"
             f"[{config.read_queue_nums}] consumer:[/{address_text(channel.remote_address)}]",
@@ -60,7 +60,7 @@ def offsets_of(broker: Broker, channel: Channel, topic: str, queue_id: int) -> t
 def check_revive_queue(queue_id: int) -> None:
     """Raise MQBrokerError for a handle that this broker did not make."""
     if not 0 <= queue_id < REVIVE_QUEUES:
-        raise refuse(
+        raise error_for(
             ResponseCode.MESSAGE_ILLEGAL, f"reviveQid[{queue_id}] is illegal: this broker has {REVIVE_QUEUES}"
         )
 
@@ -87,7 +87,7 @@ def acknowledge_in_order(
     try:
         target = broker.pops.order.acknowledge(queue, offset, pop_time_ms)
     except OffsetUnknown:
-        raise refuse(
+        raise error_for(
             ResponseCode.MESSAGE_ILLEGAL,
             f"offset is illegal, key:{queue.topic}@{queue.group}@{queue.queue_id}, old:{committed}, commit:{offset},"
             " next:-1",
@@ -142,9 +142,11 @@ def change_invisible_time(
     header = ChangeInvisibleTimeRequestHeader.from_ext_fields(command.ext_fields)
     low, high = offsets_of(broker, channel, header.topic, header.queue_id)
     if not low <= header.offset < high:
-        raise refuse(ResponseCode.NO_MESSAGE, f"no message {header.offset}: the queue holds {low} to {high}")
+        raise error_for(
+            ResponseCode.NO_MESSAGE, f"no message {header.offset}: the queue holds {low} to {high}"
+        )
     if not 0 <= header.invisible_time <= INVISIBLE_MAX_MS:
-        raise refuse(
+        raise error_for(
             ResponseCode.INVALID_PARAMETER,
             f"invisibleTime={header.invisible_time}: takes 0 to {INVISIBLE_MAX_MS} ms",
         )

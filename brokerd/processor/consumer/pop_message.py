@@ -33,14 +33,13 @@ from brokerd.processor.consumer.pop_read import (
     first_offset,
     next_offset,
     queues_in_order,
-    refuse,
     retry_topics,
 )
 from brokerd.processor.consumer.pull_message import PullFilter, codes_of_expression, filter_of_request
 from brokerd.processor.dispatch import failure
 from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
-from brokerd.remoting.errors import MQBrokerError, RemotingError
+from brokerd.remoting.errors import MQBrokerError, RemotingError, error_for
 from brokerd.remoting.header.headers import PopMessageRequestHeader, PopMessageResponseHeader
 from brokerd.remoting.message.hosts import encode_host
 from brokerd.remoting.message.names import RETRY_TOPIC_PREFIX, MessageProperty
@@ -119,16 +118,16 @@ def checked(
     """Raise MQBrokerError."""
     age_ms = now_ms - header.born_time if header.born_time else 0
     if age_ms - header.poll_time > LATE_MAX_MS:
-        raise refuse(
+        raise error_for(
             ResponseCode.POLLING_TIMEOUT, f"the broker[{broker.address}] pop message is timeout too much"
         )
     if header.max_msg_nums > MESSAGES_MAX:
-        raise refuse(
+        raise error_for(
             ResponseCode.INVALID_PARAMETER,
             f"the broker[{broker.address}] pop message's num is greater than {MESSAGES_MAX}",
         )
     if not 0 < header.invisible_time <= INVISIBLE_MAX_MS:
-        raise refuse(
+        raise error_for(
             ResponseCode.INVALID_PARAMETER,
             f"invisibleTime={header.invisible_time}: takes 1 to {INVISIBLE_MAX_MS} ms",
         )

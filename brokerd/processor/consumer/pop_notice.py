@@ -16,11 +16,11 @@ from brokerd.processor.consumer.pop_read import (
     checked_topic,
     next_offset,
     queues_in_order,
-    refuse,
     retry_topics,
 )
 from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
+from brokerd.remoting.errors import error_for
 from brokerd.remoting.header.headers import (
     PeekMessageRequestHeader,
     PollRequestHeader,
@@ -103,7 +103,7 @@ def peek_message(broker: Broker, channel: Channel, command: RemotingCommand, now
     config = checked_topic(broker, channel, header.topic, header.queue_id, "peeking")
     check_group(broker, header.consumer_group, header.topic, now_ms)
     if header.max_msg_nums > MESSAGES_MAX:
-        raise refuse(
+        raise error_for(
             ResponseCode.INVALID_PARAMETER, f"maxMsgNums={header.max_msg_nums}: at most {MESSAGES_MAX}"
         )
     views: list[memoryview] = []

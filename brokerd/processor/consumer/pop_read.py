@@ -16,28 +16,26 @@ from brokerd.processor.consumer.consumer_manage import starts_in_memory
 from brokerd.processor.route import FAQ
 from brokerd.remoting.body.topic import TopicConfig
 from brokerd.remoting.codes import Permission, ResponseCode
-from brokerd.remoting.errors import MQBrokerError, error_for
+from brokerd.remoting.errors import error_for
 from brokerd.remoting.message.names import RETRY_TOPIC_PREFIX
 
 INIT_MIN, INIT_MAX = 0, 1  # ConsumeInitMode.java
 ANY_QUEUE = -1
 
 
-def refuse(code: ResponseCode, remark: str) -> MQBrokerError:
-    return error_for(code, remark)
-
-
 def checked_topic(broker: Broker, channel: Channel, topic: str, queue_id: int, verb: str) -> TopicConfig:
     """Return a topic that may be read, in Java's order of checks. Raises MQBrokerError."""
     if not broker.config.broker.broker_permission & Permission.READ:
-        raise refuse(ResponseCode.NO_PERMISSION, f"the broker[{broker.address}] {verb} message is forbidden")
+        raise error_for(
+            ResponseCode.NO_PERMISSION, f"the broker[{broker.address}] {verb} message is forbidden"
+        )
     config = broker.topics.get(topic)
     if config is None:
-        raise refuse(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please! {FAQ}")
+        raise error_for(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please! {FAQ}")
     if not config.perm & Permission.READ:
-        raise refuse(ResponseCode.NO_PERMISSION, f"the topic[{topic}] {verb} message is forbidden")
+        raise error_for(ResponseCode.NO_PERMISSION, f"the topic[{topic}] {verb} message is forbidden")
     if not ANY_QUEUE <= queue_id < config.read_queue_nums:
-        raise refuse(
+        raise error_for(
             ResponseCode.INVALID_PARAMETER,
             f"queueId[{queue_id}] is illegal, topic:[{topic}] topicConfig.readQueueNums:"
             f"[{config.read_queue_nums}] consumer:[/{address_text(channel.remote_address)}]",
@@ -49,14 +47,14 @@ def check_group(broker: Broker, group: str, topic: str, now_ms: int) -> None:
     """Raise MQBrokerError for a group that does not exist, or may not consume."""
     config = broker.groups.find_or_create(group, now_ms)
     if config is None:
-        raise refuse(
+        raise error_for(
             ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
             f"subscription group [{group}] does not exist, {FAQ.strip()}",
         )
     if not config.consume_enable:
-        raise refuse(ResponseCode.NO_PERMISSION, f"subscription group no permission, {group}")
+        raise error_for(ResponseCode.NO_PERMISSION, f"subscription group no permission, {group}")
     if broker.groups.is_read_forbidden(group, topic):
-        raise refuse(
+        raise error_for(
             ResponseCode.NO_PERMISSION, f"the consumer group[{group}] is forbidden for topic[{topic}]"
         )
 

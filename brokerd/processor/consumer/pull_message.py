@@ -110,10 +110,6 @@ class PullForbidden(NoPermission):
         self.forbidden_type = forbidden_type
 
 
-def refuse(code: ResponseCode, remark: str) -> MQBrokerError:
-    return error_for(code, remark)
-
-
 def handle(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> bytes | None:
     """Pull the plain way: any form of header. The answer has a JSON header, as every 5.x broker's."""
     header = PullMessageRequestHeader.from_ext_fields(command.ext_fields)
@@ -167,7 +163,9 @@ async def read_and_answer(broker: Broker, channel: Channel, pull: Pull, cold: li
     except OSError as error:
         logger.error("messages cannot be read topic=%s offset=%d: %s", pull.header.topic, pull.offset, error)  # noqa: TRY400
         channel.write(
-            refusal(refuse(ResponseCode.SYSTEM_ERROR, f"the broker cannot read this: {error}"), pull.opaque)
+            refusal(
+                error_for(ResponseCode.SYSTEM_ERROR, f"the broker cannot read this: {error}"), pull.opaque
+            )
         )
         return
     if channel.is_open:
@@ -175,7 +173,7 @@ async def read_and_answer(broker: Broker, channel: Channel, pull: Pull, cold: li
 
 
 def too_many_held() -> MQBrokerError:
-    return refuse(
+    return error_for(
         ResponseCode.SYSTEM_BUSY,
         f"too many pulls wait for messages: {HELD_A_CONNECTION_MAX} of one connection, {HELD_MAX} of all: "
         "pull fewer queues with one client",
@@ -210,20 +208,20 @@ def checked(
         )
     group_config = broker.groups.find_or_create(header.consumer_group, now_ms)
     if group_config is None:
-        raise refuse(
+        raise error_for(
             ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
             f"subscription group [{header.consumer_group}] does not exist, {FAQ.strip()}",
         )
     check_enabled(group_config)
     topic = broker.topics.get(header.topic)
     if topic is None:
-        raise refuse(
+        raise error_for(
             ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist, apply first please! {FAQ}"
         )
     if not topic.perm & Permission.READ:
         raise PullForbidden(ForbiddenType.TOPIC, f"the topic[{header.topic}] pulling message is forbidden")
     if not 0 <= header.queue_id < topic.read_queue_nums:
-        raise refuse(
+        raise error_for(
             ResponseCode.INVALID_PARAMETER,
             f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] topicConfig.readQueueNums:"
             f"[{topic.read_queue_nums}] consumer:[/{address_text(channel.remote_address)}]",
@@ -265,7 +263,7 @@ def subscription_filter(
         return PullFilter(codes_of_expression(header.subscription))
     info = broker.consumers.get(header.consumer_group)
     if info is None:
-        raise refuse(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's group info not exist{FAQ}")
+        raise error_for(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's group info not exist{FAQ}")
     subscription = subscription_of(broker, info, header, group_config)
     if subscription.expression_type not in TAG_TYPES:
         return filter_of_heartbeat(broker, subscription)
@@ -280,7 +278,7 @@ def filter_of_request(broker: Broker, expression_type: str, expression: str | No
     try:
         return PullFilter(record_filter=record_filter(expression or ""))
     except ExpressionError as error:
-        raise refuse(
+        raise error_for(
             ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {error}"
         ) from error
 
@@ -292,7 +290,7 @@ def filter_of_heartbeat(broker: Broker, subscription: SubscriptionData) -> PullF
     try:
         found = record_filter(subscription.sub_string)
     except ExpressionError as error:
-        raise refuse(
+        raise error_for(
             ResponseCode.FILTER_DATA_NOT_EXIST,
             f"The broker's consumer filter data is not exist! Your expression may be wrong: {error}",
         ) from error
@@ -324,9 +322,9 @@ def subscription_of(
     check_readable(broker, header.consumer_group, header.topic)
     subscription = info.subscriptions.get(header.topic)
     if subscription is None:
-        raise refuse(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's subscription not exist{FAQ}")
+        raise error_for(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's subscription not exist{FAQ}")
     if subscription.sub_version < header.sub_version:
-        raise refuse(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
+        raise error_for(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
     return subscription
 
 
@@ -335,14 +333,14 @@ def codes_of_expression(expression: str | None) -> frozenset[int] | None:
     if not expression or expression.strip() == SUBSCRIBE_ALL:
         return None
     if len(expression) > TAGS_CHARACTERS_MAX:
-        raise refuse(
+        raise error_for(
             ResponseCode.SUBSCRIPTION_PARSE_FAILED,
             f"the consumer's subscription has {len(expression)} characters, at most {TAGS_CHARACTERS_MAX}: "
             "use fewer tags",
         )
     tags = [tag for tag in (part.strip() for part in expression.split("||")) if tag]
     if not tags:
-        raise refuse(ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed")
+        raise error_for(ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed")
     return frozenset(tag_code(tag) for tag in tags)
 
 
