@@ -198,7 +198,7 @@ def test_it_finishes_when_a_broker_that_went_away_is_back(world: ApacheWorld) ->
     waiting = selectors.job(job.id)
     states = {row["broker_name"]: row["state"] for row in waiting.result["brokers"]}
     assert (waiting.state, states) == ("RUNNING", {"broker-a": "applied", "broker-b": "waiting"})
-    assert "broker-b is away" in next(
+    assert "broker-b does not answer" in next(
         row["error"] for row in waiting.result["brokers"] if row["broker_name"] == "broker-b"
     )
     with pytest.raises(errors.UndoImpossible, match="is still running"):
