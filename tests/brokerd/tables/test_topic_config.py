@@ -30,6 +30,7 @@ def test_it_has_the_system_topics_from_the_start(tmp_path: Path) -> None:
         "RMQ_SYS_TRANS_HALF_TOPIC": (1, 6),
         "RMQ_SYS_TRANS_OP_HALF_TOPIC": (1, 6),
         "rmq_sys_REVIVE_LOG_DefaultCluster": (8, 6),
+        "rmq_sys_wheel_timer": (1, 6),
         "TBW102": (8, 7),
     }
     assert "TBW102" not in manager(tmp_path, auto_create_topic_enable=False).topics
