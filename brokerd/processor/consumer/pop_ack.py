@@ -157,10 +157,12 @@ def change_invisible_time(
     check_revive_queue(handle.revive_queue_id)
     pops, offset = broker.pops, header.offset
     pops.need_queue(handle.revive_queue_id)
-    key = CheckpointKey(*queue, offset, now_ms, handle.broker_name)
+    # With the time of its pop the new checkpoint would have the old one's key, and be acknowledged with it.
+    pop_time_ms = now_ms if now_ms != handle.pop_time_ms else now_ms + 1
+    key = CheckpointKey(*queue, offset, pop_time_ms, handle.broker_name)
     pops.put_checkpoint(handle.revive_queue_id, Checkpoint(key, header.invisible_time, (offset,)), now_ms)
     acknowledge(broker, queue, handle, (offset,), now_ms)
-    return changed(command, now_ms, header.invisible_time, handle.revive_queue_id)
+    return changed(command, pop_time_ms, header.invisible_time, handle.revive_queue_id)
 
 
 def change_in_order(

@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 from brokerd.pop import revive_state
+from brokerd.processor.consumer.pop_ack import change_invisible_time
 from brokerd.remoting.codes import RequestCode
+from brokerd.remoting.command import RemotingCommand
+from tests.brokerd.fakes import MemoryChannel
 from tests.brokerd.popping import ack, pop
 from tests.brokerd.processor.consumer.test_pop_message import send
 from tests.brokerd.processor.send.test_send_message import create
@@ -69,6 +72,21 @@ async def test_a_changed_time_counts_from_now_on(tmp_path: Path) -> None:
         assert not broker.broker.pops.in_flight
         # A message of a retry topic is named by that topic.
         assert again[0].ack_fields("g")["topic"] == "%RETRY%g_T"
+
+
+async def test_a_change_in_the_millisecond_of_the_pop_keeps_the_message(tmp_path: Path) -> None:
+    """Checkpoints are known by the time of their pop: with one key, the old one's end would be the new one's."""
+    async with running(tmp_path) as broker:
+        client = await broker.client()
+        await create(client, "T", 1)
+        await send(client, "T", b"a")
+        (message,) = await pop(client, "g", "T", invisibleTime="60000")
+        pop_time_ms = int(message.handle.split(" ")[1])
+        fields = {**message.ack_fields("g"), "invisibleTime": "100"}
+        change = RemotingCommand(CHANGE, ext_fields=fields)
+        change_invisible_time(broker.broker, MemoryChannel(), change, pop_time_ms)
+        assert sum(broker.broker.pops.in_flight.values()) == 1
+        assert [again.body for again in await pop(client, "g", "T", pollTime="10000")] == [b"a"]
 
 
 async def test_it_refuses_what_cannot_be_acknowledged(tmp_path: Path) -> None:
