@@ -364,8 +364,10 @@ async def test_it_ends_the_spark_server_that_a_report_left_behind(tmp_path: Path
     note = tmp_path / supervisor.WARM_SPARK_NOTE
     note.parent.mkdir()
     server = "trap 'echo cleaned up; exit' TERM; echo started; while :; do sleep 0.05; done"
+    # As the worker, it ends after the server: what is left when it ends is killed.
     script = (
-        f'nohup /bin/sh -c "{server}" & echo "{{\\"pid\\": $!}}" > {note}.draft; mv {note}.draft {note}; wait'
+        f'trap wait TERM; nohup /bin/sh -c "{server}" & '
+        f'echo "{{\\"pid\\": $!}}" > {note}.draft; mv {note}.draft {note}; wait'
     )
     stream = io.StringIO()
     child = Child(Program("worker", ["/bin/sh", "-c", script], 5), {}, Output(stream), lambda: None)
