@@ -106,7 +106,7 @@ def read_settings(
         "storePathRootDir": root,
     }
     for key in unknown_keys(merged, BrokerConfig, NamesrvConfig, MessageStoreConfig, TlsConfig):
-        logger.warning("setting %s=%s has no effect: unknown to this broker", key, merged[key])
+        logger.warning("setting %s has no effect: unknown to this broker", key)  # its value may be a password
     live = LiveConfig(build(BrokerConfig, merged), build(NamesrvConfig, merged))
     check(live.broker, live.namesrv)
     return Settings(live, build(MessageStoreConfig, merged), TlsContexts(build(TlsConfig, merged)))

@@ -74,13 +74,15 @@ def require_answer(name: str, addr: str, answer: T | Exception, unknown: Text | 
     if isinstance(answer, MQBrokerError):
         raise answer
     if isinstance(answer, Exception):
+        # The new error names the address again.
+        why = answer.reason if isinstance(answer, BrokerUnavailable) else answer
         raise BrokerUnavailable(
             addr,
             Text(
                 "%(name)s did not answer, so %(unknown)s is unknown: %(answer)s",
                 name=name,
                 unknown=unknown or Text("its part"),
-                answer=text_of(answer),
+                answer=text_of(why),
             ),
         ) from answer
     return answer
