@@ -1,4 +1,4 @@
-"""The handle of a popped message, and what tells a client how to make it: texts as Java writes them.
+"""The handle of a popped message, and the fields a client makes it of: texts as Java writes them.
 
     POP_CK / extraInfo   <start> <popTime> <invisibleTime> <reviveQueue> <retry> <broker> <queueId> <queueOffset>
     startOffsetInfo      <retry> <queueId> <start>;…

@@ -1,4 +1,4 @@
-"""POP: checkpoints of what was popped, acknowledgements, and the revival of what nobody acknowledged in time.
+"""POP: checkpoints of what was popped, acknowledgements, and the revival of what was not acknowledged in time.
 
     pop ──► checkpoint ─────────► every message acknowledged: done
                   └─ invisible time is over ─► messages to the retry topic of group and topic, acknowledgement of them

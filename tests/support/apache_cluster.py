@@ -34,6 +34,7 @@ SMALL_JVM = (
     "-Xmx256m",
     "-XX:MaxDirectMemorySize=256m",
     "-XX:TieredStopAtLevel=1",
+    "-XX:CompileThresholdScaling=3",
     "-XX:+UseSerialGC",
 )
 # For measurements: the heap and collector of bin/runbroker.sh in small, both compilers.

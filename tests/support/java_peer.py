@@ -19,6 +19,8 @@ PROJECT = Path(__file__).parent.parent / "peers" / "java"
 RELEASES = ("5.3.3", "4.9.7")
 # A JVM on two busy cores needs seconds to start; the messages themselves need a few more.
 PATIENCE_S = 120
+# A JVM of seconds: compiled by the quick compiler only, and only what runs often (an eighth less CPU).
+SHORT_LIFE = ("-XX:TieredStopAtLevel=1", "-XX:CompileThresholdScaling=3")
 # The client and the tools always log into `logs` of the home folder.
 HOME = common_folder() / "tidemark-java-peer"
 
@@ -86,7 +88,7 @@ class JavaPeer:
         self.lines: list[list[str]] = []
         jvm = jvm or f"-XX:SharedArchiveFile={_class_archive(class_path)}"
         self.process = subprocess.Popen(
-            ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-Drocketmq.client.logUseSlf4j=true"]
+            ["java", "-Xmx256m", *SHORT_LIFE, "-Drocketmq.client.logUseSlf4j=true"]
             # A JVM that finds the archive unfit starts without; what it says of that would be a line of the peer.
             + [jvm, "-Xlog:disable", f"-Duser.home={HOME}", *(f"-D{each}" for each in properties)]
             + ["-cp", class_path, main, *arguments],
