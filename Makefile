@@ -32,7 +32,7 @@ test: set-up-test ## All checks and all tests, with real peers and a real browse
 	@$(MAKE) --no-print-directory --keep-going --jobs 6 --output-sync=target peers truth e2e unit postgres check
 
 unit: set-up-test ## Tests of the packages only (T=tests/brokerd for a part)
-	$(GIVING_WAY) $(PYTEST) $(T) -n 4 $(SPREAD) --ignore=tests/peers --ignore=tests/truth --ignore=tests/e2e --ignore=tests/benchmark
+	$(GIVING_WAY) $(PYTEST) $(T) -n 3 $(SPREAD) --ignore=tests/peers --ignore=tests/truth --ignore=tests/e2e --ignore=tests/benchmark
 
 postgres: set-up-test ## What has a database, once more on PostgreSQL
 	$(GIVING_WAY) deploy/with-postgres.sh $(PYTEST) tests/api tests/console -n 2 $(SPREAD) --ignore=tests/console/process/test_supervisor.py

@@ -44,7 +44,7 @@ gc.set_threshold(50_000, 20, 100)
 # Fixtures that bring a test its databases, and two that ask for `db` when they run.
 DATABASES = {"db", "transactional_db", "django_db_setup", "pair"}
 # Beside what starts Spark: harnesses, the arithmetic of reports, what walks all routes, templates and modules, and what
-# waits for running clients, for the disk or for workers.
+# waits for running clients, for the disk, for workers or for a browser.
 LONG = (
     "tests/hard/",
     "tests/spark/",
@@ -55,6 +55,8 @@ LONG = (
     "tests/console/process/",
     "tests/console/lag/history/",
     "tests/console/test_workers.py",
+    "tests/console/test_templatetags.py",
+    "tests/console/lists/test_reasons.py",
 )
 # Folders whose collection imports most of the tests, by the first argument of a run.
 LARGE = {"tests", "tests/api"}
