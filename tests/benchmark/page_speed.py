@@ -82,7 +82,7 @@ ARM_SORT = """() => {
     look();
   }, { once: true, capture: true }));
 }"""
-# The longest piece of our own script in a frame is told apart from layout, raster and paint.
+# The longest piece of our own script in a frame is measured apart from layout, raster and paint.
 SCROLL = """async () => {
   const scripts = [0], watch = new PerformanceObserver((list) => {
     for (const frame of list.getEntries()) scripts.push(...frame.scripts.map((script) => script.duration));
