@@ -1,5 +1,5 @@
 /* What is wrong with the page in sight, as [{rule, at, why}]: evaluated in the page by tests/e2e/page_checks.py. */
-(() => {
+(async () => {
   const found = [];
   const name = (node) => {
     const own = (one) => one.localName + (one.id ? `#${one.id}` : [...one.classList].map((word) => `.${word}`).join(""));
@@ -57,10 +57,17 @@
     const words = [...heads].reduce((left, head) => left - head.innerText.length, card.innerText.trim().length);
     if (words <= 0) report("empty card", card, card.innerText);
   }
-  for (const canvas of document.querySelectorAll("canvas")) {
-    if (!seen(canvas) || !canvas.width || !canvas.height) continue;
-    const pixels = new Uint32Array(canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.buffer);
-    if (pixels.every((pixel) => pixel === pixels[0])) report("blank chart", canvas, canvas.getAttribute("aria-label") ?? "");
-  }
+  const FRAMES = 30;
+  const isBlank = (canvas) => {
+    const { width, height } = canvas;
+    if (!seen(canvas) || !width || !height) return false;
+    const pixels = new Uint32Array(canvas.getContext("2d").getImageData(0, 0, width, height).data.buffer);
+    return pixels.every((pixel) => pixel === pixels[0]);
+  };
+  /* A round's figures bring new canvases, which are painted in the next frame. */
+  for (let frame = 0; frame < FRAMES && [...document.querySelectorAll("canvas")].some(isBlank); frame++)
+    await new Promise(requestAnimationFrame);
+  for (const canvas of document.querySelectorAll("canvas"))
+    if (isBlank(canvas)) report("blank chart", canvas, canvas.getAttribute("aria-label") ?? "");
   return found;
 })();
