@@ -3,6 +3,7 @@
 from brokerd.remoting.message.message import Message
 from brokerd.remoting.message.queue import MessageQueue
 from brokerd.remoting.message.record import MessageRecord
+from brokerd.remoting.signature import AccessKeys
 from consumers.admin.mqadmin import MQAdmin
 from consumers.client.client_instance import ClientInstance
 from consumers.client.tls import tls_context
@@ -40,6 +41,7 @@ from consumers.producer.transaction_producer import (
 )
 
 __all__ = [
+    "AccessKeys",
     "BrokerUnavailable",
     "ClientClosed",
     "ClientConfig",

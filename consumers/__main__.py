@@ -15,7 +15,9 @@ import signal
 import ssl
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 
+from brokerd.remoting.signature import AccessKeys
 from consumers.client.tls import tls_context
 from consumers.config import (
     ClientConfig,
@@ -49,19 +51,33 @@ def parse_arguments(arguments: Sequence[str], namesrv_default: str) -> argparse.
     run.add_argument("--concurrency", type=int, default=20)
     run.add_argument("--batch-size", type=int, default=1)
     run.add_argument("--max-reconsume-times", type=int, default=-1)
-    run.add_argument("--tls", action="store_true", help="connect by TLS; so does each option below")
-    run.add_argument("--tls-ca", metavar="FILE", help="authorities of the brokers' certificates (PEM)")
-    run.add_argument("--tls-any-host", action="store_true", help="the certificate need not name the address")
-    run.add_argument("--tls-certificate", metavar="FILE", help="certificate of this client (PEM)")
-    run.add_argument(
-        "--tls-key", metavar="FILE", help="its key, where the certificate's file does not have it"
-    )
     demo = commands.add_parser("demo", help="demo traffic: topics, groups, lag, dead letters")
     demo.add_argument("--speed", type=float, default=1.0, help="factor on all message rates")
     for command in (run, demo):
         command.add_argument("--namesrv", default=namesrv_default, help="HOST:PORT[;HOST:PORT]")
         command.add_argument("--log-level", default="INFO")
+        _add_connection(command)
     return parser.parse_args(arguments)
+
+
+def _add_connection(command: argparse.ArgumentParser) -> None:
+    tls = command.add_argument_group("TLS")
+    tls.add_argument("--tls", action="store_true", help="connect by TLS; so does each option below")
+    tls.add_argument("--tls-ca", metavar="FILE", help="authorities of the brokers' certificates (PEM)")
+    tls.add_argument("--tls-any-host", action="store_true", help="the certificate need not name the address")
+    tls.add_argument("--tls-certificate", metavar="FILE", help="certificate of this client (PEM)")
+    tls.add_argument(
+        "--tls-key", metavar="FILE", help="its key, where the certificate's file does not have it"
+    )
+    keys = command.add_argument_group("ACL")
+    keys.add_argument(
+        "--access-key", metavar="KEY", help="sign requests with this access key, or user of 5.x"
+    )
+    # Files: other users of this machine can read the arguments of a process.
+    keys.add_argument("--secret-key-file", metavar="FILE", help="file whose first line is its secret key")
+    keys.add_argument(
+        "--security-token-file", metavar="FILE", help="file whose first line is a security token"
+    )
 
 
 def load_handler(name: str) -> Handler:
@@ -97,6 +113,33 @@ def tls_of(arguments: argparse.Namespace) -> ssl.SSLContext | None:
     )
 
 
+def keys_of(arguments: argparse.Namespace) -> AccessKeys | None:
+    """Return the keys to sign with, None without any. Raises InvalidClientConfig."""
+    files = (arguments.secret_key_file, arguments.security_token_file)
+    if not arguments.access_key and not any(files):
+        return None
+    if not arguments.access_key or not arguments.secret_key_file:
+        raise InvalidClientConfig("--access-key and --secret-key-file are given together")
+    secret, token = (_first_line(file) if file else "" for file in files)
+    return AccessKeys(arguments.access_key, secret, token)
+
+
+def _first_line(file: str) -> str:
+    try:
+        lines = Path(file).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidClientConfig(f"cannot read {file}: {error}") from error
+    if not lines or not lines[0].strip():
+        raise InvalidClientConfig(f"{file}: its first line is empty")
+    return lines[0].strip()
+
+
+def client_config_of(arguments: argparse.Namespace) -> ClientConfig:
+    """Return how the arguments connect. Raises InvalidClientConfig."""
+    remoting = RemotingClientConfig(ssl_context=tls_of(arguments), keys=keys_of(arguments))
+    return ClientConfig(remoting=remoting)
+
+
 async def run_consumer(arguments: argparse.Namespace, stop: asyncio.Event) -> None:
     config = PushConsumerConfig(
         message_model=MessageModel.BROADCASTING if arguments.broadcasting else MessageModel.CLUSTERING,
@@ -104,7 +147,7 @@ async def run_consumer(arguments: argparse.Namespace, stop: asyncio.Event) -> No
         consume_concurrency=arguments.concurrency,
         consume_message_batch_max_size=arguments.batch_size,
         max_reconsume_times=arguments.max_reconsume_times,
-        client=ClientConfig(remoting=RemotingClientConfig(ssl_context=tls_of(arguments))),
+        client=client_config_of(arguments),
     )
     consumer = PushConsumer(
         arguments.group,
@@ -119,7 +162,8 @@ async def run_consumer(arguments: argparse.Namespace, stop: asyncio.Event) -> No
 
 
 async def run_demo(arguments: argparse.Namespace, stop: asyncio.Event) -> None:
-    await Demo(arguments.namesrv, speed=arguments.speed).run(stop)
+    demo = Demo(arguments.namesrv, speed=arguments.speed, client=client_config_of(arguments))
+    await demo.run(stop)
 
 
 async def until_signal(work: Callable[[asyncio.Event], Awaitable[None]]) -> None:

@@ -10,6 +10,7 @@ import ssl
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from brokerd.remoting.signature import AccessKeys
 from consumers.errors import MQClientError
 
 # DefaultMQAdminExt and the remoting client use 3 s and 5 s; 3 s keeps a page with one dead broker bearable.
@@ -42,6 +43,8 @@ class RemotingClientConfig:
     write_buffer_bytes_max: int = 4 * 1024 * 1024
     # None: without TLS. `consumers.tls_context` makes one.
     ssl_context: ssl.SSLContext | None = None
+    # None: requests are not signed. For brokers and name servers with ACL.
+    keys: AccessKeys | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from brokerd.remoting.codes import ResponseCode
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.connection import RemotingConnection
 from brokerd.remoting.errors import RemotingError
+from brokerd.remoting.signature import sign
 from consumers.config import RemotingClientConfig
 from consumers.errors import (
     BrokerUnavailable,
@@ -127,9 +128,15 @@ class _Channel(asyncio.Protocol):
         return self.closed_reason is None
 
     def send(self, commands: Iterable[RemotingCommand]) -> None:
-        """Write whole frames. Raises BrokerUnavailable when the connection has ended."""
+        """Write whole frames, requests signed. Raises BrokerUnavailable when the connection has ended."""
         if self._transport is None or self.closed_reason is not None:
             raise BrokerUnavailable(self.addr, self.closed_reason or Reason("not connected"))
+        keys = self._client.config.keys
+        if keys is not None:
+            commands = list(commands)
+            for command in commands:
+                if not command.is_response:
+                    sign(command, keys)
         self._transport.write(b"".join([command.encode() for command in commands]))
 
     async def wait_writable(self) -> None:

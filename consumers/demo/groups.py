@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from brokerd.remoting.body.group import SubscriptionGroupConfig
 from brokerd.remoting.message.record import MessageRecord
 from consumers.clock import Clock
-from consumers.config import ConsumeFromWhere, PushConsumerConfig
+from consumers.config import ClientConfig, ConsumeFromWhere, PushConsumerConfig
 from consumers.consumer.consume_message import ConsumeContext, ConsumeStatus, Handler
 from consumers.consumer.push_consumer import PushConsumer
 from consumers.consumer.send_back import retry_message, send_to_retry
@@ -102,6 +102,7 @@ class Groups:
     speed: float
     clock: Clock
     started_ms: int
+    client: ClientConfig
 
     def consumers(self) -> list[PushConsumer]:
         """Return the consumers that run as long as the demo does, not started."""
@@ -124,6 +125,7 @@ class Groups:
     def _consumer(
         self, group: str, handler: Handler, topic: str, config: PushConsumerConfig, *, orderly: bool = False
     ) -> PushConsumer:
+        config = replace(config, client=self.client)
         return PushConsumer(group, self.namesrv_addrs, handler, {topic: "*"}, orderly=orderly, config=config)
 
     async def accept(self, messages: Sequence[MessageRecord], context: ConsumeContext) -> ConsumeStatus:
@@ -151,8 +153,9 @@ class Notifier:
     """Sends mails about paid orders; some fail, and those that fail three times become dead letters."""
 
     def __init__(self, groups: Groups) -> None:
+        config = replace(ONE_BY_ONE, client=groups.client)
         self.consumer = PushConsumer(
-            "notifier", groups.namesrv_addrs, self.notify, {"orders": "paid"}, config=ONE_BY_ONE
+            "notifier", groups.namesrv_addrs, self.notify, {"orders": "paid"}, config=config
         )
 
     async def notify(self, messages: Sequence[MessageRecord], context: ConsumeContext) -> ConsumeStatus:

@@ -32,7 +32,7 @@ from brokerd.remoting.message.message import Message
 from brokerd.remoting.message.names import MessageProperty
 from consumers.admin.mqadmin import MQAdmin
 from consumers.clock import Clock, system_clock
-from consumers.config import ProducerConfig
+from consumers.config import ClientConfig, ProducerConfig
 from consumers.consumer.push_consumer import PushConsumer
 from consumers.demo.groups import EXPORT_RUNS_S, Groups, subscription_groups
 from consumers.demo.shop import Flow, Shop, found_settled, order_key, settled
@@ -61,9 +61,15 @@ class Demo:
     """The traffic of one process. `run` returns when `stop` is set, within a second."""
 
     def __init__(
-        self, namesrv_addrs: str | Sequence[str], *, speed: float = 1.0, clock: Clock = system_clock
+        self,
+        namesrv_addrs: str | Sequence[str],
+        *,
+        speed: float = 1.0,
+        clock: Clock = system_clock,
+        client: ClientConfig | None = None,
     ) -> None:
         self._namesrv_addrs = namesrv_addrs
+        self._client = client or ClientConfig()
         self._speed = speed
         self._clock = clock
         self._started_ms = clock()
@@ -72,7 +78,7 @@ class Demo:
         self._flows = self._shop.flows()
         # Addresses of brokers that have the topics and groups.
         self._prepared: set[str] = set()
-        self._groups = Groups(namesrv_addrs, speed, clock, self._started_ms)
+        self._groups = Groups(namesrv_addrs, speed, clock, self._started_ms, self._client)
 
     async def run(self, stop: asyncio.Event) -> None:
         work = asyncio.create_task(self._run())
@@ -88,9 +94,8 @@ class Demo:
     async def _run(self) -> None:
         await self._until_done("creating topics and groups", self._create)
         async with AsyncExitStack() as stack:
-            producer = TransactionProducer(
-                "shop", self._namesrv_addrs, found_settled, ProducerConfig(send_timeout_ms=2_000)
-            )
+            config = ProducerConfig(send_timeout_ms=2_000, client=self._client)
+            producer = TransactionProducer("shop", self._namesrv_addrs, found_settled, config)
             await producer.start()
             # Closed at once, not one after another: stopping must take less than a second.
             to_close: list[Producer | PushConsumer] = [producer]
@@ -113,7 +118,7 @@ class Demo:
     # Topics and groups
 
     async def _create(self) -> None:
-        async with MQAdmin(self._namesrv_addrs) as admin:
+        async with MQAdmin(self._namesrv_addrs, config=self._client.remoting) as admin:
             cluster = await admin.cluster_info()
             brokers = cluster.broker_addr_table.values()
             masters = [broker.master_addr for broker in brokers if broker.master_addr is not None]
