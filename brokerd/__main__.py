@@ -1,6 +1,8 @@
-"""The command line: `python -m brokerd -c broker.conf --set listenPort=10911`, and `check` and `repair` of a store.
+"""The command line: `python -m brokerd -c broker.conf --set listenPort=10911` is a broker, `python -m brokerd namesrv`
+a name server; `check` and `repair` are for a store.
 
-Exit codes of the broker: 0 stopped by a signal, 2 a setting is wrong, 3 a port is taken, 4 the store cannot be opened.
+Exit codes: 0 stopped by a signal, 2 a setting is wrong, 3 a port is taken, 4 the store, or a file of settings that
+were changed while running, cannot be opened.
 """
 
 from __future__ import annotations
@@ -11,9 +13,10 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import uvloop
 
@@ -23,15 +26,19 @@ from brokerd.config import (
     ConfigError,
     LiveConfig,
     NamesrvConfig,
+    NamesrvProcessConfig,
     TlsConfig,
     build,
     check,
+    check_port,
     read_properties,
     unknown_keys,
 )
+from brokerd.connections.server import PortTaken
 from brokerd.connections.tls import TlsContexts
-from brokerd.controller import BrokerController, PortTaken
+from brokerd.controller import BrokerController
 from brokerd.log_lines import OneLineFormatter
+from brokerd.name_server import NameServerController
 from brokerd.store.errors import StoreError
 from brokerd.store.store_config import MessageStoreConfig
 from brokerd.system_limits import raise_file_limit
@@ -50,28 +57,69 @@ class Settings:
     tls: TlsContexts
 
 
+class Daemon(Protocol):
+    """A broker or a name server."""
+
+    async def start(self) -> None: ...
+
+    @property
+    def ready(self) -> str: ...
+
+    async def stop(self) -> None: ...
+
+
 def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     if arguments and arguments[0] in store_commands.COMMANDS:
         return store_commands.main(arguments)
-    options = parse_arguments(arguments)
+    is_name_server = bool(arguments) and arguments[0] == "namesrv"
+    options = parse_arguments(arguments[1:] if is_name_server else arguments)
     log = logging.StreamHandler(sys.stderr)
     log.setFormatter(OneLineFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     logging.basicConfig(level=options.log_level.upper(), handlers=[log])
     try:
-        settings = read_settings(options.config, options.set, environ)
+        if is_name_server:
+            files, build_daemon = name_server_settings(options.config, options.set, environ)
+        else:
+            files, build_daemon = broker_settings(options.config, options.set, environ)
     except (ConfigError, OSError) as error:
         return fail(EXIT_CONFIG, str(error))
     except TableUnreadable as error:  # what operators changed while running was lost
         return fail(EXIT_STORE, str(error))
     raise_file_limit()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(run(settings))
+        return runner.run(run(build_daemon, files))
+
+
+def broker_settings(
+    config_file: Path | None, assignments: Sequence[str], environ: Mapping[str, str]
+) -> tuple[Path, Callable[[], Daemon]]:
+    """Return the folder of a broker and how it is built, once the event loop runs. Raises as read_settings."""
+    settings = read_settings(config_file, assignments, environ)
+    return settings.store.store_path_root_dir, lambda: BrokerController(
+        settings.live, settings.store, settings.tls
+    )
+
+
+def name_server_settings(
+    config_file: Path | None, assignments: Sequence[str], environ: Mapping[str, str]
+) -> tuple[Path, Callable[[], Daemon]]:
+    """The same for a name server, with its file of key-value settings. Raises ConfigError or OSError."""
+    properties, given = read_given(config_file, assignments)
+    merged = {**properties, **given}
+    data = environ.get("TIDEMARK_DATA") or "~"
+    merged.setdefault("kvConfigPath", str(Path(data) / "namesrv" / "kvConfig.json"))
+    warn_of_unknown(merged, NamesrvConfig, NamesrvProcessConfig, TlsConfig)
+    config, process = build(NamesrvConfig, merged), build(NamesrvProcessConfig, merged)
+    check_port("listenPort", process.listen_port)
+    tls = TlsContexts(build(TlsConfig, merged))
+    return process.kv_config_path, lambda: NameServerController(config, process, tls)
 
 
 def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m brokerd",
-        description="A RocketMQ-compatible broker with the name server's role.",
+        description="A RocketMQ-compatible broker with the name server's role; `python -m brokerd namesrv` is a "
+        "name server only.",
     )
     parser.add_argument(
         "-c", "--config", type=Path, metavar="FILE", help="property file with RocketMQ's keys"
@@ -89,6 +137,22 @@ def read_settings(
     config_file: Path | None, assignments: Sequence[str], environ: Mapping[str, str]
 ) -> Settings:
     """File, `tls.config.file`, what operators changed while running, `--set`. Raises ConfigError or OSError."""
+    properties, given = read_given(config_file, assignments)
+    root = given.get("storePathRootDir") or properties.get("storePathRootDir") or default_root(environ)
+    merged = {
+        **properties,
+        **ChangedProperties(Path(root).expanduser()).properties,
+        **given,
+        "storePathRootDir": root,
+    }
+    warn_of_unknown(merged, BrokerConfig, NamesrvConfig, MessageStoreConfig, TlsConfig)
+    live = LiveConfig(build(BrokerConfig, merged), build(NamesrvConfig, merged))
+    check(live.broker, live.namesrv)
+    return Settings(live, build(MessageStoreConfig, merged), TlsContexts(build(TlsConfig, merged)))
+
+
+def read_given(config_file: Path | None, assignments: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return what the files set and what `--set` does. Raises ConfigError or OSError."""
     properties = read_file(config_file) if config_file is not None else {}
     given: dict[str, str] = {}
     for assignment in assignments:
@@ -98,18 +162,12 @@ def read_settings(
         given[key.strip()] = value.strip()
     if tls_file := given.get("tls.config.file") or properties.get("tls.config.file"):
         properties |= read_file(Path(tls_file).expanduser())
-    root = given.get("storePathRootDir") or properties.get("storePathRootDir") or default_root(environ)
-    merged = {
-        **properties,
-        **ChangedProperties(Path(root).expanduser()).properties,
-        **given,
-        "storePathRootDir": root,
-    }
-    for key in unknown_keys(merged, BrokerConfig, NamesrvConfig, MessageStoreConfig, TlsConfig):
+    return properties, given
+
+
+def warn_of_unknown(properties: Mapping[str, str], *config_classes: type) -> None:
+    for key in unknown_keys(properties, *config_classes):
         logger.warning("setting %s has no effect: unknown to this broker", key)  # its value may be a password
-    live = LiveConfig(build(BrokerConfig, merged), build(NamesrvConfig, merged))
-    check(live.broker, live.namesrv)
-    return Settings(live, build(MessageStoreConfig, merged), TlsContexts(build(TlsConfig, merged)))
 
 
 def read_file(path: Path) -> dict[str, str]:
@@ -124,28 +182,27 @@ def default_root(environ: Mapping[str, str]) -> str:
     return str(Path(data) / "store") if data else "~/store"
 
 
-async def run(settings: Settings) -> int:
-    """Serve until SIGTERM or SIGINT; returns the exit code."""
+async def run(build_daemon: Callable[[], Daemon], files: Path) -> int:
+    """Serve until SIGTERM or SIGINT; returns the exit code. `files`: what its refusal to start is about."""
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    controller = BrokerController(settings.live, settings.store, settings.tls)
+    daemon = build_daemon()
     try:
-        await controller.start()
+        await daemon.start()
     except PortTaken as error:
         return fail(EXIT_PORT, error.strerror or str(error))
     except (StoreError, TableUnreadable, OSError) as error:
-        return fail(EXIT_STORE, f"{settings.store.store_path_root_dir}: {error}")
+        return fail(EXIT_STORE, f"{files}: {error}")
     else:
-        ready = f"brokerd ready broker={controller.address} namesrv={controller.namesrv_address}\n"
-        sys.stdout.write(ready)
+        sys.stdout.write(f"brokerd ready {daemon.ready}\n")
         sys.stdout.flush()
         await stopping.wait()
         logger.info("stopping")
         return 0
     finally:
-        await controller.stop()
+        await daemon.stop()
 
 
 def fail(code: int, reason: str) -> int:

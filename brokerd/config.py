@@ -93,12 +93,26 @@ class BrokerConfig:
 
 @dataclass(frozen=True, slots=True)
 class NamesrvConfig:
-    """The name server's role inside this process; it is off when namesrvAddr names another one."""
+    """The name server's role, in a broker's process (off when namesrvAddr names another one) or in its own."""
 
     namesrv_listen_port: int = setting("namesrvListenPort", 9876)
     scan_not_active_broker_interval: int = setting("scanNotActiveBrokerInterval", 5_000)
     enable_all_topic_list: bool = setting("enableAllTopicList", True)
     order_message_enable: bool = setting("orderMessageEnable", False)
+    return_order_topic_config_to_broker: bool = setting("returnOrderTopicConfigToBroker", True)
+
+
+@dataclass(frozen=True, slots=True)
+class NamesrvProcessConfig:
+    """The port and the file of a name server that is a process of its own."""
+
+    listen_port: int = setting("listenPort", 9876)  # 0: any free port, printed in the ready line
+    bind_address: str = setting("bindAddress", "0.0.0.0")
+    kv_config_path: Path = setting(
+        "kvConfigPath", Path("kvConfig.json")
+    )  # $TIDEMARK_DATA/namesrv, else ~/namesrv
+    server_channel_max_idle_time_seconds: int = setting("serverChannelMaxIdleTimeSeconds", 120)
+    server_max_connections: int = setting("serverMaxConnections", CONNECTIONS_MAX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,11 +230,15 @@ def parse_value(key: str, text: str, wanted: Any) -> Any:
     return Path(text).expanduser() if wanted is Path else text
 
 
+def check_port(key: str, port: int) -> None:
+    if not 0 <= port <= 65_535:
+        raise ConfigError(f"{key}={port}: takes a port from 0 to 65535")
+
+
 def check(config: BrokerConfig, namesrv: NamesrvConfig) -> None:
     """Refuse values that parse but cannot work; raises ConfigError."""
-    for key, port in (("listenPort", config.listen_port), ("namesrvListenPort", namesrv.namesrv_listen_port)):
-        if not 0 <= port <= 65_535:
-            raise ConfigError(f"{key}={port}: takes a port from 0 to 65535")
+    check_port("listenPort", config.listen_port)
+    check_port("namesrvListenPort", namesrv.namesrv_listen_port)
     if config.broker_id != 0:
         raise ConfigError(f"brokerId={config.broker_id}: only a master (0) is supported")
     if not config.broker_name or not config.broker_cluster_name:

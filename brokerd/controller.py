@@ -8,9 +8,7 @@ Stop, as Java: 1. unregister, so that no client is sent here; 2. read no more re
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
-import socket
 import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -37,17 +35,17 @@ from brokerd.clients.queue_lock import QueueLockManager
 from brokerd.clock import steady_ms, wall_ms
 from brokerd.cold_reads import ColdReads
 from brokerd.config import LiveConfig, TlsConfig, name_server_addresses
-from brokerd.connections.server import Connection, RemotingServer
+from brokerd.connections.server import Connection, RemotingServer, own_address
 from brokerd.connections.tls import TlsContexts
 from brokerd.loop_delay import LoopDelay
-from brokerd.namesrv.kv_config import KvConfigManager
+from brokerd.name_server import NameServerRole
 from brokerd.namesrv.registration import Registration
 from brokerd.namesrv.route_info import BrokerIdentity, RouteInfoManager
 from brokerd.pop.pop_service import PopService
-from brokerd.processor.broker import Broker, NameServer
+from brokerd.processor.broker import Broker
 from brokerd.processor.client.client_notify import ChangeNotifier
 from brokerd.processor.dispatch import Dispatcher
-from brokerd.processor.handlers import BROKER_HANDLERS, NAMESRV_HANDLERS
+from brokerd.processor.handlers import BROKER_HANDLERS
 from brokerd.processor.hot_path import HotPath
 from brokerd.processor.send.send_message import Sender
 from brokerd.queue_files import QueueFiles
@@ -57,7 +55,6 @@ from brokerd.schedule_message import ScheduleMessageService
 from brokerd.store.message_store import MessageStore
 from brokerd.store.store_config import MessageStoreConfig
 from brokerd.system_limits import system_limits
-from brokerd.tables import config_manager
 from brokerd.tables.assignment import AssignmentManager
 from brokerd.tables.changed_properties import ChangedProperties
 from brokerd.tables.consumer_offset import ConsumerOffsetManager
@@ -75,12 +72,6 @@ HOUR_MS = 3_600_000
 # Every kind of timed work has at most one thread under way, so have long look-ups; on a slow disk none waits for
 # the others.
 THREADS_MAX = 16
-# An address of documentation: finding the interface that leads there sends nothing.
-NO_ADDRESS = ("192.0.2.1", 9)
-
-
-class PortTaken(OSError):
-    """A listening port belongs to another process."""
 
 
 class BrokerController:
@@ -103,6 +94,7 @@ class BrokerController:
         self.store = MessageStore(store_config, self._hold.notify_arrival)
         self._queue_files = QueueFiles(self.store)
         self._registration: Registration | None = None
+        self._name_server: NameServerRole | None = None  # unless namesrvAddr names others
         self._servers: list[RemotingServer] = []
 
     async def start(self) -> None:
@@ -111,12 +103,14 @@ class BrokerController:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS_MAX, "background"))
         await self._take_ports()
         # The tables first: one that cannot be read refuses the start before the store is touched.
-        broker, kv_config = self._build_broker(now_ms), self._load_kv_config()
+        broker = self._build_broker(now_ms)
+        if self._name_server is not None:
+            self._name_server.load()
         report = self.store.open(now_ms)
         logger.info("store opened %s", report)
         self.store.table.limit(self._limits.queues_max, self._limits.reason)
         self._config_dir.mkdir(parents=True, exist_ok=True)
-        self.broker, self._kv_config = broker, kv_config
+        self.broker = broker
         broker.topics.adopt(self.store.queue_counts(), now_ms)
         if not report.clean_shutdown:
             broker.offsets.fit(self.store.max_offset, now_ms)
@@ -134,14 +128,13 @@ class BrokerController:
         self._broker_server = await self._bind(
             "listenPort", settings.listen_port, self._process, self._closed
         )
-        self.is_name_server = not settings.namesrv_addr
-        if self.is_name_server:
-            self._routes = RouteInfoManager()
+        if not settings.namesrv_addr:
+            self._name_server = NameServerRole(namesrv, self._config_dir / "kvConfig.json", self._tables)
             self._namesrv_server = await self._bind(
                 "namesrvListenPort",
                 namesrv.namesrv_listen_port,
-                self._process_namesrv,
-                self._routes.channel_closed,
+                self._name_server.process,
+                self._name_server.routes.channel_closed,
             )
 
     async def _bind(
@@ -160,22 +153,12 @@ class BrokerController:
             settings.server_channel_max_idle_time_seconds * 1000,
             self._tls,
         )
-        try:
-            await server.bind(settings.bind_address, port)
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                raise PortTaken(
-                    error.errno, f"port {port} ({key}) is taken by another process: stop it or set {key}"
-                ) from error
-            raise OSError(error.errno, f"{settings.bind_address}:{port} ({key}): {error}") from error
+        await server.bind(settings.bind_address, port)
         self._servers.append(server)
         return server
 
     def _process(self, data: bytes, peer: Connection) -> tuple[int, list[bytes]]:
         return self._dispatcher.process(data, peer)
-
-    def _process_namesrv(self, data: bytes, peer: Connection) -> tuple[int, list[bytes]]:
-        return self._namesrv_dispatcher.process(data, peer)
 
     def _build_broker(self, now_ms: int) -> Broker:
         config, folder, store_config = self._config, self._config_dir, self._store_config
@@ -219,12 +202,6 @@ class BrokerController:
             loop_delay=self._loop_delay,
         )
 
-    def _load_kv_config(self) -> KvConfigManager:
-        path = self._config_dir / "kvConfig.json"
-        kv_config = KvConfigManager(path)
-        config_manager.load(path, kv_config.load)
-        return kv_config
-
     def _changed_properties(self) -> ChangedProperties:
         changed = ChangedProperties(self._store_config.store_path_root_dir)
         self._tables.add(changed.file)
@@ -233,16 +210,7 @@ class BrokerController:
     def broker_ip(self) -> str:
         """Return the address given to clients: brokerIP1, else the one listened on, else this host's."""
         settings = self._config.broker
-        if settings.broker_ip1:
-            return settings.broker_ip1
-        if settings.bind_address not in ("", "0.0.0.0", "::"):
-            return settings.bind_address
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            try:
-                probe.connect(NO_ADDRESS)
-                return str(probe.getsockname()[0])
-            except OSError:
-                return "127.0.0.1"
+        return settings.broker_ip1 or own_address(settings.bind_address)
 
     def _connect_parts(self) -> None:
         broker = self.broker
@@ -283,7 +251,7 @@ class BrokerController:
     def _register(self, now_ms: int) -> None:
         """Make the route known: in this process at once, at other name servers in the background."""
         broker, settings = self.broker, self._config.broker
-        if not self.is_name_server:
+        if self._name_server is None:
             self._registration = Registration(
                 name_server_addresses(settings.namesrv_addr),
                 self._identity,
@@ -294,15 +262,17 @@ class BrokerController:
             register = partial(self._registration.run, settings.register_name_server_period)
             self._background.keep_running("registration", register)
             return
-        self._tables.add(self._kv_config.file)
-        name_server = NameServer(self._config, self._routes, self._kv_config, self._tables)
-        self._namesrv_dispatcher = Dispatcher(name_server, NAMESRV_HANDLERS)
-        topics = broker.topics
-        self._routes.register_broker(
+        topics, routes = broker.topics, self._name_server.routes
+        routes.register_broker(
             self._identity(), topics.topics.values(), topics.data_version, None, steady_ms()
         )
-        broker.topics.on_change = self._topics_changed_here
-        broker.topics.on_delete = lambda topic: self._routes.delete_topic(topic, {broker.broker_name})
+
+        def topics_changed_here(configs: list[TopicConfig]) -> None:
+            for config in configs:
+                routes.put_topic(broker.broker_name, config)
+
+        topics.on_change = topics_changed_here
+        topics.on_delete = lambda topic: routes.delete_topic(topic, {broker.broker_name})
 
     def _identity(self) -> BrokerIdentity:
         settings, broker = self._config.broker, self.broker
@@ -315,10 +285,6 @@ class BrokerController:
             f"{host}:{port + 1}",
         )
 
-    def _topics_changed_here(self, configs: list[TopicConfig]) -> None:
-        for config in configs:
-            self._routes.put_topic(self.broker.broker_name, config)
-
     def _topics_changed_elsewhere(self) -> None:
         if self._registration is not None:
             self._registration.topics_changed()
@@ -326,7 +292,13 @@ class BrokerController:
     async def _topic_route(self, topic: str) -> TopicRouteData | None:
         if self._registration is not None:
             return await self._registration.route(topic)
-        return self._routes.route(topic)
+        return self.routes.route(topic)
+
+    @property
+    def routes(self) -> RouteInfoManager:
+        """The routes of the name server in this process."""
+        assert self._name_server is not None
+        return self._name_server.routes
 
     def _start_background(self) -> None:
         broker, settings = self.broker, self._config.broker
@@ -356,12 +328,8 @@ class BrokerController:
         every(
             "deletion of expired files", DELETE_FILES_MS, upkeep.delete_expired_files, DELETE_FILES_FIRST_MS
         )
-        if self.is_name_server:
-            every(
-                "scan of brokers",
-                self._config.namesrv.scan_not_active_broker_interval,
-                lambda: self._routes.drop_expired(steady_ms()),
-            )
+        if self._name_server is not None:
+            every("scan of brokers", self._name_server.scan_interval_ms, self._name_server.drop_expired)
 
     def _sample(self) -> None:
         self.broker.stats.sample(steady_ms(), wall_ms())
@@ -389,12 +357,16 @@ class BrokerController:
         asyncio.get_running_loop().call_later(delay_ms / 1000, call)
 
     @property
+    def ready(self) -> str:
+        return f"broker={self.address} namesrv={self.namesrv_address}"
+
+    @property
     def address(self) -> str:
         return self.broker.address
 
     @property
     def namesrv_address(self) -> str:
-        if not self.is_name_server:
+        if self._name_server is None:
             return self._config.broker.namesrv_addr
         return f"{self.broker.store_host[0]}:{self._namesrv_server.port}"
 
@@ -402,8 +374,10 @@ class BrokerController:
         """Graceful and quick; safe after a start that failed half-way."""
         if self._registration is not None:
             await self._registration.unregister_all()
-        elif hasattr(self, "broker"):
-            self._routes.unregister_broker(self.broker.broker_name, self.broker.address, "it stops")
+        elif self._name_server is not None and hasattr(self, "broker"):
+            self._name_server.routes.unregister_broker(
+                self.broker.broker_name, self.broker.address, "it stops"
+            )
         for server in self._servers:
             server.stop_reading()
         await self._drain()

@@ -7,6 +7,7 @@ brought and returns what to write, in one write (hot-path rules 1 and 2).
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import socket
 import time
@@ -34,6 +35,24 @@ UNFINISHED_BYTES_MAX, UNFINISHED_OF_ADDRESS_BYTES_MAX = 512 * 1024 * 1024, 256 *
 # Answers that peers have not read, as above; looked at each time so much was written, and in every scan.
 UNREAD_BYTES_MAX, UNREAD_OF_ADDRESS_BYTES_MAX = 1024 * 1024 * 1024, 512 * 1024 * 1024
 UNREAD_LOOK_BYTES = 64 * 1024 * 1024
+# An address of documentation: finding the interface that leads there sends nothing.
+NO_ADDRESS = ("192.0.2.1", 9)
+
+
+class PortTaken(OSError):
+    """A listening port belongs to another process."""
+
+
+def own_address(bind_address: str) -> str:
+    """Return the address that peers are given: the one listened on, else this host's towards others."""
+    if bind_address not in ("", "0.0.0.0", "::"):
+        return bind_address
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(NO_ADDRESS)
+            return str(probe.getsockname()[0])
+        except OSError:
+            return "127.0.0.1"
 
 
 class Connection(asyncio.Protocol):
@@ -269,7 +288,16 @@ class RemotingServer:
         self._server: asyncio.Server | None = None
 
     async def bind(self, host: str, port: int) -> None:
-        """Take the port without accepting yet; raises OSError when it is taken."""
+        """Take the port without accepting yet. Raises PortTaken or OSError, with the setting's key."""
+        try:
+            await self._bind(host, port)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                text = f"port {port} ({self.name}) is taken by another process: stop it or set {self.name}"
+                raise PortTaken(error.errno, text) from error
+            raise OSError(error.errno, f"{host}:{port} ({self.name}): {error}") from error
+
+    async def _bind(self, host: str, port: int) -> None:
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
             lambda: FirstByte(Connection(self), self._tls),

@@ -12,64 +12,23 @@ import logging
 import ssl
 from collections.abc import Callable, Sequence
 
+from brokerd.connections.link import UNANSWERED, RemotingLink
 from brokerd.namesrv.route_info import BrokerIdentity
 from brokerd.remoting.body.route import TopicRouteData
 from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
-from brokerd.remoting.connection import RemotingConnection
-from brokerd.remoting.errors import RemotingError
 
 logger = logging.getLogger(__name__)
 
-REQUEST_TIMEOUT_S = 3.0
 UNREGISTER_TIMEOUT_S = 0.5
 CHANGE_DELAY_S = 0.05  # topics created in a row are registered together
-READ_BYTES = 65_536
+RETRY_MS = 5_000  # with a name server that did not take it
 
 
-class NameServerLink:
-    """One name server. Requests are sent one after another."""
+class NameServerLink(RemotingLink):
+    """One name server."""
 
-    def __init__(self, address: str, tls: ssl.SSLContext | None) -> None:
-        self.address = address
-        self._tls = tls
-        self._reader: asyncio.StreamReader | None = None
-        self._writer: asyncio.StreamWriter | None = None
-        self._frames = RemotingConnection()
-        self._lock = asyncio.Lock()
-        self._opaque = 0
-        self.is_failing = False  # so that a name server that is away is logged once
-
-    async def ask(self, command: RemotingCommand) -> RemotingCommand:
-        """Raise OSError, TimeoutError or RemotingError; the connection is then opened anew at the next call."""
-        async with self._lock:
-            try:
-                return await asyncio.wait_for(self._ask(command), REQUEST_TIMEOUT_S)
-            except (OSError, TimeoutError, RemotingError, EOFError):
-                self.close()
-                raise
-
-    async def _ask(self, command: RemotingCommand) -> RemotingCommand:
-        if self._writer is None:
-            host, _, port = self.address.rpartition(":")
-            self._frames = RemotingConnection()
-            self._reader, self._writer = await asyncio.open_connection(host, int(port), ssl=self._tls)
-        assert self._reader is not None
-        self._opaque += 1
-        command.opaque = self._opaque
-        self._writer.write(command.encode())
-        while True:
-            data = await self._reader.read(READ_BYTES)
-            if not data:
-                raise ConnectionError(f"name server {self.address} closed the connection")
-            for response in self._frames.receive_data(data):
-                if response.is_response and response.opaque == command.opaque:
-                    return response
-
-    def close(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-        self._reader = self._writer = None
+    is_failing = False  # so that a name server that is away is logged once
 
 
 class Registration:
@@ -103,7 +62,7 @@ class Registration:
         request = RemotingCommand.request(RequestCode.REGISTER_BROKER, fields, body)
         try:
             response = await link.ask(request)
-        except (OSError, TimeoutError, RemotingError) as error:
+        except UNANSWERED as error:
             self._log_failure(link, f"{type(error).__name__}: {error}")
             return False
         if response.code != ResponseCode.SUCCESS:
@@ -133,9 +92,10 @@ class Registration:
     async def run(self, period_ms: int) -> None:
         """Register now, then every period and after every change, until cancelled."""
         while True:
-            await self.register_all()
+            taken = await self.register_all()
+            pause_ms = period_ms if taken == len(self._links) else min(period_ms, RETRY_MS)
             try:
-                await asyncio.wait_for(self._changed.wait(), period_ms / 1000)
+                await asyncio.wait_for(self._changed.wait(), pause_ms / 1000)
                 await asyncio.sleep(CHANGE_DELAY_S)
             except TimeoutError:
                 pass
@@ -149,8 +109,8 @@ class Registration:
     async def _unregister(self, link: NameServerLink) -> None:
         request = RemotingCommand.request(RequestCode.UNREGISTER_BROKER, self._fields())
         try:
-            await asyncio.wait_for(link.ask(request), UNREGISTER_TIMEOUT_S)
-        except (OSError, TimeoutError, RemotingError) as error:
+            await link.ask(request, UNREGISTER_TIMEOUT_S)
+        except UNANSWERED as error:
             logger.info("not unregistered name_server=%s: %s", link.address, error)
         link.close()
 
@@ -160,7 +120,7 @@ class Registration:
             request = RemotingCommand.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
             try:
                 response = await link.ask(request)
-            except (OSError, TimeoutError, RemotingError) as error:
+            except UNANSWERED as error:
                 logger.info("no route name_server=%s topic=%s: %s", link.address, topic, error)
                 continue
             if response.code == ResponseCode.SUCCESS:

@@ -51,6 +51,7 @@ class RouteInfoManager:
     def __init__(self) -> None:
         self.queues_of: dict[str, dict[str, QueueData]] = {}  # topic → broker name → its queues
         self.brokers: dict[str, BrokerData] = {}  # broker name → addresses
+        self._topics_of: dict[str, set[str]] = {}  # broker name → topics with queues there
         self._live: dict[str, LiveBroker] = {}  # broker address → registration
 
     def register_broker(
@@ -61,11 +62,14 @@ class RouteInfoManager:
         channel: Channel | None,
         now_ms: int,
         timeout_ms: int = BROKER_EXPIRED_MS,
+        *,
+        acts_as_master: bool = False,
     ) -> tuple[str, str]:
         """Take in a full or partial registration; returns (master's address, its HA address) for a slave.
 
         A registration that repeats the one before changes no route: what WIPE_WRITE_PERM_OF_BROKER took
         away stays away until one of its topics changes or it starts anew (RouteInfoManager.registerBroker).
+        Topics are the master's; with `acts_as_master` those of the lowest slave when there is no master.
         Raises OverflowError beyond BROKERS_MAX or TOPICS_MAX.
         """
         addr = identity.broker_addr
@@ -82,12 +86,13 @@ class RouteInfoManager:
             cluster=identity.cluster, broker_name=identity.broker_name, broker_addrs=addrs
         )
         self._live[addr] = LiveBroker(identity, channel, now_ms, timeout_ms, data_version)
-        if identity.broker_id == MASTER_ID:
+        if identity.broker_id == MASTER_ID or (acts_as_master and identity.broker_id == min(addrs)):
             is_same = before is not None and data_version is not None and before.data_version == data_version
+            known_topics = self._topics_of.get(identity.broker_name, set())
             for config in topics:
-                known_on = self.queues_of.get(config.topic_name, {})
-                if not is_same or identity.broker_name not in known_on:
+                if not is_same or config.topic_name not in known_topics:
                     self.put_topic(identity.broker_name, config)
+        if identity.broker_id == MASTER_ID:
             return "", ""
         master = self._live.get(addrs.get(MASTER_ID, ""))
         return (master.identity.broker_addr, master.identity.ha_server_addr) if master else ("", "")
@@ -95,6 +100,7 @@ class RouteInfoManager:
     def put_topic(self, broker_name: str, config: TopicConfig) -> None:
         if config.topic_name not in self.queues_of and len(self.queues_of) >= TOPICS_MAX:
             raise OverflowError(f"{TOPICS_MAX} topics are registered already")
+        self._topics_of.setdefault(broker_name, set()).add(config.topic_name)
         self.queues_of.setdefault(config.topic_name, {})[broker_name] = QueueData(
             broker_name=broker_name,
             read_queue_nums=config.read_queue_nums,
@@ -115,7 +121,7 @@ class RouteInfoManager:
             self.brokers[broker_name] = dataclasses.replace(data, broker_addrs=addrs)
             return
         del self.brokers[broker_name]
-        for topic in list(self.queues_of):
+        for topic in self._topics_of.pop(broker_name, set()):
             self.delete_topic(topic, {broker_name})
 
     def delete_topic(self, topic: str, broker_names: set[str] | None = None) -> None:
@@ -126,6 +132,7 @@ class RouteInfoManager:
         for name in list(queues):
             if broker_names is None or name in broker_names:
                 del queues[name]
+                self._topics_of.get(name, set()).discard(topic)
         if not queues:
             del self.queues_of[topic]
 
@@ -142,8 +149,8 @@ class RouteInfoManager:
                     live.identity.broker_name, live.identity.broker_addr, f"silent for {live.timeout_ms} ms"
                 )
 
-    def data_version(self, broker_addr: str, now_ms: int) -> DataVersion | None:
-        """Return what a broker registered last (322); the request keeps it alive."""
+    def keep_alive(self, broker_addr: str, now_ms: int) -> DataVersion | None:
+        """Record a sign of life (322, 904); returns the version of what the broker registered last."""
         live = self._live.get(broker_addr)
         if live is None:
             return None
@@ -179,12 +186,10 @@ class RouteInfoManager:
 
     def set_write_perm(self, broker_name: str, *, writable: bool) -> int:
         """WIPE (205) or ADD (327) the write permission of a broker on all topics; returns how many topics."""
-        count = 0
-        for queues in self.queues_of.values():
-            data = queues.get(broker_name)
-            if data is None:
-                continue
+        topics = self._topics_of.get(broker_name, set())
+        for topic in topics:
+            queues = self.queues_of[topic]
+            data = queues[broker_name]
             perm = int(Permission.READ | Permission.WRITE) if writable else data.perm & ~int(Permission.WRITE)
             queues[broker_name] = dataclasses.replace(data, perm=perm)
-            count += 1
-        return count
+        return len(topics)

@@ -13,7 +13,7 @@ from brokerd.clients.producer_manager import ProducerManager
 from brokerd.clients.pull_request_hold import PullRequestHoldService
 from brokerd.clients.queue_lock import QueueLockManager
 from brokerd.cold_reads import ColdReads
-from brokerd.config import LiveConfig
+from brokerd.config import LiveConfig, NamesrvConfig
 from brokerd.connections.channel import Channel
 from brokerd.loop_delay import LoopDelay
 from brokerd.namesrv.kv_config import KvConfigManager
@@ -103,7 +103,7 @@ class Broker:
 class NameServer:
     """The parts of the name server's role."""
 
-    config: LiveConfig
+    config: NamesrvConfig
     routes: RouteInfoManager
     kv_config: KvConfigManager
     tables: TableWriter

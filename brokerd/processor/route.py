@@ -16,7 +16,11 @@ from brokerd.processor.broker import NameServer, NamesrvHandler, Saved
 from brokerd.processor.ext_fields import required, required_int
 from brokerd.remoting.body import fastjson
 from brokerd.remoting.body.broker import KVTable
-from brokerd.remoting.body.route import RegisterBrokerBody
+from brokerd.remoting.body.route import (
+    BrokerMemberGroup,
+    GetBrokerMemberGroupResponseBody,
+    RegisterBrokerBody,
+)
 from brokerd.remoting.body.topic import TopicList
 from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
@@ -30,17 +34,11 @@ FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further det
 def register_broker(
     server: NameServer, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
-    """REGISTER_BROKER (103). Compressed bodies (an option no broker uses by default) are refused."""
-    if command.ext_fields.get("compressed", "false") == "true":
-        raise error_for(
-            ResponseCode.SYSTEM_ERROR,
-            "compressed registration is not supported: set compressedRegister=false",
-        )
+    """REGISTER_BROKER (103), in JSON or compressed; without a body the broker has no topic of its own."""
     expected_crc = int(command.ext_fields.get("bodyCrc32", "0"))
     if expected_crc and expected_crc not in (zlib.crc32(command.body), zlib.crc32(command.body) & 0x7FFFFFFF):
         raise error_for(ResponseCode.SYSTEM_ERROR, "crc32 not match")
-    registration = fastjson.loads_request(command.body, REGISTRATION_DIALECT_BYTES_MAX)
-    wrapper = RegisterBrokerBody.from_value(registration).topic_config_serialize_wrapper
+    wrapper = registration_of(command).topic_config_serialize_wrapper
     timeout = command.ext_fields.get("heartbeatTimeoutMillis")
     ha_addr, master_addr = server.routes.register_broker(
         BrokerIdentity(
@@ -55,14 +53,44 @@ def register_broker(
         channel,
         steady_ms(),
         int(timeout) if timeout else BROKER_EXPIRED_MS,
+        # Brokers before version 5 do not send it.
+        acts_as_master="enableActingMaster" in command.ext_fields,
     )[::-1]
     ext_fields = {"haServerAddr": ha_addr, "masterAddr": master_addr}
-    order_conf = server.kv_config.namespace(ORDER_TOPIC_CONFIG)
+    is_returned = server.config.return_order_topic_config_to_broker
+    order_conf = server.kv_config.namespace(ORDER_TOPIC_CONFIG) if is_returned else None
     return command.response(
         ResponseCode.SUCCESS,
         ext_fields={key: value for key, value in ext_fields.items() if value},
         body=KVTable(table=dict(order_conf)).to_body() if order_conf else b"",
     )
+
+
+def registration_of(command: RemotingCommand) -> RegisterBrokerBody:
+    if not command.body:
+        return RegisterBrokerBody()
+    if command.ext_fields.get("compressed", "false") == "true":
+        return RegisterBrokerBody.from_compressed(bytes(command.body))
+    registration = fastjson.loads_request(command.body, REGISTRATION_DIALECT_BYTES_MAX)
+    return RegisterBrokerBody.from_value(registration)
+
+
+def broker_heartbeat(
+    server: NameServer, channel: Channel, command: RemotingCommand, now_ms: int
+) -> RemotingCommand:
+    """BROKER_HEARTBEAT (904): keep a registration alive; as in Java an unknown broker is no error."""
+    server.routes.keep_alive(required(command, "brokerAddr"), steady_ms())
+    return command.response(ResponseCode.SUCCESS)
+
+
+def get_broker_member_group(
+    server: NameServer, channel: Channel, command: RemotingCommand, now_ms: int
+) -> RemotingCommand:
+    """GET_BROKER_MEMBER_GROUP (901)."""
+    name = required(command, "brokerName")
+    data = server.routes.brokers.get(name)
+    group = BrokerMemberGroup(required(command, "clusterName"), name, data.broker_addrs if data else {})
+    return command.response(ResponseCode.SUCCESS, body=GetBrokerMemberGroupResponseBody(group).to_body())
 
 
 def unregister_broker(
@@ -78,7 +106,7 @@ def query_data_version(
     server: NameServer, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
     """QUERY_DATA_VERSION (322): answer a broker whether it must register fully."""
-    version = server.routes.data_version(required(command, "brokerAddr"), steady_ms())
+    version = server.routes.keep_alive(required(command, "brokerAddr"), steady_ms())
     if version is None:
         return command.response(ResponseCode.SUCCESS, ext_fields={"changed": "true"})
     body = version.to_body()
@@ -95,7 +123,7 @@ def get_route_info(
         raise error_for(
             ResponseCode.TOPIC_NOT_EXIST, f"No topic route info in name server for the topic: {topic}{FAQ}"
         )
-    if server.config.namesrv.order_message_enable:
+    if server.config.order_message_enable:
         route.order_topic_conf = server.kv_config.get(ORDER_TOPIC_CONFIG, topic)
     standard = (
         command.version >= STANDARD_JSON_VERSION or command.ext_fields.get("acceptStandardJsonOnly") == "true"
@@ -116,7 +144,7 @@ def topic_list(command: RemotingCommand, topics: list[str]) -> RemotingCommand:
 def get_all_topics(
     server: NameServer, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
-    if not server.config.namesrv.enable_all_topic_list:
+    if not server.config.enable_all_topic_list:
         raise error_for(ResponseCode.SYSTEM_ERROR, "disable: enableAllTopicList is false")
     return topic_list(command, server.routes.topics())
 
@@ -151,7 +179,7 @@ def get_namesrv_config(
     server: NameServer, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
     """GET_NAMESRV_CONFIG (319)."""
-    shown = to_properties(server.config.namesrv)
+    shown = to_properties(server.config)
     text = "".join(f"{key}={value}\n" for key, value in sorted(shown.items()))
     return command.response(ResponseCode.SUCCESS, body=text.encode())
 
@@ -206,6 +234,8 @@ HANDLERS: dict[int, NamesrvHandler] = {
     RequestCode.REGISTER_BROKER: register_broker,
     RequestCode.UNREGISTER_BROKER: unregister_broker,
     RequestCode.QUERY_DATA_VERSION: query_data_version,
+    RequestCode.BROKER_HEARTBEAT: broker_heartbeat,
+    RequestCode.GET_BROKER_MEMBER_GROUP: get_broker_member_group,
     RequestCode.GET_ROUTEINFO_BY_TOPIC: get_route_info,
     RequestCode.GET_BROKER_CLUSTER_INFO: get_cluster_info,
     RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: get_all_topics,

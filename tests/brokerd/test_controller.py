@@ -30,7 +30,7 @@ async def test_a_stop_unregisters_then_answers_then_closes(
         async with running(
             tmp_path / "b", brokerName="b", namesrvAddr=elsewhere, flushDiskType="SYNC_FLUSH"
         ) as broker:
-            client, routes = await broker.client(), other.controller._routes
+            client, routes = await broker.client(), other.controller.routes
             assert (await client.ask(RequestCode.SEND_MESSAGE_V2, send_fields("T"), b"first")).code == 0
             await wait_until(lambda: "b" in routes.brokers)
             monkeypatch.setattr(mapped_file, "sync_pages", slow)

@@ -86,6 +86,23 @@ class BrokerProcess:
                 self.process.wait()
 
 
+class NameServerProcess(BrokerProcess):
+    """`python -m brokerd namesrv`: a name server without a broker. `data` is its folder."""
+
+    def __init__(self, data: Path, **settings: str | int) -> None:
+        super().__init__(data)
+        data.mkdir(exist_ok=True)
+        self.settings = {
+            "listenPort": self.namesrv_port,
+            "bindAddress": "127.0.0.1",
+            "kvConfigPath": str(data / "kvConfig.json"),
+            **settings,
+        }
+
+    def launch(self, arguments: Sequence[str]) -> subprocess.Popen[bytes] | ForkedProgram:
+        return super().launch(["namesrv", *arguments])
+
+
 class CommandBroker(BrokerProcess):
     """`python -m brokerd` itself: for tests of the command, and for what is measured of its process."""
 

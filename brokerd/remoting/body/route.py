@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass, field
+from typing import Self
 
 from brokerd.remoting.body import fastjson
 from brokerd.remoting.body.json_body import JsonBody
-from brokerd.remoting.body.topic import TopicConfigSerializeWrapper
+from brokerd.remoting.body.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
+from brokerd.remoting.errors import BodyError
 
 MASTER_ID = 0
+INFLATED_BYTES_MAX = 32 * 1024 * 1024  # 300,000 topics
 
 
 @dataclass(slots=True)
@@ -73,3 +77,69 @@ class RegisterBrokerBody(JsonBody):
         default_factory=TopicConfigSerializeWrapper
     )
     filter_server_list: list[str] = field(default_factory=list)
+
+    @classmethod
+    def from_compressed(cls, body: bytes) -> Self:
+        """Parse the form of compressed=true (protocol section 5.3). Raises BodyError.
+
+        What follows the filter servers, queues of static topics from version 5 on, is not read.
+        """
+        data = _inflated(body)
+        position = 0
+
+        def number() -> int:
+            nonlocal position
+            if position + 4 > len(data):
+                raise BodyError(f"registration ends at byte {len(data)}, inside a length")
+            position += 4
+            return int.from_bytes(data[position - 4 : position], "big")
+
+        def text() -> bytes:
+            nonlocal position
+            length = number()
+            if position + length > len(data):
+                raise BodyError(f"registration ends at byte {len(data)}, inside {length} bytes at {position}")
+            position += length
+            return data[position - length : position]
+
+        version = DataVersion.from_request(text())
+        topics = [_topic_config(text()) for _ in range(number())]
+        table = TopicConfigSerializeWrapper({topic.topic_name: topic for topic in topics}, version)
+        return cls(table, [str(server) for server in fastjson.loads_request(text())])
+
+
+def _inflated(body: bytes) -> bytes:
+    inflate = zlib.decompressobj()
+    try:
+        data = inflate.decompress(body, INFLATED_BYTES_MAX)
+    except zlib.error as error:
+        raise BodyError(f"registration is not compressed by zlib: {error}") from None
+    if not inflate.eof:
+        what = f"of more than {INFLATED_BYTES_MAX} bytes" if inflate.unconsumed_tail else "that ends early"
+        raise BodyError(f"compressed registration {what}")
+    return data
+
+
+def _topic_config(text: bytes) -> TopicConfig:
+    """`name read write perm filterType {attributes}`, as `TopicConfig.java` encodes it; attributes are of no route."""
+    try:
+        name, read, write, perm, filter_type = text.decode().split(" ", 5)[:5]
+        return TopicConfig(name, int(read), int(write), int(perm), filter_type)
+    except ValueError:
+        raise BodyError(f"registration has the topic {text[:100]!r}") from None
+
+
+@dataclass(slots=True)
+class BrokerMemberGroup(JsonBody):
+    """Of 901: a broker and its copies."""
+
+    cluster: str = ""
+    broker_name: str = ""
+    broker_addrs: dict[int, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class GetBrokerMemberGroupResponseBody(JsonBody):
+    """901."""
+
+    broker_member_group: BrokerMemberGroup = field(default_factory=BrokerMemberGroup)

@@ -7,7 +7,7 @@ from tests.brokerd.fakes import MemoryChannel
 
 def register(
     routes: RouteInfoManager, name: str, addr: str, *topics: str, broker_id: int = 0, now_ms: int = 0,
-    channel: MemoryChannel | None = None, cluster: str = "C", version: int = 1,
+    channel: MemoryChannel | None = None, cluster: str = "C", version: int = 1, acts_as_master: bool = False,
 ) -> tuple[str, str]:  # fmt: skip
     return routes.register_broker(
         BrokerIdentity(cluster, name, addr, broker_id, addr + "0"),
@@ -15,6 +15,7 @@ def register(
         DataVersion(counter=version),
         channel or MemoryChannel(),
         now_ms,
+        acts_as_master=acts_as_master,
     )
 
 
@@ -48,6 +49,17 @@ def test_it_knows_slaves_and_tells_them_their_master() -> None:
     assert routes.brokers == {}
 
 
+def test_a_slave_of_version_5_brings_topics_without_a_master() -> None:
+    routes = RouteInfoManager()
+    register(routes, "a", "h:9", "T", broker_id=1)
+    assert routes.route("T") is None, "brokers of version 4 leave that to their master"
+    register(routes, "a", "h:9", "T", broker_id=1, acts_as_master=True)
+    assert routes.route("T") is not None
+    register(routes, "a", "h:1", "Of the master")
+    register(routes, "a", "h:9", "Later", broker_id=1, acts_as_master=True)
+    assert routes.route("Later") is None
+
+
 def test_it_forgets_an_address_that_registers_under_another_id() -> None:
     routes = RouteInfoManager()
     register(routes, "a", "h:1", broker_id=1)
@@ -59,7 +71,8 @@ def test_it_drops_silent_and_disconnected_brokers() -> None:
     routes = RouteInfoManager()
     channel = MemoryChannel()
     register(routes, "a", "h:1", "T", now_ms=1_000)
-    register(routes, "b", "h:2", "T", now_ms=2_000, channel=channel)
+    register(routes, "b", "h:2", "T", now_ms=1_000, channel=channel)
+    routes.keep_alive("h:2", 2_000)
     routes.drop_expired(121_000)
     assert sorted(routes.brokers) == ["a", "b"]
     routes.drop_expired(121_001)

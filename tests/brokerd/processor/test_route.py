@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import zlib
 from pathlib import Path
 
 from brokerd.namesrv.kv_config import KvConfigManager
 from brokerd.remoting.body.broker import KVTable
-from brokerd.remoting.body.route import ClusterInfo, TopicRouteData
+from brokerd.remoting.body.route import ClusterInfo, QueueData, TopicRouteData
 from brokerd.remoting.body.topic import TopicList
 from brokerd.remoting.codes import RequestCode
 from brokerd.remoting.command import RemotingCommand
@@ -120,6 +121,57 @@ async def test_it_drops_a_broker_whose_connection_closed(tmp_path: Path) -> None
         await wait_for_route(namesrv, "R", there=True)
         await remote.close()
         await wait_for_route(namesrv, "R", there=False)
+
+
+def registration(*topics: bytes) -> bytes:
+    """The compressed form, up to the filter servers."""
+    texts = [b'{"counter":7,"stateVersion":0,"timestamp":1}', *topics, b"[]"]
+    parts = [len(text).to_bytes(4, "big") + text for text in texts]
+    return b"".join([parts[0], len(topics).to_bytes(4, "big"), *parts[1:]])
+
+
+REMOTE = {
+    "brokerName": "remote", "brokerAddr": "10.0.0.9:10911", "clusterName": "C", "brokerId": "0",
+    "haServerAddr": "10.0.0.9:10912", "bodyCrc32": "0", "compressed": "true",
+}  # fmt: skip
+
+
+async def test_it_takes_compressed_registrations(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+        namesrv = await broker.namesrv_client()
+        # As 4.9.7 writes topics, and as 5.3.3 does, with attributes; then its queues of static topics.
+        whole = registration(b"Old 4 2 6 SINGLE_TAG", b'New 1 3 4 SINGLE_TAG {"a":"b c"}')
+        for body, topic in ((whole, "Old"), (whole + bytes(4), "New")):
+            answer = await namesrv.ask(RequestCode.REGISTER_BROKER, REMOTE, zlib.compress(body))
+            assert answer.code == 0
+            assert (await namesrv.ask(ROUTE, {"topic": topic})).code == 0
+        route = TopicRouteData.from_body((await namesrv.ask(ROUTE, {"topic": "New"})).body)
+        assert route.queue_datas == [QueueData("remote", 1, 3, 4, 0)]
+        assert route.broker_datas[0].broker_addrs == {0: "10.0.0.9:10911"}
+        version = await namesrv.ask(
+            RequestCode.QUERY_DATA_VERSION, REMOTE, b'{"counter":7,"stateVersion":0,"timestamp":1}'
+        )
+        assert version.ext_fields == {"changed": "false"}
+        heartbeat = await namesrv.ask(RequestCode.BROKER_HEARTBEAT, REMOTE)
+        assert heartbeat.code == 0
+
+
+async def test_it_refuses_compressed_registrations_that_are_damaged(tmp_path: Path) -> None:
+    whole = registration(b"T 4 2 6 SINGLE_TAG")
+    async with running(tmp_path) as broker:
+        namesrv = await broker.namesrv_client()
+        for cut in range(len(whole)):
+            answer = await namesrv.ask(RequestCode.REGISTER_BROKER, REMOTE, zlib.compress(whole[:cut]))
+            assert (answer.code, "registration ends at byte" in (answer.remark or "")) == (1, True), cut
+        for body, reason in (
+            (b"{}", "not compressed by zlib"),
+            (zlib.compress(whole)[:-6], "that ends early"),
+            (zlib.compress(bytes(33 << 20)), "of more than 33554432 bytes"),
+            (zlib.compress(registration(b"T four 2 6 SINGLE_TAG")), "registration has the topic b'T four"),
+        ):
+            answer = await namesrv.ask(RequestCode.REGISTER_BROKER, REMOTE, body)
+            assert (answer.code, reason in (answer.remark or "")) == (1, True), answer.remark
+        assert (await namesrv.ask(ROUTE, {"topic": "T"})).code == 17
 
 
 def test_it_keeps_key_value_settings_for_the_next_start(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ async def test_it_makes_group_and_retry_topic_at_the_first_heartbeat(tmp_path: P
         assert answer.version == 479
         assert broker.broker.groups.groups["g"].retry_max_times == 16
         assert broker.broker.topics.topics["%RETRY%g"].read_queue_nums == 1
-        assert broker.controller._routes.route("%RETRY%g") is not None
+        assert broker.controller.routes.route("%RETRY%g") is not None
 
 
 async def test_it_skips_a_group_it_may_not_make(tmp_path: Path) -> None:
