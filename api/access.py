@@ -59,10 +59,17 @@ class Tokens(Resource):
 
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW", "POST": "VIEW"}
 
-    @extend_schema(operation_id="tokens_list", tags=["tokens"], responses=TokenSerializer(many=True))
-    def get(self, request: Request) -> Response:
+    @pagination.list_operation(
+        selectors.TOKENS,
+        "Token",
+        TokenSerializer,
+        query="part of the name, the prefix or the owner's name",
+        operation_id="tokens_list",
+        tags=["tokens"],
+    )
+    def get(self, request: Request) -> HttpResponseBase:
         found = selectors.tokens_of(None if is_admin(request) else _person(request))
-        return Response(TokenSerializer(found, many=True).data)
+        return pagination.answer_in_memory(request, found, selectors.TOKENS, TokenSerializer)
 
     @extend_schema(
         operation_id="tokens_create",

@@ -18,7 +18,7 @@ from api.rest.resource import Resource, existing_row
 from api.rest.struct import HelpTexts, StructSerializer
 from console.access.name_scope import EVERYTHING, NameScope
 from console.broker import selectors
-from console.broker.broker_list import BROKERS, OWN_BROKERS
+from console.broker.broker_list import BROKERS, NAME_SERVERS, OWN_BROKERS
 from console.broker.models import NameServerRow, RouteDifference
 from console.broker.own_share import OwnShare
 from console.broker.selectors import BrokerView
@@ -222,13 +222,13 @@ class Brokers(Resource):
     filters_names = True
     renderer_classes = list_file.RENDERERS
 
-    @extend_schema(
+    @pagination.list_operation(
+        BROKERS,
+        "Broker",
+        BrokerSerializer,
+        query="part of the name, the address or the version",
         operation_id="brokers_list",
         tags=["brokers"],
-        parameters=[
-            *pagination.list_parameters(BROKERS, query="part of the name, the address or the version"),
-        ],
-        responses=list_file.responses(pagination.page_of("Broker", BrokerSerializer(many=True))),
     )
     def get(self, request: Request, cluster: str) -> HttpResponseBase:
         cluster_selectors.cluster_by_name(cluster)
@@ -308,12 +308,18 @@ class NameServers(Resource):
 
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
 
-    @extend_schema(
-        operation_id="name_servers_list", tags=["brokers"], responses=NameServerSerializer(many=True)
+    @pagination.list_operation(
+        NAME_SERVERS,
+        "NameServer",
+        NameServerSerializer,
+        query="part of the address",
+        operation_id="name_servers_list",
+        tags=["brokers"],
     )
-    def get(self, request: Request, cluster: str) -> Response:
+    def get(self, request: Request, cluster: str) -> HttpResponseBase:
         cluster_selectors.cluster_by_name(cluster)
-        return Response(NameServerSerializer(selectors.name_servers(cluster), many=True).data)
+        found = selectors.name_servers(cluster)
+        return pagination.answer_in_memory(request, found, NAME_SERVERS, NameServerSerializer)
 
 
 class RouteDifferences(Resource):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from django.http.response import HttpResponseBase
 from django.urls import path
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
@@ -11,6 +12,7 @@ from rest_framework.exceptions import PermissionDenied
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from api.rest import pagination
 from api.rest.resource import Resource, remote_addr
 from console.cluster import selectors, services
 from console.cluster.admission import may_add_clusters
@@ -65,10 +67,17 @@ class Clusters(Resource):
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW", "POST": "ADMIN"}
     asks_brokers = True
 
-    @extend_schema(operation_id="clusters_list", tags=["clusters"], responses=ClusterSerializer(many=True))
-    def get(self, request: Request) -> Response:
+    @pagination.list_operation(
+        selectors.CLUSTERS,
+        "Cluster",
+        ClusterSerializer,
+        query="part of the name or of a name server's address",
+        operation_id="clusters_list",
+        tags=["clusters"],
+    )
+    def get(self, request: Request) -> HttpResponseBase:
         found = selectors.clusters_for(request.user)
-        return Response(ClusterSerializer(found, many=True).data)
+        return pagination.answer_in_memory(request, found, selectors.CLUSTERS, ClusterSerializer)
 
     @extend_schema(
         operation_id="clusters_add",

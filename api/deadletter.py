@@ -129,16 +129,16 @@ class DeadLetterGroups(Resource):
     filters_names = True
     renderer_classes = list_file.RENDERERS
 
-    @extend_schema(
+    @pagination.list_operation(
+        selectors.DEAD_LETTERS,
+        "DeadLetterGroup",
+        DeadLetterGroupSerializer,
+        query="part of the group's name",
         operation_id="dead_letters_list",
         tags=["dead letters"],
-        parameters=[
-            *pagination.list_parameters(selectors.DEAD_LETTERS, query="part of the group's name"),
-            OpenApiParameter("with_empty", bool, description="also groups whose dead-letter topic is empty"),
+        more=[
+            OpenApiParameter("with_empty", bool, description="also groups whose dead-letter topic is empty")
         ],
-        responses=list_file.responses(
-            pagination.page_of("DeadLetterGroup", DeadLetterGroupSerializer(many=True))
-        ),
     )
     def get(self, request: Request, cluster: str) -> HttpResponseBase:
         cluster_selectors.cluster_by_name(cluster)

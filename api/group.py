@@ -22,9 +22,11 @@ from console.group import selectors
 from console.group.clients import member
 from console.group.clients.client_list import CLIENTS, client_page
 from console.group.group_list import GROUPS
+from console.group.group_page import QUEUES
 from console.lag import selectors as lag_selectors
 from console.lag.models import ClientRow, GroupRow
-from console.lists.page import cut
+
+CLIENT_WORDS = "part of the client id, the group, the address, the language or the version"
 
 
 def _stale_since_ms(cluster: str) -> int | None:
@@ -100,15 +102,17 @@ class Groups(Resource):
     filters_names = True
     renderer_classes = list_file.RENDERERS
 
-    @extend_schema(
+    @pagination.list_operation(
+        GROUPS,
+        "Group",
+        GroupSerializer,
+        query="part of the name",
         operation_id="groups_list",
         tags=["groups"],
-        parameters=[
-            *pagination.list_parameters(GROUPS, query="part of the name"),
+        more=[
             OpenApiParameter("status", str, description="a lag status, or PARTIAL"),
             OpenApiParameter("include_system", bool, description="RocketMQ's own groups too"),
         ],
-        responses=list_file.responses(pagination.page_of("Group", GroupSerializer(many=True))),
     )
     def get(self, request: Request, cluster: str) -> HttpResponseBase:
         cluster_selectors.cluster_by_name(cluster)
@@ -142,19 +146,23 @@ class GroupQueues(Resource):
 
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
     name_kwarg = "group"
+    renderer_classes = list_file.RENDERERS
 
-    @extend_schema(
+    @pagination.list_operation(
+        QUEUES,
+        "GroupQueue",
+        GroupQueueSerializer,
+        query="part of the topic, the broker, the owner or the status",
         operation_id="group_queues",
         tags=["groups"],
-        parameters=[OpenApiParameter("topic", str)],
-        responses=GroupQueueSerializer(many=True),
+        more=[OpenApiParameter("topic", str, description="its whole name")],
     )
-    def get(self, request: Request, cluster: str, group: str) -> Response:
+    def get(self, request: Request, cluster: str, group: str) -> HttpResponseBase:
         existing(cluster, group)
         rows = selectors.group_queues(cluster, group, topic=pagination.text(request, "topic") or None)
         since_ms = _stale_since_ms(cluster)
         shown = [lag_selectors.made_stale(row, since_ms) for row in rows]
-        return Response(GroupQueueSerializer(shown, many=True).data)
+        return pagination.answer_in_memory(request, shown, QUEUES, GroupQueueSerializer, cluster=cluster)
 
 
 class Clients(Resource):
@@ -164,13 +172,8 @@ class Clients(Resource):
     filters_names = True
     renderer_classes = list_file.RENDERERS
 
-    @extend_schema(
-        operation_id="clients_list",
-        tags=["groups"],
-        parameters=pagination.list_parameters(
-            CLIENTS, query="part of the client id, the group, the address, the language or the version"
-        ),
-        responses=list_file.responses(pagination.page_of("Client", ClientSerializer(many=True))),
+    @pagination.list_operation(
+        CLIENTS, "Client", ClientSerializer, query=CLIENT_WORDS, operation_id="clients_list", tags=["groups"]
     )
     def get(self, request: Request, cluster: str) -> HttpResponseBase:
         cluster_selectors.cluster_by_name(cluster)
@@ -185,17 +188,18 @@ class GroupAssignments(Resource):
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
     name_kwarg = "group"
 
-    @extend_schema(
+    @pagination.list_operation(
+        selectors.ASSIGNMENTS,
+        "Assignment",
+        AssignmentSerializer,
+        query="part of the topic, the broker, the client id or its host",
         operation_id="group_assignments",
         tags=["groups"],
-        parameters=pagination.PAGE_PARAMETERS,
-        responses=pagination.page_of("Assignment", AssignmentSerializer(many=True)),
     )
-    def get(self, request: Request, cluster: str, group: str) -> Response:
+    def get(self, request: Request, cluster: str, group: str) -> HttpResponseBase:
         existing(cluster, group)
         found = selectors.assignments(cluster, group, int(timezone.now().timestamp() * 1000))
-        page = cut(found, **pagination.page_arguments(request))
-        return Response(pagination.page_body(request, page, AssignmentSerializer(page.rows, many=True).data))
+        return pagination.answer_in_memory(request, found, selectors.ASSIGNMENTS, AssignmentSerializer)
 
 
 class GroupClients(Resource):
@@ -203,11 +207,20 @@ class GroupClients(Resource):
 
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
     name_kwarg = "group"
+    renderer_classes = list_file.RENDERERS
 
-    @extend_schema(operation_id="group_clients", tags=["groups"], responses=GroupClientSerializer(many=True))
-    def get(self, request: Request, cluster: str, group: str) -> Response:
+    @pagination.list_operation(
+        CLIENTS,
+        "GroupClient",
+        GroupClientSerializer,
+        query=CLIENT_WORDS,
+        operation_id="group_clients",
+        tags=["groups"],
+    )
+    def get(self, request: Request, cluster: str, group: str) -> HttpResponseBase:
         existing(cluster, group)
-        return Response(GroupClientSerializer(selectors.group_clients(cluster, group), many=True).data)
+        page = client_page(cluster, pagination.list_query(request, CLIENTS), group=group)
+        return pagination.list_answer(request, page, CLIENTS, cluster, GroupClientSerializer)
 
 
 class ReportedQueueSerializer(StructSerializer):

@@ -28,7 +28,7 @@ from console.operation.config.table import ConfigTable, read_table
 from console.text import JsonObject
 from console.topic import selectors
 from console.topic.producers import Sender, Senders, senders_of
-from console.topic.topic_list import TOPICS
+from console.topic.topic_list import TOPIC_GROUPS, TOPIC_QUEUES, TOPICS
 
 
 class TopicSerializer(serializers.ModelSerializer[TopicRow]):
@@ -105,11 +105,14 @@ class Topics(Resource):
     filters_names = True
     renderer_classes = list_file.RENDERERS
 
-    @extend_schema(
+    @pagination.list_operation(
+        TOPICS,
+        "Topic",
+        TopicSerializer,
+        query="part of the name",
         operation_id="topics_list",
         tags=["topics"],
-        parameters=[
-            *pagination.list_parameters(TOPICS, query="part of the name"),
+        more=[
             OpenApiParameter(
                 "kind", str, enum=["", *selectors.KINDS], description="default NORMAL; empty: all"
             ),
@@ -117,7 +120,6 @@ class Topics(Resource):
                 "reader", str, enum=["", "none"], description="none: topics that no consumer group reads"
             ),
         ],
-        responses=list_file.responses(pagination.page_of("Topic", TopicSerializer(many=True))),
     )
     def get(self, request: Request, cluster: str) -> HttpResponseBase:
         cluster_selectors.cluster_by_name(cluster)
@@ -152,11 +154,22 @@ class TopicQueues(Resource):
 
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
     name_kwarg = "topic"
+    renderer_classes = list_file.RENDERERS
 
-    @extend_schema(operation_id="topic_queues", tags=["topics"], responses=TopicQueueSerializer(many=True))
-    def get(self, request: Request, cluster: str, topic: str) -> Response:
+    @pagination.list_operation(
+        TOPIC_QUEUES,
+        "TopicQueue",
+        TopicQueueSerializer,
+        query="part of the broker's name",
+        operation_id="topic_queues",
+        tags=["topics"],
+    )
+    def get(self, request: Request, cluster: str, topic: str) -> HttpResponseBase:
         existing(cluster, topic)
-        return Response(TopicQueueSerializer(selectors.topic_queues(cluster, topic), many=True).data)
+        found = selectors.topic_queues(cluster, topic)
+        return pagination.answer_in_memory(
+            request, found, TOPIC_QUEUES, TopicQueueSerializer, cluster=cluster
+        )
 
 
 class TopicGroups(Resource):
@@ -164,15 +177,31 @@ class TopicGroups(Resource):
 
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
     name_kwarg = "topic"
+    renderer_classes = list_file.RENDERERS
 
-    @extend_schema(operation_id="topic_groups", tags=["topics"], responses=TopicGroupSerializer(many=True))
-    def get(self, request: Request, cluster: str, topic: str) -> Response:
+    @pagination.list_operation(
+        TOPIC_GROUPS,
+        "TopicGroup",
+        TopicGroupSerializer,
+        query="part of the group's name or its status",
+        operation_id="topic_groups",
+        tags=["topics"],
+    )
+    def get(self, request: Request, cluster: str, topic: str) -> HttpResponseBase:
         existing(cluster, topic)
         scope = view_scope(request.user, cluster)
-        found = [one for one in selectors.topic_groups(cluster, topic) if scope.covers(one.group)]
+        readers = selectors.topic_groups(cluster, topic)
+        found = [one for one in readers if scope.covers(one.group)]
         if lag_selectors.stale_since_ms(cluster, int(timezone.now().timestamp() * 1000)) is not None:
             found = [replace(one, status="UNKNOWN") for one in found]
-        return Response(TopicGroupSerializer(found, many=True).data)
+        return pagination.answer_in_memory(
+            request,
+            found,
+            TOPIC_GROUPS,
+            TopicGroupSerializer,
+            cluster=cluster,
+            not_shown=len(readers) - len(found),
+        )
 
 
 class TopicProducers(Resource):

@@ -29,6 +29,7 @@ from console.report.delivery import sending as delivery
 from console.report.jobs import JOBS, LAG_JOBS
 from console.report.models import ZONE_LENGTH_MAX, LagRow, ReportRow, ReportSchedule
 from console.report.pages import exports
+from console.text import JsonObject
 from console.web.streamed import StreamedResponse
 from spark.lag.local_time import zone_problem
 
@@ -61,6 +62,10 @@ class ScheduleSerializer(serializers.Serializer[Any]):
     last_due_ms = serializers.IntegerField()
     last_outcome = serializers.CharField(allow_blank=True)
     last_run = serializers.CharField(allow_null=True)
+
+    def to_representation(self, instance: ReportSchedule) -> JsonObject:
+        """Return what the audit shows of it, too."""
+        return schedules.as_row(instance)
 
 
 class ScheduleChangeSerializer(serializers.Serializer[Any]):
@@ -161,12 +166,18 @@ class Schedules(Resource):
 
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
 
-    @extend_schema(
-        operation_id="report_schedules_list", tags=["reports"], responses=ScheduleSerializer(many=True)
+    @pagination.list_operation(
+        schedules.SCHEDULES,
+        "Schedule",
+        ScheduleSerializer,
+        query="part of the job, the cadence or an e-mail address",
+        operation_id="report_schedules_list",
+        tags=["reports"],
     )
-    def get(self, request: Request, cluster: str) -> Response:
+    def get(self, request: Request, cluster: str) -> HttpResponseBase:
         cluster_selectors.cluster_by_name(cluster)
-        return Response([schedules.as_row(one) for one in schedules.schedules(cluster, now_ms=_now_ms())])
+        found = schedules.schedules(cluster, now_ms=_now_ms())
+        return pagination.answer_in_memory(request, found, schedules.SCHEDULES, ScheduleSerializer)
 
 
 class Schedule(Resource):
@@ -194,7 +205,7 @@ class Schedule(Resource):
             now_ms=now_ms,
             remote_addr=remote_addr(request),
         )
-        return Response(schedules.as_row(schedule))
+        return Response(ScheduleSerializer(schedule).data)
 
 
 class SloSerializer(serializers.Serializer[Any]):

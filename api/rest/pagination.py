@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, TypedDict, overload
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypedDict, TypeVar, overload
 
 from django.db.models.expressions import OrderBy
 from django.http.response import HttpResponseBase
-from drf_spectacular.utils import OpenApiParameter, inline_serializer
+from drf_spectacular.utils import OpenApiParameter, extend_schema, inline_serializer
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
@@ -15,10 +15,13 @@ from rest_framework.response import Response
 
 from api.rest import list_file
 from console.lists.cursor import CURSOR_LENGTH_MAX
+from console.lists.in_memory import page_in_memory
 from console.lists.page import PER_PAGE_MAX, Page
 from console.lists.query import ListQuery
 from console.lists.spec import ListSpec
 from console.text import JsonObject
+
+Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 PER_PAGE = 50
 
@@ -167,8 +170,45 @@ def list_parameters(spec: ListSpec, *, query: str) -> list[OpenApiParameter]:
         OpenApiParameter("query", str, description=query),
         *(OpenApiParameter(each.name, str, enum=["", *each.values]) for each in spec.filters),
         order_parameter(spec),
-        list_file.parameter(),
+        *([list_file.parameter()] if spec.fields else ()),
     ]
+
+
+def list_operation(
+    spec: ListSpec,
+    name: str,
+    serializer: type[serializers.BaseSerializer[Any]],
+    *,
+    query: str,
+    operation_id: str,
+    tags: list[str],
+    more: Sequence[OpenApiParameter] = (),
+) -> Callable[[Handler], Handler]:
+    """Describe a GET of a declared list in the OpenAPI document: its parameters, and pages of ``name``.
+
+    ``query`` describes the search words; ``more`` are parameters of this list only.
+    """
+    body = page_of(name, serializer(many=True))
+    return extend_schema(
+        operation_id=operation_id,
+        tags=tags,
+        parameters=[*list_parameters(spec, query=query), *more],
+        responses=list_file.responses(body) if spec.fields else body,
+    )
+
+
+def answer_in_memory(
+    request: Request,
+    rows: Sequence[Any],
+    spec: ListSpec,
+    serializer: type[serializers.BaseSerializer[Any]],
+    *,
+    cluster: str = "",
+    not_shown: int = 0,
+) -> HttpResponseBase:
+    """Return the requested page of a declared list whose rows are all at hand, in the order of their key."""
+    page = page_in_memory(rows, spec, list_query(request, spec), not_shown=not_shown)
+    return list_answer(request, page, spec, cluster, serializer)
 
 
 def list_answer(

@@ -12,6 +12,8 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 
+from console.text import JsonObject
+
 NAME = "fields"
 RESULTS = "results"
 
@@ -23,9 +25,8 @@ def names_of(schema: AutoSchema) -> list[str]:
         found = found.get(200) or found.get((200, JSONRenderer.media_type))
     if isinstance(found, type) and issubclass(found, serializers.Serializer):
         found = found()
-    if isinstance(found, serializers.Serializer):
-        found = found.fields.get(RESULTS)
-    child = found.child if isinstance(found, serializers.ListSerializer) else None
+    results = found.fields.get(RESULTS) if isinstance(found, serializers.Serializer) else None
+    child = results.child if isinstance(results, serializers.ListSerializer) else None
     return list(child.fields) if isinstance(child, serializers.Serializer) else []
 
 
@@ -45,8 +46,7 @@ def wanted(request: Request, names: Sequence[str]) -> frozenset[str]:
     return found
 
 
-def only(body: Any, fields: frozenset[str]) -> Any:
-    """Return a list, or a page of one, with these fields of its rows."""
-    if isinstance(body, dict):
-        return {**body, RESULTS: only(body[RESULTS], fields)}
-    return [{name: value for name, value in row.items() if name in fields} for row in body]
+def only(body: JsonObject, fields: frozenset[str]) -> JsonObject:
+    """Return a page of a list with these fields of its rows."""
+    rows = [{name: value for name, value in row.items() if name in fields} for row in body[RESULTS]]
+    return {**body, RESULTS: rows}

@@ -38,6 +38,22 @@ def open_link(key: str, now: datetime.datetime) -> SignInLink:
     return link
 
 
+TOKENS = ListSpec(
+    name="tokens",
+    key="-pk",
+    default="-created",
+    columns=(),
+    orders={
+        "created": lambda token: token.created_at,
+        "name": lambda token: token.name,
+        "owner": lambda token: token.owner.username,
+        "expires": lambda token: token.expires_at,
+        "last_used": lambda token: token.last_used_at,
+    },
+    searched=("name", "prefix", "owner.username"),
+)
+
+
 def tokens_of(owner: Any = None) -> Sequence[ApiToken]:
     """Return the tokens of one person, or of all, newest first."""
     found = ApiToken.objects.select_related("owner")

@@ -109,3 +109,17 @@ OWN_BROKERS = ListSpec(
     filters=(_STATES,),
     file_fields=("reason",),
 )
+
+NAME_SERVERS = ListSpec(
+    name="name-servers",
+    key="addr",
+    default="addr",
+    columns=(),
+    orders={
+        "addr": lambda server: server.addr,
+        "answered": lambda server: server.answered,
+        "since": lambda server: server.since_ms,
+        "topics": lambda server: server.topic_count,
+    },
+    searched=("addr",),
+)

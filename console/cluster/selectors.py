@@ -7,7 +7,17 @@ from django.http import Http404
 
 from console.access import rules
 from console.cluster.models import Cluster
+from console.lists.spec import ListSpec
 from console.text import Text
+
+CLUSTERS = ListSpec(
+    name="clusters",
+    key="name",
+    default="name",
+    columns=(),
+    orders={"name": lambda cluster: cluster.name, "created": lambda cluster: cluster.created_at},
+    searched=("name", "namesrv_addrs"),
+)
 
 
 def cluster_by_name(name: str) -> Cluster:

@@ -168,6 +168,7 @@ QUEUES = ListSpec(
         ),
     ),
     file_fields=("reason", "read_at_ms"),
+    searched=("topic", "broker_name", "owner", "status"),
 )
 
 

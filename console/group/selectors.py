@@ -20,6 +20,7 @@ from console.lag.rows import broadcast, queues
 from console.lag.rows.queue_row import QueueRow
 from console.lists.page import Page, count_if, cut
 from console.lists.query import ListQuery
+from console.lists.spec import ListSpec
 from console.text.stored import of_json
 from spark.lag.folds.rounds import GAP_INTERVALS
 
@@ -156,6 +157,22 @@ class Assignment:
     queue: QueueRow
     host: str | None
     since_ms: int | None
+
+
+ASSIGNMENTS = ListSpec(
+    name="assignments",
+    key="queue",
+    default="queue",
+    columns=(),
+    orders={
+        "queue": lambda one: (one.queue.topic, one.queue.broker_name, one.queue.queue_id),
+        "client": lambda one: one.queue.owner or None,
+        "host": lambda one: one.host,
+        "lag": lambda one: one.queue.lag,
+        "since": lambda one: one.since_ms,
+    },
+    searched=("queue.topic", "queue.broker_name", "queue.owner", "host"),
+)
 
 
 def assignments(cluster_name: str, name: str, now_ms: int) -> list[Assignment]:

@@ -19,6 +19,7 @@ from console.text import Text
 from console.web.spreadsheet import csv_line
 
 M = TypeVar("M", bound=Model)
+Row = TypeVar("Row")
 LATEST_MS = 253_402_300_799_000  # the last second of the year 9999
 Label = str | Promise
 # Units of the columns of more than one list.
@@ -78,7 +79,8 @@ class ListSpec:
     ``default`` is the order without a choice, as REST writes it (``-lag``: largest first); ``key`` ends every order, so
     that pages do not overlap. ``orders`` have no column of their own; a list that is ordered by REST only has no
     columns. ``file_fields`` follow the columns in a file: how old a row is, and why a figure is missing. ``moment``:
-    the column of the model that a range of time narrows.
+    the column of the model that a range of time narrows. ``searched``: the attributes of rows in memory that may
+    contain the search words.
     """
 
     name: str
@@ -89,6 +91,7 @@ class ListSpec:
     filters: tuple[Filter, ...] = ()
     file_fields: tuple[str, ...] = ()
     moment: str = ""
+    searched: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.columns:
@@ -136,6 +139,12 @@ class ListSpec:
         by_key = list(rows)
         known = sorted((row for row in by_key if value(row) is not None), key=value, reverse=descending)
         return [*known, *(row for row in by_key if value(row) is None)]
+
+    def matching(self, rows: Iterable[Row], words: str) -> list[Row]:
+        """Return the rows in memory with a searched attribute that contains the words, in any case."""
+        wanted = words.casefold()
+        readers = [attrgetter(name) for name in self.searched]
+        return [row for row in rows if any(wanted in str(read(row) or "").casefold() for read in readers)]
 
     def between(self, rows: QuerySet[M], from_ms: int | None, to_ms: int | None) -> QuerySet[M]:
         """Return the rows of [from_ms, to_ms); None is without that bound."""

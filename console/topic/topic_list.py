@@ -62,3 +62,53 @@ TOPICS = ListSpec(
     ),
     file_fields=("partial", "reason", "read_at_ms"),
 )
+
+TOPIC_QUEUES = ListSpec(
+    name="topic-queues",
+    key="queue",
+    default="queue",
+    columns=(),
+    orders={
+        "queue": lambda row: (row.broker_name, row.queue_id),
+        "min": lambda row: row.min_offset,
+        "max": lambda row: row.max_offset,
+        "in_rate": lambda row: row.in_rate,
+        "last_write": lambda row: row.last_write_ms,
+    },
+    file_fields=(
+        "broker_name",
+        "queue_id",
+        "min_offset",
+        "max_offset",
+        "last_write_ms",
+        "in_rate",
+        "read_at_ms",
+    ),
+    searched=("broker_name",),
+)
+
+TOPIC_GROUPS = ListSpec(
+    name="topic-groups",
+    key="group",
+    default="-time_lag",
+    columns=(),
+    orders={
+        "group": lambda one: one.group,
+        "status": lambda one: one.status,
+        "clients": lambda one: one.clients,
+        "queues": lambda one: one.queues,
+        "lag": lambda one: one.lag,
+        "time_lag": lambda one: one.time_lag_ms,
+    },
+    file_fields=(
+        "group",
+        "status",
+        "partial",
+        "clients",
+        "queues",
+        "lag",
+        "lag_lower_bound",
+        "time_lag_ms",
+    ),
+    searched=("group", "status"),
+)

@@ -141,7 +141,7 @@ def test_it_tells_what_is_not_alike(viewer: APIClient) -> None:
     assert (found["key"], found["odd"], found["values"]["broker-a"]) == (
         "flushDiskType", ["broker-a"], "SYNC_FLUSH",
     )  # fmt: skip
-    (server,) = viewer.get(f"{LOCAL}/name-servers").json()
+    (server,) = viewer.get(f"{LOCAL}/name-servers").json()["results"]
     assert (server["answered"], server["brokers"], server["topic_count"]) == (
         True, {"broker-a": {"0": "h:1"}}, None,
     )  # fmt: skip

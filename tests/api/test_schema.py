@@ -64,6 +64,20 @@ def test_it_describes_every_operation_to_callers(document: dict[str, Any]) -> No
     assert {name for name, text in texts.items() if not text or text.startswith("Base of")} == set()
 
 
+def test_every_list_has_pages(document: dict[str, Any]) -> None:
+    lists = {}
+    for path, methods in document["paths"].items():
+        content = methods.get("get", {}).get("responses", {}).get("200", {}).get("content", {})
+        schema = content.get("application/json", {}).get("schema", {})
+        assert schema.get("type") != "array", path
+        body = document["components"]["schemas"].get(schema.get("$ref", "").rpartition("/")[2], {})
+        if body.get("properties", {}).get("results"):
+            lists[path] = {each["name"] for each in methods["get"]["parameters"]}
+    assert len(lists) >= 24
+    searches = {path for path in lists if "limit" in lists[path] and "cursor" in lists[path]}
+    assert {path for path in lists if not {"page", "per_page"} <= lists[path]} == searches
+
+
 def test_it_is_served_to_people_who_signed_in(alice: User) -> None:
     problem(APIClient().get("/api/schema"), 401, "not_authenticated")
     client = APIClient()

@@ -31,14 +31,16 @@ CLIENTS = ListSpec(
 )
 
 
-def client_page(cluster: str, list_query: ListQuery, *, scope: NameScope = EVERYTHING) -> Page[ClientRow]:
-    """Return one page of the members of all groups of a scope, RocketMQ's own groups included.
+def client_page(
+    cluster: str, list_query: ListQuery, *, group: str = "", scope: NameScope = EVERYTHING
+) -> Page[ClientRow]:
+    """Return one page of the members of a group, or of all groups of a scope, RocketMQ's own included.
 
     The search words are part of the client id, the group, the address, the language or the version.
     """
     parts = ("client_id", "group", "address", "language", "version")
     named = Q(*((f"{part}__icontains", list_query.query) for part in parts), _connector=Q.OR)
-    whole = ClientRow.objects.filter(named, cluster=cluster)
+    whole = ClientRow.objects.filter(named, cluster=cluster, **({"group": group} if group else {}))
     found = scope.filter(whole, "group")
     total = found.count()
     return cut(

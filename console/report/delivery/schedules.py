@@ -15,6 +15,7 @@ from console.cluster import selectors as cluster_selectors
 from console.lag.episode_state import Promised
 from console.lag.models import GroupSlo
 from console.lag.promise_versions import promises_of
+from console.lists.spec import ListSpec
 from console.report import selectors, services
 from console.report.jobs import JOBS, PERIODS_MS, SAME_DAYS, STORE_JOBS
 from console.report.models import ReportSchedule
@@ -34,6 +35,20 @@ logger = logging.getLogger(__name__)
 
 SLO_VERSIONS_MAX = 200  # of a group: every job that judges its past contains them
 REQUESTED = Text("requested")
+
+
+SCHEDULES = ListSpec(
+    name="schedules",
+    key="report",
+    default="report",
+    columns=(),
+    orders={
+        "report": lambda schedule: list(JOBS).index(schedule.job),
+        "cadence": lambda schedule: schedule.cadence,
+        "due": lambda schedule: schedule.last_due_ms,
+    },
+    searched=("job", "cadence", "emails"),
+)
 
 
 def schedules(cluster: str, *, now_ms: int) -> Sequence[ReportSchedule]:

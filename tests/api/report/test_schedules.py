@@ -35,8 +35,9 @@ def maintainer(rows: Cluster, client_of: Clients) -> APIClient:
 
 def test_every_report_has_a_schedule(reader: APIClient) -> None:
     answer = reader.get(f"{BASE}/report-schedules")
-    assert [one["job"] for one in answer.data] == list(JOBS)
-    assert answer.data[0]["cadence"] == "HOURLY"
+    rows = answer.json()["results"]
+    assert [one["job"] for one in rows] == list(JOBS)
+    assert rows[0]["cadence"] == "HOURLY"
 
 
 def test_a_schedule_is_changed_and_its_webhook_never_told(maintainer: APIClient) -> None:

@@ -65,9 +65,9 @@ def test_it_hides_clusters_from_people_without_a_grant(
 def test_it_lists_only_visible_clusters(
     rows: Cluster, carol: User, charlie: User, client_of: Clients
 ) -> None:
-    assert [each["name"] for each in client_of(carol).get("/api/v1/clusters").json()] == ["local"]
-    assert client_of(charlie).get("/api/v1/clusters").json() == []
-    assert client_of(carol, cluster_pattern="prod-*").get("/api/v1/clusters").json() == []
+    assert [each["name"] for each in client_of(carol).get("/api/v1/clusters").json()["results"]] == ["local"]
+    assert client_of(charlie).get("/api/v1/clusters").json()["results"] == []
+    assert client_of(carol, cluster_pattern="prod-*").get("/api/v1/clusters").json()["results"] == []
 
 
 @pytest.mark.parametrize("path", READS)

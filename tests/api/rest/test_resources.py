@@ -82,7 +82,7 @@ def test_it_makes_a_token_and_shows_its_key_once(alice: User, client_of: Clients
     assert made.status_code == 201
     key = made.json()["key"]
     assert key.startswith("tm_")
-    listed = client.get("/api/v1/tokens").json()
+    listed = client.get("/api/v1/tokens").json()["results"]
     assert [(row["name"], row["prefix"]) for row in listed] == [("ci", key[:12])]
     assert "key" not in listed[0] and "key_sha256" not in listed[0]
     assert key not in str(ApiToken.objects.values_list())
@@ -105,7 +105,7 @@ def test_it_hides_other_peoples_tokens(alice: User, carol: User, client_of: Clie
     prefix = ApiToken.objects.get(owner=alice).prefix
     client = APIClient()
     client.force_login(carol)
-    assert client.get("/api/v1/tokens").json() == []
+    assert client.get("/api/v1/tokens").json()["results"] == []
     problem(client.delete(f"/api/v1/tokens/{prefix}"), 404, "not_found")
 
 

@@ -25,7 +25,8 @@ def test_rows_have_the_requested_fields_only(
     assert page["count"] == 2
     assert page["results"] == [{"group": "billing", "lag": 7}, {"group": "audit", "lag": None}]
     assert client.get(f"{GROUPS}?fields=").json() == client.get(GROUPS).json()
-    assert client.get(f"{GROUPS}/billing/queues?fields=queue_id,lag").json() == [{"queue_id": 0, "lag": 7}]
+    queues = client.get(f"{GROUPS}/billing/queues?fields=queue_id,lag").json()
+    assert queues["results"] == [{"queue_id": 0, "lag": 7}]
 
 
 @pytest.mark.parametrize("wanted", ["lagg", "group,lagg", "id", "cluster", "results"])
