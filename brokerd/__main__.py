@@ -42,7 +42,7 @@ from brokerd.name_server import NameServerController
 from brokerd.store.errors import StoreError
 from brokerd.store.store_config import MessageStoreConfig
 from brokerd.system_limits import raise_file_limit
-from brokerd.tables.changed_properties import ChangedProperties
+from brokerd.tables.changed_properties import CHANGED_PROPERTIES, ChangedProperties
 from brokerd.tables.config_manager import TableUnreadable
 
 logger = logging.getLogger("brokerd")
@@ -109,7 +109,9 @@ def name_server_settings(
     data = environ.get("TIDEMARK_DATA") or "~"
     merged.setdefault("kvConfigPath", str(Path(data) / "namesrv" / "kvConfig.json"))
     warn_of_unknown(merged, NamesrvConfig, NamesrvProcessConfig, TlsConfig)
-    config, process = build(NamesrvConfig, merged), build(NamesrvProcessConfig, merged)
+    process = build(NamesrvProcessConfig, merged)
+    changed = ChangedProperties(process.changed_path).properties
+    config = build(NamesrvConfig, {**properties, **changed, **given})
     check_port("listenPort", process.listen_port)
     tls = TlsContexts(build(TlsConfig, merged))
     return process.kv_config_path, lambda: NameServerController(config, process, tls)
@@ -141,7 +143,7 @@ def read_settings(
     root = given.get("storePathRootDir") or properties.get("storePathRootDir") or default_root(environ)
     merged = {
         **properties,
-        **ChangedProperties(Path(root).expanduser()).properties,
+        **ChangedProperties(Path(root).expanduser() / CHANGED_PROPERTIES).properties,
         **given,
         "storePathRootDir": root,
     }

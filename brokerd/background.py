@@ -143,8 +143,8 @@ class StoreUpkeep:
         await asyncio.to_thread(self._store.flush_queues_if_due, steady_ms())
 
     async def delete_expired_files(self) -> None:
-        ratio = await asyncio.to_thread(self._store.disk_used_ratio)
-        deleted = await asyncio.to_thread(self._store.delete_expired_files, wall_ms(), ratio)
+        ratio = await asyncio.to_thread(self._store.cleaner.disk_used_ratio)
+        deleted = await asyncio.to_thread(self._store.cleaner.delete_expired, wall_ms(), ratio)
         self._store.note_disk_use(ratio)
         if deleted:
             logger.info("expired files deleted count=%d disk_used=%.2f", deleted, ratio)

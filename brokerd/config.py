@@ -97,7 +97,8 @@ class NamesrvConfig:
 
     namesrv_listen_port: int = setting("namesrvListenPort", 9876)
     scan_not_active_broker_interval: int = setting("scanNotActiveBrokerInterval", 5_000)
-    enable_all_topic_list: bool = setting("enableAllTopicList", True)
+    enable_all_topic_list: bool = setting("enableAllTopicList", True)  # 206
+    enable_topic_list: bool = setting("enableTopicList", True)  # 224, 311-313
     order_message_enable: bool = setting("orderMessageEnable", False)
     return_order_topic_config_to_broker: bool = setting("returnOrderTopicConfigToBroker", True)
 
@@ -113,6 +114,11 @@ class NamesrvProcessConfig:
     )  # $TIDEMARK_DATA/namesrv, else ~/namesrv
     server_channel_max_idle_time_seconds: int = setting("serverChannelMaxIdleTimeSeconds", 120)
     server_max_connections: int = setting("serverMaxConnections", CONNECTIONS_MAX)
+
+    @property
+    def changed_path(self) -> Path:
+        """Return the file of what operators changed while it ran (318)."""
+        return self.kv_config_path.parent / "namesrv.properties"
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +179,11 @@ HOT_KEYS = frozenset(
     }
 )
 
+# What UPDATE_NAMESRV_CONFIG (318) may change.
+NAMESRV_HOT_KEYS = frozenset(
+    {"enableAllTopicList", "enableTopicList", "orderMessageEnable", "returnOrderTopicConfigToBroker"}
+)
+
 
 def read_properties(text: str) -> dict[str, str]:
     """Parse a Java property file: `key=value` or `key:value`, `#` and `!` comments, `\\` at a line's end joins.
@@ -210,6 +221,42 @@ def build(config_class: type[Config], properties: Mapping[str, str], **values: A
             values[name] = parse_value(key, properties[key], types[name])
     try:
         return config_class(**values)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+
+
+def read_changes(
+    body: bytes, hot_keys: frozenset[str], known: frozenset[str], changed_by: str
+) -> dict[str, str]:
+    """Parse what a request sets. Raises ConfigError naming every key that is unknown or fixed while this runs."""
+    try:
+        properties = read_properties(body.decode())
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"settings are not UTF-8: {error}") from error
+    unknown = sorted(properties.keys() - known)
+    fixed = sorted(properties.keys() & known - hot_keys)
+    reasons = []
+    if unknown:
+        reasons.append(f"{', '.join(unknown)}: no setting that {changed_by} changes; check the spelling")
+    if fixed:
+        reasons.append(
+            f"{', '.join(fixed)}: cannot be changed while the broker runs; put it in its configuration file"
+        )
+    if reasons:
+        raise ConfigError("; ".join(reasons))
+    return properties
+
+
+def replaced(current: Config, properties: Mapping[str, str]) -> Config:
+    """Return the settings with those of `properties` that are theirs. Raises ConfigError naming the key."""
+    types = get_type_hints(type(current))
+    values = {
+        name: parse_value(key, properties[key], types[name])
+        for key, name in keys_of(type(current)).items()
+        if key in properties
+    }
+    try:
+        return dataclasses.replace(current, **values)  # type: ignore[type-var]
     except ValueError as error:
         raise ConfigError(str(error)) from error
 

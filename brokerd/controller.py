@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -34,7 +34,7 @@ from brokerd.clients.pull_request_hold import PullRequestHoldService
 from brokerd.clients.queue_lock import QueueLockManager
 from brokerd.clock import steady_ms, wall_ms
 from brokerd.cold_reads import ColdReads
-from brokerd.config import LiveConfig, TlsConfig, name_server_addresses
+from brokerd.config import LiveConfig, NamesrvProcessConfig, TlsConfig, name_server_addresses, replaced
 from brokerd.connections.server import Connection, RemotingServer, own_address
 from brokerd.connections.tls import TlsContexts
 from brokerd.loop_delay import LoopDelay
@@ -56,7 +56,7 @@ from brokerd.store.message_store import MessageStore
 from brokerd.store.store_config import MessageStoreConfig
 from brokerd.system_limits import system_limits
 from brokerd.tables.assignment import AssignmentManager
-from brokerd.tables.changed_properties import ChangedProperties
+from brokerd.tables.changed_properties import CHANGED_PROPERTIES, ChangedProperties
 from brokerd.tables.consumer_offset import ConsumerOffsetManager
 from brokerd.tables.subscription_group import SubscriptionGroupManager
 from brokerd.tables.table_file import TableWriter
@@ -101,6 +101,7 @@ class BrokerController:
         """Raise PortTaken, TableUnreadable, StoreError or OSError; `stop` then stops what was started."""
         now_ms = wall_ms()
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS_MAX, "background"))
+        self._changed = ChangedProperties(self._store_config.store_path_root_dir / CHANGED_PROPERTIES)
         await self._take_ports()
         # The tables first: one that cannot be read refuses the start before the store is touched.
         broker = self._build_broker(now_ms)
@@ -129,7 +130,14 @@ class BrokerController:
             "listenPort", settings.listen_port, self._process, self._closed
         )
         if not settings.namesrv_addr:
-            self._name_server = NameServerRole(namesrv, self._config_dir / "kvConfig.json", self._tables)
+            process = NamesrvProcessConfig(
+                listen_port=namesrv.namesrv_listen_port,
+                bind_address=settings.bind_address,
+                kv_config_path=self._config_dir / "kvConfig.json",
+                server_channel_max_idle_time_seconds=settings.server_channel_max_idle_time_seconds,
+                server_max_connections=settings.server_max_connections,
+            )
+            self._name_server = NameServerRole(namesrv, process, self._tables, self._change_namesrv)
             self._namesrv_server = await self._bind(
                 "namesrvListenPort",
                 namesrv.namesrv_listen_port,
@@ -197,15 +205,14 @@ class BrokerController:
             spawn=self._spawn,
             later=self._later,
             topic_route=self._topic_route,
-            change_properties=self._changed_properties().change,
+            change_properties=self._changed.change,
             tables=self._tables,
             loop_delay=self._loop_delay,
         )
 
-    def _changed_properties(self) -> ChangedProperties:
-        changed = ChangedProperties(self._store_config.store_path_root_dir)
-        self._tables.add(changed.file)
-        return changed
+    def _change_namesrv(self, properties: Mapping[str, str]) -> None:
+        self._config.namesrv = replaced(self._config.namesrv, properties)
+        self._changed.change(properties)
 
     def broker_ip(self) -> str:
         """Return the address given to clients: brokerIP1, else the one listened on, else this host's."""
@@ -238,7 +245,7 @@ class BrokerController:
         assignments = broker.assignments
         for file in (
             broker.topics.file, broker.groups.file, broker.offsets.file, assignments.modes_file,
-            assignments.assignments_file, broker.pops.order_file,
+            assignments.assignments_file, broker.pops.order_file, self._changed.file,
         ):  # fmt: skip
             self._tables.add(file)
         try:

@@ -6,7 +6,7 @@ its key-value settings are saved.
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable, Mapping
 
 from brokerd.background import SCAN_MS, Background
 from brokerd.clock import steady_ms
@@ -20,6 +20,7 @@ from brokerd.processor.dispatch import Dispatcher
 from brokerd.processor.handlers import NAMESRV_HANDLERS
 from brokerd.system_limits import system_limits
 from brokerd.tables import config_manager
+from brokerd.tables.changed_properties import ChangedProperties
 from brokerd.tables.table_file import TableWriter
 
 CLOSE_WITHIN_S = 2.0  # for peers to read their last answers
@@ -28,12 +29,18 @@ CLOSE_WITHIN_S = 2.0  # for peers to read their last answers
 class NameServerRole:
     """The tables and the handlers over them. Single-threaded: the event loop."""
 
-    def __init__(self, config: NamesrvConfig, kv_config_path: Path, tables: TableWriter) -> None:
+    def __init__(
+        self,
+        config: NamesrvConfig,
+        process: NamesrvProcessConfig,
+        tables: TableWriter,
+        change_properties: Callable[[Mapping[str, str]], None],
+    ) -> None:
         self.routes = RouteInfoManager()
-        self.kv_config = KvConfigManager(kv_config_path)
+        self.kv_config = KvConfigManager(process.kv_config_path)
         self.scan_interval_ms = config.scan_not_active_broker_interval
         self._tables = tables
-        name_server = NameServer(config, self.routes, self.kv_config, tables)
+        name_server = NameServer(config, self.routes, self.kv_config, tables, process, change_properties)
         self._dispatcher = Dispatcher(name_server, NAMESRV_HANDLERS)
 
     def load(self) -> None:
@@ -57,7 +64,8 @@ class NameServerController:
         self._background = Background()
         self._tables = TableWriter()
         self._is_serving = False
-        self._role = NameServerRole(config, process.kv_config_path, self._tables)
+        self._changed = ChangedProperties(process.changed_path)
+        self._role = NameServerRole(config, process, self._tables, self._changed.change)
         self._server = RemotingServer(
             "listenPort",
             self._role.process,
@@ -71,6 +79,7 @@ class NameServerController:
         """Raise PortTaken, TableUnreadable or OSError; `stop` then stops what was started."""
         await self._server.bind(self._config.bind_address, self._config.listen_port)
         self._role.load()
+        self._tables.add(self._changed.file)
         self._tables.start()
         self._background.keep_running("writing of tables", self._tables.run)
         self._background.every("scan of brokers", self._role.scan_interval_ms, self._role.drop_expired)

@@ -13,7 +13,7 @@ from brokerd.clients.producer_manager import ProducerManager
 from brokerd.clients.pull_request_hold import PullRequestHoldService
 from brokerd.clients.queue_lock import QueueLockManager
 from brokerd.cold_reads import ColdReads
-from brokerd.config import LiveConfig, NamesrvConfig
+from brokerd.config import LiveConfig, NamesrvConfig, NamesrvProcessConfig
 from brokerd.connections.channel import Channel
 from brokerd.loop_delay import LoopDelay
 from brokerd.namesrv.kv_config import KvConfigManager
@@ -107,6 +107,9 @@ class NameServer:
     routes: RouteInfoManager
     kv_config: KvConfigManager
     tables: TableWriter
+    process: NamesrvProcessConfig
+    # What an operator changed (318), for the next start.
+    change_properties: Callable[[Mapping[str, str]], None]
 
 
 @dataclass(slots=True)

@@ -15,6 +15,7 @@ from typing import Generic, Protocol, TypeVar
 from brokerd.clock import STEADY_OFFSET_MS, steady_ms, wall_ms
 from brokerd.connections.channel import Channel, address_text
 from brokerd.processor.broker import Answer, Broker, Saved
+from brokerd.processor.not_served import refusal
 from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import LENGTH, RemotingCommand, decode_frame
 from brokerd.remoting.connection import FRAME_BYTES_MAX
@@ -260,9 +261,7 @@ class Dispatcher(Generic[Context]):
         """
         handler = self._handlers.get(command.code)
         if handler is None:
-            return command.response(
-                ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {command.code} not supported"
-            )
+            return command.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, refusal(command.code))
         limit = BODY_BYTES_MAX.get(command.code, OTHER_BODY_BYTES_MAX)
         if len(command.body) > limit:
             return command.response(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from brokerd.processor import query_message, route
+from brokerd.processor import namesrv_admin, query_message, route
 from brokerd.processor.admin import group as admin_group
 from brokerd.processor.admin import offset as admin_offset
 from brokerd.processor.admin import runtime as admin_runtime
+from brokerd.processor.admin import store as admin_store
 from brokerd.processor.admin import topic as admin_topic
 from brokerd.processor.broker import BrokerHandler, NamesrvHandler
 from brokerd.processor.client import client_manage
@@ -37,6 +38,7 @@ BROKER_HANDLERS: dict[int, BrokerHandler] = {
     **admin_group.HANDLERS,
     **admin_offset.HANDLERS,
     **admin_runtime.HANDLERS,
+    **admin_store.HANDLERS,
 }
 
-NAMESRV_HANDLERS: dict[int, NamesrvHandler] = dict(route.HANDLERS)
+NAMESRV_HANDLERS: dict[int, NamesrvHandler] = {**route.HANDLERS, **namesrv_admin.HANDLERS}

@@ -8,7 +8,6 @@ from __future__ import annotations
 import zlib
 
 from brokerd.clock import steady_ms
-from brokerd.config import to_properties
 from brokerd.connections.channel import Channel
 from brokerd.namesrv.kv_config import ORDER_TOPIC_CONFIG
 from brokerd.namesrv.route_info import BROKER_EXPIRED_MS, BrokerIdentity
@@ -141,6 +140,12 @@ def topic_list(command: RemotingCommand, topics: list[str]) -> RemotingCommand:
     return command.response(ResponseCode.SUCCESS, body=TopicList(topic_list=topics).to_body())
 
 
+def refuse_lists_when_disabled(server: NameServer) -> None:
+    """Raise SYSTEM_ERROR while `enableTopicList` is off: it is for all lists but that of all topics (206)."""
+    if not server.config.enable_topic_list:
+        raise error_for(ResponseCode.SYSTEM_ERROR, "disable: enableTopicList is false")
+
+
 def get_all_topics(
     server: NameServer, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
@@ -152,6 +157,7 @@ def get_all_topics(
 def get_topics_by_cluster(
     server: NameServer, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
+    refuse_lists_when_disabled(server)
     return topic_list(command, server.routes.topics_of_cluster(required(command, "cluster")))
 
 
@@ -173,15 +179,6 @@ def add_write_perm(
 ) -> RemotingCommand:
     count = server.routes.set_write_perm(required(command, "brokerName"), writable=True)
     return command.response(ResponseCode.SUCCESS, ext_fields={"addTopicCount": str(count)})
-
-
-def get_namesrv_config(
-    server: NameServer, channel: Channel, command: RemotingCommand, now_ms: int
-) -> RemotingCommand:
-    """GET_NAMESRV_CONFIG (319)."""
-    shown = to_properties(server.config)
-    text = "".join(f"{key}={value}\n" for key, value in sorted(shown.items()))
-    return command.response(ResponseCode.SUCCESS, body=text.encode())
 
 
 def delete_topic(
@@ -244,5 +241,4 @@ HANDLERS: dict[int, NamesrvHandler] = {
     RequestCode.WIPE_WRITE_PERM_OF_BROKER: wipe_write_perm,
     RequestCode.ADD_WRITE_PERM_OF_BROKER: add_write_perm,
     RequestCode.DELETE_TOPIC_IN_NAMESRV: delete_topic,
-    RequestCode.GET_NAMESRV_CONFIG: get_namesrv_config,
 }

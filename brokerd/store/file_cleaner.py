@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+import threading
 import time
 from pathlib import Path
 
@@ -44,6 +45,7 @@ class FileCleaner:
         self._table = table
         self._key_index = key_index
         self._delete_hours = parse_delete_when(config.delete_when)
+        self._deleting = threading.Lock()  # the timed round, and one by request
 
     def disk_used_ratio(self) -> float:
         return max(used_ratio(self._config.commit_log_dir), used_ratio(self._config.consume_queue_dir))
@@ -64,16 +66,38 @@ class FileCleaner:
                 logger.info("disk is %.0f %% full: puts are accepted again", ratio * 100)
             self.is_disk_full = False
 
-    def delete_expired(self, now_ms: int, ratio: float) -> int:
-        """Run one round; return how many commit log files were deleted. The last file always stays.
+    def delete_expired(self, now_ms: int, ratio: float, *, by_hand: bool = False) -> int:
+        """Run one round, `by_hand` as many as there are, at any hour; return how many commit log files were deleted.
 
-        Caller: any one thread; the writer continues meanwhile.
+        The last file always stays. Caller: any thread; the writer continues meanwhile.
         """
+        with self._deleting:
+            deleted = self._delete_round(now_ms, ratio, by_hand)
+            total = deleted
+            while by_hand and deleted:
+                deleted = self._delete_round(now_ms, ratio, by_hand)
+                total += deleted
+            if total:
+                self._delete_expired_of_queues()
+        return total
+
+    def delete_expired_of_queues(self) -> int:
+        """Delete files of queues and index that point below the log's start; return how many. Caller: any thread."""
+        with self._deleting:
+            return self._delete_expired_of_queues()
+
+    def _delete_expired_of_queues(self) -> int:
+        log_start = self._log.min_offset
+        return sum(queue.delete_expired(log_start) for queue in self._table) + self._key_index.delete_expired(
+            log_start
+        )
+
+    def _delete_round(self, now_ms: int, ratio: float, by_hand: bool) -> int:
         config, log = self._config, self._log
         clean_at_once = (
             ratio * 100 > config.disk_space_clean_forcibly_ratio and config.clean_file_forcibly_enable
         )
-        is_time = time.localtime(now_ms // 1000).tm_hour in self._delete_hours
+        is_time = by_hand or time.localtime(now_ms // 1000).tm_hour in self._delete_hours
         if not (is_time or clean_at_once or ratio * 100 > config.disk_max_used_space_ratio):
             return 0
         deleted = 0
@@ -89,8 +113,4 @@ class FileCleaner:
             log.files.delete_first()
             deleted += 1
             logger.info("deleted commit log file %s", name)
-        if deleted:
-            for queue in self._table:
-                queue.delete_expired(log.min_offset)
-            self._key_index.delete_expired(log.min_offset)
         return deleted

@@ -5,7 +5,7 @@
     get_message ← commit log ←┘
 
 Source: `store/.../DefaultMessageStore.java`. Synchronous and single writer: every method belongs to the
-thread that puts, except the flushes, `disk_used_ratio` and `query_by_key`, which others may call. Deleting
+thread that puts, except the flushes, `cleaner` and `query_by_key`, which others may call. Deleting
 does not wait for a flush: a flush passes over files that went meanwhile.
 """
 
@@ -80,7 +80,7 @@ class MessageStore:
         self._key_index = KeyIndex(config)
         self._dispatcher = Dispatcher(self._key_index if config.message_index_enable else None, on_arrival)
         self._pending = self._dispatcher.pending
-        self._cleaner = FileCleaner(config, self._log, self.table, self._key_index)
+        self.cleaner = FileCleaner(config, self._log, self.table, self._key_index)
         ram_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         self._cold_pages = ColdPages(self._log)
         in_memory_bytes = ram_bytes * config.access_message_in_memory_max_ratio // 100
@@ -139,7 +139,7 @@ class MessageStore:
             except OSError:
                 self._abort.note_failed_flush()
                 raise
-            self._cleaner.set_disk_mark(self._cleaner.disk_used_ratio())
+            self.cleaner.set_disk_mark(self.cleaner.disk_used_ratio())
         except BaseException:
             self._lock.release()
             raise
@@ -179,7 +179,7 @@ class MessageStore:
                 self._refusal = "the store is not open"
             elif self._flusher.failure:
                 self._refusal = self._flusher.failure
-            elif self._cleaner.is_disk_full:
+            elif self.cleaner.is_disk_full:
                 self._refusal = (
                     f"the disk is fuller than {self.config.disk_space_warning_level_ratio} %:"
                     " delete files or lower the retention"
@@ -564,17 +564,9 @@ class MessageStore:
 
     # Keeping
 
-    def disk_used_ratio(self) -> float:
-        """0.0 to 1.0, of the fuller of the commit log's and the consume queues' file systems."""
-        return self._cleaner.disk_used_ratio()
-
-    def delete_expired_files(self, now_ms: int, disk_used_ratio: float) -> int:
-        """Run one round of deletion; return how many log files went. Caller: any one thread, every 10 s."""
-        return self._cleaner.delete_expired(now_ms, disk_used_ratio)
-
     def note_disk_use(self, disk_used_ratio: float) -> None:
         """Refuse or accept puts by how full the disk is."""
-        self._cleaner.set_disk_mark(disk_used_ratio)
+        self.cleaner.set_disk_mark(disk_used_ratio)
         self._set_refusal()
         if self._dispatch_error:  # no put comes any more to retry it
             self.dispatch_pending()

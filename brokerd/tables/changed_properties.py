@@ -1,4 +1,4 @@
-"""Settings that operators changed while the broker ran (25): config/broker.properties, read again at every start."""
+"""Settings that operators changed while this ran (25, 318): a property file that is read again at every start."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from brokerd.config import read_properties
 from brokerd.tables import config_manager
 from brokerd.tables.table_file import TableFile
 
-CHANGED_PROPERTIES = Path("config") / "broker.properties"
+CHANGED_PROPERTIES = Path("config") / "broker.properties"  # in the folder of a broker's store
 
 
 class ChangedProperties:
     """The table and its file. Single-threaded: the event loop."""
 
-    def __init__(self, root: Path) -> None:
-        path = root / CHANGED_PROPERTIES
+    def __init__(self, path: Path) -> None:
         self.file = TableFile(path, self._document)
         self.properties = config_manager.load(path, lambda content: read_properties(content.decode())) or {}
 

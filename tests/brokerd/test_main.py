@@ -207,7 +207,7 @@ def test_it_starts_small(process: BrokerProcess) -> None:
 def test_it_reads_file_then_changed_then_command_line(tmp_path: Path) -> None:
     file = tmp_path / "broker.conf"
     file.write_text(f"storePathRootDir={tmp_path}\nbrokerName=file\ntraceOn=true\nlistenPort=1\nodd=1\n")
-    changed = ChangedProperties(tmp_path)
+    changed = ChangedProperties(tmp_path / "config" / "broker.properties")
     changed.change({"traceOn": "false"})
     changed.file.write_now()
     settings = read_settings(file, ["listenPort=2"], {})

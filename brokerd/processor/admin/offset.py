@@ -16,16 +16,19 @@ from brokerd.processor.consumer.offset_reset import RESET_PUSH_VERSION, invoke_r
 from brokerd.processor.dispatch import answer_later
 from brokerd.processor.ext_fields import is_true, optional, required
 from brokerd.remoting.body import fastjson
+from brokerd.remoting.body.json_body import LONG_MAX
 from brokerd.remoting.body.offset import (
     ConsumeStats,
     GetConsumerStatusBody,
     OffsetWrapper,
     QueryConsumeTimeSpanBody,
+    QueryCorrectionOffsetBody,
     QueueTimeSpan,
 )
 from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.errors import RemotingError, error_for
+from brokerd.remoting.header.admin import QueryCorrectionOffsetHeader
 from brokerd.remoting.message.names import RETRY_TOPIC_PREFIX
 from brokerd.remoting.message.queue import MessageQueue
 from brokerd.store.cold_pages import gathered
@@ -236,6 +239,31 @@ def clone_group_offset(broker: Broker, channel: Channel, command: RemotingComman
     return Saved(command.response(ResponseCode.SUCCESS))
 
 
+def query_correction_offset(
+    broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
+) -> RemotingCommand:
+    """QUERY_CORRECTION_OFFSET (308): least offset of all groups by queue; LONG_MAX where `compareGroup` is behind.
+
+    Offsets below a queue's first message do not count. `filterGroups` are left out; Java deletes their offsets on all
+    topics for it.
+    """
+    header = QueryCorrectionOffsetHeader.from_ext_fields(command.ext_fields)
+    left_out = set(header.filter_groups.split(","))
+    least: dict[int, int] = {}
+    for group in broker.offsets.groups_of_topic(header.topic):
+        if group in left_out:
+            continue
+        for queue_id, offset in broker.offsets.offsets[header.topic, group].items():
+            if offset >= broker.store.min_offset(header.topic, queue_id):
+                least[queue_id] = min(offset, least.get(queue_id, offset))
+    compared = broker.offsets.offsets.get((header.topic, header.compare_group), {})
+    for queue_id, offset in compared.items():
+        if least.get(queue_id, LONG_MAX) > offset:
+            least[queue_id] = LONG_MAX
+    body = QueryCorrectionOffsetBody(correction_offsets=least)
+    return command.response(ResponseCode.SUCCESS, body=body.to_body())
+
+
 HANDLERS: dict[int, BrokerHandler] = {
     RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: invoke_reset_offset,
     RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: get_consumer_status,
@@ -245,4 +273,5 @@ HANDLERS: dict[int, BrokerHandler] = {
     RequestCode.GET_ALL_DELAY_OFFSET: get_all_delay_offset,
     RequestCode.QUERY_CONSUME_TIME_SPAN: query_consume_time_span,
     RequestCode.CLONE_GROUP_OFFSET: clone_group_offset,
+    RequestCode.QUERY_CORRECTION_OFFSET: query_correction_offset,
 }

@@ -79,7 +79,7 @@ def store_table(broker: Broker) -> dict[str, str]:
     store, folder = broker.store, broker.store_config.commit_log_dir
     # A store that never had a message has no commitlog folder yet.
     usage = shutil.disk_usage(next(path for path in (folder, *folder.parents) if path.exists()))
-    ratio = str(round(store.disk_used_ratio(), 2))
+    ratio = str(round(store.cleaner.disk_used_ratio(), 2))
     earliest_ms = -1
     first = store.look_message(store.commit_log_min_offset)
     if first is not None:

@@ -115,19 +115,24 @@ def delete_topic(broker: Broker, channel: Channel, command: RemotingCommand, now
     groups = broker.offsets.groups_of_topic(name)
     for each in (name, *(retry for group in groups for retry in both_retry_topics(name, group))):
         if broker.topics.delete(each, now_ms):
-            broker.offsets.remove_topic(each)
+            drop_topic_data(broker, each)
             broker.offsets.save()
-            broker.assignments.remove_topic(each)
-            broker.pops.drop(topic=each)
-            broker.timer.metrics.drop_topic(each)
-            broker.store.drop_topic(each)
-            broker.stats.remove(each)
 
     async def remove() -> Saved:
         await broker.queue_files.remove_dropped()
         return Saved(command.response(ResponseCode.SUCCESS))
 
     answer_later(broker, channel, command, remove())
+
+
+def drop_topic_data(broker: Broker, topic: str) -> None:
+    """Drop what is kept of a topic beside its settings; `queue_files.remove_dropped` must follow."""
+    broker.offsets.remove_topic(topic)
+    broker.assignments.remove_topic(topic)
+    broker.pops.drop(topic=topic)
+    broker.timer.metrics.drop_topic(topic)
+    broker.store.drop_topic(topic)
+    broker.stats.remove(topic)
 
 
 def get_all_topic_config(

@@ -135,17 +135,6 @@ class ResetOffsetBody(JsonBody):
         except (TypeError, ValueError, OverflowError, KeyError, AttributeError) as error:
             raise BodyError(f"ResetOffsetBody.offsetTable: {error}") from None
 
-    def to_body_for_c(self) -> bytes:
-        """Encode the list form: a client that announces itself as CPP reads no object keys."""
-        return fastjson.dumps(
-            {
-                "offsetTable": [
-                    {"brokerName": q.broker_name, "offset": offset, "queueId": q.queue_id, "topic": q.topic}
-                    for q, offset in self.offset_table.items()
-                ]
-            }
-        )
-
 
 @dataclass(slots=True)
 class GetConsumerStatusBody(JsonBody):
@@ -171,3 +160,10 @@ class QueryConsumeTimeSpanBody(JsonBody):
     """303."""
 
     consume_time_span_set: list[QueueTimeSpan] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class QueryCorrectionOffsetBody(JsonBody):
+    """308: {queue id: offset}."""
+
+    correction_offsets: dict[int, int] = field(default_factory=dict)

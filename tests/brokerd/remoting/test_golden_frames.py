@@ -24,6 +24,7 @@ from brokerd.remoting.body.client import (
     ProducerConnection,
     ProducerTableInfo,
 )
+from brokerd.remoting.body.consume_queue import QueryConsumeQueueResponseBody
 from brokerd.remoting.body.group import GroupList, SubscriptionGroupConfig, SubscriptionGroupWrapper
 from brokerd.remoting.body.json_body import JsonBody
 from brokerd.remoting.body.offset import (
@@ -32,6 +33,7 @@ from brokerd.remoting.body.offset import (
     ConsumeStatsList,
     GetConsumerStatusBody,
     QueryConsumeTimeSpanBody,
+    QueryCorrectionOffsetBody,
     ResetOffsetBody,
 )
 from brokerd.remoting.body.route import ClusterInfo, RegisterBrokerBody, TopicRouteData
@@ -83,7 +85,9 @@ RESPONSE_BODIES: dict[int, type[JsonBody]] = {
     307: ConsumerRunningInfo,
     309: ConsumeMessageDirectlyResult,
     315: BrokerStatsData,
+    308: QueryCorrectionOffsetBody,
     317: ConsumeStatsList,
+    321: QueryConsumeQueueResponseBody,
     328: ProducerTableInfo,
     343: TopicList,
     351: TopicConfig,
@@ -113,7 +117,7 @@ def test_it_has_every_code_of_the_spine_from_both_releases() -> None:
 
 
 def test_it_decodes_every_header() -> None:
-    assert len(golden_frames()) == 938
+    assert len(golden_frames()) == 968
     for frame in golden_frames():
         command, header = frame.command(), frame.header
         assert command.code == header["code"], frame.name
@@ -144,7 +148,7 @@ def test_it_writes_binary_frames_as_java_does() -> None:
     twice = [
         f for f in frames if f.code in (310, 320) and f.is_request and "Signature" in f.command().ext_fields
     ]
-    assert (len(frames), len(twice)) == (237, 6)
+    assert (len(frames), len(twice)) == (238, 6)
     for frame in frames:
         assert (frame.command().encode() == frame.data) == (frame not in twice), frame.name
 

@@ -28,7 +28,7 @@ RATIOS = {
 def aged(tmp_path: Path, old_files: int) -> MessageStore:
     """Five log files, of which the first `old_files` were last written 73 hours ago."""
     store = open_store(tmp_path, **RATIOS)
-    store._cleaner.set_disk_mark(0.5)
+    store.cleaner.set_disk_mark(0.5)
     store._set_refusal()
     put_all(store, [b"m%d" % number + bytes(1200) for number in range(14)], properties=b"KEYS\x01k\x02")
     for mapped_file in store._log.files.files:
@@ -45,8 +45,8 @@ def files(store: MessageStore) -> list[int]:
 
 def test_it_deletes_expired_files_at_the_hour_only(tmp_path: Path) -> None:
     store = aged(tmp_path, 2)
-    assert store.delete_expired_files(AT_FIVE_MS, 0.5) == 0
-    assert store.delete_expired_files(AT_FOUR_MS, 0.5) == 2
+    assert store.cleaner.delete_expired(AT_FIVE_MS, 0.5) == 0
+    assert store.cleaner.delete_expired(AT_FOUR_MS, 0.5) == 2
     assert files(store) == [2, 3, 4]
     assert store.commit_log_min_offset == 2 * 4096
     store.close(AT_FOUR_MS)
@@ -56,30 +56,30 @@ def test_it_stops_at_the_first_young_file_and_never_deletes_the_last(tmp_path: P
     store = aged(tmp_path, 5)
     stamp_s = AT_FOUR_MS / 1000
     os.utime(store._log.files.files[1].path, (stamp_s, stamp_s))
-    assert store.delete_expired_files(AT_FOUR_MS, 0.5) == 1
-    assert store.delete_expired_files(AT_FOUR_MS + 100 * HOUR_MS, 0.86) == 3
+    assert store.cleaner.delete_expired(AT_FOUR_MS, 0.5) == 1
+    assert store.cleaner.delete_expired(AT_FOUR_MS + 100 * HOUR_MS, 0.86) == 3
     assert files(store) == [4]
-    assert store.delete_expired_files(AT_FOUR_MS + 999 * HOUR_MS, 0.99) == 0
+    assert store.cleaner.delete_expired(AT_FOUR_MS + 999 * HOUR_MS, 0.99) == 0
     store.close(AT_FOUR_MS)
 
 
 def test_it_deletes_expired_files_at_any_hour_when_the_disk_fills(tmp_path: Path) -> None:
     store = aged(tmp_path, 2)
-    assert store.delete_expired_files(AT_FIVE_MS, 0.75) == 0
-    assert store.delete_expired_files(AT_FIVE_MS, 0.76) == 2
+    assert store.cleaner.delete_expired(AT_FIVE_MS, 0.75) == 0
+    assert store.cleaner.delete_expired(AT_FIVE_MS, 0.76) == 2
     store.close(AT_FOUR_MS)
 
 
 def test_it_deletes_young_files_when_the_disk_is_nearly_full(tmp_path: Path) -> None:
     store = aged(tmp_path, 0)
-    assert store.delete_expired_files(AT_FIVE_MS, 0.85) == 0
-    assert store.delete_expired_files(AT_FIVE_MS, 0.86) == 4
+    assert store.cleaner.delete_expired(AT_FIVE_MS, 0.85) == 0
+    assert store.cleaner.delete_expired(AT_FIVE_MS, 0.86) == 4
     store.close(AT_FOUR_MS)
 
 
 def test_it_moves_the_start_of_queues_and_the_index_with_the_log(tmp_path: Path) -> None:
     store = aged(tmp_path, 2)
-    store.delete_expired_files(AT_FOUR_MS, 0.5)
+    store.cleaner.delete_expired(AT_FOUR_MS, 0.5)
     assert store.min_offset("TopicTest", 0) == 6  # three records fit a file
     assert [body[:3].rstrip(b"\0") for body in bodies(store)] == [b"m%d" % number for number in range(6, 14)]
     assert store.get_message("TopicTest", 0, 5, 32).status == "OFFSET_TOO_SMALL"
@@ -126,7 +126,7 @@ async def test_files_are_deleted_in_a_thread(tmp_path: Path, monkeypatch: pytest
         return unlink(mapped_file)
 
     monkeypatch.setattr(MappedFile, "unlink", noted)
-    monkeypatch.setattr(store, "disk_used_ratio", lambda: 0.88)
+    monkeypatch.setattr(store.cleaner, "disk_used_ratio", lambda: 0.88)
     upkeep = StoreUpkeep(store, None, None, None, None, None)  # type: ignore[arg-type]
     await upkeep.delete_expired_files()
     assert files(store) == [4]

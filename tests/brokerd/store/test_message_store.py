@@ -398,7 +398,7 @@ def test_it_answers_for_queues_it_does_not_have(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     assert (store.min_offset("None", 0), store.max_offset("None", 0)) == (0, 0)
     assert (store.commit_log_min_offset, store.commit_log_max_offset) == (0, 0)
-    assert 0 < store.disk_used_ratio() <= 1
+    assert 0 < store.cleaner.disk_used_ratio() <= 1
     store.close(NOW_MS)
 
 

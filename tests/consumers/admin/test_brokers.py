@@ -40,7 +40,7 @@ async def test_it_asks_the_name_server_that_is_named(brokerd: BrokerProcess, adm
     known = (await admin.cluster_info_of(brokerd.namesrv)).broker_addr_table
     assert known["broker-a"].broker_addrs == {0: brokerd.address}
     assert "orders" in await admin.topic_list_of(brokerd.namesrv)
-    assert (await admin.namesrv_config(brokerd.namesrv))["namesrvListenPort"] == str(brokerd.namesrv_port)
+    assert (await admin.namesrv_config(brokerd.namesrv))["listenPort"] == str(brokerd.namesrv_port)
     for call in (admin.cluster_info_of, admin.topic_list_of, admin.namesrv_config):
         with pytest.raises(BrokerUnavailable):
             await call(nobody)

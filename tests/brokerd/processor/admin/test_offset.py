@@ -51,3 +51,20 @@ async def test_it_tells_the_progress_of_groups(tmp_path: Path) -> None:
         answer = await client.ask(RequestCode.QUERY_CONSUME_TIME_SPAN, {"topic": "T", "group": "g"})
         (span,) = QueryConsumeTimeSpanBody.from_body(answer.body).consume_time_span_set
         assert span.min_time_stamp <= span.consume_time_stamp <= span.max_time_stamp
+
+
+async def test_it_finds_the_least_offset_of_all_groups_by_queue(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+        client = await filled(broker, "a", "b", "c")
+        offsets = broker.broker.offsets
+        for group, queues in {"slow": (1, 7), "fast": (3, 9), "left": (0, 0)}.items():
+            for queue_id, offset in enumerate(queues):
+                offsets.commit(group, "T", queue_id, offset, 1)
+        broker.broker.store.table.queues["T", 0].min_offset = 1  # 0 lies before the first message
+        ask = {"topic": "T", "compareGroup": "fast", "filterGroups": "left"}
+        answer = await client.ask(RequestCode.QUERY_CORRECTION_OFFSET, ask)
+        assert answer.body == b'{"correctionOffsets":{0:1,1:7}}'
+        offsets.commit("fast", "T", 1, 5, 1)
+        answer = await client.ask(RequestCode.QUERY_CORRECTION_OFFSET, {**ask, "filterGroups": "left,fast"})
+        assert answer.body == b'{"correctionOffsets":{0:1,1:9223372036854775807}}'
+        assert offsets.topics_of_group("left") == ["T"]  # Java would have deleted them
