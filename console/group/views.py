@@ -24,6 +24,7 @@ from console.cluster.models import Cluster
 from console.group import group_page, pauses, selectors
 from console.group.clients import member
 from console.group.clients import page as client_page
+from console.group.clients.throughput import Throughput, throughput_of
 from console.group.findings import subscription_words
 from console.group.group_list import GROUPS
 from console.group.offsets.estimate import estimate
@@ -58,6 +59,7 @@ RANGES = {
     "30d": 720 * HOUR_MS,
 }
 QUEUES_SHOWN = 10  # below a row of the list; the group's page has all
+CLIENTS_EVERY_MS = 10_000  # every other round: rates are of the last minute
 BY_CLIENT_EVERY_MS = 60_000  # members are read every 30 s
 CHART_POINTS = 480  # about two pixels each on a wide screen
 # Most urgent first; empty ones are not shown.
@@ -138,8 +140,8 @@ def groups(request: HttpRequest, cluster: str) -> HttpResponseBase:
 def group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
     """Show one group: figures, findings, history, queues, clients.
 
-    `?part=findings` and `?part=by-client` return these parts alone, `?part=row` the part below the group's
-    row in the list.
+    `?part=findings`, `?part=clients` and `?part=by-client` return these parts alone, `?part=row` the part below the
+    group's row in the list.
     """
     here = admit(request, cluster, name=group)
     if request.GET.get("part") == "row":
@@ -161,6 +163,8 @@ def group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
     }
     if request.GET.get("part") == "findings":
         return render(request, "group/_findings.html", found)
+    if request.GET.get("part") == "clients":
+        return render(request, "group/_clients.html", found | _clients_context(row, queues, clients))
     query = ListQuery.of(request, group_page.QUEUES)
     chosen = request.GET.get("tab", "")
     tab = chosen if chosen in TABS else "queues"
@@ -175,9 +179,7 @@ def group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
         "unknown_queues": sum(queue.lag is None for queue in queues),
         "retry_topic": RETRY_TOPIC_PREFIX + group,
         "has_retry": any(queue.topic.startswith(RETRY_TOPIC_PREFIX) for queue in queues),
-        "clients": _client_rows(row, clients),
-        "broadcasts": row.model == BROADCASTING,
-        "differences": group_page.differences(clients),
+        **_clients_context(row, queues, clients),
         "has_filter": group_page.has_filter(clients),
         "jobs": operation_selectors.active_jobs(here.name, group),
         "silent": [row for row in lag_selectors.silent_brokers(here.name) if row.broker_name in brokers],
@@ -257,7 +259,7 @@ def _chart(here: Cluster, row: GroupRow, brokers: Sequence[str], wanted: str, no
 class ShownClient:
     """A member in the list: its queues and subscription as words, and whether the latter differs from others'.
 
-    ``progress``: of a member of a broadcasting group.
+    ``progress``: of a member of a broadcasting group, the others have ``throughput``.
     """
 
     row: ClientRow
@@ -265,20 +267,29 @@ class ShownClient:
     words: str
     differs: bool
     progress: ClientFigures | None
+    throughput: Throughput
 
 
-def _client_rows(row: GroupRow, clients: Sequence[ClientRow]) -> list[ShownClient]:
+def _clients_context(row: GroupRow, queues: Sequence[QueueRow], clients: Sequence[ClientRow]) -> PageContext:
+    """Return the context of the table of members."""
     differing, progress = group_page.differing_clients(clients), group_page.progress_of(row)
-    return [
+    shown = [
         ShownClient(
             row=client,
             owned=group_page.owned_words(client),
             words=subscription_words(client),
             differs=client.client_id in differing,
             progress=progress.get(client.client_id),
+            throughput=throughput_of(client, queues),
         )
         for client in clients
     ]
+    return {
+        "clients": shown,
+        "clients_every_ms": CLIENTS_EVERY_MS,
+        "broadcasts": row.model == BROADCASTING,
+        "differences": group_page.differences(clients),
+    }
 
 
 @require_safe

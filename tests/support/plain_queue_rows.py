@@ -115,6 +115,9 @@ def _row(
         if previous is not None and previous["status"] == judgement.status.value
         else judgement.since_ms,
         "owner": view.owners.get(key, ""),
+        "out_rate": None
+        if committed is None or series is None
+        else plain_window.consume_rate(view.window, series),
         "last_commit_ms": _last_commit_ms(view, committed, previous),
         "read_at_ms": read_at_ms,
         "reason": _reason(queue, judgement),

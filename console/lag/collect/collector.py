@@ -521,7 +521,7 @@ class Collector:
         time_lag, committed = table.columns["time_lag_ms"], table.columns["committed_offset"]
         late = np.flatnonzero((table.columns["lag"] > 0) & table.columns["time_lag_lower_bound"])
         late = late[np.argsort(-time_lag[late], kind="stable")]
-        ahead = np.nan_to_num(self.window.consume_rates()[table.commit[late]]) * LOOKUP_EVERY_MS / 1000
+        ahead = np.nan_to_num(table.columns["out_rate"][late]) * LOOKUP_EVERY_MS / 1000
         requested = np.maximum(committed, table.columns["min_offset"])[late] + ahead.astype(np.int64)
         requested = np.minimum(requested, table.columns["max_offset"][late] - 1)
         places = table.place[late].tolist()

@@ -202,11 +202,10 @@ def _read_at_ms(view: RoundView, table: QueueTable, runs: Runs) -> Int64Array:
 
 def _rates(view: RoundView, table: QueueTable, runs: Runs) -> dict[str, list[Any]]:
     """Return messages per second in and out of the queues that were read; unknown when none has a rate."""
-    produced, consumed = np.full(len(table.keys), np.nan), np.full(len(table.keys), np.nan)
-    read, committed = table.place >= 0, table.commit >= 0
+    produced, read = np.full(len(table.keys), np.nan), table.place >= 0
     produced[read] = view.window.produce_rates()[view.columns.heads[table.place[read]]]
-    consumed[committed] = view.window.consume_rates()[table.commit[committed]]
-    return {"in_rate": values_of(runs.total(produced)), "out_rate": values_of(runs.total(consumed))}
+    consumed = runs.total(table.columns["out_rate"])
+    return {"in_rate": values_of(runs.total(produced)), "out_rate": values_of(consumed)}
 
 
 def _held(columns: Mapping[str, Column]) -> Int64Array:

@@ -38,6 +38,7 @@ class QueueRow:
     offset_is_not_count: bool = _described("there are at most as many messages as the lag says", False)
     in_flight: int | None = None
     available: int | None = None
+    out_rate: float | None = _described("messages a second confirmed in the last minute")
     time_lag_ms: int | None = None
     time_lag_lower_bound: bool = False
     queueing_ms: int | None = _described("wait of the oldest message that nobody has pulled")

@@ -57,12 +57,11 @@ class DrainColumns(NamedTuple):
 class QueueTable(KeyedColumns[QueueKey]):
     """Hold every queue of every group, sorted by `keys`, a column for each of `KINDS`.
 
-    `place` is a queue's index among the topics' queues of the round, `commit` its column among the window's committed
-    offsets, both -1 where it was not read or not committed. `remarkable` marks queues that may need an event.
+    `place` is a queue's index among the topics' queues of the round, -1 where it was not read. `remarkable` marks
+    queues that may need an event.
     """
 
     place: Int64Array
-    commit: Int64Array
     remarkable: BoolArray
 
     def part(self, chosen: BoolArray | Int64Array) -> "QueueTable":
@@ -72,7 +71,6 @@ class QueueTable(KeyedColumns[QueueKey]):
             [self.keys[at] for at in places.tolist()],
             {name: column[places] for name, column in self.columns.items()},
             self.place[places],
-            self.commit[places],
             self.remarkable[places],
         )
 
@@ -86,13 +84,12 @@ def queue_table(view: RoundView) -> QueueTable:
     if not unknown.keys:
         keys = previous.keys if keys == previous.keys else keys  # the next round compares them at no cost
         columns = {name: read[name] for name in KINDS}
-        return QueueTable(keys, columns, series.groups.place, read["commit"], read["remarkable"])
+        return QueueTable(keys, columns, series.groups.place, read["remarkable"])
     nothing = np.full(len(unknown.keys), -1, dtype=np.int64)
     table = QueueTable(
         keys,
         {name: np.concatenate([read[name], unknown.columns[name]]) for name in KINDS},
         np.concatenate([series.groups.place, nothing]),
-        np.concatenate([read["commit"], nothing]),
         np.concatenate([read["remarkable"], np.zeros(len(nothing), dtype=np.bool_)]),
     )
     return table.part(np.array(sorted(range(len(keys)), key=keys.__getitem__), dtype=np.int64))
@@ -143,7 +140,7 @@ class _Read:
         )
 
     def columns(self) -> dict[str, Column]:
-        """Return a column for each figure of `KINDS`, `commit` and `remarkable`."""
+        """Return a column for each figure of `KINDS`, and `remarkable`."""
         pulled = self.valid & (self.pulled != UNKNOWN_OFFSET)
         in_flight = np.minimum(self.lag, np.maximum(0, self.pulled - self.first))
         available = np.maximum(0, self.high - np.maximum(self.pulled, self.first))
@@ -163,6 +160,7 @@ class _Read:
             "lag": np.where(~self.has & (self.high == self.low), 0, self.lag),
             "in_flight": np.where(pulled, in_flight, NULL),
             "available": np.where(pulled, available, NULL),
+            "out_rate": self._out_rates(),
             "time_lag_ms": time_lag,
             "time_lag_lower_bound": is_bound,
             "queueing_ms": self._queueing(),
@@ -183,11 +181,15 @@ class _Read:
             "moved": self.moved,
             "paused": self._paused(),
             **self._resets(changed),
-            "commit": self.commit,
             "remarkable": self.moved
             | (lost > np.maximum(self.before["lost"], 0))
             | (self.high < self.view.series.topics.before[self.view.series.groups.place]),
         }
+
+    def _out_rates(self) -> round_arrays.FloatArray:
+        found = np.full(self.count, np.nan)
+        found[self.has] = self.window.consume_rates()[self.commit[self.has]]
+        return found
 
     def _moved(self) -> BoolArray:
         """Return which committed offsets were set, not consumed, since the reading before.

@@ -105,7 +105,7 @@ def topic_rows(view: RoundView, topic_queues: TopicQueueTable, queues: QueueTabl
     for key in topic_queues.keys:
         brokers.setdefault(key.topic, set()).add(key.broker_name)
     stored = _stored(view, topic_queues)
-    consumed = _consumed(view, queues)
+    consumed = _consumed(queues)
     return {
         topic: _row(view, topic, facts.get(topic, {}), own, stored.get(topic), consumed.get(topic))
         for topic, own in sorted(brokers.items())
@@ -138,17 +138,14 @@ def _stored(view: RoundView, table: TopicQueueTable) -> dict[str, Stored]:
     }
 
 
-def _consumed(view: RoundView, table: QueueTable) -> dict[str, Consumed]:
+def _consumed(table: QueueTable) -> dict[str, Consumed]:
     """Return the combined figures of the groups that consume each topic."""
     topics, order, runs = runs_by([key.topic for key in table.keys])  # the groups of a topic stay sorted
     places = order.tolist()
     time_lag, loss = (table.columns[name][order] for name in ("time_lag_ms", "time_to_loss_ms"))
     worst = runs.last_largest(time_lag).tolist()
     losing = runs.first_smallest(loss).tolist()
-    rates = np.full(len(places), np.nan)
-    commit = table.commit[order]
-    rates[commit >= 0] = view.window.consume_rates()[commit[commit >= 0]]
-    out_rates = values_of(runs.total(rates))
+    out_rates = values_of(runs.total(table.columns["out_rate"][order]))
     readers = Counter(topic for _, topic in {key[:2] for key in table.keys})
     found = {}
     for run, topic in enumerate(topics):
