@@ -17,7 +17,7 @@ from console.lag.rows import queues
 from console.lists.page import Page, cut, cut_after
 from console.lists.query import ListQuery
 from console.lists.spec import Column, ListSpec
-from console.operation.models import Job, JobState
+from console.operation.models import FINAL_STATES, Job, JobState
 from console.text import Text
 from console.text.storable import storable
 
@@ -135,7 +135,7 @@ def dead_letter_page(cluster: str, *, scope: NameScope = EVERYTHING, query: str 
     replays = _last_replays(cluster)
     active = dict(
         Job.objects.filter(cluster=cluster, kind=KIND)
-        .exclude(state__in=(JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED))
+        .exclude(state__in=FINAL_STATES)
         .values_list("subject", "pk")
     )
     rows = []
@@ -266,6 +266,13 @@ def _last_replays(cluster: str) -> dict[str, tuple[int, int, str]]:
         for group, at, result, plan_id in jobs.values_list("subject", "finished_at", "result", "plan_id")
         if at is not None and result.get("sent")
     }
+
+
+def shown_replay(cluster: str, *, group: str = "", scope: NameScope = EVERYTHING) -> Job | None:
+    """Return the newest replay that is not finished or, without one, the newest: of a group, or of those in scope."""
+    jobs = scope.filter(Job.objects.filter(cluster=cluster, kind=KIND), "subject").select_related("plan")
+    newest = (jobs.filter(subject=group) if group else jobs).order_by("-created_at", "-pk")
+    return newest.exclude(state__in=FINAL_STATES).first() or newest.first()
 
 
 def survey_candidates(cluster: str, *, before_ms: int, limit: int) -> list[tuple[str, int, int]]:

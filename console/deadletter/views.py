@@ -9,11 +9,13 @@ from collections.abc import Iterator, Sequence
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
+from django.utils.http import urlencode
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from console.access import rules
 from console.access import selectors as access_selectors
 from console.access.models import Verb
+from console.access.name_scope import EVERYTHING, NameScope
 from console.access.session.visitor import remote_addr
 from console.brokers.errors import BROKER_TROUBLE
 from console.cluster.admission import admit, admit_to_list
@@ -22,8 +24,10 @@ from console.deadletter import exports, selectors, services
 from console.deadletter.dead_letters import TEXT_FILTERS, Filter
 from console.deadletter.forms import RATE_DEFAULT, STOP_AFTER_DEFAULT, TARGETS, FilterForm, ReplayForm
 from console.deadletter.models import LedgerState, ReplayLedger
+from console.deadletter.plans import LEDGER_SHOWN
 from console.deadletter.selectors import DEAD_LETTERS
 from console.lag import selectors as lag_selectors
+from console.lists.export_size import ExportSize
 from console.lists.file import file_of
 from console.lists.page import Page
 from console.lists.query import ListQuery, whole_number
@@ -35,25 +39,31 @@ from console.operation.plan.params import Params
 from console.operation.views import job_context
 from console.text import Text, text_of
 from console.text.stored import as_json
+from console.web.page_context import PageContext
 from console.web.streamed import StreamedResponse
 
 SAMPLE_LETTERS = 20
+# Rows of a ledger that is at rest; one that grows shows fewer.
 LEDGER_ROWS = 50
 
 
 @require_safe
 def dead_letters(request: HttpRequest, cluster: str) -> HttpResponseBase:
-    """List the groups that have dead letters, first to expire on top.
+    """List the groups that have dead letters, first to expire on top, and the replay that runs or was the last.
 
-    `?empty=1` includes empty topics, `?part=1` returns the list alone, `?format=csv` a file.
+    `?empty=1` includes empty topics, `?part=1` returns the list alone, `?part=replay` the replay, `?format=csv` a file.
     """
     here, scope = admit_to_list(request, cluster)
+    replay = _replay(request, here, scope=scope)
+    if request.GET.get("part") == "replay":
+        return render(request, "deadletter/_replay.html", replay)
     list_query = ListQuery.of(request, DEAD_LETTERS)
     with_empty = request.GET.get("empty") == "1"
     page = selectors.dead_letter_groups(here.name, list_query, scope=scope, with_empty=with_empty)
     if list_query.is_whole:
         return file_of(page, DEAD_LETTERS, here.name)
     context = {
+        **replay,
         "cluster": here,
         "list": DEAD_LETTERS,
         "query": list_query,
@@ -72,7 +82,7 @@ def dead_letters(request: HttpRequest, cluster: str) -> HttpResponseBase:
 def dead_letter_group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
     """Show one group's dead letters; POST makes a replay plan of the matching letters and redirects to it.
 
-    `?part=job` returns the running replay alone.
+    `?part=replay` returns the replay alone: that of `?plan=…`, the running one, or the newest.
     """
     here = admit(request, cluster, name=group)
     may_replay = rules.may(request.user, Verb.REPLAY, here.name, group)
@@ -88,16 +98,18 @@ def dead_letter_group(request: HttpRequest, cluster: str, group: str) -> HttpRes
             plan, problem = _made_plan(request, here, group, selectors.KIND, replay.params())
             if plan is not None:
                 return redirect("plan", here.name, plan.id)
-    job = _running_job(here, group)
-    running = job_context(here, job, may_replay) if job else {"job": None, "cluster": here}
-    if request.GET.get("part") == "job":
-        return render(request, "deadletter/_running.html", {"group": group, **running})
-    sample, ledger = _sample(here.name, group, form), _ledger(request, here, group)
+    active = _active_replay(here, group)
+    shown = _replay(request, here, group=group, active=active)
+    if request.GET.get("part") == "replay":
+        return render(request, "deadletter/_replay.html", shown)
+    sample = _sample(here.name, group, form)
     found = None if isinstance(sample, str) else sample
     row = selectors.dead_letters_of(here.name, group)
     is_filtered = form.is_valid() and form.filter() != Filter()
     context = {
-        **running,
+        **shown,
+        "active_job": active,
+        "other_job": active if active and active != shown["job"] else None,
         "cluster": here,
         "group": group,
         "row": row,
@@ -121,12 +133,6 @@ def dead_letter_group(request: HttpRequest, cluster: str, group: str) -> HttpRes
         "silent": lag_selectors.silent_brokers(here.name),
         "sample": found and found.sample,
         "sample_problem": found.sample.problem if found else sample,
-        "ledger": ledger and ledger.page,
-        "ledger_plan": ledger and ledger.plan,
-        "ledger_state": ledger and ledger.state,
-        "ledger_counts": ledger and ledger.counts,
-        "ledger_total": ledger and ledger.total,
-        "ledger_size": ledger and exports.ledger_size(ledger.plan.id, ledger.total),
         "now_ms": int(time.time() * 1000),
     }
     status = 422 if request.method == "POST" else 200
@@ -202,7 +208,7 @@ def _sample(cluster: str, group: str, form: FilterForm) -> services.SampleWithRe
         return text_of(trouble).local()
 
 
-def _running_job(here: Cluster, group: str) -> Job | None:
+def _active_replay(here: Cluster, group: str) -> Job | None:
     """Return this group's unfinished replay."""
     jobs = [job for job in operation_selectors.active_jobs(here.name, group) if job.kind == selectors.KIND]
     return jobs[0] if jobs else None
@@ -232,25 +238,52 @@ class LedgerPage:
     def total(self) -> int:
         return sum(number for _, number in self.counts)
 
+    @property
+    def file_size(self) -> ExportSize:
+        return exports.ledger_size(self.plan.id, self.total)
 
-def _ledger(request: HttpRequest, here: Cluster, group: str) -> LedgerPage | None:
-    """Return the ledger of `?plan=…`, or of the group's newest replay."""
-    plan_id = request.GET.get("plan", "")
-    if not plan_id:
-        newest = operation_selectors.jobs_page(here.name, kind=selectors.KIND, subject=group, per_page=1).rows
-        plan_id = newest[0].plan_id if newest else ""
-    plan = _ledger_plan(plan_id, here, group)
-    if plan is None:
-        return None
-    state = request.GET.get("state", "")
-    state = state if state in LedgerState.values else ""
-    page = selectors.ledger_page(
-        plan.id,
-        states=[state] if state else [],
-        page=whole_number(request.GET.get("page", "")),
-        per_page=LEDGER_ROWS,
+
+def _replay(
+    request: HttpRequest,
+    here: Cluster,
+    *,
+    group: str = "",
+    active: Job | None = None,
+    scope: NameScope = EVERYTHING,
+) -> PageContext:
+    """Return what the pages show of one replay: its job and its ledger.
+
+    Of a group that of `?plan=…`, the ``active`` one or the newest; without a group the unfinished or the newest one of
+    the groups in ``scope``.
+    """
+    job = active or selectors.shown_replay(here.name, group=group, scope=scope)
+    plan = _ledger_plan(request.GET.get("plan", "") if group else "", here, group) or (
+        job.plan if job else None
     )
+    if plan is None:
+        return {"cluster": here, "job": None, "ledger": None}
+    job = job if job and job.plan_id == plan.id else getattr(plan, "job", None)
+    may_replay = rules.may(request.user, Verb.REPLAY, here.name, plan.subject)
+    state = request.GET.get("state", "") if group else ""
+    is_over = job is None or job.is_final
+    return {
+        "cluster": here,
+        **({"job": None} if job is None else job_context(here, job, may_replay)),
+        "is_group_page": bool(group),
+        "part_url": f"?{urlencode(request.GET.dict() | {'part': 'replay'})}",
+        "ledger": _ledger(
+            plan,
+            state if state in LedgerState.values else "",
+            page=whole_number(request.GET.get("page", "")) if group else 1,
+            per_page=LEDGER_ROWS if group and is_over else LEDGER_SHOWN,
+        ),
+    }
+
+
+def _ledger(plan: Plan, state: str, *, page: int, per_page: int) -> LedgerPage:
+    """Return a page of a replay's ledger."""
+    rows = selectors.ledger_page(plan.id, states=[state] if state else [], page=page, per_page=per_page)
     counts = selectors.ledger_counts(plan.id)
     return LedgerPage(
-        plan, page, state, [(code, counts[code]) for code in LedgerState.values if counts[code]]
+        plan, rows, state, [(code, counts[code]) for code in LedgerState.values if counts[code]]
     )

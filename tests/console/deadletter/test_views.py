@@ -129,9 +129,14 @@ def test_it_shows_the_ledger_of_a_replay(client: Client, alice: User) -> None:
     runner.run(Job.objects.get().id, "worker-1")
     text = client.get(f"{ADDRESS}?plan={plan.id}").content.decode()
     assert "Sent 6" in text
+    # Its account stands above it, and both below the list of groups, with the way to the rest.
+    assert "<b>6</b>sent" in text
+    listed = client.get("/c/test/dead-letters").content.decode()
+    assert "Replay of billing" in listed and "newest 6 of 6" in listed and f"{plan.id}:" in listed
+    assert f'href="{ADDRESS}?plan={plan.id}&amp;state=SENT#ledger"' in re.sub(r"\s+(?=/c/)", "", listed)
     assert f"{plan.id}:" in text  # replay keys
     real = len(b"".join(client.get(f"{ADDRESS}/ledger.csv?plan={plan.id}")))
-    about = client.get(f"{ADDRESS}?plan={plan.id}&state=OUTCOME_UNKNOWN").context["ledger_size"]
+    about = client.get(f"{ADDRESS}?plan={plan.id}&state=OUTCOME_UNKNOWN").context["ledger"].file_size
     assert about.bytes == pytest.approx(real, rel=0.05)
     assert f"every row of the ledger, whatever its state: 6 rows, {about.short}" in text
     job = client.get(f"/c/test/operations/{Job.objects.get().id}").content.decode()
@@ -139,6 +144,22 @@ def test_it_shows_the_ledger_of_a_replay(client: Client, alice: User) -> None:
     # The newest rows of the ledger stand beside the progress, each a link to its dead letter.
     assert "the newest 6 dead letters" in job and f"{plan.id}:" in job
     assert "/c/test/messages/broker-a-0-5?topic=%25DLQ%25billing&amp;at=broker-a%3A0%3A5" in job
+
+
+def test_the_ledger_has_its_place_before_the_first_replay(client: Client) -> None:
+    for address in (ADDRESS, "/c/test/dead-letters"):
+        assert "No replay yet" in client.get(address).content.decode()
+
+
+def test_the_list_shows_the_replay_of_groups_one_may_see(client: Client) -> None:
+    client.post(ADDRESS, {"target": "failed_group", "rate_per_s": "40"})
+    client.post(f"/c/test/plans/{Plan.objects.get().id}/apply")
+    part = client.get("/c/test/dead-letters?part=replay").content.decode()
+    assert f"/c/test/operations/{Job.objects.get().id}/pause" in part
+    some = signed_in("some", verbs=("VIEW",), names="ledger")
+    assert "Replay of billing" not in some.get("/c/test/dead-letters").content.decode()
+    only_viewer = signed_in("only viewer", verbs=("VIEW",)).get("/c/test/dead-letters").content.decode()
+    assert "Replay of billing" in only_viewer and "/pause" not in only_viewer
 
 
 def test_it_shows_causes_with_their_share_as_filters(viewer: Client) -> None:
