@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.broker_process import BrokerProcess
 from tests.support.certificates import Authority
-from tests.support.java_peer import JavaPeer
+from tests.support.java_peer import JavaPeer, Jvm
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(400)]
 
@@ -28,16 +28,15 @@ def test_it_produces_and_consumes_by_tls(tmp_path: Path, class_path: str) -> Non
     where = ["--namesrv", broker.namesrv, "--topic", "Encrypted"]
     produce = ["produce", *where, "--count", "200", "--size", "3000"]
     consume = ["consume", *where, "--group", "encrypted", "--seconds", "120", "--expect", "200"]
-    peers = []
+    jvm = Jvm(class_path, trusting)
     try:
-        peers.append(JavaPeer(class_path, produce, properties=trusting))
-        assert peers[0].finish() == 0
-        assert peers[0].failures() == []
-        peers.append(JavaPeer(class_path, consume, properties=trusting))
-        peers[1].wait_for(lambda peer: len(peer.consumed) >= 200, "200 messages")
-        assert {message.key for message in peers[1].consumed} == {f"k{number}" for number in range(200)}
+        producer = JavaPeer(class_path, produce, jvm)
+        assert producer.finish() == 0
+        assert producer.failures() == []
+        consumer = JavaPeer(class_path, consume, jvm)
+        consumer.wait_for(lambda peer: len(peer.consumed) >= 200, "200 messages")
+        assert {message.key for message in consumer.consumed} == {f"k{number}" for number in range(200)}
         assert "it does not use TLS" not in broker.output(), "no connection of theirs is plain"
     finally:
-        for peer in peers:
-            peer.stop()
+        jvm.kill()
         broker.stop()

@@ -1,5 +1,7 @@
 package tidemark.peer;
 
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -26,26 +28,66 @@ import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 
 /**
- * Produces or consumes with the official client and reports on standard output, one tab-separated line a thing:
- * {@code READY}, {@code SENT n millis}, {@code FAILED text}, {@code M client queue offset reconsume key tag body}.
+ * Produces or consumes with the official client. Any number of peers live in one JVM, as most of a short one's cost is its
+ * start: tab-separated lines on standard input begin one, {@code number command --option value …}, and stop one,
+ * {@code number stop}. Their lines on standard output begin with their number: {@code READY}, {@code SENT n millis},
+ * {@code FAILED text}, {@code M client queue offset reconsume key tag body}; the last is {@code END} with 0, or 1 after an
+ * exception. The end of the input ends the JVM.
  */
-public final class Peer {
+public final class Peer implements Runnable {
+    private final String number;
+    private final String command;
     private final Map<String, String> options = new HashMap<>();
+    private final CountDownLatch stopped = new CountDownLatch(1);
+
+    private Peer(String[] words) {
+        number = words[0];
+        command = words[1];
+        for (int i = 2; i + 1 < words.length; i += 2) options.put(words[i].substring(2), words[i + 1]);
+    }
 
     public static void main(String[] arguments) throws Exception {
-        Peer peer = new Peer();
-        for (int i = 1; i + 1 < arguments.length; i += 2) {
-            peer.options.put(arguments[i].substring(2), arguments[i + 1]);
+        Map<String, Peer> peers = new HashMap<>();
+        BufferedReader input = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line; (line = input.readLine()) != null; ) {
+            String[] words = line.split("\t", -1);
+            if (words[1].equals("stop")) {
+                peers.get(words[0]).stopped.countDown();
+            } else {
+                Peer peer = new Peer(words);
+                peers.put(words[0], peer);
+                new Thread(peer, "peer-" + words[0]).start();
+            }
         }
-        switch (arguments[0]) {
-            case "produce": peer.produce(); break;
-            case "consume": peer.consume(); break;
-            case "transact": new Transactions(peer).run(); break;
-            case "timed": new Timers(peer).run(); break;
-            case "request": new Requests(peer).request(); break;
-            case "reply": new Requests(peer).reply(); break;
-            default: throw new IllegalArgumentException("no such peer: " + arguments[0]);
+        System.exit(0);
+    }
+
+    @Override
+    public void run() {
+        try {
+            switch (command) {
+                case "produce": produce(); break;
+                case "consume": consume(); break;
+                case "transact": new Transactions(this).run(); break;
+                case "timed": new Timers(this).run(); break;
+                case "request": new Requests(this).request(); break;
+                case "reply": new Requests(this).reply(); break;
+                default: throw new IllegalArgumentException("no such peer: " + command);
+            }
+            say("END", 0);
+        } catch (Throwable e) {
+            say("FAILED", oneLine(e));
+            say("END", 1);
         }
+    }
+
+    /** Wait so many seconds, or until it is to stop; returns whether it is. */
+    boolean stay(int seconds) throws InterruptedException {
+        return stopped.await(seconds, TimeUnit.SECONDS);
+    }
+
+    private static String oneLine(Throwable e) {
+        return String.valueOf(e.getMessage()).replace('\n', ' ').replace('\t', ' ');
     }
 
     String option(String name, String otherwise) {
@@ -56,14 +98,13 @@ public final class Peer {
         return Integer.parseInt(option(name, Integer.toString(otherwise)));
     }
 
-    static synchronized void say(Object... columns) {
-        StringBuilder line = new StringBuilder();
-        for (Object column : columns) {
-            if (line.length() > 0) line.append('\t');
-            line.append(column);
+    void say(Object... columns) {
+        StringBuilder line = new StringBuilder(number);
+        for (Object column : columns) line.append('\t').append(column);
+        synchronized (Peer.class) {
+            System.out.println(line);
+            System.out.flush();
         }
-        System.out.println(line);
-        System.out.flush();
     }
 
     /** --mode sync|batch|oneway|ordered, --count, --threads, --size bytes, --tags a,b: keys are k0 … k(count-1). */
@@ -101,13 +142,13 @@ public final class Peer {
         int step = mode.equals("batch") ? 20 : 1;
         while (true) {
             int from = next.getAndAdd(step);
-            if (from >= count) return;
+            if (from >= count || stopped.getCount() == 0) return;
             try {
                 send(producer, mode, from, Math.min(count, from + step));
                 sent.addAndGet(Math.min(count, from + step) - from);
                 if (number("pause", 0) > 0) Thread.sleep(number("pause", 0));
             } catch (Exception e) {
-                say("FAILED", from, String.valueOf(e.getMessage()).replace('\n', ' ').replace('\t', ' '));
+                say("FAILED", from, oneLine(e));
             }
         }
     }
@@ -169,11 +210,10 @@ public final class Peer {
         if (option("sql", "").isEmpty()) consumer.subscribe(option("topic", "T"), option("filter", "*"));
         else consumer.subscribe(option("topic", "T"), MessageSelector.bySql(option("sql", "")));
         Map<String, Boolean> seen = new ConcurrentHashMap<>();
-        CountDownLatch enough = new CountDownLatch(1);
         int expect = number("expect", Integer.MAX_VALUE);
         if (option("orderly", "false").equals("true")) {
             consumer.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
-                for (MessageExt m : messages) handle(m, seen, enough, expect);
+                for (MessageExt m : messages) handle(m, seen, expect);
                 return ConsumeOrderlyStatus.SUCCESS;
             });
         } else {
@@ -181,28 +221,20 @@ public final class Peer {
                 @Override
                 public ConsumeConcurrentlyStatus consumeMessage(List<MessageExt> messages, ConsumeConcurrentlyContext context) {
                     boolean well = true;
-                    for (MessageExt m : messages) well &= handle(m, seen, enough, expect);
+                    for (MessageExt m : messages) well &= handle(m, seen, expect);
                     if (well) return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
                     context.setDelayLevelWhenNextConsume(number("retry-level", 1));
                     return ConsumeConcurrentlyStatus.RECONSUME_LATER;
                 }
             });
         }
-        Thread stopper = new Thread(consumer::shutdown);
-        Runtime.getRuntime().addShutdownHook(stopper);
-        try {
-            consumer.start();
-        } catch (Exception e) {
-            say("FAILED", String.valueOf(e.getMessage()).replace('\n', ' ').replace('\t', ' '));
-            System.exit(1); // 4.9 leaves threads behind
-        }
+        consumer.start();
         say("READY");
-        enough.await(number("seconds", 60), TimeUnit.SECONDS);
-        say("DONE", seen.size());
-        System.exit(0);
+        if (!stay(number("seconds", 60)) || seen.size() >= expect) say("DONE", seen.size());
+        consumer.shutdown();
     }
 
-    private boolean handle(MessageExt m, Map<String, Boolean> seen, CountDownLatch enough, int expect) {
+    private boolean handle(MessageExt m, Map<String, Boolean> seen, int expect) {
         boolean well = !option("fail-key", "").equals(m.getKeys());
         if (number("work", 0) > 0) {
             try {
@@ -216,7 +248,7 @@ public final class Peer {
                     m.getTags(), new String(m.getBody(), StandardCharsets.UTF_8));
         }
         if (well) seen.put(m.getKeys(), true);
-        if (seen.size() >= expect) enough.countDown();
+        if (seen.size() >= expect) stopped.countDown();
         return well;
     }
 }

@@ -46,7 +46,7 @@ final class Requests {
                 }
             }, peer.number("timeout", 20_000));
             try {
-                Peer.say("REPLY", i, new String(reply.get().getBody(), StandardCharsets.UTF_8));
+                peer.say("REPLY", i, new String(reply.get().getBody(), StandardCharsets.UTF_8));
             } catch (ExecutionException e) {
                 failed(i, e);
             }
@@ -66,9 +66,10 @@ final class Requests {
             return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
         });
         consumer.start();
-        Peer.say("READY");
-        Thread.sleep(peer.number("seconds", 60) * 1000L);
-        System.exit(0);
+        peer.say("READY");
+        peer.stay(peer.number("seconds", 60));
+        consumer.shutdown();
+        producer.shutdown();
     }
 
     private void answer(DefaultMQProducer producer, MessageExt message) {
@@ -77,7 +78,7 @@ final class Requests {
             while (body.length() < peer.number("size", 0)) body.append('.');
             Message reply = MessageUtil.createReplyMessage(message, body.toString().getBytes(StandardCharsets.UTF_8));
             SendResult result = producer.send(reply, peer.number("timeout", 20_000));
-            Peer.say("REPLIED", message.getKeys(), result.getOffsetMsgId());
+            peer.say("REPLIED", message.getKeys(), result.getOffsetMsgId());
         } catch (Exception e) {
             failed(message.getKeys(), e);
         }
@@ -92,8 +93,8 @@ final class Requests {
         return producer;
     }
 
-    private static void failed(Object what, Exception e) {
+    private void failed(Object what, Exception e) {
         Throwable why = e.getCause() == null ? e : e.getCause();
-        Peer.say("FAILED", what, String.valueOf(why.getMessage()).replace('\n', ' ').replace('\t', ' '));
+        peer.say("FAILED", what, String.valueOf(why.getMessage()).replace('\n', ' ').replace('\t', ' '));
     }
 }

@@ -33,7 +33,7 @@ final class Timers {
             long[] values = {now + delayMs, delayMs, delayMs / 1000};
             Message.class.getMethod(SETTERS[i % 3], long.class).invoke(message, values[i % 3]);
             SendResult result = producer.send(message);
-            Peer.say("SENT", key, now + delayMs);
+            peer.say("SENT", key, now + delayMs);
             if (i % 2 == 0) recall(producer, topic, key, result);
         }
         recallOf(producer, topic, "bad", "not a handle");
@@ -47,10 +47,10 @@ final class Timers {
 
     private void recallOf(DefaultMQProducer producer, String topic, String key, String handle) throws Exception {
         try {
-            Peer.say("RECALLED", key, DefaultMQProducer.class.getMethod("recallMessage", String.class, String.class)
+            peer.say("RECALLED", key, DefaultMQProducer.class.getMethod("recallMessage", String.class, String.class)
                     .invoke(producer, topic, handle));
         } catch (InvocationTargetException e) {
-            Peer.say("FAILED", key, String.valueOf(e.getCause().getMessage()).replaceAll("\\s+", " "));
+            peer.say("FAILED", key, String.valueOf(e.getCause().getMessage()).replaceAll("\\s+", " "));
         }
     }
 }

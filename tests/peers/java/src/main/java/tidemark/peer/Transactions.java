@@ -1,7 +1,6 @@
 package tidemark.peer;
 
 import java.nio.charset.StandardCharsets;
-import java.util.concurrent.TimeUnit;
 import org.apache.rocketmq.client.producer.LocalTransactionState;
 import org.apache.rocketmq.client.producer.TransactionListener;
 import org.apache.rocketmq.client.producer.TransactionMQProducer;
@@ -30,13 +29,13 @@ final class Transactions implements TransactionListener {
         for (int i = 0; i < peer.number("count", 1); i++) {
             try {
                 TransactionSendResult result = producer.sendMessageInTransaction(message(i), null);
-                Peer.say("BEGUN", "k" + i, result.getLocalTransactionState());
+                peer.say("BEGUN", "k" + i, result.getLocalTransactionState());
             } catch (Exception e) {
-                Peer.say("FAILED", i, String.valueOf(e.getMessage()).replace('\n', ' ').replace('\t', ' '));
+                peer.say("FAILED", i, String.valueOf(e.getMessage()).replace('\n', ' ').replace('\t', ' '));
             }
         }
-        Peer.say("READY");
-        TimeUnit.SECONDS.sleep(peer.number("seconds", 1));
+        peer.say("READY");
+        peer.stay(peer.number("seconds", 1));
         producer.shutdown();
     }
 
@@ -56,7 +55,7 @@ final class Transactions implements TransactionListener {
 
     @Override
     public LocalTransactionState checkLocalTransaction(MessageExt message) {
-        Peer.say("CHECKED", message.getKeys(), message.getUserProperty("TRANSACTION_CHECK_TIMES"), message.getTopic());
+        peer.say("CHECKED", message.getKeys(), message.getUserProperty("TRANSACTION_CHECK_TIMES"), message.getTopic());
         return state(peer.option("answers", "unknown"), message);
     }
 
