@@ -18,7 +18,6 @@ from rest_framework.response import Response
 from api import (
     access,
     broker,
-    classic,
     cluster,
     deadletter,
     episode,
@@ -31,6 +30,7 @@ from api import (
     topic,
 )
 from api.change import config_plan, group_pause, message_send, operation
+from api.classic import urls as classic
 from api.report import latency as report_latency
 from api.report import room as report_room
 from api.report import runs as report

@@ -231,6 +231,7 @@ def by_key(
     end_ms: int | None = None,
     limit: int = KEY_HITS_MAX,
     limit_bytes: int = BODY_SHOWN_BYTES,
+    body_format: str = "auto",
 ) -> list[MessageView]:
     """Return messages of a topic with this key, newest first. Raises if no broker answered at all."""
     admin = with_admin(cluster_selectors.cluster_by_name(cluster).namesrv_addrs)
@@ -239,7 +240,10 @@ def by_key(
     )
     hits.sort(key=lambda hit: (hit[1].store_timestamp_ms, hit[1].queue_offset), reverse=True)
     masks = masks_of(cluster)
-    return [message_view(record, name, masks=masks, limit_bytes=limit_bytes) for name, record in hits[:limit]]
+    return [
+        message_view(record, name, masks=masks, limit_bytes=limit_bytes, body_format=body_format)
+        for name, record in hits[:limit]
+    ]
 
 
 def by_unique_key(cluster: str, topic: str, unique_key: str) -> list[MessageView]:

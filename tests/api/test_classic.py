@@ -1,8 +1,10 @@
-"""The classic dashboard's addresses: its members, the caller's rights, a reset that is a plan."""
+"""The classic dashboard's addresses: its members, the caller's rights, changes that are plans."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
@@ -12,11 +14,17 @@ from console.access import services as access_services
 from console.brokers.mqadmin import close_admins
 from console.cluster.models import Cluster
 from console.lag.models import GroupRow, TopicRow
+from console.lag.rows.queue_row import QueueRow
+from console.message.sending.plans import MessageSendPlan
+from console.operation import services
+from console.operation.errors import VerificationFailed
 from console.operation.job import runner
-from console.operation.models import Plan
+from console.operation.models import Job, Plan, PlanState
+from console.text import Text
 from tests.api.conftest import AT
 from tests.console.deadletter.letters import group_with_topics
 from tests.console.operation.live_cluster import LiveCluster
+from tests.support import sample_queues
 from tests.support.broker_process import BrokerProcess
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
@@ -159,3 +167,117 @@ def test_a_reset_is_a_plan_that_is_applied(live: LiveCluster, admin: User, clien
     plan = Plan.objects.latest("created_at")
     assert again["status"] is False and plan.id in again["errMsg"] and plan.state == "DRAFT"
     assert plan.params["time_ms"] == 1_000 and live.committed("billing", "orders")[0] == 10
+
+
+@pytest.fixture
+def quick_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that takes a job up at once, in this thread: its transaction is the test's."""
+    apply_plan = services.apply_plan
+
+    def applied(plan_id: str, *arguments: object, **more: object) -> Job:
+        job = apply_plan(plan_id, *arguments, **more)  # type: ignore[arg-type]  # handed on
+        runner.run(job.id, "worker-1")
+        return job
+
+    monkeypatch.setattr(services, "apply_plan", applied)
+
+
+@pytest.mark.usefixtures("quick_worker")
+def test_a_topic_is_created_changed_and_left_as_it_is(
+    live: LiveCluster, admin: User, client_of: Clients
+) -> None:
+    client = client_of(admin)
+
+    def requested(**settings: object) -> dict[str, Any]:
+        body = {"clusterNameList": ["DefaultCluster"], "topicName": "invoices", **settings}
+        answer = client.post("/api/classic/test/topic/createOrUpdate.do", body, format="json")
+        assert (answer.status_code, answer.json()["status"]) == (200, 0), answer.json()
+        found: dict[str, Any] = answer.json()["data"]
+        return found
+
+    made = requested(writeQueueNums=3, readQueueNums=3, perm=6, order=False, messageType="NORMAL")
+    assert made["state"] == "SUCCEEDED" and Job.objects.get(pk=made["job"]).kind == "topic_create"
+    assert live.admin.topic_config(live.addr, "invoices").write_queue_nums == 3
+    TopicRow.objects.create(cluster="test", topic="invoices", brokers=[live.broker_name], read_at_ms=AT)
+    changed = requested(writeQueueNums=5, readQueueNums=5)
+    assert Job.objects.get(pk=changed["job"]).kind == "topic_change"
+    assert live.admin.topic_config(live.addr, "invoices").write_queue_nums == 5
+    same = requested(writeQueueNums=5, readQueueNums=5, perm=6)
+    assert same == {"plan": None, "job": None, "state": "SUCCEEDED"}
+    assert Plan.objects.latest("created_at").state == PlanState.DISCARDED
+
+
+@pytest.mark.usefixtures("quick_worker")
+def test_a_message_is_sent_and_found_by_key_id_and_time(
+    live: LiveCluster, admin: User, client_of: Clients
+) -> None:
+    client = client_of(admin)
+    body = {
+        "topic": "orders",
+        "key": "4711",
+        "tag": "paid",
+        "messageBody": '{"sum": 3}',
+        "traceEnabled": False,
+    }
+    sent = client.post("/api/classic/test/topic/sendTopicMessage.do", body, format="json").json()["data"]
+    assert (sent["sendStatus"], sent["messageQueue"]["topic"]) == ("SEND_OK", "orders")
+    place = (sent["messageQueue"]["queueId"], sent["queueOffset"])
+
+    def found(address: str) -> Any:
+        answer = client.get(f"/api/classic/test/message/{address}").json()
+        assert answer["status"] == 0, answer
+        return answer["data"]
+
+    (by_key,) = found("queryMessageByTopicAndKey.query?topic=orders&key=4711")
+    assert (by_key["queueId"], by_key["queueOffset"]) == place
+    assert (by_key["messageBody"], by_key["properties"]["TAGS"], by_key["msgId"]) == (
+        '{"sum": 3}', "paid", sent["msgId"],
+    )  # fmt: skip
+    for group, committed in (("billing", place[1] + 1), ("late", place[1])):
+        GroupRow.objects.create(cluster="test", group=group, clients=1, read_at_ms=AT)
+        queue = QueueRow(group=group, topic="orders", broker_name=live.broker_name, queue_id=place[0])
+        sample_queues.save("test", replace(queue, committed_offset=committed, status="OK", read_at_ms=AT))
+    by_id = found(f"viewMessage.query?topic=orders&msgId={sent['msgId']}")
+    assert by_id["messageView"] == by_key
+    assert {one["consumerGroup"]: one["trackType"] for one in by_id["messageTrackList"]} == {
+        "billing": "CONSUMED", "late": "NOT_CONSUME_YET",
+    }  # fmt: skip
+    newest = found(f"queryMessageByTopic.query?topic=orders&begin={by_key['storeTimestamp']}&end={2**52}")
+    assert [(one["msgId"], one["messageBody"]) for one in newest] == [(sent["msgId"], None)]
+    missing = client.get("/api/classic/test/message/viewMessage.query?topic=orders&msgId=ABC")
+    assert (missing.status_code, missing.json()["status"]) == (404, -1)
+
+
+def test_a_change_that_its_worker_has_not_ended_names_its_job(
+    live: LiveCluster, admin: User, client_of: Clients, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("api.classic.change.WAIT_S", 0)
+    body = {"topic": "orders", "messageBody": "{}"}
+    sent = client_of(admin).post("/api/classic/test/topic/sendTopicMessage.do", body, format="json").json()
+    assert (sent["status"], sent["data"]["sendStatus"], sent["data"]["msgId"]) == (0, None, None)
+    assert Job.objects.get(pk=sent["data"]["job"]).state == "QUEUED"
+
+
+@pytest.mark.usefixtures("quick_worker")
+def test_a_change_that_is_refused_or_fails_is_no_success(
+    live: LiveCluster, admin: User, client_of: Clients, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = client_of(admin)
+
+    def refused(address: str, body: dict[str, object]) -> tuple[int, str]:
+        answer = client.post(f"/api/classic/test/{address}", body, format="json")
+        assert answer.json()["status"] == -1 and answer.json()["data"] is None
+        return answer.status_code, answer.json()["errMsg"]
+
+    assert refused("topic/sendTopicMessage.do", {"topic": "nowhere", "messageBody": "{}"}) == (
+        422, "There is no topic nowhere.",
+    )  # fmt: skip
+    status, words = refused("topic/createOrUpdate.do", {"topicName": "orders", "perm": 5})
+    assert status == 400 and words.startswith("perm: ")
+
+    def fails(self: object, run: object) -> None:
+        raise VerificationFailed(Text("the broker is gone"))
+
+    monkeypatch.setattr(MessageSendPlan, "apply", fails)
+    status, words = refused("topic/sendTopicMessage.do", {"topic": "orders", "messageBody": "{}"})
+    assert status == 502 and "ended as FAILED" in words and "the broker is gone" in words
