@@ -176,6 +176,7 @@ HOT_KEYS = frozenset(
         "retrieveMessageFromPopRetryTopicV1",
         "popResponseReturnActualRetryTopic",
         "initPopOffsetByCheckMsgInMem",
+        "channelExpiredTimeout",
     }
 )
 

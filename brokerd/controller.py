@@ -177,7 +177,6 @@ class BrokerController:
         groups = SubscriptionGroupManager(folder / "subscriptionGroup.json", config, now_ms)
         return Broker(
             config=config,
-            store_config=store_config,
             store=self.store,
             topics=topics,
             groups=groups,
@@ -194,7 +193,7 @@ class BrokerController:
                 store_config.timer_roll_window_slot,
             ),
             transactions=TransactionService(
-                config, store_config.file_reserved_time_h * HOUR_MS, topics, offsets, producers
+                config, lambda: self.store.config.file_reserved_time_h * HOUR_MS, topics, offsets, producers
             ),
             pops=PopService(config, folder / "consumerOrderInfo.json", topics, groups, offsets, self._hold),
             cold_reads=self._cold_reads,

@@ -57,7 +57,6 @@ class Broker:
     """The parts, all living in one event loop."""
 
     config: LiveConfig
-    store_config: MessageStoreConfig
     store: MessageStore
     topics: TopicConfigManager
     groups: SubscriptionGroupManager
@@ -93,6 +92,10 @@ class Broker:
     @property
     def address(self) -> str:
         return f"{self.store_host[0]}:{self.store_host[1]}"
+
+    @property
+    def store_config(self) -> MessageStoreConfig:
+        return self.store.config
 
     @property
     def broker_name(self) -> str:

@@ -4,6 +4,7 @@ StoreError
 ├── PutRefused            status: the put status in the answer
 │   ├── MessageIllegal        too long, or not allowed; do not retry
 │   ├── PropertiesSizeExceeded
+│   ├── WheelTimerFlowControl     its slot is full; send again later
 │   ├── WheelTimerMessageIllegal  its time is no number or too far
 │   ├── WheelTimerNotEnable   timerWheelEnable is false
 │   ├── NoRoomForQueue        the system's open files or maps are used up; delete topics or raise its limits
@@ -49,6 +50,10 @@ class PropertiesSizeExceeded(PutRefused):
 
 class WheelTimerMessageIllegal(PutRefused):
     status = PutMessageStatus.WHEEL_TIMER_MSG_ILLEGAL
+
+
+class WheelTimerFlowControl(PutRefused):
+    status = PutMessageStatus.WHEEL_TIMER_FLOW_CONTROL
 
 
 class WheelTimerNotEnable(PutRefused):

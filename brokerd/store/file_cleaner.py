@@ -40,19 +40,18 @@ class FileCleaner:
         self, config: MessageStoreConfig, log: CommitLog, table: ConsumeQueueTable, key_index: KeyIndex
     ) -> None:
         self.is_disk_full = False
-        self._config = config
+        self.config = config
         self._log = log
         self._table = table
         self._key_index = key_index
-        self._delete_hours = parse_delete_when(config.delete_when)
         self._deleting = threading.Lock()  # the timed round, and one by request
 
     def disk_used_ratio(self) -> float:
-        return max(used_ratio(self._config.commit_log_dir), used_ratio(self._config.consume_queue_dir))
+        return max(used_ratio(self.config.commit_log_dir), used_ratio(self.config.consume_queue_dir))
 
     def set_disk_mark(self, ratio: float) -> None:
         """Full above the warning level; writable again only at or below the clean-forcibly level."""
-        config = self._config
+        config = self.config
         if ratio * 100 > config.disk_space_warning_level_ratio:
             if not self.is_disk_full:
                 logger.error(
@@ -93,11 +92,11 @@ class FileCleaner:
         )
 
     def _delete_round(self, now_ms: int, ratio: float, by_hand: bool) -> int:
-        config, log = self._config, self._log
+        config, log = self.config, self._log
         clean_at_once = (
             ratio * 100 > config.disk_space_clean_forcibly_ratio and config.clean_file_forcibly_enable
         )
-        is_time = by_hand or time.localtime(now_ms // 1000).tm_hour in self._delete_hours
+        is_time = by_hand or time.localtime(now_ms // 1000).tm_hour in parse_delete_when(config.delete_when)
         if not (is_time or clean_at_once or ratio * 100 > config.disk_max_used_space_ratio):
             return 0
         deleted = 0

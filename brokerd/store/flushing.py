@@ -39,7 +39,7 @@ class Flusher:
     ) -> None:
         self.checkpoint: StoreCheckpoint | None = None  # while the store is open
         self.failure = ""
-        self._config = config
+        self.config = config
         self._log = log
         self._derived = derived
         self._on_failure = on_failure
@@ -67,7 +67,7 @@ class Flusher:
 
     def flush_log_if_due(self, elapsed_ms: int) -> None:
         """Flush by interval and dirty pages. Raises FlushFailed once."""
-        config = self._config
+        config = self.config
         if self.failure or elapsed_ms - self._log_flushed_ms < config.flush_interval_commit_log_ms:
             return
         self._log_flushed_ms = elapsed_ms
@@ -103,7 +103,7 @@ class Flusher:
 
     def flush_queues_if_due(self, elapsed_ms: int) -> None:
         """Flush by interval and dirty pages. Raises as flush_queues, FlushFailed once."""
-        config = self._config
+        config = self.config
         if self.failure or elapsed_ms - self._queues_flushed_ms < config.flush_interval_consume_queue_ms:
             return
         self._queues_flushed_ms = elapsed_ms

@@ -12,7 +12,6 @@ does not wait for a flush: a flush passes over files that went meanwhile.
 from __future__ import annotations
 
 import logging
-import os
 import struct
 import threading
 from collections.abc import Sequence
@@ -81,10 +80,8 @@ class MessageStore:
         self._dispatcher = Dispatcher(self._key_index if config.message_index_enable else None, on_arrival)
         self._pending = self._dispatcher.pending
         self.cleaner = FileCleaner(config, self._log, self.table, self._key_index)
-        ram_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         self._cold_pages = ColdPages(self._log)
-        in_memory_bytes = ram_bytes * config.access_message_in_memory_max_ratio // 100
-        self._reader = QueueReader(config, self._log, self._cold_pages, in_memory_bytes)
+        self._reader = QueueReader(config, self._log, self._cold_pages)
         self._deleted = DeletedTopics(self._root / DELETED_TOPICS_NAME)
         self._log.on_failure = self._log_failed
         self._lock = StoreLock(self._root)
@@ -97,6 +94,12 @@ class MessageStore:
         self._refusal_lock = threading.Lock()  # a flush that fails sets it from another thread
         self._dispatch_error = ""
         self._opened_at_offset = 0
+        self.reconfigure(config)
+
+    def reconfigure(self, config: MessageStoreConfig) -> None:
+        """Take over settings of which STORE_HOT_KEYS differ from those in force. Caller: the event loop."""
+        self.config = self.cleaner.config = self._reader.config = config
+        self._flusher.config = self._key_index.config = config
         self._record_bytes_max = min(
             config.max_message_size + RECORD_OVERHEAD_MAX,
             config.mapped_file_size_commit_log - BLANK_BYTES,
@@ -506,6 +509,11 @@ class MessageStore:
     @property
     def commit_log_min_offset(self) -> int:
         return self._log.min_offset
+
+    @property
+    def in_memory_bytes(self) -> int:
+        """Return how much of the log's end counts as being in memory."""
+        return self._reader.in_memory_bytes
 
     @property
     def written_bytes(self) -> int:

@@ -7,6 +7,7 @@ decoded: an answer is a list of memoryviews of the mapped files (hot-path.md rul
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -35,18 +36,17 @@ class RecordFilter:
 class QueueReader:
     """Reads what was dispatched. The last `in_memory_bytes` of the log count as being in the page cache."""
 
-    def __init__(
-        self, config: MessageStoreConfig, log: CommitLog, cold_pages: ColdPages, in_memory_bytes: int
-    ) -> None:
+    def __init__(self, config: MessageStoreConfig, log: CommitLog, cold_pages: ColdPages) -> None:
+        self.config = config
         self._log = log
         self._cold_pages = cold_pages
         self._damaged: set[int] = set()
-        self._in_memory_bytes = in_memory_bytes
-        self._filter_bytes_max = config.max_filter_message_size
-        self._bytes_in_memory_max = config.max_transfer_bytes_on_message_in_memory
-        self._count_in_memory_max = config.max_transfer_count_on_message_in_memory
-        self._bytes_on_disk_max = config.max_transfer_bytes_on_message_in_disk
-        self._count_on_disk_max = config.max_transfer_count_on_message_in_disk
+        self._ram_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+    @property
+    def in_memory_bytes(self) -> int:
+        """Return how much of the log's end counts as being in memory."""
+        return self._ram_bytes * self.config.access_message_in_memory_max_ratio // 100
 
     def get_message(
         self,
@@ -69,7 +69,7 @@ class QueueReader:
             return GetMessageResult(GetMessageStatus.OFFSET_OVERFLOW_ONE, offset, low, high)
         if offset > high:
             return GetMessageResult(GetMessageStatus.OFFSET_OVERFLOW_BADLY, high, low, high)
-        units_max = max(self._filter_bytes_max, max_num * UNIT_BYTES) // UNIT_BYTES
+        units_max = max(self.config.max_filter_message_size, max_num * UNIT_BYTES) // UNIT_BYTES
         matches_record = None
         if record_filter is not None:
             matches_record, units_max = record_filter.matches, min(units_max, record_filter.entries_max)
@@ -106,7 +106,13 @@ class QueueReader:
         views = result.views
         log = self._log
         log_end = log.max_offset
-        in_memory_from = log_end - self._in_memory_bytes
+        config, in_memory_bytes = self.config, self.in_memory_bytes
+        in_memory_from = log_end - in_memory_bytes
+        of_memory = (
+            config.max_transfer_bytes_on_message_in_memory,
+            config.max_transfer_count_on_message_in_memory,
+        )
+        of_disk = config.max_transfer_bytes_on_message_in_disk, config.max_transfer_count_on_message_in_disk
         opened_at = log.opened_at
         view, view_start, view_end = memoryview(b""), 0, 0
         total = count = 0
@@ -115,10 +121,7 @@ class QueueReader:
         last_offset = -1
         for commit_log_offset, size_bytes, code in CQ_UNIT.iter_unpack(units):
             if count:
-                if commit_log_offset >= in_memory_from:
-                    bytes_max, count_max = self._bytes_in_memory_max, self._count_in_memory_max
-                else:
-                    bytes_max, count_max = self._bytes_on_disk_max, self._count_on_disk_max
+                bytes_max, count_max = of_memory if commit_log_offset >= in_memory_from else of_disk
                 new_total = total + size_bytes
                 if count >= max_num or count >= count_max or new_total > max_bytes or new_total > bytes_max:
                     break
@@ -155,7 +158,7 @@ class QueueReader:
         if count:
             result.status = GetMessageStatus.FOUND
         if last_offset >= 0:
-            result.suggest_pulling_from_slave = log_end - last_offset > self._in_memory_bytes
+            result.suggest_pulling_from_slave = log_end - last_offset > in_memory_bytes
 
     def _is_whole(self, queue: ConsumeQueue, number: int, view: memoryview, offset: int) -> bool:
         """Is this the whole record of the queue's unit? What an earlier process wrote may have been damaged since.

@@ -11,6 +11,61 @@ from pathlib import Path
 
 DEFAULT_DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 TIMER_PRECISIONS_MS = (100, 200, 500, 1_000)
+# What UPDATE_BROKER_CONFIG (25) may change while the store is open: read from its config at every use.
+STORE_HOT_KEYS = frozenset(
+    {
+        "maxMessageSize",
+        "fileReservedTime",
+        "deleteWhen",
+        "deleteFileBatchMax",
+        "diskMaxUsedSpaceRatio",
+        "diskSpaceCleanForciblyRatio",
+        "diskSpaceWarningLevelRatio",
+        "cleanFileForciblyEnable",
+        "flushIntervalCommitLog",
+        "flushCommitLogLeastPages",
+        "flushCommitLogThoroughInterval",
+        "flushIntervalConsumeQueue",
+        "flushConsumeQueueLeastPages",
+        "flushConsumeQueueThoroughInterval",
+        "maxFilterMessageSize",
+        "maxTransferBytesOnMessageInMemory",
+        "maxTransferCountOnMessageInMemory",
+        "maxTransferBytesOnMessageInDisk",
+        "maxTransferCountOnMessageInDisk",
+        "accessMessageInMemoryMaxRatio",
+        "maxMsgsNumBatch",
+        "checkCRCOnRecover",
+        "timerStopEnqueue",
+        "timerStopDequeue",
+        "timerCongestNumEachSlot",
+    }
+)
+# The least that each of these can work with; a ratio is a percentage.
+LEAST = {
+    "max_message_size": 1,
+    "file_reserved_time_h": 0,
+    "delete_file_batch_max": 1,
+    "flush_interval_commit_log_ms": 0,
+    "flush_commit_log_least_pages": 0,
+    "flush_commit_log_thorough_interval_ms": 0,
+    "flush_interval_consume_queue_ms": 0,
+    "flush_consume_queue_least_pages": 0,
+    "flush_consume_queue_thorough_interval_ms": 0,
+    "max_filter_message_size": 20,
+    "max_transfer_bytes_on_message_in_memory": 1,
+    "max_transfer_count_on_message_in_memory": 1,
+    "max_transfer_bytes_on_message_in_disk": 1,
+    "max_transfer_count_on_message_in_disk": 1,
+    "access_message_in_memory_max_ratio": 0,
+    "max_msgs_num_batch": 1,
+    "timer_congest_num_each_slot": 0,
+}
+RATIOS = (
+    "disk_max_used_space_ratio",
+    "disk_space_clean_forcibly_ratio",
+    "disk_space_warning_level_ratio",
+)
 UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -55,6 +110,10 @@ class MessageStoreConfig:
     timer_precision_ms: int = field(default=1_000, metadata={"key": "timerPrecisionMs"})
     timer_roll_window_slot: int = field(default=172_800, metadata={"key": "timerRollWindowSlot"})
     timer_flush_interval_ms: int = field(default=1_000, metadata={"key": "timerFlushIntervalMs"})
+
+    timer_stop_enqueue: bool = field(default=False, metadata={"key": "timerStopEnqueue"})
+    timer_stop_dequeue: bool = field(default=False, metadata={"key": "timerStopDequeue"})
+    timer_congest_num_each_slot: int = field(default=2**31 - 1, metadata={"key": "timerCongestNumEachSlot"})
 
     # One pull: entries examined (bytes of consume queue), then bytes and messages handed out.
     max_filter_message_size: int = field(default=16_000, metadata={"key": "maxFilterMessageSize"})
@@ -107,8 +166,17 @@ class MessageStoreConfig:
             raise ValueError(f"timerPrecisionMs {self.timer_precision_ms}: 100, 200, 500 or 1000")
         if self.timer_flush_interval_ms < 1:
             raise ValueError(f"timerFlushIntervalMs {self.timer_flush_interval_ms} is below 1")
+        self._check_numbers()
         parse_delay_levels(self.message_delay_level)
         parse_delete_when(self.delete_when)
+
+    def _check_numbers(self) -> None:
+        for key, name in self.keys().items():
+            value = getattr(self, name)
+            if name in LEAST and value < LEAST[name]:
+                raise ValueError(f"{key}={value}: takes {LEAST[name]} or more")
+            if name in RATIOS and not 1 <= value <= 100:
+                raise ValueError(f"{key}={value}: takes a percentage from 1 to 100")
 
     @property
     def commit_log_dir(self) -> Path:

@@ -7,13 +7,13 @@ message of the same slot whose TIMER_DEL_UNIQKEY names the other one (RecallMess
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from brokerd.config import BrokerConfig, LiveConfig
 from brokerd.remoting.message.names import SCHEDULE_TOPIC, TIMER_TOPIC, MessageProperty, TimerProperty
 from brokerd.schedule_message import park
-from brokerd.store.errors import WheelTimerMessageIllegal, WheelTimerNotEnable
+from brokerd.store.errors import WheelTimerFlowControl, WheelTimerMessageIllegal, WheelTimerNotEnable
 
 QUEUE_ID = 0
 WANTED = (MessageProperty.TIMER_DELAY_SEC, MessageProperty.TIMER_DELAY_MS, MessageProperty.TIMER_DELIVER_MS)
@@ -34,12 +34,13 @@ class Parking:
     config: LiveConfig
     max_delay_level: int
     precision_ms: int
+    is_congested: Callable[[int], bool] = lambda _: False  # whether the slot of a time takes no more
 
     def park(self, properties: dict[str, str], topic: str, queue_id: int, now_ms: int) -> tuple[str, int]:
         """Redirect a message with a delay level or a time; returns (topic, queue id) and notes the real ones.
 
         A delay level beats a time, which is dropped; a time in the past is now. Raises WheelTimerNotEnable,
-        WheelTimerMessageIllegal.
+        WheelTimerMessageIllegal, WheelTimerFlowControl.
         """
         parked = park(properties, topic, queue_id, self.max_delay_level)
         if parked[0] == SCHEDULE_TOPIC:
@@ -48,7 +49,13 @@ class Parking:
             return parked
         if not is_timer_message(properties):
             return topic, queue_id
-        return park_until(properties, topic, queue_id, self.config.broker, self.precision_ms, now_ms)
+        parked = park_until(properties, topic, queue_id, self.config.broker, self.precision_ms, now_ms)
+        if parked[0] == TIMER_TOPIC and self.is_congested(int(properties[TimerProperty.OUT_MS])):
+            raise WheelTimerFlowControl(
+                "timer message is under flow control: timerCongestNumEachSlot messages are due in the same slot; "
+                "choose another time or send again later"
+            )
+        return parked
 
 
 def park_until(

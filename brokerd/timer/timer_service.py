@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import time
 from array import array
 from collections.abc import Callable, Mapping
@@ -50,6 +51,7 @@ logger = logging.getLogger(__name__)
 
 # The event loop serves others after so long; 5 ms of work and then a turn of it keep a burst from delaying sends.
 SLICE_NS = 5_000_000
+NO_LIMIT = 2**31 - 1  # of messages in a slot (timerCongestNumEachSlot)
 IDLE_S = 0.1
 RETRY_S = 1.0  # after a message that could not be put: a full disk
 UNITS_AT_ONCE = 32
@@ -158,6 +160,15 @@ class TimerMessageService:
         self.read_ms = min(self.read_ms, floor_ms)
         self.files.count_waiting(self.read_ms)
 
+    def is_congested(self, slot_ms: int) -> bool:
+        """Whether a slot has more than `timerCongestNumEachSlot`: one more is refused, the surer the more there are.
+
+        Java is most likely to refuse just above the limit (TimerMessageStore.isReject).
+        """
+        limit = self._store.config.timer_congest_num_each_slot
+        over = self.files.wheel.slot(slot_ms).waiting_count - limit if limit < NO_LIMIT else 0
+        return over > 0 and over > random.random() * limit
+
     async def _breathe(self) -> None:
         """Let the event loop serve others when this has worked for long enough."""
         if time.monotonic_ns() >= self._slice_end_ns:
@@ -176,6 +187,10 @@ class TimerMessageService:
         """Bring the next messages of the timer topic into the wheel; True when there are more."""
         await self._breathe()
         store, start = self._store, self.queue_offset
+        if (
+            store.config.timer_stop_enqueue
+        ):  # slots behind write_ms wait too: what they are to hold is not there yet
+            return False
         low, high = store.min_offset(TIMER_TOPIC, QUEUE_ID), store.max_offset(TIMER_TOPIC, QUEUE_ID)
         if start < low:
             logger.error("timer offset moved from=%d to=%d: messages expired", start, low)
@@ -219,6 +234,8 @@ class TimerMessageService:
 
     async def _read_slots(self) -> None:
         """Deliver every slot whose time is over."""
+        if self._store.config.timer_stop_dequeue:
+            return
         end_ms = min(self.write_ms, self.read_ms + SLOTS * self.precision_ms)
         while (slot := self.files.wheel.first_slot(self.read_ms, end_ms)) is not None:
             self.read_ms = slot.time * self.precision_ms

@@ -66,7 +66,7 @@ class TransactionService:
     def __init__(
         self,
         config: LiveConfig,
-        retention_ms: int,
+        retention_ms: Callable[[], int],
         topics: TopicConfigManager,
         offsets: ConsumerOffsetManager,
         producers: ProducerManager,
@@ -273,7 +273,7 @@ class TransactionService:
         if due_ms > now_ms:  # it is far behind the others
             self._put_copy(half, queue_offset, check_times, due_ms, now_ms)
             return
-        is_expired = now_ms - half.record.born_timestamp_ms > self._retention_ms
+        is_expired = now_ms - half.record.born_timestamp_ms > self._retention_ms()
         if is_expired or check_times >= self._config.broker.transaction_check_max:
             self._discard(half, now_ms)
         else:

@@ -5,14 +5,13 @@ Source: semantics §12, protocol §3.13, §3.14 (`AdminBrokerProcessor.java`, `B
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import shutil
 
 from brokerd.broker_stats import snapshot
 from brokerd.clients.consumer_manager import ClientChannelInfo
 from brokerd.clock import steady_ms
-from brokerd.config import HOT_KEYS, ConfigError, build, check, read_properties, to_properties
+from brokerd.config import HOT_KEYS, ConfigError, check, read_changes, replaced, to_properties
 from brokerd.connections.channel import Channel, ChannelClosed
 from brokerd.processor.broker import Broker, BrokerHandler, Saved
 from brokerd.processor.ext_fields import optional, required
@@ -24,6 +23,7 @@ from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.errors import MQBrokerError, RemotingError, error_for
 from brokerd.remoting.message.ids import decode_offset_message_id
 from brokerd.remoting.message.names import SCHEDULE_TOPIC
+from brokerd.store.store_config import STORE_HOT_KEYS
 
 logger = logging.getLogger(__name__)
 
@@ -155,12 +155,15 @@ def size_text(size_bytes: int) -> str:
     return f"{value:.1f} TiB"
 
 
+def all_settings(broker: Broker) -> dict[str, str]:
+    return to_properties(broker.config.broker, broker.config.namesrv, broker.store_config)
+
+
 def get_broker_config(
     broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
     """GET_BROKER_CONFIG (26): every setting as a property file."""
-    live = broker.config
-    shown = to_properties(live.broker, live.namesrv, broker.store_config)
+    shown = all_settings(broker)
     shown["listenPort"], shown["brokerIP1"] = str(broker.store_host[1]), broker.store_host[0]
     text = "".join(f"{key}={value}\n" for key, value in sorted(shown.items()))
     return command.response(
@@ -172,25 +175,23 @@ def get_broker_config(
 
 def update_broker_config(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> Saved:
     """UPDATE_BROKER_CONFIG (25): all of the named settings or none; the others need a restart."""
+    live = broker.config
+    before = {**to_properties(live.broker), **to_properties(broker.store_config)}
     try:
-        properties = read_properties(command.body.decode())
-        cold = sorted(set(properties) - HOT_KEYS)
-        if cold:
-            raise ConfigError(
-                f"{', '.join(cold)}: cannot be changed while the broker runs; put it in its configuration file"
-            )
-        current = broker.config.broker
-        values = {f.name: getattr(current, f.name) for f in dataclasses.fields(current)}
-        merged = {**to_properties(current), **properties}
-        changed = build(type(current), merged)
-        check(changed, broker.config.namesrv)
-    except (ConfigError, UnicodeDecodeError) as error:
+        properties = read_changes(
+            command.body, HOT_KEYS | STORE_HOT_KEYS, frozenset(all_settings(broker)), "a broker (25)"
+        )
+        changed, store_config = replaced(live.broker, properties), replaced(broker.store_config, properties)
+        check(changed, live.namesrv)
+    except ConfigError as error:
         raise error_for(ResponseCode.INVALID_PARAMETER, str(error)) from error
     broker.change_properties(properties)
-    broker.config.broker = changed
+    live.broker = changed
+    broker.store.reconfigure(store_config)
     broker.sender.drop_topics()
-    before = {name: value for name, value in values.items() if value != getattr(changed, name)}
-    logger.info("settings changed properties=%s before=%s", properties, before)
+    logger.info(
+        "settings changed properties=%s before=%s", properties, {key: before[key] for key in properties}
+    )
     return Saved(command.response(ResponseCode.SUCCESS))
 
 

@@ -5,8 +5,6 @@ Source: protocol §3.6, §3.10 and §6.3 (`ConsumerManageProcessor.java`, `Admin
 
 from __future__ import annotations
 
-import os
-
 from brokerd.clock import steady_ms
 from brokerd.connections.channel import Channel
 from brokerd.processor.broker import Broker, BrokerHandler
@@ -102,9 +100,7 @@ def starts_in_memory(broker: Broker, topic: str, queue_id: int) -> bool:
     if not views:
         return False
     commit_log_offset = decode_record(views[0]).commit_log_offset
-    ram_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    in_memory_bytes = ram_bytes * broker.store_config.access_message_in_memory_max_ratio // 100
-    return store.commit_log_max_offset - commit_log_offset <= in_memory_bytes
+    return store.commit_log_max_offset - commit_log_offset <= store.in_memory_bytes
 
 
 def is_here(broker: Broker, queue: MessageQueue) -> bool:

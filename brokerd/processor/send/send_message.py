@@ -99,7 +99,10 @@ class Sender:
         self._id_prefix = create_offset_message_id(host, port, 0)[:-16]  # the rest is the commit log offset
         self.region_fields = {"MSG_REGION": config.region_id, "TRACE_ON": str(config.trace_on).lower()}
         self.parking = Parking(
-            broker.config, broker.schedule.max_level, broker.store_config.timer_precision_ms
+            broker.config,
+            broker.schedule.max_level,
+            broker.store_config.timer_precision_ms,
+            broker.timer.is_congested,
         )
         self._added_properties = {
             **self.region_fields, MessageProperty.CLUSTER: config.broker_cluster_name

@@ -58,7 +58,7 @@ class KeyIndex:
         self.safe_timestamp_ms = 0  # store time up to which full, flushed files reach (checkpoint)
         self._hash_slot_num = config.max_hash_slot_num
         self._index_num = config.max_index_num
-        self._max_msgs_num_batch = config.max_msgs_num_batch
+        self.config = config
         self._prefix_hashes: dict[bytes, int] = {}
         self._full_files: deque[IndexFile] = deque()  # still to be flushed
         self._dropped: list[IndexFile] = []
@@ -249,7 +249,7 @@ class KeyIndex:
         """
         visits = Visits(visits_max)
         hashed = java_hash(f"{topic}#{key}".encode())
-        max_num = min(max_num, self._max_msgs_num_batch)
+        max_num = min(max_num, self.config.max_msgs_num_batch)
         found: set[int] = set()  # a record that has a key twice is found once
         for index_file in reversed(tuple(self.files)):
             if index_file.overlaps(begin_ms, end_ms):

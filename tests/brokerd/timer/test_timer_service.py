@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from pathlib import Path
 from unittest import mock
 
 import pytest
 
 from brokerd.remoting.message.names import TIMER_TOPIC
-from brokerd.store.errors import WheelTimerMessageIllegal, WheelTimerNotEnable
+from brokerd.store.errors import WheelTimerFlowControl, WheelTimerMessageIllegal, WheelTimerNotEnable
 from brokerd.store.message_store import MessageStore
 from brokerd.timer import timer_service
+from brokerd.timer.timer_message import Parking
 from brokerd.timer.timer_store import Copy
 from tests.brokerd.store.stores import BORN_HOST, NOW_MS, STORE_HOST
 from tests.brokerd.timer.world import TOPIC, TimerWorld
@@ -344,4 +346,50 @@ def test_the_event_loop_gets_its_turn_in_a_large_slot(tmp_path: Path) -> None:
         asyncio.run(others())
     assert len(world.delivered()) == 300
     assert turns > 300
+    world.stop()
+
+
+def set_timer(world: TimerWorld, **settings: int) -> None:
+    world.store.reconfigure(dataclasses.replace(world.store.config, **settings))
+
+
+def test_it_keeps_messages_out_of_the_wheel_while_enqueuing_is_stopped(tmp_path: Path) -> None:
+    world = TimerWorld(tmp_path)
+    set_timer(world, timer_stop_enqueue=True)
+    world.send_in(1_000, "a")
+    world.wait(5_000)
+    assert (world.waiting(), world.delivered()) == (0, [])
+    set_timer(world, timer_stop_enqueue=False)
+    world.wait(2_000)
+    assert world.delivered() == ["a"]
+    world.stop()
+
+
+def test_it_keeps_messages_in_the_wheel_while_dequeuing_is_stopped(tmp_path: Path) -> None:
+    world = TimerWorld(tmp_path)
+    set_timer(world, timer_stop_dequeue=True)
+    world.send_in(1_000, "a")
+    world.wait(5_000)
+    assert (world.waiting(), world.delivered()) == (1, [])
+    set_timer(world, timer_stop_dequeue=False)
+    world.wait(1_000)
+    assert (world.waiting(), world.delivered()) == (0, ["a"])
+    world.stop()
+
+
+def test_it_refuses_sends_to_a_slot_with_twice_its_limit(tmp_path: Path) -> None:
+    world = TimerWorld(tmp_path)
+    set_timer(world, timer_congest_num_each_slot=2)
+    for number in range(4):
+        world.send_in(60_000, f"k{number}")
+    world.work()
+    slot_ms = (world.now_ms + 60_000 - 1) // 1_000 * 1_000
+    assert world.timer.is_congested(slot_ms)
+    assert not world.timer.is_congested(slot_ms + 1_000)
+    parking = Parking(world.config, 18, 1_000, world.timer.is_congested)
+    properties = {"TIMER_DELIVER_MS": str(world.now_ms + 60_000)}
+    with pytest.raises(WheelTimerFlowControl, match="timerCongestNumEachSlot"):
+        parking.park(properties, "T", 0, world.now_ms)
+    set_timer(world, timer_congest_num_each_slot=4)
+    assert not world.timer.is_congested(slot_ms)
     world.stop()

@@ -57,7 +57,9 @@ class TransactionWorld:
         self.store = MessageStore(small_config(self.root / "store", mapped_file_size_commit_log=16_384))
         self.store.open(self.now_ms)
         topics = TopicConfigManager(self.root / "topics.json", self.config, 18, self.now_ms)
-        self.service = TransactionService(self.config, RETENTION_MS, topics, self.offsets, self.producers)
+        self.service = TransactionService(
+            self.config, lambda: RETENTION_MS, topics, self.offsets, self.producers
+        )
         parking = Parking(self.config, 18, 1_000)
         self.service.start(self.store, STORE_HOST, parking, self.now_ms, self.now_ms)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from brokerd.config import read_properties
 from brokerd.remoting.body.broker import BrokerStatsData, HARuntimeInfo, KVTable
 from brokerd.remoting.codes import RequestCode
 from brokerd.remoting.command import decode_frame
@@ -150,3 +151,43 @@ async def test_it_says_when_the_member_asked_for_is_not_there(tmp_path: Path, co
         client = await broker.client()
         answer = await client.ask(code, {"consumerGroup": "g", "clientId": "x", "msgId": "00"})
         assert (answer.code, answer.remark) == (1, "The Consumer <g> <x> not online")
+
+
+async def test_it_changes_the_stores_settings_while_it_serves(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+        client, update = await filled(broker, "a", "b", "c"), RequestCode.UPDATE_BROKER_CONFIG
+        body = b"maxMessageSize=9\nmaxTransferCountOnMessageInMemory=2\nfileReservedTime=5\ndeleteWhen=07\n"
+        assert (await client.ask(update, body=body)).code == 0
+        assert (await client.ask(RequestCode.SEND_MESSAGE_V2, send_fields("T"), bytes(10))).code == 13
+        pulled = await client.ask(RequestCode.PULL_MESSAGE, pull_fields("g", "T", 0))
+        assert len(decode_records(pulled.body)) == 2
+        shown = read_properties((await client.ask(RequestCode.GET_BROKER_CONFIG)).body.decode())
+        assert (shown["fileReservedTime"], shown["deleteWhen"]) == ("5", "07")
+        config = broker.broker.store.cleaner.config
+        assert (config.file_reserved_time_h, config.delete_when) == (5, "07")
+    saved = read_properties((tmp_path / "config" / "broker.properties").read_text())
+    assert saved["maxMessageSize"] == "9"
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ("brokerNam=x", "brokerNam: no setting that a broker (25) changes; check the spelling"),
+        ("storePathRootDir=/x\nbrokerNam=x", "brokerNam: no setting"),
+        ("storePathRootDir=/x\nbrokerNam=x", "storePathRootDir: cannot be changed while the broker runs"),
+        ("enableAllTopicList=false", "enableAllTopicList: cannot be changed"),
+        ("diskMaxUsedSpaceRatio=0", "diskMaxUsedSpaceRatio=0: takes a percentage from 1 to 100"),
+        ("maxMessageSize=0", "maxMessageSize=0: takes 1 or more"),
+        ("deleteWhen=25", "deleteWhen '25': hours from 00 to 23"),
+        ("fileReservedTime=soon", "fileReservedTime=soon: takes a whole number"),
+    ],
+)
+async def test_it_refuses_settings_by_name_and_applies_none(tmp_path: Path, change: str, says: str) -> None:
+    async with running(tmp_path) as broker:
+        client = await broker.client()
+        before = (await client.ask(RequestCode.GET_BROKER_CONFIG)).body
+        body = f"longPollingEnable=false\nmaxMsgsNumBatch=7\n{change}\n".encode()
+        answer = await client.ask(RequestCode.UPDATE_BROKER_CONFIG, body=body)
+        assert (answer.code, says in (answer.remark or "")) == (29, True), answer.remark
+        assert (await client.ask(RequestCode.GET_BROKER_CONFIG)).body == before
+        assert not (tmp_path / "config" / "broker.properties").exists()
