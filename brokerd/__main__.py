@@ -22,6 +22,7 @@ import uvloop
 
 from brokerd import store_commands
 from brokerd.config import (
+    AclConfig,
     BrokerConfig,
     ConfigError,
     LiveConfig,
@@ -30,6 +31,7 @@ from brokerd.config import (
     TlsConfig,
     build,
     check,
+    check_acl,
     check_port,
     read_properties,
     unknown_keys,
@@ -147,9 +149,11 @@ def read_settings(
         **given,
         "storePathRootDir": root,
     }
-    warn_of_unknown(merged, BrokerConfig, NamesrvConfig, MessageStoreConfig, TlsConfig)
-    live = LiveConfig(build(BrokerConfig, merged), build(NamesrvConfig, merged))
+    warn_of_unknown(merged, BrokerConfig, NamesrvConfig, MessageStoreConfig, TlsConfig, AclConfig)
+    merged["rocketmqHome"] = merged.get("rocketmqHome") or environ.get("ROCKETMQ_HOME") or root
+    live = LiveConfig(build(BrokerConfig, merged), build(NamesrvConfig, merged), build(AclConfig, merged))
     check(live.broker, live.namesrv)
+    check_acl(live.acl)
     return Settings(live, build(MessageStoreConfig, merged), TlsContexts(build(TlsConfig, merged)))
 
 
@@ -195,6 +199,8 @@ async def run(build_daemon: Callable[[], Daemon], files: Path) -> int:
         await daemon.start()
     except PortTaken as error:
         return fail(EXIT_PORT, error.strerror or str(error))
+    except ConfigError as error:  # of access control: its tables and files are read here
+        return fail(EXIT_CONFIG, str(error))
     except (StoreError, TableUnreadable, OSError) as error:
         return fail(EXIT_STORE, f"{files}: {error}")
     else:

@@ -16,6 +16,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 Config = TypeVar("Config")
 
+HIDDEN = "******"  # in place of a secret
 CONNECTIONS_MAX = 20_000  # one file descriptor each; far above what one Python process serves well
 
 
@@ -141,12 +142,38 @@ class TlsConfig:
     config_file: str = setting("tls.config.file", "")  # a property file with the keys above
 
 
+@dataclass(frozen=True, slots=True)
+class AclConfig:
+    """Access control of 4.x (BrokerConfig.aclEnable) and of 5.x (AuthConfig); docs/reference/acl.md."""
+
+    acl_enable: bool = setting("aclEnable", False)
+    rocketmq_home: str = setting("rocketmqHome", "")  # of conf/plain_acl.yml; "" is storePathRootDir
+    authentication_enabled: bool = setting("authenticationEnabled", False)
+    authorization_enabled: bool = setting("authorizationEnabled", False)
+    # {"username":…,"password":…}: made at a start where it does not exist.
+    init_authentication_user: str = secret("initAuthenticationUser")
+    # {"accessKey":…,"secretKey":…}: the same, of brokers and tools.
+    inner_client_authentication_credentials: str = secret("innerClientAuthenticationCredentials")
+    authentication_whitelist: str = setting(
+        "authenticationWhitelist", ""
+    )  # request codes that are not checked
+    authorization_whitelist: str = setting("authorizationWhitelist", "")
+    # Classes of Java: those it ships are what this broker does.
+    authentication_provider: str = setting("authenticationProvider", "")
+    authentication_metadata_provider: str = setting("authenticationMetadataProvider", "")
+    authentication_strategy: str = setting("authenticationStrategy", "")
+    authorization_provider: str = setting("authorizationProvider", "")
+    authorization_metadata_provider: str = setting("authorizationMetadataProvider", "")
+    authorization_strategy: str = setting("authorizationStrategy", "")
+
+
 @dataclass(slots=True)
 class LiveConfig:
     """The settings in force. `broker` is replaced as a whole when an operator changes a hot key (25)."""
 
     broker: BrokerConfig
     namesrv: NamesrvConfig
+    acl: AclConfig = field(default_factory=AclConfig)
 
 
 # What UPDATE_BROKER_CONFIG (25) may change while the broker runs: read from the config at every use.
@@ -307,6 +334,37 @@ def check(config: BrokerConfig, namesrv: NamesrvConfig) -> None:
             raise ConfigError(f"namesrvAddr={config.namesrv_addr}: {address!r} is not host:port")
 
 
+APACHE_PACKAGE = "org.apache.rocketmq."
+
+
+def check_acl(config: AclConfig) -> None:
+    """Refuse settings of access control that would leave a hole; raises ConfigError."""
+    if config.acl_enable and config.authentication_enabled:
+        raise ConfigError(
+            "aclEnable=true and authenticationEnabled=true: these are two generations of access control; set one"
+        )
+    if config.authorization_enabled and not config.authentication_enabled:
+        raise ConfigError(
+            "authorizationEnabled=true: rights of users that are not authenticated protect nothing; set "
+            "authenticationEnabled=true too"
+        )
+    for key, name in keys_of(AclConfig).items():
+        if key.endswith(("Provider", "Strategy")):
+            value = getattr(config, name)
+            if value and not value.startswith(APACHE_PACKAGE):
+                raise ConfigError(f"{key}={value}: this broker has no classes of others; delete the line")
+        elif key.endswith("Whitelist"):
+            whitelist(key, getattr(config, name))
+
+
+def whitelist(key: str, text: str) -> frozenset[int]:
+    """Return the request codes of a list with commas. Raises ConfigError."""
+    try:
+        return frozenset(int(code) for code in text.split(",") if code.strip())
+    except ValueError:
+        raise ConfigError(f"{key}={text}: takes request codes with commas between, like 34,35") from None
+
+
 def name_server_addresses(namesrv_addr: str) -> list[str]:
     """`a:9876;b:9876` → its addresses; a comma separates too."""
     return [a.strip() for a in namesrv_addr.replace(",", ";").split(";") if a.strip()]
@@ -318,11 +376,14 @@ def unknown_keys(properties: Mapping[str, str], *config_classes: type[Any]) -> l
 
 
 def to_properties(*configs: Any) -> dict[str, str]:
-    """Return every setting as GET_BROKER_CONFIG (26) shows it."""
+    """Return every setting as GET_BROKER_CONFIG (26) shows it; of a secret, only whether it is set."""
     shown: dict[str, str] = {}
     for config in configs:
+        hidden = {f.name for f in dataclasses.fields(config) if not f.repr}
         for key, name in keys_of(type(config)).items():
             value = getattr(config, name)
+            if value and name in hidden:
+                value = HIDDEN
             shown[key] = (
                 str(value).lower() if isinstance(value, bool) else "" if value is None else str(value)
             )

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
+from brokerd.acl.access_control import AccessControl
 from brokerd.background import (
     DELETE_FILES_FIRST_MS,
     DELETE_FILES_MS,
@@ -45,6 +46,7 @@ from brokerd.pop.pop_service import PopService
 from brokerd.processor.broker import Broker
 from brokerd.processor.client.client_notify import ChangeNotifier
 from brokerd.processor.dispatch import Dispatcher
+from brokerd.processor.guard import GuardedHotPath, guarded
 from brokerd.processor.handlers import BROKER_HANDLERS
 from brokerd.processor.hot_path import HotPath
 from brokerd.processor.send.send_message import Sender
@@ -68,7 +70,8 @@ logger = logging.getLogger(__name__)
 
 DRAIN_WITHIN_S, DRAIN_STEP_S = 5.0, 0.005  # a flush takes milliseconds, on a sick disk seconds
 CLOSE_WITHIN_S = 2.0  # for peers to read their last answers
-HOUR_MS = 3_600_000
+MINUTE_MS, HOUR_MS = 60_000, 3_600_000
+ACL_LOOK_MS = 1_000  # Java: 5 s; two or three stats
 # Every kind of timed work has at most one thread under way, so have long look-ups; on a slow disk none waits for
 # the others.
 THREADS_MAX = 16
@@ -207,6 +210,7 @@ class BrokerController:
             change_properties=self._changed.change,
             tables=self._tables,
             loop_delay=self._loop_delay,
+            access=AccessControl(config.acl, folder, config.broker.broker_cluster_name, self._tables),
         )
 
     def _change_namesrv(self, properties: Mapping[str, str]) -> None:
@@ -222,8 +226,10 @@ class BrokerController:
         broker = self.broker
         sender = Sender(broker)
         broker.sender = sender
-        self._hot_path = HotPath(broker, sender)
-        self._dispatcher = Dispatcher(broker, BROKER_HANDLERS, self._hot_path)
+        access = broker.access
+        self._hot_path = GuardedHotPath(broker, sender, access) if access.is_on else HotPath(broker, sender)
+        handlers = guarded(BROKER_HANDLERS, access.check) if access.is_on else BROKER_HANDLERS
+        self._dispatcher = Dispatcher(broker, handlers, self._hot_path)
         broker.consumers.on_change = ChangeNotifier(broker).group_changed
         self._hold.soon = asyncio.get_running_loop().call_soon
         broker.schedule.start(self.store, self._cold_reads.begin, self._queue_files.begin)
@@ -330,6 +336,9 @@ class BrokerController:
         every("statistics", SAMPLE_MS, self._sample, first_ms=0)
         every("saving offsets", settings.flush_consumer_offset_interval, self._saver.save)
         every("scan of clients", SCAN_MS, scan.scan)
+        if broker.access.is_on:
+            every("look at account files", ACL_LOOK_MS, broker.access.look)
+            every("log of refusals", MINUTE_MS, broker.access.log_anew)
         every("look at TLS files", SCAN_MS, self._tls.refresh)
         every(
             "deletion of expired files", DELETE_FILES_MS, upkeep.delete_expired_files, DELETE_FILES_FIRST_MS

@@ -19,15 +19,21 @@ FOLDER_MODULES_MAX = 15
 MIRRORED = ("brokerd", "consumers")
 # Modules without one, and the tests that run them: what they do shows only together with their neighbours.
 TESTED_ELSEWHERE = {
+    "brokerd/acl/access_control.py": "tests/brokerd/acl/test_plain_permission.py",
+    "brokerd/acl/plain_rights.py": "tests/brokerd/acl/test_plain_permission.py",
     "brokerd/filter/property_filter.py": "tests/brokerd/processor/consumer/test_sql_filter.py",
     "brokerd/filter/sql_operands.py": "tests/brokerd/filter/test_sql_parser.py",
     "brokerd/namesrv/registration.py": "tests/brokerd/processor/test_route.py",
+    "brokerd/processor/admin/acl.py": "tests/brokerd/acl/test_plain_permission.py",
+    "brokerd/processor/admin/auth.py": "tests/brokerd/acl/test_auth_manager.py",
     "brokerd/processor/broker.py": "tests/brokerd/test_golden.py",
     "brokerd/processor/client/client_notify.py": "tests/brokerd/processor/client/test_client_manage.py",
     "brokerd/processor/client/expression_type.py": "tests/brokerd/processor/consumer/test_sql_filter.py",
     "brokerd/processor/consumer/consumer_manage.py": "tests/brokerd/processor/client/test_client_manage.py",
     "brokerd/processor/consumer/pop_read.py": "tests/brokerd/processor/consumer/test_pop_message.py",
+    "brokerd/processor/guard.py": "tests/brokerd/acl/test_plain_permission.py",
     "brokerd/processor/handlers.py": "tests/brokerd/test_golden.py",
+    "brokerd/remoting/body/acl.py": "tests/brokerd/acl/test_auth_manager.py",
     "brokerd/remoting/body/broker.py": "tests/brokerd/remoting/body/test_json_body.py",
     "brokerd/remoting/body/route.py": "tests/brokerd/remoting/body/test_json_body.py",
     "brokerd/remoting/codes.py": "tests/brokerd/remoting/test_golden_frames.py",

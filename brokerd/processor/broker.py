@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from brokerd.acl.access_control import AccessControl
 from brokerd.broker_stats import BrokerStats
 from brokerd.clients.consumer_manager import ConsumerManager
 from brokerd.clients.producer_manager import ProducerManager
@@ -81,6 +82,7 @@ class Broker:
     change_properties: Callable[[Mapping[str, str]], None]
     tables: TableWriter
     loop_delay: LoopDelay
+    access: AccessControl
 
     sender: MessageSender = field(init=False)
     filtered_entries: int = field(init=False, default=0)  # queue entries looked at for SQL92 in this turn

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from brokerd.processor import namesrv_admin, query_message, route
+from brokerd.processor.admin import acl as admin_acl
+from brokerd.processor.admin import auth as admin_auth
 from brokerd.processor.admin import group as admin_group
 from brokerd.processor.admin import offset as admin_offset
 from brokerd.processor.admin import runtime as admin_runtime
@@ -39,6 +41,8 @@ BROKER_HANDLERS: dict[int, BrokerHandler] = {
     **admin_offset.HANDLERS,
     **admin_runtime.HANDLERS,
     **admin_store.HANDLERS,
+    **admin_acl.HANDLERS,
+    **admin_auth.HANDLERS,
 }
 
 NAMESRV_HANDLERS: dict[int, NamesrvHandler] = {**route.HANDLERS, **namesrv_admin.HANDLERS}

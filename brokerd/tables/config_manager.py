@@ -45,15 +45,18 @@ def write_atomically(path: Path, content: bytes) -> None:
     write_pieces(path, [content])
 
 
-def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
+def write_pieces(path: Path, pieces: Iterable[bytes], is_private: bool = False) -> None:
     """Replace `path` so that a crash at any point leaves the old or the new content, never a part.
 
     1. write and fsync a temporary file; 2. rename the present file to `.bak`; 3. rename the temporary file to its
     name; 4. fsync the folder. Between 2 and 3 only `.bak` exists: load falls back to it. Raises OSError.
+    `is_private`: it holds secrets, so that a new file is its owner's only; a present one keeps its permissions.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("wb", buffering=WRITE_BYTES) as file:
+    with open(temporary, "wb", buffering=WRITE_BYTES, opener=_private if is_private else None) as file:
+        if is_private and path.exists():
+            os.fchmod(file.fileno(), path.stat().st_mode)
         file.writelines(pieces)
         file.flush()
         os.fsync(file.fileno())
@@ -66,6 +69,10 @@ def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def load(path: Path, parse: Callable[[bytes], Table]) -> Table | None:

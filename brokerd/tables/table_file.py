@@ -37,8 +37,10 @@ class TableFile:
     `document` runs in the event loop and takes a snapshot; the pieces it returns are made and written in the thread.
     """
 
-    def __init__(self, path: Path, document: Callable[[], Pieces]) -> None:
+    def __init__(self, path: Path, document: Callable[[], Pieces], *, is_private: bool = False) -> None:
+        """`is_private`: it holds secrets."""
         self.path = path
+        self.is_private = is_private
         self._document = document
         self.is_changed = False
         self.on_change: Callable[[], None] = lambda: None
@@ -57,7 +59,7 @@ class TableFile:
         """Write in this thread: before the event loop serves and after it ends. Raises OSError."""
         pieces = self.take()
         try:
-            config_manager.write_pieces(self.path, pieces)
+            config_manager.write_pieces(self.path, pieces, self.is_private)
         except BaseException:
             self.is_changed = True
             raise
@@ -143,7 +145,7 @@ class TableWriter:
         tables = [table for table in self._tables if table.is_changed]
         error: Exception | None = None
         try:
-            documents = [(table.path, table.take()) for table in tables]
+            documents = [(table, table.take()) for table in tables]
             if documents:
                 await asyncio.get_running_loop().run_in_executor(self._executor, write_all, documents)
         except BaseException as failure:  # whatever it was, the tables are not in their files
@@ -184,7 +186,7 @@ class TableWriter:
                     logger.error("%s is not saved: %s", table.path, error)  # noqa: TRY400
 
 
-def write_all(documents: list[tuple[Path, Pieces]]) -> None:
-    """Write the file, in the thread. Raises OSError."""
-    for path, pieces in documents:
-        config_manager.write_pieces(path, pieces)
+def write_all(documents: list[tuple[TableFile, Pieces]]) -> None:
+    """Write the files, in the thread. Raises OSError."""
+    for table, pieces in documents:
+        config_manager.write_pieces(table.path, pieces, table.is_private)

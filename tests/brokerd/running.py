@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from brokerd.config import BrokerConfig, LiveConfig, NamesrvConfig, TlsConfig, build
+from brokerd.config import AclConfig, BrokerConfig, LiveConfig, NamesrvConfig, TlsConfig, build
 from brokerd.connections.tls import TlsContexts
 from brokerd.controller import BrokerController
 from brokerd.remoting.body.client import ConsumerData, HeartbeatData, SubscriptionData
@@ -178,12 +178,15 @@ async def running(root: Path, **settings: str) -> AsyncIterator[RunningBroker]:
         "brokerIP1": "127.0.0.1",
         "bindAddress": "127.0.0.1",
         "storePathRootDir": str(root),
+        "rocketmqHome": str(root),
         "mappedFileSizeCommitLog": str(1024 * 1024),
         "maxHashSlotNum": "1000",
         "maxIndexNum": "4000",
         **settings,
     }
-    live = LiveConfig(build(BrokerConfig, properties), build(NamesrvConfig, properties))
+    live = LiveConfig(
+        build(BrokerConfig, properties), build(NamesrvConfig, properties), build(AclConfig, properties)
+    )
     tls = TlsContexts(build(TlsConfig, properties))
     controller = BrokerController(live, build(MessageStoreConfig, properties), tls)
     await controller.start()

@@ -67,6 +67,8 @@ def runtime_table(broker: Broker) -> dict[str, str]:
         }
     if broker.schedule.damaged_count:  # ours
         table["delayedMessagesDamaged"] = str(broker.schedule.damaged_count)
+    if broker.access.error:  # ours
+        table["aclError"] = broker.access.error
     for level, offset in sorted(broker.schedule.offsets.items()):
         table[f"scheduleMessageOffset_{level}"] = (
             f"{offset},{broker.store.max_offset(SCHEDULE_TOPIC, level - 1)}"
@@ -156,7 +158,8 @@ def size_text(size_bytes: int) -> str:
 
 
 def all_settings(broker: Broker) -> dict[str, str]:
-    return to_properties(broker.config.broker, broker.config.namesrv, broker.store_config)
+    live = broker.config
+    return to_properties(live.broker, live.namesrv, broker.store_config, live.acl)
 
 
 def get_broker_config(

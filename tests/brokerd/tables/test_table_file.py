@@ -28,7 +28,7 @@ class Written:
         self.error: OSError | None = None
         self.takes_s = 0.0
 
-    def __call__(self, path: Path, pieces: Iterable[bytes]) -> None:
+    def __call__(self, path: Path, pieces: Iterable[bytes], is_private: bool = False) -> None:
         time.sleep(self.takes_s)
         if self.error is not None:
             raise self.error
@@ -134,10 +134,10 @@ async def test_new_groups_do_not_hold_up_others(tmp_path: Path, monkeypatch: pyt
     disk_works = threading.Event()
     blocked: list[Path] = []
 
-    def stuck(path: Path, pieces: Iterable[bytes]) -> None:
+    def stuck(path: Path, pieces: Iterable[bytes], is_private: bool = False) -> None:
         if not disk_works.wait(10):
             blocked.append(path)  # a write in the event loop: nothing could come before it
-        real(path, pieces)
+        real(path, pieces, is_private)
 
     async with running(tmp_path) as broker:
         monkeypatch.setattr(config_manager, "write_pieces", stuck)
