@@ -60,7 +60,7 @@ def survey_cluster(cluster_name: str, *, now_ms: int) -> Survey | None:
     if claimed.update(until_ms=now_ms + SURVEY_EVERY_MS, started_at_ms=now_ms) != 1:
         return None
     started = time.monotonic()
-    admin = with_admin(cluster.namesrv_addrs)
+    admin = with_admin(cluster.connection)
     servers = survey.ask_name_servers(admin, split_addrs(cluster.namesrv_addrs))
     rows = {(row.broker_name, row.broker_id): row for row in BrokerRow.objects.filter(cluster=cluster_name)}
     places = _places(servers, rows)

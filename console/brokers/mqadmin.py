@@ -1,14 +1,17 @@
 """The console's only access to brokers: `consumers.MQAdmin` for blocking code (views, Celery tasks).
 
-One thread per process runs one event loop with one MQAdmin per list of name servers, so that every caller
-shares the same connections. The thread starts at the first call, and anew after a fork.
+One thread per process runs one event loop with one MQAdmin per cluster, so that every caller shares the same
+connections. Other settings of the cluster (`Connection`) take the place of the MQAdmin at the next call, for everyone
+who holds the `BlockingMQAdmin`; the former ends with its last call. The thread starts at the first call, and anew
+after a fork.
 """
 
 import asyncio
 import concurrent.futures
+import contextlib
 import os
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from brokerd.remoting.allocate import STRATEGIES, assign_server_side
@@ -40,13 +43,17 @@ from brokerd.remoting.message.names import (
 )
 from brokerd.remoting.message.queue import MessageQueue
 from brokerd.remoting.message.record import MessageRecord
+from console.brokers.connection import Connection, split_addrs
 from consumers.admin.group_refusals import GroupRefusals, read_forbidden
 from consumers.admin.mqadmin import MQAdmin
+from consumers.client.remoting_client import CLOSED_BY_PEER
+from consumers.config import InvalidClientConfig, RemotingClientConfig
 from consumers.consumer.pull_result import PullResult, PullStatus
 from consumers.errors import BrokerUnavailable, MQClientError, RemotingTimeout
 from consumers.producer.send_result import SendResult
 
 __all__ = [
+    "CLOSED_BY_PEER",
     "DLQ_TOPIC_PREFIX",
     "HALF_TOPIC",
     "RETRY_TOPIC_PREFIX",
@@ -56,10 +63,12 @@ __all__ = [
     "BlockingMQAdmin",
     "BodyError",
     "BrokerUnavailable",
+    "Connection",
     "ConsumeMessageDirectlyResult",
     "ConsumerConnection",
     "ConsumerOffsetWrapper",
     "GroupRefusals",
+    "InvalidClientConfig",
     "MQAdmin",
     "MQBrokerError",
     "MQClientError",
@@ -153,13 +162,59 @@ class _BlockingCall(Generic[P, T]):
         return call
 
 
+class _Client:
+    """An MQAdmin that ends with its last call once others have taken its place. Belongs to the loop, but for creation.
+
+    Settings that no client can be made with are an error of every call: pages and rounds show it as a cluster that
+    cannot be reached.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        addrs = split_addrs(connection.namesrv_addrs)
+        self._admin: MQAdmin | BrokerUnavailable
+        try:
+            self._admin = MQAdmin(addrs, config=connection.client_config())
+        except InvalidClientConfig as error:
+            self._admin = BrokerUnavailable(";".join(addrs), connection.fault or str(error))
+        self._calls = 0
+        self._is_retired = False
+        self._closing: asyncio.Task[None] | None = None
+
+    @contextlib.asynccontextmanager
+    async def used(self) -> AsyncIterator[MQAdmin]:
+        """Keep it open within. Raises BrokerUnavailable for settings that cannot be used."""
+        if isinstance(self._admin, BrokerUnavailable):
+            raise BrokerUnavailable(self._admin.addr, self._admin.reason)
+        self._calls += 1
+        try:
+            yield self._admin
+        finally:
+            self._calls -= 1
+            if self._is_retired:
+                self.retire()
+
+    def retire(self) -> None:
+        """Close it now, or when the last call has ended."""
+        self._is_retired = True
+        if not self._calls and self._closing is None:
+            self._closing = asyncio.get_running_loop().create_task(self.close())
+
+    async def close(self) -> None:
+        if isinstance(self._admin, MQAdmin):
+            await self._admin.close()
+
+
 class BlockingMQAdmin:
     """MQAdmin for blocking code, safe to use from many threads at once. Get one from `with_admin`."""
 
-    def __init__(self, namesrv_addrs: str, loop: _Loop) -> None:
-        self.namesrv_addrs = namesrv_addrs
+    def __init__(self, connection: Connection, loop: _Loop) -> None:
+        self.connection = connection
         self._loop = loop
-        self._admin = MQAdmin(split_addrs(namesrv_addrs))
+        self._client = _Client(connection)
+
+    @property
+    def namesrv_addrs(self) -> str:
+        return ";".join(split_addrs(self.connection.namesrv_addrs))
 
     cluster_info = _BlockingCall(MQAdmin.cluster_info)
     topic_list = _BlockingCall(MQAdmin.topic_list)
@@ -222,7 +277,8 @@ class BlockingMQAdmin:
         """Run work on the MQAdmin in the loop's thread and wait for it."""
 
         async def there() -> T:
-            return await work(self._admin)
+            async with self._client.used() as admin:
+                return await work(admin)
 
         return self._loop.call(there())
 
@@ -236,19 +292,24 @@ class BlockingMQAdmin:
 
         async def there() -> dict[K, T | Exception]:
             until_s = asyncio.get_running_loop().time() + deadline_ms / 1000
-            waiting = (_answer(self._admin, call, until_s, deadline_ms) for call in calls.values())
-            return dict(zip(calls, await asyncio.gather(*waiting), strict=True))
+            try:
+                async with self._client.used() as admin:
+                    waiting = (_answer(admin, call, until_s, deadline_ms) for call in calls.values())
+                    return dict(zip(calls, await asyncio.gather(*waiting), strict=True))
+            except BrokerUnavailable as error:
+                return dict.fromkeys(calls, error)
 
         return self._loop.call(there(), limit_s=deadline_ms / 1000 + CALL_LIMIT_S)
 
+    def reconnect(self, connection: Connection) -> None:
+        """Use other settings from the next call on; calls under way end with those they began with."""
+        former, self.connection = self._client, connection
+        self._client = _Client(connection)
+        self._loop.loop.call_soon_threadsafe(former.retire)
+
     def close(self) -> None:
         """Close the connections. `with_admin` returns a new admin afterwards."""
-        self._loop.call(self._admin.close(), CLOSE_LIMIT_S)
-
-
-def split_addrs(namesrv_addrs: str) -> list[str]:
-    """Split "a:9876;b:9876" into ["a:9876", "b:9876"]; commas and spaces separate too."""
-    return [addr for addr in namesrv_addrs.replace(",", ";").replace(" ", ";").split(";") if addr]
+        self._loop.call(self._client.close(), CLOSE_LIMIT_S)
 
 
 async def _answer(
@@ -264,52 +325,60 @@ async def _answer(
 
 
 async def _ask_once(
-    addrs: Sequence[str], call: Callable[[MQAdmin], Awaitable[T]], deadline_ms: int
+    addrs: Sequence[str],
+    config: RemotingClientConfig,
+    call: Callable[[MQAdmin, str], Awaitable[T]],
+    deadline_ms: int,
 ) -> dict[str, T | Exception]:
     until_s = asyncio.get_running_loop().time() + deadline_ms / 1000
 
     async def one(addr: str) -> T | Exception:
-        admin = MQAdmin([addr])
-        try:
-            return await _answer(admin, call, until_s, deadline_ms)
-        finally:
-            await admin.close()
+        async with MQAdmin([addr], config=config) as admin:
+            return await _answer(admin, lambda admin: call(admin, addr), until_s, deadline_ms)
 
     return dict(zip(addrs, await asyncio.gather(*map(one, addrs)), strict=True))
 
 
 class _Admins:
-    """One BlockingMQAdmin per list of name servers, on one loop. Caller: any thread."""
+    """One BlockingMQAdmin per cluster, on one loop. Caller: any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loop: _Loop | None = None
-        self._by_addrs: dict[str, BlockingMQAdmin] = {}
+        self._by_name: dict[str, BlockingMQAdmin] = {}
 
-    def get(self, namesrv_addrs: str) -> BlockingMQAdmin:
+    def get(self, connection: Connection) -> BlockingMQAdmin:
         with self._lock:
             loop = self.loop()
-            key = ";".join(split_addrs(namesrv_addrs))
-            if key not in self._by_addrs:
-                self._by_addrs[key] = BlockingMQAdmin(key, loop)
-            return self._by_addrs[key]
+            admin = self._by_name.get(connection.name)
+            if admin is None:
+                admin = self._by_name[connection.name] = BlockingMQAdmin(connection, loop)
+            elif admin.connection != connection:
+                admin.reconnect(connection)
+            return admin
 
     def loop(self) -> _Loop:
         """Return the loop of this process. The caller holds the lock, or needs no admin that is kept."""
         if self._loop is None or self._loop.pid != os.getpid():
-            self._loop, self._by_addrs = _Loop(), {}  # threads do not survive a fork
+            self._loop, self._by_name = _Loop(), {}  # threads do not survive a fork
         return self._loop
 
     def ask_once(
-        self, addrs: Sequence[str], call: Callable[[MQAdmin], Awaitable[T]], deadline_ms: int
+        self,
+        addrs: Sequence[str],
+        connection: Connection,
+        call: Callable[[MQAdmin, str], Awaitable[T]],
+        deadline_ms: int,
     ) -> dict[str, T | Exception]:
+        config = connection.client_config()
         with self._lock:
             loop = self.loop()
-        return loop.call(_ask_once(addrs, call, deadline_ms), limit_s=deadline_ms / 1000 + CLOSE_LIMIT_S)
+        work = _ask_once(addrs, config, call, deadline_ms)
+        return loop.call(work, limit_s=deadline_ms / 1000 + CLOSE_LIMIT_S)
 
     def close(self) -> None:
         with self._lock:
-            admins, self._by_addrs = list(self._by_addrs.values()), {}
+            admins, self._by_name = list(self._by_name.values()), {}
         for admin in admins:
             admin.close()
 
@@ -317,19 +386,23 @@ class _Admins:
 _admins = _Admins()
 
 
-def with_admin(namesrv_addrs: str) -> BlockingMQAdmin:
-    """Return the admin of these name servers ("host:port;host:port"). Connects at the first call."""
-    return _admins.get(namesrv_addrs)
+def with_admin(connection: Connection) -> BlockingMQAdmin:
+    """Return the admin of a cluster, with these settings from now on. Connects at the first call."""
+    return _admins.get(connection)
 
 
 def ask_once(
-    addrs: Sequence[str], call: Callable[[MQAdmin], Awaitable[T]], deadline_ms: int
+    addrs: Sequence[str],
+    connection: Connection,
+    call: Callable[[MQAdmin, str], Awaitable[T]],
+    deadline_ms: int,
 ) -> dict[str, T | Exception]:
-    """Call each address at once by a client of its own that is closed afterwards. Raises nothing.
+    """Call each address at once, with TLS and keys of ``connection``, by a client of its own that is closed afterwards.
 
-    For addresses that may be wrong. One without an answer within ``deadline_ms`` is a RemotingTimeout.
+    For settings that may be wrong: an error stands in the place of an answer, and one that is not there within
+    ``deadline_ms`` is a RemotingTimeout. Raises InvalidClientConfig.
     """
-    return _admins.ask_once(addrs, call, deadline_ms)
+    return _admins.ask_once(addrs, connection, call, deadline_ms)
 
 
 def close_admins() -> None:

@@ -9,4 +9,5 @@ from console.cluster.models import Cluster
 @admin.register(Cluster)
 class ClusterAdmin(ReadOnlyAdmin):
     list_display = ("name", "namesrv_addrs", "is_embedded", "is_production", "poll_interval_s")
+    exclude = ("tls_key_sealed", "secret_key_sealed", "security_token_sealed")
     search_fields = ("name", "namesrv_addrs")

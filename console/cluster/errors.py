@@ -34,6 +34,22 @@ class NameServerUnreachable(ClusterError):
     code, field = "name_server_unreachable", "namesrv_addrs"
 
 
+class ConnectionSettingInvalid(ClusterError):
+    """A setting of TLS or of access keys cannot be used; ``field`` names it."""
+
+    code = "connection_setting_invalid"
+
+    def __init__(self, text: Text, field: str) -> None:
+        self.field = field
+        super().__init__(text)
+
+
+class ConnectionRefused(ClusterError):
+    """Name servers answer, but TLS or keys are refused: by which address, and why."""
+
+    code = "connection_refused"
+
+
 class TooManyProbes(ClusterError):
     """More addresses were probed in a minute than allowed; retry after ``retry_after_s`` seconds."""
 

@@ -6,10 +6,15 @@ from django.core.validators import RegexValidator
 from django.db import models
 from django.db.models import Q
 
+from console.brokers.connection import AccessKeys, Connection, Tls
+from console.cluster.sealed import SecretUnreadable, unseal
 from console.text import Text
 
 # Used in URLs and Redis subjects: no slash, no space, nothing to quote.
 CLUSTER_NAME = r"^[a-z0-9][a-z0-9-]{0,62}$"
+
+
+UNREADABLE = Text("its keys were stored with another SECRET_KEY and cannot be read: enter them again")
 
 
 class Cluster(models.Model):
@@ -25,6 +30,16 @@ class Cluster(models.Model):
         validators=[RegexValidator(CLUSTER_NAME, Text("Lower-case letters, digits and dashes, at most 63."))],
     )
     namesrv_addrs = models.CharField(max_length=1000, help_text="host:port, several separated by semicolons")
+    uses_tls = models.BooleanField(default=False)
+    # PEM texts. No authorities: those of this system.
+    tls_ca = models.TextField(blank=True, default="")
+    tls_checks_host_name = models.BooleanField(default=True)
+    tls_certificate = models.TextField(blank=True, default="")
+    access_key = models.CharField(max_length=255, blank=True, default="")
+    # `sealed.seal`; read by `connection` alone.
+    tls_key_sealed = models.TextField(blank=True, default="", editable=False)
+    secret_key_sealed = models.TextField(blank=True, default="", editable=False)
+    security_token_sealed = models.TextField(blank=True, default="", editable=False)
     is_embedded = models.BooleanField(default=False, help_text="the brokerd that `manage.py up` runs")
     # Its figures up to then are generated: no broker has them, and none is read.
     generated_to_ms = models.BigIntegerField(null=True, blank=True, editable=False)
@@ -45,6 +60,23 @@ class Cluster(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def connection(self) -> Connection:
+        """Return how it is reached, secrets in clear text. Unreadable ones are its fault, which every call then has."""
+        try:
+            tls = Tls(
+                self.tls_ca, self.tls_checks_host_name, self.tls_certificate, unseal(self.tls_key_sealed)
+            )
+            secret, token = unseal(self.secret_key_sealed), unseal(self.security_token_sealed)
+        except SecretUnreadable:
+            return Connection(self.namesrv_addrs, cluster=self.name, fault=UNREADABLE)
+        return Connection(
+            self.namesrv_addrs,
+            tls if self.uses_tls else None,
+            AccessKeys(self.access_key, secret, token) if self.access_key else None,
+            self.name,
+        )
 
     @property
     def is_generated(self) -> bool:

@@ -98,7 +98,7 @@ def letters(cluster: str, group: str, wanted: Filter) -> Iterator[ExportedLetter
     BrokerUnavailable, RemotingTimeout or MQBrokerError when a broker stops answering.
     """
     wanted.checked()
-    admin = with_admin(cluster_selectors.cluster_by_name(cluster).namesrv_addrs)
+    admin = with_admin(cluster_selectors.cluster_by_name(cluster).connection)
     found = places(admin, topic_of(group))
     if found.problem:
         raise PlanRejected(found.problem, field="group")

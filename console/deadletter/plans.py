@@ -500,7 +500,7 @@ def _of_group(group: str, params: ReplayParams) -> ReplayParams:
 
 
 def _admin(cluster: str) -> BlockingMQAdmin:
-    return with_admin(cluster_selectors.cluster_by_name(cluster).namesrv_addrs)
+    return with_admin(cluster_selectors.cluster_by_name(cluster).connection)
 
 
 def _out_of_reach(

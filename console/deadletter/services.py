@@ -50,7 +50,7 @@ def sample_with_records(
 ) -> SampleWithRecords:
     """Return what ``sample`` returns, with the letters as they are exported."""
     sieve = Sieve((wanted or Filter()).checked(), masks_of(cluster))
-    admin = with_admin(cluster_selectors.cluster_by_name(cluster).namesrv_addrs)
+    admin = with_admin(cluster_selectors.cluster_by_name(cluster).connection)
     found = sample_letters(admin, topic_of(group), sieve, max(1, min(limit, SAMPLE_MAX)))
     places: dict[MessageQueue, dict[int, str]] = {}
     for broker_name, record in found.records:

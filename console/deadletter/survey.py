@@ -39,7 +39,7 @@ def survey_cluster(cluster: str, *, now_ms: int) -> int:
     wanted = [one for one in candidates if one[0] not in away]
     if not wanted:
         return 0
-    admin = with_admin(cluster_selectors.cluster_by_name(cluster).namesrv_addrs)
+    admin = with_admin(cluster_selectors.cluster_by_name(cluster).connection)
     for group, begin, end in wanted:
         try:
             found = _survey(admin, cluster, group)

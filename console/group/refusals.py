@@ -27,7 +27,7 @@ DROP_AFTER_MS = 24 * 3_600_000
 
 def survey_cluster(cluster: str, *, now_ms: int) -> int:
     """Read every master; return how many answered. Silent name servers change nothing but ages."""
-    admin = with_admin(cluster_selectors.cluster_by_name(cluster).namesrv_addrs)
+    admin = with_admin(cluster_selectors.cluster_by_name(cluster).connection)
     try:
         addrs = masters(admin)
     except (BrokerUnavailable, RemotingTimeout, MQBrokerError) as error:

@@ -214,7 +214,7 @@ def _run(
     collector = collectors.get(cluster.name, interval_ms, now_ms, elsewhere=elsewhere)
     with collector.lock:
         return collector, collector.run_round(
-            with_admin(cluster.namesrv_addrs),
+            with_admin(cluster.connection),
             max(lease.round_number, collector.window.number) + 1,
             knowledge,
             tables=lease.refresh_requested or not collector.topic_tables,

@@ -161,7 +161,7 @@ def hit_by_id(cluster: str, message_id: str, topic: str | None = None) -> Hit | 
     Masked values included. Both ids are 32 hexadecimal digits, so the unique key is tried first. An offset id
     contains an address: only a broker of this cluster is read, never an address from the request.
     """
-    admin = with_admin(cluster_selectors.cluster_by_name(cluster).namesrv_addrs)
+    admin = with_admin(cluster_selectors.cluster_by_name(cluster).connection)
     addrs = masters(admin)
     if topic:
         hits = _query(admin, addrs, topic, message_id, unique_key=True)
@@ -196,7 +196,7 @@ def message_at(
 
 def record_at(cluster: str, topic: str, broker_name: str, queue_id: int, queue_offset: int) -> Hit | None:
     """Return the stored record of `message_at`, out of its batch; None if it is gone. Not masked."""
-    admin = with_admin(cluster_selectors.cluster_by_name(cluster).namesrv_addrs)
+    admin = with_admin(cluster_selectors.cluster_by_name(cluster).connection)
     addr = masters(admin).get(broker_name)
     if addr is None:
         return None
@@ -234,7 +234,7 @@ def by_key(
     body_format: str = "auto",
 ) -> list[MessageView]:
     """Return messages of a topic with this key, newest first. Raises if no broker answered at all."""
-    admin = with_admin(cluster_selectors.cluster_by_name(cluster).namesrv_addrs)
+    admin = with_admin(cluster_selectors.cluster_by_name(cluster).connection)
     hits = _query(
         admin, masters(admin), topic, key, unique_key=False, begin_ms=begin_ms, end_ms=end_ms, limit=limit
     )
@@ -248,7 +248,7 @@ def by_key(
 
 def by_unique_key(cluster: str, topic: str, unique_key: str) -> list[MessageView]:
     """Return every message of the topic with this unique key, newest first: resent copies keep it."""
-    admin = with_admin(cluster_selectors.cluster_by_name(cluster).namesrv_addrs)
+    admin = with_admin(cluster_selectors.cluster_by_name(cluster).connection)
     hits = _query(admin, masters(admin), topic, unique_key, unique_key=True)
     hits.sort(key=lambda hit: (hit[1].store_timestamp_ms, hit[1].queue_offset), reverse=True)
     masks = masks_of(cluster)

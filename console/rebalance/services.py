@@ -92,7 +92,7 @@ def rebalance_due(cluster_name: str, now_ms: int) -> int:
     rows = [row for row in ServerSideGroup.objects.filter(cluster=cluster_name) if _is_claimed(row, now_ms)]
     try:
         if rows:
-            rebalance(rows, with_admin(cluster.namesrv_addrs), now_ms=now_ms)
+            rebalance(rows, with_admin(cluster.connection), now_ms=now_ms)
     finally:
         # an expired claim may be another worker's by now
         ours = ServerSideGroup.objects.filter(

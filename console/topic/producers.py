@@ -52,7 +52,7 @@ def senders_of(
     cluster: Cluster, brokers: Sequence[str], topic: str, queues: Sequence[TopicQueueRow]
 ) -> Senders:
     """Read producers and newest messages from the topic's brokers. Raises nothing: see ``unread``."""
-    admin, now_ms = with_admin(cluster.namesrv_addrs), time.time_ns() // 1_000_000
+    admin, now_ms = with_admin(cluster.connection), time.time_ns() // 1_000_000
     try:
         addrs = {name: addr for name, addr in page_masters(admin).items() if name in brokers}
     except NameServersSilent as error:

@@ -52,6 +52,8 @@ PIPELINE_WINDOW = 128
 # connection is closed and the next request makes a new one (clientCloseSocketIfTimeout).
 SILENT_CONNECTION_S = 3.0
 
+CLOSED_BY_PEER = Reason("it closed the connection")
+
 # Requests of a broker to this client: (command, address) → answer, or None when it was one-way.
 RequestProcessor = Callable[[RemotingCommand, str], Awaitable[RemotingCommand | None]]
 # The first frame on a new connection (a heartbeat), or None.
@@ -113,7 +115,7 @@ class _Channel(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         lost = Reason("connection lost: %(why)s", {"why": exc})
-        self._fail(lost if exc else Reason("it closed the connection"))
+        self._fail(lost if exc else CLOSED_BY_PEER)
 
     def pause_writing(self) -> None:
         self._writable.clear()

@@ -49,12 +49,12 @@ def look(admin: Any, brokers: Any, number: int, known: dict[str, Any]) -> Look |
 
 
 def full_cluster(brokers: int, topics: int, groups: int, queues: int) -> dict[str, Any]:
-    from console.brokers.mqadmin import close_admins, with_admin
+    from console.brokers.mqadmin import Connection, close_admins, with_admin
     from console.lag.round import broker_reads
 
     gc.disable()  # as `console.lag.services.collect` does for a round
     with SimulatedCluster(brokers=brokers, topics=topics, groups=groups, queues=queues) as cluster:
-        admin = with_admin(cluster.namesrv)
+        admin = with_admin(Connection(cluster.namesrv))
         addresses, _ = broker_reads.find_brokers(admin)
         known = {one.broker_name: () for one in addresses}
         looks = [look(admin, addresses, number, known) for number in range(3)]
@@ -95,13 +95,19 @@ def cpu_of(pid: int) -> float:
 
 def broker_cost(topics: int, queues: int, groups: int) -> dict[str, Any]:
     """Looks at a brokerd with so many topics, queues and groups; its CPU per look."""
-    from console.brokers.mqadmin import SubscriptionGroupConfig, TopicConfig, close_admins, with_admin
+    from console.brokers.mqadmin import (
+        Connection,
+        SubscriptionGroupConfig,
+        TopicConfig,
+        close_admins,
+        with_admin,
+    )
     from console.lag.round import broker_reads
 
     with tempfile.TemporaryDirectory() as folder:
         broker = CommandBroker(Path(folder, "store")).start()
         assert broker.process is not None
-        admin = with_admin(broker.namesrv)
+        admin = with_admin(Connection(broker.namesrv))
         for group in range(groups):
             admin.create_subscription_group(
                 broker.address, SubscriptionGroupConfig(group_name=f"group-{group:03d}")

@@ -39,7 +39,7 @@ class World:
         from django.core.management import call_command
 
         from console.access import services as access_services
-        from console.brokers.mqadmin import with_admin
+        from console.brokers.mqadmin import Connection, with_admin
         from console.cluster.models import Cluster
 
         call_command("migrate", verbosity=0)
@@ -47,7 +47,7 @@ class World:
         Cluster.objects.create(name="test", namesrv_addrs=broker.namesrv)
         self.person = access_services.ensure_first_person()
         self.broker = broker
-        self.admin = with_admin(broker.namesrv)
+        self.admin = with_admin(Connection(broker.namesrv))
 
     def prepare(self, letters: int) -> None:
         from console.brokers.mqadmin import SubscriptionGroupConfig, TopicConfig

@@ -10,6 +10,7 @@ from django.contrib.auth.models import User
 
 from console.brokers.mqadmin import (
     BlockingMQAdmin,
+    Connection,
     Message,
     MQBrokerError,
     SendResult,
@@ -41,7 +42,7 @@ class ApacheWorld:
 
     @property
     def admin(self) -> BlockingMQAdmin:
-        return with_admin(self.cluster.namesrv)
+        return with_admin(Connection(self.cluster.namesrv))
 
     def create_topic(self, topic: str, queues: int = 2, perm: int = 6) -> None:
         """On both brokers, and known to the name server."""

@@ -70,7 +70,7 @@ class RunningInfo:
 
 def ask_member(cluster: str, group: str, client_id: str, *, with_stack: bool) -> RunningInfo:
     """Read the running info of a member. Raises MemberSilent, BrokerUnavailable, MQClientError."""
-    admin = with_admin(cluster_selectors.cluster_by_name(cluster).namesrv_addrs)
+    admin = with_admin(cluster_selectors.cluster_by_name(cluster).connection)
     return running_info(admin, group, client_id, with_stack=with_stack)
 
 

@@ -107,7 +107,7 @@ class OffsetChangePlan(PlanKind[OffsetParams, OffsetBefore, DiffRow]):
             params = undone(cluster, subject, given)
         requested = request_of(params)
         here = cluster_selectors.cluster_by_name(cluster)
-        admin = with_admin(here.namesrv_addrs)
+        admin = with_admin(here.connection)
         source = self._source(admin, cluster, subject, params, now_ms)
         state = read_group_state(source, requested.topics, now_ms)
         lost = offset_change.lost_queues(state, requested)
@@ -229,7 +229,7 @@ class OffsetChangePlan(PlanKind[OffsetParams, OffsetBefore, DiffRow]):
         return OffsetParams(target="exact", offsets=offsets) if offsets else None
 
     def _admin(self, cluster: str) -> BlockingMQAdmin:
-        return with_admin(cluster_selectors.cluster_by_name(cluster).namesrv_addrs)
+        return with_admin(cluster_selectors.cluster_by_name(cluster).connection)
 
     def _source(
         self,

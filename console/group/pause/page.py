@@ -52,7 +52,7 @@ class PauseTable:
 
 def read_table(cluster: Cluster, group: str, row: GroupRow | None) -> PauseTable:
     """Ask every broker in parallel; raises nothing: the page shows what was read and what failed."""
-    admin, now_ms = with_admin(cluster.namesrv_addrs), time.time_ns() // 1_000_000
+    admin, now_ms = with_admin(cluster.connection), time.time_ns() // 1_000_000
     try:
         addrs = page_masters(admin)
     except NameServersSilent as error:

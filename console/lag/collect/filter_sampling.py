@@ -90,7 +90,7 @@ def sample_filters(cluster_name: str, *, now_ms: int) -> list[str]:
         (name for name in filters if done.get(name, 0) <= now_ms - SAMPLE_EVERY_MS),
         key=lambda name: (done.get(name, 0), name),
     )
-    admin = with_admin(cluster.namesrv_addrs)
+    admin = with_admin(cluster.connection)
     sampled = []
     pulls = {group: _pulls(cluster_name, group, filters[group]) for group in due[:GROUPS_PER_RUN]}
     calls = {(group, pull): partial(_look, pull=pull) for group, own in pulls.items() for pull in own}

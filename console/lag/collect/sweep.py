@@ -97,7 +97,7 @@ def sweep_clients(cluster_name: str, *, now_ms: int) -> int | None:
     cluster = Cluster.objects.filter(name=cluster_name).first()
     if claimed != 1 or cluster is None:
         return None
-    admin = with_admin(cluster.namesrv_addrs)
+    admin = with_admin(cluster.connection)
     brokers = BrokerRow.objects.filter(cluster=cluster_name).order_by("addr")
     addrs = [row.addr for row in brokers if row.answered]
     watched = set(

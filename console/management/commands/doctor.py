@@ -74,7 +74,7 @@ def _of_clusters() -> list[dict[str, str]]:
     found = []
     for cluster in cluster_selectors.live_clusters():
         try:
-            brokers = cluster_services.probe(cluster.namesrv_addrs)
+            brokers = cluster_services.probe(cluster.connection)
         except ClusterError as error:
             found.append(
                 _finding(

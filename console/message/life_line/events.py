@@ -260,7 +260,7 @@ def _read(cluster: Cluster, message_id: str, groups: Sequence[str]) -> _Readings
     existing = TopicRow.objects.filter(cluster=cluster.name, topic__in=[*names, TRACE_TOPIC])
     # An empty retry topic cannot hold a copy; one whose message count is unknown may.
     topics = [row.topic for row in existing if row.messages != 0]
-    admin = with_admin(cluster.namesrv_addrs)
+    admin = with_admin(cluster.connection)
     problems: list[Text] = []
     answers: dict[tuple[str, str], list[MessageRecord]] = {}
     try:
@@ -285,7 +285,7 @@ def _first(cluster: Cluster, copy: MessageRecord, scope: NameScope) -> Hit | Non
     topic = first_topic(copy)
     if not topic or not scope.covers(topic):
         return None
-    admin = with_admin(cluster.namesrv_addrs)
+    admin = with_admin(cluster.connection)
     try:
         answers = _query(admin, masters(admin), [topic], copy.message_id, [])
     except Silent:

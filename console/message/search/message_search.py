@@ -207,7 +207,7 @@ def source_of(cluster: str, topic: str) -> Source:
     row = TopicRow.objects.filter(cluster=cluster, topic=topic).first()
     return Source(
         cluster,
-        with_admin(cluster_selectors.cluster_by_name(cluster).namesrv_addrs),
+        with_admin(cluster_selectors.cluster_by_name(cluster).connection),
         frozenset(row.brokers if row is not None else ()),
         {each.broker_name: each.reason for each in lag_selectors.silent_brokers(cluster)},
         masks_of(cluster),

@@ -286,7 +286,7 @@ class MessageSendPlan(PlanKind[SendParams, SendBefore, MessagePart]):
         return MessageQueue(plan.subject, queue.broker_name, queue.queue_id)
 
     def _admin(self, cluster: str) -> BlockingMQAdmin:
-        return with_admin(cluster_selectors.cluster_by_name(cluster).namesrv_addrs)
+        return with_admin(cluster_selectors.cluster_by_name(cluster).connection)
 
 
 # --- Checking -----------------------------------------------------------------------------------------------

@@ -69,7 +69,7 @@ class ConfigRefused(OperationError):
 
 def admin_of(cluster: str) -> BlockingMQAdmin:
     """Return the client for the brokers of a registered cluster."""
-    return with_admin(cluster_selectors.cluster_by_name(cluster).namesrv_addrs)
+    return with_admin(cluster_selectors.cluster_by_name(cluster).connection)
 
 
 def chosen_brokers(cover: Coverage, wanted: Collection[str] | None) -> dict[str, str]:

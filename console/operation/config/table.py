@@ -53,7 +53,7 @@ def read_table(cluster: Cluster, what: str, name: str) -> ConfigTable:
 
     Raises nothing: a page shows what was read and why the rest is missing.
     """
-    admin, now_ms = with_admin(cluster.namesrv_addrs), time.time_ns() // 1_000_000
+    admin, now_ms = with_admin(cluster.connection), time.time_ns() // 1_000_000
     try:
         addrs = page_masters(admin)
     except NameServersSilent as error:

@@ -16,7 +16,14 @@ from pytest_django import Settings
 
 from console.broker import services
 from console.broker.models import Survey
-from console.brokers.mqadmin import BlockingMQAdmin, MQBrokerError, TopicConfig, close_admins, with_admin
+from console.brokers.mqadmin import (
+    BlockingMQAdmin,
+    Connection,
+    MQBrokerError,
+    TopicConfig,
+    close_admins,
+    with_admin,
+)
 from console.cluster.models import Cluster
 from console.lag import services as lag_services
 from console.operation import selectors as operation_selectors
@@ -42,7 +49,7 @@ class Pair:
 
     @property
     def admin(self) -> BlockingMQAdmin:
-        return with_admin(self.a.namesrv)
+        return with_admin(Connection(self.a.namesrv))
 
     @property
     def addrs(self) -> Mapping[str, str]:

@@ -13,6 +13,7 @@ import pytest
 from console.brokers.mqadmin import (
     BlockingMQAdmin,
     BrokerUnavailable,
+    Connection,
     Message,
     MQAdmin,
     MQBrokerError,
@@ -58,7 +59,7 @@ def test_it_splits_addresses_as_rocketmq_writes_them(text: str, addrs: list[str]
 
 
 def test_it_asks_a_broker(brokerd: BrokerProcess) -> None:
-    admin = with_admin(brokerd.namesrv)
+    admin = with_admin(Connection(brokerd.namesrv))
     info = admin.cluster_info()
     assert [list(broker.broker_addrs.values()) for broker in info.broker_addr_table.values()] == [
         [brokerd.address]
@@ -73,23 +74,23 @@ def test_it_asks_a_broker(brokerd: BrokerProcess) -> None:
 
 
 def test_it_shares_one_admin_between_callers(brokerd: BrokerProcess) -> None:
-    admin = with_admin(brokerd.namesrv)
-    assert with_admin(f" {brokerd.namesrv};") is admin
+    admin = with_admin(Connection(brokerd.namesrv))
+    assert with_admin(Connection(f" {brokerd.namesrv};")) is admin
     with ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(lambda _: with_admin(brokerd.namesrv).topic_list(), range(64)))
+        answers = list(pool.map(lambda _: with_admin(Connection(brokerd.namesrv)).topic_list(), range(64)))
     assert all(answer == answers[0] for answer in answers)
     assert [thread.name for thread in threading.enumerate()].count("mqadmin") == 1
 
 
 def test_it_raises_what_the_broker_answers(brokerd: BrokerProcess) -> None:
     with pytest.raises(MQBrokerError) as refused:
-        with_admin(brokerd.namesrv).topic_route("nobody-made-this")
+        with_admin(Connection(brokerd.namesrv)).topic_route("nobody-made-this")
     assert refused.value.code == 17
 
 
 def test_it_raises_for_an_address_where_nobody_is() -> None:
     with pytest.raises(BrokerUnavailable):
-        with_admin("127.0.0.1:1").cluster_info()
+        with_admin(Connection("127.0.0.1:1")).cluster_info()
 
 
 def test_it_gathers_answers_and_errors_under_one_deadline(brokerd: BrokerProcess) -> None:
@@ -98,7 +99,7 @@ def test_it_gathers_answers_and_errors_under_one_deadline(brokerd: BrokerProcess
         deaf.listen()
         silent = f"127.0.0.1:{deaf.getsockname()[1]}"
         addrs = {"good": brokerd.address, "nobody": "127.0.0.1:1", "silent": silent}
-        answers = with_admin(brokerd.namesrv).gather(  # returns at all: one of them never answers
+        answers = with_admin(Connection(brokerd.namesrv)).gather(  # returns at all: one of them never answers
             {name: lambda admin, addr=addr: admin.runtime_info(addr) for name, addr in addrs.items()}, 3_000
         )
     assert isinstance(answers["good"], dict)
@@ -107,7 +108,7 @@ def test_it_gathers_answers_and_errors_under_one_deadline(brokerd: BrokerProcess
 
 
 def test_it_refuses_a_blocking_call_in_its_own_loop(brokerd: BrokerProcess) -> None:
-    admin = with_admin(brokerd.namesrv)
+    admin = with_admin(Connection(brokerd.namesrv))
 
     async def inside(_: MQAdmin) -> list[str]:
         return admin.topic_list()
@@ -118,15 +119,15 @@ def test_it_refuses_a_blocking_call_in_its_own_loop(brokerd: BrokerProcess) -> N
 
 def test_it_works_in_a_forked_child(brokerd: BrokerProcess) -> None:
     """Celery's prefork pool forks after imports, perhaps after calls: the child needs a loop of its own."""
-    expected = with_admin(brokerd.namesrv).topic_list()
+    expected = with_admin(Connection(brokerd.namesrv)).topic_list()
     child = os.fork()
     if child == 0:
-        os._exit(0 if with_admin(brokerd.namesrv).topic_list() == expected else 1)
+        os._exit(0 if with_admin(Connection(brokerd.namesrv)).topic_list() == expected else 1)
     assert os.waitpid(child, 0)[1] == 0
 
 
 def test_it_finds_a_broker_again_that_came_back(brokerd: BrokerProcess) -> None:
-    admin = with_admin(brokerd.namesrv)
+    admin = with_admin(Connection(brokerd.namesrv))
     admin.topic_list()
     brokerd.kill()
     with pytest.raises((BrokerUnavailable, RemotingTimeout)):

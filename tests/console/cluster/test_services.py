@@ -150,7 +150,7 @@ def test_it_keeps_no_client_of_what_it_asked(
     brokerd: BrokerProcess, alice: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A kept client and its connection for each typed address would be there until the process ends."""
-    before = len(mqadmin._admins._by_addrs)
+    before = len(mqadmin._admins._by_name)
     services.add_cluster("staging", brokerd.namesrv, alice)
     monkeypatch.setattr(services, "PROBE_DEADLINE_MS", 300)
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -161,7 +161,7 @@ def test_it_keeps_no_client_of_what_it_asked(
             connection.settimeout(10)
             while connection.recv(4096):
                 pass  # the request; then the end, or a TimeoutError
-    assert len(mqadmin._admins._by_addrs) == before
+    assert len(mqadmin._admins._by_name) == before
 
 
 def test_all_name_servers_are_asked_at_once(alice: User, monkeypatch: pytest.MonkeyPatch) -> None:

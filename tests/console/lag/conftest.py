@@ -13,6 +13,7 @@ from pytest_django import Settings
 
 from console.brokers.mqadmin import (
     BlockingMQAdmin,
+    Connection,
     Message,
     SubscriptionGroupConfig,
     TopicConfig,
@@ -97,7 +98,7 @@ def collected(
     monkeypatch.setattr(presence, "DEADLINE_MS", 30_000)
     Cluster.objects.create(name="local", namesrv_addrs=brokerd.namesrv)
     yield CollectedCluster(
-        brokerd, with_admin(brokerd.namesrv), services.system_now_ms() // 5_000 * 5_000 - 5_000
+        brokerd, with_admin(Connection(brokerd.namesrv)), services.system_now_ms() // 5_000 * 5_000 - 5_000
     )
     services.collectors.clear()
     close_admins()

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from console.brokers.mqadmin import (
+    Connection,
     Message,
     MQAdmin,
     SubscriptionGroupConfig,
@@ -80,7 +81,7 @@ def short_lived(
     process = BrokerProcess(tmp_path / "short", mappedFileSizeCommitLog=128 * 1024).start()
     Cluster.objects.create(name="local", namesrv_addrs=process.namesrv)
     now_ms = services.system_now_ms() // 5_000 * 5_000 - 5_000
-    yield CollectedCluster(process, with_admin(process.namesrv), now_ms)
+    yield CollectedCluster(process, with_admin(Connection(process.namesrv)), now_ms)
     services.collectors.clear()
     close_admins()
     process.stop()

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from console.brokers.mqadmin import (
     BlockingMQAdmin,
+    Connection,
     MQBrokerError,
     SubscriptionGroupConfig,
     TopicConfig,
@@ -56,7 +57,7 @@ class LiveCluster:
 
     @property
     def admin(self) -> BlockingMQAdmin:
-        return with_admin(self.broker.namesrv)
+        return with_admin(Connection(self.broker.namesrv))
 
     @property
     def addr(self) -> str:
