@@ -20,7 +20,7 @@ from api.rest.struct import StructSerializer
 from console.cluster import selectors as cluster_selectors
 from console.group import selectors
 from console.group.clients import member
-from console.group.clients.client_list import CLIENTS, client_page
+from console.group.clients.client_list import CLIENTS, ListedClient, client_page
 from console.group.group_list import GROUPS
 from console.group.group_page import QUEUES
 from console.lag import selectors as lag_selectors
@@ -60,8 +60,8 @@ class GroupClientSerializer(serializers.ModelSerializer[ClientRow]):
     progress = serializers.SerializerMethodField()
 
     @extend_schema_field(ClientQueueSerializer(many=True))
-    def get_progress(self, client: ClientRow) -> Any:
-        return ClientQueueSerializer(selectors.client_queues(client), many=True).data
+    def get_progress(self, client: ListedClient) -> Any:
+        return ClientQueueSerializer(selectors.client_queues(client.row), many=True).data
 
     class Meta:
         model = ClientRow
@@ -70,6 +70,16 @@ class GroupClientSerializer(serializers.ModelSerializer[ClientRow]):
 
 class ClientSerializer(serializers.ModelSerializer[ClientRow]):
     """A member of a group as it described itself at the last sweep; ``queues`` null: it did not answer."""
+
+    model = serializers.CharField(help_text="of its group: CLUSTERING, BROADCASTING; empty: not known")
+    consume_mode = serializers.CharField(
+        help_text="of its group: CONCURRENTLY, ORDERLY, POP; empty: not known"
+    )
+    lag = serializers.IntegerField(
+        allow_null=True,
+        help_text="over the queues it owns, in the last round; null: unknown, or it owns none",
+    )
+    lag_lower_bound = serializers.BooleanField(help_text="the lag of some of its queues is unknown")
 
     class Meta:
         model = ClientRow

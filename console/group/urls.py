@@ -3,6 +3,7 @@
 from django.urls import path
 
 from console.group import views
+from console.group.clients import views as client_views
 from console.group.mode import views as mode_views
 from console.group.pause import views as pause_views
 from console.group.settings import views as settings_views
@@ -13,6 +14,7 @@ urlpatterns = [
     path("groups/<str:group>/clients/<path:client_id>", views.client, name="group-client"),
     path("groups/<str:group>/watch", views.watch, name="group-watch"),
     path("groups/<str:group>/offsets", views.offset_change, name="offset-change"),
+    path("clients", client_views.clients, name="clients"),
     path("new-group", settings_views.create, name="group-create"),
     path("groups/<str:group>/settings", settings_views.settings, name="group-settings"),
     path("groups/<str:group>/delete", settings_views.delete, name="group-delete"),

@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
-from django.utils.functional import Promise
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from msgspec import structs
 
@@ -39,6 +38,7 @@ from console.lag.round.figures import ClientFigures
 from console.lag.rows.broadcast import BROADCASTING
 from console.lag.rows.queue_row import QueueRow
 from console.lists.file import file_of
+from console.lists.filter_chips import filter_chips
 from console.lists.query import ListQuery
 from console.operation import selectors as operation_selectors
 from console.operation import services as operation_services
@@ -80,16 +80,6 @@ CHIPS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class FilterChip:
-    """A further filter of the list, with how many groups it leaves."""
-
-    name: str
-    value: str
-    label: str | Promise
-    groups: int
-
-
 @require_safe
 def groups(request: HttpRequest, cluster: str) -> HttpResponseBase:
     """List groups, most urgent first; chips count all that match the search. `?format=csv` returns a file."""
@@ -107,11 +97,7 @@ def groups(request: HttpRequest, cluster: str) -> HttpResponseBase:
         for row in page.rows:
             lag_selectors.made_stale(row, since_ms)
         return file_of(page, GROUPS, here.name)
-    more = [
-        FilterChip(each.name, choice.value, choice.label, page.counts_by_filter[each.name][choice.value])
-        for each in GROUPS.filters
-        for choice in each.choices
-    ]
+    chips = filter_chips(GROUPS, list_query, page.counts_by_filter)
     context = {
         "cluster": here,
         "list": GROUPS,
@@ -120,10 +106,8 @@ def groups(request: HttpRequest, cluster: str) -> HttpResponseBase:
         "include_system": include_system,
         "page": page,
         "filters": list_query.filters,
-        "chosen_chips": [chip for chip in more if list_query.filters.get(chip.name) == chip.value],
-        "filter_chips": [
-            chip for chip in more if list_query.filters.get(chip.name) != chip.value and chip.groups
-        ],
+        "chosen_chips": [chip for chip in chips if chip.is_chosen],
+        "filter_chips": [chip for chip in chips if not chip.is_chosen],
         "chips": [(code, page.counts_by_status.get(code, 0)) for code in CHIPS],
         "count_all": sum(n for code, n in page.counts_by_status.items() if code != selectors.PARTIAL),
         "silent": lag_selectors.silent_brokers(here.name),

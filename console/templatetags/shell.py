@@ -44,6 +44,7 @@ NAVIGATION = (
         Entry("overview", "o", "overview", gettext_noop("Overview")),
         Entry("topics", "t", "topics", gettext_noop("Topics")),
         Entry("groups", "g", "groups", gettext_noop("Groups")),
+        Entry("clients", "l", "user", gettext_noop("Clients")),
         Entry("messages", "m", "messages", gettext_noop("Messages")),
         Entry("dead-letters", "d", "dead", gettext_noop("Dead letters")),
     ),

@@ -62,6 +62,10 @@ def test_it_lists_the_members_of_every_group(admin: User, client_of: Clients) ->
         "version": "V5_3_0",
         "queues": [{"topic": "orders", "broker_name": "broker-a", "queue_id": 0}],
         "subscription": {},
+        "model": "",
+        "consume_mode": "",
+        "lag": None,
+        "lag_lower_bound": False,
         "started_at_ms": 10,
         "reason": "",
         "read_at_ms": AT,
@@ -91,6 +95,9 @@ def test_a_caller_of_some_names_has_no_other(admin: User, client_of: Clients) ->
 def test_a_file_has_all_of_them(admin: User, client_of: Clients) -> None:
     answer = client_of(admin).get(f"{URL}?format=csv&ordering=client&per_page=1")
     head, *lines = b"".join(answer.streaming_content).decode().splitlines()
-    assert head == "group,client_id,address,language,version,started_at_ms,reason,read_at_ms"
-    assert [line.split(",")[1] for line in lines] == ["10.0.0.7@1", "10.0.0.8@1", "10.0.0.9@1"]
+    assert head == (
+        "client_id,group,address,language,version,model,consume_mode,queue_count,lag,lag_lower_bound,"
+        "started_at_ms,reason,read_at_ms"
+    )
+    assert [line.split(",")[0] for line in lines] == ["10.0.0.7@1", "10.0.0.8@1", "10.0.0.9@1"]
     assert answer["Content-Disposition"] == 'attachment; filename="local-clients.csv"'

@@ -18,6 +18,7 @@ from tests.support.people import signed_in
 TEMPLATES = sorted((Path(__file__).parents[2] / "templates").rglob("*.html"))
 LISTS = (
     "groups",
+    "clients",
     "topics",
     "dead-letters",
     "operations",
@@ -52,6 +53,7 @@ def test_lists_ask_the_database_as_often_for_sixty_rows_as_for_few(person: Calla
     few = {address: queries_of(client, f"/c/local/{address}") for address in LISTS}
     for number in range(60):
         sample_rows.group_row(f"more-{number}")
+        sample_rows.client_row(f"more-{number}", f"10.0.0.{number}@7")
         sample_rows.topic_row(f"more-{number}")
         sample_rows.topic_row(f"%DLQ%more-{number}", kind="DLQ")
     many = {address: queries_of(client, f"/c/local/{address}") for address in LISTS}
@@ -74,6 +76,8 @@ def test_templates_keep_the_house_rules(template: Path) -> None:
 OUTLINED = (
     "",
     "groups",
+    "clients",
+    "clients?q=zzz",
     "topics",
     "groups?q=zzz",
     "brokers",

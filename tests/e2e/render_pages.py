@@ -56,6 +56,8 @@ FIXED_PAGES = {
     "topic-delete": "/c/local/topics/clicks/delete",
     "groups": "/c/local/groups",
     "groups-none": "/c/local/groups?q=nobody-is-called-so",
+    "clients": "/c/local/clients",
+    "clients-none": "/c/local/clients?q=nobody-is-called-so",
     "group": "/c/local/groups/analytics",
     "group-day": "/c/local/groups/analytics?range=24h",
     "group-with-dead-letters": "/c/local/groups/notifier",

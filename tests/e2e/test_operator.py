@@ -166,6 +166,7 @@ def test_every_page_fits_a_phone(browser: Browser, product: Product, signed_in: 
     for path in (
         "",
         "topics/orders",
+        "clients",
         "brokers",
         "brokers/broker-a",
         "operations",

@@ -75,6 +75,7 @@ PAGES = {
     "topic-delete": form("CONFIGURE"),
     "topic-release": change("CONFIGURE"),
     "groups": view(SOME),
+    "clients": view(SOME),
     "group": view(NAMED),
     "group-client": view(NAMED),
     "group-watch": change("VIEW"),

@@ -79,6 +79,19 @@ def _queue(group: str, queue_id: int, **fields: Any) -> QueueRow:
     return QueueRow(**{**values, **fields})
 
 
+def client_row(group: str, client_id: str, **fields: Any) -> ClientRow:
+    values: dict[str, Any] = {
+        "cluster": CLUSTER,
+        "address": f"{client_id.partition('@')[0]}:5000",
+        "language": "PYTHON",
+        "version": "V5_3_3",
+        "queues": [{"topic": "orders", "broker_name": "broker-a", "queue_id": 0}],
+        "subscription": {"orders": {"expression": "*"}},
+        "read_at_ms": NOW_MS - 20_000,
+    }
+    return ClientRow.objects.create(group=group, client_id=client_id, **{**values, **fields})
+
+
 def topic_row(topic: str, **fields: Any) -> TopicRow:
     values: dict[str, Any] = {
         "cluster": CLUSTER,
@@ -113,17 +126,7 @@ def sample() -> Cluster:
     sample_queues.save(
         CLUSTER, *(_queue(name, queue_id) for name in ("billing", "analytics") for queue_id in (0, 1))
     )
-    ClientRow.objects.create(
-        cluster=CLUSTER,
-        group="billing",
-        client_id="10.0.0.1@7",
-        address="10.0.0.1:5000",
-        language="PYTHON",
-        version="V5_3_3",
-        queues=[{"topic": "orders", "broker_name": "broker-a", "queue_id": 0}],
-        subscription={"orders": {"expression": "*"}},
-        read_at_ms=NOW_MS - 20_000,
-    )
+    client_row("billing", "10.0.0.1@7")
     return made
 
 

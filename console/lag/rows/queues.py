@@ -7,12 +7,18 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from console.brokers.mqadmin import RETRY_TOPIC_PREFIX
 from console.lag.round.columns import values_of
 from console.lag.round.keyed_columns import Column
 from console.lag.rows import sheets
 from console.lag.rows.queue_row import QueueRow, TopicQueueRow
 from console.lag.rows.sheets import QUEUES, TOPIC_QUEUES
+from spark.lag.round.status import LagStatus
 
+NEVER_COMMITTED = LagStatus.NEVER_COMMITTED.value
 Name = TypeVar("Name", bound=Hashable)
 
 
@@ -94,6 +100,33 @@ class Behind:
     def time_lag_lower_bound(self) -> bool:
         """Return whether a queue may be later than `time_lag_ms`."""
         return 0 < self.timed < self.queues
+
+
+def by_owner(cluster_name: str, groups: Collection[str]) -> dict[tuple[str, str], Behind]:
+    """Return how far the queues of each (group, owner) are behind.
+
+    Without retry topics, queues never committed and those without a known owner.
+    """
+    sums = _owned(cluster_name, groups)
+    columns = ("group", "owner", "count_all", "lag_count", "lag_sum", "time_lag_ms_count", "time_lag_ms_max")
+    lists = (sums.column(name).to_pylist() for name in columns)
+    return {(group, owner): Behind(*one) for group, owner, *one in zip(*lists, strict=True)}
+
+
+def lag_by_owner(cluster_name: str) -> dict[tuple[str, str], int | None]:
+    """Return the lag of every (group, owner), as `by_owner`. Reads every sheet."""
+    sums = _owned(cluster_name, None)
+    group, owner, lag = (sums.column(name).to_pylist() for name in ("group", "owner", "lag_sum"))
+    return dict(zip(zip(group, owner, strict=True), lag, strict=True))
+
+
+def _owned(cluster_name: str, groups: Collection[str] | None) -> pa.Table:
+    names = "group", "owner", "topic", "status", "lag", "time_lag_ms"
+    table = sheets.read_table(QUEUES, cluster_name, names, groups)
+    counted = (pc.field("owner") != "") & (pc.field("status") != NEVER_COMMITTED)
+    table = table.filter(counted & ~pc.starts_with(pc.field("topic"), RETRY_TOPIC_PREFIX))
+    figures = ("lag", "sum"), ("lag", "count"), ("time_lag_ms", "max"), ("time_lag_ms", "count")
+    return table.group_by(["group", "owner"], use_threads=False).aggregate([*figures, ([], "count_all")])
 
 
 def worst_first(row: QueueRow | Behind) -> tuple[int, int]:
