@@ -33,6 +33,7 @@ from brokerd.config import (
     check,
     check_acl,
     check_port,
+    check_role,
     read_properties,
     unknown_keys,
 )
@@ -154,7 +155,9 @@ def read_settings(
     live = LiveConfig(build(BrokerConfig, merged), build(NamesrvConfig, merged), build(AclConfig, merged))
     check(live.broker, live.namesrv)
     check_acl(live.acl)
-    return Settings(live, build(MessageStoreConfig, merged), TlsContexts(build(TlsConfig, merged)))
+    store = build(MessageStoreConfig, merged)
+    check_role(live.broker, is_slave=store.is_slave)
+    return Settings(live, store, TlsContexts(build(TlsConfig, merged)))
 
 
 def read_given(config_file: Path | None, assignments: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:

@@ -116,11 +116,16 @@ class StoreUpkeep:
         self._hold = hold
         self._after_put = after_put
         self._retry_dispatch_at_ms = 0
+        self._is_slave = store.config.is_slave
 
     def tick(self) -> None:
         began_ms = steady_ms()
         self._hold.take_due(began_ms)
         self._hold.run_ready(began_ms)
+        if self._is_slave:  # what is due is delivered, checked and revived by the master
+            if self._is_dispatch_to_retry():
+                self._after_put(began_ms)
+            return
         delivered = self._schedule.deliver_due(self._store, wall_ms(), began_ms)
         checked = self._transactions.tick(wall_ms(), began_ms)
         revived = self._pops.tick(wall_ms(), began_ms)

@@ -39,9 +39,10 @@ class BrokerConfig:
 
     broker_cluster_name: str = setting("brokerClusterName", "DefaultCluster")
     broker_name: str = setting("brokerName", "broker-a")
-    broker_id: int = setting("brokerId", 0)  # 0 is the master; slaves are not supported yet
+    broker_id: int = setting("brokerId", 0)  # 0 is the master, brokerRole=SLAVE has another one
     # The address given to clients and stored in every message; "" means the first address of this host.
     broker_ip1: str = setting("brokerIP1", "")
+    broker_ip2: str = setting("brokerIP2", "")  # given to slaves; "": brokerIP1
     bind_address: str = setting("bindAddress", "0.0.0.0")
     listen_port: int = setting("listenPort", 10911)  # 0: any free port, printed in the ready line
     # Name servers to register with, `host:port;host:port`; "" means this process is the name server too.
@@ -314,8 +315,6 @@ def check(config: BrokerConfig, namesrv: NamesrvConfig) -> None:
     """Refuse values that parse but cannot work; raises ConfigError."""
     check_port("listenPort", config.listen_port)
     check_port("namesrvListenPort", namesrv.namesrv_listen_port)
-    if config.broker_id != 0:
-        raise ConfigError(f"brokerId={config.broker_id}: only a master (0) is supported")
     if not config.broker_name or not config.broker_cluster_name:
         raise ConfigError("brokerName and brokerClusterName must not be empty")
     if config.default_topic_queue_nums < 1:
@@ -363,6 +362,16 @@ def whitelist(key: str, text: str) -> frozenset[int]:
         return frozenset(int(code) for code in text.split(",") if code.strip())
     except ValueError:
         raise ConfigError(f"{key}={text}: takes request codes with commas between, like 34,35") from None
+
+
+def check_role(config: BrokerConfig, *, is_slave: bool) -> None:
+    """Refuse a role that does not fit; raises ConfigError."""
+    if is_slave and config.broker_id <= 0:
+        raise ConfigError(f"brokerId={config.broker_id}: brokerRole=SLAVE takes 1 or more")
+    if not is_slave and config.broker_id != 0:
+        raise ConfigError(f"brokerId={config.broker_id}: a master has 0; a slave is set by brokerRole=SLAVE")
+    if is_slave and not config.namesrv_addr:
+        raise ConfigError("namesrvAddr must name the master's name servers with brokerRole=SLAVE")
 
 
 def name_server_addresses(namesrv_addr: str) -> list[str]:

@@ -8,6 +8,7 @@ Stop, as Java: 1. unregister, so that no client is sent here; 2. read no more re
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import time
 from collections.abc import Callable, Coroutine, Mapping
@@ -36,8 +37,11 @@ from brokerd.clients.queue_lock import QueueLockManager
 from brokerd.clock import steady_ms, wall_ms
 from brokerd.cold_reads import ColdReads
 from brokerd.config import LiveConfig, NamesrvProcessConfig, TlsConfig, name_server_addresses, replaced
-from brokerd.connections.server import Connection, RemotingServer, own_address
+from brokerd.connections.server import Connection, PortTaken, RemotingServer, own_address
 from brokerd.connections.tls import TlsContexts
+from brokerd.ha.ha_client import HaClient
+from brokerd.ha.ha_service import HaService
+from brokerd.ha.slave_synchronize import SlaveSynchronize, SlaveTables
 from brokerd.loop_delay import LoopDelay
 from brokerd.name_server import NameServerRole
 from brokerd.namesrv.registration import Registration
@@ -50,6 +54,7 @@ from brokerd.processor.guard import GuardedHotPath, guarded
 from brokerd.processor.handlers import BROKER_HANDLERS
 from brokerd.processor.hot_path import HotPath
 from brokerd.processor.send.send_message import Sender
+from brokerd.processor.slave import handlers_of_slave
 from brokerd.queue_files import QueueFiles
 from brokerd.remoting.body.route import TopicRouteData
 from brokerd.remoting.body.topic import TopicConfig
@@ -97,6 +102,8 @@ class BrokerController:
         self.store = MessageStore(store_config, self._hold.notify_arrival)
         self._queue_files = QueueFiles(self.store)
         self._registration: Registration | None = None
+        self._ha_service = HaService(self.store)
+        self._on_master: Callable[[str, str], None] = lambda master, ha_server: None
         self._name_server: NameServerRole | None = None  # unless namesrvAddr names others
         self._servers: list[RemotingServer] = []
 
@@ -121,10 +128,13 @@ class BrokerController:
         self._connect_parts()
         # Until here no request waits for a file.
         self.store.table.makes_files_in_thread = True
+        if self._store_config.is_slave:
+            self._follow_master()
         self._register(now_ms)
         self._saver = OffsetSaver(self.broker.offsets, self.broker.schedule)
         for server in self._servers:
             await server.start_serving()
+        await self._ha_service.start_serving()
         self._start_background()
 
     async def _take_ports(self) -> None:
@@ -132,6 +142,8 @@ class BrokerController:
         self._broker_server = await self._bind(
             "listenPort", settings.listen_port, self._process, self._closed
         )
+        if not self._store_config.is_slave:
+            await self._bind_ha(settings.bind_address)
         if not settings.namesrv_addr:
             process = NamesrvProcessConfig(
                 listen_port=namesrv.namesrv_listen_port,
@@ -147,6 +159,20 @@ class BrokerController:
                 self._name_server.process,
                 self._name_server.routes.channel_closed,
             )
+
+    async def _bind_ha(self, host: str) -> None:
+        """Take the port for slaves. Raises PortTaken for one that was set; without the default one there are none."""
+        wanted, listening = self._store_config.ha_listen_port, self._broker_server.port
+        is_any = self._config.broker.listen_port == 0 and not wanted
+        port = 0 if is_any else wanted or listening + 1
+        try:
+            await self._ha_service.bind(host, port)
+        except (OSError, OverflowError) as error:
+            if wanted:
+                raise PortTaken(
+                    errno.EADDRINUSE, f"port {port} (haListenPort) cannot be taken: {error}: set haListenPort"
+                ) from error
+            logger.warning("no slave can follow: port %d cannot be taken: %s; set haListenPort", port, error)
 
     async def _bind(
         self,
@@ -225,10 +251,11 @@ class BrokerController:
     def _connect_parts(self) -> None:
         broker = self.broker
         sender = Sender(broker)
-        broker.sender = sender
+        broker.sender, broker.ha = sender, self._ha_service
         access = broker.access
         self._hot_path = GuardedHotPath(broker, sender, access) if access.is_on else HotPath(broker, sender)
-        handlers = guarded(BROKER_HANDLERS, access.check) if access.is_on else BROKER_HANDLERS
+        handlers = handlers_of_slave(BROKER_HANDLERS) if self._store_config.is_slave else BROKER_HANDLERS
+        handlers = guarded(handlers, access.check) if access.is_on else handlers
         self._dispatcher = Dispatcher(broker, handlers, self._hot_path)
         broker.consumers.on_change = ChangeNotifier(broker).group_changed
         self._hold.soon = asyncio.get_running_loop().call_soon
@@ -245,7 +272,7 @@ class BrokerController:
         broker.pops.start(
             self.store, broker.store_host, wall_ms(), self._cold_reads.begin, self._queue_files.begin
         )
-        if self._config.broker.timer_wheel_enable:
+        if self._has_timer:
             broker.timer.start(self.store, self._hot_path.after_put, self._cold_reads, self._queue_files)
         assignments = broker.assignments
         for file in (
@@ -260,6 +287,34 @@ class BrokerController:
             broker.topics.file.changed()
         self._tables.start()
 
+    @property
+    def _has_timer(self) -> bool:
+        return self._config.broker.timer_wheel_enable and not self._store_config.is_slave
+
+    def _follow_master(self) -> None:
+        """Build what a slave follows its master with; it runs once a name server answers who that is."""
+        broker, store_config = self.broker, self._store_config
+        client = HaClient(self.store, self._hot_path.after_put, self._queue_files.make)
+        tables = SlaveTables(
+            broker.topics, broker.groups, broker.offsets, broker.schedule, broker.assignments
+        )
+        synchronize = SlaveSynchronize(
+            tables, lambda: client.is_following, self._drop_topic, self._tls.client
+        )
+        client.on_news = synchronize.soon
+
+        def on_master(master: str, ha_server: str) -> None:
+            synchronize.follow(master)
+            client.address = store_config.ha_master_address or ha_server
+
+        self._on_master, broker.ha = on_master, client
+        self._background.keep_running("following the master", client.run)
+        self._background.keep_running("tables of the master", synchronize.run)
+
+    def _drop_topic(self, topic: str) -> None:
+        self.store.drop_topic(topic)
+        self._spawn(self._queue_files.remove_dropped())
+
     def _register(self, now_ms: int) -> None:
         """Make the route known: in this process at once, at other name servers in the background."""
         broker, settings = self.broker, self._config.broker
@@ -269,6 +324,7 @@ class BrokerController:
                 self._identity,
                 broker.topics.body,
                 self._tls.client,
+                self._on_master,
             )
             broker.topics.on_change = lambda _: self._topics_changed_elsewhere()
             register = partial(self._registration.run, settings.register_name_server_period)
@@ -294,7 +350,7 @@ class BrokerController:
             settings.broker_name,
             broker.address,
             settings.broker_id,
-            f"{host}:{port + 1}",
+            f"{settings.broker_ip2 or host}:{self._ha_service.port or port + 1}",
         )
 
     def _topics_changed_elsewhere(self) -> None:
@@ -328,7 +384,7 @@ class BrokerController:
         every = self._background.every
         every("delivery of delayed messages and held pulls", TICK_MS, upkeep.tick)
         # Two loops: the log must not wait until thousands of queues are flushed.
-        if settings.timer_wheel_enable:
+        if self._has_timer:
             self._background.keep_running("delivery of timer messages", broker.timer.run)
             every("saving of the timer", self._store_config.timer_flush_interval_ms, broker.timer.save)
         every("flush of the commit log", FLUSH_MS, upkeep.flush_log)
@@ -396,6 +452,7 @@ class BrokerController:
         for server in self._servers:
             server.stop_reading()
         await self._drain()
+        await self._ha_service.stop()
         await asyncio.gather(*(server.stop(CLOSE_WITHIN_S) for server in self._servers))
         self._loop_delay.stop()
         await self._background.stop()
@@ -409,9 +466,10 @@ class BrokerController:
         self._queue_files.close()
         await asyncio.get_running_loop().shutdown_default_executor()
         if hasattr(self, "_saver"):
-            self.broker.transactions.save_last(wall_ms())
-            self.broker.pops.save_last(wall_ms())
-            self.broker.timer.save_last()
+            if not self._store_config.is_slave:  # a slave's are its master's
+                self.broker.transactions.save_last(wall_ms())
+                self.broker.pops.save_last(wall_ms())
+                self.broker.timer.save_last()
             self._saver.save_now()
         self._tables.close()
         self.store.close(wall_ms())

@@ -81,6 +81,13 @@ class ScheduleMessageService:
                 )
                 self.offsets[level] = min(max(offset, low), high)
 
+    def follow(self, offsets_body: bytes) -> None:
+        """Take over a master's progress (45), on its slave. Raises BodyError."""
+        offsets = parse_offsets(offsets_body)
+        if offsets != self.offsets:
+            self.offsets = offsets
+            self._is_dirty = True
+
     def deliver_due(self, store: MessageStore, now_ms: int, elapsed_ms: int) -> int:
         """Put every due message to its topic, within the limits; returns how many. The caller dispatches.
 

@@ -40,7 +40,10 @@ class Registration:
         identity: Callable[[], BrokerIdentity],
         topics: Callable[[], bytes],
         tls: ssl.SSLContext | None = None,
+        on_master: Callable[[str, str], None] = lambda master, ha_server: None,
     ) -> None:
+        """`on_master(address, address for slaves)`: what name servers answer a slave, time and again."""
+        self._on_master = on_master
         self._links = [NameServerLink(address, tls) for address in addresses]
         self._identity = identity
         self._topics = topics  # as GET_ALL_TOPIC_CONFIG answers them
@@ -71,6 +74,8 @@ class Registration:
         if link.is_failing:
             logger.info("registered again name_server=%s", link.address)
         link.is_failing = False
+        if master := response.ext_fields.get("masterAddr"):
+            self._on_master(master, response.ext_fields.get("haServerAddr", ""))
         return True
 
     @staticmethod

@@ -21,6 +21,7 @@ from brokerd.namesrv.kv_config import KvConfigManager
 from brokerd.namesrv.route_info import RouteInfoManager
 from brokerd.pop.pop_service import PopService
 from brokerd.queue_files import QueueFiles
+from brokerd.remoting.body.broker import HARuntimeInfo
 from brokerd.remoting.body.route import TopicRouteData
 from brokerd.remoting.command import RemotingCommand
 from brokerd.schedule_message import ScheduleMessageService
@@ -51,6 +52,12 @@ class MessageSender(Protocol):
     def drop_topics(self) -> None: ...
 
     def count_put(self, topic: str, size_bytes: int) -> None: ...
+
+
+class Replication(Protocol):
+    """What handlers need of brokerd/ha: HaService of a master, HaClient of a slave."""
+
+    def runtime_info(self) -> HARuntimeInfo: ...
 
 
 @dataclass(slots=True, eq=False)
@@ -85,6 +92,7 @@ class Broker:
     access: AccessControl
 
     sender: MessageSender = field(init=False)
+    ha: Replication = field(init=False)
     filtered_entries: int = field(init=False, default=0)  # queue entries looked at for SQL92 in this turn
     pushed_reply_bytes: int = field(init=False, default=0)  # of replies that requesters have not confirmed
     # Keys of very many messages are looked up one at a time in a thread.

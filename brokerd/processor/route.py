@@ -26,6 +26,7 @@ from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.errors import error_for
 
 REGISTRATION_DIALECT_BYTES_MAX = 128 * 1024  # about 800 topics; Apache's brokers send strict JSON
+ZLIB_FIRST_BYTE = 0x78  # JSON begins with a brace
 STANDARD_JSON_VERSION = 401  # V4_9_4: from there on clients read quoted numeric keys
 FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 
@@ -68,7 +69,8 @@ def register_broker(
 def registration_of(command: RemotingCommand) -> RegisterBrokerBody:
     if not command.body:
         return RegisterBrokerBody()
-    if command.ext_fields.get("compressed", "false") == "true":
+    # Brokers of 5.x with compressedRegister=true compress the body and announce that they did not.
+    if command.ext_fields.get("compressed", "false") == "true" or command.body[0] == ZLIB_FIRST_BYTE:
         return RegisterBrokerBody.from_compressed(bytes(command.body))
     registration = fastjson.loads_request(command.body, REGISTRATION_DIALECT_BYTES_MAX)
     return RegisterBrokerBody.from_value(registration)

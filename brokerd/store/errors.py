@@ -10,6 +10,7 @@ StoreError
 │   ├── NoRoomForQueue        the system's open files or maps are used up; delete topics or raise its limits
 │   └── ServiceNotAvailable   disk full or store not writeable; the producer retries elsewhere
 ├── FlushFailed           what was written may be lost: the store takes no more until a restart
+├── TransferDiverged      what a master sends does not go on where this slave's log ends
 ├── LookupTooLong         more index entries on the way than the caller allows
 ├── MemoryTooShort        what was read ahead is gone again before it is used
 ├── StoreLocked           another process works on this directory
@@ -72,6 +73,13 @@ class FlushFailed(StoreError):
     """The disk did not take what was written, now or before; only a restart can find out what it has.
 
     The kernel reports a failed write once and counts the pages as clean then: a second flush succeeds without them.
+    """
+
+
+class TransferDiverged(StoreError):
+    """What a master sends is not what follows in this slave's log; nothing of it was written.
+
+    The two have different histories (one lost its end, or was replaced), or different sizes of files.
     """
 
 

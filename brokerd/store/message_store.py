@@ -27,7 +27,7 @@ from brokerd.store.file_cleaner import FileCleaner
 from brokerd.store.files.checkpoint import StoreCheckpoint
 from brokerd.store.files.deleted_topics import FILE_NAME as DELETED_TOPICS_NAME
 from brokerd.store.files.deleted_topics import DeletedTopics
-from brokerd.store.files.mapped_file import drop_cached_pages
+from brokerd.store.files.mapped_file import drop_cached_files
 from brokerd.store.files.store_lock import AbortFile, StoreLock
 from brokerd.store.flushing import Flusher
 from brokerd.store.index.key_index import KeyIndex
@@ -54,6 +54,7 @@ from brokerd.store.results import (
     RecoveryReport,
 )
 from brokerd.store.store_config import MessageStoreConfig
+from brokerd.store.transferred import LogPieces, TransferredLog
 
 logger = logging.getLogger(__name__)
 
@@ -89,6 +90,8 @@ class MessageStore:
         derived = DerivedFlush(self._log, self.table, self._key_index, self._dispatcher)
         self._flusher = Flusher(config, self._log, derived, self._flush_failed)
         self._delay_levels_ms = config.delay_levels_ms
+        self.pieces = LogPieces(self._log)
+        self.transferred = TransferredLog(self._log, self.table, self._dispatcher, config.delay_levels_ms)
         self._is_sync_flush = config.is_sync_flush
         self._refusal = "the store is not open"  # why puts are refused; "" accepts them
         self._refusal_lock = threading.Lock()  # a flush that fails sets it from another thread
@@ -124,7 +127,9 @@ class MessageStore:
         self._lock.acquire()
         try:
             if self._abort.flush_failed:
-                self._drop_cached_pages()
+                logger.warning("a flush failed before the last stop: the files are read from the disk anew")
+                folders = (self.config.commit_log_dir, self.config.consume_queue_dir, self.config.index_dir)
+                drop_cached_files(folders)
             checkpoint = StoreCheckpoint(self._root / "checkpoint")
             recovery = Recovery(
                 self.config,
@@ -182,6 +187,8 @@ class MessageStore:
                 self._refusal = "the store is not open"
             elif self._flusher.failure:
                 self._refusal = self._flusher.failure
+            elif self.config.is_slave:
+                self._refusal = "this broker is a slave: its master takes messages"
             elif self.cleaner.is_disk_full:
                 self._refusal = (
                     f"the disk is fuller than {self.config.disk_space_warning_level_ratio} %:"
@@ -200,14 +207,6 @@ class MessageStore:
             self._abort.note_failed_flush()
         except OSError as error:
             logger.error("the abort file cannot be written: %s", error)  # noqa: TRY400
-
-    def _drop_cached_pages(self) -> None:
-        """Read from the disk what a failed flush left in memory only: the kernel counts it as written."""
-        logger.warning("a flush failed before the last stop: the files are read from the disk anew")
-        for folder in (self.config.commit_log_dir, self.config.consume_queue_dir, self.config.index_dir):
-            for path in folder.rglob("*"):
-                if path.is_file():
-                    drop_cached_pages(path)
 
     # Writing
 

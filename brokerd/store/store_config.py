@@ -66,6 +66,8 @@ RATIOS = (
     "disk_space_clean_forcibly_ratio",
     "disk_space_warning_level_ratio",
 )
+ROLES = ("ASYNC_MASTER", "SLAVE")
+HA_TRANSFER_BYTES_MAX = 2 * 1024 * 1024  # a slave of Apache reads into 4 MiB
 UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -142,6 +144,15 @@ class MessageStoreConfig:
     disk_space_warning_level_ratio: int = field(default=90, metadata={"key": "diskSpaceWarningLevelRatio"})
     clean_file_forcibly_enable: bool = field(default=True, metadata={"key": "cleanFileForciblyEnable"})
 
+    broker_role: str = field(default="ASYNC_MASTER", metadata={"key": "brokerRole"})
+    ha_listen_port: int = field(default=0, metadata={"key": "haListenPort"})  # 0: listenPort + 1
+    ha_send_heartbeat_interval_ms: int = field(default=5_000, metadata={"key": "haSendHeartbeatInterval"})
+    ha_housekeeping_interval_ms: int = field(default=20_000, metadata={"key": "haHousekeepingInterval"})
+    ha_transfer_batch_size: int = field(default=32 * 1024, metadata={"key": "haTransferBatchSize"})
+    ha_max_gap_not_in_sync: int = field(default=256 * 1024 * 1024, metadata={"key": "haMaxGapNotInSync"})
+    # Instead of what the name server knows of the master.
+    ha_master_address: str = field(default="", metadata={"key": "haMasterAddress"})
+
     # Ours. Blocks and pages of the commit log are made ready this far ahead of the writer, in a thread: an
     # append then costs 0.5 µs instead of a page fault, and a full disk is an error instead of a SIGBUS.
     # 16 MiB is half a second of 100,000 small messages a second.
@@ -150,6 +161,14 @@ class MessageStoreConfig:
     def __post_init__(self) -> None:
         if self.flush_disk_type not in ("ASYNC_FLUSH", "SYNC_FLUSH"):
             raise ValueError(f"flushDiskType {self.flush_disk_type!r}: ASYNC_FLUSH or SYNC_FLUSH")
+        if self.broker_role not in ROLES:
+            raise ValueError(f"brokerRole={self.broker_role}: takes {', '.join(ROLES)}")
+        if not 0 <= self.ha_listen_port <= 65_535:
+            raise ValueError(f"haListenPort={self.ha_listen_port}: takes a port from 0 to 65535")
+        if not 1 <= self.ha_transfer_batch_size <= HA_TRANSFER_BYTES_MAX:
+            raise ValueError(
+                f"haTransferBatchSize={self.ha_transfer_batch_size}: takes 1 to {HA_TRANSFER_BYTES_MAX}"
+            )
         if self.mapped_file_size_commit_log < 4096:
             raise ValueError(f"mappedFileSizeCommitLog {self.mapped_file_size_commit_log} is below 4096")
         if self.mapped_file_size_consume_queue < 20 or self.mapped_file_size_consume_queue % 20:
@@ -189,6 +208,10 @@ class MessageStoreConfig:
     @property
     def index_dir(self) -> Path:
         return self.store_path_root_dir / "index"
+
+    @property
+    def is_slave(self) -> bool:
+        return self.broker_role == "SLAVE"
 
     @property
     def is_sync_flush(self) -> bool:

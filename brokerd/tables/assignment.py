@@ -110,6 +110,13 @@ class AssignmentManager:
         self.modes[topic, group] = mode
         self.modes_file.changed()
 
+    def follow(self, modes_body: bytes) -> None:
+        """Take over a master's modes (402), on its slave. Raises BodyError."""
+        modes = parse_modes(modes_body)
+        if modes != self.modes:
+            self.modes = modes
+            self.modes_file.changed()
+
     def _modes_pieces(self) -> Iterator[bytes]:
         modes = dict(self.modes)
 

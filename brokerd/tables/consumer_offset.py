@@ -57,6 +57,13 @@ class ConsumerOffsetManager:
             version = self.data_version
             self.data_version = dataclasses.replace(version, timestamp=now_ms, counter=version.counter + 1)
 
+    def follow(self, master: ConsumerOffsetWrapper) -> None:
+        """Take over a master's committed offsets, on its slave; resets are the master's to carry out."""
+        if master.offset_table != self.offsets:
+            self.offsets = dict(master.offset_table)
+            self._is_dirty = True
+        self.data_version = master.data_version
+
     def has(self, group: str, topic: str, queue_id: int) -> bool:
         """Return whether an offset of this queue is stored."""
         return queue_id in self.offsets.get((topic, group), {})

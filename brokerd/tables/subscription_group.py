@@ -111,6 +111,23 @@ class SubscriptionGroupManager:
         self._changed(now_ms)
         logger.info("reading %s group=%s topic=%s", "allowed" if readable else "forbidden", group, topic)
 
+    def follow(self, master: SubscriptionGroupWrapper) -> None:
+        """Take over a master's table, on its slave. Raises TypeError, and changes nothing: JSON cannot hold it."""
+        if master.data_version == self.data_version:
+            return
+        texts = {
+            name: EntryTexts.encode(name, group) for name, group in master.subscription_group_table.items()
+        }
+        for name in self.groups.keys() - texts.keys() - SYSTEM_GROUPS:
+            del self.groups[name]
+            self._texts.remove(name)
+        self.groups.update(master.subscription_group_table)
+        for name, text in texts.items():
+            self._texts.put(name, text)
+        self.forbidden = dict(master.forbidden_table)
+        self.data_version = master.data_version
+        self.file.changed()
+
     def _changed(self, now_ms: int) -> None:
         version = self.data_version
         self.data_version = DataVersion(now_ms, version.counter + 1, version.state_version)

@@ -197,6 +197,29 @@ class TopicConfigManager:
         self.on_delete(topic)
         return True
 
+    def follow(self, master: TopicConfigSerializeWrapper) -> list[str]:
+        """Take over a master's table, on its slave; return the topics that are gone.
+
+        Those that a broker makes for itself stay.
+        Raises TypeError, and changes nothing, for what JSON cannot hold.
+        """
+        if master.data_version == self.data_version:
+            return []
+        texts = {name: EntryTexts.encode(name, topic) for name, topic in master.topic_config_table.items()}
+        gone = self.topics.keys() - texts.keys() - self.system_topics
+        for name in gone:
+            del self.topics[name]
+            self._texts.remove(name)
+        self.topics.update(master.topic_config_table)
+        for name, text in texts.items():
+            self._texts.put(name, text)
+        self.data_version = master.data_version
+        self.file.changed()
+        self.on_change(list(master.topic_config_table.values()))
+        for name in gone:
+            self.on_delete(name)
+        return sorted(gone)
+
     def _changed(self, now_ms: int) -> None:
         version = self.data_version
         self.data_version = DataVersion(now_ms, version.counter + 1, version.state_version)

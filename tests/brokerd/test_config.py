@@ -10,6 +10,7 @@ from brokerd.config import (
     NamesrvConfig,
     build,
     check,
+    check_role,
     name_server_addresses,
     read_properties,
     to_properties,
@@ -78,7 +79,6 @@ def test_it_names_a_bad_setting_of_the_store(tmp_path: Path) -> None:
     ("config", "says"),
     [
         (BrokerConfig(listen_port=70_000), "listenPort=70000: takes a port"),
-        (BrokerConfig(broker_id=1), "brokerId=1: only a master"),
         (BrokerConfig(broker_name=""), "must not be empty"),
         (BrokerConfig(namesrv_addr="nowhere"), "'nowhere' is not host:port"),
         (BrokerConfig(default_topic_queue_nums=0), "defaultTopicQueueNums=0"),
@@ -87,6 +87,25 @@ def test_it_names_a_bad_setting_of_the_store(tmp_path: Path) -> None:
 def test_it_refuses_what_cannot_work(config: BrokerConfig, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         check(config, NamesrvConfig())
+
+
+@pytest.mark.parametrize(
+    ("config", "is_slave", "says"),
+    [
+        (BrokerConfig(broker_id=1, namesrv_addr="a:1"), False, "brokerId=1: a master has 0"),
+        (BrokerConfig(namesrv_addr="a:1"), True, "brokerId=0: brokerRole=SLAVE takes 1 or more"),
+        (BrokerConfig(broker_id=1), True, "namesrvAddr must name the master's name servers"),
+    ],
+)
+def test_it_refuses_a_role_that_does_not_fit(config: BrokerConfig, is_slave: bool, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        check_role(config, is_slave=is_slave)
+    check_role(BrokerConfig(broker_id=2, namesrv_addr="a:1"), is_slave=True)
+
+
+def test_it_names_a_role_that_is_not_served(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="brokerRole=SYNC_MASTER: takes ASYNC_MASTER, SLAVE"):
+        build(MessageStoreConfig, {"brokerRole": "SYNC_MASTER"}, store_path_root_dir=tmp_path)
 
 
 def test_it_finds_unknown_keys() -> None:

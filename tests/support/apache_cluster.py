@@ -179,7 +179,7 @@ class ApacheCluster:
     """`with ApacheCluster(folder) as cluster:` — name server, broker-a and broker-b.
 
     `names`: other brokers; `changes`: settings of all of them; `jvm`: SMALL_JVM for tests, FAST_JVM to measure;
-    `release`: of both, as Maven Central has it.
+    `release`: of both, as Maven Central has it. `more_namesrv`: where the brokers register too.
     """
 
     def __init__(
@@ -189,6 +189,7 @@ class ApacheCluster:
         changes: Mapping[str, str | int] | None = None,
         jvm: Sequence[str] = SMALL_JVM,
         release: str = RELEASE,
+        more_namesrv: str = "",
     ) -> None:
         class_path = build(release)
         self._release = release
@@ -202,8 +203,9 @@ class ApacheCluster:
             {"listenPort": self.namesrv_port, "bindAddress": "127.0.0.1"},
             jvm,
         )
+        namesrv = f"{self.namesrv};{more_namesrv}" if more_namesrv else self.namesrv
         self.brokers = [
-            ApacheBroker(folder / name, class_path, name, self.namesrv, changes or {}, jvm) for name in names
+            ApacheBroker(folder / name, class_path, name, namesrv, changes or {}, jvm) for name in names
         ]
 
     def __enter__(self) -> ApacheCluster:
@@ -272,7 +274,7 @@ class ApacheCluster:
                     await admin.broker_config(broker.address)
             except (BrokerUnavailable, MQBrokerError, MQClientError):
                 return False
-            return known.keys() == self.addrs.keys()
+            return self.addrs.keys() <= known.keys()
 
     def _wait_for(self, condition: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + READY_WITHIN_S

@@ -27,9 +27,11 @@ class BrokerProcess:
         self.data = data
         self.port = free_port()
         self.namesrv_port = free_port()
+        self.ha_port = free_port()  # not the one behind listenPort: another process may have it
         self.settings: dict[str, str | int] = {
             "listenPort": self.port,
             "namesrvListenPort": self.namesrv_port,
+            "haListenPort": self.ha_port,
             "brokerIP1": "127.0.0.1",
             "storePathRootDir": str(data),
             **self.SIZES,

@@ -16,7 +16,7 @@ from brokerd.connections.channel import Channel, ChannelClosed
 from brokerd.processor.broker import Broker, BrokerHandler, Saved
 from brokerd.processor.ext_fields import optional, required
 from brokerd.processor.send.send_back import look
-from brokerd.remoting.body.broker import BrokerStatsData, BrokerStatsItem, HARuntimeInfo, KVTable
+from brokerd.remoting.body.broker import BrokerStatsData, BrokerStatsItem, KVTable
 from brokerd.remoting.body.client import ProducerInfo, ProducerTableInfo
 from brokerd.remoting.codes import MQ_VERSION, RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
@@ -253,9 +253,8 @@ def get_all_producer_info(
 
 
 def get_ha_status(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> RemotingCommand:
-    """GET_BROKER_HA_STATUS (907): a master without slaves, which this broker always is."""
-    body = HARuntimeInfo(master=True, master_commit_log_max_offset=broker.store.commit_log_max_offset)
-    return command.response(ResponseCode.SUCCESS, body=body.to_body())
+    """GET_BROKER_HA_STATUS (907): of a master its slaves, of a slave its own way."""
+    return command.response(ResponseCode.SUCCESS, body=broker.ha.runtime_info().to_body())
 
 
 def member_to_ask(broker: Broker, group: str, client_id: str) -> ClientChannelInfo:

@@ -63,6 +63,17 @@ CODES = {
 }
 
 
+# A slave may lag behind, or begin later than its master: it moves no offset, the pull waits for the master or the log.
+MASTERS_WORD = frozenset(
+    {
+        GetMessageStatus.NO_MATCHED_LOGIC_QUEUE,
+        GetMessageStatus.NO_MESSAGE_IN_QUEUE,
+        GetMessageStatus.OFFSET_OVERFLOW_BADLY,
+        GetMessageStatus.OFFSET_TOO_SMALL,
+    }
+)
+
+
 class PullFilter(NamedTuple):
     """What a message must have. Both None: everything matches."""
 
@@ -362,6 +373,8 @@ def read(broker: Broker, pull: Pull) -> GetMessageResult:
         tags_codes=tags_codes,
         record_filter=properties_filter,
     )
+    if broker.store_config.is_slave and result.status in MASTERS_WORD:
+        result.status, result.next_begin_offset = GetMessageStatus.OFFSET_OVERFLOW_ONE, pull.offset
     took_ns = time.perf_counter_ns() - started_ns
     if took_ns > broker.stats.get_longest_ns:
         broker.stats.get_longest_ns = took_ns

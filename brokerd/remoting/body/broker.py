@@ -69,10 +69,24 @@ class HAConnectionInfo(JsonBody):
 
 
 @dataclass(slots=True)
+class HAClientRuntimeInfo(JsonBody):
+    """A slave's connection to its master: the end of its log, when it read and wrote (ms)."""
+
+    master_addr: str | None = None
+    transferred_byte_in_second: int = 0
+    max_offset: int = 0
+    last_read_timestamp: int = 0
+    last_write_timestamp: int = 0
+    master_flush_offset: int = 0
+    activated: bool = False
+
+
+@dataclass(slots=True)
 class HARuntimeInfo(JsonBody):
-    """907: how far the slaves of a master are."""
+    """907: how far the slaves of a master are, or the slave itself."""
 
     master: bool = False
     master_commit_log_max_offset: int = 0
     in_sync_slave_nums: int = 0
     ha_connection_info: list[HAConnectionInfo] = field(default_factory=list)
+    ha_client_runtime_info: HAClientRuntimeInfo = field(default_factory=HAClientRuntimeInfo)

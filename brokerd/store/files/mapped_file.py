@@ -11,7 +11,7 @@ import ctypes
 import errno
 import mmap
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from pathlib import Path
 
@@ -54,6 +54,14 @@ def drop_cached_pages(path: Path) -> None:
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
     finally:
         os.close(descriptor)
+
+
+def drop_cached_files(folders: Iterable[Path]) -> None:
+    """The same for all files in folders: after a failed flush the kernel counts as written what is in memory only."""
+    for folder in folders:
+        for path in folder.rglob("*"):
+            if path.is_file():
+                drop_cached_pages(path)
 
 
 def reserve_blocks(descriptor: int, start: int, length_bytes: int) -> None:

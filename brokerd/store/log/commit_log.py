@@ -14,7 +14,8 @@ import errno
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from brokerd.store.errors import ServiceNotAvailable, TornRecord
@@ -131,9 +132,7 @@ class CommitLog:
     def _make_room(self, size_bytes: int) -> None:
         """Roll if needed and wait until the pages are ready; off the hot path, once per stretch or file."""
         assert size_bytes + BLANK_BYTES <= self.file_size_bytes, size_bytes
-        if time.monotonic() < self._no_room_until:
-            raise ServiceNotAvailable(self._no_room)
-        try:
+        with self._growing():
             position = self.max_offset - self._base
             if self._file is None or position + size_bytes + BLANK_BYTES > self.file_size_bytes:
                 self._roll()
@@ -142,6 +141,20 @@ class CommitLog:
                 self._extend_ready()
             self._writable_end = min(self._ready, self.file_size_bytes) - BLANK_BYTES
             self._start_readying()
+
+    def close_file(self) -> None:
+        """Close the current file, as the master of this log did. Raises ServiceNotAvailable when the disk is full."""
+        with self._growing():
+            self._roll()
+            self._writable_end = 0
+
+    @contextmanager
+    def _growing(self) -> Iterator[None]:
+        """Refuse what a full disk has no room for, and let no caller try again at once."""
+        if time.monotonic() < self._no_room_until:
+            raise ServiceNotAvailable(self._no_room)
+        try:
+            yield
         except OSError as error:
             self._readying = None
             self._writable_end = 0

@@ -98,6 +98,14 @@ class ConsumeQueue:
             self.next_offset = self.max_offset
         return True
 
+    def begin_at(self, queue_offset: int) -> None:
+        """Let the first unit of a queue without units be `queue_offset`, in the file it belongs to. Raises OSError."""
+        assert not self.max_offset, self.max_offset
+        if queue_offset:
+            while self.files.files:
+                self.files.delete_first()
+            self._file, self._position, self._end = None, 0, 0
+
     def make_room(self) -> None:
         """Every 204 to 3,264 units: start the next file if need be, and ready its next pages. Raises OSError.
 

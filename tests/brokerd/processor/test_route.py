@@ -152,6 +152,10 @@ async def test_it_takes_compressed_registrations(tmp_path: Path) -> None:
             RequestCode.QUERY_DATA_VERSION, REMOTE, b'{"counter":7,"stateVersion":0,"timestamp":1}'
         )
         assert version.ext_fields == {"changed": "false"}
+        silent = {**REMOTE, "compressed": "false"}  # as brokers of 5.3.3
+        body = zlib.compress(registration(b"Silent 4 2 6 SINGLE_TAG"))
+        assert (await namesrv.ask(RequestCode.REGISTER_BROKER, silent, body)).code == 0
+        assert (await namesrv.ask(ROUTE, {"topic": "Silent"})).code == 0
         heartbeat = await namesrv.ask(RequestCode.BROKER_HEARTBEAT, REMOTE)
         assert heartbeat.code == 0
 

@@ -60,7 +60,7 @@ def test_a_stop_after_a_failed_flush_is_not_clean(tmp_path: Path, monkeypatch: p
     now = (tmp_path / "checkpoint").read_bytes() if (tmp_path / "checkpoint").exists() else b""
     assert now == checkpoint
     monkeypatch.setattr(
-        "brokerd.store.message_store.drop_cached_pages", lambda path: dropped.append(path.name)
+        "brokerd.store.files.mapped_file.drop_cached_pages", lambda path: dropped.append(path.name)
     )
     again = open_store(tmp_path)
     assert "00000000000000000000" in dropped, "what the kernel only remembers is not taken for written"

@@ -1,0 +1,209 @@
+"""Slaves across implementations: ours follows Apache's masters of both releases, Apache's slaves follow ours."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from brokerd.remoting.body.group import SubscriptionGroupConfig
+from brokerd.remoting.body.topic import TopicConfig
+from brokerd.remoting.codes import RequestCode
+from brokerd.remoting.command import RemotingCommand
+from brokerd.remoting.message.message import Message
+from brokerd.remoting.message.record import decode_records
+from consumers import BrokerUnavailable, MQAdmin, MQBrokerError
+from consumers.client.remoting_client import RemotingClient
+from tests.brokerd.running import pull_fields
+from tests.support.apache_cluster import OLD_RELEASE, RELEASE, SMALL_JVM, ApacheBroker, build
+from tests.support.broker_process import BrokerProcess, NameServerProcess
+
+pytestmark = [pytest.mark.java, pytest.mark.timeout(400)]
+
+PAIR: dict[str, str | int] = {
+    "brokerClusterName": "pair",
+    "brokerName": "broker-a",
+    "mappedFileSizeCommitLog": 16 << 20,
+}
+AS_SLAVE: dict[str, str | int] = {"brokerRole": "SLAVE", "brokerId": 1}
+TOPIC, GROUP, COUNT = "Copied", "copied", 300
+WITHIN_S = 90
+
+
+@pytest.fixture(params=[RELEASE, OLD_RELEASE])
+def apache_release(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def name_server(tmp_path: Path) -> Iterator[NameServerProcess]:
+    process = NameServerProcess(tmp_path / "ns")
+    process.start()
+    yield process
+    process.stop()
+
+
+def wait_for(holds: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + WITHIN_S
+    while True:
+        try:
+            if holds():
+                return
+        except (BrokerUnavailable, MQBrokerError, TimeoutError) as error:
+            what = f"{what} ({error})" if str(error) not in what else what
+        assert time.monotonic() < deadline, f"no {what} within {WITHIN_S} s"
+        time.sleep(0.3)
+
+
+def addresses(name_server: NameServerProcess) -> dict[int, str]:
+    async def read() -> dict[int, str]:
+        async with MQAdmin([name_server.namesrv]) as admin:
+            data = (await admin.cluster_info()).broker_addr_table.get("broker-a")
+            return data.broker_addrs if data else {}
+
+    return asyncio.run(read())
+
+
+def fill(name_server: NameServerProcess, master: str, first: int) -> None:
+    """A topic, COUNT messages in each of its two queues, a committed offset."""
+
+    async def send() -> None:
+        async with MQAdmin([name_server.namesrv]) as admin:
+            await admin.create_topic(master, TopicConfig(TOPIC, 2, 2))
+            await admin.create_subscription_group(master, SubscriptionGroupConfig(group_name=GROUP))
+            batch = [
+                (Message(TOPIC, b"m%d" % number, {"KEYS": f"k{number}"}), number % 2)
+                for number in range(first, first + 2 * COUNT)
+            ]
+            await admin.send_many(master, batch)
+            await admin.update_consumer_offset(master, GROUP, TOPIC, 0, 7)
+
+    asyncio.run(send())
+
+
+def bodies(address: str, queue_id: int) -> list[bytes]:
+    """All messages of a queue, as this broker serves them."""
+
+    async def read() -> list[bytes]:
+        found: list[bytes] = []
+        client = RemotingClient()
+        try:
+            while True:
+                fields = pull_fields("reader", TOPIC, len(found), queue_id=queue_id)
+                answer = await client.invoke(
+                    address, RemotingCommand.request(RequestCode.PULL_MESSAGE, fields), 5_000
+                )
+                if answer.code:
+                    return found
+                found += [record.body for record in decode_records(answer.body)]
+        finally:
+            await client.close()
+
+    return asyncio.run(read())
+
+
+def expected(first: int, queue_id: int) -> list[bytes]:
+    return [b"m%d" % number for number in range(first, first + 2 * COUNT) if number % 2 == queue_id]
+
+
+def wait_for_copy(address: str, count: int) -> None:
+    for queue_id in (0, 1):
+        # Java's threads may store in another order than they were sent.
+        every = sorted(each for turn in range(count) for each in expected(turn * 2 * COUNT, queue_id))
+        wait_for(
+            lambda q=queue_id, all_=every: sorted(bodies(address, q)) == all_, f"copy of queue {queue_id}"
+        )
+
+
+def ends(address: str) -> list[int]:
+    """Maximum offsets of both queues, which a slave of Apache reports before it has the topic's settings.
+
+    It reads those from its master's VIP port.
+    """
+
+    async def read() -> list[int]:
+        client = RemotingClient()
+        found = []
+        for queue_id in (0, 1):
+            fields = {"topic": TOPIC, "queueId": str(queue_id), "committed": "true"}
+            answer = await client.invoke(
+                address, RemotingCommand.request(RequestCode.GET_MAX_OFFSET, fields), 5_000
+            )
+            found.append(int(answer.ext_fields["offset"]))
+        await client.close()
+        return found
+
+    return asyncio.run(read())
+
+
+def log_of(store: Path) -> bytes:
+    return b"".join(file.read_bytes() for file in sorted((store / "commitlog").iterdir())).rstrip(b"\0")
+
+
+def offset_at(address: str) -> int | None:
+    async def read() -> int | None:
+        async with MQAdmin(["127.0.0.1:1"]) as admin:
+            return (await admin.all_consumer_offsets(address)).offset_table.get((TOPIC, GROUP), {}).get(0)
+
+    return asyncio.run(read())
+
+
+def test_our_slave_follows_a_master_of_apache(
+    tmp_path: Path, name_server: NameServerProcess, apache_release: str
+) -> None:
+    changes = {**PAIR, "brokerIP2": "127.0.0.1"}
+    master = ApacheBroker(
+        tmp_path / "master", build(apache_release), "broker-a", name_server.namesrv, changes, SMALL_JVM
+    )
+    slave = BrokerProcess(tmp_path / "slave", namesrvAddr=name_server.namesrv, **PAIR, **AS_SLAVE)
+    try:
+        master.launch()
+        wait_for(lambda: addresses(name_server) == {0: master.address}, "master in the routes")
+        fill(name_server, master.address, 0)
+        slave.start()
+        wait_for_copy(slave.address, 1)
+        slave.kill()
+        fill(name_server, master.address, 2 * COUNT)
+        slave.start()
+        wait_for_copy(slave.address, 2)
+        wait_for(lambda: offset_at(slave.address) == 7, "committed offset")
+        assert addresses(name_server) == {0: master.address, 1: slave.address}
+        for queue_id in (0, 1):
+            assert bodies(slave.address, queue_id) == bodies(master.address, queue_id)
+        master.kill()
+        wait_for_copy(slave.address, 2)
+    finally:
+        slave.stop()
+        master.kill()
+
+
+def test_a_slave_of_apache_follows_our_master(
+    tmp_path: Path, name_server: NameServerProcess, apache_release: str
+) -> None:
+    master = BrokerProcess(tmp_path / "master", namesrvAddr=name_server.namesrv, **PAIR).start()
+    slave = ApacheBroker(
+        tmp_path / "slave",
+        build(apache_release),
+        "broker-a",
+        name_server.namesrv,
+        {**PAIR, **AS_SLAVE},
+        SMALL_JVM,
+    )
+    try:
+        wait_for(lambda: addresses(name_server) == {0: master.address}, "master in the routes")
+        fill(name_server, master.address, 0)
+        slave.launch()
+        wait_for(lambda: ends(slave.address) == [COUNT, COUNT], "copy of both queues")
+        master.kill()
+        master.start()
+        fill(name_server, master.address, 2 * COUNT)
+        wait_for(lambda: ends(slave.address) == [2 * COUNT, 2 * COUNT], "copy of what followed")
+        assert log_of(slave.folder / "store") == log_of(master.data)
+        wait_for(lambda: offset_at(slave.address) == 7, "committed offset")
+        assert addresses(name_server) == {0: master.address, 1: slave.address}
+    finally:
+        slave.kill()
+        master.stop()
