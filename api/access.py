@@ -13,6 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from api.rest import list_file, pagination
+from api.rest.error_words import one_of
 from api.rest.permissions import EVERYTHING, require
 from api.rest.resource import Resource, remote_addr
 from console.access import rules, selectors, services
@@ -40,7 +41,9 @@ class NewTokenSerializer(TokenSerializer):
 class TokenRequestSerializer(serializers.Serializer[Any]):
     name = serializers.CharField(max_length=100)
     scopes = serializers.ListField(
-        child=serializers.ChoiceField(choices=Verb.values), min_length=1, max_length=len(Verb.values)
+        child=serializers.ChoiceField(choices=Verb.values, error_messages=one_of(Verb.values)),
+        min_length=1,
+        max_length=len(Verb.values),
     )
     cluster_pattern = serializers.CharField(
         max_length=255, default="*", help_text="glob pattern of cluster names"

@@ -54,7 +54,10 @@ class ClusterDetailSerializer(ClusterSerializer):
 
 
 class ClusterRequestSerializer(serializers.Serializer[Any]):
-    name = serializers.RegexField(r"^[a-z0-9][a-z0-9-]{0,62}$")
+    name = serializers.RegexField(
+        r"^[a-z0-9][a-z0-9-]{0,62}$",
+        error_messages={"invalid": "Send 1 to 63 lower-case letters, digits and dashes, no dash first."},
+    )
     namesrv_addrs = serializers.CharField(
         max_length=1000, help_text="host:port, several separated by semicolons"
     )

@@ -15,6 +15,7 @@ from rest_framework.response import Response
 from api.change.operation import KEY_HEADER, AcceptWithoutField, MakesPlan, PlanSerializer
 from api.message import MessageSerializer
 from api.rest import list_file, pagination
+from api.rest.error_words import one_of
 from api.rest.permissions import require_visible
 from api.rest.resource import Resource
 from api.rest.struct import HelpTexts, StructSerializer
@@ -65,7 +66,7 @@ class ReplayPlanRequestSerializer(serializers.Serializer[Any]):
     """
 
     group = serializers.CharField(max_length=255)
-    target = serializers.ChoiceField(choices=TARGETS)
+    target = serializers.ChoiceField(choices=TARGETS, error_messages=one_of(TARGETS))
     topic = serializers.CharField(required=False, max_length=255)
     client_id = serializers.CharField(required=False, max_length=255)
     letter = LetterPlaceSerializer(required=False, help_text="this one instead of all that match")

@@ -125,7 +125,7 @@ def _queues(request: Request) -> frozenset[tuple[str, int]]:
     name = pagination.text(request, "broker_name")
     queue_id = pagination.integer(request, "queue_id", high=2**31 - 1)
     if bool(name) != (queue_id is not None):
-        raise ValidationError({"queue_id": ["A queue is broker_name and queue_id together."]})
+        raise ValidationError({"queue_id": ["Send broker_name and queue_id together."]})
     found = set() if queue_id is None else {(name, queue_id)}
     for text in request.query_params.getlist("queue")[:QUEUES_MAX]:
         broker_name, _, number = text.rpartition(":")

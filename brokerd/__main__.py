@@ -125,6 +125,7 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
         prog="python -m brokerd",
         description="A RocketMQ-compatible broker with the name server's role; `python -m brokerd namesrv` is a "
         "name server only.",
+        epilog="Commands for a stopped store: python -m brokerd check --help, python -m brokerd repair --help.",
     )
     parser.add_argument(
         "-c", "--config", type=Path, metavar="FILE", help="property file with RocketMQ's keys"

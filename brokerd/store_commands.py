@@ -45,15 +45,19 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m brokerd")
     commands = parser.add_subparsers(dest="command", required=True)
     for name, text in (
-        ("check", "Look at every file of a stopped store; nothing is changed."),
-        ("repair", "Say what would be done about its faults; with --apply do it."),
+        ("check", "Inspect every file of a stopped store; nothing is changed."),
+        ("repair", "Print how the faults of a stopped store would be repaired; with --apply, repair them."),
     ):
         command = commands.add_parser(name, description=text)
-        command.add_argument("--store", type=Path, required=True, metavar="DIR", help="storePathRootDir")
+        command.add_argument(
+            "--store", type=Path, required=True, metavar="DIR", help="folder of the store (storePathRootDir)"
+        )
         command.add_argument("-c", "--config", type=Path, metavar="FILE", help="the broker's property file")
-        command.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="one setting")
+        command.add_argument(
+            "--set", action="append", default=[], metavar="KEY=VALUE", help="one setting; may be repeated"
+        )
         if name == "repair":
-            command.add_argument("--apply", action="store_true", help="change the store")
+            command.add_argument("--apply", action="store_true", help="repair the store")
     return parser.parse_args(arguments)
 
 

@@ -37,37 +37,60 @@ FROM_WHERE = {"last": ConsumeFromWhere.LAST_OFFSET, "first": ConsumeFromWhere.FI
 
 
 def parse_arguments(arguments: Sequence[str], namesrv_default: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m consumers", description="RocketMQ consumers")
+    parser = argparse.ArgumentParser(prog="python -m consumers", description="Run RocketMQ consumers.")
     commands = parser.add_subparsers(dest="command", required=True)
-    run = commands.add_parser("run", help="consume with a handler of yours")
+    run = commands.add_parser("run", help="consume messages with your own handler")
     run.add_argument("handler", help="module:name of a function (messages, context) -> ConsumeStatus")
-    run.add_argument("--group", required=True)
+    run.add_argument("--group", required=True, help="consumer group")
     run.add_argument(
-        "--topic", action="append", required=True, metavar="TOPIC[:TAGS]", help="may be given several times"
+        "--topic",
+        action="append",
+        required=True,
+        metavar="TOPIC[:TAGS]",
+        help="topic and tags; may be repeated",
     )
     run.add_argument("--orderly", action="store_true", help="one batch of a queue at a time, in order")
     run.add_argument("--broadcasting", action="store_true", help="every member gets every message")
-    run.add_argument("--from", dest="from_where", choices=sorted(FROM_WHERE), default="last")
-    run.add_argument("--concurrency", type=int, default=20)
-    run.add_argument("--batch-size", type=int, default=1)
-    run.add_argument("--max-reconsume-times", type=int, default=-1)
-    demo = commands.add_parser("demo", help="demo traffic: topics, groups, lag, dead letters")
-    demo.add_argument("--speed", type=float, default=1.0, help="factor on all message rates")
+    run.add_argument(
+        "--from",
+        dest="from_where",
+        choices=sorted(FROM_WHERE),
+        default="last",
+        help="where a new group begins (default: last)",
+    )
+    run.add_argument("--concurrency", type=int, default=20, help="messages handled at once (default: 20)")
+    run.add_argument(
+        "--batch-size", type=int, default=1, help="messages per call of the handler (default: 1)"
+    )
+    run.add_argument(
+        "--max-reconsume-times",
+        type=int,
+        default=-1,
+        help="retries before a message becomes a dead letter; -1: 16, or without end in order (default: -1)",
+    )
+    demo = commands.add_parser("demo", help="create demo topics and run demo traffic: lag, dead letters")
+    demo.add_argument("--speed", type=float, default=1.0, help="factor for all message rates")
     for command in (run, demo):
-        command.add_argument("--namesrv", default=namesrv_default, help="HOST:PORT[;HOST:PORT]")
-        command.add_argument("--log-level", default="INFO")
+        command.add_argument(
+            "--namesrv",
+            default=namesrv_default,
+            help="name servers, HOST:PORT[;HOST:PORT] (default: %(default)s)",
+        )
+        command.add_argument("--log-level", default="INFO", help="default: INFO")
         _add_connection(command)
     return parser.parse_args(arguments)
 
 
 def _add_connection(command: argparse.ArgumentParser) -> None:
     tls = command.add_argument_group("TLS")
-    tls.add_argument("--tls", action="store_true", help="connect by TLS; so does each option below")
-    tls.add_argument("--tls-ca", metavar="FILE", help="authorities of the brokers' certificates (PEM)")
-    tls.add_argument("--tls-any-host", action="store_true", help="the certificate need not name the address")
+    tls.add_argument("--tls", action="store_true", help="connect with TLS; each option below implies it")
+    tls.add_argument(
+        "--tls-ca", metavar="FILE", help="authorities that signed the brokers' certificates (PEM)"
+    )
+    tls.add_argument("--tls-any-host", action="store_true", help="accept a certificate for another address")
     tls.add_argument("--tls-certificate", metavar="FILE", help="certificate of this client (PEM)")
     tls.add_argument(
-        "--tls-key", metavar="FILE", help="its key, where the certificate's file does not have it"
+        "--tls-key", metavar="FILE", help="its private key, unless the certificate's file has it"
     )
     keys = command.add_argument_group("ACL")
     keys.add_argument(

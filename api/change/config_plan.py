@@ -16,6 +16,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from api.change.operation import KEY_HEADER, MakesPlan, PlanSerializer
+from api.rest.error_words import one_of
 from console.operation.plan.kinds import AnyPlanKind
 from console.operation.plan.params import NAME_LENGTH_MAX, Parameter
 from console.operation.selectors import plan_kinds
@@ -25,9 +26,16 @@ def _field(parameter: Parameter) -> serializers.Field[Any, Any, Any, Any]:
     """Return the field of a parameter. A text that is not required may be empty, and keeps its spaces."""
     required, words = parameter.required, parameter.help_text or None
     if isinstance(parameter.choices, Mapping):
-        return serializers.ChoiceField(list(parameter.choices.items()), required=required, help_text=words)
+        return serializers.ChoiceField(
+            list(parameter.choices.items()),
+            required=required,
+            help_text=words,
+            error_messages=one_of(map(str, parameter.choices)),
+        )
     if parameter.choices:
-        return serializers.ChoiceField(parameter.choices, required=required, help_text=words)
+        return serializers.ChoiceField(
+            parameter.choices, required=required, help_text=words, error_messages=one_of(parameter.choices)
+        )
     if parameter.type is bool:
         return serializers.BooleanField(required=required, help_text=words)
     if parameter.type is int:
@@ -83,7 +91,7 @@ KINDS = {kind.kind: _request(kind, PARAMS[accepted.name]) for kind, accepted in 
 
 
 class KindSerializer(serializers.Serializer[Any]):
-    kind = serializers.ChoiceField(choices=list(KINDS))
+    kind = serializers.ChoiceField(choices=list(KINDS), error_messages=one_of(KINDS))
 
 
 class ConfigPlans(MakesPlan):

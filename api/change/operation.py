@@ -17,6 +17,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from api.rest import list_file, pagination
+from api.rest.error_words import one_of
 from api.rest.permissions import require, require_visible, view_scope
 from api.rest.resource import IDEMPOTENCY_KEY, Resource, idempotency_key, remote_addr
 from api.rest.struct import HelpTexts, StructSerializer
@@ -85,7 +86,7 @@ class OffsetPlanRequestSerializer(serializers.Serializer[Any]):
     """Give what the target needs: time_ms or time; offset; shift; like_group; undo_plan; offsets."""
 
     group = serializers.CharField(max_length=255)
-    target = serializers.ChoiceField(choices=list(TARGETS))
+    target = serializers.ChoiceField(choices=list(TARGETS), error_messages=one_of(TARGETS))
     topics = serializers.ListField(
         child=serializers.CharField(max_length=255), required=False, max_length=200
     )

@@ -284,7 +284,7 @@ def existing(cluster: str, job: str) -> None:
     """Raise NotFound unless there are such a cluster and such a report."""
     cluster_selectors.cluster_by_name(cluster)
     if job not in JOBS:
-        raise NotFound(f"There is no report {job}; there are: {', '.join(JOBS)}.")
+        raise NotFound(f"There is no report {job}. Reports: {', '.join(JOBS)}.")
 
 
 urlpatterns = [

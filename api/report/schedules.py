@@ -18,6 +18,7 @@ from rest_framework.response import Response
 
 from api.report.runs import existing
 from api.rest import pagination
+from api.rest.error_words import one_of
 from api.rest.permissions import view_scope
 from api.rest.resource import Resource, remote_addr
 from console.access.name_scope import EVERYTHING, NameScope
@@ -72,7 +73,11 @@ class ScheduleChangeSerializer(serializers.Serializer[Any]):
     """Omitted fields stay as they are."""
 
     is_on = serializers.BooleanField(required=False)
-    cadence = serializers.ChoiceField(choices=ReportSchedule.Cadence.choices, required=False)
+    cadence = serializers.ChoiceField(
+        choices=ReportSchedule.Cadence.choices,
+        required=False,
+        error_messages=one_of(ReportSchedule.Cadence.values),
+    )
     minute = serializers.IntegerField(required=False, min_value=0, max_value=59)
     hour = serializers.IntegerField(required=False, min_value=0, max_value=23)
     weekday = serializers.IntegerField(required=False, min_value=0, max_value=6)
@@ -378,7 +383,7 @@ class Export(Resource):
     def get(self, request: Request, cluster: str, job: str, fmt: str) -> HttpResponseBase:
         existing(cluster, job)
         if fmt not in exports.FORMATS:
-            raise NotFound(f"There is no format {fmt}; there are: {', '.join(exports.FORMATS)}.")
+            raise NotFound(f"There is no format {fmt}. One of: {', '.join(exports.FORMATS)}.")
         scope = view_scope(request.user, cluster)
         rows: selectors.AnyRows
         if job in LAG_JOBS:

@@ -29,11 +29,11 @@ class TokenAuthentication(BaseAuthentication):
         if not parts or parts[0].lower() != SCHEME.lower().encode():
             return None
         if len(parts) != 2 or len(parts[1]) > KEY_LENGTH_MAX:
-            raise AuthenticationFailed("Send: Authorization: Bearer <key>")
+            raise AuthenticationFailed("Send the header Authorization: Bearer <token>.")
         try:
             principal = access_services.authenticate_token(parts[1].decode("ascii"))
         except UnicodeDecodeError as error:
-            raise AuthenticationFailed("A key is ASCII.") from error
+            raise AuthenticationFailed("A token has only ASCII characters. Copy it again.") from error
         except TokenInvalid as error:
             raise AuthenticationFailed(str(error)) from error
         return principal, principal.token

@@ -57,9 +57,9 @@ def integer(
     try:
         value = int(text)
     except ValueError:
-        raise ValidationError({name: [f"Not a whole number: {text[:40]}"]}) from None
+        raise ValidationError({name: [f"Send a whole number, not {text[:40]}."]}) from None
     if not low <= value <= high:
-        raise ValidationError({name: [f"Must be {low} to {high}."]})
+        raise ValidationError({name: [f"Must be from {low} to {high}."]})
     return value
 
 
@@ -69,7 +69,7 @@ def boolean(request: Request, name: str, default: bool = False) -> bool:
     if text == "":
         return default
     if text not in ("true", "false", "1", "0"):
-        raise ValidationError({name: ["Must be true or false."]})
+        raise ValidationError({name: ["Send true or false."]})
     return text in ("true", "1")
 
 
@@ -77,7 +77,7 @@ def text(request: Request, name: str, default: str = "", *, most: int = 255) -> 
     """Return a text query parameter; raises ValidationError when it is too long or holds a zero byte."""
     value = request.query_params.get(name, default)
     if len(value) > most or "\x00" in value:
-        raise ValidationError({name: [f"At most {most} characters, no zero byte."]})
+        raise ValidationError({name: [f"Must have at most {most} characters and no zero byte."]})
     return value
 
 

@@ -7,7 +7,7 @@ decides on: ``errors`` (fields), ``changes`` (drift), ``field``, ``job``, ``brok
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import set_rollback
 
+from api.rest.error_words import field_words, refusal_words
 from console.brokers.errors import BrokerUnavailable, MQBrokerError, MQClientError, RemotingTimeout
 from console.cluster import selectors as cluster_selectors
 from console.cluster.errors import ClusterError, TooManyProbes
@@ -39,6 +40,8 @@ logger = logging.getLogger(__name__)
 
 # Understood; the name server refused.
 CLUSTER_ERROR_STATUS = 422
+# The framework's name for an object as a whole; callers get the name of the object, "" for the body.
+WHOLE = "non_field_errors"
 
 # Exception → (status, code, title), most particular first. Operation errors bring their own status and code.
 TABLE: list[tuple[type[Exception], int, str, str]] = [
@@ -98,7 +101,8 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response | N
         return None
     request: Request | None = context.get("request")
     path = request.path if request is not None else ""
-    body = problem_body(found.status, found.code, found.title, _detail(error, request) or found.title, path)
+    detail = _detail(error, request, getattr(context.get("view"), "allowed_methods", ()))
+    body = problem_body(found.status, found.code, found.title, detail or found.title, path)
     set_rollback()
     members = {name: value for name, value in asdict(found.members).items() if value is not None}
     # A detail may quote the request, which may hold half of a surrogate pair: nothing encodes that.
@@ -174,12 +178,13 @@ def _field_errors(details: Any, path: str) -> list[dict[str, str]]:
             row for index, each in enumerate(details) for row in _field_errors(each, _at(path, index, each))
         ]
     if isinstance(details, dict) and set(details) == {"message", "code"}:
-        return [{"field": path, "code": str(details["code"]), "detail": str(details["message"])}]
+        detail = field_words(str(details["message"]))
+        return [{"field": path, "code": str(details["code"]), "detail": detail}]
     if isinstance(details, dict):
         return [
             row
             for key, each in details.items()
-            for row in _field_errors(each, str(key) if not path else f"{path}.{key}")
+            for row in _field_errors(each, path if key == WHOLE else f"{path}.{key}" if path else str(key))
         ]
     return [{"field": path, "code": "invalid", "detail": str(details)}]
 
@@ -189,14 +194,14 @@ def _at(path: str, index: int, each: Any) -> str:
     return path if isinstance(each, dict) and set(each) == {"message", "code"} else f"{path}.{index}"
 
 
-def _detail(error: Exception, request: Request | None) -> str:
+def _detail(error: Exception, request: Request | None, methods: Iterable[str]) -> str:
     if isinstance(error, exceptions.ValidationError):
         rows = _field_errors(error.get_full_details(), "")
-        return "; ".join(
+        return " ".join(
             f"{row['field']}: {row['detail']}" if row["field"] else row["detail"] for row in rows[:5]
         )
     if isinstance(error, exceptions.APIException):
-        return str(error.detail)
+        return refusal_words(error, methods)
     match = None if request is None else request.resolver_match
     if isinstance(error, Cluster.DoesNotExist) and request and match and "cluster" in match.kwargs:
         return str(cluster_selectors.not_found(request.user, match.kwargs["cluster"]))

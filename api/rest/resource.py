@@ -15,7 +15,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from api.rest import etag, list_file, row_fields
+from api.rest import body_fields, etag, list_file, row_fields
 from api.rest.permissions import EVERYTHING, HasVerb
 from api.rest.problems import ProblemSerializer
 from api.rest.throttling import ScopeThrottle
@@ -120,19 +120,22 @@ class Resource(APIView):
     _row_fields: frozenset[str] = frozenset()
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Check permissions and limits, then refuse query parameters that the operation does not have."""
+        """Check permissions and limits, then refuse parameters and fields that the operation does not have."""
         super().initial(request, *args, **kwargs)
         name = "get" if request.method == "HEAD" else str(request.method).lower()
         handler = getattr(self, name, None)
         if handler is None or name not in self.http_method_names:
             return  # 405 follows
+        if name == "post" and not self.takes_any_parameter:
+            schema = self._schema_of(handler)
+            body_fields.refuse_unknown(schema and schema.get_request_serializer(), request.data)
         if not request.query_params or self.takes_any_parameter:
             return
         schema = self._schema_of(handler)
         known = _parameters(schema) if schema is not None else frozenset()
         unknown = sorted(set(request.query_params) - known)
         if unknown:
-            names = f"The names are {', '.join(sorted(known))}." if known else "There are none here."
+            names = f"This address accepts {', '.join(sorted(known)) or 'none'}."
             raise ValidationError({name: [f"There is no such parameter. {names}"] for name in unknown})
         if schema is not None and row_fields.NAME in request.query_params:
             self._row_fields = row_fields.wanted(request, row_fields.names_of(schema))

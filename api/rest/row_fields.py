@@ -41,7 +41,7 @@ def wanted(request: Request, names: Sequence[str]) -> frozenset[str]:
     found = frozenset(name for name in request.query_params.get(NAME, "").split(",") if name)
     unknown = ", ".join(sorted(found - set(names)))
     if unknown:
-        detail = f"There is no field {unknown[:200]}. The names are {', '.join(sorted(names))}."
+        detail = f"There is no field {unknown[:200]}. Rows have {', '.join(sorted(names))}."
         raise ValidationError({NAME: [detail]})
     return found
 

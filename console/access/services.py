@@ -271,7 +271,7 @@ def principal_of_token(token_id: int) -> TokenPrincipal:
 def _valid(tokens: QuerySet[ApiToken], at: datetime.datetime) -> TokenPrincipal:
     token = tokens.select_related("owner").filter(revoked_at=None).first()
     if token is None or not token.owner.is_active:
-        raise TokenInvalid("This API token is unknown or revoked.")
+        raise TokenInvalid("This API token is unknown or revoked. Create a new one.")
     if token.expires_at is not None and token.expires_at <= at:
         raise TokenInvalid(f"This API token expired at {token.expires_at:%Y-%m-%d %H:%M} UTC.")
     return TokenPrincipal(owner=token.owner, token=token)

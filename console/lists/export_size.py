@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from console.lists.page import FILE_ROWS_MAX, Page
 from console.lists.spec import ListSpec
@@ -59,9 +60,11 @@ class ExportSize:
     def _rows(self) -> str:
         if self.rows is None:
             return ""
-        return (_("at most %(rows)s rows") if self.is_most else _("%(rows)s rows")) % {
-            "rows": count(self.rows)
-        }
+        if self.is_most:
+            words = ngettext("at most %(rows)s row", "at most %(rows)s rows", self.rows)
+        else:
+            words = ngettext("%(rows)s row", "%(rows)s rows", self.rows)
+        return words % {"rows": count(self.rows)}
 
 
 def of_list(page: Page[Any], spec: ListSpec, newest: int = 0) -> ExportSize:

@@ -40,13 +40,15 @@ class ChangeCommand(BaseCommand):
 
     def add_change_actions(self, actions: Any) -> None:
         """Add ``apply PLAN`` and ``undo PLAN``."""
-        applying = actions.add_parser("apply", help="carry out a plan and wait for its end")
+        applying = actions.add_parser("apply", help="apply a plan and wait until its job ends")
         applying.add_argument("plan")
         applying.add_argument("--confirm", default="", help=self.confirms)
         applying.add_argument("--reason", default="", help="kept in the audit")
-        applying.add_argument("--here", action="store_true", help="work in this process, without a worker")
-        applying.add_argument("--no-wait", action="store_true", help="print the job's id and end")
-        undoing = actions.add_parser("undo", help="plan to put back what a plan changed")
+        applying.add_argument(
+            "--here", action="store_true", help="run the job in this process, without a worker"
+        )
+        applying.add_argument("--no-wait", action="store_true", help="print the id of the job and exit")
+        undoing = actions.add_parser("undo", help="plan to undo an applied plan; changes nothing")
         undoing.add_argument("plan")
         add_accepting(undoing)
         for parser in (applying, undoing):
@@ -155,7 +157,7 @@ def plan_row(plan: Plan) -> JsonObject:
 
 def add_cluster(parser: CommandParser) -> None:
     """Add ``--cluster NAME``, optional where there is only one cluster."""
-    parser.add_argument("--cluster", default="", help="may be left out when there is only one")
+    parser.add_argument("--cluster", default="", help="name of the cluster (default: the only one)")
     parser.add_argument("--format", choices=["table", "json"], default="table")
 
 
@@ -165,7 +167,7 @@ def add_accepting(parser: CommandParser) -> None:
         "--accept-without",
         action="append",
         metavar="BROKER",
-        help="a broker that does not answer and is left out; may be repeated",
+        help="leave out this broker, which does not answer; may be repeated",
     )
 
 
@@ -179,7 +181,7 @@ def cluster_name(given: str) -> str:
     names = [each.name for each in cluster_selectors.live_clusters()]
     if given:
         if not Cluster.objects.filter(name=given).exists():
-            raise CommandError(f"There is no cluster {given}; there is {', '.join(names) or 'none'}.")
+            raise CommandError(f"There is no cluster {given}. Clusters: {', '.join(names) or 'none'}.")
         return given
     if len(names) != 1:
         raise CommandError(f"Which cluster? --cluster {'|'.join(names) or 'NAME (there is none yet)'}")

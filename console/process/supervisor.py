@@ -396,20 +396,24 @@ def parse(argv: Sequence[str]) -> Options:
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     parser.add_argument(
-        "--data", type=Path, default=ROOT / "var", help="folder of databases, store and history"
+        "--data", type=Path, default=ROOT / "var", help="folder for databases, store and history"
     )
     parser.add_argument(
         "--host", default="127.0.0.1", help="address the console listens on; see ALLOWED_HOSTS"
     )
-    parser.add_argument("--port", type=port_number, default=8000, help="of the console")
-    parser.add_argument("--broker-port", type=port_number, default=10911, help="of the broker")
+    parser.add_argument("--port", type=port_number, default=8000, help="port of the console")
+    parser.add_argument("--broker-port", type=port_number, default=10911, help="port of the broker")
     parser.add_argument(
-        "--second-broker-port", type=port_number, help="of the demo's second broker; 10 more than the first's"
+        "--second-broker-port",
+        type=port_number,
+        help="port of the demo's second broker; by default 10 above the first's",
     )
-    parser.add_argument("--namesrv-port", type=port_number, default=9876, help="of the name server")
-    parser.add_argument("--no-demo", action="store_true", help="without demo topics and traffic")
+    parser.add_argument("--namesrv-port", type=port_number, default=9876, help="port of the name server")
     parser.add_argument(
-        "--no-sample-week", action="store_true", help="without the demo's cluster of a generated week"
+        "--no-demo", action="store_true", help="start without the demo: its topics, groups and traffic"
+    )
+    parser.add_argument(
+        "--no-sample-week", action="store_true", help="leave out the demo's cluster with a generated week"
     )
     found = parser.parse_args(argv)
     return Options(

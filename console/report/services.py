@@ -98,7 +98,7 @@ class RunLost(Exception):
 
 def no_report(job: str) -> Text:
     """Return the refusal of an unknown report."""
-    return Text("There is no report %(name)s; there are: %(names)s.", name=job, names=", ".join(JOBS))
+    return Text("There is no report %(name)s. Reports: %(names)s.", name=job, names=", ".join(JOBS))
 
 
 # --- Requesting a run ---------------------------------------------------------------------------------------

@@ -158,7 +158,7 @@ def provenance(context: Context, row: LagRow) -> SafeString:
     """Render the row's coverage, with its origin in a popover: `{% provenance row %}`."""
     parts = [
         Text(
-            "Computed %(time)s by run %(run)s, code %(code)s.",
+            "Computed %(time)s by run %(run)s, version %(code)s.",
             time=Moment(row.generated_at_ms),
             run=row.run_id,
             code=row.code_version or Text("unknown"),
@@ -193,7 +193,7 @@ def _beside(row: LagRow) -> Iterator[Text]:
     if row.filter_sampled:
         ratio, low, high = (percent(share or 0.0) for share in shares)
         yield Text(
-            "Of %(number)s waiting messages that were looked at, %(ratio)s pass its filter (%(low)s to %(high)s).",
+            "Of %(number)s sampled waiting messages, %(ratio)s pass its filter (%(low)s to %(high)s).",
             number=row.filter_sampled,
             ratio=ratio,
             low=low,

@@ -333,7 +333,7 @@ def test_head_opens_no_stream(alice: User, client_of: Callable[..., APIClient], 
 
 def test_an_unknown_parameter_is_refused(alice: User, client_of: Callable[..., APIClient]) -> None:
     answer = client_of(alice).get("/api/v1/stream?subject=jobs&since=1")
-    assert "The names are subject." in problem(answer, 400, "invalid")["detail"]
+    assert "This address accepts subject." in problem(answer, 400, "invalid")["detail"]
 
 
 async def test_it_ends_with_its_server(redis_url: str, tmp_path: Path) -> None:

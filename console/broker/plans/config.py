@@ -291,9 +291,10 @@ def _row(requested: KeyRequest, name: str, addr: str, config: Mapping[str, str])
 
 
 def _note(key: ConfigKey) -> Text:
-    return {Effect.RESTART: Text("used after a restart"), Effect.AT_ONCE: Text("used at once")}.get(
-        key.effect, Text()
-    )
+    return {
+        Effect.RESTART: Text("takes effect after a restart"),
+        Effect.AT_ONCE: Text("takes effect at once"),
+    }.get(key.effect, Text())
 
 
 def _value(config: Config | None) -> str:

@@ -265,8 +265,8 @@ _GROUPS: Sequence[tuple[Text, Text, Sequence[_Entry]]] = (
         Text("does it accept messages, and how fast?"),
         (
             _Entry("putTps", Text("Messages in"), _rate, judge=_means("putTps")),
-            _Entry("putLatency99", Text("Storing, slowest 1 %%"), _ms, judge=_puts),
-            _Entry("putLatency999", Text("Storing, slowest 0.1 %%"), _ms, Text("of the same minute")),
+            _Entry("putLatency99", Text("Put, slowest 1 %%"), _ms, judge=_puts),
+            _Entry("putLatency999", Text("Put, slowest 0.1 %%"), _ms, Text("of the same minute")),
             _Entry(
                 "putMessageEntireTimeMax",
                 Text("Slowest since the start"),
@@ -275,7 +275,7 @@ _GROUPS: Sequence[tuple[Text, Text, Sequence[_Entry]]] = (
             ),
             _Entry(
                 "putMessageDistributeTime",
-                Text("Distribution of storing times"),
+                Text("Distribution of put times"),
                 lambda text: Text("last minute") if text else Text(),
                 judge=_distribution,
             ),
@@ -375,7 +375,7 @@ _GROUPS: Sequence[tuple[Text, Text, Sequence[_Entry]]] = (
                 "consumeQueueDiskRatio", Text("Disk of the queues"), _ratio, Text("used, by everything on it")
             ),
             _Entry(
-                "commitLogDirCapacity", Text("Size of that disk"), _text, Text("in the broker's own words")
+                "commitLogDirCapacity", Text("Size of that disk"), _text, Text("as the broker reports it")
             ),
             _Entry(
                 "remainHowManyDataToFlush",

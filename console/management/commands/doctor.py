@@ -18,7 +18,7 @@ WIDTH_WITHOUT_TERMINAL = 160  # in a file or a pipe: one finding, one line, most
 
 
 class Command(BaseCommand):
-    help = "Check the set-up and say how to fix it. Exit code 1 when something must be fixed."
+    help = "Check the set-up and print how to fix it. Exit code 1 when something must be fixed."
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:

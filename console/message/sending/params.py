@@ -97,7 +97,7 @@ def read_params(given: Given) -> SendParams:
     )
     _check_properties(params)
     if (params.body is not None) + (params.body_base64 is not None) + params.keep_body != 1:
-        raise PlanRejected(Text("Give one of body, body_base64 and keep_body."), field="body")
+        raise PlanRejected(Text("Send exactly one of body, body_base64 and keep_body."), field="body")
     if params.keep_body and params.source is None:
         raise PlanRejected(Text("Only a copy can keep its body."), field="body")
     return params

@@ -78,7 +78,7 @@ def chosen_brokers(cover: Coverage, wanted: Collection[str] | None) -> dict[str,
     if unknown:
         known = ", ".join(sorted({*cover.addrs, *cover.absent}))
         raise PlanRejected(
-            Text("There is no broker %(name)s; there is %(known)s.", name=", ".join(unknown), known=known),
+            Text("There is no broker %(name)s. Brokers: %(known)s.", name=", ".join(unknown), known=known),
             "brokers",
         )
     return {name: addr for name, addr in cover.addrs.items() if not wanted or name in wanted}

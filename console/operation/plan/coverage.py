@@ -94,7 +94,7 @@ class Coverage:
             if name not in cluster.addrs and name not in cluster.absent:
                 known = ", ".join(sorted({*cluster.addrs, *cluster.absent}))
                 raise PlanRejected(
-                    Text("There is no broker %(name)s; there is %(known)s.", name=name, known=known),
+                    Text("There is no broker %(name)s. Brokers: %(known)s.", name=name, known=known),
                     ACCEPT_WITHOUT,
                 )
         return self

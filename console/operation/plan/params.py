@@ -125,7 +125,7 @@ class Given:
         for field in sorted(set(self._fields) - set(known)):
             raise PlanRejected(
                 Text(
-                    "There is no parameter %(field)s; there is %(known)s.",
+                    "There is no parameter %(field)s. Parameters: %(known)s.",
                     field=repr(field),
                     known=", ".join(sorted(known)),
                 ),

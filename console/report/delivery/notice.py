@@ -129,8 +129,12 @@ def _row_json(row: Row) -> JsonObject:
 
 def subject(notice: Notice) -> str:
     """Return one line: the report, its window and its outcome."""
-    how = "failed" if notice.state == ReportRun.State.FAILED else "so far" if notice.is_partial else "done"
+    how = "failed" if _failed(notice) else "figures so far" if notice.is_partial else "ready"
     return f"[Tidemark] {notice.name} of {notice.cluster}, {_window(notice)}: {how}"
+
+
+def _failed(notice: Notice) -> bool:
+    return notice.state == ReportRun.State.FAILED
 
 
 def as_text(notice: Notice) -> str:
@@ -149,20 +153,21 @@ def as_html(notice: Notice) -> str:
 
 def sentences(notice: Notice) -> list[str]:
     """Return sentences about the run as a whole, most important first."""
-    how = "failed" if notice.state == ReportRun.State.FAILED else "done"
-    found = [f"{notice.name} of {notice.cluster}, {_window(notice)}: {how}."]
+    how = "failed" if _failed(notice) else "is ready"
+    found = [f"The report “{notice.name}” of {notice.cluster} for {_window(notice)} {how}."]
     if notice.error:
         found.append(notice.error)
     if notice.is_partial and not notice.error:
-        found.append("The window was not over yet when it was made: these are the figures so far.")
+        found.append("Its time was not over when it was computed: these are the figures so far.")
     if notice.rows is not None:
         rows = f"{notice.rows:,} row{'s' * (notice.rows != 1)}"
-        own = ", only of groups and topics that you may view" if notice.only_some_names else ""
-        found.append(f"{rows}{own}.")
+        own = "; only groups and topics that you may view are included" if notice.only_some_names else ""
+        worst = " The worst are below." if len(notice.worst) < notice.rows and notice.worst else ""
+        found.append(f"It has {rows}{own}.{worst}" if notice.rows else f"It has no rows{own}.")
     if notice.warnings:
         first, more = notice.warnings[0], len(notice.warnings) - 1
         others = f" (and {more} more)" if more else ""
-        found.append(f"Not everything of the window could be read: {first}{others}.")
+        found.append(f"Part of its time could not be read: {first}{others}.")
     return found
 
 
@@ -177,7 +182,7 @@ def lines_of(notice: Notice) -> Sequence[tuple[str, list[str]]]:
 
 
 def _name(row: Row) -> str:
-    return " on ".join(part for part in (row.group, row.topic) if part) or "all together"
+    return " on ".join(part for part in (row.group, row.topic) if part) or "all groups and topics"
 
 
 def _lag_words(row: Row) -> list[str]:
@@ -201,7 +206,7 @@ def _episode_words(row: Row) -> list[str]:
     if row.value("peak_time_lag_ms"):
         found.append(f"time lag up to {figures.duration(row.value('peak_time_lag_ms'))}")
     if row.value("cause") and row.value("cause") != "unclear":
-        found.append(f"it began with: {row.value('cause')}")
+        found.append(f"first cause: {TEXTS['code'](row.value('cause'))}")
     return found
 
 

@@ -211,7 +211,7 @@ def test_it_says_which_reports_there_are(reader: APIClient, maintainer: APIClien
         maintainer.post(f"{other}/runs"),
     ):
         assert (
-            "There is no report lag_year; there are: lag_hour, lag_day, "
+            "There is no report lag_year. Reports: lag_hour, lag_day, "
             in problem(answer, 404, "not_found")["detail"]
         )
     problem(reader.get("/api/v1/report-runs/report-9"), 404, "not_found")

@@ -36,7 +36,7 @@ def test_an_unknown_field_is_refused_with_the_names_that_exist(
     for address in (GROUPS, f"{GROUPS}?query=nothing-matches"):
         joint = "&" if "?" in address else "?"
         refused = problem(client_of(alice).get(f"{address}{joint}fields={wanted}"), 400, "invalid")
-        assert "The names are " in refused["detail"] and " time_lag_ms" in refused["detail"]
+        assert "Rows have " in refused["detail"] and " time_lag_ms" in refused["detail"]
 
 
 def test_what_is_no_list_has_no_fields(

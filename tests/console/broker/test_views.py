@@ -165,7 +165,7 @@ def test_it_costs_as_many_queries_for_many_brokers(admin: Client) -> None:
 def test_it_explains_runtime_figures_and_names_those_it_can_not_know(admin: Client) -> None:
     BrokerRow.objects.filter(broker_name="broker-a").update(runtime=captured("4.9.7"))
     text = text_of(admin, "/c/local/brokers/broker-a?tab=runtime")
-    assert "Storing, slowest 1 %" in text and "putLatency99" in text
+    assert "Put, slowest 1 %" in text and "putLatency99" in text
     assert "reported from RocketMQ 5.0 on" in text
     assert "sends; the first has waited 0 ms, room for 10,000" in text
     now_ms = int(time.time() * 1000)

@@ -94,7 +94,7 @@ def test_it_refuses_clearly(live: LiveCluster) -> None:
         (("find", "orders", "--queue", "0"), "0 is no queue"),
         (("find", "orders", "--find-in", "json", "--find", "x"), "Enter it like"),
         (("find", "orders", "--limit", "0"), "--limit is 1 to"),
-        (("send", "orders"), "Give one of body"),
+        (("send", "orders"), "Send exactly one of body"),
         (("send", "orders", "--body", "x", "--property", "x"), "is not NAME=VALUE"),
     ):
         with pytest.raises(CommandError, match=words):

@@ -57,7 +57,7 @@ def test_it_takes_over_a_run_that_waits(cluster: Cluster, spark_job: FakeSpark) 
         (["--from", "yesterday"], "yesterday is no ISO 8601 time"),
         (["--from", "2024-10-04", "--to", "2024-10-03"], "The end must be after the start."),
         (["--from", "2124-10-04", "--to", "2124-10-05"], "The window is in the future"),
-        (["--cluster", "nowhere"], "There is no cluster nowhere; there is local."),
+        (["--cluster", "nowhere"], "There is no cluster nowhere. Clusters: local."),
     ],
 )
 def test_it_refuses_bad_words(cluster: Cluster, arguments: list[str], reason: str) -> None:

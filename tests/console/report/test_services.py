@@ -69,7 +69,7 @@ def test_it_asks_for_one_run_at_a_time(cluster: Cluster) -> None:
 
 
 def test_it_refuses_a_report_that_does_not_exist(cluster: Cluster) -> None:
-    with pytest.raises(ReportRejected, match="There is no report lag_year; there are: lag_hour, lag_day, "):
+    with pytest.raises(ReportRejected, match="There is no report lag_year. Reports: lag_hour, lag_day, "):
         request(job="lag_year")
 
 

@@ -11,16 +11,16 @@ from console.access.models import Role, Verb
 
 
 class Command(BaseCommand):
-    help = "List, set and remove roles; who holds one is set in /admin/access/grant/."
+    help = "List, set and remove roles. People receive a role by a grant, in /admin/access/grant/."
 
     def add_arguments(self, parser: CommandParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True)
-        listing = actions.add_parser("list", help="every role with its verbs")
+        listing = actions.add_parser("list", help="list every role with its verbs")
         listing.add_argument("--format", choices=["table", "json"], default="table")
-        setting = actions.add_parser("set", help="make a role, or give it these verbs instead of its own")
+        setting = actions.add_parser("set", help="create a role, or replace the verbs of one")
         setting.add_argument("name")
         setting.add_argument("verbs", nargs="+", choices=Verb.values)
-        removing = actions.add_parser("remove", help="remove a role that no grant gives")
+        removing = actions.add_parser("remove", help="remove a role that no grant uses")
         removing.add_argument("name")
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -14,22 +14,27 @@ from console.access.models import ApiToken, Verb
 
 
 class Command(BaseCommand):
-    help = "Make, list and revoke API tokens."
+    help = "Create, list and revoke API tokens."
 
     def add_arguments(self, parser: CommandParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True)
-        creating = actions.add_parser("create", help="make a token; its key is shown this once")
-        creating.add_argument("name", nargs="?", default="command line", help="what it is for")
-        creating.add_argument("--user", help="whom it speaks for; the first administrator without it")
+        creating = actions.add_parser("create", help="create a token; its key is shown only this once")
         creating.add_argument(
-            "--scope", action="append", choices=Verb.values, help="a verb; may be repeated; VIEW without it"
+            "name", nargs="?", default="command line", help="what uses it (default: command line)"
         )
-        creating.add_argument("--cluster", default="*", help="pattern of cluster names")
-        creating.add_argument("--days", type=int, help="days until it expires; never without it")
+        creating.add_argument("--user", help="its owner (default: the first administrator)")
+        creating.add_argument(
+            "--scope",
+            action="append",
+            choices=Verb.values,
+            help="a permission; may be repeated (default: VIEW)",
+        )
+        creating.add_argument("--cluster", default="*", help="pattern of cluster names (default: all)")
+        creating.add_argument("--days", type=int, help="days until it expires (default: never)")
         creating.add_argument("--format", choices=["table", "json"], default="table")
-        listing = actions.add_parser("list", help="tokens without their keys")
+        listing = actions.add_parser("list", help="list all tokens, without their keys")
         listing.add_argument("--format", choices=["table", "json"], default="table")
-        revoking = actions.add_parser("revoke", help="stop a token at once")
+        revoking = actions.add_parser("revoke", help="revoke a token at once")
         revoking.add_argument("prefix", help="the first 12 characters of its key")
 
     def handle(self, *args: Any, **options: Any) -> None:

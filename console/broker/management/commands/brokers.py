@@ -25,25 +25,33 @@ KINDS = ("broker_config_change", "broker_drain")
 
 
 class Command(ChangeCommand):
-    help = "Brokers as the last round and survey saw them; plans that change one key or drain one."
+    help = "List brokers; plan, apply and undo changes of their configuration, and drains."
     kind = "broker_config_change"
     kinds = KINDS
 
     def add_arguments(self, parser: CommandParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True)
-        add_cluster(actions.add_parser("list", help="every broker: state, traffic, disk, hours to full"))
-        showing = actions.add_parser("differences", help="configuration keys that brokers do not have alike")
+        add_cluster(
+            actions.add_parser("list", help="list every broker: state, traffic, disk, hours until it is full")
+        )
+        showing = actions.add_parser(
+            "differences", help="list configuration keys that differ between brokers"
+        )
         add_cluster(showing)
-        config = actions.add_parser("config", help="plan to change one configuration key")
+        config = actions.add_parser("config", help="plan a change of one configuration key; changes nothing")
         config.add_argument("key")
         config.add_argument(
-            "--set", action="append", required=True, metavar="BROKER=VALUE", help="may be repeated"
+            "--set",
+            action="append",
+            required=True,
+            metavar="BROKER=VALUE",
+            help="the new value; may be repeated",
         )
         add_cluster(config)
         add_accepting(config)
         for name, words in (
-            ("drain", "plan to stop offering a broker to producers"),
-            ("give-back", "plan to offer it to producers again"),
+            ("drain", "plan to stop offering a broker to producers; changes nothing"),
+            ("give-back", "plan to offer it to producers again; changes nothing"),
         ):
             draining = actions.add_parser(name, help=words)
             draining.add_argument("broker")

@@ -18,30 +18,35 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True)
-        listing = actions.add_parser("list", help="every cluster with its name servers")
+        listing = actions.add_parser("list", help="list every cluster with its name servers")
         listing.add_argument("--format", choices=["table", "json"], default="table")
-        adding = actions.add_parser(
-            "add", help="look after one more cluster; its name servers are asked first"
-        )
+        adding = actions.add_parser("add", help="add a cluster; its name servers must answer first")
         adding.add_argument("name")
         adding.add_argument("namesrv_addrs", help="host:port, several separated by semicolons")
-        adding.add_argument("--production", action="store_true", help="pages carry a colour band")
+        adding.add_argument("--production", action="store_true", help="mark its pages with a colour band")
         _add_connection(adding)
         setting = actions.add_parser("set", help="change settings of a cluster; each change is audited")
         setting.add_argument("name")
-        setting.add_argument("--namesrv-addrs", help="other name servers; they are asked first")
+        setting.add_argument("--namesrv-addrs", help="new name servers, which must answer first")
         setting.add_argument(
-            "--production", dest="is_production", action=BooleanOptionalAction, help="a colour band on pages"
+            "--production",
+            dest="is_production",
+            action=BooleanOptionalAction,
+            help="mark its pages with a colour band",
         )
         setting.add_argument(
-            "--typed-confirm-messages", type=int, help="from so many on, a name must be typed to confirm"
+            "--typed-confirm-messages",
+            type=int,
+            help="messages affected from which a name must be typed to confirm",
         )
         setting.add_argument(
             "--second-person-messages",
             type=int,
-            help="from so many on, a second person must agree; -1: never",
+            help="messages affected from which a second person must approve; -1: never",
         )
-        setting.add_argument("--poll-interval-s", type=int, help="seconds between two rounds of figures")
+        setting.add_argument(
+            "--poll-interval-s", type=int, help="seconds between two rounds of the collector"
+        )
         _add_connection(setting)
         setting.add_argument("--no-tls", dest="tls", action="store_false", help="connect without TLS")
         setting.add_argument(
@@ -53,7 +58,7 @@ class Command(BaseCommand):
         testing = actions.add_parser("test", help="name what is wrong with a connection: TLS, keys, rights")
         testing.add_argument("name")
         removing = actions.add_parser(
-            "remove", help="stop looking after a cluster; the cluster itself is not touched"
+            "remove", help="remove a cluster from this console; the cluster itself is not changed"
         )
         removing.add_argument("name")
 

@@ -30,28 +30,34 @@ class Command(ChangeCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True)
-        listing = actions.add_parser("list", help="groups with dead letters")
-        sampling = actions.add_parser("sample", help="the newest dead letters of a group, decoded")
+        listing = actions.add_parser("list", help="list groups with dead letters")
+        sampling = actions.add_parser("sample", help="print the newest dead letters of a group, decoded")
         sampling.add_argument("--limit", type=int, default=20)
-        replaying = actions.add_parser("replay", help="show what would be sent; sends nothing")
+        replaying = actions.add_parser("replay", help="plan a replay: show what would be sent; sends nothing")
         replaying.add_argument("--target", choices=TARGETS, default=TARGETS[0])
-        replaying.add_argument("--rate", type=int, help="messages per second; no limit without it")
-        replaying.add_argument("--again", action="store_true", help="also what was replayed before")
-        replaying.add_argument("--topic", help="for --target other_topic")
-        replaying.add_argument("--client", dest="client_id", help="for --target client: exactly one message")
-        replaying.add_argument("--stop-after", type=int, help="failures")
-        replaying.add_argument("--stop-if-grows", type=int, help="new dead letters of the group meanwhile")
-        exporting = actions.add_parser("export", help="all dead letters that match, to standard output")
+        replaying.add_argument("--rate", type=int, help="messages per second (default: no limit)")
+        replaying.add_argument("--again", action="store_true", help="also send what was replayed before")
+        replaying.add_argument("--topic", help="the topic, for --target other_topic")
+        replaying.add_argument(
+            "--client", dest="client_id", help="the client id, for --target client, which takes one message"
+        )
+        replaying.add_argument("--stop-after", type=int, help="stop after this many failures")
+        replaying.add_argument(
+            "--stop-if-grows", type=int, help="stop when the group has this many new dead letters"
+        )
+        exporting = actions.add_parser("export", help="write all dead letters that match to standard output")
         exporting.add_argument("--as", dest="kind", choices=list(exports.CONTENT_TYPES), default="ndjson")
-        allowing = actions.add_parser("readable", help="plan: let a write-only dead-letter topic be read")
+        allowing = actions.add_parser(
+            "readable", help="plan to make a write-only dead-letter topic readable; changes nothing"
+        )
         allowing.add_argument("group")
         add_accepting(replaying)
         add_accepting(allowing)
         for each in (sampling, replaying, exporting):
             each.add_argument("group")
-            each.add_argument("--from", dest="from_time", help="ISO 8601 with zone")
-            each.add_argument("--to", dest="to_time", help="ISO 8601 with zone, exclusive")
-            each.add_argument("--property", default="", help="name or name=value")
+            each.add_argument("--from", dest="from_time", help="from this time, ISO 8601 with zone")
+            each.add_argument("--to", dest="to_time", help="before this time, ISO 8601 with zone")
+            each.add_argument("--property", default="", help="a property: name or name=value")
             for name in ("tag", "key", "body", "cause"):
                 each.add_argument(f"--{name}", default="")
         for each in (listing, sampling, replaying, exporting, allowing):

@@ -36,7 +36,7 @@ class Command(ConfigCommand):
 
     def add_listing(self, listing: CommandParser) -> None:
         listing.add_argument("--query", default="", help="part of the name")
-        listing.add_argument("--status", default="", help="a lag status such as STALLED, or PARTIAL")
+        listing.add_argument("--status", default="", help="a status such as STALLED or PARTIAL")
         for each in GROUPS.filters:
             listing.add_argument(f"--{each.name.replace('_', '-')}", choices=each.values, default="")
         listing.add_argument("--sort", choices=GROUPS.sorts, default="attention")
@@ -59,10 +59,10 @@ class Command(ConfigCommand):
         ):
             planning = self.add_action(actions, step, words)
             planning.add_argument(
-                "--topic", dest="topics", action="append", help="may be repeated; all without it"
+                "--topic", dest="topics", action="append", help="may be repeated (default: all)"
             )
             planning.add_argument(
-                "--broker", dest="brokers", action="append", help="may be repeated; all without it"
+                "--broker", dest="brokers", action="append", help="may be repeated (default: all)"
             )
 
         moding = self.add_action(actions, "mode", "plan whether members pull a topic or pop it")
@@ -71,10 +71,10 @@ class Command(ConfigCommand):
         moding.add_argument(
             "--pop-share-queues",
             type=int,
-            help="POP: over how many further members a queue is shared; 0: all",
+            help="POP: how many further members share a queue; 0: all",
         )
         moding.add_argument(
-            "--broker", dest="brokers", action="append", help="may be repeated; all without it"
+            "--broker", dest="brokers", action="append", help="may be repeated (default: all)"
         )
 
     def _mode(self, **options: Any) -> None:

@@ -23,7 +23,7 @@ class Command(ChangeCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True)
-        planning = actions.add_parser("plan", help="show what would change; changes nothing")
+        planning = actions.add_parser("plan", help="plan a change: show what would change; changes nothing")
         planning.add_argument("group")
         planning.add_argument("--target", required=True, choices=TARGETS)
         _add_scope(planning)
@@ -32,9 +32,11 @@ class Command(ChangeCommand):
             planning.add_argument(
                 value.option, dest=value.name, type=value.of_word, action=action, help=value.help
             )
-        restoring = actions.add_parser("restore", help="plan to put the offsets back to those of a moment")
+        restoring = actions.add_parser(
+            "restore", help="plan to restore the offsets of a time; changes nothing"
+        )
         restoring.add_argument("group")
-        restoring.add_argument("--time", required=True, help="ISO 8601 with zone")
+        restoring.add_argument("--time", required=True, help="the time, ISO 8601 with zone")
         _add_scope(restoring)
         for each in (planning, restoring):
             add_cluster(each)
@@ -72,7 +74,7 @@ class Command(ChangeCommand):
 
 
 def _add_scope(parser: CommandParser) -> None:
-    parser.add_argument("--topic", action="append", help="may be repeated; all of the group without it")
+    parser.add_argument("--topic", action="append", help="may be repeated (default: all topics of the group)")
     parser.add_argument(
         "--queue", action="append", metavar="TOPIC/BROKER/QUEUE", help="only this queue; may be repeated"
     )

@@ -36,44 +36,56 @@ class Command(ChangeCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True)
-        finding = actions.add_parser("find", help="newest first, or oldest first from a time on")
-        finding.add_argument("--key", default="", help="looked up in the brokers' index; not with filters")
+        finding = actions.add_parser("find", help="list messages: newest first, or oldest first with --from")
+        finding.add_argument(
+            "--key", default="", help="a key, read from the brokers' index; not together with filters"
+        )
         finding.add_argument("--limit", type=int, default=20)
-        showing = actions.add_parser("get", help="one message by unique key or offset id")
+        showing = actions.add_parser("get", help="print one message by unique key or offset id")
         showing.add_argument("message_id")
         showing.add_argument("--as", dest="body_format", choices=sorted(FORMAT_NAMES), default="auto")
-        following = actions.add_parser("tail", help="print what arrives from now on, until Ctrl-C")
-        following.add_argument("--count", type=int, default=0, help="end after so many messages")
-        exporting = actions.add_parser(
-            "export", help="everything a search finds, to a file or standard output"
+        following = actions.add_parser("tail", help="print messages as they arrive, until Ctrl-C")
+        following.add_argument(
+            "--count", type=int, default=0, help="end after this many messages (default: never)"
         )
-        exporting.add_argument("--file", choices=list(FORMATS), default="ndjson", help="what to write")
-        exporting.add_argument("--out", default="-", help="path; standard output without it")
+        exporting = actions.add_parser(
+            "export", help="write every message that matches to a file or standard output"
+        )
+        exporting.add_argument("--file", choices=list(FORMATS), default="ndjson", help="the format")
+        exporting.add_argument("--out", default="-", help="path (default: standard output)")
         exporting.add_argument("--limit", type=int, default=EXPORT_MESSAGES_MAX)
-        sending = actions.add_parser("send", help="show what would be sent; sends nothing")
+        sending = actions.add_parser("send", help="plan a send: show the message; sends nothing")
         self._add_send(sending)
         for each in (finding, showing, following, exporting, sending):
             each.add_argument("topic")
             add_cluster(each)
         for each in (finding, exporting):
-            each.add_argument("--from", dest="from_time", help="ISO 8601 with zone; then oldest first")
-            each.add_argument("--to", dest="to_time", help="ISO 8601 with zone")
+            each.add_argument(
+                "--from", dest="from_time", help="from this time, ISO 8601 with zone; then oldest first"
+            )
+            each.add_argument("--to", dest="to_time", help="before this time, ISO 8601 with zone")
         for each in (finding, following, exporting):
-            each.add_argument("--tag", default="", help="paid || refunded; the broker filters")
-            each.add_argument("--sql", default="", help="SQL92; the broker filters")
+            each.add_argument("--tag", default="", help="tags, like paid || refunded; filtered by the broker")
+            each.add_argument("--sql", default="", help="SQL92 expression; filtered by the broker")
             each.add_argument("--find-in", choices=sorted(KIND_NAMES), default="body")
-            each.add_argument("--find", default="", help="looked for here")
-            each.add_argument("--queue", action="append", default=[], help="broker-a:3; may be repeated")
+            each.add_argument("--find", default="", help="text to find, filtered by this command")
+            each.add_argument(
+                "--queue", action="append", default=[], help="a queue, like broker-a:3; may be repeated"
+            )
         self.add_change_actions(actions)
 
     def _add_send(self, sending: CommandParser) -> None:
         sending.add_argument("--body", help="the body, or - for standard input")
-        sending.add_argument("--keep-body", action="store_true", help="with --copy: the original's")
-        sending.add_argument("--copy", default="", metavar="TOPIC/BROKER/QUEUE/OFFSET", help="what to copy")
+        sending.add_argument(
+            "--keep-body", action="store_true", help="with --copy: send the body of the original"
+        )
+        sending.add_argument(
+            "--copy", default="", metavar="TOPIC/BROKER/QUEUE/OFFSET", help="the message to copy"
+        )
         sending.add_argument("--tag", default="")
         sending.add_argument("--key", action="append", default=[], help="may be repeated")
         sending.add_argument("--property", action="append", default=[], metavar="NAME=VALUE")
-        sending.add_argument("--queue", default="", help="broker-a:3; any without it")
+        sending.add_argument("--queue", default="", help="a queue, like broker-a:3 (default: any)")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:

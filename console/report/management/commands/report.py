@@ -32,18 +32,24 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True)
-        running = actions.add_parser("run", help="compute now, in this terminal")
+        running = actions.add_parser("run", help="compute a report now, in this process")
         running.add_argument(
-            "--from", dest="start", metavar="ISO", help="default: yesterday 00:00 of its zone"
+            "--from",
+            dest="start",
+            metavar="ISO",
+            help="from this time (default: yesterday 00:00 in the zone of the report)",
         )
-        running.add_argument("--to", dest="end", metavar="ISO", help="default: now")
-        listing = actions.add_parser("list", help="the newest runs")
-        exporting = actions.add_parser("export", help="rows as CSV on standard output")
+        running.add_argument("--to", dest="end", metavar="ISO", help="until this time (default: now)")
+        listing = actions.add_parser("list", help="list the newest runs")
+        exporting = actions.add_parser("export", help="write rows as CSV to standard output")
         exporting.add_argument(
-            "--grain", help="lag reports: topic (default) or queue; others: all, or one of theirs"
+            "--grain",
+            help="lag reports: topic (default) or queue; other reports: one of their tables (default: all)",
         )
-        exporting.add_argument("--from", dest="start", metavar="ISO", help="hours that begin at or after it")
-        exporting.add_argument("--to", dest="end", metavar="ISO", help="hours that begin before it")
+        exporting.add_argument(
+            "--from", dest="start", metavar="ISO", help="rows that begin at this time or later"
+        )
+        exporting.add_argument("--to", dest="end", metavar="ISO", help="rows that begin before this time")
         for action in (running, listing, exporting):
             action.add_argument("job", choices=sorted(JOBS))
             add_cluster(action)  # type: ignore[arg-type]  # a subparser is a CommandParser here

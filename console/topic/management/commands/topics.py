@@ -22,14 +22,16 @@ class Command(ConfigCommand):
 
     def add_listing(self, listing: CommandParser) -> None:
         listing.add_argument("--query", default="", help="part of the name")
-        listing.add_argument("--kind", action="append", choices=selectors.KINDS, help="default NORMAL")
+        listing.add_argument(
+            "--kind", action="append", choices=selectors.KINDS, help="may be repeated (default: NORMAL)"
+        )
         listing.add_argument("--sort", choices=TOPICS.sorts, default="topic")
         listing.add_argument("--descending", action="store_true")
         listing.add_argument("--limit", type=int, default=200)
 
     def add_settings(self, planning: CommandParser) -> None:
-        planning.add_argument("--write-queues", type=int, help="per broker")
-        planning.add_argument("--read-queues", type=int, help="per broker")
+        planning.add_argument("--write-queues", type=int, help="write queues per broker")
+        planning.add_argument("--read-queues", type=int, help="read queues per broker")
         planning.add_argument("--perm", type=int, choices=tuple(PERMISSIONS))
         planning.add_argument("--message-type", choices=MESSAGE_TYPES)
         planning.add_argument("--order", choices=("true", "false"))

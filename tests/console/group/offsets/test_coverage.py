@@ -122,7 +122,7 @@ def test_the_verdict_says_what_was_left_out_and_who_accepted_it(halved: World) -
 
 
 def test_only_brokers_that_are_there_can_be_accepted(halved: World) -> None:
-    with pytest.raises(errors.PlanRejected, match="There is no broker broker-9; there is broker-0, broker-1"):
+    with pytest.raises(errors.PlanRejected, match="There is no broker broker-9. Brokers: broker-0, broker-1"):
         halved.plan("offset_change", target="earliest", accept_without=["broker-9"])
     plan = halved.plan("offset_change", target="earliest", accept_without=["broker-0"])
     assert plan.blocked.startswith("broker-1 has not answered since"), "broker-0 answers: it is covered"

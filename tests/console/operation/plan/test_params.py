@@ -33,7 +33,7 @@ TAKEN = Accepted(
         (
             {"mode": "POP", "nubmer": 1},
             "nubmer",
-            "There is no parameter 'nubmer'; there is accept_without, flag",
+            "There is no parameter 'nubmer'. Parameters: accept_without, flag",
         ),
         ({"mode": "POP", "number": 10}, "number", "number must be a number from 1 to 9."),
         ({"mode": "POP", "number": True}, "number", "number must be a number from 1 to 9."),

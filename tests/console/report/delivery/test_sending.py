@@ -124,7 +124,9 @@ def test_it_mails_and_says_when_no_server_is_set(run: ReportRun, settings: Setti
     delivery.deliver(run, now_ms=NOW)
     (message,) = mail.outbox
     assert message.to == ["ops@example.org"]
-    assert message.subject == "[Tidemark] Hourly lag of local, 2024-10-04 00:00 to 2024-10-04 09:00 UTC: done"
+    assert (
+        message.subject == "[Tidemark] Hourly lag of local, 2024-10-04 00:00 to 2024-10-04 09:00 UTC: ready"
+    )
     assert "billing on orders" in message.body
     ((html, kind),) = message.alternatives
     assert kind == "text/html" and "time lag up to 1 m 30 s" in html and "<script" not in html
@@ -203,7 +205,7 @@ def test_a_receiver_reads_what_its_account_may_see(run: ReportRun, settings: Set
     assert [each.ok for each in delivery.deliver(run, now_ms=NOW)] == [True, True]
     own, everything = (message.body for message in mail.outbox)
     assert "billing on orders" in own and "analytics" not in own
-    assert "1 row, only of groups and topics that you may view." in own
+    assert "It has 1 row; only groups and topics that you may view are included." in own
     assert "analytics on orders" in everything
 
 

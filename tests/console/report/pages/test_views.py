@@ -91,7 +91,7 @@ def test_it_says_which_reports_there_are(admin: Client) -> None:
     for address in ("/c/local/reports/lag_year", "/c/local/reports/lag_year/csv"):
         answer = admin.get(address)
         assert answer.status_code == 404
-        assert "There is no report lag_year; there are: lag_hour, lag_day, " in answer.content.decode()
+        assert "There is no report lag_year. Reports: lag_hour, lag_day, " in answer.content.decode()
     assert admin.post("/c/local/reports/lag_year/run").status_code == 404
 
 
