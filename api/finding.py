@@ -99,11 +99,12 @@ class ClusterFindings(Resource):
     def get(self, request: Request, cluster: str) -> Response:
         cluster_selectors.cluster_by_name(cluster)
         scope = view_scope(request.user, cluster)
-        views = broker_selectors.broker_views(cluster, scope)
         servers = broker_selectors.name_servers(cluster)
-        found = overview_selectors.findings(cluster, views, servers, scope)
+        views = broker_selectors.broker_views(cluster, scope, servers)
+        judges_ownership = overview_selectors.judges_ownership(cluster, scope)
+        found = overview_selectors.findings(cluster, views, servers, scope, with_ownership=judges_ownership)
         body = _body(request, cluster, found, ClusterFindingSerializer)
-        return Response({**body, "judges_ownership": overview_selectors.judges_ownership(cluster, scope)})
+        return Response({**body, "judges_ownership": judges_ownership})
 
 
 class GroupFindings(Resource):

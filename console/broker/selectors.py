@@ -155,16 +155,19 @@ class BrokerView:
         return Text("master, %(number)s slave(s)", number=len(self.slaves))
 
 
-def broker_views(cluster_name: str, scope: NameScope = EVERYTHING) -> list[BrokerView]:
+def broker_views(
+    cluster_name: str, scope: NameScope = EVERYTHING, servers: Sequence[NameServerRow] | None = None
+) -> list[BrokerView]:
     """Return every broker known to the cluster, silent ones included, by name. Three queries.
 
     Five queries for a reader of some names only. A cluster has tens of brokers, not thousands: lists sort and cut these
-    in memory.
+    in memory. ``servers``: `name_servers`, where the caller has read them.
     """
     surveys: dict[str, list[BrokerSurvey]] = defaultdict(list)
     for one in BrokerSurvey.objects.filter(cluster=cluster_name).order_by("broker_id"):
         surveys[one.broker_name].append(one)
-    servers = [row for row in name_servers(cluster_name) if row.answered]
+    known = name_servers(cluster_name) if servers is None else servers
+    servers = [row for row in known if row.answered]
     rows = BrokerRow.objects.filter(cluster=cluster_name).order_by("broker_name", "broker_id")
     views = [_view(row, surveys[row.broker_name], servers) for row in rows]
     if scope.is_everything:
@@ -190,14 +193,18 @@ def _view(row: BrokerRow, surveys: Sequence[BrokerSurvey], servers: Sequence[Nam
 
 
 def broker_page(
-    cluster_name: str, list_query: ListQuery | None = None, *, scope: NameScope = EVERYTHING
+    cluster_name: str,
+    list_query: ListQuery | None = None,
+    *,
+    scope: NameScope = EVERYTHING,
+    servers: Sequence[NameServerRow] | None = None,
 ) -> Page[BrokerView]:
-    """Return one page of brokers.
+    """Return one page of brokers. ``servers`` as of `broker_views`.
 
     `counts_by_status` counts by state those that match the search words, and "all" of them.
     """
     list_query = list_query or ListQuery()
-    everything = broker_views(cluster_name, scope)
+    everything = broker_views(cluster_name, scope, servers)
     query = list_query.query
     matching = [
         view

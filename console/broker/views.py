@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Iterable, Sequence
 
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
@@ -14,7 +15,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from console.access import rules
 from console.access import selectors as access_selectors
 from console.access.models import Verb
-from console.access.name_scope import EVERYTHING, NameScope
+from console.access.name_scope import NameScope
 from console.access.rules import WILDCARD
 from console.access.session.visitor import remote_addr
 from console.broker import findings, selectors
@@ -22,6 +23,7 @@ from console.broker.broker_list import BROKERS, OWN_BROKERS
 from console.broker.config.areas import by_area
 from console.broker.config.keys import KEYS, config_key
 from console.broker.forms import ConfigForm
+from console.broker.models import NameServerRow
 from console.broker.selectors import BrokerView
 from console.broker.survey import runtime
 from console.brokers.mqadmin import BrokerUnavailable, MQBrokerError, RemotingTimeout
@@ -65,7 +67,8 @@ def brokers(request: HttpRequest, cluster: str) -> HttpResponseBase:
     here, scope = admit_to_list(request, cluster)
     spec = BROKERS if scope.is_everything else OWN_BROKERS
     list_query = ListQuery.of(request, spec)
-    page = selectors.broker_page(here.name, list_query, scope=scope)
+    servers = selectors.name_servers(here.name)
+    page = selectors.broker_page(here.name, list_query, scope=scope, servers=servers)
     if list_query.is_whole:
         return file_of(page, spec, here.name)
     context = {
@@ -78,7 +81,7 @@ def brokers(request: HttpRequest, cluster: str) -> HttpResponseBase:
         "page": page,
         "silent": lag_selectors.silent_brokers(here.name),
         "survey": selectors.last_survey(here.name),
-        "servers": selectors.name_servers(here.name),
+        "servers": servers,
         "differences": selectors.route_differences(here.name, per_page=1).all_total,
         "now_ms": int(time.time() * 1000),
     }
@@ -92,13 +95,14 @@ def broker(request: HttpRequest, cluster: str, broker: str) -> HttpResponse:
     `?part=1` returns the live part of health and runtime only, `?part=chart` the points of the last day.
     """
     here, scope = admit_to_list(request, cluster)
-    view, now_ms = _known(here.name, broker, scope), int(time.time() * 1000)
+    servers, now_ms = selectors.name_servers(here.name), int(time.time() * 1000)
+    views = selectors.broker_views(here.name, scope, servers)
+    view = _known(here.name, broker, views)
     if request.GET.get("part") == "chart" and scope.is_everything:
         return JsonResponse(selectors.samples(here.name, now_ms - DAY_MS, now_ms, view.name))
     tabs = [one for one in TABS if scope.is_everything or one[0] in OWN_TABS]
     tab = request.GET.get("tab", "health")
     tab = tab if tab in dict(tabs) else "health"
-    servers = selectors.name_servers(here.name)
     context = {
         "cluster": here,
         "scope": scope,
@@ -107,11 +111,11 @@ def broker(request: HttpRequest, cluster: str, broker: str) -> HttpResponse:
         "part": f"broker/_{tab}.html",
         "tabs": tabs,
         "servers": servers,
-        "names": [one.broker_name for one in lag_selectors.broker_rows(here.name)],
+        "names": [one.name for one in views],
         "survey": selectors.last_survey(here.name),
         "may_configure": rules.may(request.user, Verb.CONFIGURE, here.name, WILDCARD),
         "now_ms": now_ms,
-        **_tab_context(request, here, view, tab, now_ms, scope),
+        **_tab_context(request, here, view, servers, tab, now_ms, scope),
     }
     if "part" in request.GET and tab in ("health", "runtime"):
         return render(request, context["part"], context)
@@ -119,10 +123,16 @@ def broker(request: HttpRequest, cluster: str, broker: str) -> HttpResponse:
 
 
 def _tab_context(
-    request: HttpRequest, here: Cluster, view: BrokerView, tab: str, now_ms: int, scope: NameScope
+    request: HttpRequest,
+    here: Cluster,
+    view: BrokerView,
+    servers: Sequence[NameServerRow],
+    tab: str,
+    now_ms: int,
+    scope: NameScope,
 ) -> PageContext:
     if tab == "health":
-        return _health_context(request, here, view, now_ms, scope)
+        return _health_context(request, here, view, servers, now_ms, scope)
     if tab == "runtime":
         return {"groups": runtime.figures(view.figures, selectors.courses(here.name, view.name, now_ms))}
     if tab == "config":
@@ -140,9 +150,14 @@ def _tab_context(
 
 
 def _health_context(
-    request: HttpRequest, here: Cluster, view: BrokerView, now_ms: int, scope: NameScope
+    request: HttpRequest,
+    here: Cluster,
+    view: BrokerView,
+    servers: Sequence[NameServerRow],
+    now_ms: int,
+    scope: NameScope,
 ) -> PageContext:
-    found = findings.findings(view, selectors.name_servers(here.name))
+    found = findings.findings(view, servers)
     if not scope.is_everything:
         return {"findings": found, "chart": None}
     found += findings.config_findings(selectors.config_table(here.name, only_differences=True))
@@ -181,8 +196,8 @@ def _last_jobs(cluster: str, name: str) -> list[Job]:
     return [job for job in jobs if job.state in FINAL_STATES]
 
 
-def _known(cluster: str, name: str, scope: NameScope = EVERYTHING) -> BrokerView:
-    view = selectors.broker(cluster, name, scope)
+def _known(cluster: str, name: str, views: Iterable[BrokerView]) -> BrokerView:
+    view = next((one for one in views if one.name == name), None)
     if view is None:
         raise Http404(
             Text(
@@ -199,7 +214,7 @@ def change_config(request: HttpRequest, cluster: str, broker: str) -> HttpRespon
     """Choose key, value and brokers. POST makes the plan and shows it; nothing is changed here."""
     here = admit(request, cluster, Verb.CONFIGURE)
     admit(request, cluster)
-    view = _known(here.name, broker)
+    view = _known(here.name, broker, selectors.broker_views(here.name))
     names = [one.broker_name for one in lag_selectors.broker_rows(here.name)]
     may_several = rules.may(request.user, Verb.CONFIGURE, here.name, WILDCARD)
     form = ConfigForm(names if may_several else [view.name], request.POST or None)
@@ -271,7 +286,7 @@ def _choices(cluster: str, key: str, names: list[str], chosen: list[str]) -> lis
 def drain(request: HttpRequest, cluster: str, broker: str) -> HttpResponse:
     """Make the plan that drains the broker, or gives its permission back, and show it; nothing is changed here."""
     here = admit(request, cluster, Verb.CONFIGURE)
-    view = _known(here.name, broker)
+    view = _known(here.name, broker, selectors.broker_views(here.name))
     try:
         plan = operation_services.create_plan(
             "broker_drain",

@@ -151,19 +151,20 @@ def dead_letter_groups(
     *,
     scope: NameScope = EVERYTHING,
     with_empty: bool = False,
+    every: Sequence[DeadLetterRow] | None = None,
 ) -> Page[DeadLetterRow]:
     """Return one page of the list; unknown values sort last in both directions.
 
-    ``counts_by_status``: {"letters", "empty"}. Sorted in Python: three columns are computed, and a cluster
-    has at most one row per group.
+    ``counts_by_status``: {"letters", "empty"}. Sorted in Python: three columns are computed, and a cluster has at most
+    one row per group. ``every``: all rows of the scope, where the caller has read them.
     """
     list_query = list_query or ListQuery()
-    every = dead_letter_page(cluster, scope=scope)
+    every = dead_letter_page(cluster, scope=scope) if every is None else every
     query = list_query.query.casefold()
     matching = [row for row in every if query in row.group.casefold()]
     empty = sum(row.count == 0 for row in matching)
     wanted = sorted((row for row in matching if with_empty or row.count != 0), key=lambda row: row.group)
-    total = TopicRow.objects.filter(cluster=cluster, kind=DLQ_KIND).count()
+    topics = TopicRow.objects.filter(cluster=cluster, kind=DLQ_KIND)
     return cut(
         DEAD_LETTERS.in_order(wanted, list_query.sort, list_query.descending),
         page=list_query.page,
@@ -171,7 +172,7 @@ def dead_letter_groups(
         is_whole=list_query.is_whole,
         all_total=len(every),
         counts_by_status={"letters": len(matching) - empty, "empty": empty},
-        not_shown=total - len(every),
+        not_shown=0 if scope.is_everything else topics.count() - len(every),
     )
 
 
@@ -185,9 +186,9 @@ class DeadLetterSums:
     first: DeadLetterRow | None
 
 
-def dead_letter_sums(cluster: str, *, scope: NameScope = EVERYTHING) -> DeadLetterSums:
+def dead_letter_sums(every: Sequence[DeadLetterRow]) -> DeadLetterSums:
     """Return the sums at the top of the page: letters, groups, and what expires first."""
-    rows = [row for row in dead_letter_page(cluster, scope=scope) if row.count != 0]
+    rows = [row for row in every if row.count != 0]
     known = [row.count for row in rows if row.count is not None]
     timed = [row for row in rows if row.expires_ms is not None]
     return DeadLetterSums(

@@ -59,7 +59,10 @@ def dead_letters(request: HttpRequest, cluster: str) -> HttpResponseBase:
         return render(request, "deadletter/_replay.html", replay)
     list_query = ListQuery.of(request, DEAD_LETTERS)
     with_empty = request.GET.get("empty") == "1"
-    page = selectors.dead_letter_groups(here.name, list_query, scope=scope, with_empty=with_empty)
+    every = selectors.dead_letter_page(here.name, scope=scope)
+    page = selectors.dead_letter_groups(
+        here.name, list_query, scope=scope, with_empty=with_empty, every=every
+    )
     if list_query.is_whole:
         return file_of(page, DEAD_LETTERS, here.name)
     context = {
@@ -70,7 +73,7 @@ def dead_letters(request: HttpRequest, cluster: str) -> HttpResponseBase:
         "columns": access_selectors.column_choice(request.user, DEAD_LETTERS),
         "with_empty": with_empty,
         "page": page,
-        "sums": selectors.dead_letter_sums(here.name, scope=scope),
+        "sums": selectors.dead_letter_sums(every),
         "silent": lag_selectors.silent_brokers(here.name),
         "now_ms": int(time.time() * 1000),
     }

@@ -65,7 +65,7 @@ def cut(
     page = max(1, min(page, pages))
     start = (page - 1) * per_page
     return Page(
-        rows=list(rows[start : start + per_page]),
+        rows=list(rows[start : start + per_page]) if total else [],
         total=total,
         page=page,
         pages=pages,
@@ -83,9 +83,10 @@ def cut_after(rows: QuerySet[Any], *, page: int, per_page: int, after: str) -> "
     Raises CursorRefused.
     """
     total = rows.count()
-    found = cut(
-        cursor.rows_after(rows, after) if after else rows, page=1 if after else page, per_page=per_page
-    )
+    if after:
+        found = cut(cursor.rows_after(rows, after), page=1, per_page=per_page)
+    else:
+        found = cut(rows, page=page, per_page=per_page, total=total)
     is_last = found.page == found.pages
     following = "" if is_last else cursor.after(rows, found.rows[-1])
     return replace(found, total=total, all_total=total, cursor=following)

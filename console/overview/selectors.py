@@ -389,8 +389,10 @@ def findings(
     views: Sequence[BrokerView],
     servers: Sequence[NameServerRow],
     scope: NameScope = EVERYTHING,
+    *,
+    with_ownership: bool,
 ) -> list[Finding]:
-    """Return problems of groups, brokers, name servers and ownership, worst first.
+    """Return problems of groups, brokers, name servers and, as `judges_ownership`, ownership; worst first.
 
     For a reader of some names only, without values of broker configuration and without other names.
     """
@@ -421,7 +423,7 @@ def findings(
             )
         )
         found.append(Finding("FALLING_BEHIND", title, text, differing.rows[0].since_ms, tab="name-servers"))
-    if judges_ownership(cluster_name, scope):
+    if with_ownership:
         silent = {view.name for view in views if not view.row.answered}
         found += ownership_findings(rebalance_selectors.cluster_findings(cluster_name, scope), silent)
     return sorted(found, key=lambda one: broker_findings.SEVERITY.index(one.status))

@@ -53,13 +53,14 @@ def overview(request: HttpRequest, cluster: str) -> HttpResponse:
     }
     if request.GET.get("part") == "collector":
         return render(request, "overview/_collector.html", collector)
-    views = broker_selectors.broker_views(here.name, scope)
+    servers = broker_selectors.name_servers(here.name)
+    views = broker_selectors.broker_views(here.name, scope, servers)
     if request.GET.get("part") == "traffic" and scope.is_everything:
         return JsonResponse(selectors.traffic(here.name, views, now_ms)._asdict())
-    servers = broker_selectors.name_servers(here.name)
     groups = selectors.group_counts(here.name, scope)
     calm = "UNKNOWN" if groups.get("UNKNOWN") else "OK"
-    found = selectors.findings(here.name, views, servers, scope)
+    judges_ownership = selectors.judges_ownership(here.name, scope)
+    found = selectors.findings(here.name, views, servers, scope, with_ownership=judges_ownership)
     context = {
         **collector,
         "scope": scope,
@@ -80,7 +81,7 @@ def overview(request: HttpRequest, cluster: str) -> HttpResponse:
         "dead_total": selectors.dead_total(letters),
         "findings": found[: selectors.FINDINGS_SHOWN],
         "more_findings": max(0, len(found) - selectors.FINDINGS_SHOWN),
-        "judges_ownership": selectors.judges_ownership(here.name, scope),
+        "judges_ownership": judges_ownership,
     }
     if "part" in request.GET:
         return render(request, "overview/_overview.html", context)

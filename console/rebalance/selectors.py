@@ -51,7 +51,7 @@ def cluster_findings(cluster_name: str, scope: NameScope = EVERYTHING) -> list[F
 def _queues_of(cluster_name: str, groups: Sequence[str]) -> Mapping[str, list[MessageQueue]]:
     """Return the queues of groups, their retry topics left out."""
     found: dict[str, list[MessageQueue]] = defaultdict(list)
-    for row in queues.of_groups(cluster_name, groups):
-        if not row.topic.startswith(RETRY_TOPIC_PREFIX):
-            found[row.group].append(MessageQueue(row.topic, row.broker_name, row.queue_id))
+    for group, topic, broker_name, queue_id in queues.keys_of_groups(cluster_name, groups):
+        if not topic.startswith(RETRY_TOPIC_PREFIX):
+            found[group].append(MessageQueue(topic, broker_name, queue_id))
     return found

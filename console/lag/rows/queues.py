@@ -32,6 +32,13 @@ def of_topics(cluster_name: str, topics: Collection[str]) -> list[QueueRow]:
     return sheets.read_rows(QUEUES, cluster_name, "topic", topics)
 
 
+def keys_of_groups(cluster_name: str, groups: Collection[str]) -> list[tuple[str, str, str, int]]:
+    """Return (group, topic, broker, queue) of the queues of `of_groups`, which are many, in its order."""
+    names = "group", "topic", "broker_name", "queue_id"
+    found = sheets.read_columns(QUEUES, cluster_name, names, where="group", values=groups)
+    return sorted(_tuples(found, names))
+
+
 def on_broker(cluster_name: str, broker_name: str, *names: str) -> Iterable[tuple[Any, ...]]:
     """Return some fields of each queue of a broker as each group consumes it, unordered. Reads every sheet."""
     found = sheets.read_columns(QUEUES, cluster_name, names, where="broker_name", values=[broker_name])
