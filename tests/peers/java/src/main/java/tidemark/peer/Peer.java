@@ -20,6 +20,7 @@ import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.SendStatus;
@@ -72,6 +73,8 @@ public final class Peer implements Runnable {
                 case "timed": new Timers(this).run(); break;
                 case "request": new Requests(this).request(); break;
                 case "reply": new Requests(this).reply(); break;
+                case "signed": new Signed(this).run(); break;
+                case "tools": new Signed(this).tools(); break;
                 default: throw new IllegalArgumentException("no such peer: " + command);
             }
             say("END", 0);
@@ -86,7 +89,7 @@ public final class Peer implements Runnable {
         return stopped.await(seconds, TimeUnit.SECONDS);
     }
 
-    private static String oneLine(Throwable e) {
+    static String oneLine(Throwable e) {
         return String.valueOf(e.getMessage()).replace('\n', ' ').replace('\t', ' ');
     }
 
@@ -190,7 +193,8 @@ public final class Peer implements Runnable {
      * --broker-assigns true (5.x): asks the broker what to read, which is how a group set to POP comes to pop.
      */
     private void consume() throws Exception {
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(option("group", "peer"));
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(option("group", "peer"),
+                Signed.hook(option("access-key", "-"), option("secret-key", "")), new AllocateMessageQueueAveragely());
         consumer.setNamesrvAddr(option("namesrv", ""));
         consumer.setInstanceName(option("instance", "one"));
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
