@@ -100,29 +100,103 @@ AUDIT_VERBS: Mapping[str, Text] = {
     "rate": Text("Changed the rate of the job for %(object)s", object=ANY),
     "resume": Text("Continued the job for %(object)s", object=ANY),
 }
+# The same of an event whose plan is known: with the title of its kind.
+KIND_VERBS: Mapping[str, Text] = {
+    "apply": Text("Applied to %(object)s: %(kind)s", object=ANY, kind=ANY),
+    "apply refused": Text("Refused to apply to %(object)s: %(kind)s", object=ANY, kind=ANY),
+    "approve": Text("Approved for %(object)s: %(kind)s", object=ANY, kind=ANY),
+    "cancel": Text("Requested cancellation on %(object)s: %(kind)s", object=ANY, kind=ANY),
+    "discard": Text("Discarded for %(object)s: %(kind)s", object=ANY, kind=ANY),
+    "job applied": Text("Carried out on %(object)s, verification began: %(kind)s", object=ANY, kind=ANY),
+    "job fail": Text("Failed on %(object)s: %(kind)s", object=ANY, kind=ANY),
+    "job pause": Text("Was paused on %(object)s: %(kind)s", object=ANY, kind=ANY),
+    "job resume": Text("Was continued on %(object)s: %(kind)s", object=ANY, kind=ANY),
+    "job start": Text("Started on %(object)s: %(kind)s", object=ANY, kind=ANY),
+    "job stop": Text("Was cancelled on %(object)s: %(kind)s", object=ANY, kind=ANY),
+    "job verified": Text("Finished and verified on %(object)s: %(kind)s", object=ANY, kind=ANY),
+    "pause": Text("Paused on %(object)s: %(kind)s", object=ANY, kind=ANY),
+    "plan": Text("Planned for %(object)s: %(kind)s", object=ANY, kind=ANY),
+    "rate": Text("Changed the rate on %(object)s: %(kind)s", object=ANY, kind=ANY),
+    "resume": Text("Continued on %(object)s: %(kind)s", object=ANY, kind=ANY),
+}
 
 
 # Field of a changed value → its name on pages; a field without one is shown as it is stored.
 FIELD_WORDS: Mapping[str, Text] = {
     "access_key": Text("access key"),
+    "absent": Text("without"),
+    "addr": Text("address"),
+    "after": Text("after"),
+    "already": Text("replayed before"),
+    "answering": Text("brokers that answer"),
+    "before": Text("before"),
+    "broker_name": Text("broker"),
+    "brokers": Text("brokers"),
     "cadence": Text("cadence"),
+    "cluster": Text("cluster"),
     "cluster_pattern": Text("clusters"),
+    "committed": Text("committed offset"),
+    "config": Text("configuration"),
+    "count": Text("number"),
+    "counted": Text("counted"),
+    "coverage": Text("coverage"),
+    "covered": Text("covered"),
     "emails": Text("mail to"),
+    "expected": Text("expected"),
+    "expiring": Text("expiring by then"),
+    "failed": Text("failed"),
+    "from_ms": Text("from"),
+    "from_offset": Text("start offset"),
+    "group": Text("group"),
+    "groups": Text("groups"),
+    "handled": Text("marked as handled"),
     "hour": Text("hour"),
     "is_active": Text("may sign in"),
     "is_on": Text("on"),
     "is_production": Text("production"),
     "is_superuser": Text("has every right"),
+    "key": Text("key"),
+    "lag": Text("lag"),
+    "matched": Text("matched"),
+    "max_offset": Text("end offset"),
+    "members": Text("clients"),
     "message_type": Text("message type"),
+    "messages": Text("messages"),
+    "min_offset": Text("start offset"),
     "minute": Text("minute"),
+    "moved": Text("moved"),
+    "name": Text("name"),
     "name_pattern": Text("names"),
     "namesrv_addrs": Text("name servers"),
+    "offset": Text("offset"),
+    "offsets": Text("offsets"),
+    "owner": Text("owner"),
+    "pending": Text("not decided"),
+    "perm": Text("permission"),
     "poll_interval_s": Text("collection interval, seconds"),
+    "queue": Text("queue"),
+    "queue_id": Text("queue"),
+    "queues": Text("queues"),
+    "ranges": Text("offset ranges"),
+    "rate_per_s": Text("rate"),
+    "read_at_ms": Text("read"),
+    "read_back": Text("copies read back"),
+    "reason": Text("reason"),
+    "retention_ms": Text("retention"),
+    "retries": Text("attempts again"),
     "role": Text("role"),
     "secret_key": Text("secret key"),
     "security_token": Text("security token"),
+    "run": Text("run"),
+    "scopes": Text("rights"),
     "second_person_messages": Text("messages from which a second person must approve"),
+    "sent": Text("sent"),
+    "sent_per_s": Text("sent per second"),
+    "skipped": Text("skipped"),
     "slo_ms": Text("no message waits longer than"),
+    "speed": Text("speed"),
+    "state": Text("state"),
+    "takes_s": Text("takes about"),
     "target": Text("for this share of the time, in per cent"),
     "team": Text("team"),
     "time_zone": Text("time zone"),
@@ -130,19 +204,43 @@ FIELD_WORDS: Mapping[str, Text] = {
     "tls_certificate": Text("client certificate"),
     "tls_checks_host_name": Text("certificate must name the host"),
     "tls_key": Text("key of the client certificate"),
+    "to_ms": Text("to"),
+    "to_offset": Text("end offset"),
+    "topic": Text("topic"),
+    "topics": Text("topics"),
+    "total": Text("total"),
     "typed_confirm_messages": Text("messages from which the name must be typed"),
+    "unit": Text("counted in"),
+    "unknown": Text("unknown outcome"),
+    "unreadable": Text("unreadable"),
     "user": Text("person"),
     "username": Text("name"),
     "uses_tls": Text("TLS"),
+    "value": Text("value"),
+    "values": Text("values"),
+    "verbs": Text("rights"),
+    "verified": Text("verified"),
     "webhook_host": Text("webhook"),
     "weekday": Text("weekday"),
+    "written": Text("written"),
     "zone": Text("zone"),
 }
 
 
-def sentence_of(verb: str, subject: str) -> Text:
-    """Return what an event did, in the past tense, with its object; an unknown verb as it is."""
+def sentence_of(verb: str, subject: str, kind: str = "") -> Text:
+    """Return what an event did, in the past tense, with its object; an unknown verb as it is.
+
+    ``kind``: title of the kind of the event's plan, where the caller has it.
+    """
+    if kind and verb in KIND_VERBS:
+        return KIND_VERBS[verb] % {"object": subject, "kind": kind}
     return AUDIT_VERBS.get(verb, Text.foreign(verb)) % {"object": subject}
+
+
+def field_name(name: str) -> str:
+    """Return the name of a field in words; one without is read as it is spelled."""
+    words = FIELD_WORDS.get(name)
+    return name.replace("_", " ") if words is None else words.local()
 
 
 def activity_file(events: QuerySet[Any]) -> StreamedResponse:

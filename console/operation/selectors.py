@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -92,11 +93,27 @@ def jobs_page(
     return cut_after(rows.order_by(*order) if order else rows, page=page, per_page=per_page, after=after)
 
 
-def plan_objects(plan_ids: Iterable[str]) -> dict[str, Link]:
-    """Return the page of the object of each of these plans; one query."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class AuditedPlan:
+    """What the audit shows of a plan: the page of its object, the title of its kind, what it has done."""
+
+    object: Link
+    kind: Text
+    done: Text
+
+
+def audited_plans(plan_ids: Iterable[str]) -> dict[str, AuditedPlan]:
+    """Return these plans by id; one query."""
     wanted = {plan_id for plan_id in plan_ids if plan_id}
     plans = Plan.objects.filter(pk__in=wanted).defer("diff") if wanted else ()
-    return {plan.id: object_of(plan) for plan in plans}
+    return {plan.id: _audited(plan) for plan in plans}
+
+
+def _audited(plan: Plan) -> AuditedPlan:
+    kind = plan_kinds().get(plan.kind)
+    if kind is None:
+        return AuditedPlan(object_of(plan), Text(), plan.summary)
+    return AuditedPlan(object_of(plan), kind.title, kind.done_words(plan))
 
 
 def object_of(plan: Plan) -> Link:

@@ -14,14 +14,15 @@ from django.utils.html import escape, format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext
 
-from console.access.activity_list import FIELD_WORDS, sentence_of
+from console.access.activity_list import field_name, sentence_of
 from console.access.models import AuditEvent
 from console.deadletter.replay.params import ReplayParams
 from console.deadletter.replay.words import TARGET_WORDS, target_address
 from console.operation import selectors as operation_selectors
 from console.operation.config.row import DONE, row_words
 from console.operation.models import Plan
-from console.operation.plan.kinds import Link
+from console.operation.selectors import AuditedPlan
+from console.report.jobs import JOBS
 from console.templatetags.cells import value_of
 from console.text import JsonObject, Moment, Text
 from console.text.figures import count, duration
@@ -97,28 +98,43 @@ def place(row: object, mark: str = ":") -> str:
 
 
 # Verb of an audit event → the page of its object; a plan's page links to the object of a plan.
-OBJECT_PAGES = {"change SLO": "group", "set body schema": "topic", "remove body schema": "topic"}
+OBJECT_PAGES = {
+    "change SLO": "group",
+    "set body schema": "topic",
+    "remove body schema": "topic",
+    "run report": "report",
+    "change schedule": "report",
+}
 
 
 @register.simple_tag
-def plan_objects(events: Sequence[AuditEvent]) -> dict[str, Link]:
-    """Return the pages of the objects of the events' plans, by plan, for `event_sentence`."""
-    return operation_selectors.plan_objects(event.plan_id for event in events)
+def audited_plans(events: Sequence[AuditEvent]) -> dict[str, AuditedPlan]:
+    """Return the plans of the events by id, for `event_sentence`."""
+    return operation_selectors.audited_plans(event.plan_id for event in events)
 
 
 @register.simple_tag
-def event_sentence(event: AuditEvent, objects: Mapping[str, Link] | None = None) -> SafeString:
+def event_sentence(event: AuditEvent, plans: Mapping[str, AuditedPlan] | None = None) -> SafeString:
     """Render what an event did, its object as a link where it has a page, else in bold type."""
-    before, mark, after = sentence_of(event.verb, "\0").local().partition("\0")
+    plan = (plans or {}).get(event.plan_id)
+    kind = plan.kind.local() if plan else ""
+    before, mark, after = sentence_of(event.verb, "\0", kind[:1].lower() + kind[1:]).local().partition("\0")
     page = OBJECT_PAGES.get(event.verb)
-    link = (objects or {}).get(event.plan_id)
-    url = link.url if link else ""
+    url = plan.object.url if plan else ""
     if page and event.cluster and event.subject:
         url = reverse(page, args=[event.cluster, event.subject])
-    shown = format_html("<b>{}</b>", event.subject) if mark else ""
+    name = JOBS.get(event.subject, event.subject) if page == "report" else event.subject
+    shown = format_html("<b>{}</b>", name) if mark else ""
     if mark and url:
-        shown = format_html('<a href="{}">{}</a>', url, event.subject)
+        shown = format_html('<a href="{}">{}</a>', url, name)
     return format_html("{}{}{}", before, shown, after)
+
+
+@register.simple_tag
+def event_done(event: AuditEvent, plans: Mapping[str, AuditedPlan] | None = None) -> Text:
+    """Return what a verified job has done, in a sentence; empty for other events."""
+    plan = (plans or {}).get(event.plan_id)
+    return plan.done if plan and event.verb == "job verified" else Text()
 
 
 @register.filter
@@ -148,8 +164,7 @@ def replay_address(plan: Plan) -> Text | str:
 @register.filter
 def field_words(name: str) -> str:
     """Return the name of a changed field."""
-    words = FIELD_WORDS.get(name)
-    return name if words is None else words.local()
+    return field_name(name)
 
 
 @register.filter
@@ -162,12 +177,6 @@ def field_value(value: object, name: str) -> str:
     if isinstance(value, int | float) and name.endswith("_ms"):
         return figure_words(duration(value))
     return count(value) if isinstance(value, int) else str(value)
-
-
-@register.filter
-def pretty(value: object) -> str:
-    """Format a stored value for people: text as it is, the rest as indented JSON."""
-    return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
 
 
 @register.filter

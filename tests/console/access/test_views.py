@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import html
+import re
 
 import pytest
 from django.contrib.auth.models import User
@@ -201,7 +202,9 @@ def test_the_object_of_a_plan_is_a_link_to_its_page() -> None:
         )
     services.record_audit(actor=None, verb="plan", cluster="test", subject="gone", plan_id="op-2")
     text = signed_in("boss").get("/activity").content.decode()
-    assert text.count('Made a plan for <a href="/c/test/dead-letters/billing">billing</a>') == 3
+    assert (
+        text.count('Planned for <a href="/c/test/dead-letters/billing">billing</a>: dead-letter replay') == 3
+    )
     assert "Made a plan for <b>gone</b>" in text
 
 
@@ -218,6 +221,38 @@ def test_an_event_shows_short_values_in_its_row_and_the_rest_on_demand() -> None
     text = signed_in().get("/activity").content.decode()
     assert '<a href="/c/prod/groups/orders">orders</a>' in text
     assert "4 → 6" in text
+
+
+def test_a_report_has_the_name_of_its_page_and_times_are_no_numbers() -> None:
+    sample_rows.cluster("local")
+    requested = {"run": "report-1", "from_ms": 1_773_304_200_000, "to_ms": 1_773_307_800_000}
+    services.record_audit(actor="a", verb="run report", cluster="local", subject="lag_hour", after=requested)
+    text = " ".join(signed_in("boss").get("/activity").content.decode().split())
+    assert 'Requested a run of the report <a href="/c/local/reports/lag_hour">Hourly lag</a>' in text
+    assert 'data-at="1773304200000"' in text and ">1773304200000<" not in text and "from_ms" not in text
+
+
+def test_before_and_after_are_tables_with_units() -> None:
+    before = {"ranges": [{"queue_id": 3, "to_offset": 1_289}], "is_on": True, "takes_s": 90}
+    after = {"sent_per_s": 12.5, "size_bytes": 2_048, "nothing": None, "topics": {"a": 2}}
+    services.record_audit(actor="a", verb="change cluster", subject="local", before=before, after=after)
+    text = re.sub(r"\s+", " ", signed_in("boss").get("/activity").content.decode())
+    rows = dict(re.findall(r'<tr><th scope="row">(.*?)</th><td class="wrap">(.*?)</td>', text))
+    assert rows["takes about"] == "1 m 30 s" and rows["on"] == "yes"
+    assert '<th scope="row">a</th><td class="wrap">2</td>' in text
+    assert rows["sent per second"] == "12.5 /s" and rows["size bytes"] == "2 kB" and "none" in rows["nothing"]
+    assert '<td class="wrap">3</td><td class="wrap">1,289</td>' in text
+
+
+def test_fields_of_both_stand_side_by_side_and_long_lists_are_cut() -> None:
+    before = {"retention_ms": 259_200_000, "ranges": [{"queue_id": number} for number in range(23)]}
+    after = {"retention_ms": 90_000, "ranges": []}
+    services.record_audit(actor="a", verb="apply", subject="many", before=before, after=after)
+    text = re.sub(r"\s+", " ", signed_in("boss").get("/activity").content.decode())
+    assert '<th scope="row">retention</th><td class="wrap">3 d</td><td class="wrap">1 m 30 s</td>' in text
+    assert (
+        "and 3 more" in text and '<td class="wrap">19</td>' in text and '<td class="wrap">20</td>' not in text
+    )
 
 
 def test_activity_is_narrowed_to_a_time_in_the_zone_of_its_reader() -> None:
