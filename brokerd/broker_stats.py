@@ -213,6 +213,8 @@ class BrokerStats:
                 self._due_ms[window] = now_ms + interval_ms
                 for item in self.items.values():
                     samples: list[Sample] = getattr(item, window)
+                    if not samples:  # what came before the first sample counts too, as in Java
+                        samples.append(Sample(now_ms - interval_ms, 0, 0))
                     append_sample(samples, Sample(now_ms, item.value, item.times), reach_ms)
 
     def _roll_day(self, now_ms: int) -> None:
@@ -259,9 +261,14 @@ class BrokerStats:
         item = self.find(TOPIC_PUT_NUMS, topic)
         return snapshot(item.minute).tps if item is not None else 0.0
 
-    def remove(self, key: str) -> None:
-        """Drop a deleted topic (`T`) or group-of-topic (`T@G`)."""
-        for each in [each for each in self.items if each[1] == key]:
+    def remove(self, topic: str) -> None:
+        """Drop the counters of a deleted topic."""
+        for each in [each for each in self.items if each[1] == topic]:
+            del self.items[each]
+
+    def remove_group(self, group: str) -> None:
+        """Drop the counters of a deleted group on all its topics."""
+        for each in [each for each in self.items if each[1].endswith(f"@{group}")]:
             del self.items[each]
 
 

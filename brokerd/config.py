@@ -17,6 +17,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 Config = TypeVar("Config")
 
 HIDDEN = "******"  # in place of a secret
+VIP_PORT_DISTANCE = 2  # below listenPort (MixAll.brokerVIPChannel)
 CONNECTIONS_MAX = 20_000  # one file descriptor each; far above what one Python process serves well
 
 
@@ -45,6 +46,8 @@ class BrokerConfig:
     broker_ip2: str = setting("brokerIP2", "")  # given to slaves; "": brokerIP1
     bind_address: str = setting("bindAddress", "0.0.0.0")
     listen_port: int = setting("listenPort", 10911)  # 0: any free port, printed in the ready line
+    # Ours: listen on listenPort - 2 too, where clients with VIP channel connect (Java: always).
+    vip_port_enable: bool = setting("vipPortEnable", False)
     # Name servers to register with, `host:port;host:port`; "" means this process is the name server too.
     namesrv_addr: str = setting("namesrvAddr", "")
     broker_permission: int = setting("brokerPermission", 6)
@@ -314,6 +317,10 @@ def check_port(key: str, port: int) -> None:
 def check(config: BrokerConfig, namesrv: NamesrvConfig) -> None:
     """Refuse values that parse but cannot work; raises ConfigError."""
     check_port("listenPort", config.listen_port)
+    if config.vip_port_enable and 0 < config.listen_port <= VIP_PORT_DISTANCE:
+        raise ConfigError(
+            f"listenPort={config.listen_port}: vipPortEnable takes listenPort - 2, so a port from 3 on"
+        )
     check_port("namesrvListenPort", namesrv.namesrv_listen_port)
     if not config.broker_name or not config.broker_cluster_name:
         raise ConfigError("brokerName and brokerClusterName must not be empty")

@@ -36,7 +36,14 @@ from brokerd.clients.pull_request_hold import PullRequestHoldService
 from brokerd.clients.queue_lock import QueueLockManager
 from brokerd.clock import steady_ms, wall_ms
 from brokerd.cold_reads import ColdReads
-from brokerd.config import LiveConfig, NamesrvProcessConfig, TlsConfig, name_server_addresses, replaced
+from brokerd.config import (
+    VIP_PORT_DISTANCE,
+    LiveConfig,
+    NamesrvProcessConfig,
+    TlsConfig,
+    name_server_addresses,
+    replaced,
+)
 from brokerd.connections.server import Connection, PortTaken, RemotingServer, own_address
 from brokerd.connections.tls import TlsContexts
 from brokerd.ha.ha_client import HaClient
@@ -142,6 +149,9 @@ class BrokerController:
         self._broker_server = await self._bind(
             "listenPort", settings.listen_port, self._process, self._closed
         )
+        if settings.vip_port_enable:
+            vip_port = self._broker_server.port - VIP_PORT_DISTANCE
+            await self._bind("listenPort or vipPortEnable", vip_port, self._process, self._closed)
         if not self._store_config.is_slave:
             await self._bind_ha(settings.bind_address)
         if not settings.namesrv_addr:

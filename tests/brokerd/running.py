@@ -189,7 +189,11 @@ async def running(root: Path, **settings: str) -> AsyncIterator[RunningBroker]:
     )
     tls = TlsContexts(build(TlsConfig, properties))
     controller = BrokerController(live, build(MessageStoreConfig, properties), tls)
-    await controller.start()
+    try:
+        await controller.start()
+    except OSError:
+        await controller.stop()
+        raise
     broker = RunningBroker(controller)
     try:
         yield broker

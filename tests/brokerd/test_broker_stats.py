@@ -17,9 +17,33 @@ def test_it_samples_each_window_at_its_interval() -> None:
     for second in range(25):
         item.add(2)
         stats.sample(second * 1000, second * 1000)
-    assert [s.at_ms for s in item.minute] == [0, 10_000, 20_000]
-    assert [len(item.hour), len(item.day)] == [1, 1]
-    assert stats.topic_put_tps("T") == 2.0
+    assert [s.at_ms for s in item.minute] == [-10_000, 0, 10_000, 20_000]
+    assert [len(item.hour), len(item.day)] == [2, 2]
+    assert stats.topic_put_tps("T") == 42 / 30
+
+
+def test_it_counts_what_came_before_the_first_sample() -> None:
+    stats = BrokerStats("C", 0)
+    item = stats.item("TOPIC_PUT_NUMS", "T")
+    item.add(20)
+    stats.sample(5_000, 5_000)
+    item.add(3)
+    stats.sample(20_000, 20_000)
+    assert [snapshot(each).sum for each in (item.minute, item.hour, item.day)] == [23, 20, 20]
+
+
+def test_it_drops_the_counters_of_deleted_topics_and_groups() -> None:
+    stats = BrokerStats("C", 0)
+    for key in ("T@g", "T@bigg", "U@g"):
+        stats.item("GROUP_GET_NUMS", key)
+    stats.item("TOPIC_PUT_NUMS", "T")
+    stats.remove_group("g")
+    stats.remove("T")
+    assert list(stats.items) == [
+        ("BROKER_PUT_NUMS", "C"),
+        ("BROKER_GET_NUMS", "C"),
+        ("GROUP_GET_NUMS", "T@bigg"),
+    ]
 
 
 def test_it_keeps_two_samples_of_an_idle_item_and_none_older_than_the_window() -> None:

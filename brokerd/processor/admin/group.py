@@ -76,6 +76,7 @@ def delete_group(broker: Broker, channel: Channel, command: RemotingCommand, now
         broker.offsets.save()
     broker.assignments.remove_group(group)
     broker.pops.drop(group=group)
+    broker.stats.remove_group(group)
     return Saved(command.response(ResponseCode.SUCCESS))
 
 

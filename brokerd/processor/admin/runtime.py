@@ -32,6 +32,13 @@ RELAY_VERSION = 62  # V3_1_8_SNAPSHOT: clients from there on answer 307 and 309
 VERSION_DESC = "V5_3_3"
 # Queues of a Java broker's thread pools. This broker has none; mqadmin and dashboards fail without the keys.
 POOLS = ("send", "pull", "litePull", "query", "ack")
+# What mqadmin's exportConfigs fails without, and no setting here stands for.
+FIXED_SETTINGS = {
+    "brokerRole": "ASYNC_MASTER",
+    "slaveReadEnable": "false",
+    "filterServerNums": "0",
+    "useTLS": "false",
+}
 
 
 def get_runtime_info(
@@ -166,7 +173,7 @@ def get_broker_config(
     broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
     """GET_BROKER_CONFIG (26): every setting as a property file."""
-    shown = all_settings(broker)
+    shown = {**FIXED_SETTINGS, **all_settings(broker)}
     shown["listenPort"], shown["brokerIP1"] = str(broker.store_host[1]), broker.store_host[0]
     text = "".join(f"{key}={value}\n" for key, value in sorted(shown.items()))
     return command.response(

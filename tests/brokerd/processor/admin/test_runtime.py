@@ -76,6 +76,8 @@ async def test_it_changes_hot_settings_and_refuses_the_others(tmp_path: Path) ->
         shown = (await client.ask(RequestCode.GET_BROKER_CONFIG)).body.decode()
         assert "autoCreateTopicEnable=false\n" in shown
         assert f"listenPort={broker.broker.store_host[1]}\n" in shown
+        for key in ("brokerRole", "filterServerNums", "slaveReadEnable", "useTLS"):  # exportConfigs of 4.9.7
+            assert f"\n{key}=" in shown
         for body, says in (
             (
                 b"longPollingEnable=false\nlistenPort=1\n",
@@ -99,7 +101,7 @@ async def test_it_shows_counters(tmp_path: Path) -> None:
         broker.broker.stats.sample(now_ms + 30_000, now_ms + 30_000)
         fields = {"statsName": "TOPIC_PUT_NUMS", "statsKey": "T"}
         answer = await client.ask(RequestCode.VIEW_BROKER_STATS_DATA, fields)
-        assert BrokerStatsData.from_body(answer.body).stats_minute.sum == 1
+        assert BrokerStatsData.from_body(answer.body).stats_minute.sum == 3
         assert (await client.ask(RequestCode.VIEW_BROKER_STATS_DATA, {**fields, "statsKey": "No"})).code == 1
 
 
