@@ -261,7 +261,7 @@ class BrokerController:
     def _connect_parts(self) -> None:
         broker = self.broker
         sender = Sender(broker)
-        broker.sender, broker.ha = sender, self._ha_service
+        broker.sender, broker.ha, broker.slaves = sender, self._ha_service, self._ha_service
         access = broker.access
         self._hot_path = GuardedHotPath(broker, sender, access) if access.is_on else HotPath(broker, sender)
         handlers = handlers_of_slave(BROKER_HANDLERS) if self._store_config.is_slave else BROKER_HANDLERS

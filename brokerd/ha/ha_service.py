@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 
 from brokerd.clock import steady_ms
@@ -38,6 +39,8 @@ class HaConnection:
         self._heartbeat_ms = store.config.ha_send_heartbeat_interval_ms
         self._housekeeping_s = store.config.ha_housekeeping_interval_ms / 1000
         self._reports = ReportFrames()
+        self.news = asyncio.Event()  # a sender waits: do not sleep
+        self.on_ack: Callable[[], None] = lambda: None
         self.address = address_text(writer.get_extra_info("peername") or ("", 0))
         self.ack_offset = -1  # of the slave's log end; -1 before its first report
         self.next_offset = -1  # to be sent
@@ -84,6 +87,7 @@ class HaConnection:
             offset = self._reports.receive(data)
             if offset is not None:
                 self.ack_offset = offset
+                self.on_ack()
                 return
 
     async def _send(self) -> None:
@@ -93,7 +97,9 @@ class HaConnection:
             elif steady_ms() - self._sent_ms >= self._heartbeat_ms:
                 self._write(b"")
             else:
-                await asyncio.sleep(LOOK_S)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self.news.wait(), LOOK_S)
+                self.news.clear()
 
     async def _send_turn(self) -> None:
         """Send some; others have their turn then. Raises StoreError when the log does not hold it any more."""
@@ -135,6 +141,7 @@ class HaService:
         self._store = store
         self.slaves: set[HaConnection] = set()
         self.port = 0
+        self.on_ack: Callable[[], None] = lambda: None  # a slave has more, or is gone
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -158,6 +165,7 @@ class HaService:
             logger.warning("slave refused slave=%s: %d are connected", slave.address, SLAVES_MAX)
             writer.close()
             return
+        slave.on_ack = lambda: self.on_ack()
         self.slaves.add(slave)
         try:
             await slave.run()
@@ -166,6 +174,20 @@ class HaService:
         finally:
             self.slaves.discard(slave)
             writer.close()
+
+    def acknowledged(self) -> int:
+        """Return up to where a slave has the log; -1 without one."""
+        return max((slave.ack_offset for slave in self.slaves), default=-1)
+
+    def has_near(self, end: int) -> bool:
+        """Return whether a slave is near enough to be waited for (haMaxGapNotInSync)."""
+        gap = self._store.config.ha_max_gap_not_in_sync
+        return any(slave.ack_offset >= 0 and end - slave.ack_offset < gap for slave in self.slaves)
+
+    def wake(self) -> None:
+        """Have what is new sent now."""
+        for slave in self.slaves:
+            slave.news.set()
 
     def runtime_info(self) -> HARuntimeInfo:
         """As 907 shows it."""

@@ -60,6 +60,24 @@ class Replication(Protocol):
     def runtime_info(self) -> HARuntimeInfo: ...
 
 
+class AnswerWriter(Protocol):
+    """Where answers go: a connection, or what holds them back first."""
+
+    def write(self, data: bytes) -> None: ...
+
+
+class Slaves(Protocol):
+    """What a SYNC_MASTER needs of brokerd/ha/HaService."""
+
+    on_ack: Callable[[], None]
+
+    def acknowledged(self) -> int: ...
+
+    def has_near(self, end: int) -> bool: ...
+
+    def wake(self) -> None: ...
+
+
 @dataclass(slots=True, eq=False)
 class Broker:
     """The parts, all living in one event loop."""
@@ -93,6 +111,7 @@ class Broker:
 
     sender: MessageSender = field(init=False)
     ha: Replication = field(init=False)
+    slaves: Slaves = field(init=False)
     filtered_entries: int = field(init=False, default=0)  # queue entries looked at for SQL92 in this turn
     pushed_reply_bytes: int = field(init=False, default=0)  # of replies that requesters have not confirmed
     # Keys of very many messages are looked up one at a time in a thread.

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from brokerd.clock import steady_ms
 from brokerd.connections.channel import Channel
-from brokerd.processor.broker import Broker
+from brokerd.processor.broker import AnswerWriter, Broker
 from brokerd.processor.consumer.pull_message import pull_message
 from brokerd.processor.send.group_commit import GroupCommit, refused
 from brokerd.processor.send.send_message import Sender, SendOutcome, outcome_fields
+from brokerd.processor.send.slave_wait import SlaveWait, SlaveWriter
 from brokerd.processor.slave import refusal_of
 from brokerd.remoting.codes import RequestCode
 from brokerd.remoting.command import ONEWAY_FLAG, RESPONSE_FLAG, RemotingCommand, SerializeType
@@ -45,6 +46,9 @@ class HotPath:
         self._group_commit: GroupCommit | None = None
         if broker.store_config.is_sync_flush:
             self._group_commit = GroupCommit(broker.store, self._after_flush)
+        self._slave_wait: SlaveWait | None = None
+        if broker.store_config.broker_role == "SYNC_MASTER":
+            self._slave_wait = SlaveWait(broker.slaves, broker.store_config.sync_flush_timeout_ms)
 
     def try_frame(self, data: bytes, start: int, end: int, peer: Channel, now_ms: int) -> bytes | None:
         """Answer one frame if its header reads typed; None leaves it to the plain handlers."""
@@ -81,8 +85,9 @@ class HotPath:
 
     @property
     def is_holding(self) -> bool:
-        """Answers wait for a flush."""
-        return self._group_commit is not None and self._group_commit.is_holding
+        """Answers wait for a flush, or for a slave."""
+        is_flushing = self._group_commit is not None and self._group_commit.is_holding
+        return is_flushing or (self._slave_wait is not None and self._slave_wait.is_holding)
 
     @property
     def is_turn_over(self) -> bool:
@@ -131,7 +136,7 @@ class HotPath:
             log_end = store.commit_log_max_offset
             if log_end != self._log_end:
                 self._log_end = log_end
-                self._group_commit.hold(peer, replies, began_ms)
+                self._group_commit.hold(self._writer(peer), replies, began_ms)
                 self._note_turn(began_ms)
                 return []
         elif store.dispatch_behind_bytes or self._dispatched_early:
@@ -139,10 +144,23 @@ class HotPath:
             self._dispatched_early = 0
         if self._hold.has_ready:
             self._hold.run_ready(began_ms)
+        if self._slave_wait is not None and self._log_end != store.commit_log_max_offset:
+            self._log_end = store.commit_log_max_offset
+            if replies:
+                self._writer(peer).write(b"".join(replies))
+            return []
         return replies
+
+    def _writer(self, peer: Channel) -> AnswerWriter:
+        """Where answers go that confirm what is in the log now."""
+        if self._slave_wait is None:
+            return peer
+        return SlaveWriter(self._slave_wait, peer, self._store.commit_log_max_offset)
 
     def _hold_until_saved(self, peer: Channel, replies: list[bytes]) -> None:
         """A message made its topic: a restart must find the topic of what was acknowledged."""
+
+        writer = self._writer(peer)
 
         def answer(error: Exception | None) -> None:
             frames = replies
@@ -151,9 +169,9 @@ class HotPath:
                     refused(frame, f"the message's topic cannot be saved: {error}") for frame in replies
                 ]
             if self._group_commit is not None:
-                self._group_commit.hold(peer, frames, steady_ms())
+                self._group_commit.hold(writer, frames, steady_ms())
             else:
-                peer.write(b"".join(frames))
+                writer.write(b"".join(frames))
 
         self._broker.tables.when_saved(answer)
 
@@ -171,6 +189,7 @@ class HotPath:
             self._group_commit.commit(began_ms)
             self._note_turn(began_ms)
             return
+        self._log_end = self._store.commit_log_max_offset
         self._note_turn(began_ms, self._store.dispatch_pending())
         self._hold.run_ready(began_ms)
 

@@ -66,7 +66,7 @@ RATIOS = (
     "disk_space_clean_forcibly_ratio",
     "disk_space_warning_level_ratio",
 )
-ROLES = ("ASYNC_MASTER", "SLAVE")
+ROLES = ("ASYNC_MASTER", "SYNC_MASTER", "SLAVE")
 HA_TRANSFER_BYTES_MAX = 2 * 1024 * 1024  # a slave of Apache reads into 4 MiB
 UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -150,6 +150,8 @@ class MessageStoreConfig:
     ha_housekeeping_interval_ms: int = field(default=20_000, metadata={"key": "haHousekeepingInterval"})
     ha_transfer_batch_size: int = field(default=32 * 1024, metadata={"key": "haTransferBatchSize"})
     ha_max_gap_not_in_sync: int = field(default=256 * 1024 * 1024, metadata={"key": "haMaxGapNotInSync"})
+    # How long a SYNC_MASTER waits for its slave.
+    sync_flush_timeout_ms: int = field(default=5_000, metadata={"key": "syncFlushTimeout"})
     # Instead of what the name server knows of the master.
     ha_master_address: str = field(default="", metadata={"key": "haMasterAddress"})
 

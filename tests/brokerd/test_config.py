@@ -104,8 +104,8 @@ def test_it_refuses_a_role_that_does_not_fit(config: BrokerConfig, is_slave: boo
 
 
 def test_it_names_a_role_that_is_not_served(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="brokerRole=SYNC_MASTER: takes ASYNC_MASTER, SLAVE"):
-        build(MessageStoreConfig, {"brokerRole": "SYNC_MASTER"}, store_path_root_dir=tmp_path)
+    with pytest.raises(ConfigError, match="brokerRole=LEADER: takes ASYNC_MASTER, SYNC_MASTER, SLAVE"):
+        build(MessageStoreConfig, {"brokerRole": "LEADER"}, store_path_root_dir=tmp_path)
 
 
 def test_it_finds_unknown_keys() -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from brokerd.connections.channel import Channel
+from brokerd.processor.broker import AnswerWriter
 from brokerd.remoting.codes import ResponseCode
 from brokerd.remoting.command import RESPONSE_FLAG, RemotingCommand, decode_frame
 from brokerd.store.errors import FlushFailed
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class HeldAnswers:
-    channel: Channel
+    channel: AnswerWriter
     frames: Sequence[bytes]
 
 
@@ -44,7 +44,7 @@ class GroupCommit:
     def is_holding(self) -> bool:
         return self._task is not None
 
-    def hold(self, channel: Channel, frames: Sequence[bytes], now_ms: int) -> None:
+    def hold(self, channel: AnswerWriter, frames: Sequence[bytes], now_ms: int) -> None:
         """Write `frames` to `channel` once everything stored up to now is flushed."""
         self.commit(now_ms)
         self._held.append(HeldAnswers(channel, frames))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
@@ -133,6 +134,45 @@ async def test_a_slave_has_everything_and_serves_it_without_its_master(
     slave = await connect(pair.slave)
     assert len(await bodies(slave, "After", 0)) == 1_001
     assert (await slave.ask(RequestCode.GET_BROKER_RUNTIME_INFO)).code == 0
+
+
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+async def test_a_sync_master_answers_when_its_slave_has_the_message(
+    pair: Pair, connect: Callable[..., asyncio.Future[RawClient]], flush: str
+) -> None:
+    pair.master.settings |= {
+        "brokerRole": "SYNC_MASTER",
+        "syncFlushTimeout": 500,
+        "flushDiskType": flush,
+    }
+    pair.master.start()
+    master = await connect(pair.master)
+    alone = await master.ask(SEND, send_fields("T"), b"alone")
+    assert (alone.code, alone.ext_fields["queueOffset"]) == (11, "0"), "stored, and on no slave"
+    assert len(alone.ext_fields["msgId"]) == 32
+    pair.slave.start()
+    async with asyncio.timeout(WITHIN_S):
+        while (await master.ask(SEND, send_fields("T"), b"more")).code == 11:
+            await asyncio.sleep(0.05)
+    slave = await connect(pair.slave)
+    for number in range(20):
+        stored = await master.ask(SEND, send_fields("T", queue_id=1), b"%d" % number)
+        assert stored.code == 0
+        queue = {"topic": "T", "queueId": "1"}
+        end = (await slave.ask(RequestCode.GET_MAX_OFFSET, queue)).ext_fields["offset"]
+        assert int(end) == int(stored.ext_fields["queueOffset"]) + 1
+    assert pair.slave.process is not None
+    pair.slave.process.send_signal(signal.SIGSTOP)
+    # Requests that confirm nothing are not refused for it.
+    late, other = await asyncio.gather(
+        master.ask(SEND, send_fields("T"), b"late"), master.ask(RequestCode.GET_MAX_OFFSET, queue)
+    )
+    assert (late.code, other.code) == (12, 0)
+    pair.slave.process.send_signal(signal.SIGCONT)
+    async with asyncio.timeout(WITHIN_S):
+        while (await master.ask(SEND, send_fields("T"), b"again")).code:
+            await asyncio.sleep(0.05)
+    await until_equal(connect, pair, "T")
 
 
 async def test_an_empty_slave_begins_with_the_newest_file_and_reports_what_it_lacks(
