@@ -102,3 +102,15 @@ def table(findings: Iterable[Finding]) -> tuple[str, int]:
         if len(by_place) > PLACES_SHOWN:
             lines.append(f"  and {len(by_place) - PLACES_SHOWN} places more")
     return "\n".join(lines), accepted
+
+
+def by_page(findings: Iterable[Finding]) -> dict[str, list[str]]:
+    """Page → a line for each rule that it breaks, with the looks that do; without what is accepted."""
+    looks: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for finding in findings:
+        if not finding.is_accepted:
+            looks[finding.page][finding.violation.rule].add(finding.look)
+    return {
+        page: [f"{rule} ({', '.join(sorted(seen))})" for rule, seen in sorted(rules.items())]
+        for page, rules in sorted(looks.items())
+    }

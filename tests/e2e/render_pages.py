@@ -3,9 +3,10 @@
     python -m tests.e2e.render_pages [--only REGEX] [--languages zh-hans] [--themes light] [--widths 390]
 
 Starts its own product with demo traffic and a past week of reference history, runs every report, makes plans and a
-job while the demo runs, prints a table of what is wrong and ends with exit code 1 when there is something: a page
-that answers an error, writes to the browser's console or fails a check of `page_checks`. The pictures are in
-`tests/e2e/screenshots/pages/index.html`. Takes less than ten minutes on two free cores; `--only` names pages.
+job while the demo runs, prints what is wrong by rule and by page and ends with exit code 1 when there is something: a
+page that answers an error, writes to the browser's console or fails a check of `page_checks`. The pictures are in
+`tests/e2e/screenshots/pages`, those of a page side by side in `sheets/<page>.png`, all of them in `index.html`. Takes
+less than ten minutes on two free cores; `--only` names pages.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from itertools import product as pairs
@@ -28,8 +29,9 @@ from pathlib import Path
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
+from tests.e2e import contact_sheets
 from tests.e2e.browser import launch, sign_in_first_time
-from tests.e2e.page_checks import Finding, Violation, axe_violations, layout_violations, table
+from tests.e2e.page_checks import Finding, Violation, axe_violations, by_page, layout_violations, table
 from tests.support import past_week
 from tests.support.product import ROOT, Product
 
@@ -325,21 +327,12 @@ def send_wrong(page: Page, url: str, name: str) -> None:
     page.wait_for_load_state()
 
 
-def write_index() -> int:
-    """An index of the pictures, and how many pages have some."""
-    by_page: dict[str, list[str]] = {}
-    for picture in sorted(FOLDER.glob("*.png")):
-        by_page.setdefault(re.split("-(light|dark)-", picture.name)[0], []).append(picture.name)
-    rows = [
-        f"<h2>{page}</h2>"
-        + "".join(
-            f'<img loading="lazy" width="{160 if "-390-" in name else 480}" src="{name}" title="{name}">'
-            for name in names
-        )
-        for page, names in by_page.items()
-    ]
-    (FOLDER / "index.html").write_text("<!doctype html><title>Tidemark, every page</title>" + "".join(rows))
-    return len(by_page)
+def write_sheets(findings: Mapping[str, Sequence[str]]) -> int:
+    with sync_playwright() as playwright:
+        browser = launch(playwright)
+        count = contact_sheets.write(FOLDER, findings, browser)
+        browser.close()
+    return count
 
 
 def options() -> argparse.Namespace:
@@ -404,11 +397,16 @@ def main() -> int:
     finally:
         product.stop()
         shutil.rmtree(data.parent, ignore_errors=True)
-    count = write_index()
+    of_pages = by_page(findings)
+    count = write_sheets(of_pages)
     wrong, accepted = table(findings)
     print(wrong or "no violations")
+    for name, lines in of_pages.items():
+        print(f"{name}: {'; '.join(lines)}")
     print(f"{accepted} accepted (page_checks.ACCEPTED); {count} pages in {time.monotonic() - started:.0f} s")
-    print(FOLDER / "index.html")
+    print(
+        f"{FOLDER / contact_sheets.FOLDER}: a picture of each page in every look; all: {FOLDER / 'index.html'}"
+    )
     return 1 if wrong else 0
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.e2e.page_checks import Finding, axe_violations, layout_violations, table
+from tests.e2e import contact_sheets
+from tests.e2e.page_checks import Finding, Violation, axe_violations, by_page, layout_violations, table
 from tests.support.product import Product
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
@@ -45,6 +46,35 @@ def test_every_check_finds_its_fault(browser: Browser) -> None:
     assert {"color-contrast", "button-name"} <= {violation.rule for violation in axe_violations(page)}
     page.set_content('<!doctype html><body style="margin: 0"><div style="height: calc(100vh + 1px)">')
     assert [violation.rule for violation in layout_violations(page)] == ["scroll bar"]
+    page.close()
+
+
+def test_findings_are_listed_by_page_without_accepted_ones() -> None:
+    found = [
+        Finding("group", "dark 390 en", Violation("overflow", "table", "wide")),
+        Finding("group", "dark 390 en", Violation("overflow", "h1", "wide")),
+        Finding("group", "light 390 en", Violation("overflow", "table", "wide")),
+        Finding("message", "light 390 en", Violation("cut off", "td.preview", "cut")),
+    ]
+    assert by_page(found) == {"group": ["overflow (dark 390 en, light 390 en)"]}
+
+
+def test_a_sheet_has_every_picture_of_its_page_and_its_findings(browser: Browser, tmp_path: Path) -> None:
+    page = browser.new_page(viewport={"width": 390, "height": 900})
+    for look in ("light-1440-en", "light-390-zh-hans", "dark-1440-en"):
+        page.set_content(f'<body style="background: {"#00f" if "dark" in look else "#f00"}">')
+        page.screenshot(path=tmp_path / f"topic-groups-{look}.png")
+    (tmp_path / "plan-send-not-made.png").write_bytes(b"no page")
+    assert contact_sheets.write(tmp_path, {"topic-groups": ["overflow (dark 390 en)"]}, browser) == 1
+    assert [one.name for one in (tmp_path / "sheets").iterdir()] == ["topic-groups.png"]
+    page.goto((tmp_path / "index.html").as_uri())
+    pictures = page.locator("img").evaluate_all("all => all.map((one) => [one.title, one.width])")
+    assert pictures == [
+        ["topic-groups-light-1440-en.png", 480],
+        ["topic-groups-light-390-zh-hans.png", 130],
+        ["topic-groups-dark-1440-en.png", 480],
+    ]
+    assert page.locator("li").all_inner_texts() == ["overflow (dark 390 en)"]
     page.close()
 
 
