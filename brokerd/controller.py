@@ -309,7 +309,11 @@ class BrokerController:
             broker.topics, broker.groups, broker.offsets, broker.schedule, broker.assignments
         )
         synchronize = SlaveSynchronize(
-            tables, lambda: client.is_following, self._drop_topic, self._tls.client
+            tables,
+            lambda: client.is_following,
+            self._drop_topic,
+            self._tls.client,
+            broker.access.auth.inner_client,
         )
         client.on_news = synchronize.soon
 

@@ -30,7 +30,7 @@ from brokerd.remoting.body.acl import AclInfo, UserInfo
 from brokerd.remoting.codes import ResponseCode
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.errors import BodyError, MQBrokerError, error_for
-from brokerd.remoting.signature import ACCESS_KEY
+from brokerd.remoting.signature import ACCESS_KEY, AccessKeys
 from brokerd.tables import config_manager
 from brokerd.tables.table_file import TableFile
 
@@ -65,9 +65,11 @@ class AuthManager:
     """The tables in force; a change is written by TableWriter."""
 
     def __init__(self, folder: Path, config: AclConfig, cluster: str) -> None:
-        """Raise TableUnreadable: without its tables a broker would refuse or allow what it should not."""
+        """Raise TableUnreadable: without its tables a broker would refuse or allow what it should not; ConfigError."""
         self._config = config
         self._cluster = cluster
+        # What this broker signs with when it asks another one.
+        self.inner_client = _credentials_of_setting(config.inner_client_authentication_credentials)
         self._unauthenticated = whitelist("authenticationWhitelist", config.authentication_whitelist)
         self._unauthorized = whitelist("authorizationWhitelist", config.authorization_whitelist)
         self.users_file = TableFile(folder / "users.json", self._users_document, is_private=True)
@@ -78,8 +80,8 @@ class AuthManager:
     def make_first_users(self) -> None:
         """Make the users of the settings that do not exist. Raises ConfigError."""
         first = _user_of_setting("initAuthenticationUser", self._config.init_authentication_user)
-        inner = _credentials_of_setting(self._config.inner_client_authentication_credentials)
-        for user in (first, inner):
+        inner = self.inner_client
+        for user in (first, User(inner.access_key, inner.secret_key, SUPER) if inner is not None else None):
             if user is not None and user.username not in self.users:
                 self._put_user(user)
                 logger.info("user made from the settings username=%s", user.username)
@@ -251,7 +253,7 @@ def _user_of_setting(key: str, text: str) -> User | None:
     return User(info.username, info.password or "", SUPER)
 
 
-def _credentials_of_setting(text: str) -> User | None:
+def _credentials_of_setting(text: str) -> AccessKeys | None:
     key = "innerClientAuthenticationCredentials"
     if not text.strip():
         return None
@@ -265,7 +267,7 @@ def _credentials_of_setting(text: str) -> User | None:
         or not credentials.get("secretKey")
     ):
         raise ConfigError(f'{key}: takes {{"accessKey":"…","secretKey":"…"}}')
-    return User(str(credentials["accessKey"]), str(credentials["secretKey"]), SUPER)
+    return AccessKeys(str(credentials["accessKey"]), str(credentials["secretKey"]))
 
 
 def _read_users(content: bytes) -> dict[str, User]:

@@ -21,6 +21,7 @@ from brokerd.remoting.body.topic import TopicConfigSerializeWrapper
 from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.errors import MQBrokerError, error_for
+from brokerd.remoting.signature import AccessKeys, sign
 from brokerd.schedule_message import ScheduleMessageService
 from brokerd.tables.assignment import AssignmentManager
 from brokerd.tables.consumer_offset import ConsumerOffsetManager
@@ -54,15 +55,18 @@ class SlaveSynchronize:
         is_following: Callable[[], bool],
         drop_topic: Callable[[str], None],
         tls: ssl.SSLContext | None = None,
+        keys: AccessKeys | None = None,
     ) -> None:
         """`is_following`: whether the log is this master's; only then are the tables, and its deletions.
 
-        `drop_topic` removes what is stored of a topic that the master deleted.
+        `drop_topic` removes what is stored of a topic that the master deleted. `keys` sign requests to a master with
+        access control.
         """
         self._is_following = is_following
         self._tables = tables
         self._drop_topic = drop_topic
         self._tls = tls
+        self._keys = keys
         self._link: RemotingLink | None = None
         self._soon = asyncio.Event()
         self.fault = ""  # why the last round ended early
@@ -124,9 +128,11 @@ class SlaveSynchronize:
         else:
             tables.assignments.follow(modes)
 
-    @staticmethod
-    async def _read(link: RemotingLink, code: RequestCode) -> bytes:
-        response = await link.ask(RemotingCommand.request(code), ANSWER_WITHIN_S)
+    async def _read(self, link: RemotingLink, code: RequestCode) -> bytes:
+        command = RemotingCommand.request(code)
+        if self._keys is not None:
+            sign(command, self._keys)
+        response = await link.ask(command, ANSWER_WITHIN_S)
         if response.code != ResponseCode.SUCCESS:
             raise error_for(response.code, f"request {int(code)}: {response.remark}")
         return bytes(response.body)

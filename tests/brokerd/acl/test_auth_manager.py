@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import orjson
@@ -245,6 +247,34 @@ def test_users_and_policies_outlive_a_kill(tmp_path: Path) -> None:
         assert "12345678" not in broker.output()
     finally:
         broker.stop()
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_slave_takes_over_the_tables_of_a_master_that_checks_it(tmp_path: Path) -> None:
+    keys = '{"accessKey":"inner-client","secretKey":"inner-secret"}'
+    master = BrokerProcess(tmp_path / "master", **ON, innerClientAuthenticationCredentials=keys).start()
+    settings = {"brokerRole": "SLAVE", "brokerId": 1, "namesrvAddr": master.namesrv}
+    slave = BrokerProcess(tmp_path / "slave", **settings).start()
+    topic = {"topic": "made", "readQueueNums": "1", "writeQueueNums": "1", "perm": "6"}
+    topics = tmp_path / "slave/config/topics.json"
+    try:
+        assert process_ask(master, RequestCode.UPDATE_AND_CREATE_TOPIC, topic, ADMIN).code == 0
+        wait_for(lambda: "tables not taken over" in slave.output())
+        assert "username cannot be null." in slave.output()
+        assert '"made"' not in topics.read_text()
+        slave.stop()
+        slave.settings["innerClientAuthenticationCredentials"] = keys
+        slave.start()
+        wait_for(lambda: '"made"' in topics.read_text())
+    finally:
+        slave.stop()
+        master.stop()
 
 
 def process_ask(
