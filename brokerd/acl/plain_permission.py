@@ -79,7 +79,7 @@ class PlainAclTable:
             return ""
         for right in rights:
             owned = owned_perm(account, right)
-            if owned & Perm.DENY or not right.perm & owned:
+            if not right.perm & owned:  # DENY stands alone
                 return (
                     f"No default permission for {right}: accessKey={access_key} needs {right.perm.name} on it"
                 )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from pathlib import Path
 
 import pytest
@@ -69,8 +70,12 @@ def test_it_writes_integer_keys_as_strings_and_sorts() -> None:
 
 def test_a_file_with_secrets_is_its_owners_and_keeps_what_an_operator_allowed(tmp_path: Path) -> None:
     path = tmp_path / "users.json"
-    config_manager.write_pieces(path, [b"one"], is_private=True)
-    assert path.stat().st_mode & 0o777 == 0o600
-    path.chmod(0o640)
-    config_manager.write_pieces(path, [b"two"], is_private=True)
-    assert path.stat().st_mode & 0o777 == 0o640
+    umask_before = os.umask(0o022)
+    try:
+        config_manager.write_pieces(path, [b"one"], is_private=True)
+        assert path.stat().st_mode & 0o777 == 0o600
+        path.chmod(0o640)
+        config_manager.write_pieces(path, [b"two"], is_private=True)
+        assert path.stat().st_mode & 0o777 == 0o640
+    finally:
+        os.umask(umask_before)
