@@ -16,6 +16,8 @@ from api.rest import pagination
 from api.rest.resource import Resource, remote_addr
 from console.cluster import selectors, services
 from console.cluster.admission import may_add_clusters
+from console.cluster.connection_change import ConnectionChange
+from console.cluster.diagnosis import Fault
 from console.cluster.models import Cluster
 from console.lag import selectors as lag_selectors
 from console.lag.models import Round
@@ -53,7 +55,33 @@ class ClusterDetailSerializer(ClusterSerializer):
         read_only_fields = fields
 
 
-class ClusterRequestSerializer(serializers.Serializer[Any]):
+def _secret(what: str) -> serializers.CharField:
+    return serializers.CharField(required=False, write_only=True, trim_whitespace=False, help_text=what)
+
+
+class ConnectionRequestSerializer(serializers.Serializer[Any]):
+    """What is left out stays as it is. An empty access key or certificate removes its secrets too."""
+
+    namesrv_addrs = serializers.CharField(
+        max_length=1000, required=False, help_text="host:port, several separated by semicolons"
+    )
+    uses_tls = serializers.BooleanField(required=False)
+    tls_ca = serializers.CharField(
+        required=False, allow_blank=True, help_text="authorities (PEM); empty: those of the system"
+    )
+    tls_checks_host_name = serializers.BooleanField(required=False)
+    tls_certificate = serializers.CharField(
+        required=False, allow_blank=True, help_text="certificate of this client (PEM)"
+    )
+    tls_key = _secret("its key (PEM); never returned")
+    access_key = serializers.CharField(required=False, allow_blank=True)
+    secret_key = _secret("never returned")
+    security_token = _secret("never returned")
+
+
+class ClusterRequestSerializer(ConnectionRequestSerializer):
+    """A new cluster and how it is reached."""
+
     name = serializers.RegexField(
         r"^[a-z0-9][a-z0-9-]{0,62}$",
         error_messages={"invalid": "Send 1 to 63 lower-case letters, digits and dashes, no dash first."},
@@ -62,6 +90,43 @@ class ClusterRequestSerializer(serializers.Serializer[Any]):
         max_length=1000, help_text="host:port, several separated by semicolons"
     )
     is_production = serializers.BooleanField(default=False)
+
+
+class ConnectionSerializer(serializers.ModelSerializer[Cluster]):
+    """How a cluster is reached; of secrets, whether there is one."""
+
+    has_tls_key = serializers.BooleanField(source="tls_key_sealed")
+    has_secret_key = serializers.BooleanField(source="secret_key_sealed")
+    has_security_token = serializers.BooleanField(source="security_token_sealed")
+
+    class Meta:
+        model = Cluster
+        fields = (
+            "namesrv_addrs",
+            "uses_tls",
+            "tls_ca",
+            "tls_checks_host_name",
+            "tls_certificate",
+            "access_key",
+            "has_tls_key",
+            "has_secret_key",
+            "has_security_token",
+        )
+        read_only_fields = fields
+
+
+class ConnectionFindingSerializer(serializers.Serializer[Any]):
+    """What is wrong at one address."""
+
+    addr = serializers.CharField()
+    fault = serializers.ChoiceField(choices=[str(fault) for fault in Fault])
+    text = serializers.CharField()
+
+
+class ConnectionTestSerializer(serializers.Serializer[Any]):
+    """Everything that is wrong; nothing is if there are no findings."""
+
+    findings = ConnectionFindingSerializer(many=True)
 
 
 class Clusters(Resource):
@@ -93,11 +158,13 @@ class Clusters(Resource):
             raise PermissionDenied("Adding a cluster needs ADMIN on every cluster.")
         wanted = ClusterRequestSerializer(data=request.data)
         wanted.is_valid(raise_exception=True)
+        values = wanted.validated_data
         cluster = services.add_cluster(
-            wanted.validated_data["name"],
-            wanted.validated_data["namesrv_addrs"],
+            values.pop("name"),
+            values.pop("namesrv_addrs"),
             request.user,
-            is_production=wanted.validated_data["is_production"],
+            is_production=values.pop("is_production"),
+            connection=ConnectionChange(**values),
             remote_addr=remote_addr(request),
         )
         return Response(ClusterSerializer(cluster).data, status=201)
@@ -115,7 +182,62 @@ class ClusterDetail(Resource):
         return Response(ClusterDetailSerializer(found).data)
 
 
+class Connection(Resource):
+    """How a cluster is reached: name servers, TLS and access keys. Needs ADMIN on every cluster."""
+
+    verbs: ClassVar[dict[str, str]] = {"GET": "ADMIN", "POST": "ADMIN"}
+    asks_brokers = True
+
+    @extend_schema(operation_id="clusters_connection", tags=["clusters"], responses=ConnectionSerializer)
+    def get(self, request: Request, cluster: str) -> Response:
+        _require_all_clusters(request)
+        return Response(ConnectionSerializer(selectors.cluster_by_name(cluster)).data)
+
+    @extend_schema(
+        operation_id="clusters_connection_change",
+        tags=["clusters"],
+        request=ConnectionRequestSerializer,
+        responses=ConnectionSerializer,
+    )
+    def post(self, request: Request, cluster: str) -> Response:
+        """Change how a cluster is reached; settings that are refused are not stored."""
+        _require_all_clusters(request)
+        wanted = ConnectionRequestSerializer(data=request.data)
+        wanted.is_valid(raise_exception=True)
+        change = ConnectionChange(**wanted.validated_data)
+        changed = services.change_cluster(
+            cluster, request.user, connection=change, remote_addr=remote_addr(request)
+        )
+        return Response(ConnectionSerializer(changed).data)
+
+
+class ConnectionTest(Resource):
+    """Test the stored connection of a cluster. Needs ADMIN on every cluster."""
+
+    verbs: ClassVar[dict[str, str]] = {"POST": "ADMIN"}
+    asks_brokers = True
+
+    @extend_schema(
+        operation_id="clusters_connection_test",
+        tags=["clusters"],
+        request=None,
+        responses=ConnectionTestSerializer,
+    )
+    def post(self, request: Request, cluster: str) -> Response:
+        """Name what is wrong: reachability, TLS, keys, and rights that a round needs."""
+        _require_all_clusters(request)
+        findings = services.check_connection(selectors.cluster_by_name(cluster).connection)
+        return Response(ConnectionTestSerializer({"findings": findings}).data)
+
+
+def _require_all_clusters(request: Request) -> None:
+    if not may_add_clusters(request.user):
+        raise PermissionDenied("The connection of a cluster needs ADMIN on every cluster.")
+
+
 urlpatterns = [
     path("clusters", Clusters.as_view(), name="api-clusters"),
     path("clusters/<str:cluster>", ClusterDetail.as_view(), name="api-cluster"),
+    path("clusters/<str:cluster>/connection", Connection.as_view(), name="api-connection"),
+    path("clusters/<str:cluster>/connection/test", ConnectionTest.as_view(), name="api-connection-test"),
 ]

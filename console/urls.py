@@ -19,6 +19,7 @@ urlpatterns = [
     path("", include(overview_urls.root_urlpatterns)),
     path("", include(demo_urls.root_urlpatterns)),
     path("c/<str:cluster>/", include(overview_urls)),
+    path("c/<str:cluster>/", include("console.cluster.urls")),
     path("c/<str:cluster>/", include("console.broker.urls")),
     path("c/<str:cluster>/", include("console.topic.urls")),
     path("c/<str:cluster>/", include("console.group.urls")),

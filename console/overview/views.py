@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
+from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_safe
 
 from console.access.session.visitor import remote_addr
@@ -17,6 +19,7 @@ from console.cluster import selectors as cluster_selectors
 from console.cluster import services as cluster_services
 from console.cluster.admission import admit_to_list, may_add_clusters
 from console.cluster.forms import AddClusterForm
+from console.cluster.models import Cluster
 from console.deadletter import selectors as dead_letter_selectors
 from console.lag import selectors as lag_selectors
 from console.overview import fleet, selectors
@@ -119,6 +122,7 @@ def fleet_page(request: HttpRequest) -> HttpResponse:
     return render(request, "overview/fleet.html", context)
 
 
+@sensitive_post_parameters("tls_key", "secret_key", "security_token")
 @require_http_methods(["GET", "HEAD", "POST"])
 def clusters(request: HttpRequest) -> HttpResponse:
     """List the visible clusters; with ADMIN, a form adds one by its name server address."""
@@ -132,12 +136,15 @@ def clusters(request: HttpRequest) -> HttpResponse:
         if form.is_valid():
             try:
                 added = cluster_services.add_cluster(
-                    **form.cleaned_data,
-                    actor=request.user,
+                    form.cleaned_data["name"],
+                    form.cleaned_data["namesrv_addrs"],
+                    request.user,
+                    is_production=form.cleaned_data["is_production"],
+                    connection=replace(form.change(Cluster()), namesrv_addrs=None),
                     remote_addr=remote_addr(request),
                 )
             except cluster_services.ClusterError as refusal:
-                form.add_error(refusal.field or None, text_of(refusal))
+                form.add_error(refusal.field if refusal.field in form.fields else None, text_of(refusal))
             else:
                 done = Text(
                     "%(name)s is added. Its first figures appear with the next round.", name=added.name

@@ -103,6 +103,7 @@ FIXED_PAGES = {
     "report-group": "/c/local/reports/groups/analytics",
     "report-group-week": f"/c/local/reports/groups/{past_week.GROUP}?span=7d",
     "clusters": "/clusters",
+    "connection": "/c/local/connection",
     "fleet": "/fleet",
     "activity": "/activity",
     "activity-none": "/activity?subject=nobody-is-called-so",

@@ -61,6 +61,7 @@ PAGES = {
     "home": view(PERSON),
     "clusters": Route(get=(PERSON, ""), post=(WHOLE, "ADMIN")),
     "fleet": view(PERSON),
+    "connection": form("ADMIN", WHOLE, namesrv_addrs="127.0.0.1:1"),
     "overview": view(SOME),
     "jump": view(SOME),
     "brokers": view(SOME),
@@ -123,6 +124,8 @@ REST = {
         get=(PERSON, ""), post=(WHOLE, "ADMIN"), body={"name": "new", "namesrv_addrs": "127.0.0.1:1"}
     ),
     "api-cluster": view(WHOLE),
+    "api-connection": form("ADMIN", WHOLE, namesrv_addrs="127.0.0.1:1"),
+    "api-connection-test": change("ADMIN", WHOLE),
     "api-brokers": view(SOME),
     "api-broker": view(SOME),
     "api-broker-runtime": view(WHOLE),
