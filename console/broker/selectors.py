@@ -20,7 +20,8 @@ from console.broker.own_share import OwnShare, own_shares
 from console.broker.survey import disk, runtime
 from console.broker.survey.connections import Producer
 from console.broker.survey.course import COLUMNS, MINUTE_MS, Course, course
-from console.broker.survey.held_back import NOT_YET, HeldBack, held_back
+from console.broker.survey.held_back import NEVER, NOT_YET, HeldBack, held_back
+from console.cluster.models import Cluster
 from console.lag.models import BrokerRow, ClientRow, TopicRow
 from console.lag.rows import queues
 from console.lag.rows.topic_rows import minute_rate
@@ -47,6 +48,13 @@ class BrokerView:
     servers_read: Sequence[str]
     listed_at: Sequence[str]
     own: OwnShare | None = None
+    # A broker of generated data, which no survey reads.
+    is_generated: bool = False
+
+    @property
+    def not_surveyed(self) -> Text:
+        """Return why what the survey reads is unknown, where the survey has no row."""
+        return NEVER if self.is_generated else NOT_YET
 
     @property
     def name(self) -> str:
@@ -113,7 +121,9 @@ class BrokerView:
     @property
     def held_back(self) -> HeldBack:
         """Return messages that no consumer can see yet: delayed, for a set time, half."""
-        return held_back(self.survey, self.figures, self.row.clock_offset_ms)
+        return held_back(
+            self.survey, self.figures, self.row.clock_offset_ms, without_survey=self.not_surveyed
+        )
 
     @property
     def config(self) -> Mapping[str, str] | None:
@@ -134,7 +144,30 @@ class BrokerView:
 
     @property
     def full_words(self) -> Text:
-        return self.survey.full_words if self.survey is not None else NOT_YET
+        return self.survey.full_words if self.survey is not None else self.not_surveyed
+
+    @property
+    def write_bytes_per_h(self) -> float | None:
+        """Return how much the commit log grew per hour lately; None where that is unknown."""
+        per_s = self.survey.write_bytes_per_s if self.survey is not None else None
+        return None if per_s is None else per_s * 3600
+
+    @property
+    def kept_hours(self) -> str:
+        """Return how long files are kept, "" where the configuration is unknown."""
+        return (self.config or {}).get("fileReservedTime", "")
+
+    @property
+    def deleted_at(self) -> str:
+        """Return the hours at which expired files are deleted, by the broker's clock: "04"."""
+        return (self.config or {}).get("deleteWhen", "").replace(";", ", ") or "04"
+
+    @property
+    def disk_limits(self) -> list[disk.DiskLimit]:
+        """Return what happens from which share of the disk on, and when, by the writes of the last hour."""
+        per_s = self.survey.write_bytes_per_s if self.survey is not None else None
+        total = disk.capacity_bytes(self.figures.get("commitLogDirCapacity", ""))
+        return disk.limits(self.row.disk_ratio, total, per_s, self.config)
 
     @property
     def is_drained(self) -> bool:
@@ -158,9 +191,9 @@ class BrokerView:
 def broker_views(
     cluster_name: str, scope: NameScope = EVERYTHING, servers: Sequence[NameServerRow] | None = None
 ) -> list[BrokerView]:
-    """Return every broker known to the cluster, silent ones included, by name. Three queries.
+    """Return every broker known to the cluster, silent ones included, by name. Four queries.
 
-    Five queries for a reader of some names only. A cluster has tens of brokers, not thousands: lists sort and cut these
+    Six queries for a reader of some names only. A cluster has tens of brokers, not thousands: lists sort and cut these
     in memory. ``servers``: `name_servers`, where the caller has read them.
     """
     surveys: dict[str, list[BrokerSurvey]] = defaultdict(list)
@@ -169,7 +202,8 @@ def broker_views(
     known = name_servers(cluster_name) if servers is None else servers
     servers = [row for row in known if row.answered]
     rows = BrokerRow.objects.filter(cluster=cluster_name).order_by("broker_name", "broker_id")
-    views = [_view(row, surveys[row.broker_name], servers) for row in rows]
+    is_generated = Cluster.objects.filter(name=cluster_name, generated_to_ms__isnull=False).exists()
+    views = [_view(row, surveys[row.broker_name], servers, is_generated=is_generated) for row in rows]
     if scope.is_everything:
         return views
     shares = own_shares(cluster_name, scope)
@@ -181,8 +215,15 @@ def queue_counts(cluster_name: str) -> dict[str, int]:
     return Counter(name for (name,) in queues.every_topic_queue(cluster_name, "broker_name"))
 
 
-def _view(row: BrokerRow, surveys: Sequence[BrokerSurvey], servers: Sequence[NameServerRow]) -> BrokerView:
+def _view(
+    row: BrokerRow,
+    surveys: Sequence[BrokerSurvey],
+    servers: Sequence[NameServerRow],
+    *,
+    is_generated: bool,
+) -> BrokerView:
     return BrokerView(
+        is_generated=is_generated,
         row=row,
         survey=next((one for one in surveys if one.broker_id == row.broker_id), None),
         slaves=[one for one in surveys if one.broker_id > row.broker_id],

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from console.text import Duration, Text
 from console.text.figures import percent, size
@@ -63,10 +63,56 @@ def capacity_words(text: str) -> tuple[str, str] | None:
     return None if found is None else (f"{found[1]} {found[2]}", f"{found[3]} {found[4]}")
 
 
-def refuses_at(config: dict[str, str] | None) -> float:
+def refuses_at(config: Mapping[str, str] | None) -> float:
     """Return the share of the disk at which this broker refuses to write, by its configuration."""
-    text = (config or {}).get("diskSpaceWarningLevelRatio", "")
-    return int(text) / 100 if text.isascii() and text.isdigit() and 0 < int(text) <= 100 else REFUSES_AT
+    return _share(config, "diskSpaceWarningLevelRatio", REFUSES_AT)
+
+
+def _share(config: Mapping[str, str] | None, key: str, default: float) -> float:
+    text = (config or {}).get(key, "")
+    return int(text) / 100 if text.isascii() and text.isdigit() and 0 < int(text) <= 100 else default
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DiskLimit:
+    """A share of the disk from which on a broker acts; `in_ms`: until it is reached, null when unknown."""
+
+    key: str
+    share: float
+    words: Text
+    is_reached: bool
+    in_ms: int | None
+
+
+# Key of the broker's configuration, its default, what happens from there on.
+LIMITS = (
+    (
+        "diskMaxUsedSpaceRatio",
+        0.75,
+        Text("expired files are deleted at once, not only at the hour of deleteWhen"),
+    ),
+    (
+        "diskSpaceCleanForciblyRatio",
+        0.85,
+        Text("files are deleted although they are not expired: groups that are behind lose them"),
+    ),
+    ("diskSpaceWarningLevelRatio", REFUSES_AT, Text("the broker refuses to write")),
+)
+
+
+def limits(
+    ratio: float | None, total_bytes: int | None, per_s: float | None, config: Mapping[str, str] | None
+) -> list[DiskLimit]:
+    """Return the limits of a broker, lowest first, and when each is reached if nothing is deleted."""
+    found = []
+    for key, default, words in LIMITS:
+        share = _share(config, key, default)
+        is_reached = ratio is not None and ratio >= share
+        in_ms = None
+        if ratio is not None and not is_reached and total_bytes is not None and per_s:
+            in_ms = round((share - ratio) * total_bytes * 1000 / per_s)
+        found.append(DiskLimit(key, share, words, is_reached, in_ms))
+    return sorted(found, key=lambda limit: limit.share)
 
 
 def full_in(

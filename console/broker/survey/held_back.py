@@ -23,6 +23,7 @@ LATE_MS = 60_000  # a level is checked every 100 ms (4.x: 1 s): this late, it is
 TIMER_LATE_S = 60  # the wheel turns once a second
 UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 NOT_YET = Text("the first survey is not done yet")
+NEVER = Text("generated data: there is no broker to survey")
 
 
 def levels(table: TopicStatsTable, progress: Mapping[int, int]) -> list[WaitingLevel]:
@@ -96,14 +97,20 @@ class HeldBack:
 
 
 def held_back(
-    survey: BrokerSurvey | None, figures: Mapping[str, str], clock_offset_ms: int | None = None
+    survey: BrokerSurvey | None,
+    figures: Mapping[str, str],
+    clock_offset_ms: int | None = None,
+    *,
+    without_survey: Text = NOT_YET,
 ) -> HeldBack:
     """Return the messages that one broker holds back, from its survey's row and its runtime table (28).
 
-    The row is null before the first survey. The broker's clock is `clock_offset_ms` ahead of the console's.
+    The row is null before the first survey, and ``without_survey`` says why. The broker's clock is
+    `clock_offset_ms` ahead of the console's.
     """
     if survey is None or survey.held_back_at_ms is None:
-        return HeldBack(None, None, NOT_YET, (), None, NOT_YET, (), None, None, NOT_YET)
+        why = without_survey
+        return HeldBack(None, None, why, (), None, why, (), None, None, why)
     delays = delays_ms(survey.config)
     its_now_ms = survey.held_back_at_ms + (clock_offset_ms or 0)
     kept = msgspec.convert(survey.delayed or (), list[WaitingLevel])

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from console.broker.survey.course import Course
-from console.broker.survey.disk import UNITS
+from console.broker.survey.disk import UNITS, capacity_words
 from console.text import Duration, Latency, Text
 from console.text.figures import count, duration, latency, percent, rate, size
 
@@ -50,6 +50,8 @@ class RuntimeGroup:
     name: Text
     question: Text
     figures: Sequence[RuntimeFigure]
+    # Without a meaning of ours: closed on pages.
+    is_raw: bool = False
 
 
 # ---- values ----
@@ -131,8 +133,9 @@ def _size_form(text: str) -> str:
     return "" if value is None else size(value)
 
 
-def _text(text: str) -> str:
-    return text.strip()
+def _disk_size(text: str) -> str:
+    found = capacity_words(text)
+    return Text("%(total)s with %(free)s free", total=found[0], free=found[1]) if found else text.strip()
 
 
 def _moment(text: str) -> str:
@@ -192,8 +195,27 @@ def _puts(table: Table) -> tuple[Text, str]:
 
 
 def _distribution(table: Table) -> tuple[Text, str]:
-    spans = ", ".join(f"{span} {count(puts)}" for span, puts in put_distribution(table) if puts)
-    return Text.foreign(spans), ""
+    parts = [
+        Text("%(span)s: %(number)s", span=_span_words(span), number=puts)
+        for span, puts in put_distribution(table)
+        if puts
+    ]
+    return Text.of_list(parts), ""
+
+
+def _span_words(span: str) -> Text:
+    """Read a bucket of the distribution: `<=0ms`, `0~10ms`, `3~4s`, `10s~`."""
+    found = re.fullmatch(r"(<=)?(\d+)?~?(\d+)?(ms|s)(~)?", span)
+    if found is None:
+        return Text.foreign(span)
+    low, high = (
+        int(one) * (1 if found[4] == "ms" else 1_000) if one else None for one in (found[2], found[3])
+    )
+    if found[1] is not None:
+        return Text("under 1 ms")
+    if found[5] is not None:
+        return Text("from %(low)s on", low=Latency(low or 0))
+    return Text("%(low)s to %(high)s", low=Latency(low or 0), high=Latency(high or 0))
 
 
 def _cache(table: Table) -> tuple[Text, str]:
@@ -375,7 +397,7 @@ _GROUPS: Sequence[tuple[Text, Text, Sequence[_Entry]]] = (
                 "consumeQueueDiskRatio", Text("Disk of the queues"), _ratio, Text("used, by everything on it")
             ),
             _Entry(
-                "commitLogDirCapacity", Text("Size of that disk"), _text, Text("as the broker reports it")
+                "commitLogDirCapacity", Text("Size of that disk"), _disk_size, Text("and what is free of it")
             ),
             _Entry(
                 "remainHowManyDataToFlush",
@@ -466,7 +488,11 @@ def figures(table: Table, courses: Mapping[str, Course] | None = None) -> list[R
         for key, value in sorted(table.items())
         if key not in shown | HIDDEN and not explained.fullmatch(key)
     ]
-    return [*groups, RuntimeGroup(Text("Other"), Text("as the broker reports it"), rest)] if rest else groups
+    return (
+        [*groups, RuntimeGroup(Text("Other"), Text("as the broker reports it"), rest, True)]
+        if rest
+        else groups
+    )
 
 
 def _with_course(figure: RuntimeFigure, entry: _Entry, courses: Mapping[str, Course]) -> RuntimeFigure:

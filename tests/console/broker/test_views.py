@@ -12,6 +12,7 @@ from django.test.utils import CaptureQueriesContext
 
 from console.broker.models import BrokerSample, BrokerSurvey, NameServerRow, RouteDifference, Survey
 from console.broker.selectors import config_table
+from console.cluster.models import Cluster
 from console.lag.models import BrokerRow
 from console.operation.models import Plan
 from console.text import Text
@@ -320,3 +321,23 @@ def test_it_shows_what_a_broker_holds_back_and_admits_what_it_does_not_know(admi
     )
     unknown = text_of(admin, "/c/local/brokers/broker-a").split("Held back")[1].split("</section>")[0]
     assert unknown.count(">unknown<") == 3 and unknown.count('data-why="no answer"') == 2
+
+
+def test_a_generated_broker_announces_no_survey(admin: Client) -> None:
+    Cluster.objects.filter(name="local").update(generated_to_ms=sample_rows.NOW_MS)
+    for tab in ("health", "config", "connections"):
+        page = admin.get(f"/c/local/brokers/broker-a?tab={tab}").content.decode()
+        assert "irst survey" not in page and "enerated data: there is no broker to survey" in page, tab
+
+
+def test_it_names_the_limits_of_the_disk_and_when_they_are_reached(admin: Client) -> None:
+    BrokerRow.objects.filter(broker_name="broker-a").update(disk_ratio=0.8)
+    survey(
+        "broker-a",
+        write_bytes_per_s=1_000_000.0,
+        runtime={"commitLogDirCapacity": "Total : 1.0 TiB, Free : 1 GiB."},
+    )
+    page = " ".join(admin.get("/c/local/brokers/broker-a").content.decode().split())
+    limits = page[page.index("diskMaxUsedSpaceRatio") :]
+    assert "reached" in limits[: limits.index("diskSpaceCleanForciblyRatio")]
+    assert "3.6 GB written an hour" in page and "files are kept 72 h" in page

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from console.broker.survey import disk
 from console.broker.survey.disk import Filling, LogSample, capacity_bytes, capacity_words, full_in, refuses_at
 
 MINUTE_MS = 60_000
@@ -62,3 +63,26 @@ def test_it_reads_what_brokers_write() -> None:
     assert capacity_bytes("") is None
     assert refuses_at({"diskSpaceWarningLevelRatio": "95"}) == 0.95
     assert refuses_at({"diskSpaceWarningLevelRatio": "x"}) == refuses_at(None) == 0.9
+
+
+def test_limits_name_their_share_and_when_each_is_reached() -> None:
+    config = {"diskMaxUsedSpaceRatio": "70", "diskSpaceCleanForciblyRatio": "no number"}
+    first, second, third = disk.limits(0.72, 1_000_000, 100.0, config)
+    assert (first.key, first.share, first.is_reached, first.in_ms) == (
+        "diskMaxUsedSpaceRatio",
+        0.7,
+        True,
+        None,
+    )
+    assert (second.share, second.is_reached, second.in_ms) == (0.85, False, 1_300_000)
+    assert (third.key, third.share, third.in_ms) == ("diskSpaceWarningLevelRatio", 0.9, 1_800_000)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "total", "per_s"), [(None, 1_000, 1.0), (0.5, None, 1.0), (0.5, 1_000, None), (0.5, 1_000, 0.0)]
+)
+def test_when_a_limit_is_reached_is_unknown_without_its_parts(
+    ratio: float | None, total: int | None, per_s: float | None
+) -> None:
+    for limit in disk.limits(ratio, total, per_s, None):
+        assert limit.in_ms is None and not limit.is_reached
