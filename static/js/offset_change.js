@@ -1,24 +1,24 @@
-/* Offset change: one box per topic switches all its queues; what the form as it stands would mean is shown beside it;
-   the time of "as it was" is picked from what is recorded. */
+/* Offset change: one box per topic and one per broker switch all their queues; what the form as it stands would mean
+   is shown beside it; the time of "as it was" is picked from what is recorded. */
 (function () {
   "use strict";
-  for (const scope of document.querySelectorAll("[data-scope]")) {
-    const all = scope.querySelector("[data-all]"),
-      boxes = [...scope.querySelectorAll("input[name=queue]")];
-    if (!all) continue;
-    const show = () => {
-      const chosen = boxes.filter((box) => box.checked).length;
+  const scopes = [...document.querySelectorAll("[data-scope]")].filter((scope) => scope.querySelector("[data-all]"));
+  function showScopes() {
+    for (const scope of scopes) {
+      const all = scope.querySelector("[data-all]"),
+        boxes = [...scope.querySelectorAll("input[name=queue]")],
+        chosen = boxes.filter((box) => box.checked).length;
       all.checked = chosen === boxes.length;
       all.indeterminate = chosen > 0 && chosen < boxes.length;
-    };
-    all.addEventListener("change", () => {
-      boxes.forEach((box) => {
-        box.checked = all.checked;
-      });
-    });
-    boxes.forEach((box) => box.addEventListener("change", show));
-    show();
+    }
   }
+  for (const scope of scopes)
+    scope.addEventListener("change", (event) => {
+      if (event.target === scope.querySelector("[data-all]"))
+        for (const box of scope.querySelectorAll("input[name=queue]")) box.checked = event.target.checked;
+      showScopes();
+    });
+  showScopes();
 
   /* A chosen target whose value is still empty takes the focus, so that the hand stays on the keyboard. */
   const form = document.getElementById("change"),

@@ -11,6 +11,7 @@ from console.group.offsets import change as offset_change
 from console.group.offsets import words as offset_words
 from console.group.offsets.apply import apply_moves
 from console.group.offsets.change import Change, DiffRow
+from console.group.offsets.matrix import PlanSums, plan_sums
 from console.group.offsets.move import (
     KeptMoves,
     MovedCount,
@@ -75,9 +76,9 @@ class OffsetChangePlan(PlanKind[OffsetParams, OffsetBefore, DiffRow]):
         """Return the moves."""
         return moves_of(job)
 
-    def sums(self, plan: Plan) -> offset_words.Sums:
-        """Return the sums of the columns."""
-        return offset_words.sums(self.rows_of(plan))
+    def sums(self, plan: Plan) -> PlanSums:
+        """Return the sums of the columns, and the queues by broker."""
+        return plan_sums(self.rows_of(plan))
 
     def step_values(self, plan: Plan) -> tuple[Text, ...]:
         """Return the number of queues, and the target as the form names it."""
