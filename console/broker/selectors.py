@@ -166,8 +166,8 @@ class BrokerView:
     def disk_limits(self) -> list[disk.DiskLimit]:
         """Return what happens from which share of the disk on, and when, by the writes of the last hour."""
         per_s = self.survey.write_bytes_per_s if self.survey is not None else None
-        total = disk.capacity_bytes(self.figures.get("commitLogDirCapacity", ""))
-        return disk.limits(self.row.disk_ratio, total, per_s, self.config)
+        usable = disk.usable_bytes(self.figures.get("commitLogDirCapacity", ""), self.row.disk_ratio)
+        return disk.limits(self.row.disk_ratio, usable, per_s, self.config)
 
     @property
     def is_drained(self) -> bool:

@@ -177,7 +177,7 @@ def _judge_disk(found: BrokerSurvey, row: BrokerRow, log: list[disk.LogSample], 
     judged = disk.full_in(
         samples,
         row.disk_ratio,
-        disk.capacity_bytes(row.runtime.get("commitLogDirCapacity", "")),
+        disk.usable_bytes(row.runtime.get("commitLogDirCapacity", ""), row.disk_ratio),
         disk.refuses_at(found.config),
     )
     found.filling, found.full_in_ms = judged.filling, judged.full_in_ms

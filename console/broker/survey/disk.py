@@ -57,6 +57,18 @@ def capacity_bytes(text: str) -> int | None:
     return round(float(found[1]) * UNITS[found[2]])
 
 
+def usable_bytes(text: str, disk_ratio: float | None) -> int | None:
+    """Return the part of the disk that the broker's ratio is a share of; None where the size is not reported.
+
+    A file system may keep space for root or a quota: then what is used and what is free are less than its size, and the
+    ratio is used / (used + free), as `UtilAll.getDiskPartitionSpaceUsedPercent` computes it.
+    """
+    total, found = capacity_bytes(text), _CAPACITY.search(text)
+    if total is None or found is None or disk_ratio is None or disk_ratio >= 1 or found[4] not in UNITS:
+        return total
+    return min(total, round(float(found[3]) * UNITS[found[4]] / (1 - disk_ratio)))
+
+
 def capacity_words(text: str) -> tuple[str, str] | None:
     """Return (size of the disk, free space) as the broker writes them; None for anything else."""
     found = _CAPACITY.search(text)

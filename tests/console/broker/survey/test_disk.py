@@ -86,3 +86,13 @@ def test_when_a_limit_is_reached_is_unknown_without_its_parts(
 ) -> None:
     for limit in disk.limits(ratio, total, per_s, None):
         assert limit.in_ms is None and not limit.is_reached
+
+
+def test_space_that_is_kept_from_the_broker_is_no_room() -> None:
+    """252 GiB, of which 60 GiB are free at 35 %: 92 GiB are the broker's."""
+    usable = disk.usable_bytes("Total : 252.0 GiB, Free : 59.8 GiB.", 0.35)
+    assert usable == 92 * 2**30
+    assert disk.usable_bytes("Total : 100 GiB, Free : 66 GiB.", 0.34) == 100 * 2**30
+    assert disk.usable_bytes("Total : 100 GiB, Free : 70 GiB.", 0.34) == 100 * 2**30
+    assert disk.usable_bytes("Total : 100 GiB, Free : 66 GiB.", None) == 100 * 2**30
+    assert disk.usable_bytes("none", 0.34) is None
