@@ -20,7 +20,9 @@ PARTS = (*(name for name in BrowseForm.base_fields if name != "cursor"), "queue"
 class SavedSearchForm(forms.Form):
     """A name and the address of the list: a search that could be run."""
 
-    name = forms.CharField(max_length=SEARCH_NAME_MAX)
+    name = forms.CharField(
+        max_length=SEARCH_NAME_MAX, error_messages={"required": Text("Enter a name for the search.")}
+    )
     address = forms.CharField(max_length=SEARCH_ADDRESS_MAX)
 
     def clean_address(self) -> str:

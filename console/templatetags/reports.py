@@ -240,7 +240,8 @@ def episode_word(kind: str) -> str:
 @register.filter
 def code_word(code: str) -> str:
     """Return a code that a job or the collector wrote into a figure, in words."""
-    return CODE_WORDS.get(code, code)
+    found = CODE_WORDS.get(code)
+    return found.local() if found else code
 
 
 @register.simple_tag(takes_context=True)

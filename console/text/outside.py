@@ -27,3 +27,9 @@ IDS = (
     _("the route names no broker address"),
     _("this client is closing"),
 )
+# Errors of Django's forms, in words of our own; in English: locale/en.
+OF_DJANGO = (
+    _("Ensure this value is greater than or equal to %(limit_value)s."),
+    _("Ensure this value is less than or equal to %(limit_value)s."),
+    _("Select a valid choice. %(value)s is not one of the available choices."),
+)

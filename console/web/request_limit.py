@@ -12,7 +12,7 @@ Send = Callable[[Message], Awaitable[None]]
 
 # The largest requests are a Protobuf descriptor set or a replay filter's plan: a MB or two.
 REQUEST_BYTES_MAX = 8 * 1024 * 1024
-TOO_LARGE = f"A request has at most {REQUEST_BYTES_MAX:,} bytes.\n".encode()
+TOO_LARGE = f"The request is larger than {REQUEST_BYTES_MAX:,} bytes. Send a smaller one.\n".encode()
 
 
 class Limited:

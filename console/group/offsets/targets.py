@@ -77,13 +77,22 @@ def request_of(params: OffsetParams) -> TargetRequest:
     )
 
 
+# A parameter → what callers of REST and the command line name it.
+NAMES = {"time_ms": "time"}
+
+
 def _integer(value: object, field: str, minimum: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= OFFSET_MAX:
-        raise PlanRejected(
-            Text("%(field)s must be a whole number from %(minimum)s.", field=field, minimum=minimum),
-            field=field,
-        )
+        raise PlanRejected(_wrong_integer(value, field, minimum), field=field)
     return value
+
+
+def _wrong_integer(value: object, field: str, minimum: int) -> Text:
+    if value is None:
+        return Text("This target needs a value: %(field)s.", field=NAMES.get(field, field))
+    if minimum < 0:
+        return Text("%(field)s must be a whole number.", field=field)
+    return Text("%(field)s must be a whole number from %(minimum)s.", field=field, minimum=minimum)
 
 
 def _shift(value: object) -> int:

@@ -22,8 +22,8 @@ def summary(group: str, rows: Sequence[ConfigRow], is_closing: bool) -> Text:
     brokers = Text.of_names(list(dict.fromkeys(row.broker_name for row in rows)))
     if is_closing:
         return Text(
-            "Pause %(group)s on %(topics)s, at %(brokers)s: its members receive no more messages of it. "
-            "Its offsets stay, and messages wait until it is resumed.",
+            "Pause %(group)s on %(topics)s, at %(brokers)s: its members receive no more messages from there. "
+            "Its offsets stay, and messages wait until the group is resumed.",
             group=group,
             topics=topics,
             brokers=brokers,
@@ -52,8 +52,8 @@ def closing_warnings(
         warnings.append(PlanWarning("danger", Text("Its %(how)s members are not held", how=how), text))
     if members.client_ids:
         text = Text(
-            "Their next pull is refused (NO_PERMISSION, 16) and tried again every few seconds; what "
-            "they hold by then is still handled."
+            "The next pull is refused (NO_PERMISSION, 16) and tried again every few seconds; messages that were "
+            "pulled before are still handled."
         )
         warnings.append(
             PlanWarning(

@@ -341,7 +341,8 @@ def _body(params: SendParams, source: Hit | None) -> bytes:
             body = base64.b64decode(params.body_base64, validate=True)
         except (binascii.Error, ValueError) as error:
             raise PlanRejected(
-                Text("This is not base64: %(error)s", error=text_of(error)), field="body"
+                Text("The body is not base64: %(error)s. Encode it again.", error=text_of(error)),
+                field="body",
             ) from error
     else:
         body = (params.body or "").encode()

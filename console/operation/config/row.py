@@ -37,13 +37,21 @@ DONE: Mapping[str, Text] = {Action.CREATE: Text("created"), Action.DELETE: Text(
 
 def row_words(action: str, what: str, name: str) -> Text | str:
     """Return what a plan does on one broker; a change says its object alone, its keys follow."""
+    words = OBJECT_WORDS.get(what, what)
     if action == Action.CREATE:
-        return Text("%(what)s %(name)s is created", what=what, name=name)
+        return Text("%(what)s %(name)s is created", what=words, name=name)
     if action == Action.DELETE:
-        return Text("%(what)s %(name)s is deleted", what=what, name=name)
+        return Text("%(what)s %(name)s is deleted", what=words, name=name)
     if action == Action.STAY:
-        return Text("%(what)s %(name)s stays as it is", what=what, name=name)
-    return Text("not covered") if action == Action.LEFT_OUT else f"{what} {name}"
+        return Text("%(what)s %(name)s stays as it is", what=words, name=name)
+    if action == Action.LEFT_OUT:
+        return Text("not covered")
+    # A broker's own configuration stands below the name of the broker.
+    return (
+        Text("configuration")
+        if what not in OBJECT_WORDS
+        else Text("%(what)s %(name)s", what=words, name=name)
+    )
 
 
 class KeyChange(Stored, frozen=True, kw_only=True, omit_defaults=False):

@@ -57,7 +57,7 @@ def test_it_makes_a_token_and_shows_its_key_once() -> None:
         ({"name": ""}, "This field is required."),
         ({"scopes": []}, "Choose at least one."),
         ({"scopes": ["FLY"]}, "not one of the available choices"),
-        ({"days": "0"}, "greater than or equal to 1"),
+        ({"days": "0"}, "Enter at least 1."),
         ({"days": "soon"}, "Enter a whole number."),
     ],
 )

@@ -194,7 +194,7 @@ def test_it_shows_a_replay_that_is_not_finished_beside_the_form_for_the_next(cli
     ("data", "words"),
     [
         ({"target": "everybody"}, "Select a valid choice"),
-        ({"target": "failed_group", "rate_per_s": "0"}, "greater than or equal to 1"),
+        ({"target": "failed_group", "rate_per_s": "0"}, "Enter at least 1."),
         (
             {"target": "failed_group", "since": "2026-03-12T08:00:00", "until": "2026-03-12T07:00:00"},
             "The end must lie after the start.",

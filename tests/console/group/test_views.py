@@ -228,7 +228,7 @@ def test_it_reads_times_in_the_zone_of_the_browser(
             {"target": "time", "time": "2026-03-12T08:20:00", "zone": "Mars/Base"},
             "Enter a time like 2026-03-12 08:20:00",
         ),
-        ({"target": "offset", "offset": "-1"}, "greater than or equal to 0"),
+        ({"target": "offset", "offset": "-1"}, "Enter at least 0."),
         ({"target": "shift", "shift": "0"}, "A shift by 0 changes nothing."),
         ({"target": "like_group"}, "This target needs a value."),
     ],

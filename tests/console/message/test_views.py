@@ -167,7 +167,7 @@ def test_it_marks_hits_and_offers_tags(client: Client) -> None:
     ("query", "words"),
     [
         ("read=offset", "This search needs an offset."),
-        ("read=offset&offset=-1", "greater than or equal to 0"),
+        ("read=offset&offset=-1", "Enter at least 0."),
         ("read=unique", "This search needs a unique key."),
         ("find_in=json&find=x", "Enter it like $.shippingTo"),
         ("find_in=regex&find=x", "Search for one of: body, json, key, property."),

@@ -84,7 +84,7 @@ def test_it_makes_a_plan_from_the_form_and_shows_it(live: LiveCluster, browser: 
         ({"name": ""}, "This field is required"),
         ({"name": "TBW102"}, "is a topic of RocketMQ&#x27;s own"),
         ({"name": "orders"}, "There is a topic orders already"),
-        ({"write_queues": "0"}, "greater than or equal to 1"),
+        ({"write_queues": "0"}, "Enter at least 1."),
         ({"read_queues": "many"}, "Enter a whole number"),
         ({"write_queues": ""}, "Enter how many"),
         ({"perm": "9"}, "Select a valid choice"),

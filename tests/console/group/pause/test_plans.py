@@ -70,8 +70,8 @@ def test_it_stops_members_and_lets_them_go_on(shop: LiveCluster, maria: User) ->
         wait_for(lambda: len(seen) == 1, "the first message", within_s=60)
         plan = plan_of(shop, maria, "pause", topics=["orders"])
         assert plan.summary == (
-            f"Pause billing on orders, at {shop.broker_name}: its members receive no more messages of it. "
-            "Its offsets stay, and messages wait until it is resumed."
+            f"Pause billing on orders, at {shop.broker_name}: its members receive no more messages from there. "
+            "Its offsets stay, and messages wait until the group is resumed."
         )
         assert titles(plan)[0] == "1 member is online"
         run(plan, maria)

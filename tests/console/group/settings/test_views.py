@@ -55,7 +55,7 @@ def test_it_makes_a_plan_from_the_form(live: LiveCluster, browser: Client) -> No
         ({"name": "bad name"}, "A name has only letters, digits, % | - and _."),
         ({"name": "x" * 121}, "at most 120 characters"),
         ({"name": "billing"}, "There is a group billing already"),
-        ({"retry_max_times": "-2"}, "greater than or equal to -1"),
+        ({"retry_max_times": "-2"}, "Enter at least -1."),
         ({"retry_queues": "x"}, "Enter a whole number"),
         ({"brokers": []}, "Choose at least one broker"),
     ],

@@ -161,7 +161,7 @@ def test_the_schedule_is_changed_on_the_page(admin: Client) -> None:
     )
     body = answer.content.decode()
     assert answer.status_code == 422
-    for words in ("less than or equal to 59", "not an e-mail address", "begins with https://"):
+    for words in ("Enter at most 59.", "not an e-mail address", "begins with https://"):
         assert words in body
     good = {
         **form,

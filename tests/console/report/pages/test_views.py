@@ -138,7 +138,7 @@ def test_it_marks_counts_of_offsets_and_says_what_has_no_column(admin: Client) -
         "The lags of its queues vary by 150 % of their mean.",
         "Its oldest queue is 30 s behind its median queue.",
         "By lag and throughput alone messages waited 12 s on average: ages and offsets disagree.",
-        "Of 512 waiting messages that were looked at, 40 % pass its filter (36 % to 44 %).",
+        "Of 512 sampled waiting messages, 40 % pass its filter (36 % to 44 %).",
     ):
         assert words in text
     (line,) = csv.DictReader(io.StringIO(b"".join(admin.get(f"{PAGE}/csv")).decode()))
@@ -284,7 +284,7 @@ def test_the_running_hour_is_marked(admin: Client) -> None:
     rows.row(run)
     text = page(admin).split("<tbody")[1]
     assert text.count(">so far</span>") == 1 and "figures up to 4 Oct 2024 09:04:00 UTC" in text
-    assert "by run report-1, code 0.1.0. Sampled every 5 s, the largest gap is 10 s." in text
+    assert "by run report-1, version 0.1.0. Sampled every 5 s, the largest gap is 10 s." in text
 
 
 def test_it_names_the_files_that_could_not_be_read(admin: Client) -> None:
