@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from consumers import BrokerUnavailable, MQAdmin, MQBrokerError, MQClientError
+from consumers import BrokerUnavailable, MQAdmin, MQBrokerError, MQClientError, RemotingClientConfig
 from tests.support.maven import build_once
 from tests.support.ports import free_port
 
@@ -180,6 +180,7 @@ class ApacheCluster:
 
     `names`: other brokers; `changes`: settings of all of them; `jvm`: SMALL_JVM for tests, FAST_JVM to measure;
     `release`: of both, as Maven Central has it. `more_namesrv`: where the brokers register too.
+    `properties`: of all JVMs; `client`: how to reach them, where they take no plain or unsigned requests.
     """
 
     def __init__(
@@ -190,8 +191,11 @@ class ApacheCluster:
         jvm: Sequence[str] = SMALL_JVM,
         release: str = RELEASE,
         more_namesrv: str = "",
+        properties: Sequence[str] = (),
+        client: RemotingClientConfig | None = None,
     ) -> None:
         class_path = build(release)
+        self._client = client
         self._release = release
         if jvm == SMALL_JVM:  # measurements start as a cluster does
             jvm = [*SMALL_JVM, *archive_options(release)]
@@ -207,6 +211,10 @@ class ApacheCluster:
         self.brokers = [
             ApacheBroker(folder / name, class_path, name, namesrv, changes or {}, jvm) for name in names
         ]
+        for each in (self.name_server, *self.brokers):
+            # The last value of a property counts.
+            place = each.command.index("-cp")
+            each.command[place:place] = [f"-D{given}" for given in properties]
 
     def __enter__(self) -> ApacheCluster:
         try:
@@ -266,7 +274,7 @@ class ApacheCluster:
         """Return whether all are registered and answer: a broker listens long before it is in the routes."""
         if not all(accepts(broker.port) for broker in self.brokers):
             return False
-        async with MQAdmin([self.namesrv]) as admin:
+        async with MQAdmin([self.namesrv], config=self._client) as admin:
             try:
                 known = (await admin.cluster_info()).broker_addr_table
                 # Not its figures: those of a broker with a timer wheel take a quarter of a second of CPU.

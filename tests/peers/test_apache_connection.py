@@ -1,0 +1,109 @@
+"""The console reaches an Apache cluster that takes TLS and signed requests alone, and names what it refuses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+
+from brokerd.remoting.body.topic import TopicConfig
+from console.brokers.mqadmin import close_admins, with_admin
+from console.cluster import services
+from console.cluster.connection_change import ConnectionChange
+from console.cluster.diagnosis import Fault
+from console.cluster.errors import ConnectionRefused
+from console.cluster.models import Cluster
+from consumers import AccessKeys, RemotingClientConfig, tls_context
+from tests.support.apache_cluster import OLD_RELEASE, RELEASE, ApacheCluster
+from tests.support.certificates import Authority
+
+pytestmark = [
+    pytest.mark.java,
+    pytest.mark.timeout(400),
+    pytest.mark.django_db(databases=["default", "metrics"]),
+]
+ADMIN, SECRET = "rocketmq2", "12345678"  # noqa: S105 - of tests
+PLAIN_ACL = f"""
+accounts:
+- accessKey: {ADMIN}
+  secretKey: {SECRET}
+  admin: true
+"""
+AUTH = "org.apache.rocketmq.auth"
+SETTINGS: dict[str, dict[str, str | int]] = {
+    OLD_RELEASE: {"aclEnable": "true"},
+    RELEASE: {
+        "authenticationEnabled": "true",
+        "authenticationProvider": f"{AUTH}.authentication.provider.DefaultAuthenticationProvider",
+        "authenticationMetadataProvider": (
+            f"{AUTH}.authentication.provider.LocalAuthenticationMetadataProvider"
+        ),
+        "initAuthenticationUser": f'{{"username":"{ADMIN}","password":"{SECRET}"}}',
+        "innerClientAuthenticationCredentials": f'{{"accessKey":"{ADMIN}","secretKey":"{SECRET}"}}',
+    },
+}
+
+
+@pytest.fixture(autouse=True)
+def no_quota(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(services, "PROBES_A_MINUTE_MAX", 10_000)
+
+
+@pytest.mark.parametrize("apache", [OLD_RELEASE, RELEASE])
+def test_a_cluster_with_tls_and_keys_is_added_and_used(apache: str, tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    server = authority.issue("server")
+    properties = [
+        "tls.server.mode=enforcing",
+        "tls.test.mode.enable=false",
+        f"tls.server.certPath={server.certificate}",
+        f"tls.server.keyPath={server.key}",
+        "tls.enable=true",
+        "tls.client.authServer=true",
+        f"tls.client.trustCertPath={authority.certificate}",
+    ]
+    context = tls_context(authority.certificate, check_host_name=False)
+    client = RemotingClientConfig(ssl_context=context, keys=AccessKeys(ADMIN, SECRET))
+    cluster = ApacheCluster(
+        tmp_path / "apache",
+        ["broker-a"],
+        SETTINGS[apache],
+        release=apache,
+        properties=properties,
+        client=client,
+    )
+    (cluster.brokers[0].folder / "conf" / "plain_acl.yml").write_text(PLAIN_ACL)
+    try:
+        with cluster:
+            _uses(cluster, authority.certificate.read_text())
+    finally:
+        close_admins()
+
+
+def _uses(cluster: ApacheCluster, ca: str) -> None:
+    alice = User.objects.create_superuser("alice")
+    tls: dict[str, Any] = {"uses_tls": True, "tls_ca": ca, "tls_checks_host_name": False}
+    with pytest.raises(ConnectionRefused, match="may require TLS"):
+        services.add_cluster("apache", cluster.namesrv, alice)
+    with pytest.raises(ConnectionRefused, match="requires an access key"):
+        services.add_cluster("apache", cluster.namesrv, alice, connection=ConnectionChange(**tls))
+    for change, why in (
+        (ConnectionChange(access_key="nobody-here", secret_key=SECRET, **tls), "has no such access key"),
+        (ConnectionChange(access_key=ADMIN, secret_key="wrong-secret", **tls), "refuses the signature"),
+    ):
+        with pytest.raises(ConnectionRefused, match=why):
+            services.add_cluster("apache", cluster.namesrv, alice, connection=change)
+    keys = ConnectionChange(access_key=ADMIN, secret_key=SECRET, **tls)
+    services.add_cluster("apache", cluster.namesrv, alice, connection=keys)
+    connection = Cluster.objects.get().connection
+    assert services.check_connection(connection) == ()
+    admin = with_admin(connection)
+    admin.create_topic(
+        cluster.brokers[0].address, TopicConfig("orders", read_queue_nums=2, write_queue_nums=2)
+    )
+    assert "orders" in admin.all_topic_config(cluster.brokers[0].address).topic_config_table
+    unsigned = services.check_connection(replace(connection, keys=None))
+    assert [each.fault for each in unsigned] == [Fault.KEY_REQUIRED]
