@@ -95,7 +95,7 @@ def test_the_test_names_what_is_wrong(staging: Cluster, browser: Client) -> None
     Cluster.objects.update(namesrv_addrs="127.0.0.1:1")
     page = browser.post(PAGE, {"action": "test"}).content.decode()
     assert "127.0.0.1:1: cannot connect: Connection refused" in page
-    found: dict[str, Any] = browser.post(f"{REST}/test").json()
+    found: dict[str, Any] = browser.post(f"{REST}/test", content_type="application/json").json()
     assert [(each["addr"], each["fault"]) for each in found["findings"]] == [("127.0.0.1:1", "unreachable")]
 
 
@@ -120,5 +120,5 @@ def test_an_administrator_of_one_cluster_may_not_see_or_change_it(staging: Clust
     for path in (PAGE, REST):
         assert browser.get(path).status_code == 403
     assert browser.post(PAGE, {"action": "test"}).status_code == 403
-    assert browser.post(f"{REST}/test").status_code == 403
+    assert browser.post(f"{REST}/test", content_type="application/json").status_code == 403
     assert "/c/staging/connection" not in browser.get("/clusters").content.decode()
