@@ -6,6 +6,7 @@ Clients and tools of both releases find the same routes at either.
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -144,13 +145,18 @@ def test_mqadmin_lists_the_same_brokers_and_routes(
     """4.9.7 reads the configuration of its log from the home, and ends without one."""
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf" / "logback_tools.xml").write_text("<configuration/>")
-    home = [f"rocketmq.home.dir={tmp_path}"]
-    listed = JavaPeer(class_path, ["clusterList", "-n", mixed.namesrv], TOOLS, properties=home)
-    route = JavaPeer(class_path, ["topicRoute", "-n", mixed.namesrv, "-t", "ours"], TOOLS, properties=home)
-    table = finished(listed)
+    home = [f"-Drocketmq.home.dir={tmp_path}", f"-Duser.home={tmp_path}"]
+
+    def mqadmin(*words: str) -> str:
+        command = ["java", *home, "-cp", class_path, TOOLS, *words, "-n", mixed.namesrv]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=WITHIN_S, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    table = mqadmin("clusterList")
     for name, address in mixed.addrs.items():
         assert any(line.split()[:4] == ["mixed", name, "0", address] for line in table.splitlines()), table
-    assert mixed.ours.address in finished(route)
+    assert mixed.ours.address in mqadmin("topicRoute", "-t", "ours")
 
 
 def test_the_console_collects_all_three_brokers(

@@ -20,6 +20,7 @@ from consumers.client.remoting_client import RemotingClient
 from tests.brokerd.running import pull_fields
 from tests.support.apache_cluster import OLD_RELEASE, RELEASE, SMALL_JVM, ApacheBroker, build
 from tests.support.broker_process import BrokerProcess, NameServerProcess
+from tests.support.ports import free_port
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(400)]
 
@@ -119,10 +120,7 @@ def wait_for_copy(address: str, count: int) -> None:
 
 
 def ends(address: str) -> list[int]:
-    """Maximum offsets of both queues, which a slave of Apache reports before it has the topic's settings.
-
-    It reads those from its master's VIP port.
-    """
+    """Maximum offsets of both queues: a slave of Apache reports them before it has the topic."""
 
     async def read() -> list[int]:
         client = RemotingClient()
@@ -183,13 +181,17 @@ def test_our_slave_follows_a_master_of_apache(
 def test_a_slave_of_apache_follows_our_master(
     tmp_path: Path, name_server: NameServerProcess, apache_release: str
 ) -> None:
-    master = BrokerProcess(tmp_path / "master", namesrvAddr=name_server.namesrv, **PAIR).start()
+    # Apache's slave reads the topics from the VIP port.
+    vip: dict[str, str | int] = {"vipPortEnable": "true", "listenPort": free_port(neighbours=(-2,))}
+    master = BrokerProcess(tmp_path / "master", namesrvAddr=name_server.namesrv, **PAIR, **vip)
+    master.port = int(vip["listenPort"])
+    master.start()
     slave = ApacheBroker(
         tmp_path / "slave",
         build(apache_release),
         "broker-a",
         name_server.namesrv,
-        {**PAIR, **AS_SLAVE},
+        {**PAIR, **AS_SLAVE, "slaveReadEnable": "true"},  # otherwise 5.3.3 answers pulls 20
         SMALL_JVM,
     )
     try:
@@ -204,6 +206,9 @@ def test_a_slave_of_apache_follows_our_master(
         assert log_of(slave.folder / "store") == log_of(master.data)
         wait_for(lambda: offset_at(slave.address) == 7, "committed offset")
         assert addresses(name_server) == {0: master.address, 1: slave.address}
+        wait_for_copy(slave.address, 2)
+        for queue_id in (0, 1):
+            assert bodies(slave.address, queue_id) == bodies(master.address, queue_id)
     finally:
         slave.kill()
         master.stop()
