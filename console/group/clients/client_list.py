@@ -11,7 +11,7 @@ from django.db.models import Count, Q, QuerySet
 
 from console.access.name_scope import EVERYTHING, NameScope
 from console.brokers.mqadmin import RETRY_TOPIC_PREFIX
-from console.group.clients.throughput import NEVER_COMMITTED, NOT_REPORTED
+from console.group.clients.throughput import NEVER_COMMITTED, NO_OWNER, NOT_REPORTED
 from console.lag.models import ClientRow, GroupRow
 from console.lag.round.figures import ClientFigures
 from console.lag.rows import queues
@@ -282,5 +282,5 @@ def _of_queues(row: ClientRow, behind: queues.Behind | None) -> _Lag:
     if row.queues is None:
         return _Lag(reason=NOT_REPORTED)
     if behind is None:
-        return _Lag(status=NEVER_COMMITTED)
+        return _Lag(reason=NO_OWNER) if row.queues else _Lag(status=NEVER_COMMITTED)
     return _Lag(behind.lag, behind.lag_lower_bound, reason=NOT_READ)

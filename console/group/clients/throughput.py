@@ -13,6 +13,7 @@ from console.text import Text
 
 NEVER_COMMITTED, UNKNOWN = "NEVER_COMMITTED", "UNKNOWN"
 NOT_REPORTED = Text("the client did not report its queues")
+NO_OWNER = Text("the last round did not have this client as the owner of a queue yet")
 POPS = Text("it pops, and brokers do not count by client what is acknowledged")
 NO_RATE_YET = Text("a rate needs two rounds that read the queue")
 NO_PULLED_YET = Text(
@@ -49,13 +50,14 @@ def throughput_of(client: ClientRow, queues: Iterable[QueueRow]) -> Throughput:
     if any(one.popped is not None for one in held):
         # The offset of a popped queue belongs to the group, not to the member.
         return Throughput(in_flight=popped_count(held), reason=POPS)
-    own = [
+    owned = [
         row
         for row in queues
-        if row.owner == client.client_id
-        and row.status != NEVER_COMMITTED
-        and not row.topic.startswith(RETRY_TOPIC_PREFIX)
+        if row.owner == client.client_id and not row.topic.startswith(RETRY_TOPIC_PREFIX)
     ]
+    if not owned and any(not one.topic.startswith(RETRY_TOPIC_PREFIX) for one in held):
+        return Throughput(reason=NO_OWNER)
+    own = [row for row in owned if row.status != NEVER_COMMITTED]
     if not own:
         return Throughput(status=NEVER_COMMITTED)
     rates = [row.out_rate for row in own if row.out_rate is not None]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from console.group.clients.throughput import NO_PULLED_YET, NOT_REPORTED, Throughput, throughput_of
+from console.group.clients.throughput import NO_OWNER, NO_PULLED_YET, NOT_REPORTED, Throughput, throughput_of
 from console.lag.models import ClientRow
 from console.lag.rows.queue_row import QueueRow
 from console.text import Text
@@ -59,6 +59,11 @@ def test_a_member_that_did_not_answer_has_unknown_figures() -> None:
 def test_figures_do_not_apply_to_a_member_without_committed_queues() -> None:
     assert not figures(queue(0, status="NEVER_COMMITTED", lag=None, out_rate=None)).applies
     assert not figures(queue(0, owner="10.0.0.2@8"), queues=[]).applies
+
+
+def test_figures_are_unknown_until_a_round_has_the_owner() -> None:
+    found = figures(queue(0, owner=""), queue(1, owner=""))
+    assert found.applies and (found.out_rate, found.reason) == (None, NO_OWNER)
 
 
 def test_a_popping_member_has_what_it_holds_in_flight() -> None:
