@@ -48,6 +48,10 @@ class BrokerConfig:
     listen_port: int = setting("listenPort", 10911)  # 0: any free port, printed in the ready line
     # Ours: listen on listenPort - 2 too, where clients with VIP channel connect (Java: always).
     vip_port_enable: bool = setting("vipPortEnable", False)
+    # PROM: figures for Prometheus on a port of their own, without TLS and access control.
+    metrics_exporter_type: str = setting("metricsExporterType", "DISABLE")
+    metrics_prom_exporter_host: str = setting("metricsPromExporterHost", "")  # "" means bindAddress
+    metrics_prom_exporter_port: int = setting("metricsPromExporterPort", 5557)
     # Name servers to register with, `host:port;host:port`; "" means this process is the name server too.
     namesrv_addr: str = setting("namesrvAddr", "")
     broker_permission: int = setting("brokerPermission", 6)
@@ -317,6 +321,9 @@ def check_port(key: str, port: int) -> None:
 def check(config: BrokerConfig, namesrv: NamesrvConfig) -> None:
     """Refuse values that parse but cannot work; raises ConfigError."""
     check_port("listenPort", config.listen_port)
+    check_port("metricsPromExporterPort", config.metrics_prom_exporter_port)
+    if config.metrics_exporter_type not in ("DISABLE", "PROM"):
+        raise ConfigError(f"metricsExporterType={config.metrics_exporter_type}: takes DISABLE or PROM")
     if config.vip_port_enable and 0 < config.listen_port <= VIP_PORT_DISTANCE:
         raise ConfigError(
             f"listenPort={config.listen_port}: vipPortEnable takes listenPort - 2, so a port from 3 on"

@@ -50,6 +50,7 @@ from brokerd.ha.ha_client import HaClient
 from brokerd.ha.ha_service import HaService
 from brokerd.ha.slave_synchronize import SlaveSynchronize, SlaveTables
 from brokerd.loop_delay import LoopDelay
+from brokerd.metrics import MetricsServer
 from brokerd.name_server import NameServerRole
 from brokerd.namesrv.registration import Registration
 from brokerd.namesrv.route_info import BrokerIdentity, RouteInfoManager
@@ -111,6 +112,7 @@ class BrokerController:
         self._registration: Registration | None = None
         self._ha_service = HaService(self.store)
         self._on_master: Callable[[str, str], None] = lambda master, ha_server: None
+        self.metrics: MetricsServer | None = None  # with metricsExporterType=PROM
         self._name_server: NameServerRole | None = None  # unless namesrvAddr names others
         self._servers: list[RemotingServer] = []
 
@@ -142,7 +144,15 @@ class BrokerController:
         for server in self._servers:
             await server.start_serving()
         await self._ha_service.start_serving()
+        await self._serve_metrics()
         self._start_background()
+
+    async def _serve_metrics(self) -> None:
+        settings = self._config.broker
+        if settings.metrics_exporter_type == "PROM":
+            self.metrics = MetricsServer(self.broker)
+            host = settings.metrics_prom_exporter_host or settings.bind_address
+            await self.metrics.start(host, settings.metrics_prom_exporter_port)
 
     async def _take_ports(self) -> None:
         settings, namesrv = self._config.broker, self._config.namesrv
@@ -463,6 +473,8 @@ class BrokerController:
             self._name_server.routes.unregister_broker(
                 self.broker.broker_name, self.broker.address, "it stops"
             )
+        if self.metrics is not None:
+            self.metrics.stop()
         for server in self._servers:
             server.stop_reading()
         await self._drain()

@@ -37,6 +37,7 @@ NOT_SERVED: Mapping[int, str] = {
     RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC: "static topics are not supported; create an ordinary one (17)",
     RequestCode.ADD_BROKER: NO_CONTAINER,
     RequestCode.REMOVE_BROKER: NO_CONTAINER,
+    RequestCode.RESET_MASTER_FLUSH_OFFSET: "a slave of this broker takes its master's offsets from replication only",
     RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET: NO_CONTROLLER,
     RequestCode.CONTROLLER_ELECT_MASTER: NO_CONTROLLER,
     RequestCode.CONTROLLER_REGISTER_BROKER: NO_CONTROLLER,
