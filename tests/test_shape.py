@@ -35,7 +35,6 @@ TESTED_ELSEWHERE = {
     "brokerd/processor/consumer/consumer_manage.py": "tests/brokerd/processor/client/test_client_manage.py",
     "brokerd/processor/consumer/pop_read.py": "tests/brokerd/processor/consumer/test_pop_message.py",
     "brokerd/processor/guard.py": "tests/brokerd/acl/test_plain_permission.py",
-    "brokerd/processor/handlers.py": "tests/brokerd/test_golden.py",
     "brokerd/processor/slave.py": "tests/brokerd/ha/test_slave.py",
     "brokerd/remoting/body/acl.py": "tests/brokerd/acl/test_auth_manager.py",
     "brokerd/remoting/body/broker.py": "tests/brokerd/remoting/body/test_json_body.py",

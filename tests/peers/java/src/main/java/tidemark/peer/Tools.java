@@ -1,0 +1,55 @@
+package tidemark.peer;
+
+import java.io.BufferedReader;
+import java.io.ByteArrayOutputStream;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.util.Base64;
+import org.apache.rocketmq.tools.command.MQAdminStartup;
+
+/**
+ * mqadmin, unmodified, for many commands in one JVM: each line of the input is a command, its words apart by tabs; a line
+ * {@code RAN name base64} has what it printed. One that has not ended after {@code --seconds} is left behind.
+ */
+@SuppressWarnings("removal")
+final class Tools {
+    private Tools() {
+    }
+
+    public static void main(String[] args) throws Exception {
+        PrintStream out = System.out;
+        // A command that takes its options for wrong ends the process; here its thread ends.
+        System.setSecurityManager(new SecurityManager() {
+            @Override
+            public void checkPermission(java.security.Permission permission) {
+                if (permission.getName().startsWith("exitVM") && !Thread.currentThread().getName().equals("main")) {
+                    throw new SecurityException("the command ended the process: " + permission.getName());
+                }
+            }
+        });
+        BufferedReader input = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line = input.readLine(); line != null; line = input.readLine()) {
+            String[] words = line.split("\t");
+            ByteArrayOutputStream printed = new ByteArrayOutputStream();
+            PrintStream stream = new PrintStream(printed, true);
+            System.setOut(stream);
+            System.setErr(stream);
+            Thread thread = new Thread(() -> {
+                try {
+                    MQAdminStartup.main0(words, null);
+                } catch (SecurityException error) {
+                    stream.println(error.getMessage());
+                }
+            });
+            thread.setDaemon(true);
+            thread.start();
+            thread.join(Long.parseLong(args[0]) * 1000);
+            String text = thread.isAlive() ? printed + "\nstill running" : printed.toString();
+            out.println("RAN\t" + words[0] + "\t"
+                    + Base64.getEncoder().encodeToString(text.getBytes(StandardCharsets.UTF_8)));
+            out.flush();
+        }
+        Runtime.getRuntime().halt(0);
+    }
+}
