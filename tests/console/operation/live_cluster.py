@@ -57,7 +57,7 @@ class LiveCluster:
 
     @property
     def admin(self) -> BlockingMQAdmin:
-        return with_admin(Connection(self.broker.namesrv))
+        return with_admin(Connection(self.broker.namesrv, cluster=NAME))
 
     @property
     def addr(self) -> str:
