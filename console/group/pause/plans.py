@@ -342,7 +342,7 @@ class GroupPausePlan(ReadingPlan):
     past = {
         (
             "Pause %(group)s on %(topics)s, at %(brokers)s: its members receive no more "
-            "messages of it. Its offsets stay, and messages wait until it is resumed."
+            "messages from there. Its offsets stay, and messages wait until the group is resumed."
         ): gettext_noop(
             "Paused %(group)s on %(topics)s, at %(brokers)s. Its offsets stay, and messages "
             "wait until it is resumed."
