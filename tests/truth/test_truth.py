@@ -89,8 +89,8 @@ class Onlooker:
             before_ms = now_ms()
             try:
                 group = self.get(f"/clusters/local/groups/{GROUP}")
-                queues = self.get(f"/clusters/local/groups/{GROUP}/queues", topic=TOPIC)
-                again = self.get(f"/clusters/local/groups/{AGAIN_GROUP}/queues", topic=AGAIN)
+                queues = self.get(f"/clusters/local/groups/{GROUP}/queues", topic=TOPIC)["results"]
+                again = self.get(f"/clusters/local/groups/{AGAIN_GROUP}/queues", topic=AGAIN)["results"]
                 scraped = self.http.get(self.metrics_url, timeout=30).raise_for_status().text
             except httpx.HTTPStatusError:
                 continue  # the groups are not known yet
