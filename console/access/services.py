@@ -161,7 +161,7 @@ def change_password(
     if person.has_usable_password():
         attempt = attempts.begin(person.username, remote_addr, at)
         if not check_password(old, person.password):
-            _record_failure(person.username, remote_addr, at, verb="password change failed")
+            _record_failure(person.username, remote_addr, at, verb="password change failed", actor=person)
             raise WrongCredentials(Text("This is not your current password."))
         attempts.succeeded(attempt)
     with transaction.atomic():
@@ -197,13 +197,18 @@ def sign_in(
     return person
 
 
-def _record_failure(username: str, remote_addr: str, at: datetime.datetime, *, verb: str) -> None:
-    """Audit a wrong password. Unknown names are not recorded: people type passwords into that field."""
+def _record_failure(
+    username: str, remote_addr: str, at: datetime.datetime, *, verb: str, actor: User | str = A_STRANGER
+) -> None:
+    """Audit a wrong password. Unknown names are not recorded: people type passwords into that field.
+
+    ``actor``: the person who is signed in.
+    """
     if SignInFailure.objects.count() > FAILURES_AUDITED_MAX:
         return
     is_known = User.objects.filter(username=username).exists()
     record_audit(
-        actor=A_STRANGER,
+        actor=actor,
         verb=verb,
         subject=username if is_known else "unknown name",
         remote_addr=remote_addr,

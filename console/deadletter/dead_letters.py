@@ -117,10 +117,14 @@ class Unreadable:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Places:
-    """Readable queues of a dead-letter topic; ``problem`` says why there are none, and is empty otherwise."""
+    """Readable queues of a dead-letter topic; ``problem`` says why there are none, and is empty otherwise.
+
+    ``is_missing``: the topic does not exist.
+    """
 
     queues: list[BrokerQueue]
     problem: Text = Text()
+    is_missing: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -189,7 +193,8 @@ def places(admin: BlockingMQAdmin, topic: str, brokers: Collection[str] | None =
     """Return the queues to read, or the reason why none can be read; ``brokers`` limits them to these."""
     route = topic_route(admin, topic)
     if route is None:
-        return Places([], Text("There is no topic %(topic)s: the group has no dead letters.", topic=topic))
+        text = Text("There is no topic %(topic)s: the group has no dead letters.", topic=topic)
+        return Places([], text, is_missing=True)
     queues = {
         queue: addr
         for queue, addr in route_queues(route, topic).items()

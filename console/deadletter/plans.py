@@ -165,8 +165,12 @@ class ReplayPlan(PlanKind[ReplayParams, ReplayBefore, PreviewRow]):
         cover = brokers.of_queues(lost, len(found.queues))
         if not found.queues:
             cover.require_some(topic)
+        if found.is_missing and not lost:
+            raise PlanRejected(found.problem, field="group")
         queues = _only(found.queues, wanted.letter) if not found.problem else []
         preview = self._preview(admin, cluster, queues, wanted.filter)
+        if found.queues and not lost and preview.is_empty:
+            raise PlanRejected(_none_matches(subject, wanted.filter), field="group")
         finding = _Finding(admin, cluster, subject, wanted, found, preview, now_ms)
         if wanted.target == replay_copy.CLIENT:
             return self._direct_draft(finding)
@@ -524,6 +528,12 @@ def _only(queues: Sequence[BrokerQueue], letter: LetterPlace | None) -> list[Bro
             if place.min_offset <= offset < place.max_offset:
                 return [dataclasses.replace(place, min_offset=offset, max_offset=offset + 1)]
     raise PlanRejected(Text("There is no dead letter at that place, or it has expired."), field="letter")
+
+
+def _none_matches(group: str, wanted: Filter) -> Text:
+    if wanted == Filter():
+        return Text("%(group)s has no dead letters.", group=group)
+    return Text("No dead letter of %(group)s matches the filter.", group=group)
 
 
 def _nothing_left(preview: Preview, to_send: int) -> Text:

@@ -137,7 +137,7 @@ class BrokerConfigPlan(ConfigPlan[KeyParams, KeyBefore]):
         goes = [row for row in rows if row.before != row.after]
         confirm = subject if subject != WILDCARD else requested.key.name
         return Draft(
-            summary=_summary(requested, goes or rows),
+            summary=_summary(requested, goes) if goes else _unchanged(requested, rows),
             diff=[*rows, *left_out_rows(cover, BROKER, requested.key.name)],
             coverage=cover,
             before=KeyBefore(
@@ -314,6 +314,16 @@ def _summary(requested: KeyRequest, rows: Sequence[ConfigRow]) -> Text:
         change = Text("to %(values)s", values=key.with_unit(Text.of_names(sorted(afters))))
     name = Text("%(key)s (%(says)s)", key=key.name, says=key.says) if key.says else Text.foreign(key.name)
     return Text("Change %(name)s on %(where)s %(change)s.", name=name, where=where, change=change)
+
+
+def _unchanged(requested: KeyRequest, rows: Sequence[ConfigRow]) -> Text:
+    key, values = requested.key, sorted({_value(row.after) for row in rows})
+    return Text(
+        "Nothing would change: %(key)s on %(where)s is %(values)s already.",
+        key=key.name,
+        where=Text.of_names([row.broker_name for row in rows]),
+        values=key.with_unit(Text.of_names(values)) if any(values) else Text("empty"),
+    )
 
 
 def _warnings(

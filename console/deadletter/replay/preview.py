@@ -88,6 +88,11 @@ class Preview:
     newest: tuple[MessageQueue, MessageRecord] | None = None
     died_ms: array[int] = dataclasses.field(default_factory=lambda: array("q"))
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether all letters were read, and none of them matches."""
+        return self.complete and not (self.matched or self.unreadable)
+
     def take(
         self, letters: list[MessageRecord | Unreadable], wanted: Sieve, counted: Counted
     ) -> dict[int, MessageRecord]:

@@ -49,6 +49,8 @@ def summary(
     ``Send 312 dead letters of billing again, …, to that group only, at 40 messages per second: 8
     s.``
     """
+    if not to_send and preview.complete and not preview.unreadable:
+        return _nothing_to_send(group, preview)
     number: int | Text = to_send if preview.complete else Text("at least %(number)s", number=to_send)
     since = None if preview.first_ms is None else _time(preview.first_ms, now_ms)
     if params.target == NOWHERE:
@@ -70,6 +72,16 @@ def summary(
         time=since,
         where=where,
         speed=speed,
+    )
+
+
+def _nothing_to_send(group: str, preview: Preview) -> Text:
+    if not preview.already:
+        return Text("No dead letter of %(group)s would be sent.", group=group)
+    return Text(
+        "Nothing would be sent: %(number)s matching dead letter(s) of %(group)s {was|were} replayed before.",
+        number=preview.already,
+        group=group,
     )
 
 

@@ -131,6 +131,7 @@ class GroupModePlan(ConfigPlan[ModeParams, ModeBefore]):
 
     def compute(self, cluster: str, subject: str, params: ModeParams, now_ms: int) -> ModeDraft:
         """Read every broker. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
+        settings_config.check_name(subject)
         settings_config.check_changeable(subject)
         admin = admin_of(cluster)
         brokers = read_coverage(admin, cluster, params.accept_without)

@@ -118,6 +118,7 @@ class ReadingPlan(ConfigPlan[ReadingParams, ReadingBefore]):
 
     def compute(self, cluster: str, subject: str, params: ReadingParams, now_ms: int) -> ReadingDraft:
         """Read every broker. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
+        settings_config.check_name(subject)
         settings_config.check_changeable(subject)
         admin = admin_of(cluster)
         brokers = read_coverage(admin, cluster, params.accept_without)

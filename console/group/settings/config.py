@@ -102,10 +102,7 @@ def check_new_name(name: str) -> None:
         raise PlanRejected(
             Text("A group's name does not begin with %%RETRY%% or %%DLQ%%: those are its topics."), "group"
         )
-    try:
-        validate_group(name)
-    except ValueError as error:
-        raise PlanRejected(text_of(error), "group") from error
+    check_name(name)
     if len(name) > NAME_LENGTH_MAX:
         raise PlanRejected(
             Text(
@@ -116,6 +113,14 @@ def check_new_name(name: str) -> None:
             "group",
         )
     check_changeable(name)
+
+
+def check_name(name: str) -> None:
+    """Raise PlanRejected("group") for a name that brokers accept for no group."""
+    try:
+        validate_group(name)
+    except ValueError as error:
+        raise PlanRejected(text_of(error), "group") from error
 
 
 def check_changeable(name: str) -> None:

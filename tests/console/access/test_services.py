@@ -165,7 +165,7 @@ def test_it_asks_for_the_present_password_and_lets_it_be_guessed_five_times(alic
             change_password(alice, "wrong")
     with pytest.raises(TooManyAttempts):
         change_password(alice, "a long enough one")
-    assert AuditEvent.objects.filter(verb="password change failed", subject="alice").count() == 5
+    assert AuditEvent.objects.filter(verb="password change failed", actor="alice").count() == 5
     change_password(alice, "a long enough one", now=NOW + 6 * MINUTE)
 
 

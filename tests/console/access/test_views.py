@@ -272,6 +272,10 @@ def test_activity_is_narrowed_to_a_time_in_the_zone_of_its_reader() -> None:
     for wrong, words in (("since=yesterday", "Enter a time like"), (reverse, "not after the start")):
         refused = client.get(f"/activity?{wrong}")
         assert (refused.status_code, words in refused.content.decode()) == (422, True)
+    text = client.get(f"/activity?since=yesterday&plan={'x' * 33}").content.decode()
+    beside_plan = text[text.index('name="plan"') : text.index('name="since"')]
+    assert "at most 32 characters" in beside_plan and "x" * 33 in beside_plan
+    assert "Enter a time like" not in beside_plan
     from_ms = 1_773_304_200_000  # 08:30 UTC
     rest = "/api/v1/audit?cluster=prod&from_ms={}&to_ms={}"
     found = client.get(rest.format(from_ms, from_ms + 5_400_000)).json()["results"]

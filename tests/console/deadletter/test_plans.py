@@ -146,7 +146,6 @@ def test_it_filters_and_counts(live: LiveCluster, alice: User) -> None:
     write_letters(live, 10)
     assert plan_of(live, alice, filter={"tag": "even"}).messages == 5
     assert plan_of(live, alice, filter={"key": "k7"}).messages == 1
-    assert plan_of(live, alice, filter={"from_ms": int(time.time() * 1000) + 60_000}).blocked != ""
     job = run(plan_of(live, alice, filter={"tag": "odd"}), alice)
     assert figures(job)["sent"] == 5
     assert {row.keys for row in ReplayLedger.objects.all()} == {"k1", "k3", "k5", "k7", "k9"}
@@ -162,7 +161,9 @@ def test_it_skips_what_was_replayed_before(live: LiveCluster, alice: User) -> No
     assert figures(job) == {"matched": 6, "sent": 3, "skipped": 3, "failed": 0, "unknown": 0, "pending": 0}
     row = ReplayLedger.objects.filter(plan=plan, state="SKIPPED").first()
     assert row is not None and row.reason == f"replayed already by {first.plan_id}"
-    assert plan_of(live, alice).blocked == "No dead letter is left to send."
+    again = plan_of(live, alice)
+    assert again.blocked == "No dead letter is left to send."
+    assert again.summary == f"Nothing would be sent: 6 matching dead letters of {GROUP} were replayed before."
     assert figures(run(plan_of(live, alice, skip_replayed=False), alice))["sent"] == 6
 
 
@@ -214,7 +215,17 @@ def test_it_explains_a_write_only_dead_letter_topic(live: LiveCluster, alice: Us
 
 
 def test_it_explains_a_group_without_dead_letters(live: LiveCluster, alice: User) -> None:
-    assert plan_of(live, alice).blocked == f"There is no topic {DLQ}: the group has no dead letters."
+    with pytest.raises(
+        errors.PlanRejected, match=f"There is no topic {DLQ}: the group has no dead letters."
+    ) as no:
+        plan_of(live, alice)
+    assert no.value.field == "group"
+    group_with_topics(live)
+    with pytest.raises(errors.PlanRejected, match=f"{GROUP} has no dead letters."):
+        plan_of(live, alice)
+    write_letters(live, 1)
+    with pytest.raises(errors.PlanRejected, match="matches the filter"):
+        plan_of(live, alice, filter={"tag": "absent"})
 
 
 def test_it_explains_a_group_that_was_never_online(live: LiveCluster, alice: User) -> None:

@@ -107,6 +107,7 @@ def test_it_names_the_parameter_at_fault(params: dict[str, Any], field: str) -> 
 def test_it_says_when_nothing_would_change(pair: Pair) -> None:
     plan = pair.plan(KIND, "broker-a", {"key": KEY, "value": "1000"})
     assert plan.blocked
+    assert plan.summary == f"Nothing would change: {KEY} on broker-a is 1000 ms already."
     with pytest.raises(PlanBlocked):
         operation_services.apply_plan(plan.id, pair.actor)
     with pytest.raises(PlanRejected, match="broker-a has no key noSuchKey"):

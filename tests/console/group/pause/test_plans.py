@@ -115,6 +115,12 @@ def test_it_pauses_all_topics_and_undoes_it(shop: LiveCluster, maria: User) -> N
     assert plan_of(shop, maria, "pause", topics=["orders"]).warnings[-1]["title"] == "Retries go on"
 
 
+def test_it_refuses_a_name_that_no_group_may_have(shop: LiveCluster, maria: User) -> None:
+    with pytest.raises(errors.PlanRejected, match="A name has only letters") as refusal:
+        services.create_plan("group_pause", shop.name, "no group", {}, maria)
+    assert refusal.value.field == "group"
+
+
 def test_it_resumes_one_topic_and_leaves_the_others(shop: LiveCluster, maria: User) -> None:
     run(plan_of(shop, maria, "pause"), maria)
     plan = plan_of(shop, maria, "resume", topics=["refunds"])
