@@ -82,20 +82,20 @@ class _Collectors:
     """Keep the collectors of this process, one per cluster. Any worker thread may call it."""
 
     def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin without collectors, and with an owner of leases that no other process has."""
         self._lock = threading.Lock()
-        self._pid = os.getpid()
         self._by_cluster: dict[str, Collector] = {}
         self.owner = uuid.uuid4().hex
 
     def get(self, cluster: str, interval_ms: int, now_ms: int, *, elsewhere: int = 0) -> Collector:
         """Return the cluster's collector, opened.
 
-        A new one is made after a fork, for another interval, and when another host has run a round since (its number
-        is `elsewhere`).
+        A new one is made for another interval, and when another host has run a round since (its number is `elsewhere`).
         """
         with self._lock:
-            if self._pid != os.getpid():
-                self._pid, self._by_cluster, self.owner = os.getpid(), {}, uuid.uuid4().hex
             found = self._by_cluster.get(cluster)
         if found is not None and found.interval_ms == interval_ms:
             found.catch_up()
@@ -119,6 +119,7 @@ class _Collectors:
 
 
 collectors = _Collectors()
+os.register_at_fork(after_in_child=collectors.begin)
 
 
 def due_clusters(now_ms: int) -> list[str]:
@@ -175,8 +176,8 @@ def collect(cluster_name: str, *, now_ms: int) -> Round | None:
     lease = _take_lease(cluster_name, interval_ms, now_ms)
     if lease is None:
         return None
-    knowledge = _knowledge(cluster_name, now_ms)
     try:
+        knowledge = _knowledge(cluster_name, now_ms)
         try:
             collector, changes = _run(cluster, lease, knowledge, now_ms)
         except ClockWentBack as error:
