@@ -21,7 +21,27 @@ from console.web import reverse_proxy
 from spark.lag.local_time import zone_problem
 
 BASE_DIR = Path(__file__).resolve().parent.parent
-env = environ.Env()
+TRUE, FALSE = ("true", "on", "ok", "y", "yes", "1"), ("false", "off", "n", "no", "0", "")
+
+
+class Env(environ.Env):  # type: ignore[misc] # the package has no types
+    """The environment; a mistyped number or switch raises ImproperlyConfigured with the name of its setting."""
+
+    def get_value(self, var: str, cast: Any = None, *rest: Any, **options: Any) -> Any:
+        """Return the value of a setting in its type."""
+        given = os.environ.get(var)
+        if given is not None and cast is bool and given.lower() not in (*TRUE, *FALSE):
+            raise ImproperlyConfigured(f"{var} is {given!r}: set it to true or false.")
+        if given is not None and cast in (int, float):
+            try:
+                return cast(given)
+            except ValueError as error:
+                number = "whole number" if cast is int else "number"
+                raise ImproperlyConfigured(f"{var} is {given!r}: set it to a {number}.") from error
+        return super().get_value(var, cast, *rest, **options)
+
+
+env = Env()
 
 # --- Where things are ---------------------------------------------------------------------------------------
 
@@ -316,6 +336,10 @@ POOL_WAIT_S = 20  # for a connection of the pool, as long as SQLite waits for it
 def database(variable: str, file_name: str, *, synchronous: str) -> dict[str, Any]:
     """Return the database of ``variable`` (postgres://…), or a SQLite file of the data folder."""
     found: dict[str, Any] = env.db_url(variable, default=f"sqlite:///{DATA_DIR / file_name}")
+    if not found.get("ENGINE"):  # its value may hold a password
+        raise ImproperlyConfigured(
+            f"{variable} is not an address such as postgres://user:password@host/name."
+        )
     options = found.setdefault("OPTIONS", {})
     if found["ENGINE"] == "django.db.backends.sqlite3":
         pragmas = SQLITE_PRAGMAS.format(synchronous=synchronous)
