@@ -115,6 +115,25 @@ def test_it_measures_the_file_system_of_a_folder_that_may_not_exist_yet(tmp_path
     assert round(ratio * 100) == pytest.approx(ratio * 100)
 
 
+@pytest.mark.parametrize(
+    ("blocks", "free", "usable", "expected"),
+    [
+        # 252 GiB of which 161 GiB are reserved: 33.8 used and 57.3 usable are what counts.
+        (66_053_021, 57_197_755, 15_020_123, 0.38),
+        (100, 40, 40, 0.60),
+        (1_000, 399, 399, 0.61),
+        (100, 10, 0, 1.0),
+    ],
+)
+def test_reserved_space_is_neither_used_nor_usable(
+    blocks: int, free: int, usable: int, expected: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """used / (used + usable) in whole percents, rounded up: UtilAll.getDiskPartitionSpaceUsedPercent."""
+    measured = os.statvfs_result((4_096, 4_096, blocks, free, usable, 0, 0, 0, 0, 255))
+    monkeypatch.setattr(os, "statvfs", lambda path: measured)
+    assert used_ratio(tmp_path) == expected
+
+
 async def test_files_are_deleted_in_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One of 1 GiB takes the kernel long; the event loop must not wait for ten."""
     store = aged(tmp_path, 5)
