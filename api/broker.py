@@ -156,7 +156,7 @@ class RuntimeFigureSerializer(StructSerializer):
     """``text`` empty: unknown, ``says`` is the reason; ``raw`` is the broker's own value."""
 
     struct = runtime.RuntimeFigure
-    hidden = ("tone", "trend", "usual")
+    hidden = ("tone", "trend", "usual", "at_ms")
 
 
 class RuntimeGroupSerializer(StructSerializer):

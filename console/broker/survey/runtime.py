@@ -1,7 +1,8 @@
 """Explain a broker's runtime table (28): grouped, named, with units, and marked where a release lacks it.
 
-`figures` turns the texts of one broker into groups of `RuntimeFigure`; what is not in the table below is listed as
-received. Meanings are those of `StoreStatsService`, `DefaultMessageStore` and `AdminBrokerProcessor`.
+`figures` turns the texts of one broker into groups of `RuntimeFigure`; what the broker does not have is a group of its
+own, and what is not in the table below is listed as received. Meanings are those of `StoreStatsService`,
+`DefaultMessageStore` and `AdminBrokerProcessor`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _SIZE = re.compile(r"([\d.]+)\s*(B|KiB|MiB|GiB|TiB|PiB)")
 class RuntimeFigure:
     """One figure; `text` is empty when it is unknown, `says` is then the reason. `tone`: "" | warn | bad.
 
-    `trend` is null and `usual` empty where no samples are kept.
+    `trend` is null and `usual` empty where no samples are kept; `at_ms`: of a figure that is a time.
     """
 
     key: str
@@ -39,6 +40,7 @@ class RuntimeFigure:
     raw: str = ""
     trend: Sequence[float | None] | None = None
     usual: str = ""
+    at_ms: int | None = None
 
     @property
     def is_known(self) -> bool:
@@ -52,6 +54,8 @@ class RuntimeGroup:
     figures: Sequence[RuntimeFigure]
     # Without a meaning of ours: closed on pages.
     is_raw: bool = False
+    # What this broker does not have: closed on pages.
+    is_absent: bool = False
 
 
 # ---- values ----
@@ -138,9 +142,14 @@ def _disk_size(text: str) -> str:
     return Text("%(total)s with %(free)s free", total=found[0], free=found[1]) if found else text.strip()
 
 
-def _moment(text: str) -> str:
+def _time_ms(text: str) -> int | None:
     value = number(text)
-    if value is None or value <= 0:
+    return None if value is None or value <= 0 else round(value)
+
+
+def _moment(text: str) -> str:
+    value = _time_ms(text)
+    if value is None:
         return Text("none")
     return f"{dt.datetime.fromtimestamp(value / 1000, dt.UTC):%Y-%m-%d %H:%M:%S} UTC"
 
@@ -163,6 +172,7 @@ class _Entry:
     judge: Judge | None = None
     also: tuple[str, ...] = ()
     release: str = ""  # the first release that reports it, "" for all
+    is_optional: bool = False  # a broker may be without it; `says` is when it has it
 
 
 def _three(table: Table, key: str) -> Text:
@@ -391,7 +401,7 @@ _GROUPS: Sequence[tuple[Text, Text, Sequence[_Entry]]] = (
                 "commitLogDiskRatio",
                 Text("Disk of the commit log"),
                 _ratio,
-                Text("used, by everything on it; in whole percents"),
+                Text("used, of what the file system does not reserve; in whole percents"),
             ),
             _Entry(
                 "consumeQueueDiskRatio", Text("Disk of the queues"), _ratio, Text("used, by everything on it")
@@ -412,6 +422,7 @@ _GROUPS: Sequence[tuple[Text, Text, Sequence[_Entry]]] = (
                 Text("Not yet in the page cache"),
                 _size_form,
                 Text("only with the transient store pool"),
+                is_optional=True,
             ),
             _Entry(
                 "dispatchBehindBytes",
@@ -468,31 +479,44 @@ _GROUPS: Sequence[tuple[Text, Text, Sequence[_Entry]]] = (
     ),
 )
 OURS = frozenset({Text("Event loop")})  # groups that only brokerd has
+# Measured in the last minute only: without writes in it their zero is not a time.
+PUT_TIMES = frozenset({"putLatency99", "putLatency999", "putMessageDistributeTime"})
 HIDDEN = frozenset({"loopDelay50", "brokerVersion", "dispatchMaxBuffer", "brokerActive", "getTransferedTps"})
 
 
 def figures(table: Table, courses: Mapping[str, Course] | None = None) -> list[RuntimeGroup]:
-    """Return the known figures in groups, missing ones marked unknown, and the rest under "Other"."""
+    """Return the known figures in groups, missing ones marked unknown, then what the broker lacks and "Other"."""
     courses = courses or {}
-    groups = [
-        RuntimeGroup(
-            name, question, [_with_course(_figure(entry, table), entry, courses) for entry in entries]
-        )
-        for name, question, entries in _GROUPS
-        if name not in OURS or any(entry.key in table for entry in entries)
-    ]
+    groups, absent = [], []
+    for name, question, entries in _GROUPS:
+        if name in OURS and not any(entry.key in table for entry in entries):
+            continue
+        shown = []
+        for entry in entries:
+            why = _absence(entry, table)
+            if why:
+                absent.append(RuntimeFigure(entry.key, entry.label, "", why, raw=table.get(entry.key, "")))
+            else:
+                shown.append(_with_course(_figure(entry, table), entry, courses))
+        if shown:
+            groups.append(RuntimeGroup(name, question, shown))
+    if absent:
+        groups.append(RuntimeGroup(Text("Not applicable to this broker"), Text(), absent, is_absent=True))
+    rest = _rest(table)
+    if rest:
+        groups.append(RuntimeGroup(Text("Other"), Text("as the broker reports it"), rest, is_raw=True))
+    return groups
+
+
+def _rest(table: Table) -> list[RuntimeFigure]:
+    """Return what no entry explains, as received."""
     shown = {key for _, _, entries in _GROUPS for entry in entries for key in (entry.key, *entry.also)}
     explained = re.compile(r".*ThreadPoolQueue(Capacity|HeadWaitTimeMills)|msg(Put|Get)Total.*")
-    rest = [
+    return [
         RuntimeFigure(key, Text.foreign(key), value.strip() or "–", _rest_words(key), raw=value)
         for key, value in sorted(table.items())
         if key not in shown | HIDDEN and not explained.fullmatch(key)
     ]
-    return (
-        [*groups, RuntimeGroup(Text("Other"), Text("as the broker reports it"), rest, True)]
-        if rest
-        else groups
-    )
 
 
 def _with_course(figure: RuntimeFigure, entry: _Entry, courses: Mapping[str, Course]) -> RuntimeFigure:
@@ -510,15 +534,10 @@ def _figure(entry: _Entry, table: Table) -> RuntimeFigure:
     key = next((one for one in (entry.key, *entry.also) if one in table), entry.key)
     raw = table.get(key)
     if raw is None:
-        why = (
-            Text("reported from RocketMQ %(release)s on", release=entry.release)
-            if entry.release
-            else Text("not reported by this broker")
-        )
-        return RuntimeFigure(entry.key, entry.label, "", why)
+        return RuntimeFigure(entry.key, entry.label, "", Text("not reported by this broker"))
     text = entry.form(raw)
     words, tone = entry.judge({**table, entry.key: raw}) if entry.judge else (entry.says, "")
-    why = _why_unmeasured(entry.key, table)
+    why = put_p99_ms(table)[1] if entry.key in PUT_TIMES else Text()
     if why:
         return RuntimeFigure(key, entry.label, "", why, raw=raw)
     return RuntimeFigure(
@@ -528,17 +547,21 @@ def _figure(entry: _Entry, table: Table) -> RuntimeFigure:
         words if text else Text("the broker started too recently to report it"),
         tone,
         raw,
+        at_ms=_time_ms(raw) if entry.form is _moment else None,
     )
 
 
-def _why_unmeasured(key: str, table: Table) -> Text:
-    """Return why a zero was not measured; "" for a measured figure."""
-    if key.startswith("putLatency") or key == "putMessageDistributeTime":
-        return put_p99_ms(table)[1]
-    pool = key.removesuffix("ThreadPoolQueueSize")
-    if pool != key or key == "EndTransactionQueueSize":
-        room = f"{pool}ThreadPoolQueueCapacity" if pool != key else "EndTransactionThreadPoolQueueCapacity"
-        return Text("this broker has no such queue") if number(table.get(room)) == 0 else Text()
+def _absence(entry: _Entry, table: Table) -> Text:
+    """Return why a broker does not have a figure; "" where it should have it."""
+    if not any(key in table for key in (entry.key, *entry.also)):
+        if entry.release:
+            return Text("reported from RocketMQ %(release)s on", release=entry.release)
+        return entry.says if entry.is_optional else Text()
+    pool = entry.key.removesuffix("ThreadPoolQueueSize")
+    if pool != entry.key or entry.key == "EndTransactionQueueSize":
+        pool = pool.removesuffix("QueueSize")
+        if number(table.get(f"{pool}ThreadPoolQueueCapacity")) == 0:
+            return Text("this broker has no such queue")
     return Text()
 
 

@@ -169,6 +169,7 @@ def test_it_explains_runtime_figures_and_names_those_it_can_not_know(admin: Clie
     assert "Put, slowest 1 %" in text and "putLatency99" in text
     assert "reported from RocketMQ 5.0 on" in text
     assert "sends; the first has waited 0 ms, room for 10,000" in text
+    assert '<b>Not applicable to this broker</b> <span class="muted">8</span>' in text
     now_ms = int(time.time() * 1000)
     for minute in range(100):
         BrokerSample.objects.create(
@@ -181,6 +182,8 @@ def test_it_explains_runtime_figures_and_names_those_it_can_not_know(admin: Clie
     part = admin.get("/c/local/brokers/broker-a?tab=runtime&part=1").content.decode()
     assert '<td class="num nowrap soft p2">40 /s</td>' in part
     assert part.count("data-trend") == 4
+    started_ms = captured("4.9.7")["bootTimestamp"]
+    assert f'<time data-at="{started_ms}"' in part and f'<time data-at="{started_ms}" data-as="age">' in part
     assert "Messages in" in part and "<html" not in part
 
 

@@ -24,6 +24,12 @@ def by_key(table: dict[str, str]) -> dict[str, RuntimeFigure]:
     return {one.key: one for group in runtime.figures(table) for one in group.figures}
 
 
+def absent_from(table: dict[str, str]) -> dict[str, str]:
+    """Return what is listed as not applicable, and why."""
+    groups = [group for group in runtime.figures(table) if group.is_absent]
+    return {one.key: one.says for group in groups for one in group.figures}
+
+
 def test_it_explains_what_a_5_x_broker_tells() -> None:
     shown = by_key(captured("5.3.3"))
     assert (shown["putTps"].text, shown["putTps"].says) == ("0.7 /s", "mean: 0.7 over 10 s, 1.1 over 1 m")
@@ -38,7 +44,9 @@ def test_it_explains_what_a_5_x_broker_tells() -> None:
     assert shown["sendThreadPoolQueueSize"].says == "sends; the first has waited 0 ms, room for 10,000"
     assert shown["scheduleMessageOffset_3"].text == "8,8"
     assert shown["timerCongestNum"].text == "4"
-    assert shown["earliestMessageTimeStamp"].text == "2026-11-21 09:13:43 UTC"
+    oldest = shown["earliestMessageTimeStamp"]
+    assert (oldest.text, oldest.at_ms) == ("2026-11-21 09:13:43 UTC", int(oldest.raw))
+    assert shown["putTps"].at_ms is None
 
 
 def test_the_event_loop_is_a_figure_of_brokers_that_have_one() -> None:
@@ -55,19 +63,27 @@ def test_the_event_loop_is_a_figure_of_brokers_that_have_one() -> None:
 def test_it_says_what_a_4_x_broker_does_not_tell() -> None:
     shown = by_key(captured("4.9.7"))
     assert shown["getTransferedTps"].text == "0 /s"
+    assert not any(group.name == "Delayed" for group in runtime.figures(captured("4.9.7")))
+    absent = absent_from(captured("4.9.7"))
     for key in ("timerReadBehind", "ackThreadPoolQueueSize"):
-        assert (shown[key].is_known, shown[key].says) == (False, "reported from RocketMQ 5.0 on")
-    assert shown["remainHowManyDataToCommit"].says == "not reported by this broker"
+        assert (shown[key].is_known, absent[key]) == (False, "reported from RocketMQ 5.0 on")
+    assert absent["remainHowManyDataToCommit"] == "only with the transient store pool"
+
+
+def test_what_a_broker_should_report_is_unknown_not_absent() -> None:
+    table = {key: value for key, value in captured("5.3.3").items() if key != "putTps"}
+    assert "putTps" not in absent_from(table)
+    assert (by_key(table)["putTps"].text, by_key(table)["putTps"].says) == ("", "not reported by this broker")
 
 
 def test_it_takes_no_zero_for_an_answer_where_nothing_is_measured() -> None:
     pools = {f"{pool}ThreadPoolQueueCapacity": "0" for pool in ("send", "pull", "query", "ack", "litePull")}
     table = {**captured("5.3.3"), **pools}  # as brokerd, which has no threads
     shown = by_key(table)
-    assert (shown["pullThreadPoolQueueSize"].text, shown["pullThreadPoolQueueSize"].says) == (
-        "",
-        "this broker has no such queue",
-    )
+    absent = absent_from(table)
+    assert absent.keys() == {"remainHowManyDataToCommit"} | {key.replace("Capacity", "Size") for key in pools}
+    assert absent["pullThreadPoolQueueSize"] == "this broker has no such queue"
+    assert shown["pullThreadPoolQueueSize"].text == ""
     assert shown["pageCacheLockTimeMills"].says == "keeps up; one turn of its only thread, in the last 10 s"
     assert shown["EndTransactionQueueSize"].is_known  # that one has room for 100,000
 
