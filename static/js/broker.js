@@ -47,6 +47,10 @@
       panels.push(...own(history).filter((panel) => hasSome(panel, (value) => value !== null)));
       panels.push(...[waiting(history)].filter((panel) => hasSome(panel, (value) => value > 0)));
     }
-    return { times: history.times, panels };
+    return {
+      times: history.times,
+      panels,
+      begins: gettext("Read once a minute: the line begins within 4 minutes."),
+    };
   });
 })();

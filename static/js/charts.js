@@ -291,8 +291,8 @@
 
   /* ---- time series: {times, panels: [{title, kind, format, weight, highWater, band: {upTo, tone}, read: [[label,
      values, bounds]] told and not drawn, series: [{label, swatch, tone, values, fill, dash, bounds, told}]}], events:
-     [{t, mark, label, tone}], pick: (t) => …, picked: t}; panels share one time axis, units never share a value axis
-     ---- */
+     [{t, mark, label, tone}], begins: when the line does, in words, pick: (t) => …, picked: t}; panels share one time
+     axis, units never share a value axis ---- */
   /* A chart begins where its data begin; after a lone reading and a gap, with the line. */
   const LONE_WITHIN = 2 * MINUTE;
   function beginWithLine(data) {
@@ -306,6 +306,8 @@
     for (const column of [times, ...columns]) column?.splice(0, at);
     return data;
   }
+  /* A chart is low until it has a line to draw. */
+  const makeRoom = (chart, times) => chart.classList.toggle("is-bare", times.length < 2);
   function timeSeries(canvas, data) {
     let box = { x: 0, w: 1 };
     const TITLE = 30,
@@ -355,7 +357,7 @@
         strip = events().length ? 20 : 0;
       box = { x: 58, w: w - 70 };
       if (data.times.length < 2) {
-        label(g, gettext("The line begins with the second reading."), w / 2, h / 2, {
+        label(g, data.begins || gettext("The line begins with the second reading."), w / 2, h / 2, {
           align: "center",
           fill: "fg-3",
         });
@@ -592,6 +594,7 @@
   Object.assign(Tide, {
     sparklines,
     beginWithLine,
+    makeRoom,
     timeSeries,
     flow,
     drawing: { Plot, line, hatch, label, rule, colour, timeAxis, valueAxis },

@@ -17,11 +17,6 @@
     document.addEventListener("visibilitychange", watch);
   }
 
-  /* A chart is low until it has a line to draw. */
-  function makeRoom(chart, times) {
-    chart.classList.toggle("is-bare", times.length < 2);
-  }
-
   /* ---- cumulative flow: asked for after the page is there, and again while the page is visible ---- */
   const flowHost = document.querySelector("[data-flow]"),
     FLOW_EVERY = 30000,
@@ -67,7 +62,7 @@
         : Tide.text(gettext("oldest stored is %(number)s below committed"), {
             number: Tide.compact(committed - oldest),
           });
-    makeRoom(flowHost, data.times);
+    Tide.makeRoom(flowHost, data.times);
     if (!flow) return { data, plot: Tide.flow(document.getElementById("flow-chart"), data) };
     Object.assign(flow.data, data);
     flow.plot.paint();
@@ -129,7 +124,7 @@
     ],
   };
   const begun = Tide.beginWithLine(data);
-  makeRoom(canvas.parentElement, begun.times);
+  Tide.makeRoom(canvas.parentElement, begun.times);
   const plot = Tide.timeSeries(canvas, begun);
   const range = new URLSearchParams(location.search).get("range") || "1h";
   if (range !== "1h") return;
@@ -144,7 +139,7 @@
     data.panels[0].series[0].bounds?.push(Boolean(summary.time_lag_lower_bound));
     data.panels[1].series[0].values.push(summary.lag ?? null);
     data.panels[1].series[0].bounds?.push(Boolean(summary.lag_lower_bound));
-    makeRoom(canvas.parentElement, data.times);
+    Tide.makeRoom(canvas.parentElement, data.times);
     plot.paint();
   });
 })();

@@ -171,7 +171,10 @@
   Tide.history = (canvas, source, build) => {
     const data = Tide.beginWithLine(build(JSON.parse(source.textContent))),
       plot = Tide.timeSeries(canvas, data);
-    const room = () => (canvas.dataset.panels = data.times.length > 1 ? data.panels.length : 0);
+    const room = () => {
+      canvas.dataset.panels = data.times.length > 1 ? data.panels.length : 0;
+      Tide.makeRoom(canvas.parentElement, data.times);
+    };
     room();
     setInterval(async () => {
       if (document.hidden) return;

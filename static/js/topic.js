@@ -17,6 +17,6 @@
       format: (v, full) => (full ? Tide.rate(v) : Tide.compact(v)),
       series: [written],
     };
-    return { times, panels: [panel] };
+    return { times, panels: [panel], begins: gettext("Read once a minute: the line begins within 2 minutes.") };
   });
 })();
