@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from django import template
 from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import SafeString
-from django.utils.translation import gettext
+from django.utils.translation import gettext, ngettext
 
 from console.access.activity_list import field_name
 from console.access.models import AuditEvent
@@ -27,28 +27,49 @@ IDS = frozenset({"queue_id", "broker_id", "port", "pk", "id"})
 
 @register.simple_tag
 def event_detail(event: AuditEvent) -> SafeString:
-    """Render before and after: side by side where they are the same fields, else one below the other."""
+    """Render before and after: side by side where they are the same fields, else one below the other.
+
+    Side by side, the fields that changed come first and marked, the others are under a closed line.
+    """
     before, after = event.before, None if event.note else event.after
     if isinstance(before, Mapping) and isinstance(after, Mapping) and _are_alike(before, after):
         names = [*before, *(name for name in after if name not in before)]
-        rows = format_html_join(
-            "",
-            '<tr><th scope="row">{}</th><td class="wrap">{}</td><td class="wrap">{}</td></tr>',
-            ((field_name(name), _cell(before, name), _cell(after, name)) for name in names),
-        )
-        return format_html(
-            '<table class="dt dt--detail"><thead><tr><th scope="col">{}</th><th scope="col">{}</th>'
-            '<th scope="col">{}</th></tr></thead><tbody>{}</tbody></table>',
-            gettext("Field"),
-            gettext("Before"),
-            gettext("After"),
-            rows,
-        )
+        same = {name: before[name] for name in before if name in after and before[name] == after[name]}
+        return _changes(before, after, [name for name in names if name not in same]) + _unchanged(same)
     parts = ((gettext("Before"), before), (gettext("After"), after))
     return format_html_join(
         "",
         '<p class="label">{}</p>{}',
         ((words, _value("", value)) for words, value in parts if value not in (None, "", {}, [])),
+    )
+
+
+def _changes(before: Mapping[str, object], after: Mapping[str, object], names: Sequence[str]) -> SafeString:
+    if not names:
+        return SafeString("")
+    rows = format_html_join(
+        "",
+        '<tr><th scope="row">{}</th><td class="wrap">{}</td><td class="wrap differs strong">{}</td></tr>',
+        ((field_name(name), _cell(before, name), _cell(after, name)) for name in names),
+    )
+    return format_html(
+        '<table class="dt dt--detail"><thead><tr><th scope="col">{}</th><th scope="col">{}</th>'
+        '<th scope="col">{}</th></tr></thead><tbody>{}</tbody></table>',
+        gettext("Field"),
+        gettext("Before"),
+        gettext("After"),
+        rows,
+    )
+
+
+def _unchanged(values: Mapping[str, object]) -> SafeString:
+    if not values:
+        return SafeString("")
+    words = ngettext("%(number)s unchanged field", "%(number)s unchanged fields", len(values))
+    return format_html(
+        '<details class="same"><summary>{}</summary>{}</details>',
+        words % {"number": count(len(values))},
+        _fields(values),
     )
 
 

@@ -306,8 +306,6 @@
     for (const column of [times, ...columns]) column?.splice(0, at);
     return data;
   }
-  /* A chart is low until it has a line to draw. */
-  const makeRoom = (chart, times) => chart.classList.toggle("is-bare", times.length < 2);
   function timeSeries(canvas, data) {
     let box = { x: 0, w: 1 };
     const TITLE = 30,
@@ -594,7 +592,6 @@
   Object.assign(Tide, {
     sparklines,
     beginWithLine,
-    makeRoom,
     timeSeries,
     flow,
     drawing: { Plot, line, hatch, label, rule, colour, timeAxis, valueAxis },

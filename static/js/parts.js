@@ -168,6 +168,8 @@
 
   /* ---- charts of history: drawn from the JSON beside them, and again with the readings since ---- */
   const DRAWN_EVERY = 30000;
+  /* A chart is low until it has a line to draw. */
+  Tide.makeRoom = (chart, times) => chart.classList.toggle("is-bare", times.length < 2);
   Tide.history = (canvas, source, build) => {
     const data = Tide.beginWithLine(build(JSON.parse(source.textContent))),
       plot = Tide.timeSeries(canvas, data);

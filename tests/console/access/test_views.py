@@ -249,10 +249,27 @@ def test_fields_of_both_stand_side_by_side_and_long_lists_are_cut() -> None:
     after = {"retention_ms": 90_000, "ranges": []}
     services.record_audit(actor="a", verb="apply", subject="many", before=before, after=after)
     text = re.sub(r"\s+", " ", signed_in("boss").get("/activity").content.decode())
-    assert '<th scope="row">retention</th><td class="wrap">3 d</td><td class="wrap">1 m 30 s</td>' in text
+    assert (
+        '<th scope="row">retention</th><td class="wrap">3 d</td><td class="wrap differs strong">1 m 30 s</td>'
+        in text
+    )
     assert (
         "and 3 more" in text and '<td class="wrap">19</td>' in text and '<td class="wrap">20</td>' not in text
     )
+
+
+def test_changed_fields_come_first_and_the_others_are_folded() -> None:
+    before = {"name": "orders", "colour": "red", "retry_max_times": 16, "gone": 1, "nothing": None}
+    after = {"name": "orders", "colour": "red", "retry_max_times": 5, "nothing": None, "added": None}
+    services.record_audit(actor="a", verb="apply", subject="few", before=before, after=after)
+    text = re.sub(r"\s+", " ", signed_in("boss").get("/activity").content.decode())
+    changed, _, same = text.partition('<details class="same"><summary>3 unchanged fields</summary>')
+    rows = re.findall(r'<tr><th scope="row">(.*?)</th><td class="wrap">(.*?)</td>', changed)
+    marked = re.findall(r'<td class="wrap differs strong">(.*?)</td></tr>', changed)
+    assert [before for _, before in rows] == ["16", "1", '<span class="na">–</span>']
+    assert marked == ["5", '<span class="na">–</span>', '<span class="muted">none</span>']
+    assert '<td class="wrap">orders</td>' in same and '<td class="wrap">red</td>' in same
+    assert "differs" not in same
 
 
 def test_activity_is_narrowed_to_a_time_in_the_zone_of_its_reader() -> None:
