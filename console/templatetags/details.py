@@ -33,7 +33,7 @@ def event_detail(event: AuditEvent) -> SafeString:
     """
     before, after = event.before, None if event.note else event.after
     if isinstance(before, Mapping) and isinstance(after, Mapping) and _are_alike(before, after):
-        names = [*before, *(name for name in after if name not in before)]
+        names = sorted({*before, *after}, key=field_name)  # a database keeps them in an order of its own
         same = {name: before[name] for name in before if name in after and before[name] == after[name]}
         return _changes(before, after, [name for name in names if name not in same]) + _unchanged(same)
     parts = ((gettext("Before"), before), (gettext("After"), after))

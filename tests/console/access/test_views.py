@@ -266,8 +266,8 @@ def test_changed_fields_come_first_and_the_others_are_folded() -> None:
     changed, _, same = text.partition('<details class="same"><summary>3 unchanged fields</summary>')
     rows = re.findall(r'<tr><th scope="row">(.*?)</th><td class="wrap">(.*?)</td>', changed)
     marked = re.findall(r'<td class="wrap differs strong">(.*?)</td></tr>', changed)
-    assert [before for _, before in rows] == ["16", "1", '<span class="na">–</span>']
-    assert marked == ["5", '<span class="na">–</span>', '<span class="muted">none</span>']
+    assert [before for _, before in rows] == ['<span class="na">–</span>', "1", "16"]
+    assert marked == ['<span class="muted">none</span>', '<span class="na">–</span>', "5"]
     assert '<td class="wrap">orders</td>' in same and '<td class="wrap">red</td>' in same
     assert "differs" not in same
 
