@@ -178,7 +178,7 @@ async def test_a_sync_master_answers_when_its_slave_has_the_message(
 async def test_an_empty_slave_begins_with_the_newest_file_and_reports_what_it_lacks(
     pair: Pair, connect: Callable[..., asyncio.Future[RawClient]]
 ) -> None:
-    """The protocol has no other way for it: 0 requests the newest file, whoever the master is."""
+    """The protocol has no other way for it: 0 requests the newest file of any master."""
     pair.master.start()
     master = await connect(pair.master)
     await send(master, "T", 0, 1_000, size=6_000)
