@@ -60,7 +60,7 @@ from brokerd.processor.client.client_notify import ChangeNotifier
 from brokerd.processor.dispatch import Dispatcher
 from brokerd.processor.guard import GuardedHotPath, guarded
 from brokerd.processor.handlers import BROKER_HANDLERS
-from brokerd.processor.hot_path import HotPath
+from brokerd.processor.hot_path import HotPath, SlavePath
 from brokerd.processor.send.send_message import Sender
 from brokerd.processor.slave import handlers_of_slave
 from brokerd.queue_files import QueueFiles
@@ -273,8 +273,11 @@ class BrokerController:
         sender = Sender(broker)
         broker.sender, broker.ha, broker.slaves = sender, self._ha_service, self._ha_service
         access = broker.access
+        handlers = BROKER_HANDLERS
         self._hot_path = GuardedHotPath(broker, sender, access) if access.is_on else HotPath(broker, sender)
-        handlers = handlers_of_slave(BROKER_HANDLERS) if self._store_config.is_slave else BROKER_HANDLERS
+        if self._store_config.is_slave:
+            handlers = handlers_of_slave(handlers)
+            self._hot_path = SlavePath(broker, sender)
         handlers = guarded(handlers, access.check) if access.is_on else handlers
         self._dispatcher = Dispatcher(broker, handlers, self._hot_path)
         broker.consumers.on_change = ChangeNotifier(broker).group_changed

@@ -12,7 +12,7 @@ from brokerd.connections.channel import Channel
 from brokerd.processor.broker import Broker, BrokerHandler
 from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
-from brokerd.remoting.errors import MQBrokerError, error_for
+from brokerd.remoting.errors import error_for
 
 REASON = "this broker is a slave: send to its master"
 REFUSED: Mapping[int, ResponseCode] = {
@@ -33,15 +33,10 @@ REFUSED: Mapping[int, ResponseCode] = {
 }
 
 
-def refusal_of(code: int) -> MQBrokerError:
-    """Return the error that a request is answered with."""
-    response_code = REFUSED[code]
-    busy = "[REJECTREQUEST]" if response_code == ResponseCode.SYSTEM_BUSY else ""
-    return error_for(response_code, f"{busy}{REASON}")
-
-
 def refuse(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> NoReturn:
-    raise refusal_of(command.code)
+    response_code = REFUSED[command.code]
+    busy = "[REJECTREQUEST]" if response_code == ResponseCode.SYSTEM_BUSY else ""
+    raise error_for(response_code, f"{busy}{REASON}")
 
 
 def handlers_of_slave(handlers: Mapping[int, BrokerHandler]) -> dict[int, BrokerHandler]:

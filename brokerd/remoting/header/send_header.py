@@ -151,6 +151,11 @@ _DECODE: dict[bytes, Callable[[bytes], HotHead]] = {
 }
 
 
+def begins_hot(data: bytes, start: int) -> bool:
+    """Return whether `decode_hot_head` would read the frame that starts there."""
+    return data[start + 8 : start + 8 + _JSON_BEGINNING_BYTES] in _DECODE
+
+
 def decode_hot_head(data: bytes, start: int, end: int) -> tuple[HotHead, int] | None:
     """Return the typed header of the frame data[start:end] (length prefix included) and where its body begins.
 

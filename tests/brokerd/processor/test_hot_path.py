@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 
 from brokerd.processor.dispatch import Dispatcher
 from brokerd.processor.handlers import BROKER_HANDLERS
+from brokerd.remoting.body.acl import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
 from brokerd.remoting.command import RemotingCommand, SerializeType, decode_frame
 from brokerd.remoting.message.batch import encode_batch
 from brokerd.remoting.message.message import Message
 from brokerd.remoting.message.record import decode_record
+from brokerd.remoting.signature import AccessKeys, sign
 from brokerd.tables.topic_config import topic_config
 from tests.brokerd.fakes import MemoryChannel
 from tests.brokerd.running import RunningBroker, pull_fields, running, send_fields
@@ -31,6 +33,11 @@ known = st.fixed_dictionaries(
         "WAIT": st.just("true"),
     },
 )
+ACCESS = {
+    "authenticationEnabled": "true",
+    "authorizationEnabled": "true",
+    "initAuthenticationUser": '{"username":"admin","password":"secret"}',
+}
 VOLATILE = {"opaque"}
 
 
@@ -219,3 +226,66 @@ async def test_it_keeps_its_tag_codes(tmp_path: Path) -> None:
             process(frame(310, send_fields("T", properties=f"TAGS\x01{tag}\x02"), tag.encode()), channel)
         found = broker.broker.store.get_message("T", 0, 0, 32, tags_codes=frozenset({2598919, 646394}))
         assert [decode_record(view).body.decode() for view in found.views] == ["TagA", "中文"]
+
+
+async def test_a_slave_refuses_in_every_form_alike(tmp_path: Path) -> None:
+    async with running(tmp_path, brokerRole="SLAVE", brokerId="1") as broker:
+        process = broker.controller._dispatcher.process
+        answers = []
+        for code in (310, 320):
+            fields = send_fields("T")
+            for data in (
+                frame(code, fields, b"x"),
+                frame(code, fields, b"x", code_first=False),
+                binary_frame(code, fields, b"x"),
+            ):
+                _, replies = process(data, MemoryChannel())
+                answers += [decode_frame(reply[4:]) for reply in replies]
+        assert {(answer.code, answer.remark, len(answer.ext_fields)) for answer in answers} == {
+            (2, "[REJECTREQUEST]this broker is a slave: send to its master", 0)
+        }
+        assert len(answers) == 6
+
+
+def with_key(topic: str) -> dict[str, str]:
+    return send_fields(topic, properties="UNIQ_KEY\x01K\x02")
+
+
+def signed(fields: dict[str, str], body: bytes, keys: AccessKeys) -> dict[str, str]:
+    command = RemotingCommand(310, ext_fields=fields, body=body)
+    sign(command, keys)
+    return command.ext_fields
+
+
+async def test_signed_sends_go_the_fast_way_with_the_same_refusals(tmp_path: Path) -> None:
+    async with running(tmp_path, **ACCESS) as broker:
+        make_topics(broker)
+        auth, store = broker.broker.access.auth, broker.broker.store
+        auth.create_user(UserInfo("alice", "secret"))
+        entry = PolicyEntryInfo("Topic:T", ["Pub"], None, "Allow")
+        auth.put_acl(AclInfo("User:alice", [PolicyInfo("Custom", [entry])]))
+        dispatcher, fast_path = broker.controller._dispatcher, broker.controller._hot_path
+        alice, body = AccessKeys("alice", "secret"), b"x"
+        allowed = signed(with_key("T"), body, alice)
+        for fields, is_fast in (
+            (allowed, True),
+            ({**allowed, "e": "1"}, False),  # changed after it was signed
+            ({**allowed, "Signature": ""}, False),
+            (signed(with_key("U"), body, alice), False),
+            (signed(with_key("T"), body, AccessKeys("alice", "guessed")), False),
+            (signed(with_key("T"), body, AccessKeys("bob", "secret")), False),
+            (with_key("T"), False),
+        ):
+            data = frame(310, fields, body)
+            quick = outcome(dispatcher.process, data, store)
+            plain = outcome(dispatcher.process, frame(310, fields, body, code_first=False), store)
+            assert quick == plain
+            assert quick[0][0][0] == (0 if is_fast else 16)  # type: ignore[index]
+            reply = fast_path.try_frame(data, 0, len(data), MemoryChannel(), 1)
+            assert (reply is not None) == is_fast
+            fast_path.before_plain()
+        # Whichever of two topics is read, it is the same one for the right and for the message.
+        twice = frame(310, allowed, body).replace(b'"b":"T"', b'"b":"T","b":"U"')
+        twice = struct.pack(">i", len(twice) - 4) + struct.pack(">I", len(twice) - 9) + twice[8:]
+        (answer,), records = outcome(dispatcher.process, twice, store)  # type: ignore[misc]
+        assert (answer[0], records) == (16, [])
