@@ -42,7 +42,8 @@ class WatchedBroker:
         command = RemotingCommand.request(RequestCode.SEND_MESSAGE_V2, send_fields(GOOD_TOPIC), b"good")
         command.opaque = self._opaque
         began = time.monotonic()
-        if began - self._last_sent_s > QUIET_MAX_S:  # another harness had this broker in the same process before
+        # Another harness had this broker in the same process before.
+        if began - self._last_sent_s > QUIET_MAX_S:
             self._good.close()
             self._good = connect(self.process.port)
         self._last_sent_s = began
