@@ -17,6 +17,7 @@ from rest_framework.response import Response
 
 from api import (
     access,
+    acl,
     broker,
     cluster,
     deadletter,
@@ -40,6 +41,7 @@ from api.rest.resource import Resource
 RESOURCES = (
     cluster,
     broker,
+    acl,
     topic,
     group,
     group_pause,

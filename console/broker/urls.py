@@ -3,6 +3,7 @@
 from django.urls import path
 
 from console.broker import views
+from console.broker.acl import views as acl_views
 
 urlpatterns = [
     path("brokers", views.brokers, name="brokers"),
@@ -10,4 +11,5 @@ urlpatterns = [
     path("brokers/<str:broker>/config", views.change_config, name="broker-config"),
     path("brokers/<str:broker>/drain", views.drain, name="broker-drain"),
     path("name-servers", views.name_servers, name="name-servers"),
+    path("acl", acl_views.broker_acl, name="broker-acl"),
 ]

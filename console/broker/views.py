@@ -83,6 +83,7 @@ def brokers(request: HttpRequest, cluster: str) -> HttpResponseBase:
         "survey": selectors.last_survey(here.name),
         "servers": servers,
         "differences": selectors.route_differences(here.name, per_page=1).all_total,
+        "may_configure": rules.may(request.user, Verb.CONFIGURE, here.name, WILDCARD),
         "now_ms": int(time.time() * 1000),
     }
     return render(request, "broker/brokers.html", context)

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mappi
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from brokerd.remoting.allocate import STRATEGIES, assign_server_side
+from brokerd.remoting.body.acl import AclInfo, PlainAccessConfig, PolicyEntryInfo, PolicyInfo, UserInfo
 from brokerd.remoting.body.client import ConsumeMessageDirectlyResult, ConsumerConnection
 from brokerd.remoting.body.group import SubscriptionGroupConfig
 from brokerd.remoting.body.offset import ConsumerOffsetWrapper, consumers_in
@@ -60,6 +61,7 @@ __all__ = [
     "SCHEDULE_TOPIC",
     "STRATEGIES",
     "TRANSACTION_GROUP",
+    "AclInfo",
     "BlockingMQAdmin",
     "BodyError",
     "BrokerUnavailable",
@@ -76,6 +78,9 @@ __all__ = [
     "MessageProperty",
     "MessageQueue",
     "MessageRecord",
+    "PlainAccessConfig",
+    "PolicyEntryInfo",
+    "PolicyInfo",
     "PullResult",
     "PullStatus",
     "RemotingError",
@@ -87,6 +92,7 @@ __all__ = [
     "TopicConfig",
     "TopicRouteData",
     "TopicStatsTable",
+    "UserInfo",
     "ask_once",
     "assign_server_side",
     "close_admins",

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
+from consumers.admin.acl import AclAdmin
 from consumers.admin.brokers import BrokerAdmin
 from consumers.admin.groups import GroupAdmin
 from consumers.admin.messages import MessageAdmin
@@ -24,7 +25,7 @@ from consumers.client.route import NameServers
 from consumers.config import INVOKE_TIMEOUT_MS, RemotingClientConfig
 
 
-class MQAdmin(TopicAdmin, GroupAdmin, OffsetAdmin, MessageAdmin, BrokerAdmin):
+class MQAdmin(TopicAdmin, GroupAdmin, OffsetAdmin, MessageAdmin, BrokerAdmin, AclAdmin):
     """`async with MQAdmin(["127.0.0.1:9876"]) as admin:`. Calls may run at once; those to one broker are
     pipelined."""
 
