@@ -14,8 +14,12 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
 from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.core.asgi import get_asgi_application
+from django.core.exceptions import ImproperlyConfigured
 
-django_application: Any = get_asgi_application()  # loads the apps, which everything below needs
+try:
+    django_application: Any = get_asgi_application()  # loads the apps, which everything below needs
+except ImproperlyConfigured as error:
+    raise SystemExit(f"The settings are wrong. {error}") from None
 
 from console import celery, health  # noqa: E402  (celery: current application for every sender of a task)
 from console.routing import websocket_application  # noqa: E402

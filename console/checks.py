@@ -4,7 +4,6 @@ Those marked ``deploy`` check outside this process (Redis, Java, databases); `ma
 them.
 """
 
-import os
 import re
 import stat
 from collections.abc import Sequence
@@ -24,6 +23,7 @@ from console.report import process
 
 TAG = "tidemark"
 NETWORK_FILE_SYSTEMS = re.compile(r"^(nfs|cifs|smb|9p|fuse\.(sshfs|glusterfs|s3fs|rclone)|ceph|lustre)")
+STATIC_LIST = "staticfiles.json"
 PROBE_TIMEOUT_S = 2.0
 
 
@@ -45,12 +45,8 @@ def check_plan_kinds(**_: Any) -> Sequence[CheckMessage]:
 
 @register(TAG)
 def check_data_folder(**_: Any) -> Sequence[CheckMessage]:
-    """Check that the data folder is writable, and on a disk where SQLite can lock."""
-    folder = nearest_existing(settings.DATA_DIR)
-    if not os.access(folder, os.W_OK | os.X_OK):
-        hint = f"Give this user the folder (chown), or name another with TIDEMARK_DATA. Found: {folder}"
-        return [Error(f"{settings.DATA_DIR} cannot be written.", hint=hint, id="tidemark.E002")]
-    kind = file_system_of(folder, Path("/proc/mounts"))
+    """Check that the data folder is on a disk where SQLite can lock."""
+    kind = file_system_of(settings.DATA_DIR, Path("/proc/mounts"))
     if NETWORK_FILE_SYSTEMS.match(kind) and _uses_sqlite():
         hint = "Put TIDEMARK_DATA on a local disk, or use PostgreSQL (DATABASE_URL, METRICS_DATABASE_URL)."
         return [
@@ -86,6 +82,15 @@ def _storage_problems(name: str) -> Sequence[CheckMessage]:
         hint = f"Install it beside the console and its workers, or name a folder (file:///...). {error}"
         return [Error(f"{name}: nothing here reads {protocol}://", hint=hint, id="tidemark.E012")]
     return []
+
+
+@register(TAG)
+def check_static_root(**_: Any) -> Sequence[CheckMessage]:
+    """Check that STATIC_ROOT was filled: every page would fail without its list of files."""
+    if not settings.STATIC_ROOT or settings.DEBUG or (Path(settings.STATIC_ROOT) / STATIC_LIST).is_file():
+        return []
+    hint = "Run manage.py collectstatic, or leave STATIC_ROOT out: files are then served from their source."
+    return [Error(f"STATIC_ROOT: {settings.STATIC_ROOT} has no {STATIC_LIST}.", hint, id="tidemark.E015")]
 
 
 @register(TAG)
@@ -155,11 +160,6 @@ def check_migrations(**_: Any) -> Sequence[CheckMessage]:
                 Error(f"Database {alias} lacks {len(pending)} migrations.", hint=hint, id="tidemark.E011")
             )
     return found
-
-
-def nearest_existing(folder: Path) -> Path:
-    """Return the folder, or its nearest parent that exists."""
-    return next(one for one in (folder, *folder.parents) if one.exists())
 
 
 def file_system_of(folder: Path, mounts: Path) -> str:

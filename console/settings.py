@@ -13,56 +13,41 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import environ
 from django.core.exceptions import ImproperlyConfigured
 
-from console.process.private_files import keep_private
+from console.process import environment
+from console.process.environment import env
+from console.process.private_files import FolderUnusable, keep_private, require_writable
 from console.web import reverse_proxy
 from spark.lag.local_time import zone_problem
 
 BASE_DIR = Path(__file__).resolve().parent.parent
-TRUE, FALSE = ("true", "on", "ok", "y", "yes", "1"), ("false", "off", "n", "no", "0", "")
-
-
-class Env(environ.Env):  # type: ignore[misc] # the package has no types
-    """The environment; a mistyped number or switch raises ImproperlyConfigured with the name of its setting."""
-
-    def get_value(self, var: str, cast: Any = None, *rest: Any, **options: Any) -> Any:
-        """Return the value of a setting in its type."""
-        given = os.environ.get(var)
-        if given is not None and cast is bool and given.lower() not in (*TRUE, *FALSE):
-            raise ImproperlyConfigured(f"{var} is {given!r}: set it to true or false.")
-        if given is not None and cast in (int, float):
-            try:
-                return cast(given)
-            except ValueError as error:
-                number = "whole number" if cast is int else "number"
-                raise ImproperlyConfigured(f"{var} is {given!r}: set it to a {number}.") from error
-        return super().get_value(var, cast, *rest, **options)
-
-
-env = Env()
 
 # --- Where things are ---------------------------------------------------------------------------------------
 
 # TIDEMARK_DATA: databases, broker store, history, reports, secret key. On a local disk: SQLite's WAL requires one.
-DATA_DIR = Path(env.str("TIDEMARK_DATA", default=str(BASE_DIR / "var"))).resolve()
+DATA_DIR = Path(env.str("TIDEMARK_DATA", default="") or BASE_DIR / "var").resolve()
+try:
+    require_writable(DATA_DIR)
+except FolderUnusable as error:
+    raise ImproperlyConfigured(f"TIDEMARK_DATA: {error}") from None
 keep_private(DATA_DIR)
 # HISTORY_URL: an fsspec address for lag history, e.g. s3://bucket/history; a folder of DATA_DIR without it.
-HISTORY_URL = env.str("HISTORY_URL", default=f"file://{DATA_DIR / 'history'}")
+STORAGE = "a folder (file:///folder) or object storage (s3://bucket/folder)"
+HISTORY_URL = env.like("HISTORY_URL", f"file://{DATA_DIR / 'history'}", environment.STORAGE, STORAGE)
 # HISTORY_DAYS: how long lag history is kept at full resolution. 90 days of 1,000 queues every 5 s are 0.8 GB.
-HISTORY_DAYS = env.int("HISTORY_DAYS", default=90)
+HISTORY_DAYS = env.days("HISTORY_DAYS", 90)
 # REPORT_QUEUE_DAYS: how long the files with the hourly rows of single queues stay.
 # REPORTS_URL: an fsspec address for these files, e.g. s3://bucket/reports; a folder of DATA_DIR without it.
-REPORT_QUEUE_DAYS = env.int("REPORT_QUEUE_DAYS", default=14)
+REPORT_QUEUE_DAYS = env.days("REPORT_QUEUE_DAYS", 14)
 # REPORT_HOUR_DAYS, REPORT_DAY_DAYS, REPORT_WEEK_DAYS: how long rows of groups and topics stay, of hourly, daily and
 # weekly reports; trends over months and years are made of the latter. REPORT_RUN_DAYS: runs whose rows are gone.
-REPORT_HOUR_DAYS = env.int("REPORT_HOUR_DAYS", default=100)
-REPORT_DAY_DAYS = env.int("REPORT_DAY_DAYS", default=800)
-REPORT_WEEK_DAYS = env.int("REPORT_WEEK_DAYS", default=3_660)
-REPORT_RUN_DAYS = env.int("REPORT_RUN_DAYS", default=100)
+REPORT_HOUR_DAYS = env.days("REPORT_HOUR_DAYS", 100)
+REPORT_DAY_DAYS = env.days("REPORT_DAY_DAYS", 800)
+REPORT_WEEK_DAYS = env.days("REPORT_WEEK_DAYS", 3_660)
+REPORT_RUN_DAYS = env.days("REPORT_RUN_DAYS", 100)
 REPORTS_DIR = DATA_DIR / "reports"
-REPORTS_URL = env.str("REPORTS_URL", default=f"file://{REPORTS_DIR}")
+REPORTS_URL = env.like("REPORTS_URL", f"file://{REPORTS_DIR}", environment.STORAGE, STORAGE)
 # Recorded in every report row as the code that computed it.
 CODE_VERSION = "0.1.0"
 # REPORT_TIME_ZONE: the IANA name of the zone whose days and weeks reports are about, e.g. Europe/Berlin; the schedule
@@ -71,11 +56,11 @@ REPORT_TIME_ZONE = env.str("REPORT_TIME_ZONE", default="UTC")
 if problem := zone_problem(REPORT_TIME_ZONE):
     raise ImproperlyConfigured(f"REPORT_TIME_ZONE: {problem}")
 # EPISODE_DAYS: how long episodes (a topic late, standing still, offline, losing messages) are kept after their end.
-EPISODE_DAYS = env.int("EPISODE_DAYS", default=400)
+EPISODE_DAYS = env.days("EPISODE_DAYS", 400)
 # LAG_SLO_MS: how long a message may wait before a minute counts as breached in reports.
-LAG_SLO_MS = env.int("LAG_SLO_MS", default=60_000)
+LAG_SLO_MS = env.whole("LAG_SLO_MS", 60_000)
 # Hours a topic or group must be in quarantine before deleting it is offered.
-QUARANTINE_HOURS = env.int("QUARANTINE_HOURS", default=24)
+QUARANTINE_HOURS = env.whole("QUARANTINE_HOURS", 24, least=0)
 # DEAD_LETTER_CAUSE_PROPERTIES: message properties with the reason why a message died; the first one present counts.
 # Brokers write none; the defaults are those of Spring Cloud Stream, of common handlers, and ours.
 DEAD_LETTER_CAUSE_PROPERTIES = env.list(
@@ -84,53 +69,76 @@ DEAD_LETTER_CAUSE_PROPERTIES = env.list(
 )
 # LEDGER_RETENTION_DAYS: how long the rows of finished replays are kept; longer than brokers keep dead letters, or a
 # letter that was replayed before would be sent again.
-LEDGER_RETENTION_DAYS = env.int("LEDGER_RETENTION_DAYS", default=30)
+LEDGER_RETENTION_DAYS = env.days("LEDGER_RETENTION_DAYS", 30)
 # How far back the sample before an hour is searched, when the hour is in the log; chunks know theirs.
 REPORT_LOOKBACK_MS = 3_600_000
 # LAG_SLO_TARGET: the share of time in which no message should wait longer; REPORT_RECOVERY_MS: how soon a backlog
 # should be gone, for the capacity report.
-LAG_SLO_TARGET = env.float("LAG_SLO_TARGET", default=0.99)
-REPORT_RECOVERY_MS = env.int("REPORT_RECOVERY_MS", default=3_600_000)
+LAG_SLO_TARGET = env.number("LAG_SLO_TARGET", 0.99, least=0.000001, most=0.999999)
+REPORT_RECOVERY_MS = env.whole("REPORT_RECOVERY_MS", 3_600_000)
 # EMAIL_URL: the server that sends reports, smtp://user:password@host:587 (smtp+tls, smtp+ssl); MAIL_FROM: their sender.
-_mail = env.email_url("EMAIL_URL", default="smtp://")
+_mail = env.parsed(
+    "EMAIL_URL",
+    lambda: env.email_url("EMAIL_URL", default="smtp://"),
+    "an address such as smtp://user:password@host:587 (or smtp+tls, smtp+ssl)",
+)
 EMAIL_BACKEND = _mail["EMAIL_BACKEND"]
 EMAIL_HOST, EMAIL_PORT = _mail["EMAIL_HOST"] or "", _mail["EMAIL_PORT"] or 25
 EMAIL_HOST_USER, EMAIL_HOST_PASSWORD = _mail["EMAIL_HOST_USER"] or "", _mail["EMAIL_HOST_PASSWORD"] or ""
 EMAIL_USE_TLS, EMAIL_USE_SSL = _mail.get("EMAIL_USE_TLS", False), _mail.get("EMAIL_USE_SSL", False)
 EMAIL_TIMEOUT = 20
-DEFAULT_FROM_EMAIL = env.str("MAIL_FROM", default="tidemark@localhost")
+DEFAULT_FROM_EMAIL = env.like(
+    "MAIL_FROM", "tidemark@localhost", environment.MAIL_SENDER, "a mail address such as tidemark@example.org"
+)
 # WEBHOOK_HOSTS: the only hosts that reports are posted to, names or patterns: "chat.example.org,*.hooks.example.org".
 # Without it any host, but no address of this machine itself, link-local, or of a cloud's metadata.
-WEBHOOK_HOSTS = env.list("WEBHOOK_HOSTS", default=[])
+WEBHOOK_HOSTS = env.each_like("WEBHOOK_HOSTS", [], environment.HOST_NAME, "names of hosts, without https://")
 # PUBLIC_URL: how people reach this console, for links in mails: https://tidemark.example.org
-PUBLIC_URL = env.str("PUBLIC_URL", default="")
+PUBLIC_URL = env.like(
+    "PUBLIC_URL", "", environment.WEB_ADDRESS, "an address such as https://tidemark.example.org"
+)
 # STORE_FOLDERS: stores of brokers that may be read here, or copies: "cluster:broker=/folder,cluster:broker=/folder".
-STORE_FOLDERS = [
-    {"cluster": name.partition(":")[0], "broker_name": name.partition(":")[2], "path": folder}
-    for name, folder in env.dict("STORE_FOLDERS", default={}).items()
-]
+STORE_FOLDERS = env.parsed(
+    "STORE_FOLDERS",
+    lambda: [environment.store_folder(*one) for one in env.dict("STORE_FOLDERS", default={}).items()],
+    "cluster:broker=/folder, comma separated",
+)
 # REDIS_URL: task queue and live updates, redis://host:port/0 or unix:///path/redis.sock. Without it: the server of a
 # running `manage.py up` on the same data folder, else Redis's default port.
 REDIS_NOTE = DATA_DIR / "redis_url"
-REDIS_URL = env.str(
-    "REDIS_URL", default=REDIS_NOTE.read_text() if REDIS_NOTE.is_file() else "redis://127.0.0.1:6379/0"
+REDIS_URL = env.parsed(
+    "REDIS_URL",
+    lambda: environment.redis_address(
+        env.str("REDIS_URL", default="")
+        or (REDIS_NOTE.read_text() if REDIS_NOTE.is_file() else "redis://127.0.0.1:6379/0")
+    ),
+    "an address such as redis://host:6379/0 or unix:///run/redis.sock",
 )
 # SPARK_REMOTE (sc://host:port) or SPARK_MASTER (spark://host:port): where reports run; without both, in a subprocess
 # of this machine.
-SPARK_REMOTE = env.str("SPARK_REMOTE", default="")
-SPARK_MASTER = env.str("SPARK_MASTER", default="")
+SPARK_REMOTE = env.like(
+    "SPARK_REMOTE", "", re.compile(r"sc://\S+"), "an address such as sc://host:15002", is_shown=False
+)
+SPARK_MASTER = env.like(
+    "SPARK_MASTER",
+    "",
+    re.compile(r"(spark|k8s)://\S+|yarn|local(\[[0-9*,]+\])?"),
+    "an address such as spark://host:7077",
+)
 # SPARK_LOCAL_CONNECT_REUSE: reports on this machine share one Spark server that stays up between runs (1 GB of
 # memory).
 SPARK_LOCAL_CONNECT_REUSE = env.bool("SPARK_LOCAL_CONNECT_REUSE", default=False)
 # REPORTS_AT_ONCE: how many reports run at a time. On this machine each takes every core and a gigabyte; a cluster runs
 # several, as many as WORKER_REPORT_THREADS wait for.
-REPORTS_AT_ONCE = env.int(
-    "REPORTS_AT_ONCE", default=2 if SPARK_REMOTE or SPARK_MASTER.startswith("spark://") else 1
+REPORTS_AT_ONCE = env.whole(
+    "REPORTS_AT_ONCE", 2 if SPARK_REMOTE or SPARK_MASTER.startswith("spark://") else 1, most=1_000
 )
 # SPARK_IDLE_S: how long the process of a report waits for the next one, with its JVM (1 GB of memory); 0: not at all.
-SPARK_IDLE_S = env.float("SPARK_IDLE_S", default=300.0)
+SPARK_IDLE_S = env.number("SPARK_IDLE_S", 300.0, least=0, most=1e9)
 # TIDEMARK_EMBEDDED_NAMESRV: name server of the brokerd that `manage.py up` runs; registered as cluster "local".
-EMBEDDED_NAMESRV = env.str("TIDEMARK_EMBEDDED_NAMESRV", default="")
+EMBEDDED_NAMESRV = env.like(
+    "TIDEMARK_EMBEDDED_NAMESRV", "", re.compile(r"\S+:[0-9]+"), "an address such as 127.0.0.1:9876"
+)
 # TIDEMARK_DEMO: `manage.py up` runs the demo; pages offer its tour and a broker failure.
 DEMO = env.bool("TIDEMARK_DEMO", default=False)
 
@@ -196,9 +204,16 @@ def required_secret() -> str:
 SECRET_KEY = required_secret()
 DEBUG = env.bool("DEBUG", default=False)
 # ALLOWED_HOSTS: names the site is reached by, comma separated. This machine only without it.
-ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["127.0.0.1", "localhost", "[::1]"])
+ALLOWED_HOSTS = env.each_like(
+    "ALLOWED_HOSTS",
+    ["127.0.0.1", "localhost", "[::1]"],
+    environment.HOST_NAME,
+    "names of hosts, without https:// and port",
+)
 # CSRF_TRUSTED_ORIGINS: https://console.example.org behind a proxy that ends TLS.
-CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
+CSRF_TRUSTED_ORIGINS = env.each_like(
+    "CSRF_TRUSTED_ORIGINS", [], environment.WEB_ADDRESS, "addresses such as https://console.example.org"
+)
 # TIDEMARK_HTTPS: the site is reached over TLS only (a proxy in front sets X-Forwarded-Proto).
 HTTPS = env.bool("TIDEMARK_HTTPS", default=False)
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = HTTPS
@@ -206,20 +221,22 @@ SECURE_HSTS_SECONDS = 365 * 24 * 3600 if HTTPS else 0
 # TIDEMARK_HSTS_SUBDOMAINS, TIDEMARK_HSTS_PRELOAD: force TLS for every subdomain too, and for browsers that have never
 # been here. This lasts for years and includes other services under these names: only where all of them are reached by
 # TLS.
-SECURE_HSTS_INCLUDE_SUBDOMAINS = HTTPS and env.bool("TIDEMARK_HSTS_SUBDOMAINS", default=False)
-SECURE_HSTS_PRELOAD = SECURE_HSTS_INCLUDE_SUBDOMAINS and env.bool("TIDEMARK_HSTS_PRELOAD", default=False)
+SECURE_HSTS_INCLUDE_SUBDOMAINS = env.bool("TIDEMARK_HSTS_SUBDOMAINS", default=False) and HTTPS
+SECURE_HSTS_PRELOAD = env.bool("TIDEMARK_HSTS_PRELOAD", default=False) and SECURE_HSTS_INCLUDE_SUBDOMAINS
 # TRUSTED_PROXIES: addresses or networks of the reverse proxies in front, comma separated: 127.0.0.1,10.0.0.0/24. Their
 # X-Forwarded-For names the client for the audit and the limits of sign-in. That of any other peer is ignored.
 try:
     TRUSTED_PROXIES = reverse_proxy.networks(env.list("TRUSTED_PROXIES", default=[]))
 except ValueError as error:
-    raise ImproperlyConfigured(f"TRUSTED_PROXIES: {error}") from error
+    raise ImproperlyConfigured(
+        f"TRUSTED_PROXIES: {error}. Set it to addresses or networks such as 127.0.0.1,10.0.0.0/24."
+    ) from error
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS else None
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 # SESSION_DAYS: the longest duration of a sign-in; SESSION_IDLE_MINUTES: the longest without use (0: no limit).
-SESSION_COOKIE_AGE = env.int("SESSION_DAYS", default=14) * 24 * 3600
-SESSION_IDLE_S = env.int("SESSION_IDLE_MINUTES", default=8 * 60) * 60
+SESSION_COOKIE_AGE = env.days("SESSION_DAYS", 14) * 24 * 3600
+SESSION_IDLE_S = env.whole("SESSION_IDLE_MINUTES", 8 * 60, least=0) * 60
 SESSION_COOKIE_NAME = "tidemark_session"
 CSRF_COOKIE_NAME = "tidemark_csrf"
 X_FRAME_OPTIONS = "DENY"
@@ -229,9 +246,9 @@ SECURE_REFERRER_POLICY = "same-origin"
 METRICS_TOKEN = env.str("METRICS_TOKEN", default="")
 # METRICS_TOPICS_MAX: how many topics of groups /metrics exports, about 15 series each, the most urgent ones;
 # METRICS_QUEUES: single queues too, at most METRICS_QUEUES_MAX. The number left out is exported too.
-METRICS_TOPICS_MAX = env.int("METRICS_TOPICS_MAX", default=5_000)
+METRICS_TOPICS_MAX = env.whole("METRICS_TOPICS_MAX", 5_000, least=0)
 METRICS_QUEUES = env.bool("METRICS_QUEUES", default=False)
-METRICS_QUEUES_MAX = env.int("METRICS_QUEUES_MAX", default=20_000)
+METRICS_QUEUES_MAX = env.whole("METRICS_QUEUES_MAX", 20_000, least=0)
 
 LOGIN_URL = "sign-in"
 LOGIN_REDIRECT_URL = "/"
@@ -329,17 +346,17 @@ SQLITE_PRAGMAS = (
 )
 # DATABASE_POOL_MAX: connections to PostgreSQL of one process and database. Threads share them: with one for each thread
 # of each process (CONN_MAX_AGE), a busy ASGI server alone takes more than PostgreSQL's usual 100.
-DATABASE_POOL_MAX = env.int("DATABASE_POOL_MAX", default=16)
+DATABASE_POOL_MAX = env.whole("DATABASE_POOL_MAX", 16, most=1_000)
 POOL_WAIT_S = 20  # for a connection of the pool, as long as SQLite waits for its lock
 
 
 def database(variable: str, file_name: str, *, synchronous: str) -> dict[str, Any]:
     """Return the database of ``variable`` (postgres://…), or a SQLite file of the data folder."""
-    found: dict[str, Any] = env.db_url(variable, default=f"sqlite:///{DATA_DIR / file_name}")
-    if not found.get("ENGINE"):  # its value may hold a password
-        raise ImproperlyConfigured(
-            f"{variable} is not an address such as postgres://user:password@host/name."
-        )
+    found: dict[str, Any] = env.parsed(
+        variable,
+        lambda: environment.database(variable, f"sqlite:///{DATA_DIR / file_name}"),
+        "an address such as postgres://user:password@host/name",
+    )
     options = found.setdefault("OPTIONS", {})
     if found["ENGINE"] == "django.db.backends.sqlite3":
         pragmas = SQLITE_PRAGMAS.format(synchronous=synchronous)
@@ -368,7 +385,7 @@ STATIC_URL = "/static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 # STATIC_ROOT: where `collectstatic` put hashed, compressed files. Without it they are served from their source
 # folders.
-STATIC_ROOT = env.str("STATIC_ROOT", default="") or None
+STATIC_ROOT = env.like("STATIC_ROOT", "", re.compile("/.*"), "the full path of a folder") or None
 WHITENOISE_USE_FINDERS = STATIC_ROOT is None
 WHITENOISE_AUTOREFRESH = DEBUG
 WHITENOISE_MIMETYPES = {".speculationrules": "application/speculationrules+json"}
@@ -405,9 +422,9 @@ CELERY_TASK_IGNORE_RESULT = True  # the job's row holds the result
 # WORKER_COLLECT_THREADS, WORKER_OPERATE_THREADS (of which a quarter work on replays and drains, so that a short change
 # always finds one), WORKER_REPORT_THREADS (each waits for a Spark process of up to 1 GB).
 WORKER_THREADS = {
-    "collect": env.int("WORKER_COLLECT_THREADS", default=8),
-    "operate": max(2, env.int("WORKER_OPERATE_THREADS", default=8)),
-    "report": env.int("WORKER_REPORT_THREADS", default=2),
+    "collect": env.whole("WORKER_COLLECT_THREADS", 8, most=1_000),
+    "operate": max(2, env.whole("WORKER_OPERATE_THREADS", 8, most=1_000)),
+    "report": env.whole("WORKER_REPORT_THREADS", 2, most=1_000),
 }
 LONG_JOBS_MAX = max(1, WORKER_THREADS["operate"] // 4)
 CELERY_TASK_DEFAULT_QUEUE = "collect"
@@ -463,7 +480,7 @@ LOGGING = {
     "formatters": {"line": {"format": "{asctime} {levelname:.1} {name}: {message}", "style": "{"}},
     "filters": {"outage": {"()": "console.web.outage_log.OneLine"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["outage"]}},
-    "root": {"handlers": ["stderr"], "level": env.str("LOG_LEVEL", default="INFO")},
+    "root": {"handlers": ["stderr"], "level": environment.log_level()},
     "loggers": {
         "celery.beat": {"level": "WARNING"},  # a line per tick otherwise
         "celery.app.trace": {"level": "WARNING"},

@@ -17,8 +17,12 @@ from collections.abc import Callable
 from types import FrameType
 
 from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
 
-from console.celery import app, die_with_parent
+try:
+    from console.celery import app, die_with_parent  # the first that reads the settings
+except ImproperlyConfigured as error:
+    raise SystemExit(f"The settings are wrong. {error}") from None
 
 logger = logging.getLogger(__name__)
 

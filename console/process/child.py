@@ -110,6 +110,8 @@ class Child:
     ) -> None:
         self.program = program
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        # Its exception counts as read: `up` may end before it waits for this process.
+        self.ready.add_done_callback(lambda ready: ready.cancelled() or ready.exception())
         self.process: asyncio.subprocess.Process | None = None
         self._environ = environ
         self._output = output

@@ -4,6 +4,7 @@ Imports no Django.
 """
 
 import contextlib
+import errno
 import os
 import stat
 from pathlib import Path
@@ -23,6 +24,25 @@ OURS = (
     "store",
     "up.lock",
 )
+
+
+class FolderUnusable(Exception):
+    """A folder cannot be created or written; the text says why and what to do."""
+
+
+def require_writable(folder: Path) -> None:
+    """Create the data folder if it is missing. Raises FolderUnusable where this user cannot write into it."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except FileExistsError:
+        raise FolderUnusable(f"{folder} is a file. Name a folder.") from None
+    except OSError as error:
+        raise FolderUnusable(
+            f"the folder {folder} cannot be written ({error.strerror}). "
+            "Give this user write access (chown), or name another folder."
+        ) from None
 
 
 def keep_private(folder: Path) -> None:

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import IO
 
 from console.process.child import ROOT, Child, Output, UpError, kill_group, spawn
-from console.process.private_files import keep_private
+from console.process.private_files import FolderUnusable, keep_private, require_writable
 from console.process.programs import (
     BROKER_NAME,
     SECOND_BROKER_NAME,
@@ -221,7 +221,10 @@ class Supervisor:
             if process.returncode is None:
                 kill_group(process)
         if code != 0:
-            raise UpError(f"the databases could not be prepared (code {code}); the lines above say why")
+            raise UpError(
+                f"settings and databases could not be prepared (code {code}); "
+                "the lines of `prepare` give the reason"
+            )
         schema.mark_current()
         return str(json.loads(answer)["sign_in_key"])
 
@@ -344,8 +347,11 @@ def private_dir(data: Path) -> Path:
 
 
 def lock(data: Path) -> IO[str]:
-    """Lock the data folder until the file is closed. Raises UpError when another `up` holds it."""
-    data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    """Lock the data folder until the file is closed. Raises UpError when it is held or not writable."""
+    try:
+        require_writable(data)
+    except FolderUnusable as error:
+        raise UpError(f"--data: {error}") from None
     keep_private(data)  # before anything is created in it, and for every process started from here
     file = (data / "up.lock").open("a+")
     try:

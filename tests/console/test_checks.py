@@ -116,5 +116,8 @@ def test_it_warns_of_sqlite_on_a_network_disk(
     assert ids(checks.check_data_folder()) == ["tidemark.W003"]
 
 
-def test_it_judges_the_nearest_folder_that_exists(tmp_path: Path) -> None:
-    assert checks.nearest_existing(tmp_path / "a" / "b") == tmp_path
+def test_static_root_without_its_list_of_files_is_refused(settings: Settings, tmp_path: Path) -> None:
+    settings.STATIC_ROOT = str(tmp_path)
+    assert ids(checks.check_static_root()) == ["tidemark.E015"]
+    (tmp_path / "staticfiles.json").write_text("{}")
+    assert ids(checks.check_static_root()) == []

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -22,45 +23,157 @@ SHOWN = (
 def settings_with(data: Path, **environ: str) -> "subprocess.CompletedProcess[str]":
     shown = f"{{name: getattr(settings, name) for name in {SHOWN.split()}}}"
     code = f"import json; from console import settings; print(json.dumps({shown}, default=str))"
-    clean = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=ROOT,
-        env={**clean, "TIDEMARK_DATA": str(data), **environ},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return run([sys.executable, "-c", code], data, **environ)
+
+
+NONSENSE = {
+    "ALLOWED_HOSTS": "https://console.example.org",
+    "CSRF_TRUSTED_ORIGINS": "console.example.org",
+    "DATABASE_POOL_MAX": "0",
+    "DATABASE_URL": "nonsense",
+    "DEBUG": "ture",
+    "EMAIL_URL": "smtp://host:port",
+    "EPISODE_DAYS": "-1",
+    "HISTORY_DAYS": "3 weeks",
+    "HISTORY_URL": "nonsense",
+    "LAG_SLO_MS": "0",
+    "LAG_SLO_TARGET": "99",
+    "LEDGER_RETENTION_DAYS": "1e9",
+    "LOG_LEVEL": "loud",
+    "MAIL_FROM": "nonsense",
+    "METRICS_DATABASE_URL": "mysql://host/name",
+    "METRICS_QUEUES": "some",
+    "METRICS_QUEUES_MAX": "-1",
+    "METRICS_TOPICS_MAX": "all",
+    "PUBLIC_URL": "tidemark.example.org",
+    "QUARANTINE_HOURS": "-1",
+    "REDIS_URL": "nonsense",
+    "REPORTS_AT_ONCE": "0",
+    "REPORTS_URL": "nonsense",
+    "REPORT_DAY_DAYS": "0",
+    "REPORT_HOUR_DAYS": "0",
+    "REPORT_QUEUE_DAYS": "99999999",
+    "REPORT_RECOVERY_MS": "1 h",
+    "REPORT_RUN_DAYS": "",
+    "REPORT_TIME_ZONE": "Mars",
+    "REPORT_WEEK_DAYS": "0",
+    "SESSION_DAYS": "0",
+    "SESSION_IDLE_MINUTES": "-5",
+    "SPARK_IDLE_S": "nan",
+    "SPARK_LOCAL_CONNECT_REUSE": "2",
+    "SPARK_MASTER": "nonsense",
+    "SPARK_REMOTE": "spark.example.org",
+    "STATIC_ROOT": "static",
+    "STORE_FOLDERS": "broker-a=/folder",
+    "TIDEMARK_DATA": "/dev/null",
+    "TIDEMARK_DEMO": "maybe",
+    "TIDEMARK_EMBEDDED_NAMESRV": "nonsense",
+    "TIDEMARK_HOST": "No Such Name",
+    "TIDEMARK_HSTS_PRELOAD": "2",
+    "TIDEMARK_HSTS_SUBDOMAINS": "2",
+    "TIDEMARK_HTTPS": "ture",
+    "TRUSTED_PROXIES": "proxy",
+    "WEBHOOK_HOSTS": "https://chat.example.org",
+    "WORKER_COLLECT_THREADS": "0",
+    "WORKER_OPERATE_THREADS": "many",
+    "WORKER_REPORT_THREADS": "0",
+}
+# Any text is a value of these.
+FREE = {"DEAD_LETTER_CAUSE_PROPERTIES", "METRICS_TOKEN", "SECRET_KEY"}
+
+
+def test_each_setting_refuses_nonsense_with_its_name(tmp_path: Path) -> None:
+    code = """
+import importlib, json, os, sys
+from django.core.exceptions import ImproperlyConfigured
+from console import settings
+said = {}
+for name, value in json.loads(sys.argv[1]).items():
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        importlib.reload(settings)
+    except ImproperlyConfigured as error:
+        said[name] = str(error)
+    if before is None:
+        del os.environ[name]
+    else:
+        os.environ[name] = before
+print(json.dumps(said))
+"""
+    done = run([sys.executable, "-c", code, json.dumps(NONSENSE)], tmp_path / "var", SECRET_KEY="x" * 50)
+    said = json.loads(done.stdout)
+    assert {name for name in NONSENSE if not said.get(name, "").startswith(name)} == set()
+    assert [words for words in said.values() if not re.search(r"[Ss]et it to |[Uu]se |[Nn]ame ", words)] == []
+
+
+def test_the_nonsense_above_is_that_of_all_settings() -> None:
+    source = (ROOT / "console/settings.py").read_text() + (
+        ROOT / "console/process/environment.py"
+    ).read_text()
+    read = set(re.findall(r'(?:env\.\w+|environ\.get|database)\(\s*"([A-Z_]+)"', source))
+    assert read == {*NONSENSE, *FREE}
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("ALLOWED_HOSTS", "*,.example.org,[::1],10.0.0.1"),
+        ("EMAIL_URL", "smtp+tls://user:p%40ss@mail.example.org:587"),
+        ("HISTORY_URL", "/srv/history"),
+        ("LOG_LEVEL", "debug"),
+        ("MAIL_FROM", "Tidemark <tidemark@example.org>"),
+        ("REDIS_URL", "rediss://:secret@redis.example.org:6380/2"),
+        ("REDIS_URL", "unix://:secret@/run/redis.sock?db=1"),
+        ("SPARK_MASTER", "spark://one:7077,two:7077"),
+        ("WEBHOOK_HOSTS", "chat.example.org,*.hooks.example.org,::1"),
+    ],
+)
+def test_addresses_in_their_usual_forms_are_accepted(tmp_path: Path, variable: str, value: str) -> None:
+    assert settings_with(tmp_path, **{variable: value}).returncode == 0
 
 
 @pytest.mark.parametrize(
     ("variable", "value", "words"),
     [
-        ("TIDEMARK_HTTPS", "ture", "TIDEMARK_HTTPS is 'ture': set it to true or false."),
-        ("HISTORY_DAYS", "3 weeks", "HISTORY_DAYS is '3 weeks': set it to a whole number."),
         ("LAG_SLO_TARGET", "99%", "LAG_SLO_TARGET is '99%': set it to a number."),
-        ("DATABASE_URL", "nonsense", "DATABASE_URL is not an address such as postgres://"),
+        ("REDIS_URL", "redis://:secret@", "REDIS_URL is mistyped: set it to an address such as redis://"),
+        ("TIDEMARK_DATA", "/proc/tidemark", "TIDEMARK_DATA: the folder /proc/tidemark cannot be written ("),
     ],
 )
-def test_a_command_names_a_mistyped_setting(tmp_path: Path, variable: str, value: str, words: str) -> None:
-    found = command(tmp_path / "var", **{variable: value, "SECRET_KEY": "x" * 50})
-    assert (found.returncode, "Traceback" in found.stderr) == (1, False)
+@pytest.mark.parametrize("program", [["manage.py", "clusters", "list"], ["-m", "console.workers"]])
+def test_a_program_names_a_mistyped_setting(
+    tmp_path: Path, program: list[str], variable: str, value: str, words: str
+) -> None:
+    found = run([sys.executable, *program], tmp_path / "var", **{variable: value})
+    assert (found.returncode, "Traceback" in found.stderr, "secret" in found.stderr) == (1, False, False)
     assert words in found.stderr
 
 
+def test_the_web_process_names_a_mistyped_setting(tmp_path: Path) -> None:
+    found = run([sys.executable, "-c", "import console.asgi"], tmp_path / "var", REDIS_URL="nonsense")
+    assert (found.returncode, "Traceback" in found.stderr) == (1, False)
+    assert found.stderr.startswith("The settings are wrong. REDIS_URL is mistyped")
+
+
+def test_preparing_refuses_a_setting_that_the_checks_refuse(tmp_path: Path) -> None:
+    found = run([sys.executable, "manage.py", "prepare"], tmp_path / "var", HISTORY_URL="nowhere://x")
+    assert (found.returncode, "Traceback" in found.stderr) == (1, False)
+    assert "HISTORY_URL: nothing here reads nowhere://" in found.stderr
+
+
 def test_a_command_without_a_database_says_how_to_set_it_up(tmp_path: Path) -> None:
-    found = command(tmp_path / "var")
+    found = run([sys.executable, "manage.py", "clusters", "list"], tmp_path / "var")
     assert (found.returncode, "Traceback" in found.stderr) == (1, False)
     assert "The database cannot be used: no such table" in found.stderr
     assert "manage.py prepare --migrate" in found.stderr
 
 
-def command(data: Path, **environ: str) -> "subprocess.CompletedProcess[str]":
-    """Run ``manage.py clusters list`` without any other setting."""
+def run(command: list[str], data: Path, **environ: str) -> "subprocess.CompletedProcess[str]":
+    """Run a program without any other setting."""
     clean = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     return subprocess.run(
-        [sys.executable, "manage.py", "clusters", "list"],
+        command,
         cwd=ROOT,
         env={**clean, "TIDEMARK_DATA": str(data), **environ},
         capture_output=True,

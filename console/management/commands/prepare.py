@@ -4,9 +4,11 @@ import json
 from typing import Any
 
 from django.conf import settings
+from django.core.checks import ERROR, run_checks
 from django.core.management import call_command
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from console import checks
 from console.access import services as access_services
 from console.cluster import services as cluster_services
 
@@ -21,6 +23,9 @@ class Command(BaseCommand):
         parser.add_argument("--migrate", action="store_true", help="bring the databases up to date first")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        wrong = [found for found in run_checks(tags=[checks.TAG]) if found.level >= ERROR]
+        if wrong:
+            raise CommandError("\n".join(f"{found.msg} {found.hint or ''}".rstrip() for found in wrong))
         if options["migrate"]:
             for alias in settings.DATABASES:
                 call_command("migrate", database=alias, verbosity=0, interactive=False)

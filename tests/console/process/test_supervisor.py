@@ -419,3 +419,9 @@ async def test_what_runs_once_is_started_again_only_if_it_fails(tmp_path: Path) 
     await asyncio.wait_for(asyncio.shield(child._task), 10)
     await child.stop()
     assert (tmp_path / "runs").read_text() == "run\nrun\n"
+
+
+def test_it_names_a_data_folder_that_is_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    assert supervisor.main(["--data", str(tmp_path / "file")]) == 1
+    assert capsys.readouterr().err == f"up: --data: {tmp_path}/file is a file. Name a folder.\n"
