@@ -13,11 +13,13 @@ from consumers.config import (
     InvalidClientConfig,
     MessageModel,
     ProducerConfig,
+    PullConsumerConfig,
     PushConsumerConfig,
     RebalanceMode,
     RemotingClientConfig,
 )
 from consumers.consumer.consume_message import ConsumeContext, ConsumeStatus, Handler
+from consumers.consumer.pull_consumer import NotAssigned, PullConsumer
 from consumers.consumer.pull_result import PullResult, PullStatus
 from consumers.consumer.push_consumer import PushConsumer
 from consumers.errors import (
@@ -62,8 +64,11 @@ __all__ = [
     "MessageRecord",
     "MessageTooLarge",
     "NoReply",
+    "NotAssigned",
     "Producer",
     "ProducerConfig",
+    "PullConsumer",
+    "PullConsumerConfig",
     "PullResult",
     "PullStatus",
     "PushConsumer",

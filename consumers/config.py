@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import ssl
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -19,6 +20,11 @@ INVOKE_TIMEOUT_MS = 3_000
 HEARTBEAT_INTERVAL_MS = 30_000
 # ClientConfig.pollNameServerInterval
 ROUTE_REFRESH_INTERVAL_MS = 30_000
+
+
+# LocalFileOffsetStore.LOCAL_OFFSET_STORE_DIR
+LOCAL_OFFSET_STORE_DIR = os.path.join("~", ".rocketmq_offsets")
+SPAN_MAX = 65_535
 
 
 class InvalidClientConfig(MQClientError, ValueError):
@@ -135,14 +141,11 @@ class PushConsumerConfig:
     # How long closing waits for handlers that are running (awaitTerminationMillisWhenShutdown).
     await_termination_ms: int = 500
     # Broadcasting only: where offsets are kept.
-    local_offset_store_dir: str = os.path.join("~", ".rocketmq_offsets")
+    local_offset_store_dir: str = LOCAL_OFFSET_STORE_DIR
     client: ClientConfig = field(default_factory=ClientConfig)
 
     def __post_init__(self) -> None:
-        for name, low, high in PUSH_CONSUMER_RANGES:
-            value: int = getattr(self, name)
-            if not low <= value <= high:
-                raise InvalidClientConfig(f"{name} must be {low} to {high}, not {value}")
+        check_ranges(self, PUSH_CONSUMER_RANGES)
         if self.consume_from_where is ConsumeFromWhere.TIMESTAMP and self.consume_timestamp_ms is None:
             raise InvalidClientConfig("consume_timestamp_ms must be given to consume from a timestamp")
 
@@ -151,6 +154,60 @@ class PushConsumerConfig:
         if self.max_reconsume_times >= 0:
             return self.max_reconsume_times
         return ORDERLY_RECONSUME_TIMES if orderly else CONCURRENT_RECONSUME_TIMES
+
+
+@dataclass(frozen=True, slots=True)
+class PullConsumerConfig:
+    """DefaultLitePullConsumer; its defaults."""
+
+    message_model: MessageModel = MessageModel.CLUSTERING
+    consume_from_where: ConsumeFromWhere = ConsumeFromWhere.LAST_OFFSET
+    # Only for TIMESTAMP: store time in ms since the epoch.
+    consume_timestamp_ms: int | None = None
+    allocate_strategy: str = "AVG"
+    rebalance_mode: RebalanceMode = RebalanceMode.AUTO
+    # True: what earlier calls of `poll` returned is committed every auto_commit_interval_ms and at the end.
+    auto_commit: bool = True
+    auto_commit_interval_ms: int = 5_000
+    # How long `poll` waits for a first message, and how many messages it returns at most.
+    poll_timeout_ms: int = 5_000
+    poll_batch_size: int = 32
+    # Messages of one request to a broker (Java asks for 10).
+    pull_batch_size: int = 32
+    # Read ahead, per queue: messages and their body bytes.
+    pull_threshold_messages: int = 1_000
+    pull_threshold_bytes: int = 100 * 1024 * 1024
+    rebalance_interval_ms: int = 20_000
+    # The broker holds an empty pull this long; the request waits longer.
+    broker_suspend_max_ms: int = 20_000
+    pull_timeout_ms: int = 30_000
+    pull_delay_when_exception_ms: int = 1_000
+    # Broadcasting only: where offsets are kept.
+    local_offset_store_dir: str = LOCAL_OFFSET_STORE_DIR
+    client: ClientConfig = field(default_factory=ClientConfig)
+
+    def __post_init__(self) -> None:
+        check_ranges(self, PULL_CONSUMER_RANGES)
+        self.reading()
+
+    def reading(self) -> PushConsumerConfig:
+        """Return the part that rebalancing and reading share with push consumers. Raises InvalidClientConfig."""
+        return PushConsumerConfig(
+            message_model=self.message_model,
+            consume_from_where=self.consume_from_where,
+            consume_timestamp_ms=self.consume_timestamp_ms,
+            allocate_strategy=self.allocate_strategy,
+            rebalance_mode=self.rebalance_mode,
+            pull_batch_size=self.pull_batch_size,
+            pull_threshold_messages=self.pull_threshold_messages,
+            pull_threshold_bytes=self.pull_threshold_bytes,
+            # Messages are given in order: none is stuck while others run ahead, and a gap costs nothing.
+            consume_concurrently_max_span=SPAN_MAX,
+            rebalance_interval_ms=self.rebalance_interval_ms,
+            broker_suspend_max_ms=self.broker_suspend_max_ms,
+            pull_timeout_ms=self.pull_timeout_ms,
+            pull_delay_when_exception_ms=self.pull_delay_when_exception_ms,
+        )
 
 
 CONCURRENT_RECONSUME_TIMES = 16
@@ -164,8 +221,22 @@ PUSH_CONSUMER_RANGES = (
     ("pull_interval_ms", 0, 65_535),
     ("pull_threshold_messages", 1, 65_535),
     ("pull_threshold_bytes", 1, 1_024 * 1024 * 1024),
-    ("consume_concurrently_max_span", 1, 65_535),
+    ("consume_concurrently_max_span", 1, SPAN_MAX),
     ("max_reconsume_times", -1, ORDERLY_RECONSUME_TIMES),
     ("delay_level_when_next_consume", -1, 18),
     ("consume_timeout_ms", 1, 2**31 - 1),
 )
+# DefaultLitePullConsumerImpl.checkConfig; the others are checked as a push consumer's
+PULL_CONSUMER_RANGES = (
+    ("auto_commit_interval_ms", 1_000, 2**31 - 1),
+    ("poll_timeout_ms", 0, 2**31 - 1),
+    ("poll_batch_size", 1, 65_535),
+)
+
+
+def check_ranges(config: object, ranges: Sequence[tuple[str, int, int]]) -> None:
+    """Raise InvalidClientConfig for the first (setting, least, greatest) that does not hold."""
+    for name, low, high in ranges:
+        value: int = getattr(config, name)
+        if not low <= value <= high:
+            raise InvalidClientConfig(f"{name} must be {low} to {high}, not {value}")

@@ -54,8 +54,10 @@ TESTED_ELSEWHERE = {
     "consumers/admin/offsets.py": "tests/consumers/admin/test_mqadmin.py",
     "consumers/admin/topics.py": "tests/consumers/admin/test_mqadmin.py",
     "consumers/client/client_instance.py": "tests/consumers/consumer/test_push_consumer.py",
+    "consumers/client/queue_offsets.py": "tests/consumers/consumer/test_pull_consumer.py",
     "consumers/config.py": "tests/consumers/producer/test_producer.py",
     "consumers/consumer/consume_message.py": "tests/consumers/consumer/test_consume_concurrently.py",
+    "consumers/consumer/member.py": "tests/consumers/consumer/test_pull_consumer.py",
 }
 # The hot path may be long where a measurement says so (docs/architecture.md); each with its reason.
 LONG_FUNCTIONS: dict[str, str] = {}

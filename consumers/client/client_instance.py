@@ -256,9 +256,16 @@ class ClientInstance:
 
     # Offsets: the port of RemoteOffsetStore
 
-    async def query_consumer_offset(self, group: str, queue: MessageQueue) -> int | None:
-        """QUERY_CONSUMER_OFFSET (14); None is the broker's QUERY_NOT_FOUND."""
+    async def query_consumer_offset(
+        self, group: str, queue: MessageQueue, *, or_zero: bool = True
+    ) -> int | None:
+        """QUERY_CONSUMER_OFFSET (14); None is the broker's QUERY_NOT_FOUND.
+
+        `or_zero`: for a queue that still has its first message, a broker may answer 0 where nothing is stored.
+        """
         fields = {"consumerGroup": group, "topic": queue.topic, "queueId": str(queue.queue_id)}
+        if not or_zero:
+            fields["setZeroIfNotFound"] = "false"
         command = RemotingCommand.request(RequestCode.QUERY_CONSUMER_OFFSET, fields)
         response = await self.invoke_broker(queue.broker_name, command)
         if response.code == ResponseCode.QUERY_NOT_FOUND:
@@ -269,14 +276,15 @@ class ClientInstance:
 
     async def update_consumer_offset(self, group: str, queue: MessageQueue, offset: int) -> None:
         """UPDATE_CONSUMER_OFFSET (15), one-way."""
-        fields = {
-            "consumerGroup": group,
-            "topic": queue.topic,
-            "queueId": str(queue.queue_id),
-            "commitOffset": str(offset),
-        }
-        command = RemotingCommand.request(RequestCode.UPDATE_CONSUMER_OFFSET, fields, oneway=True)
+        command = _update_offset_request(group, queue, offset, oneway=True)
         await self.remoting.invoke_oneway(self.find_addr(queue.broker_name), command)
+
+    async def commit_consumer_offset(self, group: str, queue: MessageQueue, offset: int) -> None:
+        """UPDATE_CONSUMER_OFFSET (15), confirmed by the broker. Raises MQBrokerError, MQClientError."""
+        command = _update_offset_request(group, queue, offset, oneway=False)
+        response = await self.invoke_broker(queue.broker_name, command)
+        if response.code != ResponseCode.SUCCESS:
+            raise error_for(response.code, response.remark)
 
     async def consumer_ids(self, group: str, route: TopicRouteData) -> list[str] | None:
         """Return members of the group as one broker sees them, sorted; None when it has none yet (38)."""
@@ -439,6 +447,16 @@ class ClientInstance:
 
     def _master_addrs(self) -> list[str]:
         return sorted({addrs[MASTER_ID] for addrs in self._addrs.values() if MASTER_ID in addrs})
+
+
+def _update_offset_request(group: str, queue: MessageQueue, offset: int, *, oneway: bool) -> RemotingCommand:
+    fields = {
+        "consumerGroup": group,
+        "topic": queue.topic,
+        "queueId": str(queue.queue_id),
+        "commitOffset": str(offset),
+    }
+    return RemotingCommand.request(RequestCode.UPDATE_CONSUMER_OFFSET, fields, oneway=oneway)
 
 
 async def _survive(what: str, step: Callable[[], Awaitable[None]]) -> None:

@@ -20,7 +20,7 @@ from brokerd.remoting.message.queue import MessageQueue
 from brokerd.remoting.message.record import MessageRecord
 from consumers.client.client_instance import ClientInstance
 from consumers.client.route import MASTER_ID
-from consumers.client.subscription import matches
+from consumers.client.subscription import TAG, matches
 from consumers.clock import Clock
 from consumers.config import MessageModel, PushConsumerConfig
 from consumers.consumer.offset_store import OffsetStore
@@ -102,10 +102,14 @@ class PullContext:
     orderly: bool
     clock: Clock
     subscription: Callable[[str], SubscriptionData | None]
-    is_suspended: Callable[[], bool]
+    is_suspended: Callable[[MessageQueue], bool]
     submit: Callable[[ProcessQueue, list[MessageRecord]], None]
+    # Nothing is cached, and the filter left out everything before this offset.
+    pass_over: Callable[[MessageQueue, int], None]
     correct_offset: Callable[[MessageQueue, int], Awaitable[None]]
     count_pulled: Callable[[str, int, int], None]  # topic, messages, round trip in ms
+    # Each request carries the filter, so that brokers need no heartbeat with it (postSubscriptionWhenPull).
+    post_subscription_when_pull: bool = False
 
 
 class PullLoop:
@@ -129,7 +133,7 @@ class PullLoop:
                 self.queue,
                 context.config,
                 orderly=context.orderly,
-                suspended=context.is_suspended(),
+                suspended=context.is_suspended(self.queue.message_queue),
                 now_ms=self.queue.last_pull_ms,
             )
             self._note_hold(hold)
@@ -154,7 +158,7 @@ class PullLoop:
         if subscription is None:
             raise MQClientError(f"topic {message_queue.topic} is not subscribed any more")
         committed = context.offset_store.read_memory(message_queue)
-        is_tag = subscription.expression_type == "TAG"
+        is_known = subscription.expression_type == TAG and not context.post_subscription_when_pull
         addr = context.client.find_addr(message_queue.broker_name, self._broker_id)
         may_commit = config.message_model is MessageModel.CLUSTERING and self._broker_id == MASTER_ID
         request = pull_request(
@@ -164,7 +168,7 @@ class PullLoop:
             config.pull_batch_size,
             sub_version=subscription.sub_version,
             expression_type=subscription.expression_type,
-            subscription=None if is_tag else subscription.sub_string,
+            subscription=None if is_known else subscription.sub_string,
             commit_offset=committed if may_commit and committed else None,
             suspend_ms=config.broker_suspend_max_ms,
         )
@@ -192,9 +196,7 @@ class PullLoop:
                 await asyncio.sleep(context.config.pull_interval_ms / 1000)
         elif self.queue.cached_count == 0:
             # Nothing is left to consume before this offset: progress over messages that the filter left out.
-            context.offset_store.update_offset(
-                self.queue.message_queue, result.next_begin_offset, increase_only=True
-            )
+            context.pass_over(self.queue.message_queue, result.next_begin_offset)
 
     def _delay_after_ms(self, error: MQClientError | MQBrokerError) -> int:
         if isinstance(error, MQBrokerError):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -31,12 +31,13 @@ from consumers.config import MessageModel, PushConsumerConfig
 from consumers.consumer.consume_concurrently import ConcurrentConsumeService
 from consumers.consumer.consume_message import ConsumeContext, ConsumeReturnType, Handler, MessageHandler
 from consumers.consumer.consume_orderly import OrderlyConsumeService
+from consumers.consumer.member import cancel_all, queue_infos, repeat, running_info
 from consumers.consumer.offset_store import LocalFileOffsetStore, OffsetStore, RemoteOffsetStore
 from consumers.consumer.process_queue import ProcessQueue, ProcessQueueTable
 from consumers.consumer.pull_message import PullContext, PullLoop, prepare_message
 from consumers.consumer.rebalance import RebalanceContext, Rebalancer
 from consumers.consumer.send_back import retry_message, send_message_back, send_to_retry
-from consumers.errors import ClientClosed, MQBrokerError, MQClientError
+from consumers.errors import ClientClosed
 
 logger = logging.getLogger(__name__)
 
@@ -141,15 +142,17 @@ class PushConsumer:
         self._loops = [
             loop.create_task(self.rebalancer.run()),
             loop.create_task(
-                self._repeat(self.config.persist_consumer_offset_interval_ms, self.persist_offsets)
+                repeat(self.group, self.config.persist_consumer_offset_interval_ms, self.persist_offsets)
             ),
         ]
         if self.orderly and self._is_clustering:
             self._loops.append(
-                loop.create_task(self._repeat(self.config.lock_interval_ms, self.rebalancer.lock_all))
+                loop.create_task(repeat(self.group, self.config.lock_interval_ms, self.rebalancer.lock_all))
             )
         elif isinstance(self.consume_service, ConcurrentConsumeService):
-            self._loops.append(loop.create_task(self._repeat(CLEAN_EXPIRED_INTERVAL_MS, self._clean_expired)))
+            self._loops.append(
+                loop.create_task(repeat(self.group, CLEAN_EXPIRED_INTERVAL_MS, self._clean_expired))
+            )
 
     async def close(self) -> None:
         """Order of semantics 9.10: pull no more, let handlers end, store offsets, let locks go, leave the
@@ -157,8 +160,8 @@ class PushConsumer:
         if self._is_closed:
             return
         self._is_closed = True
-        await _cancel(self._loops)
-        await _cancel(self._pull_tasks.values())
+        await cancel_all(self._loops)
+        await cancel_all(self._pull_tasks.values())
         await self.consume_service.close(self.config.await_termination_ms)
         await self.persist_offsets()
         if self.orderly and self._is_clustering:
@@ -248,24 +251,15 @@ class PushConsumer:
 
     def running_info(self) -> ConsumerRunningInfo:
         at_ms = self._clock()
-        queues = {}
-        for queue in self.table.values():
-            offset = self.offset_store.read_memory(queue.message_queue)
-            # as in Java: nothing consumed yet is not offset 0
-            queues[queue.message_queue] = queue.info(-1 if offset is None else offset, at_ms)
-        return ConsumerRunningInfo(
-            properties={
-                "PROP_NAMESERVER_ADDR": ";".join(self.client.name_servers.addrs),
-                "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
-                "PROP_CLIENT_VERSION": VERSION_NAME,
-                "PROP_THREADPOOL_CORE_SIZE": str(self.config.consume_concurrency),
-                "PROP_CONSUMEORDERLY": "true" if self.orderly else "false",
-                "PROP_CONSUMER_START_TIMESTAMP": str(self._started_ms),
-            },
-            subscription_set=[self._subscriptions[topic] for topic in sorted(self._subscriptions)],
-            mq_table=queues,
-            status_table=self.handler.statistics.table(at_ms),
-        )
+        properties = {
+            "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
+            "PROP_THREADPOOL_CORE_SIZE": str(self.config.consume_concurrency),
+            "PROP_CONSUMEORDERLY": "true" if self.orderly else "false",
+            "PROP_CONSUMER_START_TIMESTAMP": str(self._started_ms),
+        }
+        queues = queue_infos(self.table, self.offset_store, at_ms)
+        statistics = self.handler.statistics
+        return running_info(self.client, properties, self._subscriptions, queues, statistics, at_ms)
 
     async def consume_directly(
         self, message: MessageRecord, broker_name: str
@@ -354,13 +348,17 @@ class PushConsumer:
             orderly=self.orderly,
             clock=self._clock,
             subscription=self._subscriptions.get,
-            is_suspended=lambda: self._is_suspended,
+            is_suspended=lambda _: self._is_suspended,
+            pass_over=self._pass_over,
             submit=self.consume_service.submit,
             correct_offset=self._correct_offset,
             count_pulled=lambda topic, count, took_ms: statistics.count_pulled(
                 topic, count, took_ms, self._clock()
             ),
         )
+
+    def _pass_over(self, message_queue: MessageQueue, offset: int) -> None:
+        self.offset_store.update_offset(message_queue, offset, increase_only=True)
 
     async def _correct_offset(self, message_queue: MessageQueue, offset: int) -> None:
         """OFFSET_ILLEGAL (9.6): the queue is given up with the broker's offset stored, and begun again from
@@ -406,19 +404,6 @@ class PushConsumer:
         for queue in self.table.values():
             await self.consume_service.clean_expired(queue)
 
-    async def _repeat(self, interval_ms: int, step: Callable[[], Awaitable[None]]) -> None:
-        """Root of a loop that must go on."""
-        while True:
-            await asyncio.sleep(interval_ms / 1000)
-            try:
-                await step()
-            except (MQClientError, MQBrokerError) as error:
-                logger.warning("%s put off group=%s: %s", step.__name__, self.group, error)
-            except Exception:
-                logger.exception("%s failed group=%s", step.__name__, self.group)
-
-
-VERSION_NAME = "V5_3_3"
 
 DIRECT_RESULTS = {
     ConsumeReturnType.SUCCESS: "CR_SUCCESS",
@@ -426,10 +411,3 @@ DIRECT_RESULTS = {
     ConsumeReturnType.RETURNNULL: "CR_RETURN_NULL",
     ConsumeReturnType.EXCEPTION: "CR_THROW_EXCEPTION",
 }
-
-
-async def _cancel(tasks: Iterable[asyncio.Task[None]]) -> None:
-    cancelled = list(tasks)
-    for task in cancelled:
-        task.cancel()
-    await asyncio.gather(*cancelled, return_exceptions=True)

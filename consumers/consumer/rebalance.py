@@ -26,11 +26,11 @@ from brokerd.remoting.body.route import TopicRouteData
 from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.errors import error_for
-from brokerd.remoting.header.headers import OffsetResponseHeader
 from brokerd.remoting.message.names import RETRY_TOPIC_PREFIX
 from brokerd.remoting.message.queue import MessageQueue
 from consumers.client.capability import ASSIGNMENT, parse_capabilities
 from consumers.client.client_instance import ClientInstance
+from consumers.client.queue_offsets import max_offset, offset_at
 from consumers.client.route import subscribe_queues
 from consumers.clock import Clock
 from consumers.config import (
@@ -277,26 +277,20 @@ class Rebalancer:
 
     async def start_offset(self, queue: MessageQueue) -> int:
         """computePullFromWhere (9.5): the stored offset, else by consume_from_where."""
-        context = self._context
-        stored = await context.offset_store.read_store(queue)
-        if stored is not None:
-            return stored
+        stored = await self._context.offset_store.read_store(queue)
+        return await self.first_offset(queue) if stored is None else stored
+
+    async def first_offset(self, queue: MessageQueue) -> int:
+        """Return where a queue without a stored offset is begun. Raises MQBrokerError, MQClientError."""
+        config, client = self._context.config, self._context.client
         is_retry = queue.topic.startswith(RETRY_TOPIC_PREFIX)
-        where = context.config.consume_from_where
+        where = config.consume_from_where
         if where is ConsumeFromWhere.FIRST_OFFSET or (where is ConsumeFromWhere.LAST_OFFSET and is_retry):
             return 0
-        fields = {"topic": queue.topic, "queueId": str(queue.queue_id)}
         if where is ConsumeFromWhere.LAST_OFFSET or is_retry:
-            return await self._ask_offset(queue, RequestCode.GET_MAX_OFFSET, fields)
-        fields["timestamp"] = str(context.config.consume_timestamp_ms)
-        return await self._ask_offset(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, fields)
-
-    async def _ask_offset(self, queue: MessageQueue, code: RequestCode, fields: dict[str, str]) -> int:
-        command = RemotingCommand.request(code, fields)
-        response = await self._context.client.invoke_broker(queue.broker_name, command)
-        if response.code != ResponseCode.SUCCESS:
-            raise error_for(response.code, response.remark)
-        return OffsetResponseHeader.from_ext_fields(response.ext_fields).offset
+            return await max_offset(client, queue)
+        assert config.consume_timestamp_ms is not None
+        return await offset_at(client, queue, config.consume_timestamp_ms)
 
     # Locks of an orderly consumer
 

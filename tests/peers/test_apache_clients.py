@@ -20,6 +20,8 @@ from consumers import (
     MessageRecord,
     MQAdmin,
     Producer,
+    PullConsumer,
+    PullConsumerConfig,
     PushConsumer,
     PushConsumerConfig,
 )
@@ -101,6 +103,32 @@ async def test_it_shares_the_queues_of_both_brokers_among_two_members(
         await until(lambda: len(first.seen) + len(second.seen) >= 200)
         assert Counter(first.bodies + second.bodies) == Counter(message.body for message in sent)
         assert len(first.seen) == len(second.seen) == 100
+
+
+async def test_it_pulls_shared_queues_and_commits_them(apache: ApacheCluster, admin: MQAdmin) -> None:
+    await create(admin, apache, "pulled")
+    first = PullConsumerConfig(
+        consume_from_where=ConsumeFromWhere.FIRST_OFFSET, auto_commit=False, rebalance_interval_ms=1_000
+    )
+    async with (
+        Producer("shop", apache.namesrv) as producer,
+        PullConsumer("pullers", apache.namesrv, {"pulled": "a"}, config=first) as consumer,
+    ):
+        for number in range(40):
+            await producer.send(Message("pulled", b"%d" % number, {"TAGS": "ab"[number // 20]}))
+        await until(lambda: len(consumer.assignment) == 4)
+        bodies: list[bytes] = []
+        async with asyncio.timeout(40):
+            while len(bodies) < 20:
+                bodies += [message.body for message in await consumer.poll()]
+        assert sorted(bodies) == sorted(b"%d" % number for number in range(20))
+        queue = consumer.assignment[0]
+        assert await consumer.committed(queue) is None
+        await consumer.commit()
+        assert await consumer.committed(queue) == consumer.position(queue)
+        await consumer.seek_to_time(queue, 0)
+        again = await consumer.poll(20_000)
+        assert {message.queue_id for message in again} == {queue.queue_id}
 
 
 async def test_it_sends_batches_and_one_way(apache: ApacheCluster, admin: MQAdmin) -> None:

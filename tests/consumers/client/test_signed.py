@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,8 +14,8 @@ from consumers.client.remoting_client import RemotingClient
 from consumers.config import InvalidClientConfig, RemotingClientConfig
 from tests.consumers.fake_broker import FakeBroker, wait_until
 from tests.support.broker_process import BrokerProcess
+from tests.support.documented import example
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "consumers.md"
 KEYS = AccessKeys("shop", "secret-of-shop", "token-1")
 
 
@@ -71,12 +70,9 @@ async def test_without_keys_there_is_no_signature(broker: FakeBroker) -> None:
 async def test_the_example_of_the_documentation_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    source = DOCUMENT.read_text().split("## Access keys (ACL)\n")[1].split("```python\n")[1].split("```")[0]
-    names: dict[str, Any] = {}
-    exec(source, names)  # noqa: S102  our own document
     broker = BrokerProcess(tmp_path / "store").start()
     try:
-        await names["main"](broker.namesrv, "secret-of-shop")
+        await example("consumers.md", "Access keys (ACL)")(broker.namesrv, "secret-of-shop")
     finally:
         broker.stop()
     assert capsys.readouterr().out == "SEND_OK\n"

@@ -6,7 +6,6 @@ import asyncio
 import ssl
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -29,8 +28,7 @@ from consumers import (
 from consumers.__main__ import parse_arguments, tls_of
 from tests.support.broker_process import BrokerProcess
 from tests.support.certificates import Authority, Issued
-
-DOCUMENT = Path(__file__).parents[3] / "docs" / "consumers.md"
+from tests.support.documented import example
 
 
 @pytest.fixture(scope="module")
@@ -106,13 +104,10 @@ async def test_producer_consumer_and_admin_work_by_tls(
 async def test_the_example_of_the_documentation_runs(
     authority: Authority, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    source = DOCUMENT.read_text().split("## TLS\n")[1].split("```python\n")[1].split("```")[0]
-    names: dict[str, Any] = {}
-    exec(source, names)  # noqa: S102  our own document
     settings = {**authority.issue("documented").server_settings, "tls.server.mode": "enforcing"}
     broker = BrokerProcess(tmp_path / "store", **settings).start()
     try:
-        await names["main"](broker.namesrv, str(authority.certificate))
+        await example("consumers.md", "TLS")(broker.namesrv, str(authority.certificate))
     finally:
         broker.stop()
     assert capsys.readouterr().out == "SEND_OK\n"

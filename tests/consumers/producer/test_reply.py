@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -25,8 +23,8 @@ from consumers import (
 from tests.consumers.records import record
 from tests.consumers.test_with_brokerd import create_topic
 from tests.support.broker_process import BrokerProcess
+from tests.support.documented import example
 
-DOCUMENTS = Path(__file__).parents[3] / "docs"
 FROM_FIRST = PushConsumerConfig(consume_from_where=ConsumeFromWhere.FIRST_OFFSET)
 WITHIN_MS = 20_000
 
@@ -91,8 +89,5 @@ async def test_the_example_of_the_documentation_runs(
     brokerd: BrokerProcess, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await create_topic(brokerd, "prices")
-    source = (DOCUMENTS / "consumers.md").read_text().split("```python\n")[2].split("```")[0]
-    names: dict[str, Any] = {}
-    exec(source, names)  # noqa: S102  our own document
-    await names["main"](brokerd.namesrv)
+    await example("consumers.md", "Request-reply")(brokerd.namesrv)
     assert capsys.readouterr().out == "b'price of A-1'\n"

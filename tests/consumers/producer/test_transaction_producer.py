@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -27,6 +26,7 @@ from consumers import (
 )
 from consumers.client.client_instance import ClientInstance
 from tests.support.broker_process import BrokerProcess
+from tests.support.documented import example
 
 COMMIT, ROLLBACK, UNKNOWN = (
     LocalTransactionState.COMMIT,
@@ -34,7 +34,6 @@ COMMIT, ROLLBACK, UNKNOWN = (
     LocalTransactionState.UNKNOWN,
 )
 TOPIC = "paid"
-DOCUMENTS = Path(__file__).parents[3] / "docs"
 
 
 @pytest.fixture
@@ -240,9 +239,6 @@ async def test_a_half_message_that_is_not_safe_is_rolled_back(monkeypatch: pytes
 async def test_the_example_of_the_documentation_runs(
     brokerd: BrokerProcess, admin: MQAdmin, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    source = (DOCUMENTS / "consumers.md").read_text().split("```python\n")[1].split("```")[0]
-    names: dict[str, Any] = {}
-    exec(source, names)  # noqa: S102  our own document
-    await names["main"](brokerd.namesrv)
+    await example("consumers.md", "Transactions")(brokerd.namesrv)
     assert capsys.readouterr().out.endswith(" COMMIT True\n")
     assert await count(admin, brokerd, "order-written") == 1

@@ -1,0 +1,581 @@
+"""PullConsumer: read queues at the application's own pace (DefaultLitePullConsumerImpl.java).
+
+Queues are chosen (`assign`) or shared with the other members of the group (`subscribe`). Each is read ahead by a
+PullLoop, as a push consumer's; `poll` gives what is there. A queue has a position, behind the last message that `poll`
+returned, and a committed offset, where the group goes on after a restart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+from brokerd.remoting.body.client import (
+    ConsumeMessageDirectlyResult,
+    ConsumerData,
+    ConsumerRunningInfo,
+    SubscriptionData,
+)
+from brokerd.remoting.message.names import validate_group, validate_topic
+from brokerd.remoting.message.queue import MessageQueue
+from brokerd.remoting.message.record import MessageRecord
+from consumers.client.client_instance import ClientInstance
+from consumers.client.queue_offsets import max_offset, min_offset, offset_at
+from consumers.client.route import subscribe_queues
+from consumers.client.subscription import ALL_TAGS, TAG, build_subscription
+from consumers.clock import Clock, system_clock
+from consumers.config import InvalidClientConfig, MessageModel, PullConsumerConfig
+from consumers.consumer.consume_message import ConsumeStatisticsTable
+from consumers.consumer.member import cancel_all, queue_infos, repeat, running_info
+from consumers.consumer.offset_store import LocalFileOffsetStore, OffsetStore, RemoteOffsetStore
+from consumers.consumer.process_queue import ProcessQueue, ProcessQueueTable
+from consumers.consumer.pull_message import PullContext, PullLoop
+from consumers.consumer.rebalance import RebalanceContext, Rebalancer
+from consumers.errors import ClientClosed, MQClientError
+
+logger = logging.getLogger(__name__)
+
+CONSUME_TYPE = "CONSUME_ACTIVELY"
+# Exists on every broker, and no member of it is ever online: what reads without a group reads as this one.
+NO_GROUP = "TOOLS_CONSUMER"
+
+
+class NotAssigned(MQClientError, LookupError):
+    """The queue is not, or no longer, one of this consumer's."""
+
+    def __init__(self, queue: MessageQueue) -> None:
+        super().__init__(
+            f"queue {queue.queue_id} of topic {queue.topic} on broker {queue.broker_name} is not assigned"
+        )
+        self.queue = queue
+
+
+class PullConsumer:
+    """`async with PullConsumer(group, addrs, {"orders": "*"}) as consumer: async for message in consumer: …`.
+
+    Without subscriptions queues are given by `assign`. With group None nothing is committed and no broker counts it as
+    a member: it only reads, from `consume_from_where` on. With `auto_commit` (the default) a message is committed once
+    the next call of `poll` shows that it is done with; when the block ends without an exception, so are the last ones.
+    """
+
+    def __init__(
+        self,
+        group: str | None,
+        namesrv_addrs: str | Sequence[str],
+        subscriptions: Mapping[str, str] | None = None,
+        *,
+        config: PullConsumerConfig | None = None,
+        client: ClientInstance | None = None,
+        clock: Clock = system_clock,
+    ) -> None:
+        """`subscriptions` is topic → `*` or tags joined by `||`. `client` is shared and stays the caller's to close.
+
+        Raises ValueError for a group, topic or expression that RocketMQ would not take.
+        """
+        self.is_member = group is not None
+        self.group = NO_GROUP if group is None else group
+        validate_group(self.group)
+        self.config = config or PullConsumerConfig()
+        self.client = client or ClientInstance(namesrv_addrs, self.config.client)
+        self._owns_client = client is None
+        self._clock = clock
+        self._started_ms = 0
+        self._is_closed = False
+        self._is_sharing = False  # queues come by subscribe, and not by assign
+        self._is_rebalancing = False
+        self._subscriptions: dict[str, SubscriptionData] = {}
+        self.table = ProcessQueueTable()
+        self.offset_store = self._create_offset_store()
+        self._statistics = ConsumeStatisticsTable()
+        self.rebalancer = self._create_rebalancer()
+        self._pull_context = self._create_pull_context()
+        self._pulls: dict[MessageQueue, tuple[PullLoop, asyncio.Task[None]]] = {}
+        self._loops: list[asyncio.Task[None]] = []
+        self._positions: dict[MessageQueue, int] = {}
+        self._moved: set[MessageQueue] = set()  # positions that auto-commit has not taken over yet
+        self._fresh: dict[MessageQueue, None] = {}  # queues with messages, the next to be taken from first
+        self._paused: set[MessageQueue] = set()
+        self._arrived = asyncio.Event()
+        for topic, expression in (subscriptions or {}).items():
+            self.subscribe(topic, expression)
+
+    def __repr__(self) -> str:
+        return f"<PullConsumer group={self.group} client_id={self.client.client_id} queues={len(self.table)}>"
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._close(is_done=error is None)
+
+    # Life
+
+    async def start(self) -> None:
+        """Join the group and begin to read. A broker that is away is waited for.
+
+        Raises MQBrokerError for an SQL92 filter that the broker cannot read.
+        """
+        if self._is_closed or self._started_ms:
+            raise ClientClosed("a consumer is started once")
+        if isinstance(self.offset_store, LocalFileOffsetStore):
+            self.offset_store.load()
+        if self.is_member:
+            self.client.register_member(self)
+        self._started_ms = self._clock()
+        self.client.start()
+        try:
+            await self.client.refresh_routes()
+            for subscription in self._subscriptions.values():
+                await self._check_filter(subscription)
+            if self.is_member:
+                await self.client.send_heartbeats()
+        except BaseException:  # A wrong filter, or cancelled: close will not be called.
+            await self._close(is_done=False)
+            raise
+        self._start_loops()
+        logger.info("pull consumer started group=%s client_id=%s", self.group, self.client.client_id)
+
+    async def close(self) -> None:
+        """Commit what `poll` has returned (auto_commit), leave the group. A waiting `poll` raises ClientClosed."""
+        await self._close(is_done=True)
+
+    async def _close(self, *, is_done: bool) -> None:
+        """`is_done`: what the last poll returned was worked on, too."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._arrived.set()
+        await cancel_all(self._loops)
+        await cancel_all([task for _, task in self._pulls.values()])
+        if self.config.auto_commit and self.is_member:
+            if is_done:
+                self._take_over_moved()
+            await self.offset_store.persist(list(self.table))
+        for queue in list(self.table):
+            self.table.remove(queue)
+        if self._started_ms and self.is_member:
+            await self.client.unregister(consumer_group=self.group)
+        if self._owns_client:
+            await self.client.close()
+        logger.info("pull consumer closed group=%s client_id=%s", self.group, self.client.client_id)
+
+    # Which queues
+
+    def subscribe(self, topic: str, expression: str = ALL_TAGS, expression_type: str = TAG) -> None:
+        """Share the topic's queues with the other members; takes effect with the next rebalance.
+
+        Raises InvalidClientConfig beside `assign` and without a group.
+        """
+        if not self.is_member:
+            raise InvalidClientConfig("sharing queues needs a group")
+        if self.table and not self._is_sharing:
+            raise InvalidClientConfig("a consumer has its queues by assign or by subscribe, not by both")
+        self._is_sharing = True
+        validate_topic(topic)
+        self._subscriptions[topic] = build_subscription(topic, expression, self._clock(), expression_type)
+        if self._started_ms:
+            self.client.heartbeat_soon()
+            self._start_rebalancing()
+
+    def unsubscribe(self, topic: str) -> None:
+        """Give up the topic's queues with the next rebalance."""
+        self._subscriptions.pop(topic, None)
+        self.rebalancer.rebalance_soon()
+
+    async def queues(self, topic: str) -> list[MessageQueue]:
+        """Return the topic's readable queues, to choose from. Raises TopicNotExist, MQClientError."""
+        return subscribe_queues(topic, await self.client.route(topic))
+
+    async def assign(
+        self, queues: Iterable[MessageQueue], expression: str = ALL_TAGS, expression_type: str = TAG
+    ) -> None:
+        """Read exactly these queues, each from its committed offset, else from `consume_from_where`.
+
+        Queues that were assigned before keep their position. The expression is the filter of their topics. Raises
+        InvalidClientConfig beside `subscribe`, NotAssigned for a queue that its topic does not have, MQBrokerError,
+        MQClientError.
+        """
+        self._check_open()
+        if self._is_sharing:
+            raise InvalidClientConfig("a consumer has its queues by assign or by subscribe, not by both")
+        wanted = set(queues)
+        self._subscriptions = {
+            topic: build_subscription(topic, expression, self._clock(), expression_type)
+            for topic in {queue.topic for queue in wanted}
+        }
+        for subscription in self._subscriptions.values():
+            known = await self.queues(subscription.topic)
+            for queue in wanted:
+                if queue.topic == subscription.topic and queue not in known:
+                    raise NotAssigned(queue)
+            await self._check_filter(subscription)
+        if self.is_member:
+            await self.client.send_heartbeats()  # brokers that make groups on demand make ours now
+        await self._assign(wanted)
+
+    async def _assign(self, wanted: set[MessageQueue]) -> None:
+        dropped = [queue for queue in self.table if queue not in wanted]
+        if self.config.auto_commit and self.is_member:
+            await self.offset_store.persist(dropped)
+        for queue in dropped:
+            self._end(queue)
+            self.offset_store.remove_offset(queue)
+        added = sorted(wanted - set(self.table))
+        first = self.rebalancer.start_offset if self.is_member else self.rebalancer.first_offset
+        offsets = await asyncio.gather(*(first(queue) for queue in added))
+        for queue, offset in zip(added, offsets, strict=True):
+            self._read(queue, offset)
+
+    @property
+    def assignment(self) -> list[MessageQueue]:
+        """The queues that are this consumer's now."""
+        return list(self.table)
+
+    # Messages
+
+    async def poll(
+        self, timeout_ms: int | None = None, max_messages: int | None = None
+    ) -> list[MessageRecord]:
+        """Return the next messages, of each queue in order; after `timeout_ms` without any an empty list.
+
+        The call commits (auto_commit) what calls before it returned. Bodies are decompressed. Raises ClientClosed.
+        """
+        self._check_open()
+        if self.config.auto_commit and self.is_member:
+            self._take_over_moved()
+        limit = self.config.poll_batch_size if max_messages is None else max_messages
+        wait_ms = self.config.poll_timeout_ms if timeout_ms is None else timeout_ms
+        taken = self._take(limit)
+        if taken:
+            return taken
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait_ms / 1000):
+                while not taken:
+                    self._arrived.clear()
+                    await self._arrived.wait()
+                    self._check_open()
+                    taken = self._take(limit)
+        return taken
+
+    async def __aiter__(self) -> AsyncIterator[MessageRecord]:
+        """One message after the other, until the consumer is closed; each is done with when the next is wanted."""
+        while True:
+            try:
+                messages = await self.poll(max_messages=1)
+            except ClientClosed:
+                return
+            for message in messages:
+                yield message
+
+    def pause(self, queues: Iterable[MessageQueue]) -> None:
+        """Return no messages of these queues until `resume`. Other queues of the topic go on."""
+        for queue in queues:
+            self._paused.add(queue)
+            self._fresh.pop(queue, None)
+
+    def resume(self, queues: Iterable[MessageQueue]) -> None:
+        """Go on with these queues where they were paused."""
+        for queue in queues:
+            self._paused.discard(queue)
+            process_queue, pull = self.table.get(queue), self._pulls.get(queue)
+            if process_queue is None or pull is None:
+                continue
+            self._offer(queue, process_queue)
+            # Its loop sleeps for a second at a time.
+            self._start_pull(process_queue, pull[0].next_offset)
+
+    @property
+    def paused(self) -> list[MessageQueue]:
+        return sorted(self._paused)
+
+    # Offsets
+
+    def position(self, queue: MessageQueue) -> int:
+        """Return the offset of the next message that `poll` would give. Raises NotAssigned."""
+        if self.table.get(queue) is None:
+            raise NotAssigned(queue)
+        return self._positions[queue]
+
+    async def seek(self, queue: MessageQueue, offset: int) -> None:
+        """Go on from `offset`. Raises as `seek_to_begin`, and ValueError for an offset that is not stored."""
+        low, high = await min_offset(self.client, queue), await max_offset(self.client, queue)
+        if not low <= offset <= high:
+            raise ValueError(f"offset {offset} is not stored: the queue has {low} to {high}")
+        self._move(queue, offset)
+
+    async def seek_to_begin(self, queue: MessageQueue) -> None:
+        """Go on from the first message that is stored. Raises NotAssigned, MQBrokerError, MQClientError."""
+        self._move(queue, await min_offset(self.client, queue))
+
+    async def seek_to_end(self, queue: MessageQueue) -> None:
+        """Go on with messages that are stored from now on. Raises as `seek_to_begin`."""
+        self._move(queue, await max_offset(self.client, queue))
+
+    async def seek_to_time(self, queue: MessageQueue, timestamp_ms: int) -> None:
+        """Go on from the first message stored at a Unix time or later. Raises as `seek_to_begin`."""
+        self._move(queue, await offset_at(self.client, queue, timestamp_ms))
+
+    async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
+        """Store where the group goes on: these offsets, or all that `poll` has returned; ends when brokers have it.
+
+        Raises NotAssigned for a queue of another member, InvalidClientConfig without a group, MQBrokerError,
+        MQClientError; queues before the one that failed are committed then.
+        """
+        if not self.is_member:
+            raise InvalidClientConfig("a consumer without a group commits nothing")
+        wanted = {queue: self._positions[queue] for queue in self.table} if offsets is None else offsets
+        for queue in wanted:
+            if self.table.get(queue) is None:
+                raise NotAssigned(queue)
+        for queue, offset in wanted.items():
+            self.offset_store.update_offset(queue, offset, increase_only=False)
+            if self._is_clustering:
+                await self.client.commit_consumer_offset(self.group, queue, offset)
+        if not self._is_clustering:
+            await self.offset_store.persist(wanted)
+
+    async def committed(self, queue: MessageQueue) -> int | None:
+        """Return the group's stored offset, None without one (0 from brokers of 4.9).
+
+        Raises MQBrokerError, MQClientError.
+        """
+        if self._is_clustering:
+            return await self.client.query_consumer_offset(self.group, queue, or_zero=False)
+        return await self.offset_store.read_store(queue)
+
+    async def offsets_for_times(self, times_ms: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
+        """Return for each queue the first offset stored at a Unix time or later. Raises as `committed`."""
+        found = [offset_at(self.client, queue, time_ms) for queue, time_ms in times_ms.items()]
+        return dict(zip(times_ms, await asyncio.gather(*found), strict=True))
+
+    async def begin_offsets(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, int]:
+        """Return the first stored offset of each queue. Raises as `committed`."""
+        found = [min_offset(self.client, queue) for queue in queues]
+        return dict(zip(queues, await asyncio.gather(*found), strict=True))
+
+    async def end_offsets(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, int]:
+        """Return the offset that the next message of each queue will get. Raises as `committed`."""
+        found = [max_offset(self.client, queue) for queue in queues]
+        return dict(zip(queues, await asyncio.gather(*found), strict=True))
+
+    # GroupMember: what the client instance calls
+
+    def consumer_data(self) -> ConsumerData:
+        return ConsumerData(
+            group_name=self.group,
+            consume_type=CONSUME_TYPE,
+            message_model=str(self.config.message_model),
+            consume_from_where=str(self.config.consume_from_where),
+            subscription_data_set=[self._subscriptions[topic] for topic in sorted(self._subscriptions)],
+            unit_mode=False,
+        )
+
+    def subscribed_topics(self) -> list[str]:
+        return sorted(self._subscriptions)
+
+    def rebalance_soon(self) -> None:
+        self.rebalancer.rebalance_soon()
+
+    def broker_lost(self, broker_name: str) -> None:
+        """Pulls connect again; a broker keeps nothing else of a pull consumer."""
+
+    async def reset_offset(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
+        """220: go on from there, and store that."""
+        moved = [queue for queue in self.table if queue in offsets]
+        for queue in moved:
+            self.offset_store.update_offset(queue, offsets[queue], increase_only=False)
+            self._move(queue, offsets[queue])
+        await self.offset_store.persist(moved)
+        logger.info("offsets reset group=%s topic=%s queues=%d", self.group, topic, len(moved))
+
+    def consumer_status(self, topic: str) -> dict[MessageQueue, int]:
+        return self.offset_store.offsets(topic)
+
+    def running_info(self) -> ConsumerRunningInfo:
+        at_ms = self._clock()
+        properties = {
+            "PROP_CONSUME_TYPE": CONSUME_TYPE,
+            "PROP_CONSUMEORDERLY": "false",
+            "PROP_CONSUMER_START_TIMESTAMP": str(self._started_ms),
+        }
+        queues = queue_infos(self.table, self.offset_store, at_ms)
+        return running_info(self.client, properties, self._subscriptions, queues, self._statistics, at_ms)
+
+    async def consume_directly(
+        self, message: MessageRecord, broker_name: str
+    ) -> ConsumeMessageDirectlyResult:
+        """309 needs a handler."""
+        return ConsumeMessageDirectlyResult(
+            order=False,
+            auto_commit=self.config.auto_commit,
+            consume_result="CR_THROW_EXCEPTION",
+            remark="this client pulls: it has no handler to give a message to",
+            spent_time_mills=0,
+        )
+
+    # QueueOwner: what the rebalancer calls
+
+    def begin(self, queue: ProcessQueue, next_offset: int) -> None:
+        self._positions[queue.message_queue] = next_offset
+        self._start_pull(queue, next_offset)
+
+    async def wait_idle(self, queue: ProcessQueue, wait_ms: int) -> bool:
+        return True  # only orderly consumers have batches to wait for
+
+    def queues_changed(self, topic: str) -> None:
+        """After a rebalance: nothing is left of queues that other members have now."""
+        for queue in [queue for queue in self._pulls if self.table.get(queue) is None]:
+            self._end(queue)
+
+    # Inside
+
+    @property
+    def _is_clustering(self) -> bool:
+        return self.config.message_model is MessageModel.CLUSTERING
+
+    def _check_open(self) -> None:
+        if self._is_closed or not self._started_ms:
+            raise ClientClosed("the consumer is not open")
+
+    async def _check_filter(self, subscription: SubscriptionData) -> None:
+        if subscription.expression_type != TAG:
+            await self.client.check_filter(self.group, subscription)
+
+    def _start_loops(self) -> None:
+        if self.config.auto_commit and self.is_member:
+            self._start_loop(repeat(self.group, self.config.auto_commit_interval_ms, self._persist))
+        if self._is_sharing:
+            self._start_rebalancing()
+
+    def _start_rebalancing(self) -> None:
+        if not self._is_rebalancing:
+            self._is_rebalancing = True
+            self._start_loop(self.rebalancer.run())
+        self.rebalancer.rebalance_soon()
+
+    def _start_loop(self, loop: Coroutine[object, object, None]) -> None:
+        self._loops.append(asyncio.get_running_loop().create_task(loop))
+
+    async def _persist(self) -> None:
+        await self.offset_store.persist(list(self.table))
+
+    def _start_pull(self, queue: ProcessQueue, next_offset: int) -> None:
+        before = self._pulls.pop(queue.message_queue, None)
+        if before is not None:
+            before[1].cancel()
+        loop = PullLoop(queue, next_offset, self._pull_context)
+        self._pulls[queue.message_queue] = loop, asyncio.get_running_loop().create_task(loop.run())
+
+    def _take(self, limit: int) -> list[MessageRecord]:
+        """Take up to `limit` messages, queue after queue; the one that was taken from last comes last next time."""
+        taken: list[MessageRecord] = []
+        now_ms = self._clock()
+        while self._fresh and len(taken) < limit:
+            queue = next(iter(self._fresh))
+            del self._fresh[queue]
+            process_queue = self.table.get(queue)
+            if process_queue is None:
+                continue
+            taken += process_queue.take_messages(limit - len(taken), now_ms)
+            position = process_queue.commit_taken()
+            if position is not None:
+                # Behind the last of the cached messages the filter may have left others out.
+                is_empty = not process_queue.cached_count
+                self._pass_over(queue, self._pulls[queue][0].next_offset if is_empty else position)
+            self._offer(queue, process_queue)
+        return taken
+
+    def _offer(self, queue: MessageQueue, process_queue: ProcessQueue) -> None:
+        """Let `poll` take from the queue, if there is something and it is not paused."""
+        if process_queue.cached_count and queue not in self._paused:
+            self._fresh[queue] = None
+            self._arrived.set()
+
+    def _submit(self, queue: ProcessQueue, messages: list[MessageRecord]) -> None:
+        self._offer(queue.message_queue, queue)
+
+    def _pass_over(self, queue: MessageQueue, offset: int) -> None:
+        self._positions[queue] = offset
+        self._moved.add(queue)
+
+    async def _correct_offset(self, queue: MessageQueue, offset: int) -> None:
+        """OFFSET_ILLEGAL: what is cached is given still, then the queue goes on from the broker's offset."""
+        process_queue, pull = self.table.get(queue), self._pulls.get(queue)
+        if process_queue is None or pull is None:
+            return
+        pull[0].next_offset = offset
+        if not process_queue.cached_count:
+            self._pass_over(queue, offset)
+
+    def _take_over_moved(self) -> None:
+        """Auto-commit: everything up to the positions is done with."""
+        for queue in self._moved:
+            if self.table.get(queue) is not None:
+                self.offset_store.update_offset(queue, self._positions[queue], increase_only=False)
+        self._moved.clear()
+
+    def _move(self, queue: MessageQueue, offset: int) -> None:
+        """Drop what is cached, and read on from `offset`."""
+        if self.table.get(queue) is None:
+            raise NotAssigned(queue)
+        self._end(queue)
+        self._read(queue, offset)
+        self._moved.add(queue)
+
+    def _read(self, queue: MessageQueue, offset: int) -> None:
+        process_queue = ProcessQueue(queue, self._clock())
+        self.table.add(process_queue)
+        self.begin(process_queue, offset)
+
+    def _end(self, queue: MessageQueue) -> None:
+        self.table.remove(queue)
+        _, task = self._pulls.pop(queue)
+        task.cancel()
+        self._fresh.pop(queue, None)
+        self._moved.discard(queue)
+        self._positions.pop(queue, None)
+
+    def _create_offset_store(self) -> OffsetStore:
+        if self._is_clustering:
+            return RemoteOffsetStore(self.group, self.client)
+        return LocalFileOffsetStore(self.group, self.client.client_id, self.config.local_offset_store_dir)
+
+    def _create_rebalancer(self) -> Rebalancer:
+        context = RebalanceContext(
+            group=self.group,
+            config=self.config.reading(),
+            client=self.client,
+            offset_store=self.offset_store,
+            table=self.table,
+            orderly=False,
+            owner=self,
+            topics=self.subscribed_topics,
+            clock=self._clock,
+        )
+        return Rebalancer(context)
+
+    def _create_pull_context(self) -> PullContext:
+        return PullContext(
+            group=self.group,
+            config=self.config.reading(),
+            client=self.client,
+            offset_store=self.offset_store,
+            orderly=False,
+            clock=self._clock,
+            subscription=lambda topic: self._subscriptions.get(topic),
+            is_suspended=lambda queue: queue in self._paused,
+            submit=self._submit,
+            pass_over=self._pass_over,
+            correct_offset=self._correct_offset,
+            count_pulled=lambda topic, count, took_ms: self._statistics.count_pulled(
+                topic, count, took_ms, self._clock()
+            ),
+            post_subscription_when_pull=True,
+        )
