@@ -182,6 +182,13 @@ async def test_paused_queues_give_nothing_until_they_are_resumed(brokerd: Broker
         assert consumer.paused == [first]
         consumer.resume([first])
         assert await polled(consumer, 4) == [b"m0", b"m2", b"m4", b"m6"]
+        consumer.pause([first, second])
+        await fill(brokerd, 2)
+        # The pulls that the broker held bring one message each.
+        await wait_until(lambda: all(queue.cached_count == 1 for queue in consumer.table.values()))
+        assert await consumer.poll(timeout_ms=0) == []
+        consumer.resume([first, second])
+        assert sorted(await polled(consumer, 2)) == [b"m0", b"m1"]
 
 
 async def test_a_poll_takes_queues_in_turn(brokerd: BrokerProcess) -> None:
