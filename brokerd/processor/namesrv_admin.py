@@ -25,7 +25,7 @@ from brokerd.remoting.body.topic import TopicConfig
 from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.errors import error_for
-from brokerd.remoting.header.admin import RegisterTopicRequestHeader
+from brokerd.remoting.header.topic import TopicRequestHeader
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ def register_topic(
     server: NameServer, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
     """REGISTER_TOPIC_IN_NAMESRV (217): nothing, as in Java, where a broker is named that is not registered."""
-    topic = RegisterTopicRequestHeader.from_ext_fields(command.ext_fields).topic
+    topic = TopicRequestHeader.from_ext_fields(command.ext_fields).topic
     queue_datas = TopicRouteData.from_request(command.body).queue_datas
     if all(data.broker_name in server.routes.brokers for data in queue_datas):
         for data in queue_datas:

@@ -11,11 +11,11 @@ from functools import partial
 from brokerd.connections.channel import Channel
 from brokerd.processor.broker import Broker, BrokerHandler
 from brokerd.processor.dispatch import answer_later
-from brokerd.processor.ext_fields import is_true, required, required_int
 from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.connection import FRAME_BYTES_MAX
 from brokerd.remoting.errors import error_for
+from brokerd.remoting.header.broker import QueryMessageRequestHeader, ViewMessageRequestHeader
 from brokerd.store.cold_pages import gathered
 from brokerd.store.errors import LookupTooLong
 from brokerd.store.results import QueryMessageResult
@@ -32,16 +32,15 @@ def query_message(
 
     A key that very many messages share is looked up in a thread, one at a time, and answered later.
     """
-    max_num = required_int(command, "maxNum")
-    if is_true(command, "_UNIQUE_KEY_QUERY"):
-        max_num = broker.config.broker.default_query_max_num
+    header = QueryMessageRequestHeader.from_ext_fields(command.ext_fields)
+    max_num = broker.config.broker.default_query_max_num if header.is_unique_key else header.max_num
     look_up = partial(
         broker.store.query_by_key,
-        required(command, "topic"),
-        required(command, "key"),
+        header.topic,
+        header.key,
         min(max(max_num, 1), broker.store_config.max_msgs_num_batch),
-        required_int(command, "beginTimestamp"),
-        required_int(command, "endTimestamp"),
+        header.begin_timestamp,
+        header.end_timestamp,
     )
     try:
         return answer_of(broker, command, look_up(visits_max=VISITS_AT_ONCE))
@@ -100,7 +99,7 @@ def found_records(broker: Broker, commit_log_offsets: Iterable[int]) -> bytes:
 def view_message_by_id(
     broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
-    offset = required_int(command, "offset")
+    offset = ViewMessageRequestHeader.from_ext_fields(command.ext_fields).offset
     view = broker.store.look_message(offset)
     if view is None:
         raise error_for(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}")

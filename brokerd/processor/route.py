@@ -12,7 +12,6 @@ from brokerd.connections.channel import Channel
 from brokerd.namesrv.kv_config import ORDER_TOPIC_CONFIG
 from brokerd.namesrv.route_info import BROKER_EXPIRED_MS, BrokerIdentity
 from brokerd.processor.broker import NameServer, NamesrvHandler, Saved
-from brokerd.processor.ext_fields import required, required_int
 from brokerd.remoting.body import fastjson
 from brokerd.remoting.body.broker import KVTable
 from brokerd.remoting.body.route import (
@@ -24,6 +23,18 @@ from brokerd.remoting.body.topic import TopicList
 from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.errors import error_for
+from brokerd.remoting.header.route import (
+    BrokerNameRequestHeader,
+    BrokerRequestHeader,
+    DeleteTopicRequestHeader,
+    GetBrokerMemberGroupRequestHeader,
+    GetKVListRequestHeader,
+    GetRouteInfoRequestHeader,
+    GetTopicsByClusterRequestHeader,
+    KVConfigRequestHeader,
+    PutKVConfigRequestHeader,
+    RegisterBrokerRequestHeader,
+)
 
 REGISTRATION_DIALECT_BYTES_MAX = 128 * 1024  # about 800 topics; Apache's brokers send strict JSON
 ZLIB_FIRST_BYTE = 0x78  # JSON begins with a brace
@@ -35,26 +46,30 @@ def register_broker(
     server: NameServer, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
     """REGISTER_BROKER (103), in JSON or compressed; without a body the broker has no topic of its own."""
-    expected_crc = int(command.ext_fields.get("bodyCrc32", "0"))
-    if expected_crc and expected_crc not in (zlib.crc32(command.body), zlib.crc32(command.body) & 0x7FFFFFFF):
+    header = RegisterBrokerRequestHeader.from_ext_fields(command.ext_fields)
+    if header.body_crc32 and header.body_crc32 not in (
+        zlib.crc32(command.body),
+        zlib.crc32(command.body) & 0x7FFFFFFF,
+    ):
         raise error_for(ResponseCode.SYSTEM_ERROR, "crc32 not match")
-    wrapper = registration_of(command).topic_config_serialize_wrapper
-    timeout = command.ext_fields.get("heartbeatTimeoutMillis")
+    wrapper = registration_of(
+        command, is_compressed=header.compressed or False
+    ).topic_config_serialize_wrapper
     ha_addr, master_addr = server.routes.register_broker(
         BrokerIdentity(
-            cluster=required(command, "clusterName"),
-            broker_name=required(command, "brokerName"),
-            broker_addr=required(command, "brokerAddr"),
-            broker_id=required_int(command, "brokerId"),
-            ha_server_addr=command.ext_fields.get("haServerAddr", ""),
+            cluster=header.cluster_name,
+            broker_name=header.broker_name,
+            broker_addr=header.broker_addr,
+            broker_id=header.broker_id,
+            ha_server_addr=header.ha_server_addr or "",
         ),
         wrapper.topic_config_table.values(),
         wrapper.data_version,
         channel,
         steady_ms(),
-        int(timeout) if timeout else BROKER_EXPIRED_MS,
+        header.heartbeat_timeout_millis or BROKER_EXPIRED_MS,
         # Brokers before version 5 do not send it.
-        acts_as_master="enableActingMaster" in command.ext_fields,
+        acts_as_master=header.enable_acting_master is not None,
     )[::-1]
     ext_fields = {"haServerAddr": ha_addr, "masterAddr": master_addr}
     is_returned = server.config.return_order_topic_config_to_broker
@@ -66,11 +81,11 @@ def register_broker(
     )
 
 
-def registration_of(command: RemotingCommand) -> RegisterBrokerBody:
+def registration_of(command: RemotingCommand, *, is_compressed: bool) -> RegisterBrokerBody:
     if not command.body:
         return RegisterBrokerBody()
     # Brokers of 5.x with compressedRegister=true compress the body and announce that they did not.
-    if command.ext_fields.get("compressed", "false") == "true" or command.body[0] == ZLIB_FIRST_BYTE:
+    if is_compressed or command.body[0] == ZLIB_FIRST_BYTE:
         return RegisterBrokerBody.from_compressed(bytes(command.body))
     registration = fastjson.loads_request(command.body, REGISTRATION_DIALECT_BYTES_MAX)
     return RegisterBrokerBody.from_value(registration)
@@ -80,7 +95,7 @@ def broker_heartbeat(
     server: NameServer, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
     """BROKER_HEARTBEAT (904): keep a registration alive; as in Java an unknown broker is no error."""
-    server.routes.keep_alive(required(command, "brokerAddr"), steady_ms())
+    server.routes.keep_alive(BrokerRequestHeader.from_ext_fields(command.ext_fields).broker_addr, steady_ms())
     return command.response(ResponseCode.SUCCESS)
 
 
@@ -88,18 +103,18 @@ def get_broker_member_group(
     server: NameServer, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
     """GET_BROKER_MEMBER_GROUP (901)."""
-    name = required(command, "brokerName")
-    data = server.routes.brokers.get(name)
-    group = BrokerMemberGroup(required(command, "clusterName"), name, data.broker_addrs if data else {})
+    header = GetBrokerMemberGroupRequestHeader.from_ext_fields(command.ext_fields)
+    data = server.routes.brokers.get(header.broker_name)
+    addrs = data.broker_addrs if data else {}
+    group = BrokerMemberGroup(header.cluster_name, header.broker_name, addrs)
     return command.response(ResponseCode.SUCCESS, body=GetBrokerMemberGroupResponseBody(group).to_body())
 
 
 def unregister_broker(
     server: NameServer, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
-    server.routes.unregister_broker(
-        required(command, "brokerName"), required(command, "brokerAddr"), "it unregistered"
-    )
+    header = BrokerRequestHeader.from_ext_fields(command.ext_fields)
+    server.routes.unregister_broker(header.broker_name, header.broker_addr, "it unregistered")
     return command.response(ResponseCode.SUCCESS)
 
 
@@ -107,7 +122,8 @@ def query_data_version(
     server: NameServer, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
     """QUERY_DATA_VERSION (322): answer a broker whether it must register fully."""
-    version = server.routes.keep_alive(required(command, "brokerAddr"), steady_ms())
+    header = BrokerRequestHeader.from_ext_fields(command.ext_fields)
+    version = server.routes.keep_alive(header.broker_addr, steady_ms())
     if version is None:
         return command.response(ResponseCode.SUCCESS, ext_fields={"changed": "true"})
     body = version.to_body()
@@ -118,7 +134,8 @@ def query_data_version(
 def get_route_info(
     server: NameServer, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
-    topic = required(command, "topic")
+    header = GetRouteInfoRequestHeader.from_ext_fields(command.ext_fields)
+    topic = header.topic
     route = server.routes.route(topic)
     if route is None:
         raise error_for(
@@ -126,9 +143,7 @@ def get_route_info(
         )
     if server.config.order_message_enable:
         route.order_topic_conf = server.kv_config.get(ORDER_TOPIC_CONFIG, topic)
-    standard = (
-        command.version >= STANDARD_JSON_VERSION or command.ext_fields.get("acceptStandardJsonOnly") == "true"
-    )
+    standard = command.version >= STANDARD_JSON_VERSION or header.accept_standard_json_only or False
     return command.response(ResponseCode.SUCCESS, body=route.to_body(standard_json=standard))
 
 
@@ -160,7 +175,8 @@ def get_topics_by_cluster(
     server: NameServer, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
     refuse_lists_when_disabled(server)
-    return topic_list(command, server.routes.topics_of_cluster(required(command, "cluster")))
+    header = GetTopicsByClusterRequestHeader.from_ext_fields(command.ext_fields)
+    return topic_list(command, server.routes.topics_of_cluster(header.cluster))
 
 
 def get_system_topics(
@@ -172,14 +188,16 @@ def get_system_topics(
 def wipe_write_perm(
     server: NameServer, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
-    count = server.routes.set_write_perm(required(command, "brokerName"), writable=False)
+    header = BrokerNameRequestHeader.from_ext_fields(command.ext_fields)
+    count = server.routes.set_write_perm(header.broker_name, writable=False)
     return command.response(ResponseCode.SUCCESS, ext_fields={"wipeTopicCount": str(count)})
 
 
 def add_write_perm(
     server: NameServer, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
-    count = server.routes.set_write_perm(required(command, "brokerName"), writable=True)
+    header = BrokerNameRequestHeader.from_ext_fields(command.ext_fields)
+    count = server.routes.set_write_perm(header.broker_name, writable=True)
     return command.response(ResponseCode.SUCCESS, ext_fields={"addTopicCount": str(count)})
 
 
@@ -187,38 +205,42 @@ def delete_topic(
     server: NameServer, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
     """DELETE_TOPIC_IN_NAMESRV (216); with clusterName only that cluster's brokers lose it."""
-    cluster = command.ext_fields.get("clusterName")
-    names = None
+    header = DeleteTopicRequestHeader.from_ext_fields(command.ext_fields)
+    cluster, names = header.cluster_name, None
     if cluster:
         names = {name for name, data in server.routes.brokers.items() if data.cluster == cluster}
-    server.routes.delete_topic(required(command, "topic"), names)
+    server.routes.delete_topic(header.topic, names)
     return command.response(ResponseCode.SUCCESS)
 
 
 def put_kv_config(server: NameServer, channel: Channel, command: RemotingCommand, now_ms: int) -> Saved:
-    server.kv_config.put(required(command, "namespace"), required(command, "key"), required(command, "value"))
+    header = PutKVConfigRequestHeader.from_ext_fields(command.ext_fields)
+    server.kv_config.put(header.namespace, header.key, header.value)
     return Saved(command.response(ResponseCode.SUCCESS))
 
 
 def get_kv_config(
     server: NameServer, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
-    namespace, key = required(command, "namespace"), required(command, "key")
-    value = server.kv_config.get(namespace, key)
+    header = KVConfigRequestHeader.from_ext_fields(command.ext_fields)
+    value = server.kv_config.get(header.namespace, header.key)
     if value is None:
-        raise error_for(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {namespace} Key: {key}")
+        raise error_for(
+            ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {header.namespace} Key: {header.key}"
+        )
     return command.response(ResponseCode.SUCCESS, ext_fields={"value": value})
 
 
 def delete_kv_config(server: NameServer, channel: Channel, command: RemotingCommand, now_ms: int) -> Saved:
-    server.kv_config.delete(required(command, "namespace"), required(command, "key"))
+    header = KVConfigRequestHeader.from_ext_fields(command.ext_fields)
+    server.kv_config.delete(header.namespace, header.key)
     return Saved(command.response(ResponseCode.SUCCESS))
 
 
 def get_kv_list(
     server: NameServer, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
-    namespace = required(command, "namespace")
+    namespace = GetKVListRequestHeader.from_ext_fields(command.ext_fields).namespace
     table = server.kv_config.namespace(namespace)
     if not table:
         raise error_for(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {namespace}")

@@ -9,13 +9,17 @@ from typing import TYPE_CHECKING
 
 from brokerd.connections.channel import Channel
 from brokerd.processor.broker import Broker, BrokerHandler, Saved
-from brokerd.processor.ext_fields import is_true, optional, required
 from brokerd.remoting.body import fastjson
 from brokerd.remoting.body.acl import PlainAccessConfig
 from brokerd.remoting.body.topic import DataVersion
 from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.errors import error_for
+from brokerd.remoting.header.acl import (
+    DeleteAccountRequestHeader,
+    UpdateAccountRequestHeader,
+    UpdateWhiteAddressesRequestHeader,
+)
 
 if TYPE_CHECKING:
     from brokerd.acl.plain_permission import PlainPermissionManager
@@ -37,16 +41,16 @@ def accounts(broker: Broker) -> PlainPermissionManager:
 
 def update_account(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> Saved:
     """UPDATE_AND_CREATE_ACL_CONFIG (50)."""
-    fields = command.ext_fields
+    header = UpdateAccountRequestHeader.from_ext_fields(command.ext_fields)
     config = PlainAccessConfig(
-        access_key=required(command, "accessKey"),
-        secret_key=fields.get("secretKey"),
-        white_remote_address=fields.get("whiteRemoteAddress"),
-        admin=is_true(command, "admin"),
-        default_topic_perm=fields.get("defaultTopicPerm"),
-        default_group_perm=fields.get("defaultGroupPerm"),
-        topic_perms=_list(fields.get("topicPerms")),
-        group_perms=_list(fields.get("groupPerms")),
+        access_key=header.access_key,
+        secret_key=header.secret_key,
+        white_remote_address=header.white_remote_address,
+        admin=header.admin or False,
+        default_topic_perm=header.default_topic_perm,
+        default_group_perm=header.default_group_perm,
+        topic_perms=_list(header.topic_perms),
+        group_perms=_list(header.group_perms),
     )
     try:
         accounts(broker).update(config, now_ms)
@@ -57,8 +61,9 @@ def update_account(broker: Broker, channel: Channel, command: RemotingCommand, n
 
 def delete_account(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> Saved:
     """DELETE_ACL_CONFIG (51)."""
+    header = DeleteAccountRequestHeader.from_ext_fields(command.ext_fields)
     try:
-        accounts(broker).delete(required(command, "accessKey"), now_ms)
+        accounts(broker).delete(header.access_key, now_ms)
     except ValueError as error:
         raise error_for(DELETE_ACL_CONFIG_FAILED, str(error)) from error
     return Saved(command.response(ResponseCode.SUCCESS))
@@ -84,9 +89,10 @@ def get_account_versions(
 
 def update_white_addresses(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> Saved:
     """UPDATE_GLOBAL_WHITE_ADDRS_CONFIG (53)."""
-    addresses = _list(required(command, "globalWhiteAddrs")) or []
+    header = UpdateWhiteAddressesRequestHeader.from_ext_fields(command.ext_fields)
+    addresses = _list(header.global_white_addrs) or []
     try:
-        accounts(broker).set_white_addresses(addresses, optional(command, "aclFileFullPath"), now_ms)
+        accounts(broker).set_white_addresses(addresses, header.acl_file_full_path or "", now_ms)
     except ValueError as error:
         raise error_for(UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED, str(error)) from error
     return Saved(command.response(ResponseCode.SUCCESS))

@@ -11,26 +11,32 @@ from brokerd.acl.auth_manager import SUPER
 from brokerd.acl.policy import parse_resource
 from brokerd.connections.channel import Channel
 from brokerd.processor.broker import Broker, BrokerHandler, Saved
-from brokerd.processor.ext_fields import optional
 from brokerd.remoting.body import fastjson
 from brokerd.remoting.body.acl import AclInfo, UserInfo
 from brokerd.remoting.body.json_body import JsonBody
 from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.errors import MQBrokerError, error_for
+from brokerd.remoting.header.acl import (
+    AclRequestHeader,
+    ListAclsRequestHeader,
+    ListUsersRequestHeader,
+    UserRequestHeader,
+)
 from brokerd.remoting.signature import ACCESS_KEY
 
 
 def _name(command: RemotingCommand) -> str:
-    name = optional(command, "username")
+    name = UserRequestHeader.from_ext_fields(command.ext_fields).username or ""
     if not name.strip():
         raise error_for(ResponseCode.INVALID_PARAMETER, "The username is blank")
     return name
 
 
 def _user(command: RemotingCommand) -> UserInfo:
+    name = _name(command)
     info = UserInfo.from_request(command.body)
-    info.username = _name(command)
+    info.username = name
     return info
 
 
@@ -87,13 +93,15 @@ def get_user(broker: Broker, channel: Channel, command: RemotingCommand, now_ms:
 
 def list_users(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> RemotingCommand:
     """AUTH_LIST_USER (3005)."""
-    return _answer_list(command, broker.access.auth.list_users(optional(command, "filter").strip()))
+    header = ListUsersRequestHeader.from_ext_fields(command.ext_fields)
+    return _answer_list(command, broker.access.auth.list_users((header.filter or "").strip()))
 
 
 def put_acl(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> Saved:
     """AUTH_CREATE_ACL (3006), AUTH_UPDATE_ACL (3007): Java's do the same."""
+    header = AclRequestHeader.from_ext_fields(command.ext_fields)
     info = AclInfo.from_request(command.body) if command.body else AclInfo()
-    info.subject = info.subject or optional(command, "subject")
+    info.subject = info.subject or header.subject or ""
     if not info.policies:
         raise error_for(ResponseCode.NO_PERMISSION, "The body of acl is null")
     broker.access.auth.put_acl(info)
@@ -102,11 +110,12 @@ def put_acl(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: 
 
 def delete_acl(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> Saved:
     """AUTH_DELETE_ACL (3008): the entry of a resource, or all policies of the subject."""
-    resource = optional(command, "resource").strip()
+    header = AclRequestHeader.from_ext_fields(command.ext_fields)
+    resource = (header.resource or "").strip()
     try:
         broker.access.auth.delete_acl(
-            optional(command, "subject"),
-            optional(command, "policyType").strip() or None,
+            header.subject or "",
+            (header.policy_type or "").strip() or None,
             parse_resource(resource) if resource else None,
         )
     except ValueError as error:
@@ -116,16 +125,15 @@ def delete_acl(broker: Broker, channel: Channel, command: RemotingCommand, now_m
 
 def get_acl(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> RemotingCommand:
     """AUTH_GET_ACL (3009)."""
-    info = broker.access.auth.get_acl(optional(command, "subject"))
+    header = AclRequestHeader.from_ext_fields(command.ext_fields)
+    info = broker.access.auth.get_acl(header.subject or "")
     return command.response(ResponseCode.SUCCESS, body=info.to_body() if info is not None else b"")
 
 
 def list_acls(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> RemotingCommand:
     """AUTH_LIST_ACL (3010)."""
-    subject, resource = (
-        optional(command, "subjectFilter").strip(),
-        optional(command, "resourceFilter").strip(),
-    )
+    header = ListAclsRequestHeader.from_ext_fields(command.ext_fields)
+    subject, resource = (header.subject_filter or "").strip(), (header.resource_filter or "").strip()
     return _answer_list(command, broker.access.auth.list_acls(subject, resource))
 
 

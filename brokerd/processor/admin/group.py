@@ -8,7 +8,6 @@ from __future__ import annotations
 from brokerd.connections.channel import Channel, address_text
 from brokerd.processor.admin.attributes import GROUP_ATTRIBUTES, altered
 from brokerd.processor.broker import Broker, BrokerHandler, Saved
-from brokerd.processor.ext_fields import is_true, optional, required
 from brokerd.remoting.body.client import (
     Connection,
     ConsumerConnection,
@@ -25,6 +24,15 @@ from brokerd.remoting.body.topic import TopicList
 from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.errors import error_for
+from brokerd.remoting.header.group import (
+    ConsumerGroupRequestHeader,
+    DeleteGroupRequestHeader,
+    GroupForbiddenRequestHeader,
+    GroupRequestHeader,
+    ProducerGroupRequestHeader,
+    QuerySubscriptionRequestHeader,
+)
+from brokerd.remoting.header.topic import TopicRequestHeader
 from brokerd.remoting.message.names import validate_group, validate_topic
 
 RETRY_TIMES_MAX = 100_000
@@ -69,9 +77,10 @@ def update_groups(broker: Broker, channel: Channel, command: RemotingCommand, no
 
 def delete_group(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> Saved:
     """DELETE_SUBSCRIPTIONGROUP (207). Idempotent; its retry and dead-letter topics are separate deletions."""
-    group = required(command, "groupName")
+    header = DeleteGroupRequestHeader.from_ext_fields(command.ext_fields)
+    group = header.group_name
     broker.groups.delete(group, now_ms)
-    if is_true(command, "cleanOffset"):
+    if header.clean_offset:
         broker.offsets.remove_group(group)
         broker.offsets.save()
     broker.assignments.remove_group(group)
@@ -88,7 +97,7 @@ def get_all_groups(
 
 def get_group(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> RemotingCommand:
     """GET_SUBSCRIPTIONGROUP_CONFIG (352): a missing group is made when groups may be made on first use."""
-    group = required(command, "group")
+    group = GroupRequestHeader.from_ext_fields(command.ext_fields).group
     config = broker.groups.find_or_create(group, now_ms)
     if config is None:
         raise error_for(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"No group in this broker. group: {group}")
@@ -100,14 +109,15 @@ def update_forbidden(broker: Broker, channel: Channel, command: RemotingCommand,
     exist; illegal names are refused here. Java drops every topic of a group when one is allowed again, and
     saves that only with the next change: here the others stay, and it is saved.
     """
-    group, topic = required(command, "group"), required(command, "topic")
+    header = GroupForbiddenRequestHeader.from_ext_fields(command.ext_fields)
+    group, topic = header.group, header.topic
     try:
         validate_group(group)
         validate_topic(topic)
     except ValueError as error:
         raise error_for(ResponseCode.INVALID_PARAMETER, str(error)) from error
-    if command.ext_fields.get("readable"):
-        broker.groups.set_readable(group, topic, is_true(command, "readable"), now_ms)
+    if header.readable is not None:
+        broker.groups.set_readable(group, topic, header.readable, now_ms)
     body = GroupForbidden(topic, group, readable=not broker.groups.is_read_forbidden(group, topic))
     return Saved(command.response(ResponseCode.SUCCESS, "", body=body.to_body()))
 
@@ -116,7 +126,7 @@ def get_consumer_connection(
     broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
     """GET_CONSUMER_CONNECTION_LIST (203)."""
-    group = required(command, "consumerGroup")
+    group = ConsumerGroupRequestHeader.from_ext_fields(command.ext_fields).consumer_group
     info = broker.consumers.get(group)
     if info is None:
         raise error_for(ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{group}] not online")
@@ -142,7 +152,7 @@ def get_producer_connection(
     broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
     """GET_PRODUCER_CONNECTION_LIST (204)."""
-    group = required(command, "producerGroup")
+    group = ProducerGroupRequestHeader.from_ext_fields(command.ext_fields).producer_group
     members = broker.producers.groups.get(group)
     if not members:
         raise error_for(ResponseCode.SYSTEM_ERROR, f"the producer group[{group}] not exist")
@@ -164,7 +174,7 @@ def query_topic_consume_by_who(
     broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
     """QUERY_TOPIC_CONSUME_BY_WHO (300): groups that subscribe now or have offsets."""
-    topic = required(command, "topic")
+    topic = TopicRequestHeader.from_ext_fields(command.ext_fields).topic
     groups: set[str] = set()
     if broker.topics.get(topic) is not None:
         groups.update(broker.consumers.groups_of_topic(topic), broker.offsets.groups_of_topic(topic))
@@ -175,7 +185,8 @@ def query_topics_by_consumer(
     broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
     """QUERY_TOPICS_BY_CONSUMER (343): topics the group has offsets on."""
-    topics = broker.offsets.topics_of_group(required(command, "group"))
+    header = GroupRequestHeader.from_ext_fields(command.ext_fields)
+    topics = broker.offsets.topics_of_group(header.group)
     body = TopicList(topic_list=topics, broker_addr=broker.address)
     return command.response(ResponseCode.SUCCESS, body=body.to_body())
 
@@ -184,7 +195,8 @@ def query_subscription(
     broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
     """QUERY_SUBSCRIPTION_BY_CONSUMER (345)."""
-    group, topic = required(command, "group"), optional(command, "topic")
+    header = QuerySubscriptionRequestHeader.from_ext_fields(command.ext_fields)
+    group, topic = header.group, header.topic or ""
     info = broker.consumers.get(group)
     body = QuerySubscriptionResponseBody(
         group=group, topic=topic, subscription_data=info.subscriptions.get(topic) if info else None

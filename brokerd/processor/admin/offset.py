@@ -14,7 +14,6 @@ from brokerd.processor.admin.topic import existing_topic
 from brokerd.processor.broker import Broker, BrokerHandler, Saved
 from brokerd.processor.consumer.offset_reset import RESET_PUSH_VERSION, invoke_reset_offset
 from brokerd.processor.dispatch import answer_later
-from brokerd.processor.ext_fields import is_true, optional, required
 from brokerd.remoting.body import fastjson
 from brokerd.remoting.body.json_body import LONG_MAX
 from brokerd.remoting.body.offset import (
@@ -28,7 +27,14 @@ from brokerd.remoting.body.offset import (
 from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.errors import RemotingError, error_for
-from brokerd.remoting.header.admin import QueryCorrectionOffsetHeader
+from brokerd.remoting.header.group import ConsumeTimeSpanRequestHeader
+from brokerd.remoting.header.offset import (
+    CloneGroupOffsetRequestHeader,
+    GetBrokerConsumeStatsRequestHeader,
+    GetConsumerStatusRequestHeader,
+    GetConsumeStatsRequestHeader,
+    QueryCorrectionOffsetRequestHeader,
+)
 from brokerd.remoting.message.names import RETRY_TOPIC_PREFIX
 from brokerd.remoting.message.queue import MessageQueue
 from brokerd.store.cold_pages import gathered
@@ -86,10 +92,9 @@ def get_consume_stats(
     broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
     """GET_CONSUME_STATS (208)."""
-    group = required(command, "consumerGroup")
-    topics = [topic for topic in optional(command, "topicList").split(";") if topic]
-    if optional(command, "topic"):
-        topics.append(optional(command, "topic"))
+    header = GetConsumeStatsRequestHeader.from_ext_fields(command.ext_fields)
+    group = header.consumer_group
+    topics = [topic for topic in (*(header.topic_list or "").split(";"), header.topic) if topic]
     stats = consume_stats_of(broker, group, topics or topics_of(broker, group))
     return command.response(ResponseCode.SUCCESS, body=stats.to_body())
 
@@ -99,7 +104,7 @@ def get_broker_consume_stats(broker: Broker, channel: Channel, command: Remoting
 
     Tens of thousands of queues: made over several turns of the event loop, and answered after the last.
     """
-    only_orderly = is_true(command, "isOrder")
+    only_orderly = GetBrokerConsumeStatsRequestHeader.from_ext_fields(command.ext_fields).is_order or False
     with_offsets: dict[str, list[str]] = {}
     for topic, group in sorted(broker.offsets.offsets):  # once, not once for each of ten thousand groups
         with_offsets.setdefault(group, []).append(topic)
@@ -162,7 +167,8 @@ def query_consume_time_span(
     broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
     """QUERY_CONSUME_TIME_SPAN (303): per write queue the time of its first, last and next consumed message."""
-    topic, group = required(command, "topic"), required(command, "group")
+    header = ConsumeTimeSpanRequestHeader.from_ext_fields(command.ext_fields)
+    topic, group = header.topic, header.group
     config, store = existing_topic(broker, topic), broker.store
 
     def span_of(queue_id: int) -> QueueTimeSpan:
@@ -188,8 +194,8 @@ def get_consumer_status(
     broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand | None:
     """INVOKE_BROKER_TO_GET_CONSUMER_STATUS (223): relay it to every member (221); answer when all have."""
-    topic, group = required(command, "topic"), required(command, "group")
-    client_addr = optional(command, "clientAddr")
+    header = GetConsumerStatusRequestHeader.from_ext_fields(command.ext_fields)
+    topic, group, client_addr = header.topic, header.group, header.client_addr
     info = broker.consumers.get(group)
     if info is None:
         raise error_for(ResponseCode.SYSTEM_ERROR, f"No Any Consumer online in the consumer group: [{group}]")
@@ -229,12 +235,12 @@ async def ask_status(member: ClientChannelInfo, topic: str, group: str) -> dict[
 
 def clone_group_offset(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> Saved:
     """CLONE_GROUP_OFFSET (314): one topic, or all topics of the source but its retry topic."""
-    source, destination = required(command, "srcGroup"), required(command, "destGroup")
-    topic = optional(command, "topic")
+    header = CloneGroupOffsetRequestHeader.from_ext_fields(command.ext_fields)
+    source, topic = header.src_group, header.topic
     topics = [topic] if topic else broker.offsets.topics_of_group(source)
     for each in topics:
         if topic or not each.startswith(RETRY_TOPIC_PREFIX):
-            broker.offsets.clone(source, destination, each, now_ms)
+            broker.offsets.clone(source, header.dest_group, each, now_ms)
     broker.offsets.save()
     return Saved(command.response(ResponseCode.SUCCESS))
 
@@ -247,8 +253,8 @@ def query_correction_offset(
     Offsets below a queue's first message do not count. `filterGroups` are left out; Java deletes their offsets on all
     topics for it.
     """
-    header = QueryCorrectionOffsetHeader.from_ext_fields(command.ext_fields)
-    left_out = set(header.filter_groups.split(","))
+    header = QueryCorrectionOffsetRequestHeader.from_ext_fields(command.ext_fields)
+    left_out = set((header.filter_groups or "").split(","))
     least: dict[int, int] = {}
     for group in broker.offsets.groups_of_topic(header.topic):
         if group in left_out:
@@ -256,7 +262,7 @@ def query_correction_offset(
         for queue_id, offset in broker.offsets.offsets[header.topic, group].items():
             if offset >= broker.store.min_offset(header.topic, queue_id):
                 least[queue_id] = min(offset, least.get(queue_id, offset))
-    compared = broker.offsets.offsets.get((header.topic, header.compare_group), {})
+    compared = broker.offsets.offsets.get((header.topic, header.compare_group or ""), {})
     for queue_id, offset in compared.items():
         if least.get(queue_id, LONG_MAX) > offset:
             least[queue_id] = LONG_MAX

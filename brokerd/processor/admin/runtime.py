@@ -14,13 +14,17 @@ from brokerd.clock import steady_ms
 from brokerd.config import HOT_KEYS, ConfigError, check, read_changes, replaced, to_properties
 from brokerd.connections.channel import Channel, ChannelClosed
 from brokerd.processor.broker import Broker, BrokerHandler, Saved
-from brokerd.processor.ext_fields import optional, required
 from brokerd.processor.send.send_back import look
 from brokerd.remoting.body.broker import BrokerStatsData, BrokerStatsItem, KVTable
 from brokerd.remoting.body.client import ProducerInfo, ProducerTableInfo
 from brokerd.remoting.codes import MQ_VERSION, RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.errors import MQBrokerError, RemotingError, error_for
+from brokerd.remoting.header.broker import (
+    ConsumeMessageDirectlyRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+    ViewBrokerStatsRequestHeader,
+)
 from brokerd.remoting.message.ids import decode_offset_message_id
 from brokerd.remoting.message.names import SCHEDULE_TOPIC
 from brokerd.store.store_config import STORE_HOT_KEYS
@@ -227,10 +231,12 @@ def view_broker_stats_data(
     broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
     """VIEW_BROKER_STATS_DATA (315)."""
-    name, key = required(command, "statsName"), required(command, "statsKey")
-    item = broker.stats.find(name, key)
+    header = ViewBrokerStatsRequestHeader.from_ext_fields(command.ext_fields)
+    item = broker.stats.find(header.stats_name, header.stats_key)
     if item is None:
-        raise error_for(ResponseCode.SYSTEM_ERROR, f"The stats <{name}> <{key}> not exist")
+        raise error_for(
+            ResponseCode.SYSTEM_ERROR, f"The stats <{header.stats_name}> <{header.stats_key}> not exist"
+        )
     minute, hour, day = (
         BrokerStatsItem(sum=shot.sum, tps=shot.tps, avgpt=shot.avgpt)
         for shot in map(snapshot, (item.minute, item.hour, item.day))
@@ -278,14 +284,18 @@ def member_to_ask(broker: Broker, group: str, client_id: str) -> ClientChannelIn
 
 
 def relay(
-    broker: Broker, channel: Channel, command: RemotingCommand, fields: dict[str, str], body: bytes
+    broker: Broker,
+    channel: Channel,
+    command: RemotingCommand,
+    header: GetConsumerRunningInfoRequestHeader | ConsumeMessageDirectlyRequestHeader,
+    body: bytes = b"",
 ) -> None:
     """Relay a request to a group's member and its answer back under the requester's opaque; 207 when it is silent."""
-    group, client_id = fields["consumerGroup"], fields["clientId"]
+    group, client_id = header.consumer_group, header.client_id or ""
     member = member_to_ask(broker, group, client_id)
 
     async def ask() -> None:
-        request = RemotingCommand.request(command.code, fields, body)
+        request = RemotingCommand.request(command.code, header.to_ext_fields(), body)
         try:
             response = await member.channel.request(request, RELAY_TIMEOUT_MS)
         except TimeoutError:
@@ -310,40 +320,29 @@ def relay(
 
 def get_consumer_running_info(
     broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
-) -> RemotingCommand | None:
+) -> None:
     """GET_CONSUMER_RUNNING_INFO (307), relayed."""
-    fields = dict(command.ext_fields)
-    fields["consumerGroup"], fields["clientId"] = (
-        required(command, "consumerGroup"),
-        required(command, "clientId"),
-    )
-    relay(broker, channel, command, fields, b"")
-    return None
+    relay(broker, channel, command, GetConsumerRunningInfoRequestHeader.from_ext_fields(command.ext_fields))
 
 
-def consume_message_directly(
-    broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
-) -> RemotingCommand | None:
+def consume_message_directly(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> None:
     """CONSUME_MESSAGE_DIRECTLY (309), relayed with the stored message."""
-    group, client_id = required(command, "consumerGroup"), optional(command, "clientId")
-    member_to_ask(broker, group, client_id)
+    header = ConsumeMessageDirectlyRequestHeader.from_ext_fields(command.ext_fields)
+    group = header.consumer_group
+    member_to_ask(broker, group, header.client_id or "")
     try:
-        _, _, offset = decode_offset_message_id(required(command, "msgId"))
+        _, _, offset = decode_offset_message_id(header.msg_id or "")
     except (ValueError, RemotingError) as error:
-        raise error_for(ResponseCode.SYSTEM_ERROR, f"msgId {command.ext_fields['msgId']}: {error}") from error
+        raise error_for(ResponseCode.SYSTEM_ERROR, f"msgId {header.msg_id}: {error}") from error
     record = look(broker, offset)
     view = broker.store.look_message(offset)
     assert view is not None  # look has just read it
-    fields = dict(command.ext_fields)
     topic = broker.topics.get(record.topic)
     config = broker.groups.get(group)
-    fields |= {
-        "brokerName": broker.broker_name,
-        "topicSysFlag": str(topic.topic_sys_flag if topic is not None else 0),
-        "groupSysFlag": str(config.group_sys_flag if config is not None else 0),
-    }
-    relay(broker, channel, command, fields, bytes(view))
-    return None
+    header.broker_name = broker.broker_name
+    header.topic_sys_flag = topic.topic_sys_flag if topic is not None else 0
+    header.group_sys_flag = config.group_sys_flag if config is not None else 0
+    relay(broker, channel, command, header, bytes(view))
 
 
 HANDLERS: dict[int, BrokerHandler] = {

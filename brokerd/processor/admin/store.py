@@ -18,7 +18,7 @@ from brokerd.remoting.body.consume_queue import ConsumeQueueData, QueryConsumeQu
 from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.errors import error_for
-from brokerd.remoting.header.admin import QueryConsumeQueueRequestHeader
+from brokerd.remoting.header.broker import QueryConsumeQueueRequestHeader
 from brokerd.remoting.message.names import is_system_topic
 from brokerd.store.cold_pages import NotInMemory
 

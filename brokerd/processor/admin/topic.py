@@ -13,7 +13,6 @@ from brokerd.pop.handle import both_retry_topics
 from brokerd.processor.admin.attributes import TOPIC_ATTRIBUTES, altered, words_of
 from brokerd.processor.broker import Broker, BrokerHandler, Saved
 from brokerd.processor.dispatch import answer_later
-from brokerd.processor.ext_fields import optional, optional_int, required, required_int
 from brokerd.remoting.body.topic import (
     CreateTopicListRequestBody,
     TopicConfig,
@@ -24,6 +23,12 @@ from brokerd.remoting.body.topic import (
 from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.errors import error_for
+from brokerd.remoting.header.topic import (
+    CreateTopicRequestHeader,
+    QueueRequestHeader,
+    SearchOffsetRequestHeader,
+    TopicRequestHeader,
+)
 from brokerd.remoting.message.names import is_system_topic, validate_topic
 from brokerd.remoting.message.queue import MessageQueue
 from brokerd.store.cold_pages import gathered
@@ -35,17 +40,17 @@ FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 
 def create_topic(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> Saved:
     """UPDATE_AND_CREATE_TOPIC (17). Idempotent."""
-    name = required(command, "topic")
-    known = broker.topics.get(name)
+    header = CreateTopicRequestHeader.from_ext_fields(command.ext_fields)
+    known = broker.topics.get(header.topic)
     config = TopicConfig(
-        topic_name=name,
-        read_queue_nums=required_int(command, "readQueueNums"),
-        write_queue_nums=required_int(command, "writeQueueNums"),
-        perm=required_int(command, "perm"),
-        topic_filter_type=optional(command, "topicFilterType") or "SINGLE_TAG",
-        topic_sys_flag=optional_int(command, "topicSysFlag", 0),
-        order=optional(command, "order").lower() == "true",
-        attributes=attributes_after(known, words_of(optional(command, "attributes"))),
+        topic_name=header.topic,
+        read_queue_nums=header.read_queue_nums,
+        write_queue_nums=header.write_queue_nums,
+        perm=header.perm,
+        topic_filter_type=header.topic_filter_type or "SINGLE_TAG",
+        topic_sys_flag=header.topic_sys_flag or 0,
+        order=header.order or False,
+        attributes=attributes_after(known, words_of(header.attributes or "")),
     )
     refuse_bad_topic(broker, config)
     if config != known:
@@ -108,7 +113,7 @@ def delete_topic(broker: Broker, channel: Channel, command: RemotingCommand, now
 
     The topics of its POP retries go with it. Files are removed in a thread, and the answer follows.
     """
-    name = required(command, "topic")
+    name = TopicRequestHeader.from_ext_fields(command.ext_fields).topic
     if not name.strip():
         raise error_for(ResponseCode.INVALID_PARAMETER, "The specified topic is blank.")
     refuse_system_topic(broker, name)
@@ -145,7 +150,7 @@ def get_topic_config(
     broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
     """GET_TOPIC_CONFIG (351)."""
-    config = existing_topic(broker, required(command, "topic"))
+    config = existing_topic(broker, TopicRequestHeader.from_ext_fields(command.ext_fields).topic)
     return command.response(ResponseCode.SUCCESS, body=config.to_body())
 
 
@@ -160,7 +165,7 @@ def get_topic_stats(
     broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
     """GET_TOPIC_STATS_INFO (202)."""
-    name = required(command, "topic")
+    name = TopicRequestHeader.from_ext_fields(command.ext_fields).topic
     config = existing_topic(broker, name)
     store = broker.store
 
@@ -187,11 +192,12 @@ def get_system_topics(
 
 def search_offset(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> RemotingCommand:
     """SEARCH_OFFSET_BY_TIMESTAMP (29)."""
-    upper = optional(command, "boundaryType").lower() == "upper"
+    header = SearchOffsetRequestHeader.from_ext_fields(command.ext_fields)
+    upper = (header.boundary_type or "").lower() == "upper"
     offset = broker.store.offset_by_time(
-        required(command, "topic"),
-        required_int(command, "queueId"),
-        required_int(command, "timestamp"),
+        header.topic,
+        header.queue_id,
+        header.timestamp,
         BoundaryType.UPPER if upper else BoundaryType.LOWER,
     )
     return command.response(ResponseCode.SUCCESS, ext_fields={"offset": str(offset)})
@@ -200,23 +206,24 @@ def search_offset(broker: Broker, channel: Channel, command: RemotingCommand, no
 def get_max_offset(
     broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
-    offset = broker.store.max_offset(required(command, "topic"), required_int(command, "queueId"))
+    header = QueueRequestHeader.from_ext_fields(command.ext_fields)
+    offset = broker.store.max_offset(header.topic, header.queue_id)
     return command.response(ResponseCode.SUCCESS, ext_fields={"offset": str(max(0, offset))})
 
 
 def get_min_offset(
     broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
-    offset = broker.store.min_offset(required(command, "topic"), required_int(command, "queueId"))
+    header = QueueRequestHeader.from_ext_fields(command.ext_fields)
+    offset = broker.store.min_offset(header.topic, header.queue_id)
     return command.response(ResponseCode.SUCCESS, ext_fields={"offset": str(max(0, offset))})
 
 
 def get_earliest_store_time(
     broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
-    timestamp_ms = broker.store.earliest_store_timestamp(
-        required(command, "topic"), required_int(command, "queueId")
-    )
+    header = QueueRequestHeader.from_ext_fields(command.ext_fields)
+    timestamp_ms = broker.store.earliest_store_timestamp(header.topic, header.queue_id)
     return command.response(ResponseCode.SUCCESS, ext_fields={"timestamp": str(timestamp_ms)})
 
 

@@ -20,7 +20,6 @@ from brokerd.filter.sql_tokens import ExpressionError
 from brokerd.processor.broker import Broker, BrokerHandler
 from brokerd.processor.client.expression_type import TAG_TYPES, check_expression_type
 from brokerd.processor.dispatch import answer_later
-from brokerd.processor.ext_fields import optional, required
 from brokerd.remoting.body.client import (
     CheckClientRequestBody,
     ConsumerData,
@@ -31,6 +30,7 @@ from brokerd.remoting.body.client import (
 from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.errors import error_for
+from brokerd.remoting.header.client import UnregisterClientRequestHeader
 from brokerd.remoting.message.names import retry_topic
 
 # One client process has a handful of groups; the largest seen have some hundred subscriptions, with ten tags.
@@ -149,12 +149,11 @@ def ensure_group(broker: Broker, consumer: ConsumerData, now_ms: int) -> bool:
 def unregister_client(
     broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
-    required(command, "clientID")
-    producer_group, consumer_group = optional(command, "producerGroup"), optional(command, "consumerGroup")
-    if producer_group:
-        broker.producers.unregister(producer_group, channel)
-    if consumer_group:
-        broker.consumers.unregister(consumer_group, channel)
+    header = UnregisterClientRequestHeader.from_ext_fields(command.ext_fields)
+    if header.producer_group:
+        broker.producers.unregister(header.producer_group, channel)
+    if header.consumer_group:
+        broker.consumers.unregister(header.consumer_group, channel)
     return command.response(ResponseCode.SUCCESS)
 
 

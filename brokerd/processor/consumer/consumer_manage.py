@@ -9,7 +9,6 @@ from brokerd.clock import steady_ms
 from brokerd.connections.channel import Channel
 from brokerd.processor.broker import Broker, BrokerHandler
 from brokerd.processor.consumer.offset_reset import member_list_for
-from brokerd.processor.ext_fields import optional, required, required_int
 from brokerd.remoting.body.assignment import (
     LockBatchRequestBody,
     LockBatchResponseBody,
@@ -19,6 +18,8 @@ from brokerd.remoting.body.client import ConsumerListBody
 from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.errors import error_for
+from brokerd.remoting.header.group import ConsumerGroupRequestHeader
+from brokerd.remoting.header.offset import QueryConsumerOffsetRequestHeader, UpdateConsumerOffsetRequestHeader
 from brokerd.remoting.message.queue import MessageQueue
 from brokerd.remoting.message.record import decode_record
 from brokerd.tables.topic_config import QUEUE_NUMS_MAX
@@ -30,7 +31,7 @@ NOT_FOUND_BOOT_FIRST = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boo
 def get_consumer_list(
     broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
-    group = required(command, "consumerGroup")
+    group = ConsumerGroupRequestHeader.from_ext_fields(command.ext_fields).consumer_group
     client_ids = member_list_for(broker, group, channel, steady_ms())
     if not client_ids:
         raise error_for(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {group}")
@@ -42,16 +43,20 @@ def update_consumer_offset(
     broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
     """UPDATE_CONSUMER_OFFSET (15): unconditional, unless a reset waits for the queue (semantics §6)."""
-    ext = command.ext_fields
-    group, topic = required(command, "consumerGroup"), required(command, "topic")
+    header = UpdateConsumerOffsetRequestHeader.from_ext_fields(command.ext_fields)
+    group, topic, queue_id, offset = (
+        header.consumer_group,
+        header.topic,
+        header.queue_id,
+        header.commit_offset,
+    )
     if broker.groups.get(group) is None:
         raise error_for(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {group}")
     config = broker.topics.get(topic)
     if config is None:
         raise error_for(ResponseCode.TOPIC_NOT_EXIST, f"topic not exist, {topic}")
-    if "queueId" not in ext or "commitOffset" not in ext:
+    if queue_id is None or offset is None:
         raise error_for(ResponseCode.INVALID_PARAMETER, "queueId and commitOffset are required")
-    queue_id, offset = required_int(command, "queueId"), required_int(command, "commitOffset")
     if not may_commit(broker, group, topic, queue_id, max(config.read_queue_nums, config.write_queue_nums)):
         raise error_for(
             ResponseCode.INVALID_PARAMETER,
@@ -75,11 +80,11 @@ def may_commit(broker: Broker, group: str, topic: str, queue_id: int, queues: in
 def query_consumer_offset(
     broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
-    group, topic = required(command, "consumerGroup"), required(command, "topic")
-    queue_id = required_int(command, "queueId")
+    header = QueryConsumerOffsetRequestHeader.from_ext_fields(command.ext_fields)
+    group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
     offset = broker.offsets.query(group, topic, queue_id)
     if offset is None:
-        if optional(command, "setZeroIfNotFound") == "false":
+        if header.set_zero_if_not_found is False:
             raise error_for(ResponseCode.QUERY_NOT_FOUND, NOT_FOUND)
         if not starts_in_memory(broker, topic, queue_id):
             raise error_for(ResponseCode.QUERY_NOT_FOUND, NOT_FOUND_BOOT_FIRST)

@@ -24,11 +24,11 @@ from brokerd.clock import steady_ms
 from brokerd.connections.channel import Channel
 from brokerd.processor.broker import Broker, Saved
 from brokerd.processor.client.client_notify import notify_consumer_ids_changed
-from brokerd.processor.ext_fields import is_true, optional_int, required, required_int
 from brokerd.remoting.body.offset import ResetOffsetBody
 from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.errors import error_for
+from brokerd.remoting.header.offset import ResetOffsetRequestHeader
 from brokerd.remoting.message.queue import MessageQueue
 from brokerd.store.cold_pages import gathered
 from brokerd.store.results import BoundaryType
@@ -45,10 +45,10 @@ SET_ASIDE_MAX_MS = 5_000  # a client that does not rebalance in that time keeps 
 
 def invoke_reset_offset(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> Saved:
     """INVOKE_BROKER_TO_RESET_OFFSET (222): timestamp −1 means the end; with queueId ≥ 0 an offset may be given."""
-    topic, group = required(command, "topic"), required(command, "group")
-    queue_id = optional_int(command, "queueId", -1)
-    offset = optional_int(command, "offset", -1)
-    timestamp_ms = required_int(command, "timestamp")
+    header = ResetOffsetRequestHeader.from_ext_fields(command.ext_fields)
+    topic, group, timestamp_ms = header.topic, header.group, header.timestamp
+    queue_id = -1 if header.queue_id is None else header.queue_id
+    offset = -1 if header.offset is None else header.offset
     server_side = broker.config.broker.use_server_side_reset_offset
     config = broker.topics.get(topic)
     if config is None:
@@ -67,7 +67,7 @@ def invoke_reset_offset(broker: Broker, channel: Channel, command: RemotingComma
         broker.offsets.save()
         make_members_follow(broker, topic, group, targets)
     else:
-        targets = classic_targets(broker, topic, group, targets, is_force=is_true(command, "isForce"))
+        targets = classic_targets(broker, topic, group, targets, is_force=header.is_force or False)
         push_reset(broker, topic, group, targets, timestamp_ms)
     logger.info("offsets reset group=%s topic=%s targets=%s", group, topic, targets)
     # Saved before it is answered: a kill must not bring the group's old offsets back.

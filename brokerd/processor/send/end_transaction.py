@@ -9,12 +9,11 @@ import logging
 
 from brokerd.connections.channel import Channel, address_text
 from brokerd.processor.broker import Broker, BrokerHandler
-from brokerd.processor.ext_fields import required
 from brokerd.processor.send.send_message import PUT_CODES
 from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.errors import HeaderFieldError, MQBrokerError, error_for
-from brokerd.remoting.header.headers import EndTransactionRequestHeader
+from brokerd.remoting.header.headers import EndTransactionRequestHeader, ResumeCheckHalfMessageRequestHeader
 from brokerd.remoting.message.ids import decode_offset_message_id
 from brokerd.remoting.message.names import SysFlag
 from brokerd.store.errors import PutRefused
@@ -55,10 +54,11 @@ def resume_check_half_message(
     broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
     """Let a message's producers be asked anew, as often as at first."""
+    header = ResumeCheckHalfMessageRequestHeader.from_ext_fields(command.ext_fields)
     try:
-        _, _, commit_log_offset = decode_offset_message_id(required(command, "msgId"))
+        _, _, commit_log_offset = decode_offset_message_id(header.msg_id)
     except ValueError as error:
-        raise HeaderFieldError("msgId", command.ext_fields["msgId"], str(error)) from error
+        raise HeaderFieldError("msgId", header.msg_id, str(error)) from error
     try:
         broker.transactions.resume(commit_log_offset, now_ms)
     except PutRefused as error:

@@ -10,11 +10,11 @@ import random
 from brokerd.broker_stats import SNDBCK_PUT_NUMS
 from brokerd.connections.channel import Channel
 from brokerd.processor.broker import Broker, BrokerHandler
-from brokerd.processor.ext_fields import optional, optional_int, required, required_int
 from brokerd.processor.send.send_message import PUT_CODES
 from brokerd.remoting.codes import Permission, RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.errors import RemotingError, error_for
+from brokerd.remoting.header.headers import ConsumerSendMsgBackRequestHeader
 from brokerd.remoting.message.java_hash import tag_code
 from brokerd.remoting.message.names import MessageProperty, dead_letter_topic, retry_topic
 from brokerd.remoting.message.properties import encode_properties
@@ -31,7 +31,8 @@ def consumer_send_msg_back(
     broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
     """Numbers as in semantics §4.1."""
-    group = required(command, "group")
+    header = ConsumerSendMsgBackRequestHeader.from_ext_fields(command.ext_fields)
+    group = header.group
     config = broker.groups.find_or_create(group, now_ms)  # 1
     if config is None:
         raise error_for(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {group}")
@@ -41,8 +42,7 @@ def consumer_send_msg_back(
         )
     if config.retry_queue_nums <= 0:
         return command.response(ResponseCode.SUCCESS)
-    offset = required_int(command, "offset")
-    broker.store.look_message(offset)  # raises NotInMemory before anything is changed
+    broker.store.look_message(header.offset)  # raises NotInMemory before anything is changed
     topic = retry_topic(group)  # 2
     topic_config = broker.topics.get(topic) or broker.topics.create_of_message(
         topic, config.retry_queue_nums, now_ms
@@ -50,17 +50,15 @@ def consumer_send_msg_back(
     if not topic_config.perm & Permission.WRITE:
         raise error_for(ResponseCode.NO_PERMISSION, f"the topic[{topic}] sending message is forbidden")
     queue_id = random.randrange(config.retry_queue_nums)
-    record = look(broker, offset)  # 3
+    record = look(broker, header.offset)  # 3
     properties = dict(record.properties)
     properties.setdefault(MessageProperty.RETRY_TOPIC, record.topic)
-    properties.setdefault(
-        MessageProperty.ORIGIN_MESSAGE_ID, optional(command, "originMsgId") or record.message_id
-    )
+    properties.setdefault(MessageProperty.ORIGIN_MESSAGE_ID, header.origin_msg_id or record.message_id)
     properties[MessageProperty.WAIT_STORE_MSG_OK] = "false"
     times_max = config.retry_max_times  # 4
-    if command.version >= MAX_RECONSUME_HEADER_VERSION:
-        times_max = optional_int(command, "maxReconsumeTimes", times_max)
-    delay_level = required_int(command, "delayLevel")
+    if command.version >= MAX_RECONSUME_HEADER_VERSION and header.max_reconsume_times is not None:
+        times_max = header.max_reconsume_times
+    delay_level = header.delay_level
     if record.reconsume_times >= times_max or delay_level < 0:  # 5
         topic, queue_id = dead_letter_topic(group), 0
         broker.topics.create_of_message(topic, DEAD_LETTER_QUEUE_NUMS, now_ms)

@@ -97,7 +97,7 @@ def _int64(name: str, value: str, is_required: bool) -> int | None:
 def _whole(name: str, value: str, is_required: bool, low: int, high: int) -> int | None:
     if _NUMBER.fullmatch(value):
         number = int(value)
-    elif value.lower() == "null" and not is_required:
+    elif value.lower() in ("null", "") and not is_required:
         return (
             None  # String.valueOf(null) of some client; Java cannot parse it either and leaves the field null
         )

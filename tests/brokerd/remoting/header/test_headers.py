@@ -1,14 +1,9 @@
 from __future__ import annotations
 
 from brokerd.remoting.codes import RequestCode
-from brokerd.remoting.errors import HeaderFieldError
 from brokerd.remoting.header.fields import fields_of
 from brokerd.remoting.header.headers import (
-    CheckTransactionStateRequestHeader,
-    ConsumerSendMsgBackRequestHeader,
-    EndTransactionRequestHeader,
     OffsetResponseHeader,
-    PullMessageRequestHeader,
     PullMessageResponseHeader,
     SendMessageRequestHeader,
     SendMessageRequestHeaderV2,
@@ -16,23 +11,6 @@ from brokerd.remoting.header.headers import (
 )
 from tests.brokerd.remoting.golden_frames import golden_frames
 
-# Fields that any request may carry and no header class names (protocol section 1.9).
-COMMON_FIELDS = {"AccessKey", "Signature", "SecurityToken", "ReqT"}
-# Captured on purpose with a field missing or wrong (tests/golden/wire manifests: description).
-INVALID = {
-    "4.9.7/10-send_message-12.request.bin": "queueId",
-    "5.3.3/10-send_message-12.request.bin": "queueId",
-}
-REQUESTS = {
-    RequestCode.SEND_MESSAGE: SendMessageRequestHeader,
-    RequestCode.SEND_MESSAGE_V2: SendMessageRequestHeaderV2,
-    RequestCode.SEND_BATCH_MESSAGE: SendMessageRequestHeaderV2,
-    RequestCode.CONSUMER_SEND_MSG_BACK: ConsumerSendMsgBackRequestHeader,
-    RequestCode.END_TRANSACTION: EndTransactionRequestHeader,
-    RequestCode.CHECK_TRANSACTION_STATE: CheckTransactionStateRequestHeader,
-    RequestCode.PULL_MESSAGE: PullMessageRequestHeader,
-    RequestCode.LITE_PULL_MESSAGE: PullMessageRequestHeader,
-}
 ANSWERS = {
     RequestCode.SEND_MESSAGE: SendMessageResponseHeader,
     RequestCode.SEND_MESSAGE_V2: SendMessageResponseHeader,
@@ -45,24 +23,6 @@ ANSWERS = {
     RequestCode.GET_MIN_OFFSET: OffsetResponseHeader,
 }
 V2 = {"a": "P", "b": "T", "c": "TBW102", "d": "4", "e": "-1", "f": "1", "g": "1700000000000", "h": "7"}
-
-
-def test_it_reads_every_field_of_captured_requests() -> None:
-    read, refused = set(), {}
-    for frame in golden_frames():
-        if not frame.is_request or frame.code not in REQUESTS:
-            continue
-        ext_fields = frame.command().ext_fields
-        try:
-            header = REQUESTS[frame.code].from_ext_fields(ext_fields)
-        except HeaderFieldError as error:
-            refused[frame.name] = error.field
-            continue
-        own = {key: value for key, value in ext_fields.items() if key not in COMMON_FIELDS}
-        assert header.to_ext_fields() == own, frame.name
-        read.add(frame.code)
-    assert refused == INVALID
-    assert read == set(REQUESTS)
 
 
 def test_it_reads_every_field_of_captured_answers() -> None:
