@@ -23,6 +23,7 @@ urlpatterns = [
     path("c/<str:cluster>/", include("console.broker.urls")),
     path("c/<str:cluster>/", include("console.topic.urls")),
     path("c/<str:cluster>/", include("console.group.urls")),
+    path("c/<str:cluster>/", include("console.rebalance.urls")),
     path("c/<str:cluster>/", include("console.message.urls")),
     path("c/<str:cluster>/", include("console.deadletter.urls")),
     path("c/<str:cluster>/", include("console.operation.urls")),

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from brokerd.remoting.message.queue import MessageQueue
 
@@ -129,3 +130,52 @@ DIVISIONS: dict[str, Callable[[Queues, Sequence[str]], dict[str, list[MessageQue
     "AVG_BY_CIRCLE": _divide_by_circle,
     "CONSISTENT_HASH": _divide_by_consistent_hash,
 }
+
+
+def machine_room(broker_name: str) -> str:
+    """Return `room` of a broker called `room@name`, "" without one (AllocateMessageQueueByMachineRoom)."""
+    room, at, name = broker_name.partition("@")
+    return room if at and name and "@" not in name else ""
+
+
+def divide_by_machine_room(
+    queues: Queues, client_ids: Sequence[str], rooms: Collection[str]
+) -> dict[str, list[MessageQueue]]:
+    """MACHINE_ROOM: the queues of brokers in these rooms; those of all other brokers have no owner.
+
+    The rest of an uneven division goes one by one to the first members, from the end of the queues.
+    """
+    members = sorted(set(client_ids))
+    taken = [queue for queue in sorted(queues) if machine_room(queue.broker_name) in rooms]
+    share, rest = divmod(len(taken), len(members)) if members else (0, 0)
+    divided = {}
+    for index, member in enumerate(members):
+        divided[member] = taken[index * share : (index + 1) * share]
+        if index < rest:
+            divided[member].append(taken[share * len(members) + index])
+    return divided
+
+
+def divide_by_nearest_room(
+    queues: Queues, room_of: Mapping[str, str], strategy: str = "AVG"
+) -> dict[str, list[MessageQueue]]:
+    """MACHINE_ROOM_NEARBY: members read the queues of their own room, and all share rooms without a member.
+
+    `room_of`: client id → room. Raises ValueError for a broker or member without a room (AllocateMachineRoomNearby).
+    """
+    members_of: dict[str, list[str]] = defaultdict(list)
+    queues_of: dict[str, list[MessageQueue]] = defaultdict(list)
+    for client_id, room in sorted(room_of.items()):
+        members_of[room].append(client_id)
+    for queue in sorted(queues):
+        queues_of[machine_room(queue.broker_name)].append(queue)
+    if "" in members_of or "" in queues_of:
+        raise ValueError("a broker or a member is in no machine room")
+    divided: dict[str, list[MessageQueue]] = {client_id: [] for client_id in sorted(room_of)}
+    # Java allocates the member's own room first, then the others in their order.
+    for room in sorted(queues_of, key=lambda room: (room not in members_of, room)):
+        for client_id, share in assign_server_side(
+            queues_of[room], members_of.get(room, list(room_of)), strategy
+        ).items():
+            divided[client_id] += share
+    return divided

@@ -14,7 +14,13 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
-from brokerd.remoting.allocate import STRATEGIES, assign_server_side
+from brokerd.remoting.allocate import (
+    STRATEGIES,
+    assign_server_side,
+    divide_by_machine_room,
+    divide_by_nearest_room,
+    machine_room,
+)
 from brokerd.remoting.body.acl import AclInfo, PlainAccessConfig, PolicyEntryInfo, PolicyInfo, UserInfo
 from brokerd.remoting.body.client import ConsumeMessageDirectlyResult, ConsumerConnection
 from brokerd.remoting.body.group import SubscriptionGroupConfig
@@ -101,8 +107,11 @@ __all__ = [
     "dead_letter_topic",
     "decode_batch",
     "decode_offset_message_id",
+    "divide_by_machine_room",
+    "divide_by_nearest_room",
     "is_system_group",
     "is_system_topic",
+    "machine_room",
     "queue_ranges",
     "read_forbidden",
     "retry_topic",

@@ -301,6 +301,12 @@ class ClientRow(RowModel):
     address = models.CharField(max_length=NAME_LENGTH_MAX, default="", blank=True)
     language = models.CharField(max_length=16, default="", blank=True)
     version = models.CharField(max_length=64, default="", blank=True)
+    strategy = models.CharField(
+        max_length=NAME_LENGTH_MAX,
+        default="",
+        blank=True,
+        help_text="how it divides queues, as it reports it; empty: it does not",
+    )
     queues = models.JSONField(null=True, default=None)
     subscription = models.JSONField(default=dict)
     progress = models.JSONField(default=list)

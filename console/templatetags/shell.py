@@ -49,6 +49,7 @@ NAVIGATION = (
         Entry("dead-letters", "d", "dead", gettext_noop("Dead letters")),
     ),
     (
+        Entry("rebalance", "e", "rebalance", gettext_noop("Rebalance")),
         Entry("brokers", "b", "brokers", gettext_noop("Brokers")),
         Entry("operations", "p", "operations", gettext_noop("Operations")),
         Entry("reports", "r", "reports", gettext_noop("Reports")),
@@ -70,6 +71,7 @@ SECTIONS = {
     "topic": "topics",
     "group": "groups",
     "offset-change": "groups",
+    "rebalance-group": "rebalance",
     "message": "messages",
     "dead-letter-group": "dead-letters",
     "plan": "operations",

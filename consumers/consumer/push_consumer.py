@@ -256,6 +256,7 @@ class PushConsumer:
             "PROP_THREADPOOL_CORE_SIZE": str(self.config.consume_concurrency),
             "PROP_CONSUMEORDERLY": "true" if self.orderly else "false",
             "PROP_CONSUMER_START_TIMESTAMP": str(self._started_ms),
+            "allocateMessageQueueStrategy": self.config.allocate_strategy,
         }
         queues = queue_infos(self.table, self.offset_store, at_ms)
         statistics = self.handler.statistics

@@ -80,6 +80,8 @@ PAGES = {
     "clients": view(SOME),
     "group": view(NAMED),
     "group-client": view(NAMED),
+    "rebalance": view(SOME),
+    "rebalance-group": view(NAMED),
     "group-watch": change("VIEW"),
     "offset-change": form("RESET"),
     "group-create": form("CONFIGURE", reader=(SOME, "VIEW"), **NEW_GROUP),

@@ -27,7 +27,15 @@ from console.cluster.models import Cluster
 from console.lag.database_router import METRICS
 from console.lag.history import chronicle, owners
 from console.lag.history.member_changes import change_of
-from console.lag.models import BrokerRow, ClientRow, CollectorLease, GroupMembers, GroupRow, GroupWatch
+from console.lag.models import (
+    NAME_LENGTH_MAX,
+    BrokerRow,
+    ClientRow,
+    CollectorLease,
+    GroupMembers,
+    GroupRow,
+    GroupWatch,
+)
 from console.lag.round.broker_reads import describe
 from console.lag.round.view import QueueProgress
 from console.lag.rows import broadcast, queues
@@ -49,6 +57,16 @@ CLIENTS_PER_SWEEP = 64
 # Topics whose offsets are read after their clients reported.
 BROADCAST_TOPICS_MAX = 200
 OFFSETS_DEADLINE_MS = 4_000
+# Java members report their fields: the class of the strategy and its hash code.
+STRATEGY_PROPERTY = "allocateMessageQueueStrategy"
+STRATEGY_OF_CLASS = {
+    "AllocateMessageQueueAveragely": "AVG",
+    "AllocateMessageQueueAveragelyByCircle": "AVG_BY_CIRCLE",
+    "AllocateMessageQueueConsistentHash": "CONSISTENT_HASH",
+    "AllocateMessageQueueByMachineRoom": "MACHINE_ROOM",
+    "AllocateMachineRoomNearby": "MACHINE_ROOM_NEARBY",
+    "AllocateMessageQueueByConfig": "CONFIG",
+}
 # MQVersion ordinal of V4_0_0; from there on every patch release has a snapshot before it.
 FIRST_NAMED_VERSION = 213
 
@@ -80,6 +98,7 @@ class ClientFound:
     subscription: dict[str, dict[str, str]] | None = None
     is_orderly: bool | None = None
     started_at_ms: int | None = None
+    strategy: str = ""
     positions: dict[Place, int | None] = field(default_factory=dict)
     reason: Text = Text()
 
@@ -245,8 +264,15 @@ async def _ask_client(admin: MQAdmin, *, addr: str, group: str, client_id: str) 
         },
         is_orderly=None if orderly is None else orderly == "true",
         started_at_ms=int(started) if started.isdigit() else None,
+        strategy=strategy_name(info.properties.get(STRATEGY_PROPERTY, "")),
         positions=broadcast.positions_of(info.mq_table),
     )
+
+
+def strategy_name(reported: str) -> str:
+    """Return the name of a strategy as a member reports it, a class of Java or a name; of others the class."""
+    name = reported.partition("@")[0].rpartition(".")[2][:NAME_LENGTH_MAX]
+    return STRATEGY_OF_CLASS.get(name, name)
 
 
 def _broadcast_topics(
@@ -385,6 +411,7 @@ def _client_row(
             answer.started_at_ms,
             now_ms,
         )
+        row.strategy = answer.strategy
         row.subscription = found.subscription if answer.subscription is None else answer.subscription
     elif before is not None:
         row.queues, row.reason, row.started_at_ms, row.read_at_ms = (
@@ -393,7 +420,7 @@ def _client_row(
             before.started_at_ms,
             before.read_at_ms,
         )
-        row.subscription = before.subscription
+        row.subscription, row.strategy = before.subscription, before.strategy
     else:
         row.reason = Text("not queried yet")
     return row

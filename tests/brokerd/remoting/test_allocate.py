@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,8 +13,14 @@ from brokerd.remoting.allocate import (
     allocate_averagely_by_circle,
     allocate_by_consistent_hash,
     assign_server_side,
+    divide_by_machine_room,
+    divide_by_nearest_room,
+    machine_room,
 )
 from brokerd.remoting.message.queue import MessageQueue
+
+# Made by tests/golden/allocation/Vectors.java with the client of 5.3.3; that of 4.9.7 prints the same bytes.
+VECTORS = json.loads((Path(__file__).parents[2] / "golden/allocation/vectors.json").read_text())
 
 
 def queues(count: int, broker_name: str = "broker-a") -> list[MessageQueue]:
@@ -108,3 +117,47 @@ def test_all_shares_at_once_are_each_members_own(strategy: str) -> None:
                 for member in members
             }
             assert assign_server_side(queues(queue_count), members, strategy) == expected
+
+
+@pytest.mark.parametrize("strategy", [*STRATEGIES, "MACHINE_ROOM", "MACHINE_ROOM_NEARBY"])
+def test_all_shares_are_those_of_the_java_client(strategy: str) -> None:
+    checked = 0
+    for vector in (one for one in VECTORS if one["strategy"] == strategy):
+        all_queues = sorted(
+            MessageQueue("T", name, queue_id)
+            for name in vector["brokers"]
+            for queue_id in range(vector["queues_each"])
+        )
+        members = list(vector["shares"])
+        if strategy == "MACHINE_ROOM":
+            shares = divide_by_machine_room(all_queues, members, {"r1", "r2"})
+        elif strategy == "MACHINE_ROOM_NEARBY":
+            shares = divide_by_nearest_room(
+                all_queues, {one: machine_room(one.partition("#")[0]) for one in members}
+            )
+        else:
+            shares = assign_server_side(all_queues, members, strategy)
+            assert shares == {one: STRATEGIES[strategy]("G", one, all_queues, members) for one in members}
+        words = {
+            one: [f"{queue.broker_name}:{queue.queue_id}" for queue in share] for one, share in shares.items()
+        }
+        assert words == vector["shares"]
+        checked += 1
+    assert checked == 48
+
+
+@pytest.mark.parametrize(
+    ("broker_name", "room"),
+    [("r1@a", "r1"), ("broker-a", ""), ("@a", ""), ("r1@", ""), ("r1@a@b", "")],
+)
+def test_a_machine_room_is_what_stands_before_the_sign(broker_name: str, room: str) -> None:
+    assert machine_room(broker_name) == room
+
+
+def test_it_divides_no_room_that_is_not_named() -> None:
+    with pytest.raises(ValueError, match="no machine room"):
+        divide_by_nearest_room(queues(2), {"c0": "r1"})
+    with pytest.raises(ValueError, match="no machine room"):
+        divide_by_nearest_room(queues(2, "r1@a"), {"c0": ""})
+    assert divide_by_machine_room(queues(2), ["c0"], {"r1"}) == {"c0": []}
+    assert divide_by_machine_room(queues(2, "r1@a"), [], {"r1"}) == {}

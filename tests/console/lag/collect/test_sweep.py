@@ -20,6 +20,23 @@ def run_sweep(cluster: CollectedCluster) -> int:
     return found
 
 
+@pytest.mark.parametrize(
+    ("reported", "name"),
+    [
+        ("org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely@3f2a", "AVG"),
+        (
+            "org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueConsistentHash@1",
+            "CONSISTENT_HASH",
+        ),
+        ("org.example.ByRegion@7", "ByRegion"),
+        ("AVG_BY_CIRCLE", "AVG_BY_CIRCLE"),
+        ("", ""),
+    ],
+)
+def test_a_strategy_is_its_name_or_the_class_of_java(reported: str, name: str) -> None:
+    assert sweep.strategy_name(reported) == name
+
+
 def test_it_says_who_holds_which_queue(collected: CollectedCluster, running: RunningConsumers) -> None:
     collected.make_topic("orders", 2)
     consumer = running.start("billing", {"orders": "paid || refunded"})
@@ -29,7 +46,7 @@ def test_it_says_who_holds_which_queue(collected: CollectedCluster, running: Run
     assert run_sweep(collected) == 1
     row = ClientRow.objects.get()
     assert (row.group, row.client_id, row.reason) == ("billing", consumer.client.client_id, "")
-    assert (row.language, row.version) == ("PYTHON", "5.3.3")
+    assert (row.language, row.version, row.strategy) == ("PYTHON", "5.3.3", "AVG")
     assert [one for one in row.queues if one["topic"] == "orders"] == [
         {"topic": "orders", "broker_name": "broker-a", "queue_id": 0},
         {"topic": "orders", "broker_name": "broker-a", "queue_id": 1},

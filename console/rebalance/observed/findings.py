@@ -1,0 +1,374 @@
+"""What is wrong with who reads what in a group, each problem with the clients that cause it. Pure; worst first."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from console.brokers.mqadmin import MessageQueue
+from console.rebalance.observed.ownership import Expected, Member, Owned, State, held, missing_in_list
+from console.text import Duration, Text
+
+FLAPS_MIN = 3  # returns within `FLAP_WINDOW_MS`: a deployment restarts each client once
+FLAP_WINDOW_MS = 30 * 60_000
+NAMED_MAX = 3  # queues or clients that are named; the others are counted
+STALLED = "STALLED"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One problem. `status` selects the icon; `clients` cause it, or may: () where none is known."""
+
+    kind: str
+    status: str
+    title: Text
+    text: Text
+    clients: tuple[str, ...] = ()
+    queues: tuple[MessageQueue, ...] = ()
+    since_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFigures:
+    """Lag in messages and its growth a second, null where unknown; `status` is a LagStatus."""
+
+    lag: int | None = None
+    growth: float | None = None
+    status: str = ""
+    since_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One topic of a group at one moment: what findings are made of."""
+
+    topic: str
+    owned: Sequence[Owned]
+    members: Sequence[Member]
+    expected: Expected | None
+    figures: Mapping[MessageQueue, QueueFigures]
+    now_ms: int
+
+    @property
+    def queues(self) -> list[MessageQueue]:
+        return [one.queue for one in self.owned]
+
+    def in_state(self, state: State) -> list[Owned]:
+        return [one for one in self.owned if one.state is state]
+
+
+def topic_findings(subject: Subject) -> list[Finding]:
+    """Return what is wrong with the queues of one topic."""
+    return [
+        *_no_owner(subject),
+        *_two_owners(subject),
+        *_stuck(subject),
+        *_wrong_list(subject),
+    ]
+
+
+def member_findings(
+    members: Sequence[Member],
+    returns: Mapping[str, int],
+    topics_read: Collection[str],
+    now_ms: int,
+    *,
+    shares_queues: bool = False,
+) -> list[Finding]:
+    """Return what is wrong with the members of a group, whatever they own. `topics_read` have queues.
+
+    `shares_queues`: members of a broadcasting or POP group own no queue, so that none is idle or silent about its own.
+    """
+    found = [*_flapping(returns), *_inconsistent(members), *_versions(members)]
+    if shares_queues:
+        return found
+    return [
+        *found,
+        *_strategies(members),
+        *_idle(members, topics_read),
+        *_silent(members, now_ms),
+    ]
+
+
+def returns_of(changes: Iterable[Collection[str]], clients: Collection[str]) -> dict[str, int]:
+    """Return who came back too often: client id or host → times. `changes`: who joined or restarted, each time.
+
+    A client that crashes and starts again has a new process id in its id: then its host is counted, for as many
+    clients as it has.
+    """
+    by_id: Counter[str] = Counter()
+    by_host: Counter[str] = Counter()
+    for names in changes:
+        by_id.update(names)
+        by_host.update(_host(name) for name in names)
+    living = Counter(_host(name) for name in clients)
+    found = {name: count for name, count in by_id.items() if count >= FLAPS_MIN}
+    explained = {_host(name) for name in found}
+    for host, count in by_host.items():
+        if host not in explained and count >= FLAPS_MIN * max(1, living[host]):
+            found[host] = count
+    return found
+
+
+def _host(client_id: str) -> str:
+    return client_id.partition("@")[0]
+
+
+def _no_owner(subject: Subject) -> Iterator[Finding]:
+    lacking = subject.in_state(State.NONE)
+    if not lacking or not subject.members:
+        return
+    queues = tuple(one.queue for one in lacking)
+    falls_to: dict[str, list[MessageQueue]] = defaultdict(list)
+    due = subject.expected.owner_of() if subject.expected is not None else {}
+    for queue in queues:
+        if queue in due:
+            falls_to[due[queue]].append(queue)
+    parts = [_waiting(subject, queues)]
+    by_id = {one.client_id: one for one in subject.members}
+    for client_id, theirs in sorted(falls_to.items())[:NAMED_MAX]:
+        words = {"queues": _names(theirs), "client": client_id}
+        if subject.topic not in by_id[client_id].topics and by_id[client_id].topics:
+            parts.append(
+                Text("%(queues)s falls to %(client)s, which does not subscribe to this topic.", **words)
+            )
+        else:
+            parts.append(Text("%(queues)s falls to %(client)s, which did not take it.", **words))
+    yield Finding(
+        "NO_OWNER",
+        "STOPPED",
+        Text("%(number)s queue(s) without owner: %(queues)s", number=len(queues), queues=_names(queues)),
+        Text.of_parts(parts),
+        tuple(sorted(falls_to)),
+        queues,
+    )
+
+
+def _waiting(subject: Subject, queues: Sequence[MessageQueue]) -> Text:
+    lags = [subject.figures.get(queue, QueueFigures()).lag for queue in queues]
+    known = [lag for lag in lags if lag is not None]
+    if not known:
+        return Text("How many messages wait there is unknown.")
+    if len(known) < len(lags):
+        return Text("At least %(number)s message(s) {waits|wait} there.", number=sum(known))
+    return Text("%(number)s message(s) {waits|wait} there.", number=sum(known))
+
+
+def _two_owners(subject: Subject) -> Iterator[Finding]:
+    by_clients: dict[tuple[str, ...], list[MessageQueue]] = defaultdict(list)
+    for one in subject.in_state(State.TWO):
+        by_clients[one.clients].append(one.queue)
+    due = subject.expected.owner_of() if subject.expected is not None else {}
+    for clients, queues in sorted(by_clients.items()):
+        wrong = sorted({one for one in clients for queue in queues if due.get(queue, one) != one})
+        parts = [Text("Each of them pulls these queues: their messages are delivered more than once.")]
+        if wrong:
+            parts.append(
+                Text(
+                    "By %(strategy)s, %(clients)s should not hold them.",
+                    strategy=subject.expected.strategy if subject.expected is not None else "",
+                    clients=_few(wrong),
+                )
+            )
+        title = Text(
+            "%(number)s queue(s) {has|have} several owners: %(queues)s",
+            number=len(queues),
+            queues=_names(queues),
+        )
+        parts.insert(0, Text("Owners: %(clients)s.", clients=_few(clients)))
+        yield Finding("TWO_OWNERS", "INVALID", title, Text.of_parts(parts), clients, tuple(queues))
+
+
+def _stuck(subject: Subject) -> Iterator[Finding]:
+    by_client: dict[str, list[MessageQueue]] = defaultdict(list)
+    for one in subject.owned:
+        if one.state is State.ONE and subject.figures.get(one.queue, QueueFigures()).status == STALLED:
+            by_client[one.clients[0]].append(one.queue)
+    for client_id, queues in sorted(by_client.items()):
+        since = [subject.figures[queue].since_ms or 0 for queue in queues]
+        yield Finding(
+            "STUCK_QUEUE",
+            "STALLED",
+            Text("%(client)s holds %(queues)s and does not commit", client=client_id, queues=_names(queues)),
+            Text.of_parts(
+                [
+                    _waiting(subject, queues),
+                    Text("The queue has an owner, its committed offset does not move: check that client."),
+                ]
+            ),
+            (client_id,),
+            tuple(queues),
+            min(since) or None,
+        )
+
+
+def _wrong_list(subject: Subject) -> Iterator[Finding]:
+    """Find members whose list of the group lacks another one: they divide among fewer than all others."""
+    if subject.expected is None:
+        return
+    ids = sorted(one.client_id for one in subject.members)
+    for member in subject.members:
+        mine = held(member, subject.queues)
+        if member.queues is None or mine == set(subject.expected.shares.get(member.client_id, ())):
+            continue
+        absent = missing_in_list(member, subject.queues, ids, subject.expected.strategy)
+        if absent is None:
+            continue
+        yield Finding(
+            "WRONG_LIST",
+            "INVALID",
+            Text(
+                "%(client)s divides by a list of the group without %(absent)s",
+                client=member.client_id,
+                absent=absent,
+            ),
+            Text(
+                "It holds exactly what %(strategy)s gives it among %(number)s clients. A broker whose list lacked a "
+                "client answered it: check the connections of %(absent)s to each broker.",
+                strategy=subject.expected.strategy,
+                number=len(ids) - 1,
+                absent=absent,
+            ),
+            (member.client_id, absent),
+            tuple(sorted(mine)),
+        )
+
+
+def _flapping(returns: Mapping[str, int]) -> Iterator[Finding]:
+    for name, count in sorted(returns.items(), key=lambda one: (-one[1], one[0])):
+        yield Finding(
+            "FLAPPING",
+            "FALLING_BEHIND",
+            Text("%(client)s flaps: it came back %(number)s times", client=name, number=count),
+            Text(
+                "Within the last %(span)s. Each time all clients of the group compute their queues again, and messages "
+                "in flight are delivered twice. Check its restarts and its connections.",
+                span=Duration(FLAP_WINDOW_MS),
+            ),
+            (name,),
+        )
+
+
+def _inconsistent(members: Sequence[Member]) -> Iterator[Finding]:
+    reported = {one.client_id: tuple(sorted(one.topics.items())) for one in members if one.topics}
+    counts = Counter(reported.values())
+    if len(counts) < 2:
+        return
+    usual = min(counts, key=lambda words: (-counts[words], words))
+    others = tuple(sorted(client_id for client_id, words in reported.items() if words != usual))
+    yield Finding(
+        "INCONSISTENT_SUBSCRIPTION",
+        "FALLING_BEHIND",
+        Text(
+            "%(number)s of %(total)s clients subscribe differently", number=len(others), total=len(reported)
+        ),
+        Text(
+            "%(clients)s. All clients of a group count when queues are divided, and brokers keep the subscription "
+            "received last: give each subscription a group of its own.",
+            clients=_few(others),
+        ),
+        others,
+    )
+
+
+def _versions(members: Sequence[Member]) -> Iterator[Finding]:
+    kinds = Counter((one.language, one.version) for one in members if one.version)
+    if len(kinds) < 2:
+        return
+    usual = min(kinds, key=lambda kind: (-kinds[kind], kind))
+    others = tuple(
+        sorted(one.client_id for one in members if one.version and (one.language, one.version) != usual)
+    )
+    yield Finding(
+        "INCONSISTENT_VERSION",
+        "FALLING_BEHIND",
+        Text("%(number)s of %(total)s clients run another version", number=len(others), total=kinds.total()),
+        Text(
+            "%(clients)s: %(theirs)s; the others: %(usual)s. That is usual while a new version is deployed, and a risk "
+            "when it stays: strategies may differ.",
+            clients=_few(others),
+            theirs=Text.of_names(sorted({_kind(one) for one in kinds if one != usual}), NAMED_MAX),
+            usual=_kind(usual),
+        ),
+        others,
+    )
+
+
+def _kind(kind: tuple[str, str]) -> str:
+    return " ".join(part for part in kind if part)
+
+
+def _strategies(members: Sequence[Member]) -> Iterator[Finding]:
+    counts = Counter(one.strategy for one in members if one.strategy)
+    if len(counts) < 2:
+        return
+    usual = min(counts, key=lambda name: (-counts[name], name))
+    others = tuple(sorted(one.client_id for one in members if one.strategy and one.strategy != usual))
+    yield Finding(
+        "INCONSISTENT_STRATEGY",
+        "INVALID",
+        Text("Clients divide by different strategies: %(names)s", names=", ".join(sorted(counts))),
+        Text(
+            "%(clients)s and the others compute different owners: queues stay without one or get two.",
+            clients=_few(others),
+        ),
+        others,
+    )
+
+
+def _idle(members: Sequence[Member], topics_read: Collection[str]) -> Iterator[Finding]:
+    idle = [one for one in members if one.queues is not None and not one.queues]
+    if not idle:
+        return
+    strangers = [one for one in idle if one.topics and not set(one.topics) & set(topics_read)]
+    text = Text("There are more clients than queues, or the strategy gives it none: it is a reserve only.")
+    if strangers:
+        text = Text(
+            "%(clients)s subscribes to no topic that the others read, and is counted all the same when queues are "
+            "divided.",
+            clients=_few([one.client_id for one in strangers]),
+        )
+    yield Finding(
+        "IDLE_CLIENT",
+        "FALLING_BEHIND",
+        Text(
+            "%(number)s client(s) {holds|hold} no queue: %(clients)s",
+            number=len(idle),
+            clients=_few([one.client_id for one in idle]),
+        ),
+        text,
+        tuple(one.client_id for one in idle),
+    )
+
+
+def _silent(members: Sequence[Member], now_ms: int) -> Iterator[Finding]:
+    for member in members:
+        if member.queues is not None:
+            continue
+        if member.last_known_at_ms is not None:
+            text = Text(
+                "It held %(queues)s until %(age)s ago; whether it still does is unknown.",
+                queues=_names(sorted(member.last_known)),
+                age=Duration(max(0, now_ms - member.last_known_at_ms)),
+            )
+        else:
+            text = Text("What it holds is unknown: a queue without a known owner may be its own.")
+        yield Finding(
+            "SILENT_CLIENT",
+            "UNKNOWN",
+            Text("%(client)s does not report its queues", client=member.client_id),
+            Text.of_parts(
+                [Text("Reason: %(reason)s.", reason=member.reason), text] if member.reason else [text]
+            ),
+            (member.client_id,),
+            tuple(sorted(member.last_known)),
+        )
+
+
+def _names(queues: Sequence[MessageQueue]) -> Text:
+    return Text.of_names([f"{one.broker_name} · {one.queue_id}" for one in queues], NAMED_MAX)
+
+
+def _few(clients: Sequence[str]) -> Text:
+    return Text.of_names(list(clients), NAMED_MAX)

@@ -1,0 +1,217 @@
+"""Who reads what in a group, as of the last sweep and round: read from rows, no broker is called."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from console.brokers.mqadmin import RETRY_TOPIC_PREFIX, MessageQueue
+from console.lag import selectors as lag_selectors
+from console.lag.history.owners import KNOWN_MS
+from console.lag.models import ClientRow, GroupMembers, GroupRow, LagEvent, QueueOwner
+from console.lag.rows import queues
+from console.lag.rows.broadcast import BROADCASTING
+from console.lag.rows.popped import POP_MODE, held_queues
+from console.lag.rows.queue_row import QueueRow
+from console.rebalance.models import ServerSideGroup
+from console.rebalance.observed.findings import (
+    FLAP_WINDOW_MS,
+    Finding,
+    QueueFigures,
+    Subject,
+    member_findings,
+    returns_of,
+    topic_findings,
+)
+from console.rebalance.observed.ownership import Expected, Member, Owned, Source, State, expected, owned
+
+SEVERITY = ("STOPPED", "INVALID", "STALLED", "FALLING_BEHIND", "UNKNOWN")
+RETURNING = ("joined", "restarted")  # of `LagEvent.members`
+
+
+@dataclass(frozen=True, slots=True)
+class TopicOwnership:
+    """The queues of one topic of a group with their owners, what the strategy gives, and figures of each."""
+
+    topic: str
+    owned: tuple[Owned, ...]
+    expected: Expected | None
+    figures: Mapping[MessageQueue, QueueFigures]
+    server_side: ServerSideGroup | None = None
+
+    def count(self, *states: State) -> int:
+        """Return how many queues are in one of these states."""
+        return sum(one.state in states for one in self.owned)
+
+    @property
+    def queues(self) -> list[MessageQueue]:
+        return [one.queue for one in self.owned]
+
+    @property
+    def brokers(self) -> list[str]:
+        return sorted({one.queue.broker_name for one in self.owned})
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOwnership:
+    """A group's topics, members and findings.
+
+    `shared`: BROADCASTING or POP, where no queue has an owner, else "". `are_members_known` false: a broker that may
+    list members was silent. Null times are not known.
+    """
+
+    group: str
+    shared: str
+    topics: tuple[TopicOwnership, ...]
+    members: tuple[Member, ...]
+    findings: tuple[Finding, ...]
+    are_members_known: bool
+    changed_at_ms: int | None
+    swept_at_ms: int | None
+
+    @property
+    def idle(self) -> list[Member]:
+        return [one for one in self.members if one.queues is not None and not one.queues]
+
+    @property
+    def silent(self) -> list[Member]:
+        return [one for one in self.members if one.queues is None]
+
+
+def group_ownership(row: GroupRow, now_ms: int) -> GroupOwnership:
+    """Return who reads what in a group."""
+    swept = GroupMembers.objects.filter(cluster=row.cluster, group=row.group).first()
+    clients = ClientRow.objects.filter(cluster=row.cluster, group=row.group).order_by("client_id")
+    members = _with_last_known(row, [member_of(client, now_ms) for client in clients], now_ms)
+    are_known = swept is not None and swept.clients is not None
+    shared = row.model if row.model == BROADCASTING else POP_MODE if row.consume_mode == POP_MODE else ""
+    topics = () if shared else _topics(row, members, are_known)
+    changes = LagEvent.objects.filter(cluster=row.cluster, group=row.group, kind=LagEvent.Kind.MEMBERS)
+    returned = returns_of(
+        _returned(changes.filter(at_ms__gte=now_ms - FLAP_WINDOW_MS)), [one.client_id for one in members]
+    )
+    found = [finding for topic in topics for finding in topic_findings(_subject(topic, members, now_ms))]
+    found += member_findings(
+        members, returned, {one.topic for one in topics}, now_ms, shares_queues=bool(shared)
+    )
+    return GroupOwnership(
+        group=row.group,
+        shared=shared,
+        topics=topics,
+        members=members,
+        findings=tuple(sorted(found, key=lambda one: SEVERITY.index(one.status))),
+        are_members_known=are_known,
+        changed_at_ms=changes.order_by("-at_ms").values_list("at_ms", flat=True).first(),
+        swept_at_ms=swept.read_at_ms if swept is not None else None,
+    )
+
+
+def member_of(row: ClientRow, now_ms: int) -> Member:
+    """Return the member of a row; a report that is too old is only what it held last."""
+    held = held_queues(row.queues)
+    own = (
+        None
+        if held is None
+        else frozenset(
+            MessageQueue(one.topic, one.broker_name, one.queue_id)
+            for one in held
+            if not one.topic.startswith(RETRY_TOPIC_PREFIX)
+        )
+    )
+    is_old = own is not None and now_ms - row.read_at_ms > KNOWN_MS
+    return Member(
+        client_id=row.client_id,
+        queues=None if is_old else own,
+        reported_at_ms=row.read_at_ms,
+        topics={
+            topic: f"{one.get('type') or 'TAG'} {one.get('expression') or '*'}"
+            for topic, one in row.subscription.items()
+            if not topic.startswith(RETRY_TOPIC_PREFIX)
+        },
+        version=row.version,
+        language=row.language,
+        strategy=row.strategy,
+        last_known=own if is_old and own is not None else frozenset(),
+        last_known_at_ms=row.read_at_ms if is_old else None,
+        reason=row.reason,
+    )
+
+
+def _with_last_known(row: GroupRow, members: Sequence[Member], now_ms: int) -> tuple[Member, ...]:
+    """Add what silent members held when they last reported, as the history of owners has it."""
+    silent = [one.client_id for one in members if one.queues is None and not one.last_known]
+    if not silent:
+        return tuple(members)
+    latest: dict[str, tuple[int, set[MessageQueue]]] = {}
+    tenures = QueueOwner.objects.filter(cluster=row.cluster, group=row.group, client_id__in=silent)
+    for one in tenures.order_by("pk"):
+        until_ms = now_ms if one.to_ms is None else one.to_ms
+        known_ms, held = latest.get(one.client_id, (-1, set()))
+        if until_ms > known_ms:
+            known_ms, held = until_ms, set()
+        if until_ms == known_ms:
+            held.add(MessageQueue(one.topic, one.broker_name, one.queue_id))
+        latest[one.client_id] = known_ms, held
+    found = []
+    for member in members:
+        if member.client_id in latest:
+            at_ms, held = latest[member.client_id]
+            found.append(replace(member, last_known=frozenset(held), last_known_at_ms=at_ms))
+        else:
+            found.append(member)
+    return tuple(found)
+
+
+def _topics(row: GroupRow, members: Sequence[Member], are_known: bool) -> tuple[TopicOwnership, ...]:
+    silent = {one.broker_name for one in lag_selectors.silent_brokers(row.cluster)}
+    by_topic: dict[str, list[QueueRow]] = defaultdict(list)
+    for queue in queues.of_groups(row.cluster, [row.group]):
+        if not queue.topic.startswith(RETRY_TOPIC_PREFIX):
+            by_topic[queue.topic].append(queue)
+    in_rates = {
+        MessageQueue(one.topic, one.broker_name, one.queue_id): one.in_rate
+        for one in queues.topic_queues(row.cluster, list(by_topic))
+    }
+    assigned = {
+        one.topic: one for one in ServerSideGroup.objects.filter(cluster=row.cluster, group=row.group)
+    }
+    found = []
+    for topic, rows in sorted(by_topic.items()):
+        own = {MessageQueue(one.topic, one.broker_name, one.queue_id): one for one in rows}
+        ordered = sorted(own)
+        server_side = assigned.get(topic)
+        found.append(
+            TopicOwnership(
+                topic,
+                tuple(owned(ordered, members, are_members_known=are_known, silent_brokers=silent)),
+                expected(ordered, members) if server_side is None else _assigned(server_side),
+                {queue: _figures(one, in_rates.get(queue)) for queue, one in own.items()},
+                server_side,
+            )
+        )
+    return tuple(found)
+
+
+def _assigned(row: ServerSideGroup) -> Expected:
+    shares = {
+        client_id: [MessageQueue(row.topic, broker_name, queue_id) for broker_name, queue_id in share]
+        for client_id, share in row.assignment.items()
+    }
+    return Expected(row.strategy, Source.SERVER, shares)
+
+
+def _figures(row: QueueRow, in_rate: float | None) -> QueueFigures:
+    growth = None if in_rate is None or row.out_rate is None else in_rate - row.out_rate
+    return QueueFigures(row.lag, growth, row.status, row.since_ms)
+
+
+def _subject(topic: TopicOwnership, members: Sequence[Member], now_ms: int) -> Subject:
+    return Subject(topic.topic, topic.owned, members, topic.expected, topic.figures, now_ms)
+
+
+def _returned(changes: Iterable[LagEvent]) -> list[Collection[str]]:
+    return [
+        [name for kind in RETURNING for name in change.members.get(kind, {}).get("names", ())]
+        for change in changes
+    ]

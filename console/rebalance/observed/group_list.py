@@ -1,0 +1,212 @@
+"""The list of groups by who reads their queues: columns, orders and filters, for page, REST and files."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from operator import attrgetter
+
+from django.db.models import Max
+
+from console.access.name_scope import EVERYTHING, NameScope
+from console.brokers.mqadmin import RETRY_TOPIC_PREFIX, MessageQueue, is_system_group
+from console.lag import selectors as lag_selectors
+from console.lag.models import ClientRow, GroupMembers, GroupRow, LagEvent
+from console.lag.rows import queues
+from console.lag.rows.broadcast import BROADCASTING
+from console.lag.rows.popped import POP_MODE
+from console.lists.in_memory import page_in_memory
+from console.lists.page import Page
+from console.lists.query import ListQuery
+from console.lists.spec import Choice, Column, Filter, ListSpec
+from console.rebalance.observed.group import member_of
+from console.rebalance.observed.ownership import Member, State, owned
+from console.text import Text
+
+
+class GroupState(StrEnum):
+    """What is worst about who reads a group's queues."""
+
+    NO_OWNER = "NO_OWNER"
+    TWO_OWNERS = "TWO_OWNERS"
+    IDLE = "IDLE"  # every queue has one owner, a client has none
+    UNKNOWN = "UNKNOWN"
+    SHARED = "SHARED"  # broadcasting or POP: no queue has an owner
+    OFFLINE = "OFFLINE"
+    OK = "OK"
+
+
+# Most urgent first.
+STATES: Mapping[GroupState, Text] = {
+    GroupState.NO_OWNER: Text("Queues without owner"),
+    GroupState.TWO_OWNERS: Text("Queues with two owners"),
+    GroupState.UNKNOWN: Text("Owners unknown"),
+    GroupState.IDLE: Text("Idle clients"),
+    GroupState.OK: Text("Every queue has one owner"),
+    GroupState.SHARED: Text("Queues are shared"),
+    GroupState.OFFLINE: Text("No client online"),
+}
+URGENCY = {state: number for number, state in enumerate(STATES)}
+
+
+@dataclass(frozen=True, slots=True)
+class RebalancedGroup:
+    """A group and how many of its queues have one owner, none, several or an unknown one; null is unknown."""
+
+    group: str
+    state: GroupState
+    model: str
+    consume_mode: str
+    queues: int
+    one_owner: int
+    no_owner: int
+    two_owners: int
+    unknown: int
+    clients: int | None
+    idle: int
+    silent: int
+    changed_at_ms: int | None
+    read_at_ms: int | None
+
+    @property
+    def label(self) -> Text:
+        return STATES[self.state]
+
+
+def _by_urgency(row: RebalancedGroup) -> tuple[int, int, int]:
+    return -URGENCY[row.state], row.no_owner + row.two_owners, row.queues
+
+
+REBALANCED = ListSpec(
+    name="rebalance",
+    key="group",
+    default="-urgency",
+    columns=(
+        Column("group", Text("Group"), css="", order=attrgetter("group"), ascending=True, fields=("group",)),
+        Column("state", Text("Owners"), css="", order=lambda row: -URGENCY[row.state], fields=("state",)),
+        Column("queues", Text("Queues"), order=attrgetter("queues"), fields=("queues",)),
+        Column(
+            "one_owner", Text("One owner"), css="num p2", order=attrgetter("one_owner"), fields=("one_owner",)
+        ),
+        Column("no_owner", Text("No owner"), order=attrgetter("no_owner"), fields=("no_owner",)),
+        Column("two_owners", Text("Two owners"), order=attrgetter("two_owners"), fields=("two_owners",)),
+        Column("unknown", Text("Unknown"), css="num p2", order=attrgetter("unknown"), fields=("unknown",)),
+        Column("clients", Text("Clients"), order=attrgetter("clients"), fields=("clients",)),
+        Column("idle", Text("Idle"), css="num p2", order=attrgetter("idle"), fields=("idle",)),
+        Column("silent", Text("Silent"), css="num p3", order=attrgetter("silent"), fields=("silent",)),
+        Column(
+            "changed", Text("Members changed"), order=attrgetter("changed_at_ms"), fields=("changed_at_ms",)
+        ),
+    ),
+    orders={"urgency": _by_urgency},
+    filters=(Filter("state", tuple(Choice(state.value, label) for state, label in STATES.items())),),
+    file_fields=("read_at_ms",),
+    searched=("group",),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RebalancePage(Page[RebalancedGroup]):
+    """One page of groups; how many that match the query each state has."""
+
+    counts_by_filter: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+
+def rebalance_page(
+    cluster: str, list_query: ListQuery, now_ms: int, *, scope: NameScope = EVERYTHING
+) -> RebalancePage:
+    """Return one page of the groups that a reader may see, RocketMQ's own left out. Reads the queues of all groups."""
+    rows = rebalanced_groups(cluster, now_ms, scope)
+    matching = REBALANCED.matching(rows, list_query.query) if list_query.query else rows
+    counts = Counter(row.state.value for row in matching)
+    chosen = list_query.filters.get("state")
+    shown = [row for row in rows if chosen in (None, row.state.value)]
+    whole = GroupRow.objects.filter(cluster=cluster, is_system=False)
+    hidden = 0 if scope.is_everything else whole.exclude(scope.condition("group")).count()
+    page = page_in_memory(shown, REBALANCED, list_query, not_shown=hidden)
+    found = {each.name: getattr(page, each.name) for each in fields(page)} | {"all_total": len(rows)}
+    by_state = {state.value: counts.get(state.value, 0) for state in STATES}
+    return RebalancePage(**found, counts_by_filter={"state": by_state})
+
+
+def rebalanced_groups(cluster: str, now_ms: int, scope: NameScope = EVERYTHING) -> list[RebalancedGroup]:
+    """Return every group of a scope, by name; five queries."""
+    groups = scope.filter(GroupRow.objects.filter(cluster=cluster, is_system=False), "group").order_by(
+        "group"
+    )
+    rows = [row for row in groups.only("group", "model", "consume_mode") if not is_system_group(row.group)]
+    names = [row.group for row in rows]
+    members: dict[str, list[Member]] = defaultdict(list)
+    clients = scope.filter(ClientRow.objects.filter(cluster=cluster), "group").defer("progress")
+    for client in clients.order_by("group", "client_id"):
+        members[client.group].append(member_of(client, now_ms))
+    swept = {
+        group: (count, read_at_ms)
+        for group, count, read_at_ms in GroupMembers.objects.filter(cluster=cluster).values_list(
+            "group", "clients", "read_at_ms"
+        )
+    }
+    changes = LagEvent.objects.filter(cluster=cluster, kind=LagEvent.Kind.MEMBERS).order_by()
+    changed = dict(changes.values_list("group").annotate(at_ms=Max("at_ms")))
+    held: dict[str, list[MessageQueue]] = defaultdict(list)
+    for group, topic, broker_name, queue_id in queues.keys_of_groups(cluster, names):
+        if not topic.startswith(RETRY_TOPIC_PREFIX):
+            held[group].append(MessageQueue(topic, broker_name, queue_id))
+    silent = {one.broker_name for one in lag_selectors.silent_brokers(cluster)}
+    return [
+        _listed(
+            row, held[row.group], members[row.group], swept.get(row.group), changed.get(row.group), silent
+        )
+        for row in rows
+    ]
+
+
+def _listed(
+    row: GroupRow,
+    held: list[MessageQueue],
+    members: list[Member],
+    swept: tuple[int | None, int] | None,
+    changed_at_ms: int | None,
+    silent_brokers: set[str],
+) -> RebalancedGroup:
+    clients, read_at_ms = swept if swept is not None else (None, None)
+    shares = row.model == BROADCASTING or row.consume_mode == POP_MODE
+    found = (
+        []
+        if shares
+        else owned(held, members, are_members_known=clients is not None, silent_brokers=silent_brokers)
+    )
+    counts = Counter(one.state for one in found)
+    idle = 0 if shares else sum(one.queues is not None and not one.queues for one in members)
+    return RebalancedGroup(
+        group=row.group,
+        state=_state(counts, clients, shares, idle),
+        model=row.model,
+        consume_mode=row.consume_mode,
+        queues=len(held),
+        one_owner=counts[State.ONE],
+        no_owner=counts[State.NONE],
+        two_owners=counts[State.TWO],
+        unknown=counts[State.UNKNOWN] + counts[State.LAST_KNOWN],
+        clients=clients,
+        idle=idle,
+        silent=sum(one.queues is None for one in members),
+        changed_at_ms=changed_at_ms,
+        read_at_ms=read_at_ms,
+    )
+
+
+def _state(counts: Counter[State], clients: int | None, shares: bool, idle: int) -> GroupState:
+    if clients == 0:
+        return GroupState.OFFLINE
+    if shares:
+        return GroupState.SHARED
+    if counts[State.NONE]:
+        return GroupState.NO_OWNER
+    if counts[State.TWO]:
+        return GroupState.TWO_OWNERS
+    if clients is None or counts[State.UNKNOWN] or counts[State.LAST_KNOWN]:
+        return GroupState.UNKNOWN
+    return GroupState.IDLE if idle else GroupState.OK

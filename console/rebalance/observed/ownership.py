@@ -1,0 +1,164 @@
+"""Who reads which queue of a topic, as members report it, and what their strategy gives them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from console.brokers.mqadmin import STRATEGIES, MessageQueue, assign_server_side
+from console.text import Text
+
+DEFAULT_STRATEGY = "AVG"  # of every RocketMQ client
+Shares = Mapping[str, Collection[MessageQueue]]
+
+
+class State(StrEnum):
+    """Who owns a queue, by the reports of all members."""
+
+    ONE = "ONE"
+    NONE = "NONE"
+    TWO = "TWO"  # two members or more
+    LAST_KNOWN = "LAST_KNOWN"  # the last report of a member that does not answer
+    UNKNOWN = "UNKNOWN"  # a member that does not answer may own it
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A connected client. `queues` None: it did not answer; `last_known` is then what it held before.
+
+    `topics`: topic → what it subscribes to of it. `strategy` "" is not reported.
+    """
+
+    client_id: str
+    queues: frozenset[MessageQueue] | None
+    reported_at_ms: int
+    topics: Mapping[str, str] = field(default_factory=dict)
+    version: str = ""
+    language: str = ""
+    strategy: str = ""
+    last_known: frozenset[MessageQueue] = frozenset()
+    last_known_at_ms: int | None = None
+    reason: Text = Text()
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """A queue and its owners: one, several, the last known one, or none."""
+
+    queue: MessageQueue
+    state: State
+    clients: tuple[str, ...] = ()
+
+
+class Source(StrEnum):
+    """How the strategy of a group is known."""
+
+    SERVER = "SERVER"  # this console assigns
+    REPORTED = "REPORTED"  # every member that reports one names it
+    FITS = "FITS"  # what members hold is what it gives them
+    ASSUMED = "ASSUMED"  # the default of clients
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What each member should hold of a topic."""
+
+    strategy: str
+    source: Source
+    shares: Shares
+
+    def owner_of(self) -> dict[MessageQueue, str]:
+        """Return the member that each queue falls to."""
+        return {queue: client_id for client_id, share in self.shares.items() for queue in share}
+
+
+def owned(
+    queues: Sequence[MessageQueue],
+    members: Collection[Member],
+    *,
+    are_members_known: bool = True,
+    silent_brokers: Collection[str] = (),
+) -> list[Owned]:
+    """Return the owners of queues. `are_members_known` false: a broker that may list members is silent.
+
+    Of two members that claim a queue the newer report counts; two of one sweep both own it. Clients leave the queues of
+    a silent broker: without an owner these are unknown.
+    """
+    claims: dict[MessageQueue, list[Member]] = {}
+    last_known: dict[MessageQueue, str] = {}
+    for member in members:
+        for queue in member.queues or ():
+            claims.setdefault(queue, []).append(member)
+        for queue in member.last_known if member.queues is None else ():
+            last_known[queue] = member.client_id
+    are_all_known = are_members_known and all(one.queues is not None for one in members)
+    return [
+        _owned(
+            queue,
+            claims.get(queue, []),
+            last_known.get(queue),
+            are_all_known and queue.broker_name not in silent_brokers,
+        )
+        for queue in queues
+    ]
+
+
+def _owned(queue: MessageQueue, claims: Sequence[Member], last_known: str | None, is_certain: bool) -> Owned:
+    if claims:
+        newest = max(one.reported_at_ms for one in claims)
+        ids = tuple(sorted(one.client_id for one in claims if one.reported_at_ms == newest))
+        return Owned(queue, State.ONE if len(ids) == 1 else State.TWO, ids)
+    if last_known is not None:
+        return Owned(queue, State.LAST_KNOWN, (last_known,))
+    return Owned(queue, State.NONE if is_certain else State.UNKNOWN)
+
+
+def shares(strategy: str, queues: Sequence[MessageQueue], client_ids: Iterable[str]) -> Shares | None:
+    """Return what a client strategy gives each member; None for one that is not known from names alone."""
+    return assign_server_side(queues, list(client_ids), strategy) if strategy in STRATEGIES else None
+
+
+def expected(queues: Sequence[MessageQueue], members: Collection[Member]) -> Expected | None:
+    """Return what members should hold by their strategy; None where members do not agree on one that is known.
+
+    All members of a group count, whatever they subscribe to: RocketMQ's clients divide by the list of the group.
+    Without a report, it is the strategy that gives every member what it holds, else clients' default.
+    """
+    ids = [one.client_id for one in members]
+    reported = {one.strategy for one in members if one.strategy}
+    if reported:
+        name = reported.pop()
+        given = None if reported else shares(name, queues, ids)
+        return None if given is None else Expected(name, Source.REPORTED, given)
+    if not ids or not queues:
+        return None
+    for name in STRATEGIES:
+        given = assign_server_side(queues, ids, name)
+        if all(one.queues is not None and held(one, queues) == set(given[one.client_id]) for one in members):
+            return Expected(name, Source.FITS, given)
+    default = assign_server_side(queues, ids, DEFAULT_STRATEGY)
+    return Expected(DEFAULT_STRATEGY, Source.ASSUMED, default)
+
+
+def held(member: Member, queues: Collection[MessageQueue]) -> set[MessageQueue]:
+    """Return what a member reports of some queues."""
+    return set(member.queues or ()) & set(queues)
+
+
+def missing_in_list(
+    member: Member, queues: Sequence[MessageQueue], client_ids: Sequence[str], strategy: str
+) -> str | None:
+    """Return the client without which a member must have divided to hold what it holds; None where none explains it.
+
+    A member whose broker returned a list of the group without that client computes other shares than all others.
+    """
+    mine = held(member, queues)
+    if member.queues is None or not mine or strategy not in STRATEGIES:
+        return None
+    for absent in client_ids:
+        if absent != member.client_id:
+            others = [one for one in client_ids if one != absent]
+            if set(STRATEGIES[strategy]("", member.client_id, queues, others)) == mine:
+                return absent
+    return None

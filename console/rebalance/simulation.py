@@ -1,0 +1,193 @@
+"""What if: who gets which queue with other clients, another strategy or weights, and what moves. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from console.brokers.mqadmin import (
+    MessageQueue,
+    assign_server_side,
+    divide_by_machine_room,
+    divide_by_nearest_room,
+    machine_room,
+)
+from console.text import Text
+
+FEWEST_MOVES = "FEWEST_MOVES"
+MACHINE_ROOM = "MACHINE_ROOM"
+MACHINE_ROOM_NEARBY = "MACHINE_ROOM_NEARBY"
+SIMULATED = ("AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH", MACHINE_ROOM, MACHINE_ROOM_NEARBY, FEWEST_MOVES)
+NEW_CLIENTS_MAX = 50
+WEIGHT_MAX = 100
+Owners = Mapping[MessageQueue, Collection[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """The clients that would be members, their strategy, and weights by client id, 1 where none is given.
+
+    Only `FEWEST_MOVES` has weights: clients' own strategies have none.
+    """
+
+    clients: tuple[str, ...]
+    strategy: str
+    weights: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A queue whose owners change; `to` "" is none."""
+
+    queue: MessageQueue
+    owners: tuple[str, ...]
+    to: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a strategy gives each client, and what moves. `reason`: why it does not apply, `shares` is then {}.
+
+    `without_owner` counts queues that no client gets.
+    """
+
+    strategy: str
+    shares: Mapping[str, Sequence[MessageQueue]]
+    moves: tuple[Move, ...] = ()
+    without_owner: int = 0
+    reason: Text = Text()
+
+    @property
+    def smallest(self) -> int:
+        return min(map(len, self.shares.values()), default=0)
+
+    @property
+    def largest(self) -> int:
+        return max(map(len, self.shares.values()), default=0)
+
+
+def simulate(queues: Sequence[MessageQueue], now: Owners, scenario: Scenario) -> list[Outcome]:
+    """Return the outcome of every strategy for the clients of a scenario, in the order of `SIMULATED`.
+
+    `now` is who owns each queue; a queue without an entry has no owner.
+    """
+    ordered, clients = sorted(queues), sorted(set(scenario.clients))
+    found = []
+    for strategy in SIMULATED:
+        if reason := _inapplicable(strategy, ordered, clients, scenario.weights):
+            found.append(Outcome(strategy, {}, reason=reason))
+            continue
+        shares = _shares(strategy, ordered, clients, now, scenario)
+        moved = moves(ordered, now, shares)
+        without = len(ordered) - sum(map(len, shares.values()))
+        found.append(Outcome(strategy, shares, moved, without))
+    return found
+
+
+def _inapplicable(
+    strategy: str, queues: Sequence[MessageQueue], clients: Sequence[str], weights: Mapping[str, int]
+) -> Text:
+    """Return why a strategy cannot be computed, "" where it can."""
+    if not clients:
+        return Text("no client is chosen")
+    if not queues:
+        return Text("the topic has no queue")
+    if strategy == FEWEST_MOVES and not any(weights.get(one, 1) for one in clients):
+        return Text("every client has weight 0")
+    rooms = rooms_of(queues)
+    if strategy in (MACHINE_ROOM, MACHINE_ROOM_NEARBY) and "" in rooms:
+        return Text("no machine room in broker names (room@broker)")
+    if strategy == MACHINE_ROOM_NEARBY and any(not room_of_client(one, rooms) for one in clients):
+        return Text("no machine room in client ids (room@…)")
+    return Text()
+
+
+def rooms_of(queues: Iterable[MessageQueue]) -> set[str]:
+    """Return the machine rooms of brokers; "" is that of a broker without one."""
+    return {machine_room(queue.broker_name) for queue in queues}
+
+
+def room_of_client(client_id: str, rooms: Collection[str]) -> str:
+    """Return the room that a client id begins with (`room@…` or `room-…`), "" without one.
+
+    Where a client is, its own resolver decides (AllocateMachineRoomNearby); this is the convention of its examples.
+    """
+    found = [room for room in rooms if room and client_id.startswith((f"{room}@", f"{room}-"))]
+    return max(found, key=len, default="")
+
+
+def _shares(
+    strategy: str, queues: Sequence[MessageQueue], clients: Sequence[str], now: Owners, scenario: Scenario
+) -> dict[str, list[MessageQueue]]:
+    if strategy == FEWEST_MOVES:
+        return fewest_moves(queues, clients, now, scenario.weights)
+    if strategy == MACHINE_ROOM:
+        return divide_by_machine_room(queues, clients, rooms_of(queues))
+    if strategy == MACHINE_ROOM_NEARBY:
+        rooms = rooms_of(queues)
+        return divide_by_nearest_room(queues, {one: room_of_client(one, rooms) for one in clients})
+    return assign_server_side(queues, clients, strategy)
+
+
+def moves(
+    queues: Iterable[MessageQueue], now: Owners, shares: Mapping[str, Iterable[MessageQueue]]
+) -> tuple[Move, ...]:
+    """Return the queues whose owners change: each needs exactly the one that it gets."""
+    owner_of = {queue: client_id for client_id, share in shares.items() for queue in share}
+    found = []
+    for queue in queues:
+        owners, to = tuple(sorted(now.get(queue, ()))), owner_of.get(queue, "")
+        if owners != ((to,) if to else ()):
+            found.append(Move(queue, owners, to))
+    return tuple(found)
+
+
+def fewest_moves(
+    queues: Sequence[MessageQueue], clients: Sequence[str], now: Owners, weights: Mapping[str, int]
+) -> dict[str, list[MessageQueue]]:
+    """Give every queue one client, as even as weights allow, so that as few queues as possible change owners.
+
+    A queue that one of the clients owns alone stays while its share has room; a queue with two owners changes in any
+    case, and stays with one of both where it can. Clients of weight 0 get nothing.
+    """
+    ordered, members = sorted(queues), sorted(set(clients))
+    held = Counter(owners[0] for queue in ordered if len(owners := _owners(now, queue)) == 1)
+    room = _quotas(len(ordered), members, held, weights)
+    divided: dict[str, list[MessageQueue]] = {member: [] for member in members}
+    left = []
+    for queue in sorted(ordered, key=lambda queue: len(_owners(now, queue)) != 1):
+        keeper = next((one for one in _owners(now, queue) if room.get(one)), None)
+        if keeper is None:
+            left.append(queue)
+            continue
+        divided[keeper].append(queue)
+        room[keeper] -= 1
+    for queue in left:
+        member = max(members, key=lambda one: room[one])
+        divided[member].append(queue)
+        room[member] -= 1
+    return {member: sorted(share) for member, share in divided.items()}
+
+
+def _owners(now: Owners, queue: MessageQueue) -> Sequence[str]:
+    return sorted(now.get(queue, ()))
+
+
+def _quotas(
+    count: int, members: Sequence[str], held: Mapping[str, int], weights: Mapping[str, int]
+) -> dict[str, int]:
+    """Return how many queues each member gets: in proportion to its weight, the rest by the largest remainder.
+
+    Of equal remainders one more goes to who holds more than its share already.
+    """
+    weight = {member: weights.get(member, 1) for member in members}
+    whole = sum(weight.values())
+    quotas = {member: count * weight[member] // whole for member in members}
+    by_need = sorted(
+        (member for member in members if weight[member]),
+        key=lambda one: (-(count * weight[one] % whole), held.get(one, 0) <= quotas[one], one),
+    )
+    for member in by_need[: count - sum(quotas.values())]:
+        quotas[member] += 1
+    return quotas

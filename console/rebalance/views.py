@@ -1,0 +1,139 @@
+"""The list of groups by who reads their queues, and the page of one group with what if."""
+
+from __future__ import annotations
+
+import time
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from console.access import selectors as access_selectors
+from console.cluster.admission import admit, admit_to_list
+from console.group import selectors as group_selectors
+from console.lag import selectors as lag_selectors
+from console.lag.last_seen import may_lie_on_silent
+from console.lag.models import GroupRow
+from console.lists.file import file_of
+from console.lists.filter_chips import filter_chips
+from console.lists.query import ListQuery
+from console.rebalance.observed.group import GroupOwnership, TopicOwnership, group_ownership
+from console.rebalance.observed.group_list import REBALANCED, rebalance_page
+from console.rebalance.observed.matrix import VIEWS, View, matrix
+from console.rebalance.observed.ownership import State
+from console.rebalance.what_if import new_clients_of, weights_of, what_if
+from console.text import Text
+from console.web.page_context import PageContext
+
+PART_EVERY_MS = 10_000  # every other round: owners change with a sweep, every 30 s
+MOVES_SHOWN = 100
+
+
+@require_safe
+def groups(request: HttpRequest, cluster: str) -> HttpResponseBase:
+    """List groups, those with queues that no client or several read first. `?format=csv` returns a file.
+
+    `?part=rows` returns the table alone.
+    """
+    here, scope = admit_to_list(request, cluster)
+    query, now_ms = ListQuery.of(request, REBALANCED), int(time.time() * 1000)
+    page = rebalance_page(here.name, query, now_ms, scope=scope)
+    if query.is_whole:
+        return file_of(page, REBALANCED, here.name)
+    context = {
+        "cluster": here,
+        "list": REBALANCED,
+        "query": query,
+        "page": page,
+        "filters": query.filters,
+        "chips": filter_chips(REBALANCED, query, page.counts_by_filter),
+        "swept_ms": max((row.read_at_ms or 0 for row in page.rows), default=0) or None,
+        "silent": lag_selectors.silent_brokers(here.name),
+        "columns": access_selectors.column_choice(request.user, REBALANCED),
+        "part_every_ms": PART_EVERY_MS,
+        "now_ms": now_ms,
+    }
+    template = "rebalance/_groups.html" if request.GET.get("part") == "rows" else "rebalance/groups.html"
+    return render(request, template, context)
+
+
+@require_safe
+def group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
+    """Show who owns what in a group, what is wrong, and what if. `?part=now` returns all but the latter."""
+    here = admit(request, cluster, name=group)
+    now_ms = int(time.time() * 1000)
+    row = _known(here.name, group)
+    found = group_ownership(row, now_ms)
+    topic = _topic(found, request.GET.get("topic", ""))
+    wanted = request.GET.get("view", "")
+    view = View(wanted) if wanted in VIEWS else View.NOW
+    context = {
+        "cluster": here,
+        "row": row,
+        "found": found,
+        "findings": found.findings,
+        "topic": topic,
+        "matrix": None if topic is None else matrix(topic, found.members, view),
+        "views": list(VIEWS.items()),
+        "part_every_ms": PART_EVERY_MS,
+        "now_ms": now_ms,
+        **_counts(found),
+    }
+    if request.GET.get("part") == "now":
+        return render(request, "rebalance/_now.html", context)
+    computed = {} if topic is None else _what_if(request, found, topic)
+    return render(request, "rebalance/group.html", context | computed)
+
+
+def _counts(found: GroupOwnership) -> PageContext:
+    """Return how many queues of all topics are in each state."""
+    return {
+        "queues": sum(len(one.owned) for one in found.topics),
+        "brokers": sorted({name for one in found.topics for name in one.brokers}),
+        "one_owner": sum(one.count(State.ONE) for one in found.topics),
+        "no_owner": sum(one.count(State.NONE) for one in found.topics),
+        "two_owners": sum(one.count(State.TWO) for one in found.topics),
+        "last_known": sum(one.count(State.LAST_KNOWN) for one in found.topics),
+        "unknown": sum(one.count(State.UNKNOWN, State.LAST_KNOWN) for one in found.topics),
+    }
+
+
+def _topic(found: GroupOwnership, wanted: str) -> TopicOwnership | None:
+    """Return the requested topic, else the one with the most queues in trouble, else the largest."""
+    by_name = {one.topic: one for one in found.topics}
+    if wanted in by_name:
+        return by_name[wanted]
+    trouble = (State.NONE, State.TWO)
+    return max(found.topics, key=lambda one: (one.count(*trouble), len(one.owned)), default=None)
+
+
+def _what_if(request: HttpRequest, found: GroupOwnership, topic: TopicOwnership) -> PageContext:
+    get = request.GET
+    new = new_clients_of(get.get("new", ""))
+    ids = [one.client_id for one in found.members] + [f"new-{number + 1}" for number in range(new)]
+    scenario = what_if(
+        topic,
+        found.members,
+        strategy=get.get("strategy", ""),
+        without=set(get.getlist("without")),
+        new_clients=new,
+        weights=weights_of(ids, lambda client_id: get.get(f"weight:{client_id}", "")),
+    )
+    return {
+        "what_if": scenario,
+        "moves": scenario.chosen.moves[:MOVES_SHOWN],
+        "current": topic.expected.strategy if topic.expected is not None else "",
+    }
+
+
+def _known(cluster: str, group: str) -> GroupRow:
+    row = group_selectors.group(cluster, group)
+    if row is None:
+        unknown = Text(
+            "%(cluster)s has no group %(group)s: it never connected, or was deleted.",
+            cluster=cluster,
+            group=group,
+        )
+        raise Http404(Text.of_parts([unknown, may_lie_on_silent(cluster)]))
+    return row

@@ -1,0 +1,56 @@
+"""How owners of queues look: the state of a group, a count of queues."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from django import template
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from console.rebalance.observed.group_list import GroupState, RebalancedGroup
+from console.rebalance.observed.ownership import Source
+from console.templatetags.figures import named_badge
+from console.text import Text
+from console.text.figures import count
+
+register = template.Library()
+
+# Family and shape of the sprite.
+LOOKS: Mapping[str, tuple[str, str]] = {
+    GroupState.NO_OWNER: ("bad", "stopped"),
+    GroupState.TWO_OWNERS: ("bad", "lost"),
+    GroupState.UNKNOWN: ("unknown", "unknown"),
+    GroupState.IDLE: ("warn", "behind"),
+    GroupState.SHARED: ("offline", "ok"),
+    GroupState.OFFLINE: ("offline", "offline"),
+    GroupState.OK: ("ok", "ok"),
+}
+SOURCES: Mapping[str, Text] = {
+    Source.SERVER: Text("set by this console"),
+    Source.REPORTED: Text("reported by the clients"),
+    Source.FITS: Text("not reported; it fits what the clients hold"),
+    Source.ASSUMED: Text("not reported; the default of clients is assumed"),
+}
+
+
+@register.simple_tag
+def owners_badge(state: str, words: Text) -> SafeString:
+    """Render who reads a group's queues as a badge."""
+    return named_badge(*LOOKS[state], words)
+
+
+@register.simple_tag
+def queue_count(row: RebalancedGroup, number: int, tone: str = "") -> SafeString:
+    """Render a count of a group's queues or clients; a dash where no queue has an owner."""
+    if row.state is GroupState.SHARED:
+        return SafeString('<span class="na">–</span>')
+    if number and tone:
+        return format_html('<span class="t-{}">{}</span>', tone, count(number))
+    return SafeString(count(number))
+
+
+@register.filter
+def source_words(source: str) -> Text:
+    """Return how a strategy is known."""
+    return SOURCES[source]

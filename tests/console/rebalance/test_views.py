@@ -1,0 +1,205 @@
+"""The Rebalance pages: the list, the matrix in its views, findings, what if."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from django.test import Client
+
+from console.lag.models import ClientRow, GroupMembers, GroupRow, LagEvent, QueueOwner
+from console.lag.rows.queue_row import TopicQueueRow
+from console.text import Text
+from tests.support import sample_queues, sample_rows
+from tests.support.people import signed_in
+
+pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
+GROUP = "/c/local/rebalance/billing"
+
+
+def place(queue_id: int) -> dict[str, object]:
+    return {"topic": "orders", "broker_name": "broker-a", "queue_id": queue_id}
+
+
+def member(client_id: str, *queue_ids: int, is_silent: bool = False, **fields: object) -> None:
+    sample_rows.client_row(
+        "billing",
+        client_id,
+        **{
+            "queues": None if is_silent else [place(one) for one in queue_ids],
+            "subscription": {"orders": {"expression": "*", "type": "TAG"}},
+            "read_at_ms": int(time.time() * 1000) - 3_000,
+            **fields,
+        },
+    )
+
+
+@pytest.fixture
+def admin() -> Client:
+    """A group of four queues: 0 has one owner, 1 two, 2 none; 3 falls to an idle client."""
+    sample_rows.cluster()
+    sample_rows.group_row("billing")
+    for queue_id in range(4):
+        sample_rows.queue_row("billing", queue_id, lag=10 * queue_id, out_rate=1.0)
+        sample_queues.save(
+            "local",
+            TopicQueueRow(topic="orders", broker_name="broker-a", queue_id=queue_id, in_rate=3.0),
+        )
+    GroupMembers.objects.create(
+        cluster="local", group="billing", clients=3, model="CLUSTERING", read_at_ms=int(time.time() * 1000)
+    )
+    member("10.0.0.1@1", 0, 1, strategy="AVG")
+    member("10.0.0.2@1", 1, strategy="AVG")
+    member("10.0.0.3@1", strategy="AVG")
+    return signed_in()
+
+
+def shown(client: Client, address: str) -> str:
+    answer = client.get(address)
+    assert answer.status_code == 200, answer.content
+    return answer.content.decode()
+
+
+def test_the_list_counts_owners(admin: Client) -> None:
+    text = shown(admin, "/c/local/rebalance")
+    row = text[text.index(">billing</a>") : text.index("</tr>", text.index(">billing</a>"))]
+    assert "Queues without owner" in row
+    cells = [part.split("</td>")[0] for part in row.split("<td")[1:]]
+    assert [
+        cell.rpartition(">")[2] or cell.rpartition("</span>")[0].rpartition(">")[2] for cell in cells[1:5]
+    ] == [
+        "4",
+        "1",
+        "2",
+        "1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("query", "is_listed"), [("state=NO_OWNER", True), ("state=OK", False), ("q=no-such", False)]
+)
+def test_the_list_filters_by_state(admin: Client, query: str, is_listed: bool) -> None:
+    assert (">billing</a>" in shown(admin, f"/c/local/rebalance?{query}")) is is_listed
+    assert (">billing</a>" in shown(admin, f"/c/local/rebalance?part=rows&{query}")) is is_listed
+
+
+def test_the_list_is_a_file(admin: Client) -> None:
+    lines = b"".join(admin.get("/c/local/rebalance?format=csv").streaming_content).decode().splitlines()
+    assert lines[1].startswith("billing,NO_OWNER,4,1,2,1,0,3,1,0,")
+
+
+def cells(text: str, client_id: str) -> str:
+    """The marks of a row of the matrix, a letter each; a dot is an empty cell."""
+    start = text.index(f">{client_id}</a>", text.index('class="own"'))
+    row = text[start : text.index("</tr>", start)]
+    letters = {"own": "O", "two": "2", "due": "d", "asof": "k", "takes": "+", "loses": "-"}
+    return "".join(
+        next((letter for name, letter in letters.items() if f"cell--{name}" in cell), ".")
+        for cell in row.split("<td")[1:5]
+    )
+
+
+def test_the_matrix_shows_owners_and_what_falls_to_whom(admin: Client) -> None:
+    text = shown(admin, GROUP)
+    # AVG: two queues to the first, one to each of the others
+    assert [cells(text, f"10.0.0.{number}@1") for number in (1, 2, 3)] == ["O2..", ".2d.", "...d"]
+    assert "2 queues without owner" in text
+    assert text.count('class="cell--none"') == 2
+    assert ">+2<" in text and ">+8<" in text
+
+
+@pytest.mark.parametrize(
+    ("view", "expected"),
+    [("strategy", ["OO..", "..O.", "...O"]), ("difference", ["O2..", ".-+.", "...+"])],
+)
+def test_the_other_views_are_the_strategy_and_the_difference(
+    admin: Client, view: str, expected: list[str]
+) -> None:
+    text = shown(admin, f"{GROUP}?view={view}&part=now")
+    assert [cells(text, f"10.0.0.{number}@1") for number in (1, 2, 3)] == expected
+
+
+def test_findings_name_the_clients(admin: Client) -> None:
+    text = shown(admin, GROUP)
+    assert "2 queues without owner: broker-a · 2 and broker-a · 3" in text
+    assert "1 queue has several owners: broker-a · 1" in text
+    assert "1 client holds no queue: 10.0.0.3@1" in text
+
+
+def test_a_silent_client_keeps_its_last_known_queues(admin: Client) -> None:
+    member("10.0.0.4@1", is_silent=True, reason=Text("no answer"))
+    QueueOwner.objects.create(
+        cluster="local", group="billing", **place(2), client_id="10.0.0.4@1", from_ms=1, to_ms=2
+    )
+    text = shown(admin, GROUP)
+    assert cells(text, "10.0.0.4@1") == "..k."
+    assert "10.0.0.4@1 does not report its queues" in text
+    assert "without owner" not in text and "Owner unknown" in text
+
+
+def test_members_behind_a_silent_broker_leave_nothing_certain(admin: Client) -> None:
+    GroupMembers.objects.update(clients=None)
+    text = shown(admin, GROUP)
+    assert "without owner" not in text and "a broker that may list clients does not answer" in text
+
+
+def test_a_flapping_client_is_named(admin: Client) -> None:
+    now_ms = int(time.time() * 1000)
+    for minutes in (1, 5, 9):
+        LagEvent.objects.create(
+            cluster="local",
+            group="billing",
+            kind=LagEvent.Kind.MEMBERS,
+            at_ms=now_ms - minutes * 60_000,
+            members={"joined": {"count": 1, "names": ["10.0.0.2@1"]}},
+        )
+    assert "10.0.0.2@1 flaps: it came back 3 times" in shown(admin, GROUP)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"model": "BROADCASTING"}, "The group broadcasts"),
+        ({"consume_mode": "POP"}, "The group consumes by POP"),
+    ],
+)
+def test_shared_queues_have_no_owner_and_lack_none(admin: Client, fields: dict[str, str], words: str) -> None:
+    GroupRow.objects.update(**fields)
+    text = shown(admin, GROUP)
+    assert words in text and "without owner" not in text and 'class="own"' not in text
+    assert "Queues are shared" in shown(admin, "/c/local/rebalance")
+
+
+def test_an_offline_group_is_no_trouble(admin: Client) -> None:
+    ClientRow.objects.all().delete()
+    GroupMembers.objects.update(clients=0)
+    text = shown(admin, GROUP)
+    assert "No client online" in text and "Nothing is wrong." in text
+
+
+def test_it_computes_what_if(admin: Client) -> None:
+    text = shown(admin, GROUP)
+    # 1 is owned twice, 2 and 3 by no client
+    assert "With these 3 clients and AVG, 3 queues change owners; fewest possible: 3." in text
+    query = "without=10.0.0.2@1&without=10.0.0.3@1&new=1&strategy=AVG_BY_CIRCLE"
+    text = shown(admin, f"{GROUP}?{query}")
+    assert "With these 2 clients and AVG_BY_CIRCLE" in text
+    assert "<ins>new-1</ins>" in text
+    weighted = shown(admin, f"{GROUP}?strategy=FEWEST_MOVES&weight:10.0.0.1@1=0&weight:10.0.0.3@1=0")
+    assert weighted.count("<ins>10.0.0.2@1</ins>") == 4
+
+
+@pytest.mark.parametrize(
+    "query", ["new=x", "new=-1", "strategy=NO_SUCH", "weight:10.0.0.1@1=x", "view=x&topic=x"]
+)
+def test_what_is_no_scenario_falls_back(admin: Client, query: str) -> None:
+    assert "With these 3 clients and AVG" in shown(admin, f"{GROUP}?{query}")
+
+
+def test_no_client_left_gives_the_reason(admin: Client) -> None:
+    query = "&".join(f"without=10.0.0.{number}@1" for number in (1, 2, 3))
+    assert "no client is chosen" in shown(admin, f"{GROUP}?{query}")
+
+
+def test_a_group_that_is_not_there_is_not_found(admin: Client) -> None:
+    assert admin.get("/c/local/rebalance/no-such").status_code == 404
