@@ -9,6 +9,7 @@ from consumers.client.client_instance import ClientInstance
 from consumers.client.tls import tls_context
 from consumers.config import (
     ClientConfig,
+    CompressionType,
     ConsumeFromWhere,
     InvalidClientConfig,
     MessageModel,
@@ -33,7 +34,7 @@ from consumers.errors import (
     TooManyRequests,
     TopicRouteNotFound,
 )
-from consumers.producer.producer import MessageTooLarge, Producer
+from consumers.producer.producer import MessageTooLarge, Producer, QueueSelector
 from consumers.producer.reply import reply_to
 from consumers.producer.send_result import SendResult, SendStatus
 from consumers.producer.transaction_producer import (
@@ -48,6 +49,7 @@ __all__ = [
     "ClientClosed",
     "ClientConfig",
     "ClientInstance",
+    "CompressionType",
     "ConsumeContext",
     "ConsumeFromWhere",
     "ConsumeStatus",
@@ -73,6 +75,7 @@ __all__ = [
     "PullStatus",
     "PushConsumer",
     "PushConsumerConfig",
+    "QueueSelector",
     "RebalanceMode",
     "RemotingClientConfig",
     "RemotingTimeout",

@@ -64,6 +64,14 @@ class ClientConfig:
     remoting: RemotingClientConfig = field(default_factory=RemotingClientConfig)
 
 
+class CompressionType(StrEnum):
+    """How bodies are compressed. Clients before 5.0 read ZLIB only."""
+
+    ZLIB = "ZLIB"
+    LZ4 = "LZ4"
+    ZSTD = "ZSTD"
+
+
 @dataclass(frozen=True, slots=True)
 class ProducerConfig:
     """DefaultMQProducer."""
@@ -71,9 +79,18 @@ class ProducerConfig:
     send_timeout_ms: int = 3_000
     # Attempts after the first (retryTimesWhenSendFailed).
     retry_times_when_send_failed: int = 2
-    # Bodies of this size or more are compressed (compressMsgBodyOverHowmuch), zlib level 5.
+    # True: after FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT or SLAVE_NOT_AVAILABLE the message is sent to another broker
+    # too, and so may be stored twice.
+    retry_another_broker_when_not_store_ok: bool = False
+    # Brokers that are slow or fail get no messages for 2 to 30 s, as long as there are others.
+    send_latency_fault_enable: bool = False
+    # Bodies of this size or more are compressed (compressMsgBodyOverHowmuch); LZ4 has no levels.
     compress_body_over_bytes: int = 4_096
+    compress_type: CompressionType = CompressionType.ZLIB
     compress_level: int = 5
+    # Sends of `send_async` that wait for their answers: messages and body bytes (backPressureForAsyncSend…).
+    async_in_flight_messages_max: int = 1_024
+    async_in_flight_bytes_max: int = 100 * 1024 * 1024
     max_message_bytes: int = 4 * 1024 * 1024
     create_topic_key: str = "TBW102"
     default_topic_queue_nums: int = 4
@@ -82,6 +99,9 @@ class ProducerConfig:
     # it restarts.
     retry_pause_ms: int = 100
     client: ClientConfig = field(default_factory=ClientConfig)
+
+    def __post_init__(self) -> None:
+        check_ranges(self, PRODUCER_RANGES)
 
 
 class MessageModel(StrEnum):
@@ -225,6 +245,13 @@ PUSH_CONSUMER_RANGES = (
     ("max_reconsume_times", -1, ORDERLY_RECONSUME_TIMES),
     ("delay_level_when_next_consume", -1, 18),
     ("consume_timeout_ms", 1, 2**31 - 1),
+)
+PRODUCER_RANGES = (
+    ("retry_times_when_send_failed", 0, 1_000),
+    # Levels that both zlib and Zstandard have.
+    ("compress_level", 1, 9),
+    ("async_in_flight_messages_max", 1, 2**31 - 1),
+    ("async_in_flight_bytes_max", 1, 2**31 - 1),
 )
 # DefaultLitePullConsumerImpl.checkConfig; the others are checked as a push consumer's
 PULL_CONSUMER_RANGES = (

@@ -9,8 +9,7 @@ import itertools
 import logging
 import os
 import random
-import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -18,6 +17,7 @@ from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.errors import error_for
 from brokerd.remoting.message.batch import encode_batch
+from brokerd.remoting.message.compression import compress
 from brokerd.remoting.message.ids import create_unique_key
 from brokerd.remoting.message.java_hash import java_string_hash
 from brokerd.remoting.message.message import Message
@@ -27,7 +27,7 @@ from brokerd.remoting.message.recall_handle import decode_recall_handle
 from consumers.client.client_instance import ClientInstance, local_ip
 from consumers.client.route import publish_queues
 from consumers.clock import Clock, system_clock
-from consumers.config import InvalidClientConfig, ProducerConfig
+from consumers.config import CompressionType, InvalidClientConfig, ProducerConfig
 from consumers.errors import (
     BrokerUnavailable,
     MessageNotSent,
@@ -35,12 +35,24 @@ from consumers.errors import (
     MQClientError,
     NoReply,
     RemotingTimeout,
+    TooManyRequests,
     TopicRouteNotFound,
     is_retriable,
 )
-from consumers.producer.send_result import SendResult, send_request, send_result
+from consumers.producer.in_flight import InFlight
+from consumers.producer.latency_fault import LatencyFaults
+from consumers.producer.send_result import SendResult, SendStatus, send_request, send_result
 
 logger = logging.getLogger(__name__)
+
+
+COMPRESSION_FLAGS = {
+    CompressionType.ZLIB: SysFlag.COMPRESSION_ZLIB,
+    CompressionType.LZ4: SysFlag.COMPRESSION_LZ4,
+    CompressionType.ZSTD: SysFlag.COMPRESSION_ZSTD,
+}
+# Chooses one of the topic's writable queues, which come sorted (MessageQueueSelector).
+QueueSelector = Callable[[Sequence[MessageQueue], Message], MessageQueue]
 
 
 class MessageTooLarge(MQClientError, ValueError):
@@ -57,14 +69,21 @@ def queue_for_key(queues: Sequence[MessageQueue], key: str) -> MessageQueue:
     return queues[abs(java_string_hash(key)) % len(queues)]
 
 
-def next_queue(queues: Sequence[MessageQueue], index: int, failed_broker: str | None) -> MessageQueue:
-    """Round robin; after a failure another broker if there is one
-    (TopicPublishInfo.selectOneMessageQueue)."""
+def next_queue(
+    queues: Sequence[MessageQueue],
+    index: int,
+    failed_broker: str | None,
+    is_available: Callable[[str], bool] | None = None,
+) -> MessageQueue:
+    """Round robin; after a failure another broker if there is one, and first of all one that is available.
+
+    TopicPublishInfo.selectOneMessageQueue, MQFaultStrategy.java.
+    """
     for step in range(len(queues)):
         queue = queues[(index + step) % len(queues)]
-        if queue.broker_name != failed_broker:
+        if queue.broker_name != failed_broker and (is_available is None or is_available(queue.broker_name)):
             return queue
-    return queues[index % len(queues)]
+    return queues[index % len(queues)] if is_available is None else next_queue(queues, index, failed_broker)
 
 
 class Producer:
@@ -92,6 +111,11 @@ class Producer:
         self._indexes: dict[str, itertools.count[int]] = {}
         self._queues: dict[str, tuple[object, list[MessageQueue]]] = {}
         self._unique_keys = UniqueKeys(clock)
+        self._faults = LatencyFaults()
+        self._in_flight = InFlight(
+            self.config.async_in_flight_messages_max, self.config.async_in_flight_bytes_max
+        )
+        self._async_sends: set[asyncio.Task[SendResult]] = set()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -108,7 +132,9 @@ class Producer:
         self.client.register_producer(self.group)
 
     async def close(self) -> None:
-        """Leave the producer group; sends that still wait fail if the client is the producer's own."""
+        """Wait for sends of `send_async`, leave the producer group; others fail if the client is the producer's own."""
+        if self._async_sends:
+            await asyncio.wait(set(self._async_sends))
         await self.client.unregister(producer_group=self.group)
         if self._owns_client:
             await self.client.close()
@@ -121,6 +147,7 @@ class Producer:
         *,
         queue: MessageQueue | None = None,
         sharding_key: str | None = None,
+        selector: QueueSelector | None = None,
         deliver_at_ms: int | None = None,
         delay_ms: int | None = None,
         timeout_ms: int | None = None,
@@ -130,11 +157,9 @@ class Producer:
         With `deliver_at_ms` (Unix time), or `delay_ms` from when the broker gets it, consumers see it only then: to
         the second, up to three days on, with brokers of 5.x and brokerd. `recall` takes it back.
 
-        With `queue`, or `sharding_key` (messages of one key stay in order), there is one attempt; else
-        failed attempts
-        are repeated on another broker. `timeout_ms` bounds all attempts. Raises MessageNotSent (after
-        several attempts),
-        MQBrokerError, MQClientError, ValueError. After a RemotingTimeout the message may be stored.
+        With `queue`, `sharding_key` (messages of one key stay in order) or `selector` there is one attempt; else failed
+        attempts are repeated on another broker. `timeout_ms` bounds all attempts. Raises MessageNotSent (after several
+        attempts), MQBrokerError, MQClientError, ValueError. After a RemotingTimeout the message may be stored.
         """
         self._prepare(message)
         for name, time in (
@@ -145,12 +170,46 @@ class Producer:
                 message.properties[name] = str(time)
         body, sys_flag = self._compressed(message.body)
         deadline_ms = self._clock() + (timeout_ms or self.config.send_timeout_ms)
-        if queue is None and sharding_key is not None:
-            queue = queue_for_key(await self._publish_queues(message.topic), sharding_key)
+        if queue is None:
+            queue = await self._selected(message, sharding_key, selector)
         if queue is not None:
             await self._publish_queues(message.topic)  # so that the address of the broker is known
             return await self._send_once(message, body, queue, sys_flag, deadline_ms)
         return await self._send_with_retry(message, body, sys_flag, deadline_ms)
+
+    async def send_async(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        sharding_key: str | None = None,
+        selector: QueueSelector | None = None,
+        timeout_ms: int | None = None,
+    ) -> asyncio.Task[SendResult]:
+        """Begin to send, and return the task whose result or error is that of `send`.
+
+        Waits while `async_in_flight_messages_max` messages or `async_in_flight_bytes_max` bytes are under way, at most
+        `timeout_ms`: then TooManyRequests, and nothing was sent. `close` waits for all tasks.
+        """
+        size_bytes = len(message.body)
+        try:
+            async with asyncio.timeout((timeout_ms or self.config.send_timeout_ms) / 1000):
+                await self._in_flight.enter(size_bytes)
+        except TimeoutError:
+            raise TooManyRequests("brokers", self._in_flight.messages) from None
+        task = asyncio.get_running_loop().create_task(
+            self.send(
+                message, queue=queue, sharding_key=sharding_key, selector=selector, timeout_ms=timeout_ms
+            )
+        )
+        self._async_sends.add(task)
+
+        def end(_: asyncio.Task[SendResult]) -> None:
+            self._async_sends.discard(task)
+            self._in_flight.leave(size_bytes)
+
+        task.add_done_callback(end)
+        return task
 
     async def recall(self, topic: str, recall_handle: str, *, timeout_ms: int | None = None) -> str:
         """Take back a message that waits for its time; return its unique key. It is not delivered then.
@@ -218,18 +277,21 @@ class Producer:
         return await self._send_with_retry(carrier, body, 0, deadline_ms, is_batch=True)
 
     async def send_oneway(
-        self, message: Message, *, queue: MessageQueue | None = None, sharding_key: str | None = None
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        sharding_key: str | None = None,
+        selector: QueueSelector | None = None,
     ) -> None:
         """Write it to the socket without waiting for a result. Raises MQClientError, ValueError."""
         self._prepare(message)
         body, sys_flag = self._compressed(message.body)
         queues = await self._publish_queues(message.topic)
         if queue is None:
-            queue = (
-                queue_for_key(queues, sharding_key)
-                if sharding_key
-                else self._next(message.topic, queues, None)
-            )
+            queue = await self._selected(message, sharding_key, selector)
+        if queue is None:
+            queue = self._next(message.topic, queues, None)
         request = self._request(message, body, queue, sys_flag, oneway=True)
         await self.client.remoting.invoke_oneway(
             self.client.find_addr(queue.broker_name, only_this=True), request, self.config.send_timeout_ms
@@ -254,7 +316,12 @@ class Producer:
                 queues = await self._publish_queues(message.topic)
                 queue = self._next(message.topic, queues, failed_broker)
                 failed_broker = queue.broker_name
-                return await self._send_once(message, body, queue, sys_flag, deadline_ms, is_batch=is_batch)
+                result = await self._watched_send(
+                    message, body, queue, sys_flag, deadline_ms, is_batch=is_batch
+                )
+                is_last = attempts > self.config.retry_times_when_send_failed
+                if not self._is_repeated(result) or is_last or self._clock() >= deadline_ms:
+                    return result
             except (MQClientError, MQBrokerError) as error:
                 if not is_retriable(error):
                     raise
@@ -266,6 +333,31 @@ class Producer:
                     "send failed, trying again topic=%s attempt=%d: %s", message.topic, attempts, error
                 )
                 await asyncio.sleep(pause_ms / 1000)
+
+    def _is_repeated(self, result: SendResult) -> bool:
+        return self.config.retry_another_broker_when_not_store_ok and result.status is not SendStatus.SEND_OK
+
+    async def _watched_send(
+        self,
+        message: Message,
+        body: bytes,
+        queue: MessageQueue,
+        sys_flag: int,
+        deadline_ms: int,
+        *,
+        is_batch: bool,
+    ) -> SendResult:
+        """Send once, and record how the broker did."""
+        began_ms = self._clock()
+        is_failed = False
+        try:
+            return await self._send_once(message, body, queue, sys_flag, deadline_ms, is_batch=is_batch)
+        except (MQClientError, MQBrokerError) as error:
+            is_failed = is_retriable(error)  # other errors are not the broker's
+            raise
+        finally:
+            now_ms = self._clock()
+            self._faults.record(queue.broker_name, now_ms - began_ms, now_ms, is_failed=is_failed)
 
     async def _send_once(
         self,
@@ -343,7 +435,21 @@ class Producer:
         if counter is None:
             # A random start, so that many producers do not all begin with queue 0.
             counter = self._indexes[topic] = itertools.count(random.randrange(len(queues)))
-        return next_queue(queues, next(counter), failed_broker)
+        is_available = None
+        if self.config.send_latency_fault_enable:
+            now_ms = self._clock()
+            is_available = lambda broker_name: self._faults.is_available(broker_name, now_ms)  # noqa: E731
+        return next_queue(queues, next(counter), failed_broker, is_available)
+
+    async def _selected(
+        self, message: Message, sharding_key: str | None, selector: QueueSelector | None
+    ) -> MessageQueue | None:
+        """Return the queue that the caller's rule chooses, None without a rule."""
+        if selector is not None:
+            return selector(await self.publish_queues(message.topic), message)
+        if sharding_key is not None:
+            return queue_for_key(await self._publish_queues(message.topic), sharding_key)
+        return None
 
     # Messages
 
@@ -362,7 +468,8 @@ class Producer:
         """(body to send, system flag)."""
         if len(body) < self.config.compress_body_over_bytes:
             return body, 0
-        return zlib.compress(body, self.config.compress_level), SysFlag.COMPRESSED | SysFlag.COMPRESSION_ZLIB
+        flag = COMPRESSION_FLAGS[self.config.compress_type]
+        return compress(body, flag, self.config.compress_level), SysFlag.COMPRESSED | flag
 
     def _batch(self, messages: Sequence[Message]) -> tuple[Message, bytes]:
         """(a message that carries topic and unique key for the header, the encoded batch)."""

@@ -11,7 +11,7 @@ import pytest
 
 from brokerd.remoting.body.topic import TopicConfig
 from brokerd.remoting.errors import MQBrokerError
-from consumers import MQAdmin
+from consumers import CompressionType, Message, MQAdmin, Producer, ProducerConfig
 from tests.support.broker_process import BrokerProcess
 from tests.support.java_peer import JavaPeer
 
@@ -105,6 +105,25 @@ def test_it_compresses_large_bodies(peer: Start) -> None:
     consumer = peer("consume", topic="Large", group="large", seconds=90)
     consumer.wait_for(lambda p: len(keys(p)) >= 20, "20 large messages")
     assert {len(m.body) for m in consumer.consumed} == {20_000}
+
+
+def test_it_reads_what_our_producer_compressed(peer: Start, broker: BrokerProcess, release: str) -> None:
+    """Clients before 5.0 read zlib only."""
+    kinds = [CompressionType.ZLIB] if release == "4.9.7" else list(CompressionType)
+    create_topic(broker, "Packed")
+
+    async def send() -> None:
+        for kind in kinds:
+            async with Producer("packer", broker.namesrv, ProducerConfig(compress_type=kind)) as producer:
+                await producer.send(Message("Packed", b"Tidemark " * 20_000, {"KEYS": kind.value}))
+
+    consumer = peer("consume", topic="Packed", group="packed", seconds=90)
+    consumer.wait_for(has_started, "start of the consumer")
+    asyncio.run(send())
+    consumer.wait_for(lambda p: len(keys(p)) >= len(kinds), "a message of each kind")
+    assert {message.key: message.body for message in consumer.consumed} == {
+        kind.value: "Tidemark " * 20_000 for kind in kinds
+    }
 
 
 def test_it_retries_a_failing_message_and_then_keeps_it_as_dead_letter(

@@ -1,4 +1,4 @@
-"""Bodies that a producer compressed (protocol sections 1.11 and 4.3)."""
+"""Bodies that producers compress and consumers read (protocol sections 1.11 and 4.3)."""
 
 import zlib
 from collections.abc import Callable
@@ -68,3 +68,28 @@ def decompress(body: bytes, compression_type: int) -> bytes:
         if type(error).__name__ != "ZstdError":
             raise
         raise BodyError(f"body does not decompress: {error}") from None
+
+
+def _compress_lz4(body: bytes, level: int) -> bytes:
+    import lz4.frame  # as above
+
+    # lz4-java knows no levels, and reads no frames whose blocks depend on each other.
+    return bytes(lz4.frame.compress(body, block_linked=False))
+
+
+def _compress_zstd(body: bytes, level: int) -> bytes:
+    import zstandard  # as above
+
+    return zstandard.ZstdCompressor(level=level).compress(body)
+
+
+COMPRESS: dict[int, Callable[[bytes, int], bytes]] = {
+    SysFlag.COMPRESSION_ZLIB: zlib.compress,
+    SysFlag.COMPRESSION_LZ4: _compress_lz4,
+    SysFlag.COMPRESSION_ZSTD: _compress_zstd,
+}
+
+
+def compress(body: bytes, compression_type: int, level: int) -> bytes:
+    """Return the body as a producer sends it. `compression_type` as for `decompress`; LZ4 ignores the level."""
+    return COMPRESS[compression_type](body, level)

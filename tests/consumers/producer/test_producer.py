@@ -1,20 +1,30 @@
 from __future__ import annotations
 
+import asyncio
 import zlib
 
+import lz4.frame
 import pytest
+import zstandard
 
 from brokerd.remoting.body.route import BrokerData, QueueData, TopicRouteData
 from brokerd.remoting.message.batch import decode_batch
 from brokerd.remoting.message.message import Message
 from brokerd.remoting.message.properties import decode_properties
 from brokerd.remoting.message.queue import MessageQueue
-from consumers.config import InvalidClientConfig, ProducerConfig
-from consumers.errors import MessageNotSent, MQBrokerError, RemotingTimeout, TopicRouteNotFound
+from consumers.config import CompressionType, InvalidClientConfig, ProducerConfig
+from consumers.errors import (
+    MessageNotSent,
+    MQBrokerError,
+    RemotingTimeout,
+    TooManyRequests,
+    TopicRouteNotFound,
+)
 from consumers.producer.producer import MessageTooLarge, Producer, next_queue, queue_for_key
 from consumers.producer.send_result import SendStatus
 from tests.consumers.fake_broker import FakeBroker, wait_until
 from tests.consumers.fake_cluster import route_to
+from tests.support.documented import example
 
 SEND, BATCH = 310, 320
 QUEUES = [MessageQueue("orders", broker, queue_id) for broker in ("a", "b") for queue_id in (0, 1)]
@@ -127,20 +137,133 @@ async def test_it_reports_what_the_broker_could_not_add(cluster, producer, code,
     assert (await producer.send(Message("orders", b"x", {}))).status == status
 
 
-async def test_it_tries_another_broker(cluster, producer):
+@pytest.mark.parametrize(
+    ("kind", "flag", "read"),
+    [
+        (CompressionType.LZ4, "257", lz4.frame.decompress),  # 1 | 1 << 8
+        (CompressionType.ZSTD, "513", zstandard.decompress),
+    ],
+)
+async def test_it_compresses_as_configured(cluster, producer, kind, flag, read):
+    config = ProducerConfig(compress_type=kind, compress_body_over_bytes=10)
+    async with Producer("shop", cluster.broker.addr, config) as other:
+        await other.send(Message("orders", b"0123456789", {}))
+    (sent,) = sends(cluster.broker)
+    assert (sent.ext_fields["f"], read(sent.body)) == (flag, b"0123456789")
+
+
+async def test_a_selector_chooses_the_queue(cluster, producer):
+    def by_flag(queues, message):
+        return queues[message.flag % len(queues)]
+
+    result = await producer.send(Message("orders", b"x", {}, flag=6), selector=by_flag)
+    assert result.queue.queue_id == 2
+    await producer.send_oneway(Message("orders", b"x", {}, flag=3), selector=by_flag)
+    await wait_until(lambda: len(sends(cluster.broker)) == 2)
+    assert [command.ext_fields["e"] for command in sends(cluster.broker)] == ["2", "3"]
+
+
+async def test_async_sends_wait_for_room(cluster, producer):
+    answer = asyncio.Event()
+
+    async def late(command):
+        await answer.wait()
+        return stored(command)
+
+    cluster.broker.answers[SEND] = late
+    config = ProducerConfig(async_in_flight_messages_max=2, send_timeout_ms=20_000)
+    async with Producer("shop", cluster.broker.addr, config) as other:
+        first = await other.send_async(Message("orders", b"1", {}))
+        second = await other.send_async(Message("orders", b"2", {}))
+        with pytest.raises(TooManyRequests, match="2 requests"):
+            await other.send_async(Message("orders", b"3", {}), timeout_ms=50)
+        third = asyncio.create_task(other.send_async(Message("orders", b"4", {})))
+        answer.set()
+        assert (await first).status is SendStatus.SEND_OK
+        await third
+    assert second.done() and third.result().done()
+    assert sorted(command.body for command in sends(cluster.broker)) == [b"1", b"2", b"4"]
+
+
+async def test_closing_waits_for_async_sends(cluster, producer):
+    answer = asyncio.Event()
+
+    async def late(command):
+        await answer.wait()
+        return stored(command)
+
+    cluster.broker.answers[SEND] = late
+    other = Producer("shop", cluster.broker.addr, ProducerConfig(send_timeout_ms=20_000))
+    await other.start()
+    sending = await other.send_async(Message("orders", b"1", {}))
+    closing = asyncio.create_task(other.close())
+    await wait_until(lambda: bool(sends(cluster.broker)))
+    answer.set()
+    await closing
+    assert sending.result().status is SendStatus.SEND_OK
+
+
+async def test_the_task_of_an_async_send_has_its_error(cluster, producer):
+    cluster.broker.answers[SEND] = lambda command: command.response(13, "message illegal")
+    with pytest.raises(MQBrokerError, match="message illegal"):
+        await (await producer.send_async(Message("orders", b"x", {})))
+
+
+@pytest.fixture
+async def two_brokers(cluster):
+    """`busy`, which is the cluster's, and `idle`, which stores everything."""
     async with FakeBroker() as other:
         other.answers |= {34: lambda command: command.response(0), SEND: stored}
+        brokers = {"busy": cluster.broker.addr, "idle": other.addr}
         cluster.routes["orders"] = TopicRouteData(
             broker_datas=[
-                BrokerData(cluster="c", broker_name="busy", broker_addrs={0: cluster.broker.addr}),
-                BrokerData(cluster="c", broker_name="idle", broker_addrs={0: other.addr}),
+                BrokerData(cluster="c", broker_name=name, broker_addrs={0: addr})
+                for name, addr in brokers.items()
             ],
             queue_datas=[
                 QueueData(broker_name=name, read_queue_nums=1, write_queue_nums=1, perm=6, topic_sys_flag=0)
-                for name in ("busy", "idle")
+                for name in brokers
             ],
         )
-        cluster.broker.answers[SEND] = lambda command: command.response(2, "[PCBUSY_CLEAN_QUEUE]broker busy")
+        yield other
+
+
+@pytest.mark.parametrize("is_enabled", [True, False])
+async def test_it_avoids_a_failing_broker_where_enabled(cluster, two_brokers, is_enabled):
+    cluster.broker.answers[SEND] = lambda command: command.response(14, "service not available now")
+    now_ms = 0
+    config = ProducerConfig(send_latency_fault_enable=is_enabled)
+    async with Producer("shop", cluster.broker.addr, config, clock=lambda: now_ms) as producer:
+        for _ in range(6):
+            assert (await producer.send(Message("orders", b"x", {}))).queue.broker_name == "idle"
+        assert (len(sends(cluster.broker)) == 1) is is_enabled
+        now_ms = 10_001
+        cluster.broker.answers[SEND] = stored
+        assert {(await producer.send(Message("orders", b"x", {}))).queue.broker_name for _ in "12"} == {
+            "busy",
+            "idle",
+        }
+
+
+@pytest.mark.parametrize(("is_enabled", "status"), [(True, "SEND_OK"), (False, "FLUSH_DISK_TIMEOUT")])
+async def test_it_stores_an_unsafe_message_again_where_enabled(cluster, two_brokers, is_enabled, status):
+    cluster.broker.answers[SEND] = lambda command: stored(command, 10)
+    config = ProducerConfig(retry_another_broker_when_not_store_ok=is_enabled)
+    async with Producer("shop", cluster.broker.addr, config) as producer:
+        results = [await producer.send(Message("orders", b"x", {})) for _ in range(2)]
+    assert status in {result.status for result in results}
+    assert ({result.queue.broker_name for result in results} == {"idle"}) is is_enabled
+
+
+@pytest.mark.parametrize(("setting", "value"), [("compress_level", 10), ("async_in_flight_messages_max", 0)])
+def test_it_names_a_setting_that_is_out_of_range(setting, value):
+    with pytest.raises(InvalidClientConfig, match=setting):
+        ProducerConfig(**{setting: value})
+
+
+async def test_it_tries_another_broker(cluster, two_brokers):
+    cluster.broker.answers[SEND] = lambda command: command.response(2, "[PCBUSY_CLEAN_QUEUE]broker busy")
+    async with Producer("shop", cluster.broker.addr) as producer:
         for _ in range(4):
             assert (await producer.send(Message("orders", b"x", {}))).queue.broker_name == "idle"
     assert len(sends(cluster.broker)) >= 1
@@ -239,3 +362,8 @@ async def test_it_tells_brokers_that_it_is_there_and_that_it_leaves(cluster):
     codes = [command.code for command in cluster.broker.received if command.code in (34, SEND, 35)]
     assert codes[-1] == 35
     assert cluster.broker.received[-1].ext_fields["producerGroup"] == "shop"
+
+
+async def test_the_example_of_the_documentation_runs(brokerd, capsys):
+    await example("consumers.md", "Sending")(brokerd.namesrv)
+    assert capsys.readouterr().out == "SEND_OK\n100\n3\n"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from brokerd.remoting.errors import BodyError
 from brokerd.remoting.message import compression as body_compression
-from brokerd.remoting.message.compression import decompress
+from brokerd.remoting.message.compression import compress, decompress
 
 BODY = b"Tidemark " * 1000
 LEGACY, LZ4, ZSTD, ZLIB = 0x000, 0x100, 0x200, 0x300
@@ -59,3 +59,15 @@ def test_it_reads_a_zstd_body_longer_than_one_piece() -> None:
 def test_it_refuses_an_unknown_type() -> None:
     with pytest.raises(BodyError, match="0x400"):
         decompress(b"", 0x400)
+
+
+@pytest.mark.parametrize("compression_type", [LZ4, ZSTD, ZLIB])
+def test_it_compresses_what_it_decompresses(compression_type: int) -> None:
+    small = compress(BODY, compression_type, 5)
+    assert len(small) < len(BODY) / 10
+    assert decompress(small, compression_type) == BODY
+
+
+def test_lz4_blocks_do_not_depend_on_each_other() -> None:
+    """The only frames that Java's clients read."""
+    assert lz4.frame.get_frame_info(compress(BODY * 20, LZ4, 5))["block_linked"] is False
