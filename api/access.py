@@ -17,7 +17,7 @@ from api.rest.error_words import one_of
 from api.rest.permissions import EVERYTHING, require
 from api.rest.resource import Resource, remote_addr
 from console.access import rules, selectors, services
-from console.access.activity_list import ACTIVITY, FILE_EVENTS_MAX, activity_file
+from console.access.activity_list import ACTIVITY, FILE_EVENTS_MAX, activity_file, described
 from console.access.models import ApiToken, AuditEvent, Verb
 from console.lists.page import cut_after
 from console.lists.spec import LATEST_MS
@@ -52,6 +52,10 @@ class TokenRequestSerializer(serializers.Serializer[Any]):
 
 
 class AuditSerializer(serializers.ModelSerializer[AuditEvent]):
+    sentence = serializers.CharField(
+        read_only=True, help_text="what the event did, in English, with the kind of its plan"
+    )
+
     class Meta:
         model = AuditEvent
         fields = "__all__"
@@ -156,7 +160,9 @@ class Audit(Resource):
         if list_file.is_wanted(request):
             return activity_file(events)
         page = cut_after(events, **pagination.cursor_arguments(request))
-        return Response(pagination.page_body(request, page, AuditSerializer(page.rows, many=True).data))
+        return Response(
+            pagination.page_body(request, page, AuditSerializer(list(described(page.rows)), many=True).data)
+        )
 
 
 def is_admin(request: Request) -> bool:

@@ -334,6 +334,7 @@ TEMPLATES: list[dict[str, Any]] = [
     }
 ]
 PLAN_KINDS = "console.plans.PLAN_KINDS"  # the table plan kind → its object, used by console.operation
+DESCRIBE_EVENTS = "console.plans.describe_events"  # plans and reports of audit events, used by console.access
 MESSAGE_EVENTS = "console.plans.MESSAGE_EVENTS"  # sources of the console's own events of a message
 
 # --- Databases ----------------------------------------------------------------------------------------------

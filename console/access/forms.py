@@ -6,6 +6,7 @@ from django import forms
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 
+from console.access.activity_list import stored_actor
 from console.access.models import Verb
 from console.lists.spec import ListSpec
 from console.text import Text
@@ -94,6 +95,10 @@ class ActivityForm(forms.Form):
     verb = forms.CharField(required=False, max_length=64)
     since = MomentField(required=False)
     until = MomentField(required=False)
+
+    def clean_actor(self) -> str:
+        """Return what the audit stores for the system or a stranger, typed in the reader's language."""
+        return stored_actor(self.cleaned_data["actor"])
 
     def clean_until(self) -> int | None:
         """Refuse a range that holds no time."""

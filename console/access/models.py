@@ -203,9 +203,13 @@ class AuditEvent(models.Model):
     def __str__(self) -> str:
         return f"{self.at:%Y-%m-%d %H:%M:%S} {self.actor} {self.verb} {self.cluster}/{self.subject}"
 
+    # Set by `activity_list.described`: the kind of the plan, and the object in words where it has a title.
+    plan_kind = ""
+    object_words = ""
+
     @property
     def sentence(self) -> Text:
-        return sentence_of(self.verb, self.subject)
+        return sentence_of(self.verb, self.object_words or self.subject, self.plan_kind)
 
     @property
     def changes(self) -> "list[ValueChange]":

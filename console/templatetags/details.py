@@ -1,8 +1,10 @@
-"""What an audit event stored, as small tables: fields in words, values with units, times in the reader's zone."""
+"""What an audit event stored, one line a field or row: words, values with units, times in the reader's zone."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeGuard
 
 from django import template
 from django.utils.html import conditional_escape, format_html, format_html_join
@@ -23,75 +25,143 @@ ROWS_MAX = 20
 MOMENT_FROM_MS = 100_000_000_000
 # Numbers that are names: they have no separators.
 IDS = frozenset({"queue_id", "broker_id", "port", "pk", "id"})
+# Fields that name a row of a list, in this order: what a row was before and after is one line.
+ROW_NAMES = ("cluster", "group", "topic", "broker_name", "broker", "addr", "queue_id", "queue", "key", "name")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A stored value under the names it lies in: one field, or the fields of a row of a list."""
+
+    head: str
+    fields: Mapping[str, object]
+    is_row: bool = False
 
 
 @register.simple_tag
 def event_detail(event: AuditEvent) -> SafeString:
-    """Render before and after: side by side where they are the same fields, else one below the other.
-
-    Side by side, the fields that changed come first and marked, the others are under a closed line.
-    """
-    before, after = event.before, None if event.note else event.after
-    if isinstance(before, Mapping) and isinstance(after, Mapping) and _are_alike(before, after):
-        names = sorted({*before, *after}, key=field_name)  # a database keeps them in an order of its own
-        same = {name: before[name] for name in before if name in after and before[name] == after[name]}
-        return _changes(before, after, [name for name in names if name not in same]) + _unchanged(same)
-    parts = ((gettext("Before"), before), (gettext("After"), after))
-    return format_html_join(
-        "",
-        '<p class="label">{}</p>{}',
-        ((words, _value("", value)) for words, value in parts if value not in (None, "", {}, [])),
+    """Render before and after as lines: what changed first, then what one side has; the unchanged is folded."""
+    before = {line.head: line for line in _lines("", "", event.before)}
+    after = {line.head: line for line in _lines("", "", None if event.note else event.after)}
+    both = [(line, after[head]) for head, line in before.items() if head in after]
+    parts = (
+        (gettext("Before"), [_alone(line) for head, line in before.items() if head not in after]),
+        (gettext("After"), [_alone(line) for head, line in after.items() if head not in before]),
+    )
+    only = ((words, _list(lines)) for words, lines in parts if lines)
+    return (
+        _list([_change(old, new) for old, new in both if old != new])
+        + format_html_join("", '<p class="label">{}</p>{}', only)
+        + _unchanged([_alone(old) for old, new in both if old == new])
     )
 
 
-def _changes(before: Mapping[str, object], after: Mapping[str, object], names: Sequence[str]) -> SafeString:
-    if not names:
+def _lines(head: str, name: str, value: object) -> list[Line]:
+    """Return the lines of a stored value; fields in the order of their words: a database has one of its own."""
+    if isinstance(value, Mapping) and value:
+        found: list[Line] = []
+        for field in sorted(value, key=field_name):
+            found += _lines(_under(head, field_name(field)), field, value[field])
+        return found
+    if _is_list(value):
+        rows = [row for row in value if isinstance(row, Mapping)]
+        if rows and len(rows) == len(value):
+            return _rows(head, rows)
+    return [Line(head, {name: value})] if name or not _is_empty(value) else []
+
+
+def _rows(head: str, rows: Sequence[Mapping[str, object]]) -> list[Line]:
+    """Return a line for each row of a list; of many the first, and how many more there are."""
+    found: dict[str, Line] = {}
+    for number, row in enumerate(rows[:ROWS_MAX], 1):
+        names = [name for name in ROW_NAMES if isinstance(row.get(name), str | int)]
+        words = [f"{field_name(name)} {row[name]}" if name in IDS else str(row[name]) for name in names]
+        label = _under(head, " · ".join(words or [str(number)]))
+        label = _under(label, str(number)) if label in found else label
+        rest = {name: row[name] for name in sorted(row, key=field_name) if name not in names}
+        found[label] = Line(label, rest, is_row=True)
+    more = len(rows) - ROWS_MAX
+    if more > 0:
+        label = _under(head, gettext("and %(number)s more") % {"number": count(more)})
+        found[label] = Line(label, {}, is_row=True)
+    return list(found.values())
+
+
+def _under(head: str, name: str) -> str:
+    return f"{head} · {name}" if head else name
+
+
+def _change(old: Line, new: Line) -> SafeString:
+    """Render a line of both sides; of a row the fields that differ."""
+    names = [name for name in {**old.fields, **new.fields} if old.fields.get(name) != new.fields.get(name)]
+    values = (
+        (
+            format_html("{} ", field_name(name)) if old.is_row else "",
+            _value(name, old.fields.get(name)),
+            _value(name, new.fields.get(name)),
+        )
+        for name in names
+    )
+    return _with_head(old, format_html_join(", ", '{}{} → <span class="differs strong">{}</span>', values))
+
+
+def _alone(line: Line) -> SafeString:
+    """Render a line that one side has, or both the same."""
+    if line.is_row:
+        return _with_head(line, _named(line.fields))
+    return _with_head(line, format_html_join("", "{}", ((_value(*field),) for field in line.fields.items())))
+
+
+def _with_head(line: Line, values: SafeString) -> SafeString:
+    if not line.head:
+        return values
+    return format_html("<b>{}</b>: {}", line.head, values) if values else format_html("<b>{}</b>", line.head)
+
+
+def _list(lines: Sequence[SafeString]) -> SafeString:
+    """Render lines below each other."""
+    items = format_html_join("", "<li>{}</li>", ((line,) for line in lines))
+    return format_html('<ul class="facts">{}</ul>', items) if lines else SafeString("")
+
+
+def _unchanged(lines: Sequence[SafeString]) -> SafeString:
+    if not lines:
         return SafeString("")
-    rows = format_html_join(
-        "",
-        '<tr><th scope="row">{}</th><td class="wrap">{}</td><td class="wrap differs strong">{}</td></tr>',
-        ((field_name(name), _cell(before, name), _cell(after, name)) for name in names),
-    )
-    return format_html(
-        '<table class="dt dt--detail"><thead><tr><th scope="col">{}</th><th scope="col">{}</th>'
-        '<th scope="col">{}</th></tr></thead><tbody>{}</tbody></table>',
-        gettext("Field"),
-        gettext("Before"),
-        gettext("After"),
-        rows,
-    )
-
-
-def _unchanged(values: Mapping[str, object]) -> SafeString:
-    if not values:
-        return SafeString("")
-    words = ngettext("%(number)s unchanged field", "%(number)s unchanged fields", len(values))
+    words = ngettext("%(number)s unchanged field", "%(number)s unchanged fields", len(lines))
     return format_html(
         '<details class="same"><summary>{}</summary>{}</details>',
-        words % {"number": count(len(values))},
-        _fields(values),
+        words % {"number": count(len(lines))},
+        _list(lines),
     )
 
 
-def _are_alike(before: Mapping[str, object], after: Mapping[str, object]) -> bool:
-    """Return whether most fields are in both: the state a plan was made from has few in common with its result."""
-    return 2 * len(before.keys() & after.keys()) > len(before.keys() | after.keys())
+def _is_list(value: object) -> TypeGuard[Sequence[object]]:
+    return isinstance(value, Sequence) and not isinstance(value, str)
 
 
-def _cell(values: Mapping[str, object], name: str) -> SafeString:
-    return _value(name, values[name]) if name in values else SafeString('<span class="na">–</span>')
+def _is_empty(value: object) -> bool:
+    return value is None or value in ("", {}, [])
+
+
+def _named(values: Mapping[str, object]) -> SafeString:
+    """Render fields in one line, each with its name."""
+    pairs = ((field_name(name), _value(name, value)) for name, value in values.items())
+    return format_html_join(", ", "{} {}", pairs)
 
 
 def _value(name: str, value: object) -> SafeString:
-    """Render one stored value of the field ``name``."""
+    """Render one stored value of the field ``name`` in a line."""
     if isinstance(value, Text):
         return value.html()
-    if isinstance(value, Mapping):
-        return _fields(value)
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return _list(name, value)
-    if value is None or value == "":
+    if _is_empty(value):
         return format_html('<span class="muted">{}</span>', gettext("none"))
+    if isinstance(value, Mapping):
+        return format_html("({})", _named(value))
+    if _is_list(value):
+        more = len(value) - ROWS_MAX
+        line = format_html_join(", ", "{}", ((_value(name, one),) for one in value[:ROWS_MAX]))
+        rest = gettext("and %(number)s more") % {"number": count(more)}
+        return format_html("{} {}", line, rest) if more > 0 else line
     return conditional_escape(_number(name, value) if isinstance(value, int | float) else str(value))
 
 
@@ -112,42 +182,3 @@ def _number(name: str, value: float) -> str | SafeString:
     if name in IDS:
         return str(value)
     return count(value) if isinstance(value, int) else f"{value:,.4g}"
-
-
-def _fields(values: Mapping[str, object]) -> SafeString:
-    if not values:
-        return _value("", None)
-    rows = format_html_join(
-        "",
-        '<tr><th scope="row">{}</th><td class="wrap">{}</td></tr>',
-        ((field_name(name), _value(name, value)) for name, value in values.items()),
-    )
-    return format_html('<table class="dt dt--detail"><tbody>{}</tbody></table>', rows)
-
-
-def _list(name: str, values: Sequence[object]) -> SafeString:
-    """Render rows as a table, anything else in one line; of many the first."""
-    if not values:
-        return _value("", None)
-    shown, more = values[:ROWS_MAX], len(values) - ROWS_MAX
-    rest = gettext("and %(number)s more") % {"number": count(more)} if more > 0 else ""
-    rows = [row for row in shown if isinstance(row, Mapping)]
-    if len(rows) < len(shown):
-        line = format_html_join(", ", "{}", ((_value(name, value),) for value in shown))
-        return format_html("{} {}", line, rest) if rest else line
-    names = list(dict.fromkeys(key for row in rows for key in row))
-    heads = format_html_join("", '<th scope="col">{}</th>', ((field_name(key),) for key in names))
-    body = format_html_join(
-        "",
-        "<tr>{}</tr>",
-        (
-            (format_html_join("", '<td class="wrap">{}</td>', ((_cell(row, key),) for key in names)),)
-            for row in rows
-        ),
-    )
-    return format_html(
-        '<table class="dt dt--detail"><thead><tr>{}</tr></thead><tbody>{}</tbody></table>{}',
-        heads,
-        body,
-        format_html('<p class="small muted">{}</p>', rest) if rest else "",
-    )

@@ -14,7 +14,7 @@ from django.utils.html import escape, format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext
 
-from console.access.activity_list import field_name, sentence_of
+from console.access.activity_list import REPORT_VERBS, actor_words, field_name, sentence_of
 from console.access.models import AuditEvent
 from console.deadletter.replay.params import ReplayParams
 from console.deadletter.replay.words import TARGET_WORDS, target_address
@@ -102,8 +102,7 @@ OBJECT_PAGES = {
     "change SLO": "group",
     "set body schema": "topic",
     "remove body schema": "topic",
-    "run report": "report",
-    "change schedule": "report",
+    **dict.fromkeys(REPORT_VERBS, "report"),
 }
 
 
@@ -123,11 +122,17 @@ def event_sentence(event: AuditEvent, plans: Mapping[str, AuditedPlan] | None = 
     url = plan.object.url if plan else ""
     if page and event.cluster and event.subject:
         url = reverse(page, args=[event.cluster, event.subject])
-    name = JOBS.get(event.subject, event.subject) if page == "report" else event.subject
+    name = JOBS.get(event.subject, event.subject) if page == "report" else actor_words(event.subject)
     shown = format_html("<b>{}</b>", name) if mark else ""
     if mark and url:
         shown = format_html('<a href="{}">{}</a>', url, name)
     return format_html("{}{}{}", before, shown, after)
+
+
+@register.filter
+def actor(name: str) -> str:
+    """Return who acted, in the reader's language where it was no person."""
+    return actor_words(name)
 
 
 @register.simple_tag

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import datetime as dt
 import html
+import io
 import re
 
 import pytest
@@ -16,6 +18,7 @@ from console.access.models import AuditEvent, ColumnChoice
 from console.operation.models import Plan
 from tests.support import sample_rows
 from tests.support.people import signed_in
+from tests.support.shown import as_shown
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
 PASSWORD = "correct horse battery"
@@ -232,44 +235,107 @@ def test_a_report_has_the_name_of_its_page_and_times_are_no_numbers() -> None:
     assert 'data-at="1773304200000"' in text and ">1773304200000<" not in text and "from_ms" not in text
 
 
-def test_before_and_after_are_tables_with_units() -> None:
+def lines_of_activity() -> tuple[list[str], str]:
+    """Return the lines of the newest event's details without markup, and all of it."""
+    text = re.sub(r"\s+", " ", signed_in("boss").get("/activity").content.decode())
+    detail = text[text.index('<td colspan="7">') :]
+    detail = detail[: detail.index("</tr>")]
+    return [re.sub(r"<[^>]*>", "", line) for line in re.findall(r"<li>(.*?)</li>", detail)], detail
+
+
+def test_fields_of_one_side_are_lines_with_units() -> None:
     before = {"ranges": [{"queue_id": 3, "to_offset": 1_289}], "is_on": True, "takes_s": 90}
     after = {"sent_per_s": 12.5, "size_bytes": 2_048, "nothing": None, "topics": {"a": 2}}
     services.record_audit(actor="a", verb="change cluster", subject="local", before=before, after=after)
-    text = re.sub(r"\s+", " ", signed_in("boss").get("/activity").content.decode())
-    rows = dict(re.findall(r'<tr><th scope="row">(.*?)</th><td class="wrap">(.*?)</td>', text))
-    assert rows["takes about"] == "1 m 30 s" and rows["on"] == "yes"
-    assert '<th scope="row">a</th><td class="wrap">2</td>' in text
-    assert rows["sent per second"] == "12.5 /s" and rows["size bytes"] == "2 kB" and "none" in rows["nothing"]
-    assert '<td class="wrap">3</td><td class="wrap">1,289</td>' in text
+    lines, detail = lines_of_activity()
+    assert lines == [
+        "offset ranges · queue 3: end offset 1,289",
+        "on: yes",
+        "takes about: 1 m 30 s",
+        "nothing: none",
+        "sent per second: 12.5 /s",
+        "size bytes: 2 kB",
+        "topics · a: 2",
+    ]
+    assert re.findall(r'<p class="label">(\w+)', detail) == ["Before", "After"]
+    assert "<table" not in detail
 
 
-def test_fields_of_both_stand_side_by_side_and_long_lists_are_cut() -> None:
+def test_rows_of_both_sides_are_compared_by_their_names() -> None:
+    row = {"topic": "Orders", "broker_name": "broker-a"}
+    before = {"queues": [row | {"queue_id": 0, "offset": 5, "lag": 1}, row | {"queue_id": 1, "offset": 6}]}
+    after = {"queues": [row | {"queue_id": 1, "offset": 6}, row | {"queue_id": 0, "offset": 900, "lag": 1}]}
+    services.record_audit(actor="a", verb="apply", subject="rows", before=before, after=after)
+    lines, detail = lines_of_activity()
+    assert lines == [
+        "queues · Orders · broker-a · queue 0: offset 5 → 900",
+        "queues · Orders · broker-a · queue 1: offset 6",
+    ]
+    assert "1 unchanged field" in detail
+
+
+def test_long_lists_of_an_event_are_cut() -> None:
     before = {"retention_ms": 259_200_000, "ranges": [{"queue_id": number} for number in range(23)]}
     after = {"retention_ms": 90_000, "ranges": []}
     services.record_audit(actor="a", verb="apply", subject="many", before=before, after=after)
-    text = re.sub(r"\s+", " ", signed_in("boss").get("/activity").content.decode())
-    assert (
-        '<th scope="row">retention</th><td class="wrap">3 d</td><td class="wrap differs strong">1 m 30 s</td>'
-        in text
-    )
-    assert (
-        "and 3 more" in text and '<td class="wrap">19</td>' in text and '<td class="wrap">20</td>' not in text
-    )
+    lines, detail = lines_of_activity()
+    assert lines[0] == "retention: 3 d → 1 m 30 s"
+    assert 'class="differs strong">1 m 30 s<' in detail
+    assert lines[-3:] == [
+        "offset ranges · queue 19",
+        "offset ranges · and 3 more",
+        "offset ranges: none",
+    ]
 
 
 def test_changed_fields_come_first_and_the_others_are_folded() -> None:
     before = {"name": "orders", "colour": "red", "retry_max_times": 16, "gone": 1, "nothing": None}
     after = {"name": "orders", "colour": "red", "retry_max_times": 5, "nothing": None, "added": None}
     services.record_audit(actor="a", verb="apply", subject="few", before=before, after=after)
-    text = re.sub(r"\s+", " ", signed_in("boss").get("/activity").content.decode())
-    changed, _, same = text.partition('<details class="same"><summary>3 unchanged fields</summary>')
-    rows = re.findall(r'<tr><th scope="row">(.*?)</th><td class="wrap">(.*?)</td>', changed)
-    marked = re.findall(r'<td class="wrap differs strong">(.*?)</td></tr>', changed)
-    assert [before for _, before in rows] == ['<span class="na">–</span>', "1", "16"]
-    assert marked == ['<span class="muted">none</span>', '<span class="na">–</span>', "5"]
-    assert '<td class="wrap">orders</td>' in same and '<td class="wrap">red</td>' in same
-    assert "differs" not in same
+    lines, detail = lines_of_activity()
+    changed, _, same = detail.partition('<details class="same"><summary>3 unchanged fields</summary>')
+    assert lines == [
+        "retry max times: 16 → 5",
+        "gone: 1",
+        "added: none",
+        "colour: red",
+        "name: orders",
+        "nothing: none",
+    ]
+    assert "orders" in same and "differs" not in same and "differs" in changed
+
+
+def test_the_file_and_rest_name_plan_and_report_as_the_page_does() -> None:
+    sample_rows.cluster("test")
+    Plan.objects.create(
+        id="op-1",
+        kind="dead_letter_replay",
+        cluster="test",
+        subject="billing",
+        created_at=timezone.now(),
+        expires_at=timezone.now(),
+    )
+    services.record_audit(actor=None, verb="plan", cluster="test", subject="billing", plan_id="op-1")
+    services.record_audit(actor="a", verb="run report", cluster="test", subject="lag_hour")
+    wanted = {"Planned for billing: dead-letter replay", "Requested a run of the report Hourly lag"}
+    client = signed_in("boss")
+    rows = list(csv.DictReader(io.StringIO(client.get("/activity?format=csv").getvalue().decode())))
+    assert wanted <= {row["sentence"] for row in rows}
+    found = client.get("/api/v1/audit?cluster=test").json()["results"]
+    assert wanted == {event["sentence"] for event in found}
+
+
+def test_actors_that_are_no_person_are_named_in_the_readers_language() -> None:
+    services.record_audit(actor=None, verb="job start", subject="g")
+    services.record_audit(actor="a stranger", verb="sign-in failed", subject="unknown name")
+    client = signed_in("boss")
+    client.cookies["tidemark_language"] = "zh-hans"
+    text = as_shown(client.get("/activity").content.decode())
+    assert '<option value="system">系统</option>' in text
+    assert "登录失败：<b>未知用户名</b>" in text
+    assert ">system<" not in text and "a stranger<" not in text
+    for part in ("系统", "system"):
+        assert client.get("/activity", {"actor": part}).context["page"].total == 1
 
 
 def test_activity_is_narrowed_to_a_time_in_the_zone_of_its_reader() -> None:
