@@ -120,6 +120,7 @@ class StoreUpkeep:
 
     def tick(self) -> None:
         began_ms = steady_ms()
+        self._store.index_pending()
         self._hold.take_due(began_ms)
         self._hold.run_ready(began_ms)
         if self._is_slave:  # what is due is delivered, checked and revived by the master

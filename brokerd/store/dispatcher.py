@@ -13,13 +13,14 @@ from typing import Final
 
 from brokerd.remoting.message.java_hash import tags_code
 from brokerd.remoting.message.names import SCHEDULE_TOPIC
-from brokerd.store.index.key_index import KeyIndex
+from brokerd.store.index.key_index import KeyedRecord, KeyIndex
 from brokerd.store.log.record import (
     DELAY,
     TAGS,
     TRANSACTION_COMMIT,
     TRANSACTION_MASK,
     TRANSACTION_NONE,
+    TRANSACTION_ROLLBACK,
     find_property,
 )
 from brokerd.store.queue.consume_queue import ConsumeQueue
@@ -30,6 +31,8 @@ OnArrival = Callable[[str, int, int, int], None]  # topic, queue_id, new max off
 # (queue, queue offset, commit log offset, size, tags code, store timestamp ms, sys flag, properties):
 # a plain tuple, as one is made per message.
 Note = tuple[ConsumeQueue, int, int, int, int, int, int, bytes]
+# Keys wait for each other, for a query or for the next tenth of a second: together they cost half.
+INDEX_AT_ONCE = 256
 NOTE_QUEUE: Final = 0
 NOTE_OFFSET: Final = 2
 
@@ -37,6 +40,11 @@ NOTE_OFFSET: Final = 2
 def gets_unit(sys_flag: int) -> bool:
     """Only ordinary and committed messages appear in a consume queue."""
     return sys_flag & TRANSACTION_MASK in (TRANSACTION_NONE, TRANSACTION_COMMIT)
+
+
+def has_keys(sys_flag: int) -> bool:
+    """Whether a record is in the key index: all but rollbacks are."""
+    return sys_flag & TRANSACTION_MASK != TRANSACTION_ROLLBACK
 
 
 def dispatch_tags_code(
@@ -52,65 +60,88 @@ def dispatch_tags_code(
 
 
 class Dispatcher:
-    """Works off notes in log order. Caller: the store's single writer."""
+    """Works off notes in log order: units at once, keys later and many together. Caller: the store's single writer."""
 
     def __init__(self, key_index: KeyIndex | None, on_arrival: OnArrival | None) -> None:
         self.pending: deque[Note] = deque()
-        # (commit log offset, store time in ms): every record before it was dispatched. One tuple, because the
-        # flush reads it in another thread.
+        # (commit log offset, store time in ms): every record before it has its unit and its keys. One tuple, because
+        # the flush reads it in another thread.
         self.dispatched = (0, 0)
+        self._units_reach = (0, 0)  # the same for units alone
+        self._unindexed: list[KeyedRecord] = []
         self._key_index = key_index
         self._on_arrival = on_arrival
 
     @property
     def first_offset(self) -> int | None:
-        """The commit log offset of the first record that waits; None when none does."""
+        """The commit log offset of the first record that waits for its unit; None when none does."""
         return self.pending[0][NOTE_OFFSET] if self.pending else None
 
+    @property
+    def is_done(self) -> bool:
+        """Whether every noted record has its unit and its keys."""
+        return not self.pending and not self._unindexed
+
     def dispatch_until(self, end_offset: int) -> int:
-        """Dispatch noted records that end at or before `end_offset`; return how many."""
-        pending = self.pending
+        """Give noted records that end at or before `end_offset` their units; return how many.
+
+        Their keys follow with `index_pending`, here where INDEX_AT_ONCE wait.
+        """
+        pending, on_arrival = self.pending, self._on_arrival
+        unindexed = self._unindexed if self._key_index is not None else None
         count = 0
-        key_index, on_arrival = self._key_index, self._on_arrival
         while pending:
             queue, queue_offset, offset, size_bytes, code, timestamp_ms, sys_flag, properties = pending[0]
             record_end = offset + size_bytes
             if record_end > end_offset:
                 break
-            dispatched = (record_end, timestamp_ms)
-            has_unit = not sys_flag & TRANSACTION_MASK or gets_unit(sys_flag)
+            is_ordinary = not sys_flag & TRANSACTION_MASK
+            has_unit = is_ordinary or gets_unit(sys_flag)
             if has_unit:
                 queue.append(queue_offset, offset, size_bytes, code)
-            if key_index is not None:
-                key_index.put_record(queue, offset, timestamp_ms, sys_flag, properties)
             # Removed only now: when a file cannot be made (OSError) the note stays for the next call.
             pending.popleft()
+            if unindexed is not None and (is_ordinary or has_keys(sys_flag)):
+                unindexed.append((queue, offset, timestamp_ms, properties))
+            self._units_reach = (record_end, timestamp_ms)
             count += 1
             if on_arrival is not None and has_unit:
                 on_arrival(queue.topic, queue.queue_id, queue_offset + 1, code)
-        if count:
-            if key_index is not None:
-                key_index.finish_batch()
-            self.dispatched = dispatched
+        if unindexed is None:
+            self.dispatched = self._units_reach
+        elif len(unindexed) >= INDEX_AT_ONCE:
+            self.index_pending()
         return count
+
+    def index_pending(self) -> None:
+        """Index the keys of all records that have their units. Raises OSError: they wait for the next call."""
+        if self._unindexed and self._key_index is not None:
+            self._key_index.put_records(self._unindexed)
+            self._unindexed.clear()
+        self.dispatched = self._units_reach
 
     def index_recovered(
         self, queue: ConsumeQueue, offset: int, store_timestamp_ms: int, sys_flag: int, properties: bytes
     ) -> None:
-        """Index a record that recovery found; `finish_recovery` must follow."""
-        if self._key_index is not None:
-            self._key_index.put_record(queue, offset, store_timestamp_ms, sys_flag, properties)
+        """Index a record that recovery found; `finish_recovery` must follow. Raises OSError."""
+        if self._key_index is not None and has_keys(sys_flag):
+            self._unindexed.append((queue, offset, store_timestamp_ms, properties))
+            if len(self._unindexed) >= INDEX_AT_ONCE:
+                self._key_index.put_records(self._unindexed)
+                self._unindexed.clear()
 
     def drop_topic(self, topic: str, log_max_offset: int) -> None:
-        """Drop the notes of a deleted topic."""
+        """Drop the notes of a deleted topic; keys of what has its unit stay, as those of its older records."""
         kept = [note for note in self.pending if note[NOTE_QUEUE].topic != topic]
         self.pending.clear()
         self.pending.extend(kept)
         if not kept:
-            _, timestamp_ms = self.dispatched
-            self.dispatched = (log_max_offset, timestamp_ms)
+            _, timestamp_ms = self._units_reach
+            self._units_reach = (log_max_offset, timestamp_ms)
+            if not self._unindexed:
+                self.dispatched = self._units_reach
 
     def finish_recovery(self, log_max_offset: int, store_timestamp_ms: int) -> None:
-        self.dispatched = (log_max_offset, store_timestamp_ms)
-        if self._key_index is not None:
-            self._key_index.finish_batch()
+        """Raises OSError."""
+        self._units_reach = (log_max_offset, store_timestamp_ms)
+        self.index_pending()

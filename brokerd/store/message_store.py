@@ -59,8 +59,6 @@ from brokerd.store.transferred import LogPieces, TransferredLog
 logger = logging.getLogger(__name__)
 
 RECORD_OVERHEAD_MAX = 65_536  # topic, properties and fixed fields on top of maxMessageSize (CommitLog.java)
-# A wrong time zone or summer time; a clock that was off by days was wrong.
-STORE_TIME_HELD_MAX_MS = 2 * 3_600_000
 BATCH_ENTRY_BYTES = 22  # fixed bytes of a message in a batch body: 4 total, magic, crc, flag, lengths
 PUT_OK = PutMessageStatus.PUT_OK
 
@@ -168,13 +166,14 @@ class MessageStore:
         try:
             self._flusher.flush_log()
             self.dispatch_pending()
+            self.index_pending()
             self._key_index.close()
             self.remove_dropped()
             self._flusher.flush_queues()
         except (FlushFailed, OSError) as error:
             logger.error("store closed without a clean end: %s", error)  # noqa: TRY400
         else:
-            if not self._pending:  # else the next start has to dispatch: keep the abort file
+            if self._dispatcher.is_done:  # else the next start has to dispatch: keep the abort file
                 self._abort.remove()
         self._checkpoint.close()
         self._flusher.checkpoint = None
@@ -251,7 +250,7 @@ class MessageStore:
         queue_offset = queue.next_offset if has_unit else 0
         log = self._log
         offset = log.reserve(size_bytes)
-        stored_ms = now_ms if now_ms >= log.last_store_timestamp_ms else self._store_time(now_ms)
+        stored_ms = now_ms if now_ms >= log.last_store_timestamp_ms else log.store_time(now_ms)
         try:
             record = encode_record(
                 topic_field,
@@ -316,7 +315,7 @@ class MessageStore:
             self._refuse_size(body_bytes, 0, total_bytes)
         start = offset = self._log.reserve(total_bytes)
         queue_offset = queue.next_offset
-        now_ms = self._store_time(now_ms)
+        now_ms = self._log.store_time(now_ms)
         records: list[bytes] = []
         notes = []
         try:
@@ -359,21 +358,6 @@ class MessageStore:
             raise ServiceNotAvailable(self._refusal)
         self._log.reserve(min(size_bytes, self._log.file_size_bytes - BLANK_BYTES))
 
-    def _store_time(self, now_ms: int) -> int:
-        """Store times ascend in the log, on which the search by time relies: a clock set back stands still for it.
-
-        Set back by more than STORE_TIME_HELD_MAX_MS it was wrong before, and the true time counts from now on.
-        """
-        last_ms = self._log.last_store_timestamp_ms
-        if last_ms - now_ms > STORE_TIME_HELD_MAX_MS:
-            logger.error(
-                "store times go back by %d ms: the clock was set back. Offsets by time are not exact for messages"
-                " stored before",
-                last_ms - now_ms,
-            )
-            return now_ms
-        return max(now_ms, last_ms)
-
     def _refuse_size(self, body_bytes: int, properties_bytes: int, record_bytes: int) -> None:
         if properties_bytes > PROPERTIES_BYTES_MAX:
             raise PropertiesSizeExceeded(
@@ -384,7 +368,7 @@ class MessageStore:
         raise MessageIllegal(f"record of {record_bytes} bytes, at most {self._record_bytes_max}")
 
     def dispatch_pending(self) -> int:
-        """Build the units and index entries of everything put since; return how many messages.
+        """Build the units of everything put since, and index the keys of many at once; return how many messages.
 
         Call it once per read of a socket, before replying. With SYNC_FLUSH consumers see only what is flushed
         (as 5.x), so call it again after `flush`. When a file cannot be made, puts are refused until it can.
@@ -392,18 +376,33 @@ class MessageStore:
         end_offset = self._log.flushed_offset if self._is_sync_flush else self._log.max_offset
         try:
             count = self._dispatcher.dispatch_until(end_offset)
+            if self._dispatch_error:
+                self._dispatcher.index_pending()
         except OSError as error:
-            if not self._dispatch_error:  # logged once
-                first_offset = self._dispatcher.first_offset
-                logger.error("dispatch failed offset=%s: %s; trying again", first_offset, error)  # noqa: TRY400
-            self._dispatch_error = f"consume queues or index cannot be written: {error}"
-            self._set_refusal()
+            self._dispatch_failed(error)
             return 0
         if self._dispatch_error:
             logger.info("dispatch continues offset=%d", end_offset)
             self._dispatch_error = ""
             self._set_refusal()
         return count
+
+    def _dispatch_failed(self, error: OSError) -> None:
+        if not self._dispatch_error:  # logged once
+            first_offset = self._dispatcher.first_offset
+            logger.error("dispatch failed offset=%s: %s; trying again", first_offset, error)
+        self._dispatch_error = f"consume queues or index cannot be written: {error}"
+        self._set_refusal()
+
+    def index_pending(self) -> None:
+        """Index the keys of everything dispatched; where it fails, puts are refused as in dispatch_pending.
+
+        Call it every tenth of a second.
+        """
+        try:
+            self._dispatcher.index_pending()
+        except OSError as error:
+            self._dispatch_failed(error)
 
     # Reading
 
@@ -494,11 +493,12 @@ class MessageStore:
         """Find records by UNIQ_KEY or a word of KEYS. Only hashes: compare topic and key of what is found.
 
         In the event loop with a limit of index entries to look at: raises LookupTooLong, NotInMemory. Any other thread
-        without: it waits for the disk.
+        without: it waits for the disk, and finds what was indexed before.
         """
         arguments = (topic, key, max_num, begin_ms, end_ms)
         if visits_max is None:
             return self._key_index.query(*arguments)
+        self.index_pending()
         return self._key_index.query(*arguments, visits_max, self._cold_pages.ready)
 
     @property

@@ -106,6 +106,13 @@ def read_frames(connection: socket.socket, count: int, buffer: bytearray) -> lis
         buffer += data
 
 
+def connected(address: tuple[str, int], tls: ssl.SSLContext | None = None) -> socket.socket:
+    """Return a connection without Nagle's delay: a frame may be several TLS records."""
+    plain = socket.create_connection(address)
+    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return tls.wrap_socket(plain, server_hostname=address[0]) if tls else plain
+
+
 class Load:
     """Connections that each repeat: write `in_flight` frames, wait for as many answers."""
 
@@ -123,14 +130,9 @@ class Load:
         self._frames = frames
         self._in_flight = in_flight
 
-    def _connect(self) -> socket.socket:
-        plain = socket.create_connection(self._address)
-        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # a frame may be several TLS records
-        return self._tls.wrap_socket(plain, server_hostname=self._address[0]) if self._tls else plain
-
     def run(self, seconds: float) -> tuple[int, float]:
         """(requests answered, seconds taken)."""
-        sockets = [self._connect() for _ in range(self._connections)]
+        sockets = [connected(self._address, self._tls) for _ in range(self._connections)]
         blocks = [self._frames(i) for i in range(self._connections)]
         counted = [0] * self._connections
         end = time.monotonic() + seconds

@@ -15,7 +15,16 @@ from brokerd import store_commands
 from brokerd.store.errors import StoreError
 from brokerd.store.message_store import MessageStore
 from tests.brokerd.store.recovery.test_opening import contents, log_file, overwrite, record_starts
-from tests.brokerd.store.stores import NOW_MS, bodies, open_store, put, put_all, small_config, unpack_golden
+from tests.brokerd.store.stores import (
+    NOW_MS,
+    bodies,
+    open_store,
+    put,
+    put_all,
+    settle,
+    small_config,
+    unpack_golden,
+)
 
 EVER = (0, 2**62)
 # What a broker's configuration file would say beside the sizes of log and queue files, which are those of the files.
@@ -32,7 +41,7 @@ def filled(root: Path, count: int = 30, body_bytes: int = 300) -> list[bytes]:
     sent = [b"m%d " % number + bytes(body_bytes) for number in range(count)]
     for number, body in enumerate(sent):
         put(store, body, properties=b"KEYS\x01k%d all\x02" % number)
-    store.dispatch_pending()
+    settle(store)
     store.close(NOW_MS)
     return sent
 

@@ -39,6 +39,7 @@ from tests.brokerd.store.stores import (
     flush_everything,
     kill,
     put,
+    settle,
     small_config,
 )
 from tests.hard.tally import main
@@ -97,7 +98,7 @@ class Writer:
                 body, properties, key, tag = self.message(number)
                 result = put(self.store, body, topic, queue_id, properties, NOW_MS + number)
                 self.note(topic, queue_id, result, body, key, tag)
-            self.store.dispatch_pending()
+            settle(self.store)
 
     def message(self, number: int) -> tuple[bytes, bytes, str, str]:
         body = b"%d " % number + self._chance.randbytes(self._chance.choice([0, 10, 200, 900]))
@@ -132,7 +133,7 @@ class Writer:
             put(
                 self.store, b"dead", "Events", self._chance.randrange(2), b"KEYS\x01dead\x02", NOW_MS + number
             )
-        self.store.dispatch_pending()
+        settle(self.store)
         self.store.drop_topic("Events")
         self.store.remove_dropped()
 
@@ -163,7 +164,7 @@ def shape(number: int) -> Shape:
             made.flushed = writer.store.flush()
         else:
             writer.batch("Orders", 1)
-            writer.store.dispatch_pending()
+            settle(writer.store)
         shutil.copytree(made.at("live"), made.at(name))
     writer.store.close(NOW_MS)
     shutil.copytree(made.at("live"), made.at("clean"))
@@ -248,7 +249,7 @@ def serve_prefix(made: Shape, root: Path) -> int:
     by_queue = {(each.topic, each.queue_id): each.queue_offset + 1 for each in expected}
     for topic, queue_id in QUEUES:
         assert put(store, b"new", topic, queue_id).queue_offset == by_queue.get((topic, queue_id), 0)
-    store.dispatch_pending()
+    settle(store)
     store.close(NOW_MS)
     assert command("check", root) == 0
     return ends[0]

@@ -21,7 +21,7 @@ from __future__ import annotations
 import struct
 import sys
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,6 +49,10 @@ def slot_hash(java_hash: int) -> int:
     if java_hash < 0x80000000:
         return java_hash
     return (1 << 32) - java_hash & 0x7FFFFFFF
+
+
+# (unsigned Java hash, commit log offset, store time in ms): a plain tuple, as one is made per key.
+Key = tuple[int, int, int]
 
 
 class IndexEntry(NamedTuple):
@@ -120,31 +124,50 @@ class IndexFile:
         self.begin_timestamp_ms = self.end_timestamp_ms = end_timestamp_ms
         self.write_header()
 
-    def put(self, java_hash: int, commit_log_offset: int, store_timestamp_ms: int) -> None:
-        """Add one key of a record; the file must not be full."""
-        if self.count <= 1:
-            self.begin_offset = commit_log_offset
-            self.begin_timestamp_ms = store_timestamp_ms
-        count = self.count
-        if count >= self._ready_count:
+    @property
+    def room(self) -> int:
+        """How many keys one `put` may have; 0 when the file is full."""
+        left: int = self.index_num - self.count
+        return min(left, READY_ENTRIES)
+
+    def put(self, keys: Sequence[Key]) -> None:
+        """Add keys in the order of their records, at most `room`. Raises OSError (disk full): nothing is added.
+
+        Entries come before the slots that name them, so that another thread follows whole chains at any moment.
+        """
+        first = count = self.count
+        if first + len(keys) > self._ready_count:
             self._make_room()
-        key_hash = java_hash if java_hash < 0x80000000 else slot_hash(java_hash)
-        slot_position = HEADER_BYTES + key_hash % self.hash_slot_num * SLOT_BYTES
-        mapped = self.mapped_file.map
-        previous: int = SLOT.unpack_from(mapped, slot_position)[0]
-        if not 0 < previous < count:
-            if previous == 0:
-                self.slots_used += 1
-            previous = 0
-        seconds = 0
-        if store_timestamp_ms > self.begin_timestamp_ms > 0:
-            seconds = min((store_timestamp_ms - self.begin_timestamp_ms) // 1000, SECONDS_MAX)
-        position = self._entries_start + count * ENTRY_BYTES
-        mapped[position : position + ENTRY_BYTES] = ENTRY.pack(key_hash, commit_log_offset, seconds, previous)
-        mapped[slot_position : slot_position + SLOT_BYTES] = SLOT.pack(count)
-        self.count = count + 1
-        self.end_offset = commit_log_offset
-        self.end_timestamp_ms = store_timestamp_ms
+        _, offset, timestamp_ms = keys[0]
+        if first <= 1:
+            self.begin_offset, self.begin_timestamp_ms = offset, timestamp_ms
+        begin_ms, slot_num, mapped = self.begin_timestamp_ms, self.hash_slot_num, self.mapped_file.map
+        unpack_from, pack = SLOT.unpack_from, ENTRY.pack
+        newest: dict[int, int] = {}  # slot position → its newest entry among these
+        entries = []
+        for java_hash, offset, timestamp_ms in keys:
+            key_hash = java_hash if java_hash < 0x80000000 else slot_hash(java_hash)
+            slot_position = HEADER_BYTES + key_hash % slot_num * SLOT_BYTES
+            previous = newest.get(slot_position)
+            if previous is None:
+                (previous,) = unpack_from(mapped, slot_position)
+                if not 0 < previous < first:
+                    if previous == 0:
+                        self.slots_used += 1
+                    previous = 0
+            seconds = 0
+            if timestamp_ms > begin_ms > 0:
+                seconds = min((timestamp_ms - begin_ms) // 1000, SECONDS_MAX)
+            entries.append(pack(key_hash, offset, seconds, previous))
+            newest[slot_position] = count
+            count += 1
+        position = self._entries_start + first * ENTRY_BYTES
+        mapped[position : position + len(entries) * ENTRY_BYTES] = b"".join(entries)
+        self.end_offset, self.end_timestamp_ms = offset, timestamp_ms
+        self.count = count
+        pack_into = SLOT.pack_into
+        for slot_position, number in newest.items():
+            pack_into(mapped, slot_position, number)
 
     def _make_room(self) -> None:
         """Ready the pages of the next entries, the first time room for all slots. Raises OSError (disk full)."""

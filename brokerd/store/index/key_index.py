@@ -10,13 +10,14 @@ import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Iterable
 from operator import mul
 from pathlib import Path
 
 from brokerd.remoting.message.java_hash import MASK, java_hash, java_hash_joined
 from brokerd.store.files.checkpoint import DurablePoint
 from brokerd.store.files.mapped_file import MappedFile, Ready, fsync_directory
-from brokerd.store.index.index_file import SLOT_BYTES, IndexFile, Visits, index_file_bytes, slot_hash
+from brokerd.store.index.index_file import SLOT_BYTES, IndexFile, Key, Visits, index_file_bytes, slot_hash
 from brokerd.store.log.record import KEYS, TRANSACTION_MASK, TRANSACTION_ROLLBACK, UNIQ_KEY, find_property
 from brokerd.store.queue.consume_queue import ConsumeQueue
 from brokerd.store.results import QueryMessageResult
@@ -35,13 +36,17 @@ POWER_10 = pow(31, 10, 1 << 32)
 POWER_32 = pow(31, 32, 1 << 32)
 
 
+# (queue, commit log offset, store time in ms, properties): a plain tuple, as one is made per message.
+KeyedRecord = tuple[ConsumeQueue, int, int, bytes]
+
+
 def index_file_name(timestamp_ms: int) -> str:
     seconds, milliseconds = divmod(timestamp_ms, 1000)
     return time.strftime("%Y%m%d%H%M%S", time.localtime(seconds)) + f"{milliseconds:03d}"
 
 
 def key_hashes(topic: str, sys_flag: int, properties: bytes) -> list[int]:
-    """Return the hashes under which a record stands in the index, for checks; `put_record` is the fast twin."""
+    """Return the hashes under which a record stands in the index, for checks; `put_records` is the fast twin."""
     if sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
         return []
     keys = [find_property(properties, UNIQ_KEY), *find_property(properties, KEYS).split(b" ")]
@@ -136,41 +141,37 @@ class KeyIndex:
 
     # Writing
 
-    def put_record(
-        self,
-        queue: ConsumeQueue,
-        commit_log_offset: int,
-        store_timestamp_ms: int,
-        sys_flag: int,
-        properties: bytes,
-    ) -> None:
-        """Index UNIQ_KEY and every word of KEYS, unless a later record is indexed already.
+    def put_records(self, records: Iterable[KeyedRecord]) -> None:
+        """Index UNIQ_KEY and every word of KEYS of records in log order, unless a later record is indexed already.
 
-        `finish_batch` must follow once per batch of records.
+        Raises OSError (disk full): then some are indexed, and putting them all again is right.
         """
-        if sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
-            return
-        if self.files and commit_log_offset < self.files[-1].end_offset:
-            return
-        topic_hash = queue.topic_hash
-        if topic_hash is None:
-            topic_hash = queue.topic_hash = java_hash(f"{queue.topic}#".encode())
-        unique_key = find_property(properties, UNIQ_KEY)
-        if unique_key:
-            hashed = self._unique_key_hash(topic_hash, unique_key)
+        end_offset = self.files[-1].end_offset if self.files else 0
+        hashed: list[Key] = []
+        for queue, offset, timestamp_ms, properties in records:
+            if offset < end_offset:
+                continue
+            topic_hash = queue.topic_hash
+            if topic_hash is None:
+                topic_hash = queue.topic_hash = java_hash(f"{queue.topic}#".encode())
+            unique_key = find_property(properties, UNIQ_KEY)
+            if unique_key:
+                hashed.append((self._unique_key_hash(topic_hash, unique_key), offset, timestamp_ms))
+            keys = find_property(properties, KEYS)
+            if keys:
+                hashed += [
+                    (java_hash_joined(topic_hash, key), offset, timestamp_ms)
+                    for key in keys.split(b" ")
+                    if key
+                ]
+        while hashed:
             index_file = self.files[-1] if self.files else None
             if index_file is None or index_file.is_full:
-                index_file = self._new_file(store_timestamp_ms)
-            index_file.put(hashed, commit_log_offset, store_timestamp_ms)
-        keys = find_property(properties, KEYS)
-        if keys:
-            for key in keys.split(b" "):
-                if key:
-                    hashed = java_hash_joined(topic_hash, key)
-                    index_file = self.files[-1] if self.files else None
-                    if index_file is None or index_file.is_full:
-                        index_file = self._new_file(store_timestamp_ms)
-                    index_file.put(hashed, commit_log_offset, store_timestamp_ms)
+                index_file = self._new_file(hashed[0][2])
+            room = index_file.room
+            index_file.put(hashed[:room])
+            index_file.write_header()
+            del hashed[:room]
 
     def _unique_key_hash(self, topic_hash: int, key: bytes) -> int:
         """Hot path: only the last 10 of the 32 characters are hashed per message (1.4 → 0.7 µs)."""
@@ -185,16 +186,10 @@ class KeyIndex:
         tail_hash: int = sum(map(mul, key[UNIQUE_KEY_PREFIX_BYTES:], POWERS_10))
         return (topic_hash * POWER_32 + prefix_hash + tail_hash) & MASK
 
-    def finish_batch(self) -> None:
-        """Write the header of the newest file."""
-        if self.files:
-            self.files[-1].write_header()
-
     def _new_file(self, store_timestamp_ms: int) -> IndexFile:
         files = self.files
         previous = files[-1] if files else None
         if previous is not None:
-            previous.write_header()
             self._full_files.append(previous)
         self.directory.mkdir(parents=True, exist_ok=True)
         name = index_file_name(store_timestamp_ms)
@@ -291,8 +286,7 @@ class KeyIndex:
             fsync_directory(self.directory)
 
     def close(self) -> None:
-        """Make every file durable for good, header included. Caller: the writer. Raises OSError."""
-        self.finish_batch()
+        """Make every file durable for good. Caller: the writer. Raises OSError."""
         self.flush_all()
         if self.files:
             self.safe_timestamp_ms = max(self.safe_timestamp_ms, self.files[-1].end_timestamp_ms)

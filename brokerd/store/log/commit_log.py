@@ -26,6 +26,8 @@ from brokerd.store.log.record import BLANK, BLANK_BYTES, BLANK_MAGIC, TWO_INTS, 
 logger = logging.getLogger(__name__)
 
 TRY_AGAIN_S = 0.1  # on a full disk: thousands of senders a second must not each try to make a file
+# A wrong time zone or summer time; a clock that was off by days was wrong.
+STORE_TIME_HELD_MAX_MS = 2 * 3_600_000
 
 
 class Readying:
@@ -104,6 +106,21 @@ class CommitLog:
         self._base = self._file.start_offset if self._file else max_offset
         self._ready = max_offset - self._base
         self._writable_end = 0
+
+    def store_time(self, now_ms: int) -> int:
+        """Store times ascend in the log, on which the search by time relies: a clock set back stands still for it.
+
+        Set back by more than STORE_TIME_HELD_MAX_MS it was wrong before, and the true time counts from now on.
+        """
+        last_ms = self.last_store_timestamp_ms
+        if last_ms - now_ms > STORE_TIME_HELD_MAX_MS:
+            logger.error(
+                "store times go back by %d ms: the clock was set back. Offsets by time are not exact for messages"
+                " stored before",
+                last_ms - now_ms,
+            )
+            return now_ms
+        return max(now_ms, last_ms)
 
     def reserve(self, size_bytes: int) -> int:
         """Return the offset at which the next record (or batch) of `size_bytes` goes; write it with `append`.

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from brokerd.store.dispatcher import Dispatcher, dispatch_tags_code, gets_unit
+from brokerd.store.dispatcher import INDEX_AT_ONCE, Dispatcher, dispatch_tags_code, gets_unit
+from brokerd.store.index.key_index import KeyIndex
 from brokerd.store.queue.consume_queue import ConsumeQueue
+from tests.brokerd.store.stores import small_config
 
 LEVELS_MS = (1000, 5000, 10000)
 
@@ -61,3 +63,54 @@ def test_it_keeps_a_message_it_could_not_dispatch(tmp_path: Path) -> None:
     (tmp_path / "in-the-way").unlink()
     assert dispatcher.dispatch_until(100) == 1
     assert queue.max_offset == 1
+
+
+def noted(root: Path) -> tuple[Dispatcher, KeyIndex]:
+    """A dispatcher with as many notes as are indexed at once; all have one key."""
+    index = KeyIndex(small_config(root, max_index_num=2 * INDEX_AT_ONCE))
+    dispatcher = Dispatcher(index, None)
+    queue = ConsumeQueue("T", 0, root / "queue", 20 * 2 * INDEX_AT_ONCE)
+    for number in range(INDEX_AT_ONCE):
+        sys_flag = 0xC if number == 1 else 0  # a rollback has neither unit nor keys
+        note = (queue, number - (number > 1), number * 100, 100, 0, 5, sys_flag, b"KEYS\x01k\x02")
+        dispatcher.pending.append(note)
+    return dispatcher, index
+
+
+def found(index: KeyIndex) -> list[int]:
+    return index.query("T", "k", 2 * INDEX_AT_ONCE, 0, 2**62).commit_log_offsets
+
+
+def test_keys_follow_their_units_and_are_counted_when_they_are_there(tmp_path: Path) -> None:
+    dispatcher, index = noted(tmp_path)
+    assert dispatcher.dispatch_until(300) == 3
+    assert (found(index), dispatcher.dispatched, dispatcher.is_done) == ([], (0, 0), False)
+    dispatcher.index_pending()
+    assert (found(index), dispatcher.dispatched) == ([0, 200], (300, 5))
+    end = INDEX_AT_ONCE * 100
+    assert dispatcher.dispatch_until(end) == INDEX_AT_ONCE - 3
+    assert (len(index.files), dispatcher.dispatched) == (1, (300, 5))
+    dispatcher.index_pending()
+    assert (dispatcher.dispatched, dispatcher.is_done) == ((end, 5), True)
+
+
+def test_many_keys_do_not_wait(tmp_path: Path) -> None:
+    dispatcher, index = noted(tmp_path)
+    note = list(dispatcher.pending)[-1]
+    dispatcher.pending.append((note[0], note[1] + 1, note[2] + 100, *note[3:]))
+    end = (INDEX_AT_ONCE + 1) * 100
+    assert dispatcher.dispatch_until(end) == INDEX_AT_ONCE + 1
+    assert (dispatcher.dispatched, dispatcher.is_done) == ((end, 5), True)
+    assert index.files[-1].count == INDEX_AT_ONCE + 1
+
+
+def test_keys_that_find_no_room_wait(tmp_path: Path) -> None:
+    dispatcher, index = noted(tmp_path)
+    dispatcher.dispatch_until(200)
+    (tmp_path / "index").touch()
+    with pytest.raises(OSError):
+        dispatcher.index_pending()
+    assert dispatcher.dispatched == (0, 0)
+    (tmp_path / "index").unlink()
+    dispatcher.index_pending()
+    assert (found(index), dispatcher.dispatched) == ([0], (200, 5))

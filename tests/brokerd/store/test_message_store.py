@@ -26,6 +26,7 @@ from tests.brokerd.store.stores import (
     open_store,
     put,
     put_all,
+    settle,
     small_config,
 )
 
@@ -217,7 +218,7 @@ def test_it_stores_a_batch_as_consecutive_records(tmp_path: Path) -> None:
     )
     assert [result.queue_offset for result in results] == [1, 2, 3]
     assert [result.commit_log_offset for result in results] == [106, 106 + 110, 106 + 220]
-    store.dispatch_pending()
+    settle(store)
     assert bodies(store) == [b"before", b"b0", b"b1", b"b2"]
     assert store.query_by_key("TopicTest", "k2", 9, 0, 2**62).commit_log_offsets == [326]
     view = store.look_message(326)

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from brokerd.remoting.message.java_hash import tags_code
 from brokerd.store.results import BatchEntry
-from tests.brokerd.store.stores import BORN_HOST, NOW_MS, STORE_HOST, body_of, kill, open_store, put
+from tests.brokerd.store.stores import BORN_HOST, NOW_MS, STORE_HOST, body_of, kill, open_store, put, settle
 
 TOPICS = st.sampled_from(["A", "B", "%RETRY%" + "g" * 130])
 QUEUE_IDS = st.integers(0, 1)
@@ -99,7 +99,7 @@ class StoreAndTwin(RuleBasedStateMachine):
 
     @rule(topic=TOPICS, key=st.sampled_from(["k1", "k2", "Aa", "none"]))
     def query(self, topic: str, key: str) -> None:
-        self.store.dispatch_pending()
+        settle(self.store)
         found = self.store.query_by_key(topic, key, 64, 0, 2**62).commit_log_offsets
         bodies = []
         for offset in found:

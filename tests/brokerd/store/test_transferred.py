@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from brokerd.store.errors import ServiceNotAvailable, TransferDiverged
 from brokerd.store.message_store import MessageStore
-from tests.brokerd.store.stores import open_store, put, put_all
+from tests.brokerd.store.stores import open_store, put, put_all, settle
 
 FILE_BYTES = 4096
 
@@ -21,7 +21,7 @@ def master_with(root: Path, count: int = 40) -> MessageStore:
     for number in range(count):
         put(store, b"body %d" % number * 9, queue_id=number % 2, properties=b"KEYS\x01k%d\x02" % number)
     put(store, b"half", topic="RMQ_SYS_TRANS_HALF_TOPIC", sys_flag=4)
-    store.dispatch_pending()
+    settle(store)
     return store
 
 
@@ -57,7 +57,7 @@ def test_it_is_the_masters_store_however_the_log_is_cut(
     for end in [*sorted(cut for cut in cuts if cut < len(data)), len(data)]:
         feed(slave, data, begin, end)
         begin = end
-    slave.dispatch_pending()
+    settle(slave)
     assert slave.commit_log_max_offset == master.commit_log_max_offset
     assert (log_of(slave), units(slave)) == (data, units(master))
     assert len(units(slave)[0]) == 20
@@ -76,7 +76,7 @@ def test_it_goes_on_behind_its_last_whole_record(tmp_path: Path) -> None:
     end = slave.transferred.begin()
     assert 0 < end < 300
     feed(slave, data, end, len(data))
-    slave.dispatch_pending()
+    settle(slave)
     assert units(slave) == units(master)
 
 
@@ -126,7 +126,7 @@ def test_an_empty_one_begins_where_the_master_does(tmp_path: Path) -> None:
     # As the broker makes it, in a thread, before it can know the first offset.
     slave.table.adopt(slave.table.make_with_file("TopicTest", 0))
     slave.transferred.receive(begin, log_of(master, begin))
-    slave.dispatch_pending()
+    settle(slave)
     first = slave.min_offset("TopicTest", 0)
     assert 0 < first < 20 == slave.max_offset("TopicTest", 0)
     assert slave.units("TopicTest", 0, first, 50) == master.units("TopicTest", 0, first, 50)

@@ -26,8 +26,8 @@ def test_it_takes_the_absolute_hash_and_zero_for_the_smallest_int() -> None:
 
 def test_it_writes_header_slot_and_entry_of_the_layout(tmp_path: Path) -> None:
     index = new_file(tmp_path)
-    index.put(6, 500, BEGIN_MS)
-    index.put(2, 900, BEGIN_MS + 3999)  # the same slot, 2 of 4
+    index.put([(6, 500, BEGIN_MS)])
+    index.put([(2, 900, BEGIN_MS + 3999)])  # the same slot, 2 of 4
     index.write_header()
     data = index.mapped_file.path.read_bytes()
     assert len(data) == 40 + 4 * 4 + 10 * 20
@@ -43,7 +43,7 @@ def test_it_writes_header_slot_and_entry_of_the_layout(tmp_path: Path) -> None:
 def test_it_finds_newest_first_and_follows_the_chain_past_other_hashes(tmp_path: Path) -> None:
     index = new_file(tmp_path)
     for offset, hashed in enumerate([6, 2, 6, 3, 6]):
-        index.put(hashed, offset * 100, BEGIN_MS + offset * 1000)
+        index.put([(hashed, offset * 100, BEGIN_MS + offset * 1000)])
     assert list(index.find(6, *EVER)) == [400, 200, 0]
     assert list(index.find(2, *EVER)) == [100]
     assert list(index.find(10, *EVER)) == []  # slot 2 as well
@@ -53,18 +53,18 @@ def test_it_finds_newest_first_and_follows_the_chain_past_other_hashes(tmp_path:
 
 def test_it_is_full_one_entry_early_as_java(tmp_path: Path) -> None:
     index = new_file(tmp_path, entries=3)
-    index.put(1, 0, BEGIN_MS)
+    index.put([(1, 0, BEGIN_MS)])
     assert not index.is_full
-    index.put(1, 1, BEGIN_MS)
+    index.put([(1, 1, BEGIN_MS)])
     assert index.is_full
 
 
 def test_it_goes_on_after_reopening(tmp_path: Path) -> None:
     index = new_file(tmp_path)
-    index.put(6, 100, BEGIN_MS)
+    index.put([(6, 100, BEGIN_MS)])
     index.write_header()
     again = new_file(tmp_path)
-    again.put(6, 200, BEGIN_MS + 5000)
+    again.put([(6, 200, BEGIN_MS + 5000)])
     assert list(again.find(6, *EVER)) == [200, 100]
     assert (again.begin_timestamp_ms, again.end_timestamp_ms) == (BEGIN_MS, BEGIN_MS + 5000)
     assert (again.begin_offset, again.end_offset, again.slots_used) == (100, 200, 1)
@@ -72,8 +72,8 @@ def test_it_goes_on_after_reopening(tmp_path: Path) -> None:
 
 def test_it_never_loops_on_a_damaged_chain(tmp_path: Path) -> None:
     index = new_file(tmp_path)
-    index.put(6, 100, BEGIN_MS)
-    index.put(6, 200, BEGIN_MS)
+    index.put([(6, 100, BEGIN_MS)])
+    index.put([(6, 200, BEGIN_MS)])
     position = 56 + 20
     index.mapped_file.map[position + 16 : position + 20] = (2).to_bytes(4)  # entry 1 points up to entry 2
     assert list(index.find(6, *EVER)) == [200, 100]
@@ -83,10 +83,10 @@ def test_it_never_loops_on_a_damaged_chain(tmp_path: Path) -> None:
 
 def test_it_ignores_entries_of_a_process_that_died_before_the_header(tmp_path: Path) -> None:
     index = new_file(tmp_path)
-    index.put(6, 100, BEGIN_MS)
+    index.put([(6, 100, BEGIN_MS)])
     index.write_header()
-    index.put(6, 200, BEGIN_MS)
+    index.put([(6, 200, BEGIN_MS)])
     again = new_file(tmp_path)
     assert list(again.find(6, *EVER)) == []  # the slot points to entry 2, which does not count
-    again.put(6, 300, BEGIN_MS)
+    again.put([(6, 300, BEGIN_MS)])
     assert list(again.find(6, *EVER)) == [300]

@@ -29,12 +29,10 @@ def index_record(
     keys: str = "",
     unique_key: str = "",
     now_ms: int = NOW_MS,
-    sys_flag: int = 0,
 ) -> None:
     pairs = {"KEYS": keys, "UNIQ_KEY": unique_key, "TAGS": "TagA"}
     properties = "".join(f"{name}\x01{value}\x02" for name, value in pairs.items() if value)
-    index.put_record(queue, offset, now_ms, sys_flag, properties.encode())
-    index.finish_batch()
+    index.put_records([(queue, offset, now_ms, properties.encode())])
 
 
 def found(index: KeyIndex, key: str, topic: str = "T", max_num: int = 64) -> list[int]:
@@ -68,10 +66,8 @@ def test_it_answers_hash_collisions_too(tmp_path: Path) -> None:
     assert found(index, "Aa") == [100, 300]
 
 
-def test_it_does_not_index_rolled_back_records_nor_older_ones_twice(tmp_path: Path) -> None:
+def test_it_does_not_index_older_records_twice(tmp_path: Path) -> None:
     index, queue = new_index(tmp_path), queue_of("T")
-    index_record(index, queue, 100, "k", sys_flag=0xC)
-    assert found(index, "k") == []
     index_record(index, queue, 300, "k")
     index_record(index, queue, 100, "k")
     assert found(index, "k") == [300]
@@ -87,6 +83,16 @@ def test_it_starts_a_new_file_when_one_is_full_and_searches_all(tmp_path: Path) 
     assert found(index, "k", max_num=3) == [500, 600, 700]
     assert index.query("T", "k", 64, NOW_MS + 2000, NOW_MS + 4000).commit_log_offsets == [200, 300, 400]
     assert index.safe_timestamp_ms == NOW_MS + 5000
+
+
+def test_many_records_at_once_fill_one_file_after_another(tmp_path: Path) -> None:
+    index, queue = new_index(tmp_path, max_index_num=4), queue_of("T")
+    keys = [b"KEYS\x01%s\x02" % (b"k other" if number % 2 else b"k") for number in range(8)]
+    index.put_records([(queue, number * 100, NOW_MS + number, keys[number]) for number in range(8)])
+    assert [each.count for each in index.files] == [4, 4, 4, 4]
+    assert found(index, "k") == [0, 100, 200, 300, 400, 500, 600, 700]
+    assert found(index, "other") == [100, 300, 500, 700]
+    assert [each.fault() for each in index.files] == [""] * 4
 
 
 def test_it_caps_a_query_at_the_batch_limit(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from tests.brokerd.store.stores import (
     open_store,
     put,
     put_all,
+    settle,
     small_config,
 )
 
@@ -368,7 +369,7 @@ def test_it_rebuilds_one_missing_queue(tmp_path: Path, damage: str, clean: bool)
     sent = [b"m%d" % number + bytes(300) for number in range(40)]
     for number, body in enumerate(sent):
         put(store, body, queue_id=number % 2, now_ms=NOW_MS + number * 1000)
-    store.dispatch_pending()
+    settle(store)
     flush_everything(store)
     if clean:
         store.close(NOW_MS)
@@ -391,7 +392,7 @@ def test_it_walks_only_what_may_not_be_on_the_disk(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     for number in range(20):
         put(store, bytes(1000), now_ms=NOW_MS + number * 1000)
-        store.dispatch_pending()
+        settle(store)
         if number == 10:
             flush_everything(store)
     kill(store)
