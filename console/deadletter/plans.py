@@ -147,9 +147,9 @@ class ReplayPlan(PlanKind[ReplayParams, ReplayBefore, PreviewRow]):
             place = f"{row.topic} · {row.broker_name} · {row.queue_id}"
             yield f"{place:<50} {row.matched:>8,} matched, {row.already:,} replayed before"
 
-    def job_rows(self, job: Job) -> Sequence[ReplayLedger]:
-        """Return the newest rows of the ledger."""
-        return selectors.ledger_page(job.plan_id, per_page=LEDGER_SHOWN).rows
+    def job_rows(self, job: Job) -> Sequence[selectors.NumberedRow]:
+        """Return the newest rows of the ledger with their numbers."""
+        return selectors.numbered(selectors.ledger_page(job.plan_id, per_page=LEDGER_SHOWN))
 
     def holds(self, cluster: str, subject: str) -> str:
         """Allow one replay at a time per group: two could send the same letter twice."""

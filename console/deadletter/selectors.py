@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db.models import Count, Max, Min
 from django.db.models.expressions import OrderBy
@@ -344,6 +344,23 @@ def ledger_page(
     wanted = list(states)
     rows = rows.filter(state__in=wanted) if wanted else rows
     return cut_after(rows, page=page, per_page=per_page, after=after)
+
+
+class NumberedRow(NamedTuple):
+    """A row of a ledger with its number."""
+
+    number: int
+    row: ReplayLedger
+
+    @property
+    def state(self) -> str:
+        return self.row.state
+
+
+def numbered(page: Page[ReplayLedger]) -> list[NumberedRow]:
+    """Return the rows of a page with their numbers: the first that was recorded is 1, the newest stands on top."""
+    top = page.total - (page.page - 1) * page.per_page
+    return [NumberedRow(top - place, row) for place, row in enumerate(page.rows)]
 
 
 LEDGER_COLUMNS = (

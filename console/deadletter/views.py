@@ -242,6 +242,10 @@ class LedgerPage:
         return sum(number for _, number in self.counts)
 
     @property
+    def rows(self) -> list[selectors.NumberedRow]:
+        return selectors.numbered(self.page)
+
+    @property
     def file_size(self) -> ExportSize:
         return exports.ledger_size(self.plan.id, self.total)
 

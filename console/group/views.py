@@ -27,7 +27,9 @@ from console.group.clients.throughput import Throughput, throughput_of
 from console.group.findings import subscription_words
 from console.group.group_list import GROUPS
 from console.group.offsets.estimate import estimate
-from console.group.offsets.forms import OFFERED, OffsetChangeForm, queue_value
+from console.group.offsets.forms import OFFERED, OffsetChangeForm
+from console.group.offsets.matrix import Ticked, scope_matrix
+from console.group.settings.page import settings_table
 from console.lag import selectors as lag_selectors
 from console.lag import services as lag_services
 from console.lag.last_seen import may_lie_on_silent
@@ -43,7 +45,6 @@ from console.lists.query import ListQuery
 from console.operation import selectors as operation_selectors
 from console.operation import services as operation_services
 from console.operation.config.row import GROUP
-from console.operation.config.table import read_table
 from console.operation.config.views import quarantine_context
 from console.operation.errors import NotPermitted, OperationError, PlanRejected
 from console.operation.rules import require
@@ -61,6 +62,7 @@ RANGES = {
 QUEUES_SHOWN = 10  # below a row of the list; the group's page has all
 CLIENTS_EVERY_MS = 10_000  # every other round: rates are of the last minute
 BY_CLIENT_EVERY_MS = 60_000  # members are read every 30 s
+BY_CLIENT_AT_ONCE_MS = HOUR_MS  # a longer history is read after the page
 CHART_POINTS = 480  # about two pixels each on a wide screen
 # Most urgent first; empty ones are not shown.
 CHIPS = (
@@ -134,7 +136,8 @@ def group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
         return render(request, "group/_row_queues.html", part)
     row = _known(here.name, group)
     if request.GET.get("part") == "by-client":
-        return _by_client(request, here, row)
+        context = {"cluster": here, "row": row, **_by_client_context(request, here, row.group)}
+        return render(request, "group/_by_client.html", context)
     queues, clients = selectors.group_queues(here.name, group), selectors.group_clients(here.name, group)
     now_ms = int(time.time() * 1000)
     paused = pauses.pauses_of(here.name, group, now_ms)
@@ -173,7 +176,7 @@ def group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
         "tabs": list(TABS.items()),
         "part": f"group/_tab_{tab}.html",
         **quarantine_context(request, here, GROUP, group),
-        **_tab_context(tab, here, group),
+        **_tab_context(request, tab, here, group),
     }
     return render(request, "group/group.html", context)
 
@@ -187,35 +190,36 @@ TABS = {
 EVENTS_MAX = 50  # of the activity tab; the activity page has all
 
 
-def _tab_context(tab: str, here: Cluster, group: str) -> PageContext:
+def _tab_context(request: HttpRequest, tab: str, here: Cluster, group: str) -> PageContext:
     """Return the context of one tab; the settings are read from the brokers, within a few seconds."""
     if tab == "settings":
-        return {"table": read_table(here, GROUP, group)}
+        return {"table": settings_table(here, group)}
     if tab == "activity":
         events = access_selectors.audit_events(cluster=here.name, subject=group)
         return {"events": events[:EVENTS_MAX], "event_count": events.count()}
-    return {}
+    if tab == "clients" and _by_client_span_ms(request) <= BY_CLIENT_AT_ONCE_MS:
+        return _by_client_context(request, here, group)
+    return {"span_ms": _by_client_span_ms(request)}
 
 
-def _by_client(request: HttpRequest, here: Cluster, row: GroupRow) -> HttpResponse:
-    """Show which client was slow, over the range of the page, a day at most."""
-    now_ms = int(time.time() * 1000)
-    span_ms = min(RANGES.get(request.GET.get("range", ""), HOUR_MS), selectors.FLOW_MS_MAX)
-    slo_ms = promises_of(here.name, [row.group]).at(row.group, now_ms).slo_ms
+def _by_client_span_ms(request: HttpRequest) -> int:
+    """Return the range of the page, a day at most."""
+    return min(RANGES.get(request.GET.get("range", ""), HOUR_MS), selectors.FLOW_MS_MAX)
+
+
+def _by_client_context(request: HttpRequest, here: Cluster, group: str) -> PageContext:
+    """Return which client was slow, over the range of the page."""
+    now_ms, span_ms = int(time.time() * 1000), _by_client_span_ms(request)
+    slo_ms = promises_of(here.name, [group]).at(group, now_ms).slo_ms
     found = None
     with contextlib.suppress(TooManyChanges):
-        found = lag_selectors.by_client_between(
-            here.name, row.group, now_ms - span_ms, now_ms, 1, slo_ms=slo_ms
-        )
-    context = {
-        "cluster": here,
-        "row": row,
+        found = lag_selectors.by_client_between(here.name, group, now_ms - span_ms, now_ms, 1, slo_ms=slo_ms)
+    return {
         "now_ms": now_ms,
         "span_ms": span_ms,
         "found": found,
         "changes_max": CHANGES_MAX if found is None else None,
     }
-    return render(request, "group/_by_client.html", context)
 
 
 def _chart(here: Cluster, row: GroupRow, brokers: Sequence[str], wanted: str, now_ms: int) -> PageContext:
@@ -371,7 +375,7 @@ def offset_change(request: HttpRequest, cluster: str, group: str) -> HttpRespons
             problem = text_of(trouble).local()
         else:
             return redirect("plan", here.name, plan.id)
-    topics = _scope(queues, request.POST if request.method == "POST" else None)
+    topics = scope_matrix(queues, _ticked(request.POST) if request.method == "POST" else None)
     chosen = sum(box.is_chosen for topic in topics for box in topic.queues)
     context = {
         "cluster": here,
@@ -422,38 +426,6 @@ def _own_first(queues: Sequence[QueueRow]) -> list[QueueRow]:
     return sorted(queues, key=lambda row: row.topic.startswith(RETRY_TOPIC_PREFIX))
 
 
-@dataclass(frozen=True, slots=True)
-class QueueBox:
-    """The checkbox of a queue."""
-
-    row: QueueRow
-    value: str
-    is_chosen: bool
-
-
-@dataclass(frozen=True, slots=True)
-class TopicBoxes:
-    """The queues of a topic, with the checkbox of all of them."""
-
-    name: str
-    queues: list[QueueBox]
-
-    @property
-    def is_chosen(self) -> bool:
-        """Whether any queue of it is chosen."""
-        return any(box.is_chosen for box in self.queues)
-
-
-def _scope(queues: Sequence[QueueRow], sent: QueryDict | None) -> list[TopicBoxes]:
-    """Return queues by topic with their checkboxes; the retry topic is not chosen by default.
-
-    ``sent``: the submitted choice, when the form is shown again.
-    """
-    ticked = None if sent is None else (set(sent.getlist("queue")), set(sent.getlist("topic")))
-    topics: dict[str, list[QueueBox]] = {}
-    for row in queues:
-        value = queue_value(row)
-        is_own = not row.topic.startswith(RETRY_TOPIC_PREFIX)
-        is_chosen = is_own if ticked is None else value in ticked[0] or row.topic in ticked[1]
-        topics.setdefault(row.topic, []).append(QueueBox(row, value, is_chosen))
-    return [TopicBoxes(name, boxes) for name, boxes in topics.items()]
+def _ticked(sent: QueryDict) -> Ticked:
+    """Return the submitted choice, for the form that is shown again."""
+    return Ticked(frozenset(sent.getlist("queue")), frozenset(sent.getlist("topic")))

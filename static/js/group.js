@@ -58,8 +58,8 @@
     );
     document.getElementById("flow-stored").textContent =
       oldest === undefined || committed === undefined
-        ? ""
-        : Tide.text(gettext("oldest stored is %(number)s below committed"), {
+        ? gettext("oldest stored")
+        : Tide.text(gettext("oldest stored, %(number)s below"), {
             number: Tide.compact(committed - oldest),
           });
     Tide.makeRoom(flowHost, data.times);

@@ -372,7 +372,20 @@
     const { confirm, unlocks, shows } = event.target.dataset;
     if (confirm !== undefined) $("#" + unlocks).disabled = event.target.value !== confirm;
     if (shows) $("#" + shows).textContent = Tide.count(Number(event.target.value));
+    if (event.target.dataset.takes) takes(event.target);
   });
+  /* What a rate means in time, for the messages that are left: data-takes is their number, data-takes-in the place. */
+  function takes(input) {
+    const rate = Number(input.value);
+    $("#" + input.dataset.takesIn).textContent =
+      rate > 0
+        ? Tide.text(gettext("%(messages)s messages take %(time)s or longer at this rate."), {
+            messages: Tide.count(Number(input.dataset.takes)),
+            time: Tide.duration(Math.max(1000, (Number(input.dataset.takes) / rate) * 1000)),
+          })
+        : "";
+  }
+  $$("input[type=number][data-takes]").forEach(takes);
   $$("[data-confirm]").forEach((input) => {
     $("#" + input.dataset.unlocks).disabled = input.value !== input.dataset.confirm;
   });

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from django import forms
 
 from console.group.offsets.stored import OffsetParams
-from console.group.offsets.target_request import Target
+from console.group.offsets.target_request import Target, queue_value
 from console.group.offsets.targets import OFFSET_MAX, ROWS, TARGETS
 from console.lag.rows.queue_row import QueueRow
 from console.operation.plan.places import QueuePlace
@@ -100,8 +99,3 @@ class OffsetChangeForm(forms.Form):
         }
         found = named.get(field, field)
         self.add_error(found if found in self.fields else None, reason)
-
-
-def queue_value(row: QueueRow) -> str:
-    """Return the value of a queue in the form: JSON, since topic names may hold any separator but quotes."""
-    return json.dumps([row.topic, row.broker_name, row.queue_id], separators=(",", ":"))

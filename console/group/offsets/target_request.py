@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from console.brokers.mqadmin import MessageQueue
 from console.group.offsets.state import GroupSource, GroupState
 from console.group.offsets.stored import QueueOffset
+from console.lag.rows.queue_row import QueueRow
 from console.text import Text
 
 
@@ -99,3 +101,8 @@ class TargetRequest:
     def covers(self, queue: MessageQueue) -> bool:
         """Return whether a queue of the topics is in scope."""
         return self.queues is None or queue in self.queues
+
+
+def queue_value(row: QueueRow) -> str:
+    """Return the value of a queue in the form: JSON, since topic names may hold any separator but quotes."""
+    return json.dumps([row.topic, row.broker_name, row.queue_id], separators=(",", ":"))

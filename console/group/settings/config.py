@@ -5,7 +5,7 @@ Names and limits are RocketMQ's (SubscriptionGroupConfig); every refusal names t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from console.brokers.mqadmin import SubscriptionGroupConfig, is_system_group, validate_group
@@ -30,6 +30,26 @@ FIELDS: Mapping[str, tuple[str, int | None, int | None]] = {
     "notify_members": ("notifyConsumerIdsChangedEnable", None, None),
     "consume_timeout_minutes": ("consumeTimeoutMinute", 1, TIMEOUT_MINUTES_MAX),
 }
+# RocketMQ's default of each key.
+DEFAULTS: Config = SubscriptionGroupConfig().to_value()
+# What settings are about, for forms and tables.
+AREAS: Sequence[tuple[Text, Sequence[str]]] = (
+    (
+        Text("Retries and dead letters"),
+        ("retry_max_times", "retry_queues", "consume_timeout_minutes", "consume_message_orderly"),
+    ),
+    (
+        Text("Who may consume"),
+        ("consume_enable", "consume_broadcast_enable", "consume_from_min_enable", "notify_members"),
+    ),
+)
+# Keys that brokers have and this console does not change.
+FIXED: Mapping[str, Text] = {
+    "groupRetryPolicy": Text("wait before each retry; CUSTOMIZED: the delay levels of the broker"),
+    "brokerId": Text("member of the broker set to read from; 0: the master"),
+    "whichBrokerWhenConsumeSlowly": Text("slave to read from while the group is far behind"),
+    "groupSysFlag": Text("flags of clients; RocketMQ itself does not use it"),
+}
 ACCEPTED = Accepted(
     "GroupParams",
     "Omitted fields stay as they are; a new group gets RocketMQ's defaults.",
@@ -53,7 +73,7 @@ OF_DELETION = Accepted(
         Parameter("with_topics", bool, help_text="its retry and dead-letter topics go too"),
     ),
 )
-MEANING: Mapping[str, str] = {
+MEANING: Mapping[str, Text] = {
     "retry_max_times": Text("retries before a message becomes a dead letter; −1: the client decides"),
     "retry_queues": Text("queues of the group's %%RETRY%% topic on each broker"),
     "consume_enable": Text("members may consume; off while in quarantine"),

@@ -38,11 +38,6 @@ class GroupChangeForm(ConfigForm):
                     error_messages={"invalid": Text("Enter a whole number.")},
                 )
 
-    @property
-    def settings_fields(self) -> list[tuple[forms.BoundField, bool]]:
-        """(field, whether it has choices) of every setting."""
-        return [(self[name], lowest is None) for name, (_, lowest, _) in FIELDS.items()]
-
     def settings(self) -> GroupParams:
         """Return the parameters of group_change."""
         given = {

@@ -10,8 +10,8 @@ from console.access.models import Verb
 from console.cluster.admission import admit, admit_to_list
 from console.group import selectors
 from console.group.settings.forms import GroupChangeForm, GroupCreateForm
+from console.group.settings.page import setting_areas, settings_table
 from console.operation.config.row import GROUP
-from console.operation.config.table import read_table
 from console.operation.config.views import (
     broker_names,
     form_context,
@@ -32,7 +32,7 @@ def create(request: HttpRequest, cluster: str) -> HttpResponse:
     made = submitted_form(request, here, GROUP, "create", form)
     if isinstance(made, HttpResponse):
         return made
-    context = form_context(request, here, GROUP, form, made, brokers)
+    context = form_context(request, here, GROUP, form, made, brokers) | {"areas": setting_areas(form)}
     return render(request, "group/create.html", context, status=422 if form.errors or made else 200)
 
 
@@ -40,7 +40,7 @@ def create(request: HttpRequest, cluster: str) -> HttpResponse:
 def settings(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
     """Show what each broker has and, with the right to change it, a form; POST makes the plan."""
     here = admit(request, cluster, Verb.CONFIGURE if request.method == "POST" else Verb.VIEW, group)
-    table = read_table(here, GROUP, group)
+    table = settings_table(here, group)
     brokers = [*table.brokers, *table.silent]
     form = GroupChangeForm(brokers, request.POST or None)
     made = submitted_form(request, here, GROUP, "change", form, group)
@@ -48,6 +48,7 @@ def settings(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
         return made
     context = form_context(request, here, GROUP, form, made, brokers)
     context |= {"group": group, "row": selectors.group(here.name, group), "table": table}
+    context["areas"] = setting_areas(form, table)
     context |= quarantine_context(request, here, GROUP, group)
     return render(request, "group/settings.html", context, status=422 if form.errors or made else 200)
 

@@ -13,7 +13,7 @@ from console.brokers.queues import PAGE_DEADLINE_MS, NameServersSilent, page_mas
 from console.cluster.models import Cluster
 from console.operation.config.change import ask_configs
 from console.operation.config.row import Config
-from console.text import text_of
+from console.text import Text, text_of
 
 # The same on every broker, and in the page's heading.
 NAME_KEYS = frozenset({"topicName", "groupName"})
@@ -23,12 +23,27 @@ NAME_KEYS = frozenset({"topicName", "groupName"})
 class KeyRow:
     """One key over all brokers.
 
-    A cell is (value, differs from most); value None means that the broker has no such key.
+    A cell is (value, differs from most); value None means that the broker has no such key. ``default`` is
+    RocketMQ's, None where it is not known here.
     """
 
     key: str
     cells: tuple[tuple[Any, bool], ...]
     differs: bool
+    meaning: Text = Text()
+    default: Any = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class KeyArea:
+    """Keys that belong together; ``title`` empty: all of them."""
+
+    title: Text
+    rows: tuple[KeyRow, ...]
+
+    @property
+    def differing(self) -> int:
+        return sum(row.differs for row in self.rows)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -42,6 +57,8 @@ class ConfigTable:
     read_at_ms: int
     # Why no broker could be read at all.
     problem: str = ""
+    # The same rows by what they are about.
+    areas: tuple[KeyArea, ...] = ()
 
     @property
     def differing(self) -> int:
@@ -60,9 +77,11 @@ def read_table(cluster: Cluster, what: str, name: str) -> ConfigTable:
         return ConfigTable((), (), {}, (), now_ms, text_of(error).local())
     answers = ask_configs(admin, addrs, what, name, PAGE_DEADLINE_MS)
     found = {broker: answer for broker, answer in answers.items() if isinstance(answer, dict)}
+    rows = compare(list(found.values()))
     return ConfigTable(
         brokers=tuple(found),
-        rows=compare(list(found.values())),
+        rows=rows,
+        areas=(KeyArea(Text(), rows),),
         silent={broker: str(answer) for broker, answer in answers.items() if isinstance(answer, Exception)},
         without=tuple(broker for broker, answer in answers.items() if answer is None),
         read_at_ms=now_ms,

@@ -143,6 +143,8 @@ def test_it_shows_the_ledger_of_a_replay(client: Client, alice: User) -> None:
     assert 'class="sent" x="0.00%" width="100.00%"' in job
     # The newest rows of the ledger stand beside the progress, each a link to its dead letter.
     assert "the newest 6 dead letters" in job and f"{plan.id}:" in job
+    for page in (text, job):
+        assert re.findall(r'<td role="cell" class="num muted p3">(\d)</td>', page) == list("654321")
     assert "/c/test/messages/broker-a-0-5?topic=%25DLQ%25billing&amp;at=broker-a%3A0%3A5" in job
 
 

@@ -17,7 +17,7 @@ from console.group import group_page
 from console.group.clients import member as member_asked
 from console.group.clients.member import ReportedQueue, ReportedTopic, RunningInfo
 from console.group.group_page import owned_words
-from console.group.offsets.forms import queue_value
+from console.group.offsets.target_request import queue_value
 from console.lag.models import ClientRow, GroupRow, GroupWatch, HistoryGap, LagEvent
 from console.operation import services
 from console.operation.errors import NotPermitted, OperationError, PlanRejected
@@ -128,6 +128,9 @@ def test_its_parts_are_tabs(admin: Client) -> None:
     assert 'id="queues"' in text and 'id="clients"' in text and "part=by-client" not in text
     text = admin.get("/c/local/groups/billing?tab=clients").content.decode()
     assert "part=by-client" in text and 'id="queues"' not in text
+    assert "No history yet" in text, "an hour is read with the page"
+    text = admin.get("/c/local/groups/billing?tab=clients&range=24h").content.decode()
+    assert "is read after the page: figures appear within 5 s." in text
     AuditEvent.objects.create(cluster="local", subject="billing", actor="alice", verb="apply", after="paused")
     text = admin.get("/c/local/groups/billing?tab=activity").content.decode()
     assert "alice" in text and "1 event made through this console" in text

@@ -7,7 +7,8 @@ import re
 from django.template.loader import render_to_string
 
 from console.group.offsets.change import DiffRow
-from console.group.offsets.matrix import plan_sums
+from console.group.offsets.matrix import Ticked, plan_sums, scope_matrix
+from console.lag.rows.queue_row import QueueRow
 from console.text import Text
 
 
@@ -65,3 +66,35 @@ def test_two_hundred_queues_are_all_there() -> None:
         {"sums": plan_sums([row(f"broker-{at % 4}", at // 4, 900, 300) for at in range(200)])},
     )
     assert html.count("matrix__id") == 200 and html.count('<tr role="row">') == 4
+
+
+def queue_row(
+    broker: str, queue_id: int, lag: int | None, topic: str = "orders", status: str = "OK"
+) -> QueueRow:
+    return QueueRow(
+        group="billing", topic=topic, broker_name=broker, queue_id=queue_id, lag=lag, status=status
+    )
+
+
+def test_the_scope_has_the_lag_of_each_broker_and_topic() -> None:
+    rows = [
+        queue_row("a", 0, 7),
+        queue_row("a", 1, 5),
+        queue_row("b", 0, 8),
+        queue_row("b", 1, None, status="UNKNOWN"),
+        queue_row("c", 0, None, status="NEVER_COMMITTED"),
+        queue_row("a", 0, 3, "%RETRY%billing"),
+    ]
+    orders, retry = scope_matrix(rows, None)
+    sums = [(one.broker_name, one.behind.lag, one.behind.lag_lower_bound) for one in orders.brokers]
+    assert sums == [("a", 12, False), ("b", 8, True), ("c", None, False)]
+    assert orders.brokers[2].behind.status == "NEVER_COMMITTED"
+    assert (orders.behind.lag, orders.behind.lag_lower_bound) == (20, True)
+    assert (orders.is_chosen, retry.is_chosen) == (True, False)
+
+
+def test_a_scope_shown_again_keeps_the_choice() -> None:
+    rows = [queue_row("a", 0, 7), queue_row("a", 1, 5), queue_row("a", 0, 3, "%RETRY%billing")]
+    orders, retry = scope_matrix(rows, Ticked(frozenset({'["orders","a",1]'}), frozenset({"%RETRY%billing"})))
+    assert [box.is_chosen for box in orders.queues] == [False, True]
+    assert retry.is_chosen

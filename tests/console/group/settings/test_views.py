@@ -11,8 +11,11 @@ from django.test import Client, RequestFactory
 from django.urls import reverse
 
 from console.cluster.models import Cluster
+from console.group.settings.forms import GroupChangeForm
+from console.group.settings.page import arranged, setting_areas
 from console.lag.models import BrokerRow, GroupRow
 from console.operation import services
+from console.operation.config.table import ConfigTable, compare
 from console.operation.config.views import quarantine_context
 from console.operation.job import runner
 from console.operation.models import Job, Plan
@@ -127,3 +130,39 @@ def test_a_quarantine_is_above_every_tab_of_the_group(
     plan = services.create_plan("group_quarantine", live.name, "billing", {}, maria)
     runner.run(services.apply_plan(plan.id, maria, plan.confirm_text).id, "worker-1")
     assert "In quarantine since" in page(browser, "groups/billing")
+
+
+def test_settings_stand_by_area_with_default_and_present_value(live: LiveCluster, browser: Client) -> None:
+    shown = " ".join(re.sub(r"<[^>]+>", " ", page(browser, "groups/billing/settings")).split())
+    table, form = shown.split("Change to", 1)
+    assert table.index("Retries and dead letters") < table.index("retryMaxTimes retries before a message")
+    assert table.index("Who may consume") < table.index(
+        "consumeEnable members may consume; off while in quarantine"
+    )
+    assert table.index("Not changed here") < table.index("groupRetryPolicy wait before each retry")
+    assert "the client decides 16 7" in table
+    assert "now 7 ; default 16" in form
+
+
+def test_brokers_that_differ_are_named_in_table_and_form() -> None:
+    table = arranged(
+        ConfigTable(
+            ("broker-a", "broker-b"),
+            compare([{"retryMaxTimes": 16, "unknownKey": 1}, {"retryMaxTimes": 3, "unknownKey": 1}]),
+            {},
+            (),
+            0,
+        )
+    )
+    retries, fixed = table.areas
+    assert (retries.differing, retries.rows[0].default) == (1, 16)
+    assert [(row.key, str(row.meaning), row.default) for row in fixed.rows] == [("unknownKey", "", None)]
+    areas = setting_areas(GroupChangeForm(["broker-a", "broker-b"]), table)
+    assert [setting.value for setting in areas[0][1]][:1] == [None]
+    text = render_to_string("group/_settings_fields.html", {"areas": areas, "brokers": []})
+    assert "brokers differ" in text and "16, 3" in " ".join(text.split())
+
+
+def test_a_new_group_shows_defaults_only(live: LiveCluster, browser: Client) -> None:
+    text = page(browser, "new-group")
+    assert "default 16" in text and "brokers differ" not in text and ">now<" not in text
