@@ -80,6 +80,7 @@ class BrokerConfig:
     long_polling_enable: bool = setting("longPollingEnable", True)
     short_polling_time_mills: int = setting("shortPollingTimeMills", 1_000)
     lite_pull_message_enable: bool = setting("litePullMessageEnable", True)
+    slave_read_enable: bool = setting("slaveReadEnable", False)  # suggest a slave for old messages
     enable_property_filter: bool = setting("enablePropertyFilter", False)
     notify_consumer_ids_changed_enable: bool = setting("notifyConsumerIdsChangedEnable", True)
     use_server_side_reset_offset: bool = setting("useServerSideResetOffset", True)
@@ -188,6 +189,8 @@ class LiveConfig:
 HOT_KEYS = frozenset(
     {
         "brokerPermission",
+        "regionId",
+        "traceOn",
         "autoCreateTopicEnable",
         "autoCreateSubscriptionGroup",
         "defaultTopicQueueNums",
@@ -203,6 +206,7 @@ HOT_KEYS = frozenset(
         "longPollingEnable",
         "shortPollingTimeMills",
         "litePullMessageEnable",
+        "slaveReadEnable",
         "enablePropertyFilter",
         "notifyConsumerIdsChangedEnable",
         "useServerSideResetOffset",
@@ -331,6 +335,8 @@ def check(config: BrokerConfig, namesrv: NamesrvConfig) -> None:
     check_port("namesrvListenPort", namesrv.namesrv_listen_port)
     if not config.broker_name or not config.broker_cluster_name:
         raise ConfigError("brokerName and brokerClusterName must not be empty")
+    if not config.region_id.isprintable():  # it is a property of every message
+        raise ConfigError(f"regionId={config.region_id!r}: takes printable characters")
     if config.default_topic_queue_nums < 1:
         raise ConfigError(f"defaultTopicQueueNums={config.default_topic_queue_nums}: takes 1 or more")
     for key, number, least in (

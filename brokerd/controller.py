@@ -349,7 +349,7 @@ class BrokerController:
             self._registration = Registration(
                 name_server_addresses(settings.namesrv_addr),
                 self._identity,
-                broker.topics.body,
+                broker.topics.registration,
                 self._tls.client,
                 self._on_master,
             )
@@ -359,12 +359,16 @@ class BrokerController:
             return
         topics, routes = broker.topics, self._name_server.routes
         routes.register_broker(
-            self._identity(), topics.topics.values(), topics.data_version, None, steady_ms()
+            self._identity(),
+            map(topics.registered, topics.topics.values()),
+            topics.data_version,
+            None,
+            steady_ms(),
         )
 
         def topics_changed_here(configs: list[TopicConfig]) -> None:
             for config in configs:
-                routes.put_topic(broker.broker_name, config)
+                routes.put_topic(broker.broker_name, topics.registered(config))
 
         topics.on_change = topics_changed_here
         topics.on_delete = lambda topic: routes.delete_topic(topic, {broker.broker_name})

@@ -39,14 +39,18 @@ class HotPath:
         self._put_times = broker.stats.put_times
         self._dispatched_early = 0  # messages of this read that before_plain has made visible
         self._log_end = broker.store.commit_log_max_offset  # when the last read was done
-        self._template = SendReplyTemplate(sender.region_fields)
-        self._binary_template = BinarySendReplyTemplate(sender.region_fields)
+        self._make_templates()
+        sender.on_region_change = self._make_templates
         self._group_commit: GroupCommit | None = None
         if broker.store_config.is_sync_flush:
             self._group_commit = GroupCommit(broker.store, self._after_flush)
         self._slave_wait: SlaveWait | None = None
         if broker.store_config.broker_role == "SYNC_MASTER":
             self._slave_wait = SlaveWait(broker.slaves, broker.store_config.sync_flush_timeout_ms)
+
+    def _make_templates(self) -> None:
+        self._template = SendReplyTemplate(self._sender.region_fields)
+        self._binary_template = BinarySendReplyTemplate(self._sender.region_fields)
 
     def try_frame(self, data: bytes, start: int, end: int, peer: Channel, now_ms: int) -> bytes | None:
         """Answer one frame if its header reads typed; None leaves it to the plain handlers."""
@@ -204,6 +208,10 @@ class HotPath:
 
 class SlavePath(HotPath):
     """Leaves every frame to the plain handlers: they refuse sends, and a pull costs a tenth more there."""
+
+    def _make_templates(self) -> None:
+        self._template = SendReplyTemplate(self._sender.region_fields)
+        self._binary_template = BinarySendReplyTemplate(self._sender.region_fields)
 
     def try_frame(self, data: bytes, start: int, end: int, peer: Channel, now_ms: int) -> None:
         return None

@@ -16,6 +16,7 @@ NO_COLD_FLOW = (
     "no group is slowed down here for reading old messages: threads read them, other groups do not wait"
 )
 NO_CONTROLLER = "this broker does not run under a controller; its role is set by brokerRole"
+NO_ACTING_MASTER = "slaves do not act as masters here; a slave finds its master by its name servers"
 NO_CONTAINER = "this process holds one broker; start another process for another broker"
 
 NOT_SERVED: Mapping[int, str] = {
@@ -37,6 +38,8 @@ NOT_SERVED: Mapping[int, str] = {
     RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC: "static topics are not supported; create an ordinary one (17)",
     RequestCode.ADD_BROKER: NO_CONTAINER,
     RequestCode.REMOVE_BROKER: NO_CONTAINER,
+    RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE: NO_ACTING_MASTER,
+    RequestCode.EXCHANGE_BROKER_HA_INFO: NO_ACTING_MASTER,
     RequestCode.RESET_MASTER_FLUSH_OFFSET: "a slave of this broker takes its master's offsets from replication only",
     RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET: NO_CONTROLLER,
     RequestCode.CONTROLLER_ELECT_MASTER: NO_CONTROLLER,

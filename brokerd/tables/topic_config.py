@@ -220,13 +220,37 @@ class TopicConfigManager:
             self.on_delete(name)
         return sorted(gone)
 
+    def announce(self, now_ms: int) -> None:
+        """Announce every topic as changed: what the broker permits has changed."""
+        self._changed(now_ms)
+        self.on_change(list(self.topics.values()))
+
+    def registered(self, config: TopicConfig) -> TopicConfig:
+        """Return a topic as name servers get it: without what the whole broker does not permit.
+
+        Source: `BrokerController.registerBrokerAll` of 5.3.3.
+        """
+        permission = self._config.broker.broker_permission
+        if permission & READ_WRITE == READ_WRITE:
+            return config
+        return dataclasses.replace(config, perm=config.perm & permission)
+
+    def registration(self) -> bytes:
+        """Return the tables of a registration."""
+        if self._config.broker.broker_permission & READ_WRITE == READ_WRITE:
+            return self.body()
+        topics = {name: self.registered(config) for name, config in self.topics.items()}
+        return TopicConfigSerializeWrapper(
+            topic_config_table=topics, data_version=self.data_version
+        ).to_body()
+
     def _changed(self, now_ms: int) -> None:
         version = self.data_version
         self.data_version = DataVersion(now_ms, version.counter + 1, version.state_version)
         self.file.changed()
 
     def body(self) -> bytes:
-        """Return the answer of GET_ALL_TOPIC_CONFIG (21), and the tables of a registration."""
+        """Return the answer of GET_ALL_TOPIC_CONFIG (21)."""
         return b'{"dataVersion":%b,"topicConfigTable":{%b}}' % (
             self.data_version.to_body(),
             self._texts.joined(),

@@ -38,8 +38,6 @@ VERSION_DESC = "V5_3_3"
 POOLS = ("send", "pull", "litePull", "query", "ack")
 # What mqadmin's exportConfigs fails without, and no setting here stands for.
 FIXED_SETTINGS = {
-    "brokerRole": "ASYNC_MASTER",
-    "slaveReadEnable": "false",
     "filterServerNums": "0",
     "useTLS": "false",
 }
@@ -200,9 +198,12 @@ def update_broker_config(broker: Broker, channel: Channel, command: RemotingComm
     except ConfigError as error:
         raise error_for(ResponseCode.INVALID_PARAMETER, str(error)) from error
     broker.change_properties(properties)
+    is_permission_changed = changed.broker_permission != live.broker.broker_permission
     live.broker = changed
     broker.store.reconfigure(store_config)
-    broker.sender.drop_topics()
+    broker.sender.settings_changed()
+    if is_permission_changed:
+        broker.topics.announce(now_ms)
     logger.info(
         "settings changed properties=%s before=%s", properties, {key: before[key] for key in properties}
     )

@@ -97,9 +97,9 @@ class Pull:
 
 
 REPLY_TEMPLATE = (
-    b'{"code":%%d,"extFields":{"suggestWhichBrokerId":"%d","nextBeginOffset":"%%d","minOffset":"%%d","maxOffset":"%%d",'
+    b'{"code":%%d,"extFields":{"suggestWhichBrokerId":"%%d","nextBeginOffset":"%%d","minOffset":"%%d","maxOffset":"%%d",'
     b'"topicSysFlag":"%%d","groupSysFlag":"%%d"},"flag":1,"language":"JAVA","opaque":%%d,"remark":"%%b",'
-    b'"serializeTypeCurrentRPC":"JSON","version":%d}' % (MASTER_ID, MQ_VERSION)
+    b'"serializeTypeCurrentRPC":"JSON","version":%d}' % MQ_VERSION
 )
 
 
@@ -468,6 +468,7 @@ def respond(broker: Broker, pull: Pull, result: GetMessageResult, code: Response
         pull,
         code,
         result.status,
+        suggested_broker_id(broker, pull.header.consumer_group, result),
         result.next_begin_offset,
         result.min_offset,
         result.max_offset,
@@ -476,10 +477,24 @@ def respond(broker: Broker, pull: Pull, result: GetMessageResult, code: Response
     )
 
 
+def suggested_broker_id(broker: Broker, group: str, result: GetMessageResult) -> int:
+    """Return the broker the group is to pull from next: of messages that left the memory a slave (`slaveReadEnable`).
+
+    Source: semantics §2.4 (`DefaultPullMessageResultHandler.java`).
+    """
+    if not broker.config.broker.slave_read_enable:
+        return MASTER_ID
+    config = broker.groups.get(group)
+    if config is None or (broker.store_config.is_slave and not result.suggest_pulling_from_slave):
+        return MASTER_ID
+    return config.which_broker_when_consume_slowly if result.suggest_pulling_from_slave else config.broker_id
+
+
 def reply(
     pull: Pull,
     code: int,
     remark: str,
+    broker_id: int,
     next_begin_offset: int,
     min_offset: int,
     max_offset: int,
@@ -488,6 +503,7 @@ def reply(
 ) -> bytes:
     header = REPLY_TEMPLATE % (
         code,
+        broker_id,
         next_begin_offset,
         min_offset,
         max_offset,
@@ -512,7 +528,7 @@ def moved(broker: Broker, pull: Pull, target: int) -> bytes:
     """21 with the target of a reset: the client drops the queue and starts there."""
     topic, queue_id, store = pull.header.topic, pull.header.queue_id, broker.store
     low, high = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
-    return reply(pull, ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET", target, low, high, [], 0)
+    return reply(pull, ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET", MASTER_ID, target, low, high, [], 0)
 
 
 HANDLERS: dict[int, BrokerHandler] = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 import struct
+from collections.abc import Callable
 
 from brokerd.broker_stats import TOPIC_PUT_NUMS, TOPIC_PUT_SIZE, StatsItem
 from brokerd.clock import steady_ms
@@ -93,21 +94,31 @@ class Sender:
         self._topics = broker.topics.topics
         self._put = broker.store.put_message
         self._broker_put = broker.stats.broker_put
-        config = broker.config.broker
         host, port = broker.store_host
         self._store_host = broker.store_host
         self._id_prefix = create_offset_message_id(host, port, 0)[:-16]  # the rest is the commit log offset
-        self.region_fields = {"MSG_REGION": config.region_id, "TRACE_ON": str(config.trace_on).lower()}
+        self.on_region_change: Callable[[], None] = lambda: None
+        self._read_region()
         self.parking = Parking(
             broker.config,
             broker.schedule.max_level,
             broker.store_config.timer_precision_ms,
             broker.timer.is_congested,
         )
+
+    def _read_region(self) -> None:
+        config = self._broker.config.broker
+        self.region_fields = {"MSG_REGION": config.region_id, "TRACE_ON": str(config.trace_on).lower()}
         self._added_properties = {
             **self.region_fields, MessageProperty.CLUSTER: config.broker_cluster_name
         }  # fmt: skip
         self._added = encode_properties(self._added_properties).decode()
+
+    def settings_changed(self) -> None:
+        """Read anew what is kept of the settings."""
+        self._read_region()
+        self.drop_topics()
+        self.on_region_change()
 
     def send(
         self, header: SendHeader, is_batch: bool, version: int, body: bytes, channel: Channel, now_ms: int

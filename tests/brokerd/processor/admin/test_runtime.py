@@ -9,6 +9,7 @@ import pytest
 
 from brokerd.config import read_properties
 from brokerd.remoting.body.broker import BrokerStatsData, HARuntimeInfo, KVTable
+from brokerd.remoting.body.route import TopicRouteData
 from brokerd.remoting.codes import RequestCode
 from brokerd.remoting.command import decode_frame
 from brokerd.remoting.message.record import decode_records
@@ -193,3 +194,41 @@ async def test_it_refuses_settings_by_name_and_applies_none(tmp_path: Path, chan
         assert (answer.code, says in (answer.remark or "")) == (29, True), answer.remark
         assert (await client.ask(RequestCode.GET_BROKER_CONFIG)).body == before
         assert not (tmp_path / "config" / "broker.properties").exists()
+
+
+async def test_region_and_trace_of_sends_follow_the_settings(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+        client = await filled(broker)
+        changes = b"regionId=north\ntraceOn=false"
+        assert (await client.ask(RequestCode.UPDATE_BROKER_CONFIG, body=changes)).code == 0
+        for binary in (False, True):
+            answer = await client.ask(RequestCode.SEND_MESSAGE_V2, send_fields("T"), b"x", binary=binary)
+            assert (answer.ext_fields["MSG_REGION"], answer.ext_fields["TRACE_ON"]) == ("north", "false")
+        pulled = await client.ask(RequestCode.PULL_MESSAGE, pull_fields("g", "T", 0))
+        for record in decode_records(pulled.body):
+            assert (record.properties["MSG_REGION"], record.properties["TRACE_ON"]) == ("north", "false")
+
+
+async def test_routes_lose_what_the_broker_does_not_permit(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+        client, namesrv = await filled(broker), await broker.namesrv_client()
+        address = broker.controller.namesrv_address
+        async with running(tmp_path / "b", brokerName="broker-b", namesrvAddr=address) as elsewhere:
+            other = await filled(elsewhere)
+
+            async def until_perms(**wanted: int) -> None:
+                async with asyncio.timeout(30):
+                    while True:
+                        answer = await namesrv.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "T"})
+                        queues = TopicRouteData.from_body(answer.body).queue_datas
+                        if {each.broker_name[-1]: each.perm for each in queues} == wanted:
+                            return
+                        await asyncio.sleep(0.01)
+
+            await until_perms(a=6, b=6)
+            await client.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=4")
+            await until_perms(a=4, b=6)
+            await other.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=2")
+            await until_perms(a=4, b=2)
+            await client.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=6")
+            await until_perms(a=6, b=2)

@@ -211,3 +211,19 @@ async def test_a_connection_with_too_many_waiting_pulls_is_refused(
         answer = await client.ask(11, pull_fields("g", "T", 1, flags=6))
         assert (answer.code, (answer.remark or "")[:33]) == (2, "too many pulls wait for messages:")
         assert (await client.ask(11, pull_fields("g", "T", 0, flags=6))).code == 0
+
+
+async def test_a_slave_is_suggested_for_messages_that_left_the_memory(tmp_path: Path) -> None:
+    async with running(tmp_path, accessMessageInMemoryMaxRatio="0") as broker:
+        client = await filled(broker, "a", "b")
+
+        async def suggested() -> str:
+            answer = await client.ask(PULL, pull_fields("g", "T", 0, maxMsgNums="1"))
+            return answer.ext_fields["suggestWhichBrokerId"]
+
+        assert await suggested() == "0"
+        await client.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"slaveReadEnable=true")
+        assert await suggested() == "1"
+        in_memory = b"accessMessageInMemoryMaxRatio=40"
+        await client.ask(RequestCode.UPDATE_BROKER_CONFIG, body=in_memory)
+        assert await suggested() == "0"
