@@ -32,6 +32,7 @@ from api import (
 )
 from api.change import config_plan, group_pause, message_send, operation
 from api.classic import urls as classic
+from api.rebalance import ownership, simulation
 from api.report import latency as report_latency
 from api.report import room as report_room
 from api.report import runs as report
@@ -45,6 +46,8 @@ RESOURCES = (
     topic,
     group,
     group_pause,
+    ownership,
+    simulation,
     lag,
     episode,
     facts,

@@ -15,6 +15,7 @@ from console.group import selectors as group_selectors
 from console.lag import selectors as lag_selectors
 from console.lag.last_seen import may_lie_on_silent
 from console.lag.models import GroupRow
+from console.lag.past import mark_words, marks
 from console.lists.file import file_of
 from console.lists.filter_chips import filter_chips
 from console.lists.query import ListQuery
@@ -25,9 +26,13 @@ from console.rebalance.observed.ownership import State
 from console.rebalance.what_if import new_clients_of, weights_of, what_if
 from console.text import Text
 from console.web.page_context import PageContext
+from spark.lag.local_time import HOUR_MS
 
 PART_EVERY_MS = 10_000  # every other round: owners change with a sweep, every 30 s
 MOVES_SHOWN = 100
+CHANGES_MS = 24 * HOUR_MS
+CHANGES_SHOWN = 20
+CHANGING = (mark_words.MEMBERS, mark_words.BROKER)  # what makes clients divide the queues anew
 
 
 @require_safe
@@ -79,6 +84,7 @@ def group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
         "part_every_ms": PART_EVERY_MS,
         "now_ms": now_ms,
         **_counts(found),
+        **_changes(found, row, now_ms),
     }
     if request.GET.get("part") == "now":
         return render(request, "rebalance/_now.html", context)
@@ -96,6 +102,17 @@ def _counts(found: GroupOwnership) -> PageContext:
         "two_owners": sum(one.count(State.TWO) for one in found.topics),
         "last_known": sum(one.count(State.LAST_KNOWN) for one in found.topics),
         "unknown": sum(one.count(State.UNKNOWN, State.LAST_KNOWN) for one in found.topics),
+    }
+
+
+def _changes(found: GroupOwnership, row: GroupRow, now_ms: int) -> PageContext:
+    """Return what happened to the group's members and brokers lately, newest first."""
+    brokers = {name for one in found.topics for name in one.brokers}
+    kept = marks.of_group(row.cluster, row.group, brokers, now_ms - CHANGES_MS, now_ms, CHANGES_SHOWN)
+    shown = [one for one in kept.marks if mark_words.LETTERS[one.kind] in CHANGING]
+    return {
+        "changes": [(one.at_ms, mark_words.words(one)) for one in reversed(shown)],
+        "changes_ms": CHANGES_MS,
     }
 
 

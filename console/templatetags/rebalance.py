@@ -12,7 +12,7 @@ from console.rebalance.observed.group_list import GroupState, RebalancedGroup
 from console.rebalance.observed.ownership import Source
 from console.templatetags.figures import named_badge
 from console.text import Text
-from console.text.figures import count
+from console.text.figures import MINUS, count, rate
 
 register = template.Library()
 
@@ -45,9 +45,17 @@ def queue_count(row: RebalancedGroup, number: int, tone: str = "") -> SafeString
     """Render a count of a group's queues or clients; a dash where no queue has an owner."""
     if row.state is GroupState.SHARED:
         return SafeString('<span class="na">–</span>')
-    if number and tone:
+    if number and tone and row.state is not GroupState.OFFLINE:
         return format_html('<span class="t-{}">{}</span>', tone, count(number))
     return SafeString(count(number))
+
+
+@register.filter
+def growth(per_second: float) -> str:
+    """Return how a lag grows: `+1.2`, `−0.4`, `0`."""
+    if abs(per_second) < 0.05:
+        return "0"
+    return f"+{rate(per_second)}" if per_second > 0 else f"{MINUS}{rate(-per_second)}"
 
 
 @register.filter

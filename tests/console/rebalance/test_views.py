@@ -154,7 +154,9 @@ def test_a_flapping_client_is_named(admin: Client) -> None:
             at_ms=now_ms - minutes * 60_000,
             members={"joined": {"count": 1, "names": ["10.0.0.2@1"]}},
         )
-    assert "10.0.0.2@1 flaps: it came back 3 times" in shown(admin, GROUP)
+    text = shown(admin, GROUP)
+    assert "10.0.0.2@1 flaps: it came back 3 times" in text
+    assert text.count("1 client joined (10.0.0.2@1)") == 3
 
 
 @pytest.mark.parametrize(
@@ -181,10 +183,10 @@ def test_an_offline_group_is_no_trouble(admin: Client) -> None:
 def test_it_computes_what_if(admin: Client) -> None:
     text = shown(admin, GROUP)
     # 1 is owned twice, 2 and 3 by no client
-    assert "With these 3 clients and AVG, 3 queues change owners; fewest possible: 3." in text
+    assert "AVG with these clients (3): 3 queues change owners; fewest possible: 3." in text
     query = "without=10.0.0.2@1&without=10.0.0.3@1&new=1&strategy=AVG_BY_CIRCLE"
     text = shown(admin, f"{GROUP}?{query}")
-    assert "With these 2 clients and AVG_BY_CIRCLE" in text
+    assert "AVG_BY_CIRCLE with these clients (2): " in text
     assert "<ins>new-1</ins>" in text
     weighted = shown(admin, f"{GROUP}?strategy=FEWEST_MOVES&weight:10.0.0.1@1=0&weight:10.0.0.3@1=0")
     assert weighted.count("<ins>10.0.0.2@1</ins>") == 4
@@ -194,7 +196,7 @@ def test_it_computes_what_if(admin: Client) -> None:
     "query", ["new=x", "new=-1", "strategy=NO_SUCH", "weight:10.0.0.1@1=x", "view=x&topic=x"]
 )
 def test_what_is_no_scenario_falls_back(admin: Client, query: str) -> None:
-    assert "With these 3 clients and AVG" in shown(admin, f"{GROUP}?{query}")
+    assert "AVG with these clients (3)" in shown(admin, f"{GROUP}?{query}")
 
 
 def test_no_client_left_gives_the_reason(admin: Client) -> None:
