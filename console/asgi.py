@@ -23,8 +23,9 @@ except ImproperlyConfigured as error:
 
 from console import celery, health  # noqa: E402  (celery: current application for every sender of a task)
 from console.routing import websocket_application  # noqa: E402
-from console.web.request_limit import Limited, Receive, Send, announces_too_much, refuse  # noqa: E402
+from console.web.request_limit import Limited, Receive, Send, announces_too_much  # noqa: E402
 from console.web.reverse_proxy import Scope, is_this_machine, with_client  # noqa: E402
+from console.web.unavailable import too_large  # noqa: E402
 
 __all__ = ["application", "celery"]
 
@@ -38,11 +39,22 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
     elif scope["type"] == "http" and scope["path"] in PROBES and scope["method"] in ("GET", "HEAD"):
         await PROBES[scope["path"]](scope, send)
     elif scope["type"] == "http" and announces_too_much(scope["headers"]):
-        await refuse(send)
+        await _refuse_size(scope, send)
     elif scope["type"] == "http":
         limited = Limited(receive, send)
         await django_application(scope, limited.receive, limited.send)
-        await limited.finish()
+        if limited.is_refused:
+            await _refuse_size(scope, send)
+
+
+async def _refuse_size(scope: Scope, send: Send) -> None:
+    """Answer 413: a page for browsers, problem details for REST."""
+    answer = await sync_to_async(too_large)(scope)
+    headers = [(name.lower().encode(), value.encode()) for name, value in answer.items()]
+    body: bytes = answer.content
+    headers.append((b"content-length", str(len(body)).encode()))
+    await send({"type": "http.response.start", "status": answer.status_code, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
 
 
 async def healthz(scope: Scope, send: Send) -> None:

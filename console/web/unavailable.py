@@ -1,20 +1,28 @@
-"""Answer failed requests: 503 with the reason when the database is away, 500 for internal errors.
+"""Answer failed requests: 503 when the database is away, 500 for internal errors, 413 for what is too large.
 
 Nothing here calls the database or Redis: they may be what is away.
 """
 
+import io
 import json
 import logging
 import sys
+from collections.abc import Callable
 from http import HTTPStatus
+from typing import cast
 
+from django.core.handlers.asgi import ASGIRequest
 from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse
+from django.middleware.security import SecurityMiddleware
 from django.template.loader import render_to_string
 
+from console.text.locale import ReaderLocaleMiddleware
 from console.web.disk_room import no_room, why_away
 from console.web.problem import CONTENT_TYPE, problem_body
-from console.web.security import API_PREFIX
+from console.web.request_limit import REQUEST_BYTES_MAX
+from console.web.reverse_proxy import Scope
+from console.web.security import API_PREFIX, ContentSecurityPolicyMiddleware
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +53,28 @@ def server_error(request: HttpRequest) -> HttpResponse:
     if is_away:
         answer["Retry-After"] = str(RETRY_AFTER_S)
     return answer
+
+
+def too_large(scope: Scope) -> HttpResponse:
+    """Answer a request that is refused before Django: problem details for REST, else a page in the reader's language.
+
+    It passes the middleware that needs neither a session nor a database.
+    """
+    request = ASGIRequest({**scope, "method": "GET"}, io.BytesIO())
+    in_language = cast(Callable[[HttpRequest], HttpResponse], ReaderLocaleMiddleware(_too_large))
+    answer = cast(HttpResponse, SecurityMiddleware(ContentSecurityPolicyMiddleware(in_language))(request))
+    answer.headers["Connection"] = "close"  # the rest is not read
+    return answer
+
+
+def _too_large(request: HttpRequest) -> HttpResponse:
+    status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+    most = f"{REQUEST_BYTES_MAX:,}"
+    if not request.path.startswith(API_PREFIX):
+        return HttpResponse(render_to_string("413.html", {"request": request, "most": most}), status=status)
+    detail = f"The request is larger than {most} bytes. Nothing was changed. Send a smaller one."
+    body = problem_body(status, "too_large", "The request is too large", detail, request.path)
+    return HttpResponse(json.dumps(body), status=status, content_type=CONTENT_TYPE)
 
 
 def _problem(request: HttpRequest, status: HTTPStatus, reason: str) -> bytes:

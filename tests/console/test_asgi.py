@@ -261,7 +261,25 @@ async def test_it_refuses_what_is_too_large_before_it_is_read() -> None:
     headers = {"host": "localhost", "content-length": str(REQUEST_BYTES_MAX + 1)}
     status, answered, body = await get("/sign-in", headers=headers, method="POST")
     assert (status, answered["connection"]) == (413, "close")
-    assert "larger than 8,388,608 bytes" in body
+    assert "larger than 8,388,608 bytes" in body and "Nothing was changed" in body
+    assert "default-src 'none'" in answered["content-security-policy"]
+    assert answered["x-content-type-options"] == "nosniff"
+
+
+async def test_a_request_that_is_too_large_is_refused_in_the_readers_language() -> None:
+    headers = {"host": "any", "accept-language": "zh-CN", "content-length": str(REQUEST_BYTES_MAX + 1)}
+    status, answered, body = await get("/c/local/groups", headers=headers, method="POST")
+    assert (status, answered["content-type"]) == (413, "text/html; charset=utf-8")
+    assert "请求过大" in body and '<html lang="zh-hans"' in body
+
+
+async def test_rest_refuses_what_is_too_large_with_problem_details() -> None:
+    headers = {"host": "localhost", "accept-language": "zh-CN", "content-length": "9" * 12}
+    status, answered, body = await get("/api/v1/clusters", headers=headers, method="POST")
+    assert (status, answered["content-type"]) == (413, "application/problem+json")
+    problem = json.loads(body)
+    assert (problem["code"], problem["instance"]) == ("too_large", "/api/v1/clusters")
+    assert "larger than 8,388,608 bytes. Nothing was changed. Send a smaller one." in problem["detail"]
 
 
 @pytest.mark.django_db(transaction=True)

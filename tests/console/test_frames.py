@@ -92,6 +92,7 @@ def test_a_sentence_has_no_space_before_punctuation_or_after_a_bound() -> None:
     assert rendered('{% sentence %}A\n <i a="b">\n, B</i>{% endsentence %}') == 'A<i a="b">, B</i>'
     assert rendered("{% sentence %}<i>≥</i>\n 5{% endsentence %}") == "<i>≥</i>\n 5"
     assert rendered("{% sentence %}<span>≥</span>\n 5{% endsentence %}") == "<span>≥</span>5"
+    assert rendered("{% sentence %}甲。\n 乙：\n 丙 （x）\n 丁{% endsentence %}") == "甲。乙：丙（x）丁"
     assert rendered("{% note %} a\n ，b {% endnote %}") == '<span class="note">a，b</span>'
 
 

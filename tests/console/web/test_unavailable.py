@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -71,3 +72,15 @@ def test_it_calls_our_own_faults_by_their_name(admin: Client, monkeypatch: pytes
     answer = admin.get("/c/local/groups")
     assert answer.status_code == 500
     assert "This page failed" in answer.content.decode()
+
+
+@pytest.mark.parametrize("alias", ["default", "metrics"])
+def test_a_database_that_is_away_is_named_in_chinese_under_the_policy(admin: Client, alias: str) -> None:
+    admin.cookies["tidemark_language"] = "zh-hans"
+    with away(alias):
+        answer = admin.get("/c/local/groups")
+    text = answer.content.decode()
+    assert answer.status_code == 503 and '<html lang="zh-hans"' in text
+    assert "default-src 'none'" in answer["Content-Security-Policy"]
+    assert not re.search(r"[。；：，]\s+[\u4e00-\u9fff]", text)
+    assert "css/tokens.css" in text and "<style" not in text and " style=" not in text
