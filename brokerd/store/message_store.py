@@ -17,6 +17,7 @@ import threading
 from collections.abc import Sequence
 
 from brokerd.remoting.message.hosts import encode_host
+from brokerd.remoting.message.java_hash import tags_code as hash_of_tags
 from brokerd.remoting.message.names import SCHEDULE_TOPIC
 from brokerd.remoting.message.properties import PROPERTIES_BYTES_MAX
 from brokerd.store.cold_pages import ColdPages, FileRange
@@ -36,8 +37,10 @@ from brokerd.store.log.record import (
     BLANK_BYTES,
     HEADERS,
     HOST_V6_BYTES,
+    TAGS,
     TRANSACTION_MASK,
     encode_record,
+    find_property,
     flag_hosts,
 )
 from brokerd.store.queue.consume_queue import CQ_UNIT, UNIT_BYTES
@@ -45,10 +48,10 @@ from brokerd.store.queue.consume_queue_table import ConsumeQueueTable
 from brokerd.store.queue_reader import PULL_BYTES_MAX, QueueReader, RecordFilter
 from brokerd.store.recovery.opening import Recovery
 from brokerd.store.results import (
-    BatchEntry,
+    BatchMessage,
+    BatchResult,
     BoundaryType,
     GetMessageResult,
-    PutMessageStatus,
     PutResult,
     QueryMessageResult,
     RecoveryReport,
@@ -60,7 +63,6 @@ logger = logging.getLogger(__name__)
 
 RECORD_OVERHEAD_MAX = 65_536  # topic, properties and fixed fields on top of maxMessageSize (CommitLog.java)
 BATCH_ENTRY_BYTES = 22  # fixed bytes of a message in a batch body: 4 total, magic, crc, flag, lengths
-PUT_OK = PutMessageStatus.PUT_OK
 
 
 class MessageStore:
@@ -278,13 +280,13 @@ class MessageStore:
         self._pending.append(
             (queue, queue_offset, offset, size_bytes, tags_code, stored_ms, sys_flag, properties)
         )
-        return PutResult(PUT_OK, offset, queue_offset, stored_ms, size_bytes)
+        return PutResult(offset, queue_offset, stored_ms, size_bytes)
 
     def put_messages(
         self,
         topic: str,
         queue_id: int,
-        batch: Sequence[BatchEntry],
+        batch: Sequence[BatchMessage],
         *,
         sys_flag: int = 0,
         born_timestamp_ms: int,
@@ -292,7 +294,7 @@ class MessageStore:
         store_host: tuple[str, int],
         reconsume_times: int = 0,
         now_ms: int,
-    ) -> list[PutResult]:
+    ) -> BatchResult:
         """Append a batch as one write of consecutive records: all of it is stored or nothing (§2.2, §12).
 
         Raises as put_message; delayed and transactional batches are MessageIllegal.
@@ -317,6 +319,7 @@ class MessageStore:
         queue_offset = queue.next_offset
         now_ms = self._log.store_time(now_ms)
         records: list[bytes] = []
+        offsets: list[int] = []
         notes = []
         try:
             for body, properties, flag in batch:
@@ -336,18 +339,19 @@ class MessageStore:
                     reconsume_times,
                     0,
                 )
-                code = dispatch_tags_code(topic, properties, now_ms, self._delay_levels_ms)
+                code = hash_of_tags(find_property(properties, TAGS))
                 notes.append((queue, queue_offset, offset, len(record), code, now_ms, sys_flag, properties))
                 records.append(record)
+                offsets.append(offset)
                 queue_offset += 1
                 offset += len(record)
         except struct.error as error:
             raise MessageIllegal(f"a number of the batch does not fit its field: {error}") from error
         assert offset - start == total_bytes
         self._log.append(b"".join(records), now_ms)
-        queue.next_offset = queue_offset
+        first, queue.next_offset = queue.next_offset, queue_offset
         self._pending.extend(notes)
-        return [PutResult(PUT_OK, at, number, now_ms, size) for _, number, at, size, *_ in notes]
+        return BatchResult(first, offsets, now_ms, total_bytes)
 
     def make_room(self, size_bytes: int) -> None:
         """Let records of so many bytes in all follow each other in one file, on a full disk too.
@@ -395,10 +399,7 @@ class MessageStore:
         self._set_refusal()
 
     def index_pending(self) -> None:
-        """Index the keys of everything dispatched; where it fails, puts are refused as in dispatch_pending.
-
-        Call it every tenth of a second.
-        """
+        """Index the keys of everything dispatched. Call it every tenth of a second. A failure refuses puts."""
         try:
             self._dispatcher.index_pending()
         except OSError as error:

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from brokerd.store.message_store import MessageStore
-from brokerd.store.results import BatchEntry, GetMessageStatus
+from brokerd.store.results import GetMessageStatus
 from brokerd.store.store_config import MessageStoreConfig
 
 QUEUES = 8
@@ -59,7 +59,7 @@ def put_all(store: MessageStore, messages: int, body: bytes) -> None:
 
 
 def put_batches(store: MessageStore, messages: int, body: bytes) -> None:
-    batch = [BatchEntry(body, b"UNIQ_KEY\x017F00000100002A9F18B4AAC200000000\x02TAGS\x01TagA\x02")] * READ
+    batch = [(body, b"UNIQ_KEY\x017F00000100002A9F18B4AAC200000000\x02TAGS\x01TagA\x02", 0)] * READ
     for first in range(0, messages, READ):
         store.put_messages(
             "BatchTest",

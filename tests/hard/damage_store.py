@@ -30,7 +30,6 @@ from brokerd.remoting.message.java_hash import tags_code
 from brokerd.store.errors import StoreError
 from brokerd.store.log.record import read_record
 from brokerd.store.message_store import MessageStore
-from brokerd.store.results import BatchEntry
 from tests.brokerd.store.stores import (
     BORN_HOST,
     NOW_MS,
@@ -109,18 +108,21 @@ class Writer:
         first = len(self.shape.sent)
         messages = [self.message(first + number) for number in range(BATCH)]
         self.shape.batch_start = self.store.commit_log_max_offset
-        results = self.store.put_messages(
+        result = self.store.put_messages(
             topic,
             queue_id,
-            [BatchEntry(body, properties) for body, properties, _, _ in messages],
+            [(body, properties, 0) for body, properties, _, _ in messages],
             born_timestamp_ms=NOW_MS,
             born_host=BORN_HOST,
             store_host=STORE_HOST,
             now_ms=NOW_MS + first,
         )
-        self.shape.batch_start = results[0].commit_log_offset
-        for result, (body, _, key, tag) in zip(results, messages, strict=True):
-            self.note(topic, queue_id, result, body, key, tag)
+        starts = result.commit_log_offsets
+        self.shape.batch_start = starts[0]
+        ends = [*starts[1:], starts[0] + result.size_bytes]
+        for number, (body, _, key, tag) in enumerate(messages):
+            size, queue_offset = ends[number] - starts[number], result.queue_offset + number
+            self.shape.sent.append(Sent(topic, queue_id, queue_offset, starts[number], size, body, key, tag))
 
     def note(self, topic: str, queue_id: int, result: object, body: bytes, key: str, tag: str) -> None:
         offset, queue_offset = result.commit_log_offset, result.queue_offset  # type: ignore[attr-defined]

@@ -38,7 +38,7 @@ from brokerd.remoting.message.names import (
 from brokerd.remoting.message.properties import encode_properties, parse_properties
 from brokerd.remoting.message.recall_handle import RecallHandle
 from brokerd.store.errors import PutRefused
-from brokerd.store.results import BatchEntry, PutMessageStatus
+from brokerd.store.results import BatchMessage, PutMessageStatus
 from brokerd.tables.topic_config import DEAD_LETTER_QUEUE_NUMS, NOT_SENDABLE
 from brokerd.timer.timer_message import Parking
 from brokerd.transaction.half_message import half_of_send
@@ -376,7 +376,7 @@ class Sender:
             raise error_for(ResponseCode.MESSAGE_ILLEGAL, "batch request does not support retry group")
         try:
             batch = read_batch(body, self._added)
-            results = self._broker.store.put_messages(
+            result = self._broker.store.put_messages(
                 header.topic,
                 queue_id,
                 batch,
@@ -389,13 +389,13 @@ class Sender:
             )
         except PutRefused as error:
             raise self._put_error(error) from error
-        entry.put_nums.add(len(results))
-        entry.put_size.add(sum(result.size_bytes for result in results))
-        self._broker_put.add(len(results))
+        entry.put_nums.add(len(batch))
+        entry.put_size.add(result.size_bytes)
+        self._broker_put.add(len(batch))
         prefix = self._id_prefix
-        ids = ",".join([f"{prefix}{result.commit_log_offset:016X}" for result in results])
+        ids = ",".join([f"{prefix}{offset:016X}" for offset in result.commit_log_offsets])
         unique_key = parse_properties(header.properties or "").get("UNIQ_KEY")
-        return ids, queue_id, results[0].queue_offset, unique_key, None
+        return ids, queue_id, result.queue_offset, unique_key, None
 
 
 def begins_transaction(header: SendHeader, properties: dict[str, str]) -> bool:
@@ -404,9 +404,9 @@ def begins_transaction(header: SendHeader, properties: dict[str, str]) -> bool:
     return properties.get(MessageProperty.TRANSACTION_PREPARED, "").lower() == "true" and not is_sent_back
 
 
-def read_batch(body: bytes, added: str) -> list[BatchEntry]:
+def read_batch(body: bytes, added: str) -> list[BatchMessage]:
     """The messages of a batch body (protocol §4.2) with `added` behind their properties. Raises MESSAGE_ILLEGAL."""
-    batch: list[BatchEntry] = []
+    batch: list[BatchMessage] = []
     position, end = 0, len(body)
     suffix = added.encode()
     while position < end:
@@ -424,7 +424,7 @@ def read_batch(body: bytes, added: str) -> list[BatchEntry]:
         properties = body[properties_start:properties_end]
         if properties and properties[-1] != 2:
             properties += b"\x02"
-        batch.append(BatchEntry(body[body_start:body_end], properties + suffix, flag))
+        batch.append((body[body_start:body_end], properties + suffix, flag))
         position = properties_end
     if not batch:
         raise error_for(ResponseCode.MESSAGE_ILLEGAL, "the batch is empty")

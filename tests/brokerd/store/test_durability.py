@@ -19,7 +19,6 @@ ROOT = Path(__file__).parent.parent.parent.parent
 WRITER = """
 import sys
 from pathlib import Path
-from brokerd.store.results import BatchEntry
 from tests.brokerd.store.stores import BORN_HOST, NOW_MS, STORE_HOST, open_store, put
 
 store = open_store(Path(sys.argv[1]), flush_disk_type=sys.argv[2], mapped_file_size_commit_log=65536)
@@ -29,7 +28,7 @@ while True:
     for _ in range(4):
         put(store, b"%d - " % number + bytes(number * 37 % 900), properties=b"KEYS\\x01k%d\\x02" % number)
         number += 1
-    batch = [BatchEntry(b"%d %d " % (number + i, number), b"TAGS\\x01batch\\x02") for i in range(3)]
+    batch = [(b"%d %d " % (number + i, number), b"TAGS\\x01batch\\x02", 0) for i in range(3)]
     store.put_messages("TopicTest", 0, batch, born_timestamp_ms=1, born_host=BORN_HOST, store_host=STORE_HOST,
                        now_ms=NOW_MS)
     number += 3

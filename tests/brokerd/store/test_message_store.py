@@ -15,7 +15,7 @@ from brokerd.store.errors import (
     StoreLocked,
 )
 from brokerd.store.message_store import MessageStore
-from brokerd.store.results import BatchEntry, PutResult
+from brokerd.store.results import BatchMessage, BatchResult
 from tests.brokerd.store.stores import (
     BORN_HOST,
     NOW_MS,
@@ -32,8 +32,8 @@ from tests.brokerd.store.stores import (
 
 
 def put_batch(
-    store: MessageStore, batch: list[BatchEntry], topic: str = "TopicTest", **fields: int
-) -> list[PutResult]:
+    store: MessageStore, batch: list[BatchMessage], topic: str = "TopicTest", **fields: int
+) -> BatchResult:
     return store.put_messages(
         topic,
         0,
@@ -48,8 +48,8 @@ def put_batch(
 
 def test_it_tells_where_a_message_was_stored(tmp_path: Path) -> None:
     store = open_store(tmp_path)
-    assert put(store, b"hello", queue_id=3) == ("PUT_OK", 0, 0, NOW_MS, 105)
-    assert put(store, b"hello!", queue_id=3, now_ms=NOW_MS + 1) == ("PUT_OK", 105, 1, NOW_MS + 1, 106)
+    assert put(store, b"hello", queue_id=3) == (0, 0, NOW_MS, 105)
+    assert put(store, b"hello!", queue_id=3, now_ms=NOW_MS + 1) == (105, 1, NOW_MS + 1, 106)
     third = put(store, b"", queue_id=4)
     assert (third.queue_offset, third.end_offset) == (0, 105 + 106 + 100)
     store.close(NOW_MS)
@@ -199,7 +199,7 @@ def test_it_refuses_puts_when_not_open(tmp_path: Path) -> None:
     with pytest.raises(ServiceNotAvailable, match="closed"):
         put(store)
     with pytest.raises(ServiceNotAvailable):
-        put_batch(store, [BatchEntry(b"x", b"")])
+        put_batch(store, [(b"x", b"", 0)])
 
 
 def test_it_refuses_a_store_that_is_open_already(tmp_path: Path) -> None:
@@ -213,11 +213,9 @@ def test_it_refuses_a_store_that_is_open_already(tmp_path: Path) -> None:
 def test_it_stores_a_batch_as_consecutive_records(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     put(store, b"before")
-    results = put_batch(
-        store, [BatchEntry(b"b%d" % number, b"KEYS\x01k%d\x02" % number, number) for number in range(3)]
-    )
-    assert [result.queue_offset for result in results] == [1, 2, 3]
-    assert [result.commit_log_offset for result in results] == [106, 106 + 110, 106 + 220]
+    result = put_batch(store, [(b"b%d" % number, b"KEYS\x01k%d\x02" % number, number) for number in range(3)])
+    assert (result.queue_offset, result.size_bytes) == (1, 330)
+    assert result.commit_log_offsets == [106, 106 + 110, 106 + 220]
     settle(store)
     assert bodies(store) == [b"before", b"b0", b"b1", b"b2"]
     assert store.query_by_key("TopicTest", "k2", 9, 0, 2**62).commit_log_offsets == [326]
@@ -229,8 +227,8 @@ def test_it_stores_a_batch_as_consecutive_records(tmp_path: Path) -> None:
 def test_it_puts_a_whole_batch_into_the_next_file_when_it_does_not_fit(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     put(store, bytes(3000))
-    results = put_batch(store, [BatchEntry(bytes(400), b"")] * 3)
-    assert [result.commit_log_offset for result in results] == [4096, 4596, 5096]
+    result = put_batch(store, [(bytes(400), b"", 0)] * 3)
+    assert result.commit_log_offsets == [4096, 4596, 5096]
     store.dispatch_pending()
     assert len(bodies(store)) == 4
     kill(store)
@@ -243,20 +241,20 @@ def test_it_puts_a_whole_batch_into_the_next_file_when_it_does_not_fit(tmp_path:
     ("batch", "fields", "topic"),
     [
         ([], {}, "TopicTest"),
-        ([BatchEntry(b"x", b"")], {"sys_flag": 0x4}, "TopicTest"),
-        ([BatchEntry(b"x", b"")], {}, "SCHEDULE_TOPIC_XXXX"),
-        ([BatchEntry(bytes(1000), b"")] * 2, {}, "TopicTest"),
-        ([BatchEntry(b"", b"")] * 80, {}, "TopicTest"),
-        ([BatchEntry(b"x", b""), BatchEntry(b"y", b"", 2**40)], {}, "TopicTest"),
+        ([(b"x", b"", 0)], {"sys_flag": 0x4}, "TopicTest"),
+        ([(b"x", b"", 0)], {}, "SCHEDULE_TOPIC_XXXX"),
+        ([(bytes(1000), b"", 0)] * 2, {}, "TopicTest"),
+        ([(b"", b"", 0)] * 80, {}, "TopicTest"),
+        ([(b"x", b"", 0), (b"y", b"", 2**40)], {}, "TopicTest"),
     ],
 )
 def test_it_refuses_a_batch_as_a_whole(
-    tmp_path: Path, batch: list[BatchEntry], fields: dict[str, int], topic: str
+    tmp_path: Path, batch: list[BatchMessage], fields: dict[str, int], topic: str
 ) -> None:
     store = open_store(tmp_path, max_message_size=2000)
     with pytest.raises(MessageIllegal):
         put_batch(store, batch, topic, **fields)
-    assert put_all(store, [b"after"])[0][1:3] == (0, 0)
+    assert put_all(store, [b"after"])[0][:2] == (0, 0)
     assert bodies(store) == [b"after"]
     store.close(NOW_MS)
 
@@ -265,7 +263,7 @@ def test_it_takes_bodies_as_memoryviews_of_a_frame(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     frame = memoryview(bytearray(b"..hello.."))
     put(store, frame[2:7])  # type: ignore[arg-type]
-    put_batch(store, [BatchEntry(frame[2:5], b"")])
+    put_batch(store, [(frame[2:5], b"", 0)])
     store.dispatch_pending()
     assert bodies(store) == [b"hello", b"hel"]
     store.close(NOW_MS)
@@ -408,19 +406,8 @@ def test_store_times_stand_still_when_the_clock_is_set_back(tmp_path: Path) -> N
     hour_ms = 3_600_000
     times = [NOW_MS, NOW_MS - hour_ms, NOW_MS - hour_ms + 5, NOW_MS + 7]
     stored = [put(store, b"%d" % number, now_ms=at).store_timestamp_ms for number, at in enumerate(times)]
-    batch = [BatchEntry(b"b", b"")]
-    stored += [
-        each.store_timestamp_ms
-        for each in store.put_messages(
-            "TopicTest",
-            0,
-            batch,
-            born_timestamp_ms=1,
-            born_host=BORN_HOST,
-            store_host=STORE_HOST,
-            now_ms=NOW_MS,
-        )
-    ]
+    batch = [(b"b", b"", 0)]
+    stored.append(put_batch(store, batch).store_timestamp_ms)
     store.dispatch_pending()
     assert stored == [NOW_MS, NOW_MS, NOW_MS, NOW_MS + 7, NOW_MS + 7]
     assert store.offset_by_time("TopicTest", 0, NOW_MS + 1) == 3

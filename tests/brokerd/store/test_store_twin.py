@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from brokerd.remoting.message.java_hash import tags_code
-from brokerd.store.results import BatchEntry
 from tests.brokerd.store.stores import BORN_HOST, NOW_MS, STORE_HOST, body_of, kill, open_store, put, settle
 
 TOPICS = st.sampled_from(["A", "B", "%RETRY%" + "g" * 130])
@@ -49,16 +48,16 @@ class StoreAndTwin(RuleBasedStateMachine):
     )
     def put_batch(self, topic: str, batch: list[tuple[bytes, str, str]]) -> None:
         queue = self.twin.setdefault((topic, 0), [])
-        results = self.store.put_messages(
+        result = self.store.put_messages(
             topic,
             0,
-            [BatchEntry(body, self.properties(tags, keys)) for body, tags, keys in batch],
+            [(body, self.properties(tags, keys), 0) for body, tags, keys in batch],
             born_timestamp_ms=NOW_MS,
             born_host=BORN_HOST,
             store_host=STORE_HOST,
             now_ms=self.now_ms,
         )
-        assert [result.queue_offset for result in results] == list(range(len(queue), len(queue) + len(batch)))
+        assert (result.queue_offset, len(result.commit_log_offsets)) == (len(queue), len(batch))
         queue += [(body, tags, keys, self.now_ms) for body, tags, keys in batch]
 
     @rule()

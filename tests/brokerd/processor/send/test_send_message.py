@@ -148,8 +148,7 @@ async def test_it_refuses_a_malformed_batch_whole(tmp_path: Path, body: bytes) -
 
 def test_it_reads_batches_with_and_without_a_last_separator() -> None:
     body = encode_batch([Message("T", b"abc", {"a": "b"})])
-    (entry,) = read_batch(body, "C\x01d\x02")
-    assert (entry.body, entry.properties) == (b"abc", b"a\x01b\x02C\x01d\x02")
+    assert read_batch(body, "C\x01d\x02") == [(b"abc", b"a\x01b\x02C\x01d\x02", 0)]
     with pytest.raises(MQBrokerError, match="the batch is empty"):
         read_batch(b"", "")
 

@@ -12,7 +12,7 @@ from brokerd.store.files.checkpoint import StoreCheckpoint
 from brokerd.store.files.mapped_file import MappedFile
 from brokerd.store.message_store import MessageStore
 from brokerd.store.queue.consume_queue import CQ_UNIT
-from brokerd.store.results import BatchEntry, RecoveryReport
+from brokerd.store.results import RecoveryReport
 from tests.brokerd.store.stores import (
     BORN_HOST,
     NOW_MS,
@@ -279,7 +279,7 @@ def test_it_cuts_half_a_batch(tmp_path: Path) -> None:
     sent = [b"m%d" % number for number in range(3)]
     put_all(store, sent)
     store.flush()
-    batch = [BatchEntry(b"b%d" % number, b"") for number in range(5)]
+    batch = [(b"b%d" % number, b"", 0) for number in range(5)]
     hosts = {"born_host": BORN_HOST, "store_host": STORE_HOST}
     end = store.commit_log_max_offset
     store.put_messages("TopicTest", 0, batch, born_timestamp_ms=1, now_ms=NOW_MS, **hosts)  # type: ignore[arg-type]
