@@ -1,5 +1,7 @@
 """`python -m consumers run module:handler …` consumes with a handler of yours; `… demo` makes demo traffic.
 
+`… produce`, `… consume` and `… tail` send and print messages in shells (consumers.commands).
+
 The one place of this package that reads the environment (NAMESRV_ADDR, as RocketMQ's own tools do) and
 signals.
 """
@@ -16,9 +18,12 @@ import ssl
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
+from brokerd.remoting.message.names import InvalidName
 from brokerd.remoting.signature import AccessKeys
 from consumers.client.tls import tls_context
+from consumers.commands import FAILED, INTERRUPTED, add_produce, add_reading, consume, produce, tail
 from consumers.config import (
     ClientConfig,
     ConsumeFromWhere,
@@ -30,6 +35,7 @@ from consumers.config import (
 from consumers.consumer.consume_message import Handler
 from consumers.consumer.push_consumer import PushConsumer
 from consumers.demo.traffic import Demo
+from consumers.errors import MQBrokerError, MQClientError
 
 logger = logging.getLogger("consumers")
 
@@ -70,13 +76,21 @@ def parse_arguments(arguments: Sequence[str], namesrv_default: str) -> argparse.
     )
     demo = commands.add_parser("demo", help="create demo topics and run demo traffic: lag, dead letters")
     demo.add_argument("--speed", type=float, default=1.0, help="factor for all message rates")
-    for command in (run, demo):
+    producing = commands.add_parser("produce", help="send messages from arguments or standard input")
+    add_produce(producing)
+    consuming = commands.add_parser("consume", help="print a group's messages and commit them")
+    consuming.add_argument("--group", required=True, help="consumer group")
+    add_reading(consuming)
+    tailing = commands.add_parser("tail", help="print messages without a group")
+    add_reading(tailing)
+    for command in (run, demo, producing, consuming, tailing):
         command.add_argument(
             "--namesrv",
             default=namesrv_default,
             help="name servers, HOST:PORT[;HOST:PORT] (default: %(default)s)",
         )
-        command.add_argument("--log-level", default="INFO", help="default: INFO")
+        level = "INFO" if command in (run, demo) else "ERROR"
+        command.add_argument("--log-level", default=level, help=f"default: {level}")
         _add_connection(command)
     return parser.parse_args(arguments)
 
@@ -189,7 +203,36 @@ async def run_demo(arguments: argparse.Namespace, stop: asyncio.Event) -> None:
     await demo.run(stop)
 
 
-async def until_signal(work: Callable[[asyncio.Event], Awaitable[None]]) -> None:
+ShellCommand = Callable[[argparse.Namespace, ClientConfig, asyncio.Event, BinaryIO], Awaitable[int]]
+SHELL_COMMANDS: dict[str, ShellCommand] = {"produce": produce, "consume": consume, "tail": tail}
+
+
+async def run_command(arguments: argparse.Namespace, stop: asyncio.Event) -> int:
+    """Return the exit code; an error is one sentence on standard error."""
+    try:
+        if arguments.command in SHELL_COMMANDS:
+            command = SHELL_COMMANDS[arguments.command]
+            return await command(arguments, client_config_of(arguments), stop, sys.stdout.buffer)
+        await {"run": run_consumer, "demo": run_demo}[arguments.command](arguments, stop)
+    except InvalidClientConfig:
+        raise
+    except (MQClientError, MQBrokerError) as error:
+        if arguments.command not in SHELL_COMMANDS:
+            raise
+        report(arguments, error)
+        return FAILED
+    return 0
+
+
+def report(arguments: argparse.Namespace, error: Exception) -> None:
+    """Report an error without a traceback: shells get one line."""
+    if arguments.command in SHELL_COMMANDS:
+        sys.stderr.write(f"{arguments.command}: {str(error).splitlines()[0]}\n")
+    else:
+        logger.error("%s", error)
+
+
+async def until_signal(work: Callable[[asyncio.Event], Awaitable[int]]) -> int:
     """SIGTERM and the first Ctrl-C request an end; the second Ctrl-C ends at once."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -201,7 +244,7 @@ async def until_signal(work: Callable[[asyncio.Event], Awaitable[None]]) -> None
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ask, number)
-    await work(stop)
+    return await work(stop)
 
 
 def main(argv: Sequence[str], namesrv_default: str) -> int:
@@ -209,15 +252,17 @@ def main(argv: Sequence[str], namesrv_default: str) -> int:
     form = "%(asctime)s %(levelname)s %(name)s %(message)s"
     logging.basicConfig(level=arguments.log_level.upper(), format=form)
     sys.path.insert(0, os.getcwd())  # a handler lives where the command is called
-    command = {"run": run_consumer, "demo": run_demo}[arguments.command]
     try:
-        asyncio.run(until_signal(lambda stop: command(arguments, stop)))
-    except InvalidClientConfig as error:
-        logger.error("%s", error)  # noqa: TRY400 - a wrong argument needs no traceback
+        return asyncio.run(until_signal(lambda stop: run_command(arguments, stop)))
+    except (InvalidClientConfig, InvalidName) as error:
+        report(arguments, error)
         return 2
+    except BrokenPipeError:
+        # The reader of our output has gone, as head does: an end like any other, without words at the exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except KeyboardInterrupt:
-        return 130
-    return 0
+        return INTERRUPTED
 
 
 if __name__ == "__main__":
