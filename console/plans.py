@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from console.access.activity_list import REPORT_VERBS
 from console.access.models import AuditEvent
+from console.broker.acl import plans as acl_plans
 from console.broker.plans.config import BrokerConfigPlan
 from console.broker.plans.drain import BrokerDrainPlan
 from console.deadletter.message_events import replays_of
@@ -42,6 +43,7 @@ KINDS: tuple[AnyPlanKind, ...] = (
     mode_plans.GroupModePlan(),
     BrokerConfigPlan(),
     BrokerDrainPlan(),
+    *acl_plans.PLANS,
     MessageSendPlan(),
 )
 PLAN_KINDS: Mapping[str, AnyPlanKind] = {kind.kind: kind for kind in KINDS}

@@ -467,6 +467,7 @@ SPECTACULAR_SETTINGS = {
     "REDOC_DIST": "SIDECAR",
     # Stable names for generated clients: without them spectacular numbers the enums of fields called "state".
     "ENUM_NAME_OVERRIDES": {
+        "AclPermEnum": "console.broker.acl.rights.PERMS",
         "PlanState": "console.operation.models.PlanState",
         "JobState": "console.operation.models.JobState",
         "LedgerState": "console.deadletter.models.LedgerState",

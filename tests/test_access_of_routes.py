@@ -89,6 +89,7 @@ def address_of(name: str) -> str:
         "fmt": "csv",
         "key": "no-such-key",
         "table": "groups",
+        "what": "account",
         "prefix": "tm_nothing",
     }
     converters = pattern.pattern.converters | pattern.pattern.regex.groupindex  # type: ignore[operator]

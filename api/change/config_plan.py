@@ -59,7 +59,7 @@ def _field(parameter: Parameter) -> serializers.Field[Any, Any, Any, Any]:
     return text
 
 
-def _serializer(name: str, words: str, **fields: Any) -> type[serializers.Serializer[Any]]:
+def _serializer(name: str, words: str, /, **fields: Any) -> type[serializers.Serializer[Any]]:
     return type(f"{name}Serializer", (serializers.Serializer,), {**fields, "__doc__": words or None})
 
 

@@ -12,4 +12,6 @@ urlpatterns = [
     path("brokers/<str:broker>/drain", views.drain, name="broker-drain"),
     path("name-servers", views.name_servers, name="name-servers"),
     path("acl", acl_views.broker_acl, name="broker-acl"),
+    path("acl/white-addresses", acl_views.white_addresses, name="acl-white-addresses"),
+    path("acl/<str:what>", acl_views.acl_change, name="acl-change"),
 ]

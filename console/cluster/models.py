@@ -86,3 +86,15 @@ class Cluster(models.Model):
     def until_ms(self, now_ms: int) -> int:
         """Return until when there are figures: now, or the end of what was generated."""
         return now_ms if self.generated_to_ms is None else self.generated_to_ms
+
+
+class KeptSecret(models.Model):
+    """A secret that a plan sets, until its job has; written and read by `kept_secrets` alone."""
+
+    reference = models.CharField(max_length=64, primary_key=True)
+    # `sealed.seal`.
+    sealed = models.TextField(editable=False)
+    kept_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return self.reference

@@ -70,6 +70,8 @@ PAGES = {
     "broker-drain": change("CONFIGURE"),
     "name-servers": view(WHOLE),
     "broker-acl": Route(get=(WHOLE, "CONFIGURE")),
+    "acl-change": form("ADMIN", WHOLE, name="somebody"),
+    "acl-white-addresses": form("ADMIN", WHOLE, addresses="192.0.2.7"),
     "topics": view(SOME),
     "topic-create": form("CONFIGURE", reader=(SOME, "VIEW"), **NEW_TOPIC),
     "topic": view(NAMED),
@@ -270,6 +272,17 @@ KINDS = {
     "group_mode": "CONFIGURE",
     "broker_config_change": "CONFIGURE",
     "broker_drain": "CONFIGURE",
+    **dict.fromkeys(
+        (
+            *(
+                f"acl_{what}_{step}"
+                for what in ("account", "user")
+                for step in ("create", "change", "delete")
+            ),
+            "acl_white_addresses",
+        ),
+        "ADMIN",
+    ),
     "message_send": "SEND",
 }
 # --- Tasks: what starts them. BEAT and OTHER tasks take nothing from a person; the rest run what a route above let in.

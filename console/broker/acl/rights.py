@@ -55,7 +55,7 @@ def account_config(account: PlainAccessConfig) -> Config:
 
 
 def account_of(name: str, config: Config, secret: str | None) -> PlainAccessConfig:
-    """Return an account as a broker takes it; without a secret the broker keeps its own."""
+    """Return an account as a broker takes it, which needs its secret key too."""
     return PlainAccessConfig(
         access_key=name,
         secret_key=secret,
@@ -63,8 +63,9 @@ def account_of(name: str, config: Config, secret: str | None) -> PlainAccessConf
         admin=config["admin"],
         default_topic_perm=config["defaultTopicPerm"],
         default_group_perm=config["defaultGroupPerm"],
-        topic_perms=list(_perms(TOPIC_RIGHT, config)),
-        group_perms=list(_perms(GROUP_RIGHT, config)),
+        # 4.9.7 refuses an empty list.
+        topic_perms=list(_perms(TOPIC_RIGHT, config)) or None,
+        group_perms=list(_perms(GROUP_RIGHT, config)) or None,
     )
 
 

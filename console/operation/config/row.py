@@ -15,7 +15,14 @@ from console.text.stored import Stored
 
 TOPIC, GROUP = "topic", "group"
 # An object of a plan, by what it is.
-OBJECT_WORDS: Mapping[str, Text] = {TOPIC: Text("topic"), GROUP: Text("group")}
+OBJECT_WORDS: Mapping[str, Text] = {
+    TOPIC: Text("topic"),
+    GROUP: Text("group"),
+    # Of access control (`console.broker.acl`).
+    "account": Text("account"),
+    "user": Text("user"),
+    "white addresses": Text("white addresses"),
+}
 # A TopicConfig or SubscriptionGroupConfig under its wire names; releases have keys of their own.
 Config = dict[str, Any]
 PERM_READ_WRITE = 6  # PermName: read 4, write 2

@@ -9,6 +9,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from console.broker import selectors
+from console.broker.acl import plans as acl_plans
 from console.broker.selectors import BrokerView
 from console.operation import services
 from console.operation.command_line import (
@@ -21,7 +22,8 @@ from console.operation.command_line import (
 from console.operation.plan.params import RawParams
 from console.text.figures import duration, percent, rate
 
-KINDS = ("broker_config_change", "broker_drain")
+# Those of access control are planned on pages and over REST only: a secret would stay in the history of a shell.
+KINDS = ("broker_config_change", "broker_drain", *(each.kind for each in acl_plans.PLANS))
 
 
 class Command(ChangeCommand):
