@@ -410,13 +410,9 @@ def test_it_forgets_queues_and_index_of_a_log_that_is_gone(tmp_path: Path) -> No
     store, report = reopened(tmp_path)
     assert report.commit_log_max_offset == 0
     assert store.topics() == []
-    assert put_all(store, [b"first"])[0] == (put_ok(), 0, 0, NOW_MS, 91 + 5 + 9)
+    assert put_all(store, [b"first"])[0] == (0, 0, NOW_MS, 91 + 5 + 9)
     assert store.query_by_key("TopicTest", "k", 9, *EVER).commit_log_offsets == []
     store.close(NOW_MS)
-
-
-def put_ok() -> str:
-    return "PUT_OK"
 
 
 @pytest.mark.parametrize(
