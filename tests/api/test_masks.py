@@ -29,7 +29,10 @@ from tests.console.deadletter.letters import DLQ, GROUP, group_with_topics
 from tests.console.operation.live_cluster import LiveCluster
 from tests.support.broker_process import BrokerProcess
 
-pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
+pytestmark = [
+    pytest.mark.django_db(databases=["default", "metrics"]),
+    pytest.mark.one_database("values of a broker's messages; what is stored has tests of its own"),
+]
 
 CARD, PIN = "4111-SECRET-1111", "SECRET-77"
 BODY = {"n": 1, "card": {"number": CARD, "kind": "visa"}}

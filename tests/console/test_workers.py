@@ -13,8 +13,6 @@ import pytest
 from tests.support import migrated
 from tests.support.redis_process import RedisProcess
 
-pytestmark = pytest.mark.own_database
-
 ROOT = Path(__file__).parent.parent.parent
 POOLS = ("collect", "operate", "report")
 
@@ -28,8 +26,7 @@ class Workers:
             "SECRET_KEY": "only-for-tests",
         }
         environ |= {"DJANGO_SETTINGS_MODULE": "console.settings", "PYTHONUNBUFFERED": "1"}
-        if not os.environ.get("DATABASE_URL"):
-            migrated.copy_to(data)
+        migrated.copy_to(data)
         subprocess.run(
             [sys.executable, "manage.py", "prepare", "--migrate"], cwd=ROOT, env=environ, check=True
         )

@@ -18,7 +18,10 @@ from console.operation.models import Plan
 from tests.console.operation.live_cluster import LiveCluster, wait_for
 from tests.support.shown import Browser
 
-pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
+pytestmark = [
+    pytest.mark.django_db(databases=["default", "metrics"]),
+    pytest.mark.one_database("modes on a broker; plans and jobs are written as in tests/console/operation"),
+]
 PAGE = "/c/test/groups/billing/mode"
 
 

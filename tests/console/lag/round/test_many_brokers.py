@@ -13,6 +13,7 @@ from console.lag.models import BrokerRow, GroupRow, Round, TopicRow
 from tests.support.people import signed_in
 from tests.support.simulated_cluster import SimulatedCluster
 
+pytestmark = pytest.mark.one_database("a hanging broker; rows are written as in lag/test_services")
 GROUPS = 48
 HUNG = 3
 PARTIAL = {f"orders-{number:05d}-service" for number in range(GROUPS) if number % 8 in (HUNG, HUNG - 1)}

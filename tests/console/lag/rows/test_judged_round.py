@@ -21,7 +21,10 @@ from tests.console.lag.conftest import CollectedCluster
 from tests.support import sample_queues
 from tests.support.broker_process import BrokerProcess
 
-pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
+pytestmark = [
+    pytest.mark.django_db(databases=["default", "metrics"]),
+    pytest.mark.one_database("history in files; rows are written as in test_edge_cases"),
+]
 DAY_MS = 24 * 3_600_000
 QUEUE_0, QUEUE_1 = HeadKey("orders", "broker-a", 0), HeadKey("orders", "broker-a", 1)
 BILLING_0, BILLING_1 = CommitKey("billing", *QUEUE_0), CommitKey("billing", *QUEUE_1)

@@ -23,7 +23,10 @@ from tests.console.operation.live_cluster import LiveCluster
 from tests.support.people import signed_in
 from tests.support.shown import Browser
 
-pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
+pytestmark = [
+    pytest.mark.django_db(databases=["default", "metrics"]),
+    pytest.mark.one_database("sent messages; plans and jobs are written as in tests/console/operation"),
+]
 
 
 @pytest.fixture(autouse=True)
