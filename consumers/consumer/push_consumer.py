@@ -256,7 +256,7 @@ class PushConsumer:
             "PROP_THREADPOOL_CORE_SIZE": str(self.config.consume_concurrency),
             "PROP_CONSUMEORDERLY": "true" if self.orderly else "false",
             "PROP_CONSUMER_START_TIMESTAMP": str(self._started_ms),
-            "allocateMessageQueueStrategy": self.config.allocate_strategy,
+            **self._settings(),
         }
         queues = queue_infos(self.table, self.offset_store, at_ms)
         statistics = self.handler.statistics
@@ -301,6 +301,28 @@ class PushConsumer:
     @property
     def _is_clustering(self) -> bool:
         return self.config.message_model is MessageModel.CLUSTERING
+
+    def _settings(self) -> dict[str, str]:
+        """Return the settings under their names in Java (MixAll.object2Properties of DefaultMQPushConsumer)."""
+        config = self.config
+        return {
+            "consumerGroup": self.group,
+            "messageModel": str(config.message_model),
+            "consumeFromWhere": str(config.consume_from_where),
+            "allocateMessageQueueStrategy": config.allocate_strategy,
+            "consumeThreadMin": str(config.consume_concurrency),
+            "consumeThreadMax": str(config.consume_concurrency),
+            "consumeMessageBatchMaxSize": str(config.consume_message_batch_max_size),
+            "pullBatchSize": str(config.pull_batch_size),
+            "pullInterval": str(config.pull_interval_ms),
+            "pullThresholdForQueue": str(config.pull_threshold_messages),
+            "pullThresholdSizeForQueue": str(config.pull_threshold_bytes // (1024 * 1024)),
+            "consumeConcurrentlyMaxSpan": str(config.consume_concurrently_max_span),
+            "maxReconsumeTimes": str(config.max_reconsume_times),
+            "suspendCurrentQueueTimeMillis": str(config.suspend_current_queue_time_ms),
+            "consumeTimeout": str(config.consume_timeout_ms // 60_000),
+            "pause": "true" if self._is_suspended else "false",
+        }
 
     def _put_subscription(self, subscription: SubscriptionData) -> None:
         self._subscriptions[subscription.topic] = subscription

@@ -140,6 +140,13 @@ def test_a_line_that_is_no_message_ends_it(broker: BrokerProcess, line: bytes, r
     assert [json.loads(sent)["status"] for sent in done.stdout.splitlines()][:1] == ["SEND_OK"]
 
 
+def test_the_failure_of_the_last_message_is_reported(broker: BrokerProcess) -> None:
+    create(broker, "ending")
+    done = run(broker, "produce", "--topic", "ending", "x", "")
+    assert (done.returncode, done.stderr) == (1, b"produce: message 2: the message has no body\n")
+    assert json.loads(done.stdout)["queueOffset"] == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "reason"),
     [

@@ -177,6 +177,14 @@ async def test_it_tells_about_itself(cluster, stored, started):
     assert info.mq_table[QUEUE].commit_offset == 3
     assert info.status_table["orders"].consume_ok_tps == pytest.approx(3 / 60)
     assert info.properties["PROP_CONSUMEORDERLY"] == "false"
+    settings = (
+        "consumeThreadMax",
+        "pullThresholdSizeForQueue",
+        "consumeTimeout",
+        "maxReconsumeTimes",
+        "pause",
+    )
+    assert [info.properties[name] for name in settings] == ["20", "100", "15", "-1", "false"]
 
 
 @pytest.mark.parametrize(
