@@ -36,7 +36,8 @@ class MoveSerializer(serializers.Serializer[Any]):
 
     broker_name = serializers.CharField()
     queue_id = serializers.IntegerField()
-    owners = serializers.ListField(child=serializers.CharField(), help_text="now; [] is none")
+    owners = serializers.ListField(child=serializers.CharField(), help_text="now; [] is none, or unknown")
+    is_owner_unknown = serializers.BooleanField()
     to = serializers.CharField(help_text="empty: no client")
 
 
@@ -145,7 +146,7 @@ def _body(topic: TopicOwnership, scenario: WhatIf) -> dict[str, object]:
         "strategy": chosen.strategy,
         "clients": sorted(scenario.scenario.clients),
         "fewest_moves": scenario.fewest,
-        "unknown_owners": scenario.unknown,
+        "unknown_owners": len(scenario.unknown),
         "outcomes": [_outcome(one) for one in scenario.outcomes],
         "shares": [
             {"client_id": client_id, "queues": [[queue.broker_name, queue.queue_id] for queue in share]}
@@ -156,6 +157,7 @@ def _body(topic: TopicOwnership, scenario: WhatIf) -> dict[str, object]:
                 "broker_name": one.queue.broker_name,
                 "queue_id": one.queue.queue_id,
                 "owners": list(one.owners),
+                "is_owner_unknown": one.queue in scenario.unknown,
                 "to": one.to,
             }
             for one in chosen.moves

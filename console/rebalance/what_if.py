@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from console.brokers.mqadmin import MessageQueue
 from console.lists.query import whole_number
 from console.rebalance.observed.group import TopicOwnership
 from console.rebalance.observed.ownership import Member, State
@@ -35,14 +36,15 @@ class SimulatedClient:
 class WhatIf:
     """A scenario, the outcome of each strategy and of the chosen one.
 
-    `fewest` is the fewest moves that give every queue one of these clients, null where none is possible.
+    `fewest` is the fewest moves that give every queue one of these clients, null where none is possible. `unknown`: the
+    queues whose owner is unknown.
     """
 
     scenario: Scenario
     clients: tuple[SimulatedClient, ...]
     new_clients: int
     outcomes: tuple[Outcome, ...]
-    unknown: int
+    unknown: frozenset[MessageQueue]
 
     @property
     def chosen(self) -> Outcome:
@@ -89,7 +91,7 @@ def what_if(
         clients=tuple(SimulatedClient(one, one not in without, weights.get(one, 1)) for one in (*ids, *new)),
         new_clients=new_clients,
         outcomes=tuple(simulate(topic.queues, now, scenario)),
-        unknown=sum(not one.clients and one.state is State.UNKNOWN for one in topic.owned),
+        unknown=frozenset(one.queue for one in topic.owned if one.state is State.UNKNOWN),
     )
 
 

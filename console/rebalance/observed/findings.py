@@ -74,11 +74,13 @@ def member_findings(
     topics_read: Collection[str],
     now_ms: int,
     *,
+    due: Collection[str] = (),
     shares_queues: bool = False,
 ) -> list[Finding]:
     """Return what is wrong with the members of a group, whatever they own. `topics_read` have queues.
 
-    `shares_queues`: members of a broadcasting or POP group own no queue, so that none is idle or silent about its own.
+    `due`: the clients to which some queue falls by the strategy. `shares_queues`: members of a broadcasting or POP
+    group own no queue, so that none is idle or silent about its own.
     """
     found = [*_flapping(returns), *_inconsistent(members), *_versions(members)]
     if shares_queues:
@@ -86,7 +88,7 @@ def member_findings(
     return [
         *found,
         *_strategies(members),
-        *_idle(members, topics_read),
+        *_idle(members, topics_read, due),
         *_silent(members, now_ms),
     ]
 
@@ -131,10 +133,10 @@ def _no_owner(subject: Subject) -> Iterator[Finding]:
         words = {"queues": _names(theirs), "client": client_id}
         if subject.topic not in by_id[client_id].topics and by_id[client_id].topics:
             parts.append(
-                Text("%(queues)s falls to %(client)s, which does not subscribe to this topic.", **words)
+                Text("%(client)s should own %(queues)s, and does not subscribe to this topic.", **words)
             )
         else:
-            parts.append(Text("%(queues)s falls to %(client)s, which did not take it.", **words))
+            parts.append(Text("%(client)s should own %(queues)s.", **words))
     yield Finding(
         "NO_OWNER",
         "STOPPED",
@@ -317,17 +319,22 @@ def _strategies(members: Sequence[Member]) -> Iterator[Finding]:
     )
 
 
-def _idle(members: Sequence[Member], topics_read: Collection[str]) -> Iterator[Finding]:
+def _idle(members: Sequence[Member], topics_read: Collection[str], due: Collection[str]) -> Iterator[Finding]:
     idle = [one for one in members if one.queues is not None and not one.queues]
     if not idle:
         return
     strangers = [one for one in idle if one.topics and not set(one.topics) & set(topics_read)]
+    lacking = [one.client_id for one in idle if one.client_id in due]
     text = Text("There are more clients than queues, or the strategy gives it none: it is a reserve only.")
     if strangers:
         text = Text(
             "%(clients)s subscribes to no topic that the others read, and is counted all the same when queues are "
             "divided.",
             clients=_few([one.client_id for one in strangers]),
+        )
+    elif lacking:
+        text = Text(
+            "By the strategy %(clients)s should own queues: check that client.", clients=_few(lacking)
         )
     yield Finding(
         "IDLE_CLIENT",

@@ -93,7 +93,7 @@ def group_ownership(row: GroupRow, now_ms: int) -> GroupOwnership:
     )
     found = [finding for topic in topics for finding in topic_findings(_subject(topic, members, now_ms))]
     found += member_findings(
-        members, returned, {one.topic for one in topics}, now_ms, shares_queues=bool(shared)
+        members, returned, {one.topic for one in topics}, now_ms, due=_due(topics), shares_queues=bool(shared)
     )
     return GroupOwnership(
         group=row.group,
@@ -105,6 +105,15 @@ def group_ownership(row: GroupRow, now_ms: int) -> GroupOwnership:
         changed_at_ms=changes.order_by("-at_ms").values_list("at_ms", flat=True).first(),
         swept_at_ms=swept.read_at_ms if swept is not None else None,
     )
+
+
+def _due(topics: Iterable[TopicOwnership]) -> set[str]:
+    """Return the clients to which some queue falls by the strategy."""
+    found: set[str] = set()
+    for topic in topics:
+        if topic.expected is not None:
+            found |= {client_id for client_id, share in topic.expected.shares.items() if share}
+    return found
 
 
 def member_of(row: ClientRow, now_ms: int) -> Member:

@@ -136,6 +136,8 @@ def test_a_silent_client_keeps_its_last_known_queues(admin: Client) -> None:
     assert cells(text, "10.0.0.4@1") == "..k."
     assert "10.0.0.4@1 does not report its queues" in text
     assert "without owner" not in text and "Owner unknown" in text
+    # what is unknown is not "no client" in what if either
+    assert "<del>no client</del>" not in text and "The owner of 1 queue is unknown" in text
 
 
 def test_members_behind_a_silent_broker_leave_nothing_certain(admin: Client) -> None:

@@ -54,7 +54,7 @@ def test_a_queue_without_owner_names_whom_it_falls_to() -> None:
     figures = {Q[0]: QueueFigures(lag=7), Q[1]: QueueFigures(lag=5)}
     one = found(members(w=[]), figures)["NO_OWNER"]
     assert (one.clients, one.queues) == (("w",), (Q[0], Q[1]))
-    assert "12 messages wait there" in one.text and "falls to w, which did not take it" in one.text
+    assert "12 messages wait there" in one.text and "w should own broker-a · 0 and broker-a · 1." in one.text
     unknown = found(members(w=[]), {Q[0]: QueueFigures(lag=7)})["NO_OWNER"]
     assert "At least 7 messages wait there" in unknown.text
     assert "unknown" in found(members(w=[]))["NO_OWNER"].text
@@ -63,7 +63,10 @@ def test_a_queue_without_owner_names_whom_it_falls_to() -> None:
 def test_a_queue_that_falls_to_a_reader_of_another_topic_says_so() -> None:
     group = members(w=[])
     group[0] = replace(group[0], topics={"refunds": "*"})
-    assert "falls to w, which does not subscribe to this topic" in found(group)["NO_OWNER"].text
+    assert (
+        "w should own broker-a · 0 and broker-a · 1, and does not subscribe to this topic"
+        in found(group)["NO_OWNER"].text
+    )
     idle = of_members(group)["IDLE_CLIENT"]
     assert idle.clients == ("w",) and "subscribes to no topic that the others read" in idle.text
 
@@ -111,6 +114,8 @@ def test_differing_members_are_named() -> None:
 def test_an_idle_client_is_no_problem_of_its_subscription() -> None:
     one = of_members(members(z=[]))["IDLE_CLIENT"]
     assert one.clients == ("z",) and "reserve" in one.text
+    (lacking,) = member_findings(members(z=[]), {}, {"orders"}, 61_000, due={"z"})
+    assert "By the strategy z should own queues" in lacking.text
 
 
 def test_a_client_flaps_when_it_comes_back_again_and_again() -> None:
