@@ -16,7 +16,7 @@ from console.lag import services as lag_services
 from tests.peers.apache_world import NAME, ApacheWorld
 from tests.support import java_peer
 from tests.support.apache_cluster import OLD_RELEASE, ApacheCluster
-from tests.support.broker_process import BrokerProcess
+from tests.support.apache_server import Server, server
 from tests.support.java_peer import JavaPeer
 
 # Modules that share a cluster: three JVMs take 10 to 20 s of CPU to start. Topics and groups have names of their own,
@@ -65,14 +65,16 @@ def class_path(release: str) -> str:
 
 
 @pytest.fixture()
-def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    process = BrokerProcess(tmp_path / "store").start()
-    yield process
-    process.stop()
+def broker(tmp_path: Path) -> Iterator[Server]:
+    process = server(tmp_path / "store")
+    try:
+        yield process.start()
+    finally:
+        process.stop()
 
 
 @pytest.fixture()
-def peer(class_path: str, broker: BrokerProcess) -> Iterator[Callable[..., JavaPeer]]:
+def peer(class_path: str, broker: Server) -> Iterator[Callable[..., JavaPeer]]:
     """Start a peer: peer("produce", topic="T", count=10)."""
     started: list[JavaPeer] = []
 

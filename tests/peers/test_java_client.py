@@ -12,7 +12,7 @@ import pytest
 from brokerd.remoting.body.topic import TopicConfig
 from brokerd.remoting.errors import MQBrokerError
 from consumers import CompressionType, Message, MQAdmin, Producer, ProducerConfig
-from tests.support.broker_process import BrokerProcess
+from tests.support.apache_server import Server
 from tests.support.java_peer import JavaPeer
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(400)]
@@ -24,7 +24,7 @@ def has_started(peer: JavaPeer) -> bool:
     return ["READY"] in peer.lines
 
 
-def create_topic(broker: BrokerProcess, name: str) -> None:
+def create_topic(broker: Server, name: str) -> None:
     """Before its consumers start: a client that finds no route looks again only 30 s later."""
 
     async def create() -> None:
@@ -42,7 +42,7 @@ def expected(count: int) -> set[str]:
     return {f"k{i}" for i in range(count)}
 
 
-def test_it_delivers_ten_thousand_to_two_consumers_of_a_group(peer: Start, broker: BrokerProcess) -> None:
+def test_it_delivers_ten_thousand_to_two_consumers_of_a_group(peer: Start, broker: Server) -> None:
     create_topic(broker, "Many")
     first = peer("consume", topic="Many", group="two", instance="first", seconds=240)
     second = peer("consume", topic="Many", group="two", instance="second", seconds=240)
@@ -68,7 +68,7 @@ def test_it_filters_by_tag(peer: Start) -> None:
     assert Counter(m.tag for m in consumer.consumed) == {"green": 100, "blue": 100}
 
 
-def test_it_filters_by_properties(peer: Start, broker: BrokerProcess) -> None:
+def test_it_filters_by_properties(peer: Start, broker: Server) -> None:
     create_topic(broker, "Sold")
     asked = {"topic": "Sold", "group": "sql", "seconds": 240}
     refused = peer("consume", **asked, sql="n > 1")
@@ -107,7 +107,7 @@ def test_it_compresses_large_bodies(peer: Start) -> None:
     assert {len(m.body) for m in consumer.consumed} == {20_000}
 
 
-def test_it_reads_what_our_producer_compressed(peer: Start, broker: BrokerProcess, release: str) -> None:
+def test_it_reads_what_our_producer_compressed(peer: Start, broker: Server, release: str) -> None:
     """Clients before 5.0 read zlib only."""
     kinds = [CompressionType.ZLIB] if release == "4.9.7" else list(CompressionType)
     create_topic(broker, "Packed")
@@ -126,9 +126,7 @@ def test_it_reads_what_our_producer_compressed(peer: Start, broker: BrokerProces
     }
 
 
-def test_it_retries_a_failing_message_and_then_keeps_it_as_dead_letter(
-    peer: Start, broker: BrokerProcess
-) -> None:
+def test_it_retries_a_failing_message_and_then_keeps_it_as_dead_letter(peer: Start, broker: Server) -> None:
     create_topic(broker, "Fails")
     consumer = peer(
         "consume", topic="Fails", group="failing", fail_key="k3", max_reconsume=2, retry_level=1, seconds=240
@@ -158,7 +156,7 @@ async def _or_zero(call: Callable[[], object]) -> int:
         return 0  # the dead-letter topic is made by its first message
 
 
-def test_it_keeps_the_order_of_each_queue_for_orderly_consumers(peer: Start, broker: BrokerProcess) -> None:
+def test_it_keeps_the_order_of_each_queue_for_orderly_consumers(peer: Start, broker: Server) -> None:
     create_topic(broker, "Ordered")
     first = peer("consume", topic="Ordered", group="orderly", orderly="true", instance="first", seconds=240)
     second = peer("consume", topic="Ordered", group="orderly", orderly="true", instance="second", seconds=240)
@@ -174,7 +172,7 @@ def test_it_keeps_the_order_of_each_queue_for_orderly_consumers(peer: Start, bro
             assert seen == sorted(seen), f"queue {queue_id} of {consumer.consumed[0].instance} out of order"
 
 
-def test_it_loses_nothing_over_a_kill_and_restart_in_the_middle(peer: Start, broker: BrokerProcess) -> None:
+def test_it_loses_nothing_over_a_kill_and_restart_in_the_middle(peer: Start, broker: Server) -> None:
     create_topic(broker, "Killed")
     consumer = peer("consume", topic="Killed", group="survivors", seconds=300)
     consumer.wait_for(has_started, "start of the consumer")
@@ -188,7 +186,7 @@ def test_it_loses_nothing_over_a_kill_and_restart_in_the_middle(peer: Start, bro
     consumer.wait_for(lambda p: acknowledged <= keys(p), "every acknowledged message")
 
 
-def test_it_serves_delay_levels(peer: Start, broker: BrokerProcess) -> None:
+def test_it_serves_delay_levels(peer: Start, broker: Server) -> None:
     create_topic(broker, "Later")
     consumer = peer("consume", topic="Later", group="later", seconds=120)
     consumer.wait_for(has_started, "start of the consumer")

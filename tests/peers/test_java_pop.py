@@ -12,7 +12,7 @@ from brokerd.remoting.body.group import SubscriptionGroupConfig
 from brokerd.remoting.message.queue import MessageQueue
 from consumers import MQAdmin
 from tests.peers.test_java_client import create_topic, expected, has_started, keys
-from tests.support.broker_process import BrokerProcess
+from tests.support.apache_server import Server
 from tests.support.java_peer import JavaPeer
 
 pytestmark = [
@@ -24,7 +24,7 @@ pytestmark = [
 Start = Callable[..., JavaPeer]
 
 
-def set_pop(broker: BrokerProcess, topic: str, group: str) -> None:
+def set_pop(broker: Server, topic: str, group: str) -> None:
     async def change() -> None:
         async with MQAdmin([broker.namesrv]) as admin:
             await admin.create_subscription_group(broker.address, SubscriptionGroupConfig(group_name=group))
@@ -33,7 +33,7 @@ def set_pop(broker: BrokerProcess, topic: str, group: str) -> None:
     asyncio.run(change())
 
 
-def committed(broker: BrokerProcess, topic: str, group: str) -> int:
+def committed(broker: Server, topic: str, group: str) -> int:
     """The sum of a group's offsets on a topic, 0 before it has any."""
 
     async def read() -> int:
@@ -47,7 +47,7 @@ def committed(broker: BrokerProcess, topic: str, group: str) -> int:
     return asyncio.run(read())
 
 
-def test_it_pops_acknowledges_and_gets_again_what_failed(peer: Start, broker: BrokerProcess) -> None:
+def test_it_pops_acknowledges_and_gets_again_what_failed(peer: Start, broker: Server) -> None:
     create_topic(broker, "Popped")
     set_pop(broker, "Popped", "poppers")
     options = {"topic": "Popped", "group": "poppers", "broker_assigns": "true", "seconds": 300}

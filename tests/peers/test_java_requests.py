@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.peers.test_java_client import create_topic, has_started
-from tests.support.broker_process import BrokerProcess
+from tests.support.apache_server import Server
 from tests.support.java_peer import JavaPeer
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(400)]
@@ -19,7 +19,7 @@ def lines(peer: JavaPeer, first: str) -> list[list[str]]:
     return [line[1:] for line in peer.lines if line[0] == first]
 
 
-def test_a_request_returns_its_reply(peer: Start, broker: BrokerProcess) -> None:
+def test_a_request_returns_its_reply(peer: Start, broker: Server) -> None:
     create_topic(broker, "Asked")
     replier = peer("reply", topic="Asked", group="repliers", size=6_000, seconds=300)
     replier.wait_for(has_started, "start of the replier")
@@ -34,7 +34,7 @@ def test_a_request_returns_its_reply(peer: Start, broker: BrokerProcess) -> None
     assert len({message_id for _, message_id in lines(replier, "REPLIED")}) == 10, "each is stored"
 
 
-def test_a_reply_to_a_requester_that_is_gone_fails(peer: Start, broker: BrokerProcess) -> None:
+def test_a_reply_to_a_requester_that_is_gone_fails(peer: Start, broker: Server) -> None:
     create_topic(broker, "Late")
     requester = peer("request", topic="Late", timeout=2_000)
     assert requester.finish() == 0

@@ -12,7 +12,7 @@ import pytest
 from brokerd.remoting.message.queue import MessageQueue
 from consumers import MQAdmin
 from tests.peers.test_java_client import create_topic, has_started
-from tests.support.broker_process import BrokerProcess
+from tests.support.apache_server import Server
 from tests.support.java_peer import JavaPeer
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
@@ -21,7 +21,7 @@ Start = Callable[..., JavaPeer]
 MOVED_WITHIN_S = 60  # how soon is measured by tests/benchmark/java_reset.py; here it is only that they move
 
 
-def reset(broker: BrokerProcess, topic: str, group: str) -> dict[MessageQueue, int]:
+def reset(broker: Server, topic: str, group: str) -> dict[MessageQueue, int]:
     """To the first message, as `mqadmin resetOffsetByTime` does."""
 
     async def ask() -> dict[MessageQueue, int]:
@@ -31,7 +31,7 @@ def reset(broker: BrokerProcess, topic: str, group: str) -> dict[MessageQueue, i
     return asyncio.run(ask())
 
 
-def committed(broker: BrokerProcess, topic: str, group: str) -> dict[int, int]:
+def committed(broker: Server, topic: str, group: str) -> dict[int, int]:
     async def ask() -> dict[int, int]:
         async with MQAdmin([broker.namesrv]) as admin:
             return dict(
@@ -49,14 +49,14 @@ def has_consumed(members: Sequence[JavaPeer], count: int, _: JavaPeer) -> bool:
     return consumed(members) >= count
 
 
-def wait_for_commits(broker: BrokerProcess, group: str, count: int) -> None:
+def wait_for_commits(broker: Server, group: str, count: int) -> None:
     deadline = time.monotonic() + 60
     while sum((found := committed(broker, "Moved", group)).values()) < count:
         assert time.monotonic() < deadline, (group, found)
         time.sleep(0.2)
 
 
-def test_it_moves_members_that_run(peer: Start, broker: BrokerProcess) -> None:
+def test_it_moves_members_that_run(peer: Start, broker: Server) -> None:
     create_topic(broker, "Moved")
     members = {
         "shared": [peer("consume", topic="Moved", group="shared", instance=n, seconds=200) for n in "ab"],

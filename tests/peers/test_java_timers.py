@@ -10,7 +10,7 @@ import pytest
 from tests.peers.test_java_client import create_topic, has_started, keys
 from tests.support import java_peer
 from tests.support.apache_cluster import RELEASE
-from tests.support.broker_process import BrokerProcess
+from tests.support.apache_server import Server, server
 from tests.support.java_peer import JavaPeer
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(400)]
@@ -25,13 +25,15 @@ def class_path() -> str:
 
 
 @pytest.fixture()
-def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    process = BrokerProcess(tmp_path / "store", recallMessageEnable="true")
-    yield process.start()
-    process.stop()
+def broker(tmp_path: Path) -> Iterator[Server]:
+    process = server(tmp_path / "store", recallMessageEnable="true")
+    try:
+        yield process.start()
+    finally:
+        process.stop()
 
 
-def test_messages_come_at_their_time_unless_recalled(peer: Start, broker: BrokerProcess) -> None:
+def test_messages_come_at_their_time_unless_recalled(peer: Start, broker: Server) -> None:
     create_topic(broker, "Timed")
     consumer = peer("consume", topic="Timed", group="timed", seconds=240)
     consumer.wait_for(has_started, "start of the consumer")

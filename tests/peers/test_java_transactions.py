@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.peers.test_java_client import create_topic, expected, has_started, keys
-from tests.support.broker_process import BrokerProcess
+from tests.support.apache_server import Server, server
 from tests.support.java_peer import JavaPeer
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(400)]
@@ -17,11 +17,13 @@ Start = Callable[..., JavaPeer]
 
 
 @pytest.fixture()
-def broker(tmp_path: Path) -> BrokerProcess:
+def broker(tmp_path: Path) -> Iterator[Server]:
     """One that asks producers soon."""
-    process = BrokerProcess(tmp_path / "store", transactionTimeOut=1_000, transactionCheckInterval=1_000)
-    yield process.start()
-    process.stop()
+    process = server(tmp_path / "store", transactionTimeOut=1_000, transactionCheckInterval=1_000)
+    try:
+        yield process.start()
+    finally:
+        process.stop()
 
 
 def begun(peer: JavaPeer) -> dict[str, str]:
@@ -33,7 +35,7 @@ def checks(peer: JavaPeer, key: str) -> list[str]:
     return [f"{line[2]} {line[3]}" for line in peer.lines if line[0] == "CHECKED" and line[1] == key]
 
 
-def test_committed_messages_are_consumed_and_others_are_not(peer: Start, broker: BrokerProcess) -> None:
+def test_committed_messages_are_consumed_and_others_are_not(peer: Start, broker: Server) -> None:
     create_topic(broker, "Paid")
     consumer = peer("consume", topic="Paid", group="paid", seconds=240)
     consumer.wait_for(has_started, "start of the consumer")
@@ -47,7 +49,7 @@ def test_committed_messages_are_consumed_and_others_are_not(peer: Start, broker:
     assert not checks(producer, "k0")
 
 
-def test_checks_decide_what_the_producer_left_open(peer: Start, broker: BrokerProcess) -> None:
+def test_checks_decide_what_the_producer_left_open(peer: Start, broker: Server) -> None:
     create_topic(broker, "Open")
     consumer = peer("consume", topic="Open", group="open", seconds=240)
     consumer.wait_for(has_started, "start of the consumer")
