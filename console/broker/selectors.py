@@ -400,6 +400,8 @@ class BrokerTopic:
     last_write_ms: int | None
     kind: str = ""
     reason: str = ""
+    # Of the messages of all topics on the broker; None where it stores none, or for a reader of some of them.
+    share: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -431,7 +433,10 @@ def broker_topics(
     covers = cache(scope.covers)
     fields = ("topic", "in_rate", "min_offset", "max_offset", "last_write_ms")
     rows_of: dict[str, list[tuple[Any, ...]]] = defaultdict(list)
+    stored = 0
     for topic, *figures in queues.topic_queues_on_broker(cluster_name, name, *fields):
+        _, low, high, _ = figures
+        stored += high - low
         if covers(topic):
             rows_of[topic].append(tuple(figures))
     sums = [_topic_sums(topic, rows) for topic, rows in rows_of.items()]
@@ -443,7 +448,15 @@ def broker_topics(
         )
     )
     why = gettext("the rate of a queue is known after two readings")
-    return [replace(one, kind=kinds.get(one.topic, ""), reason=why) for one in found], len(sums)
+    return [
+        replace(
+            one,
+            kind=kinds.get(one.topic, ""),
+            reason=why,
+            share=one.messages / stored if stored and scope.is_everything else None,
+        )
+        for one in found
+    ], len(sums)
 
 
 def _topic_sums(topic: str, rows: Sequence[tuple[Any, ...]]) -> BrokerTopic:

@@ -77,23 +77,29 @@ def capacity_words(text: str) -> tuple[str, str] | None:
 
 def refuses_at(config: Mapping[str, str] | None) -> float:
     """Return the share of the disk at which this broker refuses to write, by its configuration."""
-    return _share(config, "diskSpaceWarningLevelRatio", REFUSES_AT)
+    own = _own_share(config, "diskSpaceWarningLevelRatio")
+    return REFUSES_AT if own is None else own
 
 
-def _share(config: Mapping[str, str] | None, key: str, default: float) -> float:
+def _own_share(config: Mapping[str, str] | None, key: str) -> float | None:
+    """Return a share of the broker's configuration, None where it has none that a broker accepts."""
     text = (config or {}).get(key, "")
-    return int(text) / 100 if text.isascii() and text.isdigit() and 0 < int(text) <= 100 else default
+    return int(text) / 100 if text.isascii() and text.isdigit() and 0 < int(text) <= 100 else None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DiskLimit:
-    """A share of the disk from which on a broker acts; `in_ms`: until it is reached, null when unknown."""
+    """A share of the disk from which on a broker acts; `in_ms`: until it is reached, null when unknown.
+
+    `is_default`: the broker's configuration does not have it or was not read, RocketMQ's default is shown.
+    """
 
     key: str
     share: float
     words: Text
     is_reached: bool
     in_ms: int | None
+    is_default: bool
 
 
 # Key of the broker's configuration, its default, what happens from there on.
@@ -118,12 +124,13 @@ def limits(
     """Return the limits of a broker, lowest first, and when each is reached if nothing is deleted."""
     found = []
     for key, default, words in LIMITS:
-        share = _share(config, key, default)
+        own = _own_share(config, key)
+        share = default if own is None else own
         is_reached = ratio is not None and ratio >= share
         in_ms = None
         if ratio is not None and not is_reached and total_bytes is not None and per_s:
             in_ms = round((share - ratio) * total_bytes * 1000 / per_s)
-        found.append(DiskLimit(key, share, words, is_reached, in_ms))
+        found.append(DiskLimit(key, share, words, is_reached, in_ms, own is None))
     return sorted(found, key=lambda limit: limit.share)
 
 

@@ -3,7 +3,7 @@
 No function here calls a broker; each makes one query.
 """
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -114,7 +114,7 @@ def by_owner(cluster_name: str, groups: Collection[str]) -> dict[tuple[str, str]
 
     Without retry topics, queues never committed and those without a known owner.
     """
-    sums = _owned(cluster_name, groups)
+    sums = _owned(cluster_name, groups, {"lag": ("sum", "count"), "time_lag_ms": ("max", "count")})
     columns = ("group", "owner", "count_all", "lag_count", "lag_sum", "time_lag_ms_count", "time_lag_ms_max")
     lists = (sums.column(name).to_pylist() for name in columns)
     return {(group, owner): Behind(*one) for group, owner, *one in zip(*lists, strict=True)}
@@ -122,18 +122,20 @@ def by_owner(cluster_name: str, groups: Collection[str]) -> dict[tuple[str, str]
 
 def lag_by_owner(cluster_name: str) -> dict[tuple[str, str], int | None]:
     """Return the lag of every (group, owner), as `by_owner`. Reads every sheet."""
-    sums = _owned(cluster_name, None)
+    sums = _owned(cluster_name, None, {"lag": ("sum",)})
     group, owner, lag = (sums.column(name).to_pylist() for name in ("group", "owner", "lag_sum"))
     return dict(zip(zip(group, owner, strict=True), lag, strict=True))
 
 
-def _owned(cluster_name: str, groups: Collection[str] | None) -> pa.Table:
-    names = "group", "owner", "topic", "status", "lag", "time_lag_ms"
+def _owned(
+    cluster_name: str, groups: Collection[str] | None, figures: Mapping[str, Sequence[str]]
+) -> pa.Table:
+    names = "group", "owner", "topic", "status", *figures
     table = sheets.read_table(QUEUES, cluster_name, names, groups)
     counted = (pc.field("owner") != "") & (pc.field("status") != NEVER_COMMITTED)
     table = table.filter(counted & ~pc.starts_with(pc.field("topic"), RETRY_TOPIC_PREFIX))
-    figures = ("lag", "sum"), ("lag", "count"), ("time_lag_ms", "max"), ("time_lag_ms", "count")
-    return table.group_by(["group", "owner"], use_threads=False).aggregate([*figures, ([], "count_all")])
+    sums = [(name, kind) for name, kinds in figures.items() for kind in kinds]
+    return table.group_by(["group", "owner"], use_threads=False).aggregate([*sums, ([], "count_all")])
 
 
 def worst_first(row: QueueRow | Behind) -> tuple[int, int]:

@@ -10,8 +10,9 @@ from django.db import connections
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from console.access.name_scope import NameScope
 from console.broker.models import BrokerSample, BrokerSurvey, NameServerRow, RouteDifference, Survey
-from console.broker.selectors import config_table
+from console.broker.selectors import broker_topics, config_table
 from console.cluster.models import Cluster
 from console.lag.models import BrokerRow
 from console.operation.models import Plan
@@ -331,6 +332,25 @@ def test_a_generated_broker_announces_no_survey(admin: Client) -> None:
     for tab in ("health", "config", "connections"):
         page = admin.get(f"/c/local/brokers/broker-a?tab={tab}").content.decode()
         assert "irst survey" not in page and "enerated data: there is no broker to survey" in page, tab
+
+
+def test_limits_without_a_value_of_the_broker_are_defaults(admin: Client) -> None:
+    made = survey("broker-a", config={"diskMaxUsedSpaceRatio": "70"})
+    limits = text_of(admin, "/c/local/brokers/broker-a").split("diskMaxUsedSpaceRatio")[1]
+    assert limits.count("default</span>") == 2 and "could not be read" not in limits
+    BrokerSurvey.objects.filter(pk=made.pk).update(config=None)
+    unread = text_of(admin, "/c/local/brokers/broker-a").split("diskMaxUsedSpaceRatio")[1]
+    assert unread.count("default</span>") == 3 and "configuration of this broker could not be read" in unread
+
+
+def test_topics_of_a_broker_show_their_share_of_what_it_stores(admin: Client) -> None:
+    topics, _ = broker_topics("local", "broker-a")
+    assert sum(one.share or 0 for one in topics) == pytest.approx(1)
+    largest = max(topics, key=lambda one: one.messages)
+    assert largest.share == max(one.share or 0 for one in topics)
+    assert "brokers do not report bytes by topic" in text_of(admin, "/c/local/brokers/broker-a?tab=topics")
+    some, _ = broker_topics("local", "broker-a", NameScope((largest.topic,)))
+    assert [one.share for one in some] == [None]
 
 
 def test_it_names_the_limits_of_the_disk_and_when_they_are_reached(admin: Client) -> None:

@@ -75,6 +75,7 @@ def test_limits_name_their_share_and_when_each_is_reached() -> None:
         None,
     )
     assert (second.share, second.is_reached, second.in_ms) == (0.85, False, 1_300_000)
+    assert [limit.is_default for limit in (first, second, third)] == [False, True, True]
     assert (third.key, third.share, third.in_ms) == ("diskSpaceWarningLevelRatio", 0.9, 1_800_000)
 
 
