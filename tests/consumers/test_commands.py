@@ -140,10 +140,13 @@ def test_a_line_that_is_no_message_ends_it(broker: BrokerProcess, line: bytes, r
     assert [json.loads(sent)["status"] for sent in done.stdout.splitlines()][:1] == ["SEND_OK"]
 
 
-def test_the_failure_of_the_last_message_is_reported(broker: BrokerProcess) -> None:
+def test_the_refusal_of_the_last_message_is_reported(broker: BrokerProcess) -> None:
     create(broker, "ending")
-    done = run(broker, "produce", "--topic", "ending", "x", "")
-    assert (done.returncode, done.stderr) == (1, b"produce: message 2: the message has no body\n")
+    large = json.dumps({"body": "y", "properties": {"x": "1" * 40_000}})
+    given = b'{"body": "x"}\n' + large.encode() + b"\n"
+    done = run(broker, "produce", "--topic", "ending", "--ndjson", given=given)
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"produce: message 2: MESSAGE_ILLEGAL (13)")
     assert json.loads(done.stdout)["queueOffset"] == 0
 
 
