@@ -8,7 +8,9 @@ from typing import Any
 
 from django.conf import settings
 from django.db.models import QuerySet
+from django.utils.functional import Promise
 from django.utils.module_loading import import_string
+from django.utils.translation import pgettext_lazy
 
 from console.lists.file import streamed_file
 from console.lists.spec import Column, ListSpec
@@ -128,7 +130,7 @@ KIND_VERBS: Mapping[str, Text] = {
 
 
 # Field of a changed value → its name on pages; a field without one is shown as it is stored.
-FIELD_WORDS: Mapping[str, Text] = {
+FIELD_WORDS: Mapping[str, Text | Promise] = {
     "access_key": Text("access key"),
     "absent": Text("without"),
     "addr": Text("address"),
@@ -154,7 +156,7 @@ FIELD_WORDS: Mapping[str, Text] = {
     "from_ms": Text("from"),
     "from_offset": Text("start offset"),
     "group": Text("group"),
-    "groups": Text("groups"),
+    "groups": pgettext_lazy("name of a field", "groups"),
     "handled": Text("marked as handled"),
     "hour": Text("hour"),
     "is_active": Text("may sign in"),
@@ -167,7 +169,7 @@ FIELD_WORDS: Mapping[str, Text] = {
     "max_offset": Text("end offset"),
     "members": Text("clients"),
     "message_type": Text("message type"),
-    "messages": Text("messages"),
+    "messages": Text("number of messages"),
     "min_offset": Text("start offset"),
     "minute": Text("minute"),
     "moved": Text("moved"),
@@ -182,7 +184,7 @@ FIELD_WORDS: Mapping[str, Text] = {
     "poll_interval_s": Text("collection interval, seconds"),
     "queue": Text("queue"),
     "queue_id": Text("queue"),
-    "queues": Text("queues"),
+    "queues": pgettext_lazy("name of a field", "queues"),
     "ranges": Text("offset ranges"),
     "rate_per_s": Text("rate"),
     "read_at_ms": Text("read"),
@@ -213,7 +215,7 @@ FIELD_WORDS: Mapping[str, Text] = {
     "to_ms": Text("to"),
     "to_offset": Text("end offset"),
     "topic": Text("topic"),
-    "topics": Text("topics"),
+    "topics": pgettext_lazy("name of a field", "topics"),
     "total": Text("total"),
     "typed_confirm_messages": Text("messages from which the name must be typed"),
     "unit": Text("counted in"),
@@ -264,7 +266,9 @@ def sentence_of(verb: str, subject: str, kind: str = "") -> Text:
 def field_name(name: str) -> str:
     """Return the name of a field in words; one without is read as it is spelled."""
     words = FIELD_WORDS.get(name)
-    return name.replace("_", " ") if words is None else words.local()
+    if words is None:
+        return name.replace("_", " ")
+    return words.local() if isinstance(words, Text) else str(words)
 
 
 def described(events: Iterable[Any]) -> Iterator[Any]:

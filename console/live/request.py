@@ -24,19 +24,22 @@ class Request:
     def from_text(cls, text: str | None) -> "Request":
         """Parse a request. Raises ValueError if it is not valid."""
         if text is None or len(text) > REQUEST_BYTES_MAX:
-            raise ValueError("a request is JSON text of at most 128 KiB")
-        message = orjson.loads(text)
+            raise ValueError("send JSON text of at most 128 KiB")
+        try:
+            message = orjson.loads(text)
+        except orjson.JSONDecodeError as error:
+            raise ValueError(f"send JSON ({error})") from None
         if not isinstance(message, dict):
-            raise ValueError("a request is an object")
+            raise ValueError("send an object with subscribe or unsubscribe")
         wanted, left = message.get("subscribe", []), message.get("unsubscribe", [])
         if not isinstance(wanted, list) or not isinstance(left, list):
-            raise ValueError("subscribe and unsubscribe are lists")
+            raise ValueError("subscribe and unsubscribe must be lists")
         return cls(dict(cls._wanted(item) for item in wanted), tuple(cls._subject(item) for item in left))
 
     @classmethod
     def _wanted(cls, item: Any) -> tuple[str, frozenset[str] | None]:
         if not isinstance(item, dict):
-            raise ValueError("what to subscribe to is an object with a subject")
+            raise ValueError("each entry of subscribe must be an object with a subject")
         keys = item.get("keys")
         if keys is None:
             return cls._subject(item.get("subject")), None
@@ -45,11 +48,11 @@ class Request:
             or len(keys) > KEYS_MAX
             or not all(isinstance(key, str) for key in keys)
         ):
-            raise ValueError(f"keys are at most {KEYS_MAX} texts")
+            raise ValueError(f"keys must be at most {KEYS_MAX:,} texts")
         return cls._subject(item.get("subject")), frozenset(keys)
 
     @staticmethod
     def _subject(subject: Any) -> str:
         if not isinstance(subject, str) or not 0 < len(subject) <= SUBJECT_LENGTH_MAX or "\n" in subject:
-            raise ValueError("a subject is a short text")
+            raise ValueError(f"a subject must be one line of 1 to {SUBJECT_LENGTH_MAX} characters")
         return subject

@@ -78,7 +78,7 @@ class LiveSocket(AsyncWebsocketConsumer):
         try:
             request = Request.from_text(text_data)
         except ValueError as error:
-            await self._send(orjson.dumps({"error": f"not understood: {error}"}).decode())
+            await self._send(orjson.dumps({"error": f"The request is not valid: {error}."}).decode())
             return
         for subject in request.leave:
             self.reader.leave(subject)

@@ -184,7 +184,11 @@ def cluster_name(given: str) -> str:
             raise CommandError(f"There is no cluster {given}. Clusters: {', '.join(names) or 'none'}.")
         return given
     if len(names) != 1:
-        raise CommandError(f"Which cluster? --cluster {'|'.join(names) or 'NAME (there is none yet)'}")
+        raise CommandError(
+            f"Name the cluster: --cluster {'|'.join(names)}."
+            if names
+            else "There is no cluster yet: add one with manage.py clusters add."
+        )
     return names[0]
 
 
@@ -193,7 +197,7 @@ def time_ms(text: str) -> int:
     try:
         at = parse_datetime(text)
     except ValueError as error:
-        raise CommandError(f"{text}: {error}") from error
+        raise CommandError(f"{text} is not a time that exists ({error}).") from error
     if at is None or at.tzinfo is None:
         raise CommandError(
             f"{text} is not an ISO 8601 time with its zone, such as 2026-03-12T08:20:00+08:00."

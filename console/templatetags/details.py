@@ -102,7 +102,9 @@ def _change(old: Line, new: Line) -> SafeString:
         )
         for name in names
     )
-    return _with_head(old, format_html_join(", ", '{}{} → <span class="differs strong">{}</span>', values))
+    return _with_head(
+        old, format_html_join(gettext(", "), '{}{} → <span class="differs strong">{}</span>', values)
+    )
 
 
 def _alone(line: Line) -> SafeString:
@@ -115,7 +117,8 @@ def _alone(line: Line) -> SafeString:
 def _with_head(line: Line, values: SafeString) -> SafeString:
     if not line.head:
         return values
-    return format_html("<b>{}</b>: {}", line.head, values) if values else format_html("<b>{}</b>", line.head)
+    head = format_html("<b>{}</b>", line.head)
+    return format_html("{}{}{}", head, gettext(": "), values) if values else head
 
 
 def _list(lines: Sequence[SafeString]) -> SafeString:
@@ -146,7 +149,7 @@ def _is_empty(value: object) -> bool:
 def _named(values: Mapping[str, object]) -> SafeString:
     """Render fields in one line, each with its name."""
     pairs = ((field_name(name), _value(name, value)) for name, value in values.items())
-    return format_html_join(", ", "{} {}", pairs)
+    return format_html_join(gettext(", "), "{} {}", pairs)
 
 
 def _value(name: str, value: object) -> SafeString:
@@ -159,7 +162,7 @@ def _value(name: str, value: object) -> SafeString:
         return format_html("({})", _named(value))
     if _is_list(value):
         more = len(value) - ROWS_MAX
-        line = format_html_join(", ", "{}", ((_value(name, one),) for one in value[:ROWS_MAX]))
+        line = format_html_join(gettext(", "), "{}", ((_value(name, one),) for one in value[:ROWS_MAX]))
         rest = gettext("and %(number)s more") % {"number": count(more)}
         return format_html("{} {}", line, rest) if more > 0 else line
     return conditional_escape(_number(name, value) if isinstance(value, int | float) else str(value))

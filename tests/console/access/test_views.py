@@ -274,6 +274,16 @@ def test_rows_of_both_sides_are_compared_by_their_names() -> None:
     assert "1 unchanged field" in detail
 
 
+def test_lines_of_an_event_are_chinese_on_a_chinese_page() -> None:
+    rows = [{"topic": "Orders", "queue_id": 0, "committed": 5, "lag": 2}]
+    services.record_audit(actor="a", verb="apply", subject="g", before={"queues": rows}, after={"topics": 3})
+    client = signed_in("boss")
+    client.cookies["tidemark_language"] = "zh-hans"
+    text = as_shown(client.get("/activity").content.decode())
+    assert "<li><b>队列 · Orders · 队列 0</b>：堆积量 2，已提交位点 5</li>" in text
+    assert "<li><b>主题</b>：3</li>" in text
+
+
 def test_long_lists_of_an_event_are_cut() -> None:
     before = {"retention_ms": 259_200_000, "ranges": [{"queue_id": number} for number in range(23)]}
     after = {"retention_ms": 90_000, "ranges": []}

@@ -179,7 +179,7 @@ async def test_it_refuses_more_subjects_than_a_page_needs(redis_url: str) -> Non
 async def test_it_answers_nonsense_and_goes_on(redis_url: str) -> None:
     async with connected() as socket:
         await socket.send_text("hello")
-        assert (await received(socket))["error"].startswith("not understood: ")
+        assert (await received(socket))["error"].startswith("The request is not valid: ")
         await subscribe(socket, "s")
         assert (await received(socket))["subject"] == "s"
 

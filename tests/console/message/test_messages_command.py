@@ -91,11 +91,11 @@ def test_it_refuses_clearly(live: LiveCluster) -> None:
     live.create_topic("orders", queues=1)
     for arguments, words in (
         (("get", "x", "orders"), "No broker has a message x of orders"),
-        (("find", "orders", "--queue", "0"), "0 is no queue"),
+        (("find", "orders", "--queue", "0"), "0 is not a queue"),
         (("find", "orders", "--find-in", "json", "--find", "x"), "Enter it like"),
         (("find", "orders", "--limit", "0"), "--limit is 1 to"),
         (("send", "orders"), "Send exactly one of body"),
-        (("send", "orders", "--body", "x", "--property", "x"), "is not NAME=VALUE"),
+        (("send", "orders", "--body", "x", "--property", "x"), "is not a property; write NAME=VALUE"),
     ):
         with pytest.raises(CommandError, match=words):
             call(*arguments)

@@ -68,7 +68,7 @@ def test_it_refuses_bad_words(cluster: Cluster, arguments: list[str], reason: st
 
 def test_it_asks_which_cluster_where_there_are_several(cluster: Cluster) -> None:
     Cluster.objects.create(name="staging", namesrv_addrs="127.0.0.1:1")
-    with pytest.raises(CommandError, match=r"Which cluster\? --cluster local\|staging"):
+    with pytest.raises(CommandError, match=r"Name the cluster: --cluster local\|staging\."):
         report("list", "lag_hour")
 
 

@@ -90,7 +90,7 @@ class Command(ChangeCommand):
         for pair in set:
             name, equals, value = pair.partition("=")
             if not name or not equals:
-                raise CommandError(f"{pair!r} is not BROKER=VALUE.")
+                raise CommandError(f"{pair!r} is not a value of a broker; write BROKER=VALUE.")
             values[name] = value
         subject = next(iter(values)) if len(values) == 1 else "*"
         self._plan(

@@ -217,7 +217,7 @@ def _query(
 def _place_of(text: str) -> tuple[str, int]:
     name, _, number = text.rpartition(":")
     if not name or not number.isdigit():
-        raise CommandError(f"{text} is no queue; write broker-a:3.")
+        raise CommandError(f"{text} is not a queue; write broker-a:3.")
     return name, int(number)
 
 
@@ -229,7 +229,7 @@ def _queue(text: str) -> BrokerQueuePlace:
 def _place(text: str) -> MessagePlace:
     parts = text.rsplit("/", 3)
     if len(parts) != 4 or not parts[2].isdigit() or not parts[3].isdigit():
-        raise CommandError(f"{text} is no message; write TOPIC/BROKER/QUEUE/OFFSET.")
+        raise CommandError(f"{text} is not a message; write TOPIC/BROKER/QUEUE/OFFSET.")
     topic, broker_name, queue_id, queue_offset = parts
     return MessagePlace(
         topic=topic, broker_name=broker_name, queue_id=int(queue_id), queue_offset=int(queue_offset)
@@ -239,5 +239,5 @@ def _place(text: str) -> MessagePlace:
 def _pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise CommandError(f"{text} is not NAME=VALUE.")
+        raise CommandError(f"{text} is not a property; write NAME=VALUE.")
     return name, value
