@@ -80,6 +80,7 @@ class ConfigTableSerializer(StructSerializer):
     """Configuration side by side, as the brokers have it now."""
 
     struct = ConfigTable
+    hidden = ("areas",)
     help_texts: ClassVar[HelpTexts] = {
         "silent": "broker → why it did not answer",
         "without": "brokers that do not have it",
