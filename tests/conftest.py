@@ -33,6 +33,8 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("any-speed")
 # Of every JVM that tests start, Spark's executors too: compiling less halves what those that live for seconds take.
 scratch.add_java_options("-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# Of Spark: rows are few, and to generate and compile Java for each query takes longer than to read them.
+scratch.add_java_options("-Dspark.sql.codegen.wholeStage=false -Dspark.sql.codegen.factoryMode=NO_CODEGEN")
 # What migrations are left to run, none, is seen by `migrate` itself.
 connection_created.connect(migrated.fill)
 emptied.empty_quickly()
