@@ -14,8 +14,18 @@ GROUPS = ListSpec(
     default="-attention",
     columns=(
         Column("group", Text("Group"), css="", order=("group",), ascending=True, fields=("group",)),
-        Column("status", Text("Status"), css="", order=("status",), ascending=True, fields=("status",)),
-        Column("clients", Text("Clients"), order=("clients",), fields=("clients",)),
+        Column(
+            "status",
+            Text("Status"),
+            css="",
+            order=("status",),
+            ascending=True,
+            fields=("status",),
+            live=("status", "status"),
+        ),
+        Column(
+            "clients", Text("Clients"), order=("clients",), fields=("clients",), live=("clients", "clients")
+        ),
         Column(
             "model",
             Text("Model"),
@@ -29,8 +39,11 @@ GROUPS = ListSpec(
             Text("Time lag"),
             order=("time_lag_ms",),
             fields=("time_lag_ms", "time_lag_lower_bound"),
+            live=("time_lag_ms", "time_lag"),
         ),
-        Column("lag", Text("Lag"), MSGS, order=("lag",), fields=("lag", "lag_lower_bound")),
+        Column(
+            "lag", Text("Lag"), MSGS, order=("lag",), fields=("lag", "lag_lower_bound"), live=("lag", "count")
+        ),
         Column(
             "filtered",
             Text("Filtered"),
@@ -38,16 +51,27 @@ GROUPS = ListSpec(
             css="num p3",
             order=("filtered_lag",),
             fields=("filtered_lag",),
+            live=("filtered_lag", "optional"),
         ),
-        Column("in_rate", Text("In"), PER_S, order=("in_rate",), fields=("in_rate",)),
-        Column("out_rate", Text("Out"), PER_S, order=("out_rate",), fields=("out_rate",)),
-        Column("trend", Text("1 h"), css="p2"),
+        Column(
+            "in_rate", Text("In"), PER_S, order=("in_rate",), fields=("in_rate",), live=("in_rate", "rate")
+        ),
+        Column(
+            "out_rate",
+            Text("Out"),
+            PER_S,
+            order=("out_rate",),
+            fields=("out_rate",),
+            live=("out_rate", "rate"),
+        ),
+        Column("trend", Text("1 h"), css="p2", live=("trend", "trend")),
         Column(
             "drain",
             Text("Drains in"),
             css="num p2",
             order=("drain_never", "drain_ms"),
             fields=("drain_ms", "drain_never"),
+            live=("drain_ms", "drain"),
         ),
         Column("dlq", Text("DLQ"), order=("dlq_count",), fields=("dlq_count",)),
     ),

@@ -36,8 +36,9 @@ class Column:
     """One column. ``name`` identifies it in URLs, REST, files and saved choices.
 
     ``ascending``: its first order begins with the smallest (for names, not for figures). ``fields``: attributes
-    of a row that a file holds for it, dotted for those of a part, () for none. ``is_bare``: its head is for
-    screen readers only, as above buttons.
+    of a row that a file holds for it, dotted for those of a part, () for none. ``live``: the field of a live row and
+    how it is shown (`templatetags.cells.CELLS`), for cells that hold nothing else. ``is_bare``: its head is for screen
+    readers only, as above buttons.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Column:
     ascending: bool = False
     fields: tuple[str, ...] = ()
     tip: Label = ""
+    live: tuple[str, str] | None = None
     is_bare: bool = False
 
 
@@ -151,6 +153,12 @@ class ListSpec:
         bounds = {f"{self.moment}__gte": from_ms, f"{self.moment}__lt": to_ms}
         moments = {name: _moment(ms) for name, ms in bounds.items() if ms is not None}
         return rows.filter(**moments)
+
+    def live(self, name: str) -> tuple[str, str]:
+        """Return the field of a live row that a column shows, and how."""
+        found = next(column.live for column in self.columns if column.name == name)
+        assert found is not None, f"{self.name}.{name} has no live figure"
+        return found
 
     def live_field(self, sort: str) -> str:
         """Return the live row's field that shows whether rows have moved; "" when none does."""

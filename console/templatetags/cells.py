@@ -8,7 +8,8 @@ for both. The four kinds of "no number" never look alike: unknown (violet, with 
 from __future__ import annotations
 
 import datetime as dt
-import json
+import math
+import string
 from collections.abc import Mapping, Sequence
 
 # Django's escape looks for lazy texts first: four times as long, for each of the hundreds of cells of a page
@@ -199,11 +200,17 @@ def trend_cell(row: object, name: str, now_ms: int) -> SafeString:
     return sparkline(value_of(row, name) or [], TONES.get(family, "chart-1"))
 
 
+# The heights of a sparkline, from 0 to its largest value: more than it has pixels. `figures.js` has them too.
+LEVELS = string.digits + string.ascii_letters
+
+
 def sparkline(values: Sequence[float | None], tone: str = "chart-1") -> SafeString:
-    """Render the last hour, one value per minute; charts.js draws it."""
-    numbers = escape(json.dumps(list(values), separators=(",", ":")))
+    """Render the last hour, a character per minute, its height or `-` for unknown; charts.js draws it."""
+    largest = max((value for value in values if value is not None), default=0) or 1
+    steps = (len(LEVELS) - 1) / largest
+    trend = "".join("-" if value is None else LEVELS[math.floor(value * steps + 0.5)] for value in values)
     return SafeString(
-        f'<canvas class="spark" data-trend="{numbers}" data-tone="{tone}" '
+        f'<canvas class="spark" data-trend="{trend}" data-tone="{tone}" '
         f'role="img" aria-label="{escape(_("last hour"))}"></canvas>'
     )
 

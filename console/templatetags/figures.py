@@ -66,6 +66,16 @@ def cell(parser: Parser, token: Token) -> CellNode:
 
 
 @register.simple_tag(takes_context=True)
+def column(context: Context, row: object, name: str) -> SafeString:
+    """Render all of a cell of a declared list that updates live: its head has the field and how it is shown.
+
+    `list` in the context is the ListSpec.
+    """
+    field, kind = context["list"].live(name)
+    return CELLS[kind](row, field, _now_ms(context))
+
+
+@register.simple_tag(takes_context=True)
 def figure(context: Context, row: object, name: str, kind: str) -> SafeString:
     """Render a figure of a row that does not update."""
     return CELLS[kind](row, name, _now_ms(context))

@@ -19,14 +19,25 @@ TOPICS = ListSpec(
             order=("read_queues", "write_queues"),
             fields=("read_queues", "write_queues"),
         ),
-        Column("in_rate", Text("In"), PER_S, order=("in_rate",), fields=("in_rate",)),
-        Column("trend", Text("1 h"), css="p2"),
-        Column("out_rate", Text("Out"), PER_S, css="num p2", order=("out_rate",), fields=("out_rate",)),
+        Column(
+            "in_rate", Text("In"), PER_S, order=("in_rate",), fields=("in_rate",), live=("in_rate", "rate")
+        ),
+        Column("trend", Text("1 h"), css="p2", live=("trend", "trend")),
+        Column(
+            "out_rate",
+            Text("Out"),
+            PER_S,
+            css="num p2",
+            order=("out_rate",),
+            fields=("out_rate",),
+            live=("out_rate", "rate"),
+        ),
         Column(
             "worst_time_lag",
             Text("Worst time lag"),
             order=("worst_time_lag_ms",),
             fields=("worst_time_lag_ms",),
+            live=("worst_time_lag_ms", "optional_duration"),
         ),
         Column(
             "worst_group",
@@ -42,6 +53,7 @@ TOPICS = ListSpec(
             MSGS,
             order=("messages",),
             fields=("messages", "messages_lower_bound"),
+            live=("messages", "count"),
         ),
         Column(
             "retained",
@@ -49,6 +61,7 @@ TOPICS = ListSpec(
             css="num p2",
             order=("retained_ms",),
             fields=("retained_ms",),
+            live=("retained_ms", "optional_duration"),
         ),
         Column(
             "last_write",
@@ -56,6 +69,7 @@ TOPICS = ListSpec(
             css="num p2",
             order=("last_write_ms",),
             fields=("last_write_ms",),
+            live=("last_write_ms", "ago"),
         ),
         Column("perm", Text("Perm"), css="p2", order=("perm",), ascending=True, fields=("perm",)),
         Column("brokers", Text("Brokers"), css="p3", order=("brokers",), ascending=True, fields=("brokers",)),

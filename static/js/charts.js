@@ -254,7 +254,7 @@
   function sparkline(canvas) {
     const plot = new Plot(canvas, {
       draw(g, w, h) {
-        const values = JSON.parse(canvas.dataset.trend || "[]"),
+        const values = [...canvas.dataset.trend].map((each) => (each === "-" ? null : Tide.LEVELS.indexOf(each))),
           tone = canvas.dataset.tone || "chart-1";
         if (!values.length) return;
         const slots = Math.max(values.length, Number(canvas.dataset.slots || 60)),
@@ -491,7 +491,7 @@
     }
     function draw(g, w, h, at) {
       if (data.times.length < 2) {
-        label(g, gettext("The line begins with the second reading."), w / 2, h / 2, {
+        label(g, data.begins || gettext("The line begins with the second reading."), w / 2, h / 2, {
           align: "center",
           fill: "fg-3",
         });

@@ -213,6 +213,8 @@
     const [family, shape, word] = STATUSES[code] || ["unknown", "unknown", escape(code)];
     return `<span class="badge badge--${family}"><svg aria-hidden="true"><use href="#s-${shape}"/></svg>${word}</span>`;
   }
+  // heights of a sparkline, as in cells.py
+  const LEVELS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
   const CELLS = {
     count: (row, name) =>
       missing(row[name]) ? absent(row, name) : figure(row, name, count(row[name]), row[name] === 0),
@@ -252,10 +254,12 @@
     },
     trend(row, name) {
       const [family] = STATUSES[row.status || "OK"] || ["ok"];
-      const values = escape(JSON.stringify(row[name] || []));
+      const values = row[name] || [],
+        steps = (LEVELS.length - 1) / (values.reduce((most, value) => Math.max(most, value), 0) || 1),
+        heights = values.map((value) => (missing(value) ? "-" : LEVELS[Math.floor(value * steps + 0.5)])).join("");
       const tone = TONES[family] || "chart-1";
       const about = `role="img" aria-label="${gettext("last hour")}"`;
-      return `<canvas class="spark" data-trend="${values}" data-tone="${tone}" ${about}></canvas>`;
+      return `<canvas class="spark" data-trend="${heights}" data-tone="${tone}" ${about}></canvas>`;
     },
     never_committed(row, name) {
       const waiting = (row[name] || []).reduce((sum, topic) => sum + (topic.never_committed_lag || 0), 0);
@@ -322,6 +326,7 @@
     escape,
     badge,
     cell,
+    LEVELS,
     STATUSES,
   };
 })();

@@ -31,6 +31,8 @@
       if (getComputedStyle(cell).display !== "none" || !heads[i]?.textContent.trim()) return;
       const value = document.createElement("dd");
       value.append(...[...cell.childNodes].map((node) => node.cloneNode(true)));
+      const { field, as } = cell.dataset;
+      if (field) Object.assign(value.dataset, { field, as });
       const name = document.createElement("div");
       name.append(
         Object.assign(document.createElement("dt"), { textContent: heads[i].textContent.trim().replace(/\s+/g, " ") }),

@@ -1,5 +1,6 @@
 /* The page's one WebSocket: names the subjects and the rows on the page, applies them to cells, and says how old the
-   data is. Markup: data-live-subject on a part, data-key on a row (or the part), data-field and data-as on a cell.
+   data is. Markup: data-live-subject on a part, data-key on a row (or the part), data-field and data-as on a cell
+   or, for the cells of a column that hold nothing else, on its head.
    Server: {"subject", "seq", "at_ms", "full", "rows": {key: row | null}}; it sends everything again after a gap by
    itself, and {"redis": "away" | "back"} when nothing can reach it. */
 (function () {
@@ -65,8 +66,17 @@
   }
 
   /* ---- rows → cells ---- */
+  function nameCells(part) {
+    const heads = [...(part.closest("table")?.tHead?.rows[0].cells || [])];
+    heads.forEach(({ dataset: { field, as } }, i) => {
+      if (!field) return;
+      for (const row of part.querySelectorAll(":scope > tr[data-key]"))
+        Object.assign(row.cells[i].dataset, { field, as });
+    });
+  }
   function apply(part) {
     const rows = new Map();
+    nameCells(part);
     for (const row of [part, ...part.querySelectorAll("[data-key]")]) {
       if (!row.dataset.key) continue;
       const cells = [...row.querySelectorAll("[data-field]")].filter((c) => c.closest("[data-key]") === row);

@@ -14,7 +14,8 @@
     url: a.getAttribute("href"),
     hint: "g " + a.dataset.key,
   }));
-  let asked = 0;
+  let asked = 0,
+    isShort = false; // words were searched for, and no name has them so far
 
   function mark(name, words) {
     const at = words ? name.toLowerCase().indexOf(words) : -1,
@@ -57,8 +58,14 @@
     } catch {
       trouble = gettext("The console does not answer; only pages are searched.");
     }
-    if (mine === asked) render([...found, ...here], words, trouble);
+    if (mine !== asked) return;
+    isShort = !found.length;
+    render([...found, ...here], words, trouble);
   }
+  /* Names appear with a round, the first ones with the first: what was not found then may be there now. */
+  const searchAgain = () => {
+    if (dialog.open && isShort && input.value.trim()) search();
+  };
   function move(step) {
     const options = [...list.querySelectorAll("[role=option]")];
     const now = options.findIndex((o) => o.getAttribute("aria-selected") === "true"),
@@ -94,8 +101,14 @@
       if (dialog.open) return;
       dialog.showModal();
       input.value = "";
+      isShort = false;
       render(pages, "");
       input.focus();
     },
   };
+  // live.js stands below this script
+  addEventListener("DOMContentLoaded", () => {
+    const { cluster } = document.documentElement.dataset;
+    if (cluster && url) Tide.live.on(`c/${cluster}/collector`, searchAgain);
+  });
 })();

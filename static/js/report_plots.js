@@ -348,7 +348,7 @@
   }
 
   /* Time lag by the hour with the promise as a line, and what is left of the error budget. */
-  function hours(canvas, { times, p50_ms: p50, p95_ms: p95, max_ms: max, slo_ms: slo }) {
+  function hours(canvas, { times, begins, p50_ms: p50, p95_ms: p95, max_ms: max, slo_ms: slo }) {
     const panel = {
       title: gettext("Time lag of the worst topic"),
       kind: "duration",
@@ -368,12 +368,13 @@
         dash: [4, 3],
         values: times.map(() => slo),
       });
-    Tide.timeSeries(canvas, { times, panels: [panel] });
+    Tide.timeSeries(canvas, { times, begins, panels: [panel] });
   }
-  function budget(canvas, { times, left_pct: left, even_pct: even }) {
+  function budget(canvas, { times, begins, left_pct: left, even_pct: even }) {
     const percent = (v) => `${v < 0 ? "−" : ""}${Math.round(Math.abs(v))} %`;
     Tide.timeSeries(canvas, {
       times,
+      begins,
       panels: [
         {
           title: gettext("Error budget left"),
@@ -425,9 +426,19 @@
     lanes,
     ...Tide.groupPlots,
   };
+  /* The values that make the line of a chart by the hour: until two hours have one, the chart is low and says so. */
+  const LEADS = { hours: "p95_ms", budget: "left_pct", flow: "committed" };
   for (const canvas of document.querySelectorAll("canvas[data-plot]")) {
     const source = document.getElementById(canvas.dataset.source);
-    if (source) KINDS[canvas.dataset.plot](canvas, JSON.parse(source.textContent));
+    if (!source) continue;
+    const data = JSON.parse(source.textContent),
+      lead = data[LEADS[canvas.dataset.plot]];
+    if (lead) {
+      data.begins = gettext("The line begins with the second observed hour.");
+      if (lead.filter((value) => value !== null).length < 2) data.times = [];
+      Tide.makeRoom(canvas.parentElement, data.times);
+    }
+    KINDS[canvas.dataset.plot](canvas, data);
   }
   /* What reads samples is asked for once the page stands. Each answers with the words of its note, null: nothing to
      draw. */
