@@ -226,7 +226,9 @@ class Rebalancer:
         for queue in change.drop:
             all_done &= await self._give_up(queue)
         for queue in change.add:
-            all_done &= await self._begin(queue)
+            # One that is ours again while its batch still runs is begun anew once that has ended.
+            if context.table.get(queue) is None:
+                all_done &= await self._begin(queue)
         if change:
             logger.info(
                 "rebalanced group=%s topic=%s owned=%d added=%d dropped=%d",

@@ -241,6 +241,22 @@ async def test_it_keeps_a_queue_whose_batch_still_runs_for_20_seconds(cluster, c
     assert bench.owned() == []
 
 
+async def test_a_queue_that_returns_while_its_batch_runs_begins_after_it(cluster, client):
+    cluster.broker.answers[41] = grant_all
+    bench = Bench(client, orderly=True)
+    await bench.rebalancer.rebalance()
+    cluster.client_ids = ["another-member"]
+    bench.owner.is_idle = False
+    await bench.rebalancer.rebalance()
+    cluster.client_ids = [client.client_id]
+    assert not await bench.rebalancer.rebalance()
+    assert len(bench.owner.began) == 4
+    bench.owner.is_idle = True
+    assert await bench.rebalancer.rebalance()
+    assert bench.owned() == [0, 1, 2, 3]
+    assert len(bench.owner.began) == 8
+
+
 async def test_it_renews_locks_and_loses_those_of_others(cluster, client):
     cluster.broker.answers[41] = grant_all
     bench = Bench(client, orderly=True)
