@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from django.contrib.auth.models import User
+from django.utils import translation
 
 from tests.support.people import person
 from tests.support.shown import Browser
+
+
+@pytest.fixture(autouse=True)
+def _language_of_the_installation() -> Iterator[None]:
+    """A request leaves its reader's language behind in the thread; the next test has the default again."""
+    yield
+    translation.deactivate()
 
 
 @pytest.fixture

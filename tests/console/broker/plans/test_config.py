@@ -124,7 +124,7 @@ def test_it_refuses_a_plan_that_drifted(pair: Pair) -> None:
 
 def test_it_tells_what_a_broker_refused_and_leaves_the_other_as_written(pair: Pair) -> None:
     # brokerd changes only what it reads anew at each use; Apache's broker keeps such a key until it restarts.
-    plan = pair.plan(KIND, "broker-a", {"key": "traceOn", "value": "false"})
+    plan = pair.plan(KIND, "broker-a", {"key": "haListenPort", "value": "10999"})
     job = pair.apply(plan)
     assert job.state == JobState.FAILED
     assert "broker-a refused" in job.error and "cannot be changed while the broker runs" in job.error
