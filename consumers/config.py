@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from brokerd.remoting.message.names import TRACE_TOPIC
 from brokerd.remoting.signature import AccessKeys
 from consumers.errors import MQClientError
 
@@ -98,6 +99,9 @@ class ProducerConfig:
     # while
     # it restarts.
     retry_pause_ms: int = 100
+    # Message trace: what is sent or consumed is recorded in `trace_topic` (enableMsgTrace, customizedTraceTopic).
+    enable_msg_trace: bool = False
+    trace_topic: str = TRACE_TOPIC
     client: ClientConfig = field(default_factory=ClientConfig)
 
     def __post_init__(self) -> None:
@@ -162,6 +166,9 @@ class PushConsumerConfig:
     await_termination_ms: int = 500
     # Broadcasting only: where offsets are kept.
     local_offset_store_dir: str = LOCAL_OFFSET_STORE_DIR
+    # Message trace: what is sent or consumed is recorded in `trace_topic` (enableMsgTrace, customizedTraceTopic).
+    enable_msg_trace: bool = False
+    trace_topic: str = TRACE_TOPIC
     client: ClientConfig = field(default_factory=ClientConfig)
 
     def __post_init__(self) -> None:
@@ -204,6 +211,9 @@ class PullConsumerConfig:
     pull_delay_when_exception_ms: int = 1_000
     # Broadcasting only: where offsets are kept.
     local_offset_store_dir: str = LOCAL_OFFSET_STORE_DIR
+    # Message trace: what is sent or consumed is recorded in `trace_topic` (enableMsgTrace, customizedTraceTopic).
+    enable_msg_trace: bool = False
+    trace_topic: str = TRACE_TOPIC
     client: ClientConfig = field(default_factory=ClientConfig)
 
     def __post_init__(self) -> None:

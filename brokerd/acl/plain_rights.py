@@ -14,9 +14,7 @@ from brokerd.remoting.body.client import HeartbeatData
 from brokerd.remoting.body.pop import BatchAckMessageRequestBody
 from brokerd.remoting.codes import RequestCode
 from brokerd.remoting.command import RemotingCommand
-from brokerd.remoting.message.names import RETRY_TOPIC_PREFIX
-
-TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
+from brokerd.remoting.message.names import RETRY_TOPIC_PREFIX, TRACE_TOPIC
 
 
 class Perm(IntFlag):

@@ -15,6 +15,8 @@ from typing import Protocol, cast
 from brokerd.remoting.body.client import ConsumeStatus as ConsumeStatistics
 from brokerd.remoting.message.queue import MessageQueue
 from brokerd.remoting.message.record import MessageRecord
+from brokerd.remoting.message.trace import TracedOutcome
+from consumers.consumer.consume_trace import ConsumeTracer
 from consumers.consumer.process_queue import ProcessQueue
 
 logger = logging.getLogger(__name__)
@@ -87,14 +89,39 @@ class ConsumeOutcome:
 class MessageHandler:
     """Calls the handler and never raises for what it does. Shared by all workers of one consumer."""
 
-    def __init__(self, handler: Handler, group: str, clock: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        handler: Handler,
+        group: str,
+        clock: Callable[[], int],
+        tracer: ConsumeTracer | None = None,
+    ) -> None:
         self.group = group
+        self._tracer = tracer
         self.clock = clock
         self.statistics = ConsumeStatisticsTable()
         self._handler = as_async_handler(handler)
 
     async def call(self, messages: Sequence[MessageRecord], context: ConsumeContext) -> ConsumeOutcome:
-        """Caller: workers. Affects: statistics. Cancelling it cancels the handler."""
+        """Caller: workers. Affects: statistics, traces. Cancelling it cancels the handler."""
+        if self._tracer is None:
+            return await self.call_untraced(messages, context)
+        request_id = self._tracer.before(messages, self.clock())
+        outcome = await self.call_untraced(messages, context)
+        self._tracer.after(
+            request_id,
+            messages,
+            TRACED_OUTCOMES[outcome.return_type],
+            is_success=outcome.is_success,
+            ended_ms=self.clock(),
+            elapsed_ms=outcome.elapsed_ms,
+        )
+        return outcome
+
+    async def call_untraced(
+        self, messages: Sequence[MessageRecord], context: ConsumeContext
+    ) -> ConsumeOutcome:
+        """As `call`, for what is no delivery to the group."""
         started_ms = self.clock()
         error = ""
         try:
@@ -122,6 +149,12 @@ RETURN_TYPES: dict[ConsumeStatus | None, ConsumeReturnType] = {
     ConsumeStatus.CONSUME_SUCCESS: ConsumeReturnType.SUCCESS,
     ConsumeStatus.RECONSUME_LATER: ConsumeReturnType.FAILED,
     ConsumeStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT: ConsumeReturnType.FAILED,
+}
+TRACED_OUTCOMES = {
+    ConsumeReturnType.SUCCESS: TracedOutcome.SUCCESS,
+    ConsumeReturnType.EXCEPTION: TracedOutcome.EXCEPTION,
+    ConsumeReturnType.RETURNNULL: TracedOutcome.RETURN_NULL,
+    ConsumeReturnType.FAILED: TracedOutcome.FAILED,
 }
 
 

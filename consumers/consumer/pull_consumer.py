@@ -27,9 +27,11 @@ from consumers.client.client_instance import ClientInstance
 from consumers.client.queue_offsets import max_offset, min_offset, offset_at
 from consumers.client.route import subscribe_queues
 from consumers.client.subscription import ALL_TAGS, TAG, build_subscription
+from consumers.client.trace_dispatcher import TraceDispatcher
 from consumers.clock import Clock, system_clock
 from consumers.config import InvalidClientConfig, MessageModel, PullConsumerConfig
 from consumers.consumer.consume_message import ConsumeStatisticsTable
+from consumers.consumer.consume_trace import ConsumeTracer, create_tracer
 from consumers.consumer.member import cancel_all, queue_infos, repeat, running_info
 from consumers.consumer.offset_store import LocalFileOffsetStore, OffsetStore, RemoteOffsetStore
 from consumers.consumer.process_queue import ProcessQueue, ProcessQueueTable
@@ -91,6 +93,9 @@ class PullConsumer:
         self.table = ProcessQueueTable()
         self.offset_store = self._create_offset_store()
         self._statistics = ConsumeStatisticsTable()
+        self._tracer: ConsumeTracer | None = None
+        if self.config.enable_msg_trace and self.is_member:
+            self._tracer = create_tracer(self.client, self.group, self.config.trace_topic, clock)
         self.rebalancer = self._create_rebalancer()
         self._pull_context = self._create_pull_context()
         self._pulls: dict[MessageQueue, tuple[PullLoop, asyncio.Task[None]]] = {}
@@ -102,6 +107,11 @@ class PullConsumer:
         self._arrived = asyncio.Event()
         for topic, expression in (subscriptions or {}).items():
             self.subscribe(topic, expression)
+
+    @property
+    def traces(self) -> TraceDispatcher | None:
+        """What sends the traces, with its counters; None without `enable_msg_trace`."""
+        return self._tracer.dispatcher if self._tracer else None
 
     def __repr__(self) -> str:
         return f"<PullConsumer group={self.group} client_id={self.client.client_id} queues={len(self.table)}>"
@@ -130,6 +140,8 @@ class PullConsumer:
             self.client.register_member(self)
         self._started_ms = self._clock()
         self.client.start()
+        if self.traces is not None:
+            await self.traces.start()
         try:
             await self.client.refresh_routes()
             for subscription in self._subscriptions.values():
@@ -160,6 +172,8 @@ class PullConsumer:
             await self.offset_store.persist(list(self.table))
         for queue in list(self.table):
             self.table.remove(queue)
+        if self.traces is not None:
+            await self.traces.close()
         if self._started_ms and self.is_member:
             await self.client.unregister(consumer_group=self.group)
         if self._owns_client:
@@ -490,6 +504,8 @@ class PullConsumer:
                 is_empty = not process_queue.cached_count
                 self._pass_over(queue, self._pulls[queue][0].next_offset if is_empty else position)
             self._offer(queue, process_queue)
+        if taken and self._tracer is not None:
+            self._tracer.taken(taken, now_ms)
         return taken
 
     def _offer(self, queue: MessageQueue, process_queue: ProcessQueue) -> None:

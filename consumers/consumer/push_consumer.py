@@ -26,11 +26,13 @@ from brokerd.remoting.message.queue import MessageQueue
 from brokerd.remoting.message.record import MessageRecord
 from consumers.client.client_instance import ClientInstance
 from consumers.client.subscription import ALL_TAGS, TAG, build_subscription
+from consumers.client.trace_dispatcher import TraceDispatcher
 from consumers.clock import Clock, system_clock
 from consumers.config import MessageModel, PushConsumerConfig
 from consumers.consumer.consume_concurrently import ConcurrentConsumeService
 from consumers.consumer.consume_message import ConsumeContext, ConsumeReturnType, Handler, MessageHandler
 from consumers.consumer.consume_orderly import OrderlyConsumeService
+from consumers.consumer.consume_trace import ConsumeTracer, create_tracer
 from consumers.consumer.member import cancel_all, queue_infos, repeat, running_info
 from consumers.consumer.offset_store import LocalFileOffsetStore, OffsetStore, RemoteOffsetStore
 from consumers.consumer.process_queue import ProcessQueue, ProcessQueueTable
@@ -87,7 +89,12 @@ class PushConsumer:
         if self._is_clustering:
             self._put_subscription(build_subscription(retry_topic(group), ALL_TAGS, clock()))
         self.table = ProcessQueueTable()
-        self.handler = MessageHandler(handler, group, clock)
+        self._tracer: ConsumeTracer | None = None
+        if self.config.enable_msg_trace:
+            self._tracer = create_tracer(
+                self.client, group, self.config.trace_topic, clock, self.config.consume_timeout_ms
+            )
+        self.handler = MessageHandler(handler, group, clock, self._tracer)
         self.offset_store = self._create_offset_store()
         self.consume_service = self._create_consume_service()
         self.rebalancer = self._create_rebalancer()
@@ -96,6 +103,11 @@ class PushConsumer:
         self._loops: list[asyncio.Task[None]] = []
         self._is_suspended = False
         self._is_closed = False
+
+    @property
+    def traces(self) -> TraceDispatcher | None:
+        """What sends the traces, with its counters; None without `enable_msg_trace`."""
+        return self._tracer.dispatcher if self._tracer else None
 
     def __repr__(self) -> str:
         return f"<PushConsumer group={self.group} client_id={self.client.client_id} queues={len(self.table)}>"
@@ -124,6 +136,8 @@ class PushConsumer:
         self._started_ms = self._clock()
         self.consume_service.start()
         self.client.start()
+        if self.traces is not None:
+            await self.traces.start()
         try:
             await self.client.refresh_routes()
             for subscription in self._subscriptions.values():
@@ -168,6 +182,8 @@ class PushConsumer:
             await self.rebalancer.unlock(list(self.table))
         for queue in list(self.table):
             self.table.remove(queue)
+        if self.traces is not None:
+            await self.traces.close()
         if self._started_ms:
             await self.client.unregister(consumer_group=self.group)
         if self._owns_client:
@@ -268,7 +284,7 @@ class PushConsumer:
         """309: call the handler once; nothing is committed and nothing sent back."""
         prepared = prepare_message(message, self.group)
         context = ConsumeContext(self.group, MessageQueue(prepared.topic, broker_name, prepared.queue_id))
-        outcome = await self.handler.call([prepared], context)
+        outcome = await self.handler.call_untraced([prepared], context)
         return ConsumeMessageDirectlyResult(
             order=self.orderly,
             auto_commit=True,

@@ -9,6 +9,7 @@ import itertools
 import logging
 import os
 import random
+import sys
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
@@ -21,11 +22,18 @@ from brokerd.remoting.message.compression import compress
 from brokerd.remoting.message.ids import create_unique_key
 from brokerd.remoting.message.java_hash import java_string_hash
 from brokerd.remoting.message.message import Message
-from brokerd.remoting.message.names import MessageProperty, SysFlag, validate_group, validate_topic
+from brokerd.remoting.message.names import (
+    GROUP_LENGTH_MAX,
+    MessageProperty,
+    SysFlag,
+    validate_group,
+    validate_topic,
+)
 from brokerd.remoting.message.queue import MessageQueue
 from brokerd.remoting.message.recall_handle import decode_recall_handle
 from consumers.client.client_instance import ClientInstance, local_ip
 from consumers.client.route import publish_queues
+from consumers.client.trace_dispatcher import TraceDispatcher
 from consumers.clock import Clock, system_clock
 from consumers.config import CompressionType, InvalidClientConfig, ProducerConfig
 from consumers.errors import (
@@ -42,6 +50,7 @@ from consumers.errors import (
 from consumers.producer.in_flight import InFlight
 from consumers.producer.latency_fault import LatencyFaults
 from consumers.producer.send_result import SendResult, SendStatus, send_request, send_result
+from consumers.producer.send_trace import pub_trace
 
 logger = logging.getLogger(__name__)
 
@@ -116,6 +125,9 @@ class Producer:
             self.config.async_in_flight_messages_max, self.config.async_in_flight_bytes_max
         )
         self._async_sends: set[asyncio.Task[SendResult]] = set()
+        self.traces: TraceDispatcher | None = None
+        if self.config.enable_msg_trace:
+            self.traces = create_trace_dispatcher(self.client, group, "PRODUCE", self.config.trace_topic)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -130,11 +142,15 @@ class Producer:
         """Needs no broker: connections are made by the first send."""
         self.client.start()
         self.client.register_producer(self.group)
+        if self.traces is not None:
+            await self.traces.start()
 
     async def close(self) -> None:
         """Wait for sends of `send_async`, leave the producer group; others fail if the client is the producer's own."""
         if self._async_sends:
             await asyncio.wait(set(self._async_sends))
+        if self.traces is not None:
+            await self.traces.close()
         await self.client.unregister(producer_group=self.group)
         if self._owns_client:
             await self.client.close()
@@ -273,8 +289,8 @@ class Producer:
         deadline_ms = self._clock() + (timeout_ms or self.config.send_timeout_ms)
         if queue is not None:
             await self._publish_queues(carrier.topic)
-            return await self._send_once(carrier, body, queue, 0, deadline_ms, is_batch=True)
-        return await self._send_with_retry(carrier, body, 0, deadline_ms, is_batch=True)
+            return await self._send_once(carrier, body, queue, 0, deadline_ms, batch=messages)
+        return await self._send_with_retry(carrier, body, 0, deadline_ms, batch=messages)
 
     async def send_oneway(
         self,
@@ -304,7 +320,13 @@ class Producer:
     # Attempts: the loop and one attempt
 
     async def _send_with_retry(
-        self, message: Message, body: bytes, sys_flag: int, deadline_ms: int, *, is_batch: bool = False
+        self,
+        message: Message,
+        body: bytes,
+        sys_flag: int,
+        deadline_ms: int,
+        *,
+        batch: Sequence[Message] = (),
     ) -> SendResult:
         """Policy: up to 1 + retry_times_when_send_failed attempts within the deadline, while errors are
         retriable."""
@@ -316,9 +338,7 @@ class Producer:
                 queues = await self._publish_queues(message.topic)
                 queue = self._next(message.topic, queues, failed_broker)
                 failed_broker = queue.broker_name
-                result = await self._watched_send(
-                    message, body, queue, sys_flag, deadline_ms, is_batch=is_batch
-                )
+                result = await self._watched_send(message, body, queue, sys_flag, deadline_ms, batch=batch)
                 is_last = attempts > self.config.retry_times_when_send_failed
                 if not self._is_repeated(result) or is_last or self._clock() >= deadline_ms:
                     return result
@@ -345,13 +365,13 @@ class Producer:
         sys_flag: int,
         deadline_ms: int,
         *,
-        is_batch: bool,
+        batch: Sequence[Message],
     ) -> SendResult:
         """Send once, and record how the broker did."""
         began_ms = self._clock()
         is_failed = False
         try:
-            return await self._send_once(message, body, queue, sys_flag, deadline_ms, is_batch=is_batch)
+            return await self._send_once(message, body, queue, sys_flag, deadline_ms, batch=batch)
         except (MQClientError, MQBrokerError) as error:
             is_failed = is_retriable(error)  # other errors are not the broker's
             raise
@@ -367,15 +387,47 @@ class Producer:
         sys_flag: int,
         deadline_ms: int,
         *,
-        is_batch: bool = False,
+        batch: Sequence[Message] = (),
     ) -> SendResult:
+        """`batch`: the messages of which `message` is the carrier."""
         addr = self.client.find_addr(queue.broker_name, only_this=True)
-        timeout_ms = deadline_ms - self._clock()
-        request = self._request(message, body, queue, sys_flag, is_batch=is_batch)
+        began_ms = self._clock()
+        timeout_ms = deadline_ms - began_ms
+        request = self._request(message, body, queue, sys_flag, is_batch=bool(batch))
         if timeout_ms <= 0:
             raise RemotingTimeout(addr, request.code, 0)
         response = await self.client.remoting.invoke(addr, request, timeout_ms)
-        return send_result(response, message, queue.broker_name)
+        result = send_result(response, message, queue.broker_name)
+        if self.traces is not None:
+            sizes = [(each, len(each.body)) for each in batch] or [(message, len(body))]
+            self._trace_sends(self.traces, sizes, result, response, addr, began_ms)
+        return result
+
+    def _trace_sends(
+        self,
+        traces: TraceDispatcher,
+        sizes: Sequence[tuple[Message, int]],
+        result: SendResult,
+        response: RemotingCommand,
+        addr: str,
+        began_ms: int,
+    ) -> None:
+        """`sizes`: (message, bytes of its body as sent). A broker with `traceOn=false` wants no traces."""
+        answer, ended_ms = response.ext_fields, self._clock()
+        if answer.get(MessageProperty.TRACE_SWITCH) == "false" or result.queue.topic == traces.topic:
+            return
+        for message, body_bytes in sizes:
+            trace = pub_trace(
+                message,
+                body_bytes,
+                result,
+                answer,
+                group=self.group,
+                addr=addr,
+                began_ms=began_ms,
+                ended_ms=ended_ms,
+            )
+            traces.append(trace)
 
     def _request(
         self,
@@ -500,3 +552,21 @@ class UniqueKeys:
 
     def create(self) -> str:
         return create_unique_key(self._ip, self._pid, next(self._counter) & 0xFFFF, self._clock())
+
+
+# genGroupNameForTrace of AsyncTraceDispatcher.java
+TRACE_GROUP_PREFIX = "_INNER_TRACE_PRODUCER"
+TRACE_SEND_TIMEOUT_MS = 5_000
+_trace_groups = itertools.count()
+
+
+def create_trace_dispatcher(client: ClientInstance, group: str, kind: str, topic: str) -> TraceDispatcher:
+    """Return what sends traces of a client of `group`, by a producer of its own on the same connections.
+
+    `kind` is PRODUCE or CONSUME. Raises ValueError for a topic that RocketMQ would not take.
+    """
+    validate_topic(topic)
+    room = GROUP_LENGTH_MAX - len(f"{TRACE_GROUP_PREFIX}--{kind}-") - len(str(sys.maxsize))
+    trace_group = f"{TRACE_GROUP_PREFIX}-{group[:room]}-{kind}-{next(_trace_groups)}"
+    config = ProducerConfig(send_timeout_ms=TRACE_SEND_TIMEOUT_MS)
+    return TraceDispatcher(Producer(trace_group, (), config, client=client), topic)

@@ -20,7 +20,7 @@ from brokerd.remoting.errors import RemotingError, error_for
 from brokerd.remoting.header.headers import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
 from brokerd.remoting.message.ids import decode_offset_message_id
 from brokerd.remoting.message.message import Message
-from brokerd.remoting.message.names import MessageProperty, SysFlag
+from brokerd.remoting.message.names import DELAY_PROPERTIES, MessageProperty, SysFlag
 from brokerd.remoting.message.record import MessageRecord, decode_record
 from consumers.client.client_instance import ClientInstance
 from consumers.clock import Clock, system_clock
@@ -28,10 +28,9 @@ from consumers.config import InvalidClientConfig, ProducerConfig
 from consumers.errors import ClientClosed, MQBrokerError, MQClientError
 from consumers.producer.producer import Producer
 from consumers.producer.send_result import SendResult, SendStatus
+from consumers.producer.send_trace import end_transaction_trace
 
 logger = logging.getLogger(__name__)
-
-DELAYS = ("DELAY", "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS")
 
 
 class LocalTransactionState(IntEnum):
@@ -118,7 +117,7 @@ class TransactionProducer(Producer):
         """
         if self._is_closing:
             raise ClientClosed("the producer is closed")
-        if any(name in message.properties for name in DELAYS):
+        if any(name in message.properties for name in DELAY_PROPERTIES):
             raise InvalidClientConfig("a message in a transaction cannot be delayed")
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._under_way.add(ended)
@@ -128,9 +127,11 @@ class TransactionProducer(Producer):
                 is_safe = half.status is SendStatus.SEND_OK
                 state = await execute(half) if is_safe else LocalTransactionState.ROLLBACK
             except BaseException as error:
-                await asyncio.shield(self._end_half(half, LocalTransactionState.UNKNOWN, repr(error)))
+                await asyncio.shield(
+                    self._end_half(message, half, LocalTransactionState.UNKNOWN, repr(error))
+                )
                 raise
-            return TransactionSendResult(half, state, await self._end_half(half, state))
+            return TransactionSendResult(half, state, await self._end_half(message, half, state))
         finally:
             ended.set_result(None)
             self._under_way.discard(ended)
@@ -147,7 +148,9 @@ class TransactionProducer(Producer):
         deadline_ms = self._clock() + (timeout_ms or self.config.send_timeout_ms)
         return await self._send_with_retry(half, body, sys_flag | SysFlag.TRANSACTION_PREPARED, deadline_ms)
 
-    async def _end_half(self, half: SendResult, state: LocalTransactionState, remark: str = "") -> bool:
+    async def _end_half(
+        self, message: Message, half: SendResult, state: LocalTransactionState, remark: str = ""
+    ) -> bool:
         """Return whether the broker has confirmed it."""
         _, _, commit_log_offset = decode_offset_message_id(half.offset_message_id)
         header = EndTransactionRequestHeader(
@@ -162,9 +165,9 @@ class TransactionProducer(Producer):
             broker_name=half.queue.broker_name,
         )
         try:
-            return await self._end(
-                self.client.find_addr(half.queue.broker_name, only_this=True), header, remark
-            )
+            addr = self.client.find_addr(half.queue.broker_name, only_this=True)
+            self._trace_end(message, header, addr)
+            return await self._end(addr, header, remark)
         except (MQClientError, MQBrokerError) as error:
             logger.warning(
                 "transaction not ended, the broker will ask message_id=%s: %s", half.message_id, error
@@ -205,6 +208,7 @@ class TransactionProducer(Producer):
                 topic=request.topic,
                 broker_name=request.broker_name,
             )
+            self._trace_end(record, header, addr)
             await self._end(addr, header, remark)
         except (MQClientError, MQBrokerError, RemotingError) as error:
             logger.warning(
@@ -213,6 +217,12 @@ class TransactionProducer(Producer):
         finally:
             ended.set_result(None)
             self._under_way.discard(ended)
+
+    def _trace_end(
+        self, message: Message | MessageRecord, header: EndTransactionRequestHeader, addr: str
+    ) -> None:
+        if self.traces is not None:
+            self.traces.append(end_transaction_trace(message, header, addr, self._clock()))
 
     async def _checked(self, record: MessageRecord) -> tuple[LocalTransactionState, str]:
         """(state, remark); what the check raises is logged."""

@@ -68,6 +68,15 @@ class MessageProperty:
     DLQ_ORIGIN_MESSAGE_ID = "DLQ_ORIGIN_MESSAGE_ID"
 
 
+# A message with one of these is delivered later.
+DELAY_PROPERTIES = (
+    MessageProperty.DELAY,
+    MessageProperty.TIMER_DELAY_SEC,
+    MessageProperty.TIMER_DELAY_MS,
+    MessageProperty.TIMER_DELIVER_MS,
+)
+
+
 class TimerProperty:
     """What the broker adds to a message that waits for an arbitrary time (MessageConst.java)."""
 
@@ -106,6 +115,7 @@ TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"  # reads both; its offset shows which ha
 REVIVE_GROUP = "CID_RMQ_SYS_REVIVE_GROUP"  # its offsets show which checkpoints of POP are done with
 REVIVE_QUEUES = 8  # reviveQueueNum: queues of the topic of POP's checkpoints
 CHECK_MAX_TIME_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"  # half messages whose producers never answered
+TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"  # what clients with message trace record
 # TopicValidator.java and TopicConfigManager.java; the cluster's and broker's own names are topics too.
 SYSTEM_TOPICS = frozenset(
     {
@@ -113,7 +123,7 @@ SYSTEM_TOPICS = frozenset(
         SCHEDULE_TOPIC,
         "BenchmarkTest",
         HALF_TOPIC,
-        "RMQ_SYS_TRACE_TOPIC",
+        TRACE_TOPIC,
         OP_HALF_TOPIC,
         CHECK_MAX_TIME_TOPIC,
         "SELF_TEST_TOPIC",

@@ -12,6 +12,7 @@ import enum
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from brokerd.remoting.message.names import TRACE_TOPIC
 from console.access.name_scope import NameScope
 from console.brokers.body_unpack import unpack
 from console.brokers.mqadmin import (
@@ -42,7 +43,7 @@ from console.message.life_line.copies import (
     retry_words,
     waited_since,
 )
-from console.message.life_line.trace import TRACE_TOPIC, Consumed, Trace, read_trace
+from console.message.life_line.trace import Consumed, Trace, read_trace
 from console.message.search.lanes import Hit
 from console.operation.message_events import MessageEvent, MessageTrail, message_events
 from console.text import Text, text_of

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import asyncio
+import re
+from collections.abc import Iterator, Sequence
 
 import pytest
 from django.contrib.auth.models import User
@@ -20,6 +22,17 @@ from console.message.life_line.events import GroupLife, LifeLine, Mark, State, l
 from console.message.life_line.trace import read_trace
 from console.message.search.lanes import Hit
 from console.operation import services as operation_services
+from consumers import (
+    ConsumeContext,
+    ConsumeFromWhere,
+    ConsumeStatus,
+    Message,
+    MessageRecord,
+    Producer,
+    ProducerConfig,
+    PushConsumer,
+    PushConsumerConfig,
+)
 from tests.console.deadletter import letters
 from tests.console.operation.live_cluster import LiveCluster
 from tests.support import sample_rows
@@ -191,16 +204,21 @@ def test_a_dead_letter_has_the_story_of_its_message(live: LiveCluster) -> None:
     assert [step.words for step in narrow.steps] == ["dead letter"]
 
 
-def test_it_reads_traces(tmp_path: Path, db: None) -> None:
-    broker = BrokerProcess(tmp_path / "tracing", traceTopicEnable="true").start()
-    try:
-        judge_traces(LiveCluster(broker).register())
-    finally:
-        close_admins()
-        broker.stop()
+@pytest.fixture(scope="module")
+def tracing_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    broker = BrokerProcess(tmp_path_factory.mktemp("tracing") / "store", traceTopicEnable="true").start()
+    yield broker
+    close_admins()
+    broker.stop()
 
 
-def judge_traces(live: LiveCluster) -> None:
+@pytest.fixture
+def tracing(tracing_broker: BrokerProcess, db: None) -> LiveCluster:
+    return LiveCluster(tracing_broker).register()
+
+
+def test_it_reads_traces(tracing: LiveCluster) -> None:
+    live = tracing
     stored = stored_message(live)
     reads(stored, "traced", 0)
     sample_rows.topic_row("RMQ_SYS_TRACE_TOPIC", cluster="test", kind="SYSTEM", messages=2)
@@ -216,6 +234,39 @@ def judge_traces(live: LiveCluster) -> None:
     assert one(life, "traced").reason.startswith("in 12 ms on 127.0.0.1, 0 tries before")
     assert [(mark.at_ms, mark.kind) for mark in one(life, "traced").marks] == [(at + 52, "ok")]
     assert [mark.text for mark in life.sent] == ["from 127.0.0.1 in 7 ms"]
+
+
+async def send_and_consume(namesrv: str) -> None:
+    """Send a message and consume it with our clients, as their traces should show it."""
+    is_consumed = asyncio.Event()
+
+    async def consume(messages: Sequence[MessageRecord], context: ConsumeContext) -> ConsumeStatus:
+        is_consumed.set()
+        return ConsumeStatus.CONSUME_SUCCESS
+
+    first = PushConsumerConfig(consume_from_where=ConsumeFromWhere.FIRST_OFFSET, enable_msg_trace=True)
+    async with Producer("makers", namesrv, ProducerConfig(enable_msg_trace=True)) as producer:
+        await producer.send(Message("own", b"1", {"KEYS": "A-1"}))
+    async with PushConsumer("billing", namesrv, consume, {"own": "*"}, config=first):
+        await asyncio.wait_for(is_consumed.wait(), 30)
+
+
+def test_it_reads_the_traces_of_our_clients(tracing: LiveCluster) -> None:
+    tracing.create_topic("own", queues=1)
+    asyncio.run(send_and_consume(tracing.broker.namesrv))
+    hit = services.record_at("test", "own", tracing.broker_name, 0, 0)
+    assert hit is not None
+    reads(hit, "billing", 0, topic="own")
+    sample_rows.topic_row("RMQ_SYS_TRACE_TOPIC", cluster="test", kind="SYSTEM", messages=2)
+    life = life_of(hit)
+    # The last round has an offset before the message: that it is consumed is in the trace only.
+    assert states(life) == {"billing": State.CONSUMED}
+    assert re.fullmatch(r"in \d+ ms on 127\.0\.0\.1, 0 tries before.*", one(life, "billing").reason)
+    (mark,) = one(life, "billing").marks
+    assert mark.kind == "ok" and mark.at_ms >= hit.record.store_timestamp_ms
+    (sent,) = life.sent
+    assert re.fullmatch(r"from 127\.0\.0\.1 in \d+ ms", str(sent.text))
+    assert abs(sent.at_ms - hit.record.born_timestamp_ms) < 60_000
 
 
 @pytest.mark.parametrize(
