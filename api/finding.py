@@ -102,7 +102,9 @@ class ClusterFindings(Resource):
         servers = broker_selectors.name_servers(cluster)
         views = broker_selectors.broker_views(cluster, scope, servers)
         judges_ownership = overview_selectors.judges_ownership(cluster, scope)
-        found = overview_selectors.findings(cluster, views, servers, scope, with_ownership=judges_ownership)
+        found = overview_selectors.findings(
+            cluster, views, servers, scope, now_ms=_now_ms(), with_ownership=judges_ownership
+        )
         body = _body(request, cluster, found, ClusterFindingSerializer)
         return Response({**body, "judges_ownership": judges_ownership})
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,10 +17,9 @@ from console.broker.selectors import BrokerView
 from console.deadletter.selectors import DeadLetterRow
 from console.group.findings import CLIENT_WORDS
 from console.lag.models import BrokerRow, ClientRow, GroupRow, Round, TopicRow
-from console.rebalance import rules as rebalance_rules
-from console.rebalance import selectors as rebalance_selectors
-from console.rebalance.rules import FindingKind
-from console.text import Text, text_of
+from console.rebalance.observed.findings import Finding as OwnershipFinding
+from console.rebalance.observed.in_cluster import cluster_findings
+from console.text import Text
 from spark.lag.local_time import DAY_MS
 
 TOP_ROWS = 5  # what fits beside each other without scrolling
@@ -35,11 +34,12 @@ TROUBLES_MAX = 100  # groups that are counted; of a cluster that is down as a wh
 # Judging who owns what reads every client and queue: beyond this a page would wait.
 OWNERSHIP_CLIENTS_MAX = 500
 GROWTH_MIN = 0.05  # messages per second below which a lag is level
+# Kinds of findings about ownership that the overview shows.
 KINDS = {
-    FindingKind.TWO_OWNERS: Text("two owners"),
-    FindingKind.NO_OWNER: Text("no owner"),
-    FindingKind.IDLE_CLIENT: Text("idle client"),
-    FindingKind.INCONSISTENT_SUBSCRIPTION: Text("inconsistent subscription"),
+    "TWO_OWNERS": Text("two owners"),
+    "NO_OWNER": Text("no owner"),
+    "IDLE_CLIENT": Text("idle client"),
+    "INCONSISTENT_SUBSCRIPTION": Text("inconsistent subscription"),
 }
 
 
@@ -367,15 +367,15 @@ def _group_findings(cluster_name: str, scope: NameScope) -> list[Finding]:
     return found
 
 
-def ownership_findings(problems: Sequence[rebalance_rules.Finding], silent: Collection[str]) -> list[Finding]:
-    """Return one finding for each group and kind; clients leave the queues of a silent broker, which is no news."""
-    by_kind: dict[tuple[str, FindingKind], list[rebalance_rules.Finding]] = {}
-    for one in problems:
-        if one.queue is None or one.queue.broker_name not in silent:
-            by_kind.setdefault((one.group, one.kind), []).append(one)
+def ownership_findings(problems: Iterable[tuple[str, OwnershipFinding]]) -> list[Finding]:
+    """Return one finding for each group and kind: of several topics the first, and how many more."""
+    by_kind: dict[tuple[str, str], list[OwnershipFinding]] = {}
+    for group, one in problems:
+        if one.kind in KINDS:
+            by_kind.setdefault((group, one.kind), []).append(one)
     found = []
     for (group, kind), same in by_kind.items():
-        text = Text("%(sentence)s.", sentence=text_of(same[0].text))
+        text = Text("%(sentence)s.", sentence=same[0].title)
         if len(same) > 1:
             more = Text("%(number)s more {is|are} on the page of the group.", number=len(same) - 1)
             text = Text.of_parts([text, more])
@@ -390,6 +390,7 @@ def findings(
     servers: Sequence[NameServerRow],
     scope: NameScope = EVERYTHING,
     *,
+    now_ms: int,
     with_ownership: bool,
 ) -> list[Finding]:
     """Return problems of groups, brokers, name servers and, as `judges_ownership`, ownership; worst first.
@@ -424,6 +425,5 @@ def findings(
         )
         found.append(Finding("FALLING_BEHIND", title, text, differing.rows[0].since_ms, tab="name-servers"))
     if with_ownership:
-        silent = {view.name for view in views if not view.row.answered}
-        found += ownership_findings(rebalance_selectors.cluster_findings(cluster_name, scope), silent)
+        found += ownership_findings(cluster_findings(cluster_name, now_ms, scope))
     return sorted(found, key=lambda one: broker_findings.SEVERITY.index(one.status))

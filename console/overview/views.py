@@ -63,7 +63,9 @@ def overview(request: HttpRequest, cluster: str) -> HttpResponse:
     groups = selectors.group_counts(here.name, scope)
     calm = "UNKNOWN" if groups.get("UNKNOWN") else "OK"
     judges_ownership = selectors.judges_ownership(here.name, scope)
-    found = selectors.findings(here.name, views, servers, scope, with_ownership=judges_ownership)
+    found = selectors.findings(
+        here.name, views, servers, scope, now_ms=now_ms, with_ownership=judges_ownership
+    )
     context = {
         **collector,
         "scope": scope,

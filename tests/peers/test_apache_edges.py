@@ -16,7 +16,7 @@ from console.brokers.mqadmin import BlockingMQAdmin, MQAdmin, MQBrokerError, Top
 from console.group import selectors as group_selectors
 from console.lag import services as lag_services
 from console.lag.models import ClientRow, GroupRow, TopicRow
-from console.rebalance import selectors as rebalance_selectors
+from console.rebalance.observed.group import group_ownership
 from console.templatetags.cells import count_cell
 from spark.lag.round.status import POP_QUIET_MS
 from tests.console.operation.live_cluster import wait_for
@@ -103,7 +103,7 @@ def test_what_a_java_member_popped_and_holds_is_in_the_lag(world: ApacheWorld) -
         popped = {one["broker_name"]: one["popped"] for one in client.queues or () if "popped" in one}
         assert popped.keys() == {"broker-a", "broker-b"} and min(popped.values()) >= 30
         # Nobody owns a queue that is popped, and that is as it should be.
-        assert rebalance_selectors.findings(NAME, "poppers") == []
+        assert group_ownership(row, world.now_ms).findings == ()
         # No offset shows that nothing is ever acknowledged; what the member holds does, in time.
         world.now_ms += POP_QUIET_MS
         world.collect()

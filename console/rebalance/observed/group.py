@@ -85,7 +85,7 @@ def group_ownership(row: GroupRow, now_ms: int) -> GroupOwnership:
     clients = ClientRow.objects.filter(cluster=row.cluster, group=row.group).order_by("client_id")
     members = _with_last_known(row, [member_of(client, now_ms) for client in clients], now_ms)
     are_known = swept is not None and swept.clients is not None
-    shared = row.model if row.model == BROADCASTING else POP_MODE if row.consume_mode == POP_MODE else ""
+    shared = shared_mode(row)
     topics = () if shared else _topics(row, members, are_known)
     changes = LagEvent.objects.filter(cluster=row.cluster, group=row.group, kind=LagEvent.Kind.MEMBERS)
     returned = returns_of(
@@ -105,6 +105,11 @@ def group_ownership(row: GroupRow, now_ms: int) -> GroupOwnership:
         changed_at_ms=changes.order_by("-at_ms").values_list("at_ms", flat=True).first(),
         swept_at_ms=swept.read_at_ms if swept is not None else None,
     )
+
+
+def shared_mode(row: GroupRow) -> str:
+    """Return BROADCASTING or POP, where no queue has an owner, else ""."""
+    return row.model if row.model == BROADCASTING else POP_MODE if row.consume_mode == POP_MODE else ""
 
 
 def _due(topics: Iterable[TopicOwnership]) -> set[str]:

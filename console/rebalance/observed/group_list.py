@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from operator import attrgetter
@@ -11,17 +11,14 @@ from operator import attrgetter
 from django.db.models import Max
 
 from console.access.name_scope import EVERYTHING, NameScope
-from console.brokers.mqadmin import RETRY_TOPIC_PREFIX, MessageQueue, is_system_group
-from console.lag import selectors as lag_selectors
-from console.lag.models import ClientRow, GroupMembers, GroupRow, LagEvent
-from console.lag.rows import queues
-from console.lag.rows.broadcast import BROADCASTING
-from console.lag.rows.popped import POP_MODE
+from console.brokers.mqadmin import MessageQueue, is_system_group
+from console.lag.models import GroupMembers, GroupRow, LagEvent
 from console.lists.in_memory import page_in_memory
 from console.lists.page import Page
 from console.lists.query import ListQuery
 from console.lists.spec import Choice, Column, Filter, ListSpec
-from console.rebalance.observed.group import member_of
+from console.rebalance.observed.group import shared_mode
+from console.rebalance.observed.in_cluster import members_by_group, queues_by_group, silent_names
 from console.rebalance.observed.ownership import Member, State, owned
 from console.text import Text
 
@@ -138,10 +135,7 @@ def rebalanced_groups(cluster: str, now_ms: int, scope: NameScope = EVERYTHING) 
     )
     rows = [row for row in groups.only("group", "model", "consume_mode") if not is_system_group(row.group)]
     names = [row.group for row in rows]
-    members: dict[str, list[Member]] = defaultdict(list)
-    clients = scope.filter(ClientRow.objects.filter(cluster=cluster), "group").defer("progress")
-    for client in clients.order_by("group", "client_id"):
-        members[client.group].append(member_of(client, now_ms))
+    members = members_by_group(cluster, now_ms, scope)
     swept = {
         group: (count, read_at_ms)
         for group, count, read_at_ms in GroupMembers.objects.filter(cluster=cluster).values_list(
@@ -150,14 +144,16 @@ def rebalanced_groups(cluster: str, now_ms: int, scope: NameScope = EVERYTHING) 
     }
     changes = LagEvent.objects.filter(cluster=cluster, kind=LagEvent.Kind.MEMBERS).order_by()
     changed = dict(changes.values_list("group").annotate(at_ms=Max("at_ms")))
-    held: dict[str, list[MessageQueue]] = defaultdict(list)
-    for group, topic, broker_name, queue_id in queues.keys_of_groups(cluster, names):
-        if not topic.startswith(RETRY_TOPIC_PREFIX):
-            held[group].append(MessageQueue(topic, broker_name, queue_id))
-    silent = {one.broker_name for one in lag_selectors.silent_brokers(cluster)}
+    held = queues_by_group(cluster, names)
+    silent = silent_names(cluster)
     return [
         _listed(
-            row, held[row.group], members[row.group], swept.get(row.group), changed.get(row.group), silent
+            row,
+            held.get(row.group, []),
+            members.get(row.group, []),
+            swept.get(row.group),
+            changed.get(row.group),
+            silent,
         )
         for row in rows
     ]
@@ -169,10 +165,10 @@ def _listed(
     members: list[Member],
     swept: tuple[int | None, int] | None,
     changed_at_ms: int | None,
-    silent_brokers: set[str],
+    silent_brokers: Collection[str],
 ) -> RebalancedGroup:
     clients, read_at_ms = swept if swept is not None else (None, None)
-    shares = row.model == BROADCASTING or row.consume_mode == POP_MODE
+    shares = bool(shared_mode(row))
     found = (
         []
         if shares

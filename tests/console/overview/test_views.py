@@ -14,14 +14,13 @@ from console.access.name_scope import NameScope
 from console.broker import selectors as broker_selectors
 from console.broker.models import BrokerSample, BrokerSurvey, RouteDifference
 from console.broker.own_share import own_shares
-from console.brokers.mqadmin import MessageQueue
 from console.cluster import services as cluster_services
 from console.cluster.errors import NameServerUnreachable
 from console.cluster.models import Cluster
 from console.lag.models import BrokerRow, ClientRow, GroupRow, Round, TopicRow
 from console.lag.rows.queue_row import TopicQueueRow
 from console.overview import selectors
-from console.rebalance import rules
+from console.rebalance.observed.findings import Finding as OwnershipFinding
 from console.text import Duration, Text
 from tests.support import sample_queues, sample_rows
 from tests.support.people import signed_in
@@ -77,6 +76,7 @@ def world_of_teams() -> None:
     )
     for group, client_id in (("pay-books", "10.9.9.9@1"), ("analytics", "10.8.8.8@1")):
         ClientRow.objects.create(
+            read_at_ms=int(time.time() * 1000),
             cluster="local",
             group=group,
             client_id=client_id,
@@ -275,23 +275,15 @@ def test_a_group_in_trouble_is_a_finding_with_the_next_step(admin: Client) -> No
     assert "analytics: no client is online" not in admin.get("/c/local/").content.decode()
 
 
-def test_queues_of_a_silent_broker_have_no_missing_owner() -> None:
-    """Clients leave them: it is the broker that needs attention, once a group and kind."""
+def test_ownership_is_one_finding_a_group_and_kind() -> None:
     problems = [
-        rules.Finding(
-            rules.FindingKind.NO_OWNER,
-            "billing",
-            "orders",
-            MessageQueue("orders", broker_name, queue_id),
-            (),
-            Text("broker-b · 0 of orders is consumed by no client: its messages wait"),
-        )
-        for broker_name in ("broker-a", "broker-b")
-        for queue_id in range(3)
+        ("billing", OwnershipFinding("NO_OWNER", "STOPPED", Text("%(topic)s lacks one", topic=topic), Text()))
+        for topic in ("orders", "refunds", "returns")
     ]
-    (found,) = selectors.ownership_findings(problems, {"broker-b"})
+    of_the_page = OwnershipFinding("SILENT_CLIENT", "UNKNOWN", Text("x does not report its queues"), Text())
+    (found,) = selectors.ownership_findings([*problems, ("billing", of_the_page)])
     assert found.title == "billing: no owner"
-    assert found.text.endswith("its messages wait. 2 more are on the page of the group.")
+    assert found.text == "orders lacks one. 2 more are on the page of the group."
 
 
 def test_the_collector_is_a_part_of_its_own(admin: Client) -> None:

@@ -11,8 +11,9 @@ from console.brokers.mqadmin import ConsumerConnection, MQAdmin
 from console.cluster.models import Cluster
 from console.lag.collect import sweep
 from console.lag.models import ClientRow, CollectorLease
-from console.rebalance import rules, selectors, services
+from console.rebalance import services
 from console.rebalance.models import ServerSideGroup
+from console.rebalance.observed.in_cluster import cluster_findings
 from tests.console.lag.conftest import CollectedCluster, TwoBrokers
 from tests.console.lag.running_consumers import RunningConsumers, eventually
 
@@ -61,7 +62,7 @@ def test_it_divides_queues_and_sees_that_clients_follow(
         ids[1]: [["broker-a", 1], ["broker-a", 3]],
     }
     assert row.pushed == {collected.broker.address: row.version}
-    assert selectors.findings("local", "billing") == []
+    assert list(cluster_findings("local", collected.now_ms)) == []
     held = {
         client.client.client_id: sorted(
             q.queue_id for q in client.running_info().mq_table if q.topic == "orders"
@@ -146,24 +147,6 @@ def test_it_leaves_a_group_to_the_worker_that_claimed_it(collected: CollectedClu
     assert not ServerSideGroup.objects.exists()
 
 
-def test_it_lists_findings_in_two_queries(
-    collected: CollectedCluster, django_assert_num_queries: Any
-) -> None:
-    collected.make_topic("orders", 2)
-    collected.make_group("billing")
-    collected.commit("billing", "orders", 0, 0)
-    collected.collect()
-    held = [{"topic": "orders", "broker_name": "broker-a", "queue_id": 0}]
-    for name in ("x", "y"):
-        ClientRow.objects.create(cluster="local", group="billing", client_id=name, queues=held)
-    with django_assert_num_queries(2, using="metrics"):
-        found = selectors.findings("local", "billing")
-    expected = [rules.FindingKind.TWO_OWNERS, rules.FindingKind.NO_OWNER]
-    assert [one.kind for one in found] == expected
-    with django_assert_num_queries(2, using="metrics"):
-        assert [one.kind for one in selectors.cluster_findings("local")] == expected
-
-
 def test_a_worker_that_was_too_slow_leaves_the_claim_of_the_next_one(
     collected: CollectedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,15 +159,6 @@ def test_a_worker_that_was_too_slow_leaves_the_claim_of_the_next_one(
     monkeypatch.setattr(services, "rebalance", slow)
     services.rebalance_due("local", collected.now_ms)
     assert ServerSideGroup.objects.get().claimed_until_ms == taken_over_ms
-
-
-def test_members_that_broadcast_share_every_queue(collected: CollectedCluster) -> None:
-    collected.make_topic("orders", 1)
-    held = [{"topic": "orders", "broker_name": "broker-a", "queue_id": 0}]
-    told = [{**held[0], "samples": [[1, 0, 5, 5]]}]
-    for name in ("x", "y"):
-        ClientRow.objects.create(cluster="local", group="casting", client_id=name, queues=held, progress=told)
-    assert selectors.findings("local", "casting") == selectors.cluster_findings("local") == []
 
 
 def test_a_silent_broker_costs_all_groups_one_deadline(
