@@ -19,6 +19,7 @@ import shutil
 import tempfile
 import threading
 import time
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from brokerd.remoting.message.record import MessageRecord, decode_records
 from tests.brokerd.running import RawClient, pull_fields, send_fields
 from tests.hard.tally import main
 from tests.support import timer_ledger
+from tests.support.apache_cluster import Jvm
 from tests.support.broker_process import BrokerProcess
 from tests.support.pop_ledger import PopLedger
 from tests.support.timer_ledger import TimerLedger
@@ -67,14 +69,17 @@ class Load:
     def __init__(self, address: str, ledger: Ledger, chance: random.Random) -> None:
         self._address, self._ledger, self._chance = address, ledger, chance
 
-    async def run_until_killed(self, process: BrokerProcess, after_s: float) -> float:
+    def works(self, clients: list[RawClient]) -> list[Coroutine[None, None, None]]:
+        """What goes on until the kill."""
+        works = [self._send(client) for client in clients[2:] for _ in range(IN_FLIGHT)]
+        works += [self._ledger.pops.consume(clients[1], self._chance), self._commit(clients[0])]
+        works += [self._transact(clients[0]) for _ in range(TRANSACTIONS_IN_FLIGHT)]
+        return works + [self._send_timed(clients[0]) for _ in range(TIMERS_IN_FLIGHT)]
+
+    async def run_until_killed(self, process: BrokerProcess | Jvm, after_s: float) -> float:
         """Kill the broker after a while; return when that was."""
         clients = [await RawClient.connect(self._address) for _ in range(CONNECTIONS + 2)]
-        tasks = [asyncio.create_task(self._send(client)) for client in clients[2:] for _ in range(IN_FLIGHT)]
-        tasks.append(asyncio.create_task(self._ledger.pops.consume(clients[1], self._chance)))
-        tasks.append(asyncio.create_task(self._commit(clients[0])))
-        tasks += [asyncio.create_task(self._transact(clients[0])) for _ in range(TRANSACTIONS_IN_FLIGHT)]
-        tasks += [asyncio.create_task(self._send_timed(clients[0])) for _ in range(TIMERS_IN_FLIGHT)]
+        tasks = [asyncio.create_task(work) for work in self.works(clients)]
         await asyncio.sleep(after_s)
         killed_s = time.monotonic()
         assert process.process is not None
@@ -160,6 +165,11 @@ class Verification:
         self._client, self._ledger, self._chance = client, ledger, chance
 
     async def run(self, killed_s: float) -> None:
+        await self._check_transactions(await self.check_stored(killed_s))
+        await self.check_timers(is_last=False)
+
+    async def check_stored(self, killed_s: float) -> set[str]:
+        """Find everything acknowledged, and what the start derives from it; return the visible messages."""
         records = await self._pull_queues()
         names = self._names(records)
         wrong = {
@@ -172,8 +182,7 @@ class Verification:
         await self._check_keys(names)
         await self._check_tags(records)
         await self._check_commit(killed_s)
-        await self._check_transactions(set(names.values()))
-        await self.check_timers(is_last=False)
+        return set(names.values())
 
     async def check_timers(self, *, is_last: bool) -> None:
         began_s = time.monotonic()

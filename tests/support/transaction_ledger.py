@@ -59,9 +59,9 @@ class TransactionLedger:
         half = self.halves[name] = Half(name, answer.ext_fields["queueOffset"], str(offset))
         if chance.random() < WAITS_SHARE:
             return
-        assert await self._end(client, half, chance.choice(list(Decision))) == 0
+        assert await self.end(client, half, chance.choice(list(Decision))) == 0
 
-    async def _end(self, client: RawClient, half: Half, decision: Decision) -> int:
+    async def end(self, client: RawClient, half: Half, decision: Decision) -> int:
         half.requested = decision
         fields = {
             "producerGroup": GROUP,
@@ -88,16 +88,16 @@ class TransactionLedger:
         others = [half for half in self.halves.values() if not half.is_answered]
         for half in chance.sample(ended, min(ENDED_CHECKED_MAX, len(ended))):
             decision = half.requested
-            assert await self._end(client, half, Decision.COMMIT) == 1, f"ended twice: {half}"
+            assert await self.end(client, half, Decision.COMMIT) == 1, f"ended twice: {half}"
             half.requested = decision
         for half in others:
             if half.requested is Decision.COMMIT:
                 expected = 1 if half.name in names else 0
-                assert await self._end(client, half, Decision.COMMIT) == expected, half
+                assert await self.end(client, half, Decision.COMMIT) == expected, half
             elif half.requested is Decision.ROLLBACK:
-                assert await self._end(client, half, Decision.ROLLBACK) in (0, 1), half
+                assert await self.end(client, half, Decision.ROLLBACK) in (0, 1), half
             elif chance.random() < 0.5:
-                assert await self._end(client, half, chance.choice(list(Decision))) == 0, f"lost: {half}"
+                assert await self.end(client, half, chance.choice(list(Decision))) == 0, f"lost: {half}"
 
 
 async def register_producer(client: RawClient) -> None:
