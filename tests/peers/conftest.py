@@ -16,7 +16,8 @@ from console.lag import services as lag_services
 from tests.peers.apache_world import NAME, ApacheWorld
 from tests.support import java_peer
 from tests.support.apache_cluster import OLD_RELEASE, ApacheCluster
-from tests.support.apache_server import Server, server
+from tests.support.apache_server import ApacheServer, Server, is_apache
+from tests.support.broker_process import BrokerProcess
 from tests.support.java_peer import JavaPeer
 
 # Modules that share a cluster: three JVMs take 10 to 20 s of CPU to start. Topics and groups have names of their own,
@@ -37,9 +38,17 @@ def cluster_of(item: pytest.Item | pytest.Module) -> str:
     return CLUSTERS.get(module, module)
 
 
+def release_of(item: pytest.Item) -> str:
+    """The release of the Java client that a test runs with; empty without one."""
+    callspec = getattr(item, "callspec", None)
+    return "" if callspec is None else str(callspec.params.get("release", ""))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The Java clients' long file comes first; others follow by the cluster they share, in one worker."""
     items.sort(key=lambda item: ("class_path" not in getattr(item, "fixturenames", ()), cluster_of(item)))
+    if is_apache():  # one cluster for each release
+        items.sort(key=release_of)
     for item in items:
         item.add_marker(pytest.mark.xdist_group(cluster_of(item)))
 
@@ -64,9 +73,29 @@ def class_path(release: str) -> str:
     return java_peer.build(release)
 
 
+@pytest.fixture(scope="session")
+def apache_server(release: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheServer]:
+    """One for all scenarios of a release: another's messages and offsets would stand under the same names."""
+    theirs = ApacheServer(tmp_path_factory.mktemp("apache"))
+    yield theirs
+    theirs.stop()
+
+
 @pytest.fixture()
-def broker(tmp_path: Path) -> Iterator[Server]:
-    process = server(tmp_path / "store")
+def broker_settings() -> dict[str, str | int]:
+    """What a module's brokerd needs; Apache's broker has the settings of all modules at once."""
+    return {}
+
+
+@pytest.fixture()
+def broker(
+    tmp_path: Path, broker_settings: dict[str, str | int], request: pytest.FixtureRequest
+) -> Iterator[Server]:
+    if is_apache():
+        theirs: ApacheServer = request.getfixturevalue("apache_server")
+        yield theirs.start()
+        return
+    process = BrokerProcess(tmp_path / "store", **broker_settings)
     try:
         yield process.start()
     finally:

@@ -70,8 +70,9 @@ def test_it_filters_by_tag(peer: Start) -> None:
 
 def test_it_filters_by_properties(peer: Start, broker: Server) -> None:
     create_topic(broker, "Sold")
-    asked = {"topic": "Sold", "group": "sql", "seconds": 240}
-    refused = peer("consume", **asked, sql="n > 1")
+    # A group each: Apache's broker keeps a client that did not start as a member, and with it half of the queues.
+    asked = {"topic": "Sold", "seconds": 240}
+    refused = peer("consume", **asked, group="sql-refused", sql="n > 1")
     assert refused.finish() != 0, (
         "enablePropertyFilter is off at first: 46 answers 1 and the client does not start"
     )
@@ -81,10 +82,10 @@ def test_it_filters_by_properties(peer: Start, broker: Server) -> None:
             await admin.update_broker_config(broker.address, {"enablePropertyFilter": "true"})
 
     asyncio.run(allow())
-    wrong = peer("consume", **asked, sql="n LIKE '1'")
+    wrong = peer("consume", **asked, group="sql-wrong", sql="n > > 1")
     assert wrong.finish() == 1
-    assert "line 1, column 3" in wrong.failures()[0][1]
-    consumer = peer("consume", **asked, sql="n BETWEEN 100 AND 149 AND TAGS <> 'red' OR n = 299")
+    assert "line 1, column 5" in wrong.failures()[0][1]
+    consumer = peer("consume", **asked, group="sql", sql="n BETWEEN 100 AND 149 AND TAGS <> 'red' OR n = 299")
     consumer.wait_for(has_started, "start of the consumer")
     assert peer("produce", topic="Sold", count=300, tags="red,green").finish() == 0
     wanted = {f"k{n}" for n in [*range(101, 150, 2), 299]}

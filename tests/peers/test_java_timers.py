@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
 from tests.peers.test_java_client import create_topic, has_started, keys
-from tests.support import java_peer
-from tests.support.apache_cluster import RELEASE
-from tests.support.apache_server import Server, server
+from tests.support.apache_server import Server
 from tests.support.java_peer import JavaPeer
 
-pytestmark = [pytest.mark.java, pytest.mark.timeout(400)]
+pytestmark = [
+    pytest.mark.java,
+    pytest.mark.timeout(400),
+    # Not the older release: its client has no times.
+    pytest.mark.parametrize("release", ["5.3.3"], indirect=True),
+]
 
 Start = Callable[..., JavaPeer]
 
 
-@pytest.fixture(scope="module")
-def class_path() -> str:
-    """Not the older release: its client has no times."""
-    return java_peer.build(RELEASE)
-
-
 @pytest.fixture()
-def broker(tmp_path: Path) -> Iterator[Server]:
-    process = server(tmp_path / "store", recallMessageEnable="true")
-    try:
-        yield process.start()
-    finally:
-        process.stop()
+def broker_settings() -> dict[str, str | int]:
+    return {"recallMessageEnable": "true"}
 
 
 def test_messages_come_at_their_time_unless_recalled(peer: Start, broker: Server) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
 from tests.peers.test_java_client import create_topic, expected, has_started, keys
-from tests.support.apache_server import Server, server
+from tests.support.apache_server import Server
 from tests.support.java_peer import JavaPeer
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(400)]
@@ -17,13 +16,9 @@ Start = Callable[..., JavaPeer]
 
 
 @pytest.fixture()
-def broker(tmp_path: Path) -> Iterator[Server]:
-    """One that asks producers soon."""
-    process = server(tmp_path / "store", transactionTimeOut=1_000, transactionCheckInterval=1_000)
-    try:
-        yield process.start()
-    finally:
-        process.stop()
+def broker_settings() -> dict[str, str | int]:
+    """It checks soon."""
+    return {"transactionTimeOut": 1_000, "transactionCheckInterval": 1_000}
 
 
 def begun(peer: JavaPeer) -> dict[str, str]:
@@ -54,11 +49,12 @@ def test_checks_decide_what_the_producer_left_open(peer: Start, broker: Server) 
     consumer = peer("consume", topic="Open", group="open", seconds=240)
     consumer.wait_for(has_started, "start of the consumer")
     producer = peer(
-        "transact", topic="Open", count=3, decisions="unknown", answers="commit,rollback,unknown", seconds=12
+        "transact", topic="Open", count=3, decisions="unknown", answers="commit,rollback,unknown", seconds=240
     )
     producer.wait_for(lambda p: len(checks(p, "k2")) >= 3, "three checks of the undecided message")
     consumer.wait_for(lambda p: "k0" in keys(p), "the message that a check committed")
-    assert producer.finish() == 0
+    producer.stop()
+    assert producer.code == 0
     assert [m.key for m in consumer.consumed] == ["k0"]
     assert checks(producer, "k0") == ["1 Open"]
     assert checks(producer, "k1") == ["1 Open"]
