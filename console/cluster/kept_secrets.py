@@ -14,7 +14,7 @@ from django.utils.crypto import salted_hmac
 from console.cluster.models import KeptSecret
 from console.cluster.sealed import SecretUnreadable, seal, unseal
 
-# A plan lives for minutes; its job may wait for a broker, paused, until somebody looks at it.
+# A plan lives for minutes; its job may wait for a broker, paused, until an operator looks at it.
 KEPT_FOR = datetime.timedelta(days=1)
 PURPOSE = "console.cluster.kept_secrets"
 

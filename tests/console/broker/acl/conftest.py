@@ -67,7 +67,7 @@ class Guarded:
         assert lag_services.collect(NAME, now_ms=lag_services.system_now_ms()) is not None
 
     def signed_as(self, name: str, secret: str) -> BlockingMQAdmin:
-        """Return a client that signs as somebody else than the console."""
+        """Return a client that signs with other keys than the console."""
         return with_admin(Connection(self.a.namesrv, keys=AccessKeys(name, secret), cluster=f"as-{name}"))
 
     def sign_as(self, name: str, secret: str) -> None:
