@@ -45,6 +45,10 @@ class ConsumerGroupInfo:
         """Return one entry per connection, in order of joining (two connections may share a client id)."""
         return [member.client_id for member in self.members.values()]
 
+    def versions(self) -> dict[str, int]:
+        """Return client id → MQVersion ordinal of its heartbeat."""
+        return {member.client_id: member.version for member in self.members.values()}
+
     def find(self, client_id: str) -> ClientChannelInfo | None:
         return next((m for m in self.members.values() if m.client_id == client_id), None)
 

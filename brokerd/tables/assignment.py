@@ -2,8 +2,9 @@
 
 The mode per (topic, group) is RocketMQ's messageRequestMode.json. Assignments computed by the console arrive with
 TIDEMARK_PUT_ASSIGNMENT and are saved in assignment.json. An assignment counts only while it fits: exactly the
-live members and exactly the topic's queues. Otherwise the same pure function the console uses decides here, so a
-console that is away costs nothing. Source: semantics §8.4 (`QueryAssignmentProcessor.java`), wire-extensions.md.
+live members and exactly the topic's queues. Otherwise the same pure function the console uses decides here, with the
+pins, drained clients, weights and canary that came with the assignment, so a console that is away costs nothing.
+Source: semantics §8.4 (`QueryAssignmentProcessor.java`), wire-extensions.md.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 
 from brokerd.remoting.allocate import assign_server_side
 from brokerd.remoting.body import fastjson
+from brokerd.remoting.message.names import RETRY_TOPIC_PREFIX
 from brokerd.remoting.message.queue import MessageQueue
+from brokerd.remoting.placement import Placement, place
 from brokerd.tables import config_manager
 from brokerd.tables.table_file import TableFile
 
@@ -41,10 +44,11 @@ class MessageRequestMode:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """One computed division of a topic's queues among a group's members."""
+    """One computed division of a topic's queues among a group's members, and what it was computed by."""
 
     version: int
     queues_of: Mapping[str, tuple[MessageQueue, ...]]  # client id → queues
+    placement: Placement | None = None
 
     def fits(self, queues: Iterable[MessageQueue], client_ids: Iterable[str]) -> bool:
         owned = [queue for each in self.queues_of.values() for queue in each]
@@ -58,6 +62,8 @@ class Basis(NamedTuple):
     stored: Assignment | None
     queues: tuple[MessageQueue, ...]
     client_ids: tuple[str, ...]
+    versions: Mapping[str, int] = {}  # client id → MQVersion ordinal, for a canary only
+    drained: frozenset[str] = frozenset()  # of a retry topic
 
 
 def pop_queues(
@@ -87,10 +93,17 @@ def pop_queues(
 
 
 def divide(basis: Basis) -> Mapping[str, Sequence[MessageQueue]]:
-    """Return client id → queues: what the console stored while it fits, else by the strategy."""
-    if basis.stored is not None and basis.stored.fits(basis.queues, basis.client_ids):
-        return basis.stored.queues_of
-    return assign_server_side(basis.queues, basis.client_ids, basis.strategy)
+    """Return client id → queues: what the console stored while it fits, else by its placement or the strategy."""
+    queues, client_ids, stored = basis.queues, basis.client_ids, basis.stored
+    if stored is not None and stored.fits(queues, client_ids):
+        return stored.queues_of
+    if stored is not None and stored.placement:
+        return place(queues, client_ids, stored.queues_of, stored.placement, basis.versions)
+    if basis.drained:
+        active = Placement(drained=basis.drained).active(client_ids)
+        nothing: dict[str, list[MessageQueue]] = {member: [] for member in client_ids}
+        return nothing | assign_server_side(queues, active, basis.strategy)
+    return assign_server_side(queues, client_ids, basis.strategy)
 
 
 class AssignmentManager:
@@ -105,6 +118,9 @@ class AssignmentManager:
         self.assignments: dict[Key, Assignment] = (
             config_manager.load_or_empty(assignments_path, parse_assignments) or {}
         )
+        self._drained: dict[str, frozenset[str]] = {}  # group → clients that get nothing of some topic
+        for group in {group for _, group in self.assignments}:
+            self._note_drained(group)
 
     def set_mode(self, topic: str, group: str, mode: MessageRequestMode) -> None:
         self.modes[topic, group] = mode
@@ -144,6 +160,8 @@ class AssignmentManager:
         if known is None and len(self.assignments) >= ASSIGNMENTS_MAX:
             raise OverflowError(f"{ASSIGNMENTS_MAX} assignments are stored already")
         self.assignments[key] = assignment
+        if assignment.placement or group in self._drained:
+            self._note_drained(group)
         self.assignments_file.changed()
         changed = known is None or dict(known.queues_of) != dict(assignment.queues_of)
         if changed:
@@ -158,11 +176,19 @@ class AssignmentManager:
         strategy: str,
         queues: Sequence[MessageQueue],
         client_ids: Sequence[str],
+        versions: Mapping[str, int] | None = None,
     ) -> list[MessageQueue] | None:
-        """Return the queues of one member; None for no member, a topic without queues or an unknown strategy."""
+        """Return the queues of one member; None for no member, a topic without queues or an unknown strategy.
+
+        `versions`: client id → MQVersion ordinal, where the group `has_canary`. A client that is drained on a topic
+        gets nothing of the group's retry topic either.
+        """
         if not queues or strategy not in SERVER_STRATEGIES:
             return None
-        basis = Basis(strategy, self.assignments.get((topic, group)), tuple(queues), tuple(client_ids))
+        stored = self.assignments.get((topic, group))
+        is_retry = topic.startswith(RETRY_TOPIC_PREFIX)
+        drained = self._drained.get(group, frozenset()) if is_retry else frozenset()
+        basis = Basis(strategy, stored, tuple(queues), tuple(client_ids), versions or {}, drained)
         divided_basis, division = self._divisions.get((topic, group), (None, {}))
         if divided_basis != basis:
             if len(self._divisions) >= DIVISIONS_MAX:
@@ -171,6 +197,23 @@ class AssignmentManager:
             self._divisions[(topic, group)] = (basis, division)
         share = division.get(client_id)
         return None if share is None else list(share)
+
+    def has_canary(self, topic: str, group: str) -> bool:
+        """Return whether the division depends on the members' versions."""
+        stored = self.assignments.get((topic, group))
+        return stored is not None and stored.placement is not None and stored.placement.canary_version != 0
+
+    def _note_drained(self, group: str) -> None:
+        found = [
+            one.placement.drained
+            for (_, its_group), one in self.assignments.items()
+            if its_group == group and one.placement is not None
+        ]
+        drained = frozenset[str]().union(*found)
+        if drained:
+            self._drained[group] = drained
+        else:
+            self._drained.pop(group, None)
 
     def remove_group(self, group: str) -> None:
         self._keep(lambda key: key[1] != group)
@@ -182,6 +225,8 @@ class AssignmentManager:
         dropped = [key for key in self.assignments if not is_kept(key)]
         for key in dropped:
             del self.assignments[key]
+        for group in {key[1] for key in dropped}:
+            self._note_drained(group)
         if dropped:
             self.assignments_file.changed()
 
@@ -223,7 +268,7 @@ def parse_modes(content: bytes) -> dict[Key, MessageRequestMode]:
 def assignment_document(key: Key, assignment: Assignment) -> dict[str, object]:
     """Return one entry of assignment.json."""
     topic, group = key
-    return {
+    document: dict[str, object] = {
         "topic": topic,
         "group": group,
         "version": assignment.version,
@@ -232,6 +277,16 @@ def assignment_document(key: Key, assignment: Assignment) -> dict[str, object]:
             for client_id, queues in assignment.queues_of.items()
         },
     }
+    placement = assignment.placement
+    if placement:
+        document["placement"] = {
+            "pins": [[queue.broker_name, queue.queue_id, one] for queue, one in placement.pins.items()],
+            "drained": sorted(placement.drained),
+            "weights": dict(placement.weights),
+            "canaryVersion": placement.canary_version,
+            "canaryPercent": placement.canary_percent,
+        }
+    return document
 
 
 def parse_assignments(content: bytes) -> dict[Key, Assignment]:
@@ -242,6 +297,17 @@ def parse_assignments(content: bytes) -> dict[Key, Assignment]:
                 client_id: tuple(MessageQueue(each["topic"], name, int(queue)) for name, queue in queues)
                 for client_id, queues in each["queuesOf"].items()
             },
+            parse_placement(each["topic"], each["placement"]) if "placement" in each else None,
         )
         for each in fastjson.loads(content)["assignments"]
     }
+
+
+def parse_placement(topic: str, document: Mapping[str, Any]) -> Placement:
+    return Placement(
+        {MessageQueue(topic, name, int(queue)): client_id for name, queue, client_id in document["pins"]},
+        frozenset(document["drained"]),
+        {client_id: int(weight) for client_id, weight in document["weights"].items()},
+        int(document["canaryVersion"]),
+        int(document["canaryPercent"]),
+    )

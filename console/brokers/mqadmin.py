@@ -50,6 +50,7 @@ from brokerd.remoting.message.names import (
 )
 from brokerd.remoting.message.queue import MessageQueue
 from brokerd.remoting.message.record import MessageRecord
+from brokerd.remoting.placement import Placement, fewest_moves, place
 from console.brokers.connection import Connection, split_addrs
 from consumers.admin.group_refusals import GroupRefusals, read_forbidden
 from consumers.admin.mqadmin import MQAdmin
@@ -84,6 +85,7 @@ __all__ = [
     "MessageProperty",
     "MessageQueue",
     "MessageRecord",
+    "Placement",
     "PlainAccessConfig",
     "PolicyEntryInfo",
     "PolicyInfo",
@@ -109,9 +111,11 @@ __all__ = [
     "decode_offset_message_id",
     "divide_by_machine_room",
     "divide_by_nearest_room",
+    "fewest_moves",
     "is_system_group",
     "is_system_topic",
     "machine_room",
+    "place",
     "queue_ranges",
     "read_forbidden",
     "retry_topic",

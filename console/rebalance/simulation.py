@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -11,6 +10,7 @@ from console.brokers.mqadmin import (
     assign_server_side,
     divide_by_machine_room,
     divide_by_nearest_room,
+    fewest_moves,
     machine_room,
 )
 from console.text import Text
@@ -141,53 +141,3 @@ def moves(
         if owners != ((to,) if to else ()):
             found.append(Move(queue, owners, to))
     return tuple(found)
-
-
-def fewest_moves(
-    queues: Sequence[MessageQueue], clients: Sequence[str], now: Owners, weights: Mapping[str, int]
-) -> dict[str, list[MessageQueue]]:
-    """Give every queue one client, as even as weights allow, so that as few queues as possible change owners.
-
-    A queue that one of the clients owns alone stays while its share has room; a queue with two owners changes in any
-    case, and stays with one of both where it can. Clients of weight 0 get nothing.
-    """
-    ordered, members = sorted(queues), sorted(set(clients))
-    held = Counter(owners[0] for queue in ordered if len(owners := _owners(now, queue)) == 1)
-    room = _quotas(len(ordered), members, held, weights)
-    divided: dict[str, list[MessageQueue]] = {member: [] for member in members}
-    left = []
-    for queue in sorted(ordered, key=lambda queue: len(_owners(now, queue)) != 1):
-        keeper = next((one for one in _owners(now, queue) if room.get(one)), None)
-        if keeper is None:
-            left.append(queue)
-            continue
-        divided[keeper].append(queue)
-        room[keeper] -= 1
-    for queue in left:
-        member = max(members, key=lambda one: room[one])
-        divided[member].append(queue)
-        room[member] -= 1
-    return {member: sorted(share) for member, share in divided.items()}
-
-
-def _owners(now: Owners, queue: MessageQueue) -> Sequence[str]:
-    return sorted(now.get(queue, ()))
-
-
-def _quotas(
-    count: int, members: Sequence[str], held: Mapping[str, int], weights: Mapping[str, int]
-) -> dict[str, int]:
-    """Return how many queues each member gets: in proportion to its weight, the rest by the largest remainder.
-
-    Of equal remainders one more goes to who holds more than its share already.
-    """
-    weight = {member: weights.get(member, 1) for member in members}
-    whole = sum(weight.values())
-    quotas = {member: count * weight[member] // whole for member in members}
-    by_need = sorted(
-        (member for member in members if weight[member]),
-        key=lambda one: (-(count * weight[one] % whole), held.get(one, 0) <= quotas[one], one),
-    )
-    for member in by_need[: count - sum(quotas.values())]:
-        quotas[member] += 1
-    return quotas

@@ -8,6 +8,7 @@ from brokerd.remoting.body import fastjson
 from brokerd.remoting.body.assignment import (
     AssignmentBody,
     MessageRequestModeWrapper,
+    PlacementBody,
     SetMessageRequestModeRequestBody,
 )
 from brokerd.remoting.body.client import (
@@ -24,6 +25,7 @@ from brokerd.remoting.body.group import (
 )
 from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.message.queue import MessageQueue
+from brokerd.remoting.placement import Placement
 from consumers.admin.calls import AdminCalls, checked
 from consumers.admin.group_refusals import GroupRefusals, group_refusals
 
@@ -116,11 +118,17 @@ class GroupAdmin(AdminCalls):
         topic: str,
         assignment: Mapping[str, Sequence[MessageQueue]],
         version: int,
+        placement: Placement | None = None,
     ) -> None:
         """Store who reads which queue (client id → queues); members are notified. TIDEMARK_PUT_ASSIGNMENT
-        (75001)."""
+        (75001).
+
+        `placement`: what it was computed by, for when members change.
+        """
         queues_of = {client_id: list(queues) for client_id, queues in assignment.items()}
         body = AssignmentBody(group=group, topic=topic, assignments=queues_of, version=version)
+        if placement:
+            body.placement = PlacementBody.of(placement)
         await self._ask(addr, RequestCode.TIDEMARK_PUT_ASSIGNMENT, body=body.to_body())
 
     async def set_message_request_mode(

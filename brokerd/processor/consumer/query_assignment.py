@@ -77,7 +77,9 @@ def assignment_body(
         if mode.mode == POP:
             owned = pop_queues(queues, client_ids, client_id, strategy, mode.pop_share_queue_num)
         else:
-            owned = broker.assignments.query(topic, group, client_id, strategy, queues, client_ids)
+            has_canary = broker.assignments.has_canary(topic, group)
+            versions = info.versions() if info is not None and has_canary else {}
+            owned = broker.assignments.query(topic, group, client_id, strategy, queues, client_ids, versions)
     if owned is None:
         return b"{}"
     return QueryAssignmentResponseBody(
@@ -124,7 +126,11 @@ def put_assignment(broker: Broker, channel: Channel, command: RemotingCommand, n
         raise error_for(
             ResponseCode.INVALID_PARAMETER, "a queue is assigned twice, or belongs to another topic"
         )
-    changed = broker.assignments.put(topic, group, Assignment(request.version, queues_of))
+    try:
+        placement = request.placement.to_placement() if request.placement is not None else None
+    except ValueError as error:
+        raise error_for(ResponseCode.INVALID_PARAMETER, f"placement: {error}") from None
+    changed = broker.assignments.put(topic, group, Assignment(request.version, queues_of, placement))
     info = broker.consumers.get(group)
     if changed and info is not None:
         notify_group(broker, info)

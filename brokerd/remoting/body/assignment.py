@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from brokerd.remoting.body.json_body import JsonBody, wire
 from brokerd.remoting.message.queue import MessageQueue
+from brokerd.remoting.placement import Placement
 
 
 @dataclass(slots=True)
@@ -82,6 +83,50 @@ class MessageRequestModeWrapper(JsonBody):
 
 
 @dataclass(slots=True)
+class Pin(JsonBody):
+    """A queue that is to be read by one client."""
+
+    message_queue: MessageQueue
+    client_id: str
+
+
+@dataclass(slots=True)
+class PlacementBody(JsonBody):
+    """What an assignment was computed by, for brokers that divide anew when members change."""
+
+    pins: list[Pin] = field(default_factory=list)
+    drained: list[str] = field(default_factory=list)
+    weights: dict[str, int] = field(default_factory=dict)
+    canary_version: int = 0
+    canary_percent: int = 0
+
+    @classmethod
+    def of(cls, placement: Placement) -> PlacementBody:
+        """Return the body of a placement."""
+        return cls(
+            pins=[Pin(queue, client_id) for queue, client_id in sorted(placement.pins.items())],
+            drained=sorted(placement.drained),
+            weights=dict(placement.weights),
+            canary_version=placement.canary_version,
+            canary_percent=placement.canary_percent,
+        )
+
+    def to_placement(self) -> Placement:
+        """Return the placement of a body. Raises ValueError for weights and shares that cannot be."""
+        if any(weight < 1 for weight in self.weights.values()):
+            raise ValueError("a weight is not positive")
+        if self.canary_version and not 1 <= self.canary_percent <= 99:
+            raise ValueError(f"a canary of {self.canary_percent} %: takes 1 to 99")
+        return Placement(
+            {pin.message_queue: pin.client_id for pin in self.pins},
+            frozenset(self.drained),
+            dict(self.weights),
+            self.canary_version,
+            self.canary_percent,
+        )
+
+
+@dataclass(slots=True)
 class AssignmentBody(JsonBody):
     """TIDEMARK_PUT_ASSIGNMENT (75001): {client id: its queues}, numbered by who computed it."""
 
@@ -89,3 +134,4 @@ class AssignmentBody(JsonBody):
     topic: str = ""
     assignments: dict[str, list[MessageQueue]] = field(default_factory=dict)
     version: int = 0
+    placement: PlacementBody | None = None

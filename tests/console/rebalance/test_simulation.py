@@ -6,7 +6,7 @@ from itertools import product
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from console.brokers.mqadmin import MessageQueue, assign_server_side
+from console.brokers.mqadmin import MessageQueue, assign_server_side, fewest_moves
 from console.rebalance.simulation import (
     FEWEST_MOVES,
     MACHINE_ROOM,
@@ -14,7 +14,6 @@ from console.rebalance.simulation import (
     SIMULATED,
     Outcome,
     Scenario,
-    fewest_moves,
     moves,
     simulate,
 )

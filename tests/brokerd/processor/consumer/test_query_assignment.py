@@ -10,6 +10,8 @@ import pytest
 from brokerd.remoting.allocate import assign_server_side
 from brokerd.remoting.body.assignment import (
     AssignmentBody,
+    Pin,
+    PlacementBody,
     QueryAssignmentRequestBody,
     QueryAssignmentResponseBody,
     SetMessageRequestModeRequestBody,
@@ -93,6 +95,25 @@ async def test_it_refuses_assignments_that_cannot_be(tmp_path: Path) -> None:
         await create(client, "T", 2)
         assert (await put(client, 1, a=q(0), b=q(0)))[0] == 29
         assert (await put(client, 1, a=[MessageQueue("Other", "broker-a", 0)]))[0] == 29
+        for placement in (PlacementBody(weights={"a": 0}), PlacementBody(canary_version=479)):
+            body = AssignmentBody("g", "T", {"a": q(0, 1)}, 1, placement).to_body()
+            assert (await client.ask(RequestCode.TIDEMARK_PUT_ASSIGNMENT, body=body)).code == 29
+        assert broker.broker.assignments.assignments == {}
+
+
+async def test_a_drained_client_stays_drained_when_a_member_joins(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+        first = await broker.consumer("a", "g", "T")
+        await broker.consumer("b", "g", "T")
+        await create(first, "T", 4)
+        placement = PlacementBody(pins=[Pin(q(3)[0], "c")], drained=["a"])
+        body = AssignmentBody("g", "T", {"a": [], "b": q(0, 1, 2, 3)}, 1, placement).to_body()
+        assert (await first.ask(RequestCode.TIDEMARK_PUT_ASSIGNMENT, body=body)).code == 0
+        # Computed for a and b, and no console is there: the pin counts as soon as its client is a member.
+        await broker.consumer("c", "g", "T")
+        shares = [await assigned(first, one) for one in ("a", "b", "c")]
+        assert shares[0] == [] and sorted(shares[1] + shares[2]) == [0, 1, 2, 3]
+        assert len(shares[1]) == 2 and 3 in shares[2]
 
 
 async def test_it_takes_both_modes_and_refuses_others(tmp_path: Path) -> None:
