@@ -23,6 +23,9 @@ from console.group.clients import member
 from console.group.clients.client_list import CLIENTS, ListedClient, client_page
 from console.group.group_list import GROUPS
 from console.group.group_page import QUEUES
+from console.group.offset_file import layout
+from console.group.offset_file.export import exported
+from console.group.offset_file.response import offset_file_response
 from console.lag import selectors as lag_selectors
 from console.lag.models import ClientRow, GroupRow
 
@@ -175,6 +178,56 @@ class GroupQueues(Resource):
         return pagination.answer_in_memory(request, shown, QUEUES, GroupQueueSerializer, cluster=cluster)
 
 
+class FileQueueSerializer(serializers.Serializer[Any]):
+    topic = serializers.CharField()
+    broker_name = serializers.CharField()
+    queue_id = serializers.IntegerField()
+    offset = serializers.IntegerField(allow_null=True, help_text="null: never committed, or unknown")
+    state = serializers.ChoiceField(choices=layout.STATES)
+    min_offset = serializers.IntegerField(allow_null=True)
+    max_offset = serializers.IntegerField(allow_null=True)
+    read_at = serializers.DateTimeField(allow_null=True)
+    read_at_ms = serializers.IntegerField(allow_null=True)
+    age_ms = serializers.IntegerField(allow_null=True, help_text="of the reading, when this was written")
+
+
+class OffsetFileSerializer(serializers.Serializer[Any]):
+    """The committed offsets of a group, its retry topic included; ``POST offset-plans`` takes it as ``file``."""
+
+    format = serializers.CharField()
+    cluster = serializers.CharField()
+    group = serializers.CharField()
+    read_at = serializers.DateTimeField(help_text="the newest reading")
+    read_at_ms = serializers.IntegerField()
+    written_at = serializers.DateTimeField()
+    queues = FileQueueSerializer(many=True)
+
+
+class GroupOffsets(Resource):
+    """Export the committed offsets of a group: of the last round, or as recorded at a time."""
+
+    verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
+    name_kwarg = "group"
+    renderer_classes = list_file.RENDERERS
+
+    @extend_schema(
+        operation_id="group_offsets",
+        tags=["groups"],
+        parameters=[
+            OpenApiParameter("time_ms", int, description="as recorded then; default: the last round"),
+            list_file.parameter("the same queues"),
+        ],
+        responses=list_file.responses(OffsetFileSerializer),
+    )
+    def get(self, request: Request, cluster: str, group: str) -> HttpResponseBase:
+        cluster_selectors.cluster_by_name(cluster)
+        at_ms = pagination.integer(request, "time_ms", high=2**53)
+        found = exported(cluster, group, int(timezone.now().timestamp() * 1000), at_ms)
+        if list_file.is_wanted(request):
+            return offset_file_response(found, "csv")
+        return Response(layout.document(found))
+
+
 class Clients(Resource):
     """The members of all groups, RocketMQ's own included. Producers are those of each broker."""
 
@@ -288,6 +341,9 @@ urlpatterns = [
         "clusters/<str:cluster>/groups/<str:group>/assignments",
         GroupAssignments.as_view(),
         name="api-group-assignments",
+    ),
+    path(
+        "clusters/<str:cluster>/groups/<str:group>/offsets", GroupOffsets.as_view(), name="api-group-offsets"
     ),
     path("clusters/<str:cluster>/groups/<str:group>/queues", GroupQueues.as_view(), name="api-group-queues"),
     path(

@@ -22,9 +22,11 @@ from api.rest.permissions import require, require_visible, view_scope
 from api.rest.resource import IDEMPOTENCY_KEY, Resource, idempotency_key, remote_addr
 from api.rest.struct import HelpTexts, StructSerializer
 from console.cluster import selectors as cluster_selectors
+from console.group.offset_file.layout import OffsetFile, file_params, read_offset_file
 from console.group.offsets.targets import OFFSET_MAX, TARGETS
 from console.lists.page import cut, cut_after
 from console.operation import journal, selectors, services
+from console.operation.errors import PlanRejected
 from console.operation.job import control
 from console.operation.job.runner import without_worker
 from console.operation.models import Job, JobState, Plan, PlanState
@@ -82,8 +84,30 @@ class CoverageSerializer(StructSerializer):
     absent = AbsentSerializer(many=True)
 
 
+class FileOriginSerializer(serializers.Serializer[Any]):
+    cluster = serializers.CharField(max_length=255, allow_blank=True)
+    group = serializers.CharField(max_length=255, allow_blank=True)
+    read_at_ms = serializers.IntegerField(min_value=0, max_value=2**53)
+    without_offset = serializers.IntegerField(
+        min_value=0, default=0, help_text="queues never committed, or unknown"
+    )
+
+
+@extend_schema_field({"oneOf": [{"type": "object"}, {"type": "string"}]})
+class OffsetFileField(serializers.Field[OffsetFile, Any, Any, Any]):
+    """A file of offsets (GET groups/{group}/offsets): the JSON as an object or a text, or the CSV as a text."""
+
+    def to_internal_value(self, data: Any) -> OffsetFile:
+        if not isinstance(data, dict | str):
+            raise serializers.ValidationError("Send the file's JSON, or its JSON or CSV as a text.")
+        try:
+            return read_offset_file(data)
+        except PlanRejected as refusal:
+            raise serializers.ValidationError(str(refusal)) from refusal
+
+
 class OffsetPlanRequestSerializer(serializers.Serializer[Any]):
-    """Give what the target needs: time_ms or time; offset; shift; like_group; undo_plan; offsets."""
+    """Give what the target needs: time_ms or time; offset; shift; like_group; undo_plan; offsets; file."""
 
     group = serializers.CharField(max_length=255)
     target = serializers.ChoiceField(choices=list(TARGETS), error_messages=one_of(TARGETS))
@@ -100,6 +124,13 @@ class OffsetPlanRequestSerializer(serializers.Serializer[Any]):
         required=False, max_length=20, help_text="id of an applied plan of this group"
     )
     offsets = QueueOffsetSerializer(many=True, required=False)
+    file = OffsetFileField(required=False, help_text="exported offsets, for the target file; else `offsets`")
+    brokers = serializers.DictField(
+        child=serializers.CharField(max_length=255),
+        required=False,
+        help_text="broker name in the file → name of the broker here that has its queues",
+    )
+    origin = FileOriginSerializer(required=False, help_text="where `offsets` of the target file are from")
     accept_without = AcceptWithoutField()
 
 
@@ -220,6 +251,9 @@ class OffsetPlans(MakesPlan):
         at = params.pop("time", None)
         if at is not None:
             params["time_ms"] = round(at.timestamp() * 1000)
+        file, renamed = params.pop("file", None), params.pop("brokers", {})
+        if file is not None:
+            params |= file_params(file, renamed, params.get("topics") or ())
         return self.make(request, cluster, "offset_change", params.pop("group"), params)
 
 

@@ -117,3 +117,28 @@ def test_it_asks_a_member_and_says_when_it_is_silent(
     ]
     silent = client.get(f"{URL}/groups/billing/clients/x@1/running-info")
     assert "No broker has a connection of x@1" in problem(silent, 503, "client_silent")["detail"]
+
+
+def test_offsets_are_a_file_with_the_age_of_each_and_nothing_for_what_is_unknown(client: APIClient) -> None:
+    rows = {
+        (row.topic, row.broker_name, row.queue_id): row for row in selectors.group_queues("local", "billing")
+    }
+    file = client.get(f"{URL}/groups/billing/offsets").json()
+    assert (file["format"], file["cluster"], file["group"]) == ("tidemark-offsets-1", "local", "billing")
+    assert len(file["queues"]) == len(rows) > 0
+    for queue in file["queues"]:
+        row = rows[queue["topic"], queue["broker_name"], queue["queue_id"]]
+        assert (queue["offset"], queue["read_at_ms"]) == (row.committed_offset, row.read_at_ms or None)
+        assert (queue["offset"] is None) == (queue["state"] in ("never_committed", "unknown"))
+        assert (queue["age_ms"] is None) == (queue["read_at_ms"] is None)
+    answer = client.get(f"{URL}/groups/billing/offsets?format=csv")
+    lines = b"".join(answer.streaming_content).decode().splitlines()  # type: ignore[attr-defined]
+    assert len(lines) == len(rows) + 1 and lines[0].startswith("cluster,group,topic,broker_name,queue_id")
+    assert answer["Content-Disposition"] == 'attachment; filename="local-billing-offsets.csv"'
+    problem(client.get(f"{URL}/groups/billing/offsets?time_ms=1"), 422, "plan_rejected")
+
+
+def test_a_file_that_cannot_be_read_is_refused_by_its_line(client: APIClient) -> None:
+    body = {"group": "billing", "target": "file", "file": "topic,broker_name,queue_id,offset\nt,b,0,x\n"}
+    found = problem(client.post(f"{URL}/offset-plans", body, format="json"), 400, "invalid")
+    assert "Line 2: offset must be a whole number from 0" in str(found)

@@ -153,6 +153,7 @@ REST = {
     "api-group-flow": view(NAMED),
     "api-group-pauses": view(NAMED),
     "api-group-queues": view(NAMED),
+    "api-group-offsets": view(NAMED),
     "api-clients": view(SOME),
     "api-group-assignments": view(NAMED),
     "api-rebalance": view(SOME),

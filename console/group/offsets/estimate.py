@@ -9,10 +9,10 @@ from console.brokers.mqadmin import MessageQueue
 from console.brokers.queues import BrokerQueue
 from console.group import selectors
 from console.group.offsets import change as offset_change
-from console.group.offsets import past
 from console.group.offsets import words as offset_words
 from console.group.offsets.change import Change
 from console.group.offsets.plans import undone
+from console.group.offsets.source import past
 from console.group.offsets.state import GroupState, QueueState
 from console.group.offsets.stored import OffsetParams
 from console.group.offsets.target_request import Known, TargetRequest

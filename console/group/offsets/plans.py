@@ -110,7 +110,8 @@ class OffsetChangePlan(PlanKind[OffsetParams, OffsetBefore, DiffRow]):
         here = cluster_selectors.cluster_by_name(cluster)
         admin = with_admin(here.connection)
         source = self._source(admin, cluster, subject, params, now_ms)
-        state = read_group_state(source, requested.topics, now_ms)
+        recorded = requested.target.recorded(source, requested)
+        state = read_group_state(source, requested.topics, now_ms, recorded=recorded)
         lost = offset_change.lost_queues(state, requested)
         known = requested.target.look_up(source, state, requested)
         rows = offset_change.changes(state, requested, known)
@@ -172,7 +173,8 @@ class OffsetChangePlan(PlanKind[OffsetParams, OffsetBefore, DiffRow]):
         for name in sorted({queue.broker_name for queue in queues} - set(cover.addrs)):
             raise BrokerUnavailable(name, silence(cover, name))
         source = GroupSource(admin, plan.cluster, plan.subject, cover)
-        state = read_group_state(source, sorted({queue.topic for queue in queues}), now_ms)
+        topics = sorted({queue.topic for queue in queues})
+        state = read_group_state(source, topics, now_ms, recorded=queues)
         return state, recovered(plan, cover)
 
     def apply(self, run: JobRun) -> None:

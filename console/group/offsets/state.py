@@ -8,7 +8,7 @@ on 5.x).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from console.brokers.mqadmin import (
@@ -91,12 +91,18 @@ class GroupSource:
 
 
 def read_group_state(
-    source: GroupSource, topics: Sequence[str] | None, now_ms: int, *, field: str = "group"
+    source: GroupSource,
+    topics: Sequence[str] | None,
+    now_ms: int,
+    *,
+    recorded: Collection[MessageQueue] = (),
+    field: str = "group",
 ) -> GroupState:
     """Read a group's state.
 
-    ``topics`` None: the subscribed and committed ones, without retry and DLQ topics. ``field``: the parameter
-    that named the group, for refusals.
+    ``topics`` None: the subscribed and committed ones, without retry and DLQ topics. ``recorded``: queues that the
+    group had offsets on; with one of them it exists, even where brokers lost its offsets, and of lost ones every topic
+    that is still there is read, retry topics too. ``field``: the parameter that named the group, for refusals.
 
     Raises PlanRejected (unknown group or topic, too many queues), and BrokerUnavailable when a broker stops
     answering or the group lies only on brokers that do not answer.
@@ -112,12 +118,15 @@ def read_group_state(
     }
     members = [answer.members for answer in answers.values() if answer.members is not None]
     away = source.seen_away
-    if not committed and not members:
+    if not committed and not members and not recorded:
         coverage.of_queues(away, 0).require_some(group)
         raise PlanRejected(
             Text("No broker has offsets or members of the group %(group)s.", group=group), field=field
         )
     chosen = list(topics) if topics else _own_topics([*committed, *away], members)
+    if not topics:
+        lost_topics = {queue.topic for queue in recorded if queue not in committed} - set(chosen)
+        chosen += [topic for topic in sorted(lost_topics) if topic_route(source.admin, topic) is not None]
     if not chosen:
         raise PlanRejected(
             Text("The group %(group)s neither subscribes to a topic nor has committed to one.", group=group),

@@ -26,11 +26,20 @@ class QueueOffset(QueuePlace, frozen=True, kw_only=True):
         )
 
 
+class FileOrigin(Stored, frozen=True, kw_only=True):
+    """What a file of offsets says of itself; ``without_offset``: queues that were never committed, or unknown."""
+
+    cluster: str
+    group: str
+    read_at_ms: int
+    without_offset: int = 0
+
+
 class OffsetParams(Params, frozen=True, kw_only=True):
     """A target, its value, and the queues to move; see ``targets.TARGETS``.
 
     ``topics`` None: all topics of the group. Without ``queues``: all of the topics. A plan keeps ``undo`` as the
-    ``exact`` offsets that it means.
+    ``exact`` offsets that it means. ``origin``: of the offsets of the target ``file``.
     """
 
     target: str
@@ -42,6 +51,7 @@ class OffsetParams(Params, frozen=True, kw_only=True):
     like_group: str = ""
     undo_plan: str = ""
     offsets: tuple[QueueOffset, ...] = ()
+    origin: FileOrigin | None = None
 
     @classmethod
     def of(cls, plan: Plan) -> OffsetParams:

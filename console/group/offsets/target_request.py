@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from console.brokers.mqadmin import MessageQueue
 from console.group.offsets.state import GroupSource, GroupState
-from console.group.offsets.stored import QueueOffset
+from console.group.offsets.stored import FileOrigin, QueueOffset
 from console.lag.rows.queue_row import QueueRow
 from console.text import Text
 
@@ -82,6 +82,10 @@ class Target:
         Known()
     )
     is_time: bool = False
+    # Of the banner with `Known.sampled`.
+    sampled_title: Text = Text("Offsets as this console recorded them")
+    # Queues that the group had offsets on, by another source than the brokers: it may have lost them there.
+    recorded: Callable[[GroupSource, TargetRequest], Collection[MessageQueue]] = lambda source, requested: ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -97,6 +101,7 @@ class TargetRequest:
     like_group: str = ""
     undo_plan: str = ""
     offsets: Mapping[MessageQueue, QueueOffset] = dataclasses.field(default_factory=dict)
+    origin: FileOrigin | None = None
 
     def covers(self, queue: MessageQueue) -> bool:
         """Return whether a queue of the topics is in scope."""

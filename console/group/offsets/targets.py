@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import datetime
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+import msgspec
 from django.core.management.base import CommandError
 
-from console.group.offsets import past
+from console.brokers.mqadmin import MessageQueue
 from console.group.offsets.change import is_by_time
+from console.group.offsets.source import file_fit, past
 from console.group.offsets.state import (
     GroupSource,
     GroupState,
@@ -22,7 +24,7 @@ from console.group.offsets.state import (
     offsets_by_broker,
     read_group_state,
 )
-from console.group.offsets.stored import OffsetParams, QueueOffset
+from console.group.offsets.stored import FileOrigin, OffsetParams, QueueOffset
 from console.group.offsets.target_request import Known, Parameter, Standing, Target, TargetRequest
 from console.operation.command_line import time_ms
 from console.operation.errors import PlanRejected
@@ -54,6 +56,7 @@ def read_params(given: Given) -> OffsetParams:
         target=target.name,
         topics=None if topics is None else tuple(topics),
         queues=tuple(read_place(QueuePlace, each, "queues") for each in given.get("queues") or ()),
+        origin=_origin(given.get("origin")) if target.name == "file" else None,
         **value,
     )
 
@@ -74,6 +77,7 @@ def request_of(params: OffsetParams) -> TargetRequest:
         like_group=params.like_group,
         undo_plan=params.undo_plan,
         offsets={each.queue: each for each in params.offsets},
+        origin=params.origin,
     )
 
 
@@ -121,6 +125,14 @@ def _exact(value: Any) -> tuple[QueueOffset, ...]:
     if not found:
         raise PlanRejected(Text("An exact target needs an offset for each queue."), field="offsets")
     return found
+
+
+def _origin(value: object) -> FileOrigin | None:
+    try:
+        return None if value is None else msgspec.convert(value, FileOrigin)
+    except msgspec.ValidationError as error:
+        words = Text("An origin has cluster, group and read_at_ms.")
+        raise PlanRejected(words, field="origin") from error
 
 
 # --- Words of the command line ------------------------------------------------------------------------------
@@ -177,7 +189,7 @@ UNDO_PLAN = Parameter(
 OFFSETS = Parameter(
     "offsets",
     "--set",
-    "TOPIC/BROKER/QUEUE=OFFSET, for the target exact; repeat it",
+    "TOPIC/BROKER/QUEUE=OFFSET, for the targets exact and file; repeat it",
     _exact,
     _offset_of_word,
     _offset_words,
@@ -200,6 +212,10 @@ def _given(requested: TargetRequest, at: Standing) -> Wanted:
     if exact.or_beyond and at.committed is not None and at.committed >= exact.offset:
         return None, Text("has already reached or passed %(offset)s by consumption", offset=exact.offset)
     return exact.offset, Text()
+
+
+def _named(source: GroupSource, requested: TargetRequest) -> Collection[MessageQueue]:
+    return requested.offsets.keys()
 
 
 def _looked_up(requested: TargetRequest, at: Standing) -> Wanted:
@@ -245,6 +261,10 @@ def _from_history(source: GroupSource, state: GroupState, requested: TargetReque
     """Look up the offsets that this console recorded."""
     scope = [queue for queue in state.queues if requested.covers(queue)]
     return past.recorded(source.cluster, state.group, scope, requested.time_ms or 0, state.read_at_ms)
+
+
+def _in_history(source: GroupSource, requested: TargetRequest) -> Collection[MessageQueue]:
+    return past.queues_at(source.cluster, source.group, requested.time_ms or 0)
 
 
 ROWS = (
@@ -305,6 +325,7 @@ ROWS = (
         TIME,
         "as_of",
         _from_history,
+        recorded=_in_history,
     ),
     # a plan stores it as the exact offsets that it means
     Target(
@@ -315,7 +336,16 @@ ROWS = (
         UNDO_PLAN,
         "undo_plan",
     ),
-    Target("exact", _given, parameter=OFFSETS),
+    Target("exact", _given, parameter=OFFSETS, recorded=_named),
+    # the offsets of an exported file, where they fit
+    Target(
+        "file",
+        _given,
+        parameter=OFFSETS,
+        look_up=file_fit.fitting,
+        recorded=_named,
+        sampled_title=Text("Offsets of an exported file"),
+    ),
 )
 TARGETS: Mapping[str, Target] = {target.name: target for target in ROWS}
 

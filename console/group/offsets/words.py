@@ -213,7 +213,7 @@ def warnings(
     older = [row for row in rows if row.is_expired]
     found = [*_retention(older), *_never_committed(moving), *_size(replayed(rows) + skipped(rows), limits)]
     found += [*_left_alone(rows), *_time(requested, state.read_at_ms)]
-    found += [PlanWarning("info", Text("Offsets as this console recorded them"), sampled)] if sampled else []
+    found += [PlanWarning("info", requested.target.sampled_title, sampled)] if sampled else []
     found += _telling(state, moving, seen_model)
     if moving and not older:
         found.append(

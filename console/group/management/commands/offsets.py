@@ -1,14 +1,20 @@
-"""`offsets`: plan, apply, undo and restore the committed offsets of a group."""
+"""`offsets`: plan, apply, undo, restore, export and import the committed offsets of a group."""
 
+import time as clock
+from pathlib import Path
 from typing import Any
 
-from django.core.management.base import CommandParser
+from django.core.management.base import CommandError, CommandParser
 from msgspec import structs
 
+from console.group.offset_file.export import exported
+from console.group.offset_file.layout import FILE_BYTES_MAX, file_params, read_offset_file
+from console.group.offset_file.response import FORMATS
 from console.group.offsets.stored import OffsetParams
 from console.group.offsets.targets import PARAMETERS, TARGETS, queue_of_word
 from console.operation.command_line import (
     ChangeCommand,
+    accepting,
     add_accepting,
     add_cluster,
     cluster_name,
@@ -18,7 +24,7 @@ from console.text.stored import as_json
 
 
 class Command(ChangeCommand):
-    help = "Plan, apply, undo and restore offset changes of a consumer group."
+    help = "Plan, apply, undo, restore, export and import offsets of a consumer group."
     kind = "offset_change"
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -38,7 +44,21 @@ class Command(ChangeCommand):
         restoring.add_argument("group")
         restoring.add_argument("--time", required=True, help="the time, ISO 8601 with zone")
         _add_scope(restoring)
-        for each in (planning, restoring):
+        _add_export(actions)
+        importing = actions.add_parser("import", help="plan the offsets of an exported file; changes nothing")
+        importing.add_argument("file", help="JSON or CSV of `offsets export`")
+        importing.add_argument("--group", default="", help="default: the group that the file names")
+        importing.add_argument(
+            "--broker",
+            action="append",
+            default=[],
+            metavar="OLD=NEW",
+            help="the queues of OLD in the file are on NEW here; may be repeated",
+        )
+        importing.add_argument(
+            "--topic", action="append", help="only this topic of the file; may be repeated"
+        )
+        for each in (planning, restoring, importing):
             add_cluster(each)
             add_accepting(each)
         self.add_change_actions(actions)
@@ -50,6 +70,38 @@ class Command(ChangeCommand):
 
     def _restore(self, *, group: str, time: str, cluster: str, format: str, **options: Any) -> None:
         self._show(OffsetParams(target="as_of", time_ms=time_ms(time)), group, cluster, format, **options)
+
+    def _export(self, *, group: str, cluster: str, time: str, type: str, output: str, **options: Any) -> None:
+        at_ms = time_ms(time) if time else None
+        found = exported(cluster_name(cluster), group, clock.time_ns() // 1_000_000, at_ms)
+        text = "".join(FORMATS[type][0](found))
+        if output:
+            Path(output).write_text(text, encoding="utf-8")
+        else:
+            self.stdout.write(text, ending="")
+
+    def _import(
+        self,
+        *,
+        file: str,
+        group: str,
+        cluster: str,
+        format: str,
+        broker: list[str],
+        topic: list[str] | None,
+        accept_without: list[str] | None,
+        **options: Any,
+    ) -> None:
+        try:
+            with Path(file).open("rb") as opened:
+                found = read_offset_file(opened.read(FILE_BYTES_MAX + 1))
+        except OSError as error:
+            raise CommandError(f"{file} cannot be read: {error.strerror}.") from error
+        params = file_params(found, dict(map(_renamed, broker)), topic or ())
+        if not (group or found.group):
+            raise CommandError("The file names no group: give --group.")
+        params |= accepting({"accept_without": accept_without})
+        self.make_plan(cluster_name(cluster), group or found.group, params, format)
 
     def _show(
         self,
@@ -71,6 +123,22 @@ class Command(ChangeCommand):
             accept_without=tuple(accept_without or ()),
         )
         self.make_plan(cluster_name(cluster), group, as_json(scoped), format)
+
+
+def _renamed(word: str) -> tuple[str, str]:
+    old, equals, new = word.partition("=")
+    if not (old and equals and new):
+        raise CommandError(f"{word}: name both brokers, such as broker-a=broker-b.")
+    return old, new
+
+
+def _add_export(actions: Any) -> None:
+    exporting = actions.add_parser("export", help="write the committed offsets of all topics to a file")
+    exporting.add_argument("group")
+    exporting.add_argument("--cluster", default="", help="name of the cluster (default: the only one)")
+    exporting.add_argument("--time", default="", help="as recorded then, ISO 8601 (default: the last round)")
+    exporting.add_argument("--type", choices=list(FORMATS), default="json")
+    exporting.add_argument("--output", default="", metavar="FILE", help="default: standard output")
 
 
 def _add_scope(parser: CommandParser) -> None:

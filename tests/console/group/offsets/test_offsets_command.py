@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -95,3 +96,18 @@ def test_it_exits_with_3_when_the_state_drifted(orders: LiveCluster) -> None:
     with pytest.raises(CommandError, match="moved from 4 to 9") as caught:
         call("apply", made["id"], "--here")
     assert caught.value.returncode == 3
+
+
+def test_it_plans_the_offsets_of_a_file_for_another_broker_name(orders: LiveCluster, tmp_path: Path) -> None:
+    file = tmp_path / "billing.csv"
+    file.write_text("group,topic,broker_name,queue_id,offset\nbilling,orders,old,0,9\n")
+    renamed = ("--broker", f"old={orders.broker_name}")
+    made = json.loads(call("import", str(file), *renamed, "--format", "json"))
+    assert [(row["before"], row["after"]) for row in made["diff"]] == [(4, 9)]
+    assert made["subject"] == "billing"
+    with pytest.raises(CommandError, match="has no broker old"):
+        call("import", str(file))
+    with pytest.raises(CommandError, match="name both brokers"):
+        call("import", str(file), "--broker", "old")
+    with pytest.raises(CommandError, match="The last round has no queue of billing"):
+        call("export", "billing")

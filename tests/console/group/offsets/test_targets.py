@@ -26,6 +26,7 @@ PARAMS: dict[str, dict[str, Any]] = {
     "as_of": {"time_ms": 1_773_288_374_001},
     "undo": {"undo_plan": "op-abcdefgh"},
     "exact": {"offsets": EXACT},
+    "file": {"offsets": EXACT},
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from console.brokers.mqadmin import MessageQueue
 from console.group.offsets.state import GroupState
@@ -53,6 +53,11 @@ def recorded(cluster: str, group: str, queues: Iterable[MessageQueue], at_ms: in
                 low, high = sorted((reading.offset, reading.next_offset or 0))
                 notes[queue] = Text("at that moment between %(low)s and %(high)s", low=low, high=high)
     return Known(offsets, notes, _sampled([then[queue] for queue in offsets], at_ms))
+
+
+def queues_at(cluster: str, group: str, at_ms: int) -> Collection[MessageQueue]:
+    """Return the queues that a group had committed offsets on at a moment, as recorded."""
+    return history_reads.offsets_at(cluster, group, at_ms).keys()
 
 
 def stored_from(cluster: str, group: str, state: GroupState, at_ms: int) -> Known:
