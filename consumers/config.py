@@ -96,8 +96,7 @@ class ProducerConfig:
     create_topic_key: str = "TBW102"
     default_topic_queue_nums: int = 4
     # Pause between two attempts when a broker cannot be reached: an immediate retry would use up all of them
-    # while
-    # it restarts.
+    # while it restarts.
     retry_pause_ms: int = 100
     # Message trace: what is sent or consumed is recorded in `trace_topic` (enableMsgTrace, customizedTraceTopic).
     enable_msg_trace: bool = False

@@ -36,9 +36,9 @@ class OffsetAdmin(AdminCalls):
         )
 
     async def consume_stats(self, addr: str, group: str, topic: str | None = None) -> ConsumeStats:
-        """Return offsets of the group on this broker. An unstored offset reads 0 here: `all_consumer_offsets` shows
-        them
-        apart. GET_CONSUME_STATS (208)."""
+        """Return offsets of the group on this broker. An unstored offset reads 0 here: `all_consumer_offsets`
+        shows them apart. GET_CONSUME_STATS (208).
+        """
         fields = {"consumerGroup": group} | ({"topic": topic} if topic else {})
         return ConsumeStats.from_body(await self._ask_body(addr, RequestCode.GET_CONSUME_STATS, fields))
 

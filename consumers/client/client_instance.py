@@ -1,10 +1,8 @@
 """ClientInstance: what all producers and consumers of one client id share (MQClientInstance.java).
 
-Holds the routes and their refresh, the heartbeats, and requests of brokers to this client. Two loops run while
-it is open:
-routes every 30 s and heartbeats every 30 s; both also run at once on request. A new connection begins with a
-heartbeat,
-so that a restarted broker has this client before the first pull arrives.
+Holds the routes and their refresh, the heartbeats, and requests of brokers to this client. Two loops run
+while it is open: routes every 30 s and heartbeats every 30 s; both also run at once on request. A new
+connection begins with a heartbeat, so that a restarted broker has this client before the first pull arrives.
 """
 
 from __future__ import annotations

@@ -5,10 +5,8 @@ code.
 The bytes are the protocol's section 1; limits and life follow NettyRemotingClient.
 
 Life of a connection: the first request to an address connects. After a failed connect, requests to that
-address fail
-at once with the last reason until the back-off delay is over; then the next request tries again. When a
-connection
-ends, everything that waited on it fails with BrokerUnavailable.
+address fail at once with the last reason until the back-off delay is over; then the next request tries again.
+When a connection ends, everything that waited on it fails with BrokerUnavailable.
 """
 
 from __future__ import annotations
@@ -43,13 +41,11 @@ logger = logging.getLogger(__name__)
 
 OPAQUE_MAX = 2**31 - 1
 NEVER_S = float("inf")
-# Requests of one bulk call that wait at once: enough to hide the round trip, few enough that a broker's
-# other clients
-# are not kept waiting behind us.
+# Requests of one bulk call that wait at once: enough to hide the round trip, few enough that a broker's other
+# clients are not kept waiting behind us.
 PIPELINE_WINDOW = 128
 # A request timed out and the connection has been silent for this long: the peer may be gone without a word,
-# so the
-# connection is closed and the next request makes a new one (clientCloseSocketIfTimeout).
+# so the connection is closed and the next request makes a new one (clientCloseSocketIfTimeout).
 SILENT_CONNECTION_S = 3.0
 
 CLOSED_BY_PEER = Reason("it closed the connection")

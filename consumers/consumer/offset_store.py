@@ -1,8 +1,7 @@
 """Where a consumer's progress is kept: at the broker (clustering) or in a file (broadcasting).
 
-Semantics reference 9.9 (RemoteBrokerOffsetStore.java, LocalFileOffsetStore.java). Both keep a table in
-memory that the
-consume service updates and that is persisted every 5 s, when a queue is given up, and at the end.
+Semantics reference 9.9 (RemoteBrokerOffsetStore.java, LocalFileOffsetStore.java). Both keep a table in memory
+that the consume service updates and that is persisted every 5 s, when a queue is given up, and at the end.
 """
 
 from __future__ import annotations

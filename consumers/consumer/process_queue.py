@@ -2,8 +2,7 @@
 argument.
 
 Semantics reference 9.4 (ProcessQueue.java). Offsets only grow within one ProcessQueue, so insertion order is
-offset
-order and the first key is the oldest message.
+offset order and the first key is the oldest message.
 """
 
 from __future__ import annotations
@@ -25,8 +24,7 @@ LOCK_LIVE_MAX_MS = 30_000
 
 class ProcessQueue:
     """Life: created when a queue becomes ours → messages are put and removed → (orderly: `end`: the running
-    batch is
-    the last) → `drop`: nothing counts any more.
+    batch is the last) → `drop`: nothing counts any more.
 
     Three tasks of one event loop share it; every method names which of them calls it and what it changes.
     Cached = pulled and not done with. For an orderly consumer, taken messages are being consumed and still
@@ -255,8 +253,7 @@ class ProcessQueueTable:
         """Return which queues of the topic to give up, and which to begin with (updateProcessQueueTableInRebalance).
 
         A queue that stays ours and yet lost its pull loop, is ending or was dropped on the way, is given up
-        and begun
-        anew.
+        and begun anew.
         """
         wanted = set(allocated)
         drop = [

@@ -1,10 +1,9 @@
 """PushConsumer: a member of a consumer group whose handler is called with each message.
 
 Puts the parts together, starts and stops them; each part has its own module: rebalance (which queues),
-pull_message (one
-loop per queue), consume_concurrently or consume_orderly (the handler), offset_store (progress),
-client_instance (what is
-shared with others). Semantics reference 9 (DefaultMQPushConsumerImpl.java).
+pull_message (one loop per queue), consume_concurrently or consume_orderly (the handler), offset_store
+(progress), client_instance (what is shared with others). Semantics reference 9
+(DefaultMQPushConsumerImpl.java).
 """
 
 from __future__ import annotations
@@ -55,9 +54,8 @@ class PushConsumer:
     block ends.
 
     `subscriptions` is topic → expression (`*`, tags joined by `||`). With `orderly` the handler gets one
-    batch of a queue
-    at a time. A handler is a coroutine function or a plain function (run in a thread): (messages, context) →
-    ConsumeStatus.
+    batch of a queue at a time. A handler is a coroutine function or a plain function (run in a thread):
+    (messages, context) → ConsumeStatus.
     """
 
     def __init__(
@@ -73,8 +71,8 @@ class PushConsumer:
         clock: Clock = system_clock,
     ) -> None:
         """`client` is shared and stays the caller's to close; without it the consumer has its own. Raises
-        ValueError
-        for a group, topic or expression that RocketMQ would not take."""
+        ValueError for a group, topic or expression that RocketMQ would not take.
+        """
         validate_group(group)
         self.group = group
         self.config = config or PushConsumerConfig()
@@ -233,9 +231,10 @@ class PushConsumer:
         self.rebalancer.rebalance_soon()
 
     def broker_lost(self, broker_name: str) -> None:
-        """Orderly: a restarted broker has lost our locks and gives them to the first member that requests them.
-        So nothing
-        more is consumed until they are ours again, which the next round of the rebalancer sees to."""
+        """Orderly: a restarted broker has lost our locks and gives them to the first member that requests
+        them. So nothing more is consumed until they are ours again, which the next round of the rebalancer
+        sees to.
+        """
         if self.orderly and self._is_clustering:
             for queue in self.table.values():
                 if queue.message_queue.broker_name == broker_name:
@@ -244,8 +243,8 @@ class PushConsumer:
 
     async def reset_offset(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
         """220: 1. drop the queues, so that nothing that still runs commits. 2. Wait for what runs. 3. Move
-        and store the
-        offsets. 4. Rebalance begins the queues again, from there (resetOffset, semantics 6.1)."""
+        and store the offsets. 4. Rebalance begins the queues again, from there (resetOffset, semantics 6.1).
+        """
         dropped = [queue for queue in self.table.values() if queue.message_queue in offsets]
         for queue in dropped:
             queue.drop()

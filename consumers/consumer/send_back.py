@@ -32,9 +32,8 @@ def send_back_request(
 ) -> RemotingCommand:
     """CONSUMER_SEND_MSG_BACK (36). `delay_level` 0: the broker decides, below 0: dead letter at once.
 
-    `max_reconsume_times` below 0 is left out, so that the group's own retryMaxTimes counts (Java always
-    sends 16 then,
-    and so hides what the operator has set).
+    `max_reconsume_times` below 0 is left out, so that the group's own retryMaxTimes counts (Java always sends
+    16 then, and so hides what the operator has set).
     """
     header = ConsumerSendMsgBackRequestHeader(
         offset=message.commit_log_offset,

@@ -37,8 +37,7 @@ class SendResult:
     """Where a message was stored.
 
     `message_id` is the unique key the client gave it (what RocketMQ shows to users); `offset_message_id`
-    names the
-    place in the broker's commit log (for a batch: one per message, joined by commas).
+    names the place in the broker's commit log (for a batch: one per message, joined by commas).
     """
 
     status: SendStatus
@@ -68,8 +67,7 @@ def send_request(
     The fields have single letters, as SendMessageRequestHeaderV2.
 
     RECONSUME_TIME and MAX_RECONSUME_TIMES move from the properties to header fields, as Java's producer does
-    for
-    messages to a retry topic.
+    for messages to a retry topic.
     """
     properties = message.properties
     reconsume_times = properties.get(MessageProperty.RECONSUME_TIME)
@@ -103,8 +101,8 @@ def send_request(
 
 def send_result(response: RemotingCommand, message: Message, broker_name: str) -> SendResult:
     """Read the answer to a send. Raises MQBrokerError when the message was not stored, HeaderFieldError when
-    the
-    answer does not name its place."""
+    the answer does not name its place.
+    """
     status = STATUS_OF_CODE.get(response.code)
     if status is None:
         raise error_for(response.code, response.remark)

@@ -2,14 +2,14 @@
 
     python -m tests.benchmark.lists [--brokers 8] [--topics 10000] [--groups 10000] [--rounds 6] [--profile FILE]
 
-Prints JSON. `round`: collection rounds by their parts, in s; every queue has another age and most topics other
-figures. `rows_write_s` (rows of groups, topics and brokers, and the sheets of queues) is what "one round's update of
-all rows" costs as it comes; `update_all_s` the same where every figure of every row differs, in one transaction with
-its commit, beside `naive`: the rows through model objects and `bulk_create(update_conflicts=True)`, and one
-publication for each row. `lists`: whole pages as Django
-answers them, middleware and templates included, over every order, first, middle and last page, and a search
-typed letter by letter, beside `naive`: all rows of the list read and sorted in Python. `one_silent`: the same
-with one broker of the cluster that takes requests and never answers.
+Prints JSON. `round`: collection rounds by their parts, in s; every queue has another age and most topics
+other figures. `rows_write_s` (rows of groups, topics and brokers, and the sheets of queues) is what "one
+round's update of all rows" costs as it comes; `update_all_s` the same where every figure of every row
+differs, in one transaction with its commit, beside `naive`: the rows through model objects and
+`bulk_create(update_conflicts=True)`, and one publication for each row. `lists`: whole pages as Django answers
+them, middleware and templates included, over every order, first, middle and last page, and a search typed
+letter by letter, beside `naive`: all rows of the list read and sorted in Python. `one_silent`: the same with
+one broker of the cluster that takes requests and never answers.
 """
 
 from __future__ import annotations

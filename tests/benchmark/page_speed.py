@@ -2,12 +2,12 @@
 
     python -m tests.benchmark.page_speed [--only pages tables] [--page REGEX] [--groups 10000] [--seconds 10]
 
-Prints a line for each page, chart and table as it goes (stderr), at the end JSON. `pages`, of the demo: what the
-server takes from request to last byte (median of `VISITS`), bytes of the page on the wire, and the browser's first
-contentful paint. `next_page`: from a click on the navigation to the
-first paint of the next page, as it comes and after `HOVER_MS` of hovering, which fetches it ahead. `layout_shift`
-while figures change: see `layout_shift.py`. `charts`: one redraw of every chart of a group, in ms of the page's
-thread. `tables`: lists of so many topics and groups, served to the browser by this process: a sort from click to
+Prints a line for each page, chart and table as it goes (stderr), at the end JSON. `pages`, of the demo: what
+the server takes from request to last byte (median of `VISITS`), bytes of the page on the wire, and the
+browser's first contentful paint. `next_page`: from a click on the navigation to the first paint of the next
+page, as it comes and after `HOVER_MS` of hovering, which fetches it ahead. `layout_shift` while figures
+change: see `layout_shift.py`. `charts`: one redraw of every chart of a group, in ms of the page's thread.
+`tables`: lists of so many topics and groups, served to the browser by this process: a sort from click to
 paint, and the longest gap between two frames while the longest page of the list is scrolled.
 """
 
