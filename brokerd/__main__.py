@@ -1,5 +1,7 @@
-"""The command line: `python -m brokerd -c broker.conf --set listenPort=10911` is a broker, `python -m brokerd namesrv`
-a name server; `check` and `repair` are for a store.
+"""The command line: a broker, a name server (`namesrv`), or work on a store (`check`, `repair`).
+
+`python -m brokerd -c broker.conf --set listenPort=10911` starts a broker, `python -m brokerd namesrv` a name
+server.
 
 Exit codes: 0 stopped by a signal, 2 a setting is wrong, 3 a port is taken, 4 the store, or a file of settings that
 were changed while running, cannot be opened.

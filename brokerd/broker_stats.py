@@ -88,8 +88,9 @@ class BrokerTotals(NamedTuple):
 
 
 def append_sample(samples: list[Sample], sample: Sample, reach_ms: int) -> None:
-    """Add the newest and drop what lies outside of the window. An idle item keeps two samples, not all of them:
-    there may be a hundred thousand items.
+    """Add the newest and drop what lies outside of the window.
+
+    An idle item keeps two samples, not all of them: there may be a hundred thousand items.
     """
     if len(samples) >= 2 and samples[-2].value == samples[-1].value == sample.value:
         samples[-1] = sample
@@ -144,8 +145,9 @@ class PutTimes:
         return "".join(f"[{name}]:{puts} " for name, puts in zip(SPAN_NAMES, spans, strict=True))
 
     def percentile_text(self, share: float) -> str:
-        """Milliseconds that `share` of the last minute's puts did not exceed, as Java estimates them: evenly spread
-        within a step. What took more than 10 s counts as 10 s.
+        """Return the milliseconds that `share` of the last minute's puts did not exceed.
+
+        As Java estimates them: evenly spread within a step. What took more than 10 s counts as 10 s.
         """
         steps = [0] * (len(STEPS_MS) + 1)
         for took_ms, puts in self._last.items():
@@ -229,9 +231,10 @@ class BrokerStats:
         return max(self.turn_longest_ms, *self._turns_ms, 0)
 
     def rates(self, name: str) -> str:
-        """Messages (pulls for get_found, get_miss, get_total) per second over 10, 60 and 600 s as Java prints them:
-        `"1.0 2.0 3.0"`, blanks for what the broker is too young for. In its first 10 s, where Java has none, the
-        first is that since the start. get_total has zeros for blanks.
+        """Return messages per second over 10, 60 and 600 s as Java prints them: `"1.0 2.0 3.0"`.
+
+        Pulls for get_found, get_miss, get_total. Blanks for what the broker is too young for; in its first 10 s,
+        where Java has none, the first is that since the start. get_total has zeros for blanks.
         """
         samples = self._totals
         texts = []

@@ -203,8 +203,10 @@ class ScheduleMessageService:
         return record
 
     def _deliver(self, store: MessageStore, record: MessageRecord, now_ms: int) -> bool:
-        """Put one message; False to try again later. One that can never be put is dropped with a log line; it stays
-        readable in SCHEDULE_TOPIC_XXXX."""
+        """Put one message; False to try again later.
+
+        One that can never be put is dropped with a log line; it stays readable in SCHEDULE_TOPIC_XXXX.
+        """
         properties = dict(record.properties)
         topic = properties.get(MessageProperty.REAL_TOPIC)
         queue_text = properties.get(MessageProperty.REAL_QUEUE_ID, "0")

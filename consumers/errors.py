@@ -155,6 +155,8 @@ class ClientClosed(MQClientError):
 
 
 def is_retriable(error: Exception) -> bool:
-    """Return whether a fresh attempt, elsewhere or later, may succeed. Unknown errors are bugs and not
-    retried."""
+    """Return whether a fresh attempt, elsewhere or later, may succeed.
+
+    Unknown errors are bugs and not retried.
+    """
     return isinstance(error, MQClientError | MQBrokerError) and error.retriable

@@ -1,5 +1,7 @@
-"""The process that Spark forks its Python workers from, on this machine: what they need is imported once, before the
-first of them, and not by each. `spark.python.daemon.module` names it; on a cluster executors have Spark's own.
+"""The process that Spark forks its Python workers from, on this machine.
+
+What they need is imported once, before the first of them, and not by each. `spark.python.daemon.module` names
+it; on a cluster executors have Spark's own.
 """
 
 from __future__ import annotations

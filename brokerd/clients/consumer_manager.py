@@ -125,8 +125,10 @@ class ConsumerManager:
             del self._set_aside[key]
 
     def set_aside(self, group: str, channel: Channel) -> None:
-        """Let a member see itself outside of its group for a moment, so that it gives its queues up and requests
-        its offsets anew. Caller: offset reset, for clients that follow no other notice.
+        """Let a member see itself outside of its group for a moment.
+
+        So it gives its queues up and requests its offsets anew. Caller: offset reset, for clients that follow
+        no other notice.
         """
         self._set_aside[(group, channel)] = 0
 

@@ -363,8 +363,9 @@ class RemotingServer:
         self._on_close(connection)
 
     def close_idle(self, now_ms: int) -> None:
-        """Close connections without a request for the idle time (Java's IdleStateHandler, 120 s), and cut those that
-        were closed by an earlier scan and still hold answers that are never read.
+        """Close connections without a request for the idle time (Java's IdleStateHandler, 120 s).
+
+        Those that an earlier scan closed and that still hold answers that are never read are cut.
         """
         self.limit_unread()
         for connection in list(self.connections):

@@ -193,9 +193,10 @@ class QueueReader:
         return -1 if view is None else read_store_timestamp(view)
 
     def offset_by_time(self, queue: ConsumeQueue, timestamp_ms: int, boundary: BoundaryType) -> int:
-        """LOWER: the smallest offset stored at or after the time, max_offset if none. UPPER: the largest
-        stored at or before it, min_offset if none. Store times are taken to ascend; removed messages count as
-        too early. Raises NotInMemory.
+        """LOWER: the smallest offset stored at or after the time, max_offset if none.
+
+        UPPER: the largest stored at or before it, min_offset if none. Store times are taken to ascend;
+        removed messages count as too early. Raises NotInMemory.
         """
         low, high = queue.min_offset, queue.max_offset
         while low < high:

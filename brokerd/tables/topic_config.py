@@ -177,8 +177,9 @@ class TopicConfigManager:
         return config
 
     def put_all(self, configs: list[TopicConfig], now_ms: int) -> None:
-        """Store new or changed topics and announce them. Raises TypeError, and changes nothing, for what JSON cannot
-        hold.
+        """Store new or changed topics and announce them.
+
+        Raises TypeError, and changes nothing, for what JSON cannot hold.
         """
         texts = [(config, EntryTexts.encode(config.topic_name, config)) for config in configs]
         for config, text in texts:

@@ -39,7 +39,7 @@ NAME_DIGITS = 20
 
 
 class TimerUnit(NamedTuple):
-    """One message in a slot. (A tuple, as one is made per message.)"""
+    """One message in a slot: a tuple, as one is made per message."""
 
     previous: int
     magic: int

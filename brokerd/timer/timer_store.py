@@ -28,7 +28,7 @@ ROOM_BYTES = 1_024  # what a delivered copy is longer than the message that wait
 
 
 class Waiting(NamedTuple):
-    """What the timer needs of a message that comes into its topic. (A tuple, as one is made per message.)"""
+    """What the timer needs of a message that comes into its topic: a tuple, one per message."""
 
     deliver_ms: int
     is_delete: bool

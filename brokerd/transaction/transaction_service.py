@@ -1,5 +1,6 @@
-"""Transactions: half messages wait until their producers commit or roll them back; producers of those that stay
-undecided are asked.
+"""Transactions: half messages wait until their producers commit or roll them back.
+
+Producers of those that stay undecided are asked.
 
     send ──► half topic ──► END_TRANSACTION commit   ──► real topic, op topic
                  ▲   │      END_TRANSACTION rollback ──► op topic
@@ -292,8 +293,11 @@ class TransactionService:
     def _put_copy(
         self, half: HalfMessage, newest: int, check_times: int, due_ms: int, now_ms: int
     ) -> HalfMessage:
-        """Put the next copy and return it. Copies before it are done with: the op message is for Apache's broker and
-        for a start, which reads the first offset of the copy too, should this broker die in between."""
+        """Put the next copy and return it.
+
+        Copies before it are done with: the op message is for Apache's broker and for a start, which reads the
+        first offset of the copy too, should this broker die in between.
+        """
         properties = half.copy_properties(check_times)
         copy = HalfMessage(replace(half.record, properties=properties))
         copy = copy.stored_at(self._halves.put_half(copy, properties, now_ms))

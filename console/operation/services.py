@@ -185,7 +185,7 @@ def _plan_row(
 
 
 def approve_plan(plan_id: str, actor: Any, *, remote_addr: str = "", now_ms: int | None = None) -> Plan:
-    """Approve a plan as the second person. Raises ApprovalBySamePerson, NotPermitted, PlanExpired, …"""
+    """Approve a plan as the second person. Raises ApprovalBySamePerson, NotPermitted, PlanExpired."""
     at_ms = journal.now_ms() if now_ms is None else now_ms
     plan = selectors.plan(plan_id)
     verb = selectors.plan_kind(plan.kind).verb

@@ -258,8 +258,10 @@ class _Attempt:
         return self._offset_ms + time.monotonic_ns() // 1_000_000
 
     def work(self) -> None:
-        """1. Ask Spark, whose tasks write the files where they stay. 2. Note those of single queues. 3. Let the rows
-        replace those of before, a transaction a period, and end the run. A period that failed keeps its rows.
+        """Compute the run's periods and let their rows replace those of before.
+
+        1. Ask Spark, whose tasks write the files where they stay. 2. Note those of single queues. 3. Replace the
+        rows, a transaction a period, and end the run. A period that failed keeps its rows.
         """
         run = self.run
         _publish(run.id, self.now_ms())

@@ -58,8 +58,10 @@ class BrokerAdmin(AdminCalls):
         return HARuntimeInfo.from_body(await self._ask_body(addr, RequestCode.GET_BROKER_HA_STATUS))
 
     async def delay_offsets(self, addr: str) -> dict[int, int]:
-        """How far each delay level has delivered: level → offset in SCHEDULE_TOPIC_XXXX. A level may be missing that
-        never delivered. GET_ALL_DELAY_OFFSET (45)."""
+        """How far each delay level has delivered: level → offset in SCHEDULE_TOPIC_XXXX.
+
+        A level may be missing that never delivered. GET_ALL_DELAY_OFFSET (45).
+        """
         body = await self._ask_body(addr, RequestCode.GET_ALL_DELAY_OFFSET)
         return DelayOffsetWrapper.from_body(body).offset_table
 
@@ -105,8 +107,10 @@ class BrokerAdmin(AdminCalls):
         return int(response.ext_fields.get("wipeTopicCount", 0))
 
     async def add_write_perm(self, namesrv_addr: str, broker_name: str) -> int:
-        """Offer it again: every topic reads 6 (read, write); returns how many. ADD_WRITE_PERM_OF_BROKER
-        (327)."""
+        """Offer it again: every topic reads 6 (read, write); returns how many.
+
+        ADD_WRITE_PERM_OF_BROKER (327).
+        """
         fields = {"brokerName": broker_name}
         response = await self._ask(namesrv_addr, RequestCode.ADD_WRITE_PERM_OF_BROKER, fields)
         return int(response.ext_fields.get("addTopicCount", 0))

@@ -13,6 +13,7 @@ from brokerd.remoting.errors import BodyError
 @dataclass(frozen=True, slots=True)
 class GroupRefusals:
     """`topics`: group → topics it may not read (353), None where the release has no such list (4.x).
+
     `groups`: those that may not consume at all (consumeEnable false). `names`: every group of the table.
     """
 

@@ -48,16 +48,22 @@ class GroupAdmin(AdminCalls):
         await self._ask(addr, RequestCode.DELETE_SUBSCRIPTIONGROUP, fields)
 
     async def group_refusals(self, addr: str) -> GroupRefusals:
-        """What this broker refuses which groups, out of its table of all groups, whose settings are not built: of
-        10,000 groups they are most of the cost. GET_ALL_SUBSCRIPTIONGROUP_CONFIG (201)."""
+        """Return what this broker refuses which groups, out of its table of all groups.
+
+        Their settings are not built: of 10,000 groups they are most of the cost.
+        GET_ALL_SUBSCRIPTIONGROUP_CONFIG (201).
+        """
         body = await self._ask_body(addr, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
         return group_refusals(fastjson.loads(body))
 
     async def group_forbidden(
         self, addr: str, group: str, topic: str, *, readable: bool | None = None
     ) -> GroupForbidden:
-        """Whether the group may read the topic on this broker; with `readable` allow or forbid it first. Code 3 before
-        5.0. Java drops all topics of a group when one is allowed again. UPDATE_AND_GET_GROUP_FORBIDDEN (353)."""
+        """Whether the group may read the topic on this broker; with `readable` allow or forbid it first.
+
+        Code 3 before 5.0. Java drops all topics of a group when one is allowed again.
+        UPDATE_AND_GET_GROUP_FORBIDDEN (353).
+        """
         fields = {"group": group, "topic": topic}
         if readable is not None:
             fields["readable"] = str(readable).lower()
@@ -86,6 +92,7 @@ class GroupAdmin(AdminCalls):
         self, addr: str, group: str, client_id: str, *, jstack: bool = False
     ) -> ConsumerRunningInfo:
         """Return what a member reports, relayed by the broker; with ``jstack`` its threads too, where it can.
+
         GET_CONSUMER_RUNNING_INFO (307).
         """
         fields = {"consumerGroup": group, "clientId": client_id, "jstackEnable": str(jstack).lower()}
@@ -94,8 +101,10 @@ class GroupAdmin(AdminCalls):
         )
 
     async def consumer_ids(self, addr: str, group: str) -> list[str]:
-        """Return client ids of the members, sorted; empty when no member is online (1). GET_CONSUMER_LIST_BY_GROUP
-        (38)."""
+        """Return client ids of the members, sorted; empty when no member is online (1).
+
+        GET_CONSUMER_LIST_BY_GROUP (38).
+        """
         response = await self._invoke(addr, RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": group})
         if response.code == ResponseCode.SYSTEM_ERROR:
             return []
@@ -104,8 +113,10 @@ class GroupAdmin(AdminCalls):
     async def consume_message_directly(
         self, addr: str, group: str, client_id: str, offset_message_id: str
     ) -> ConsumeMessageDirectlyResult:
-        """Let one member consume one stored message now; nothing is committed. CONSUME_MESSAGE_DIRECTLY
-        (309)."""
+        """Let one member consume one stored message now; nothing is committed.
+
+        CONSUME_MESSAGE_DIRECTLY (309).
+        """
         fields = {"consumerGroup": group, "clientId": client_id, "msgId": offset_message_id}
         return ConsumeMessageDirectlyResult.from_body(
             await self._relayed(addr, RequestCode.CONSUME_MESSAGE_DIRECTLY, fields)
@@ -120,10 +131,9 @@ class GroupAdmin(AdminCalls):
         version: int,
         placement: Placement | None = None,
     ) -> None:
-        """Store who reads which queue (client id → queues); members are notified. TIDEMARK_PUT_ASSIGNMENT
-        (75001).
+        """Store who reads which queue (client id → queues); members are notified.
 
-        `placement`: what it was computed by, for when members change.
+        `placement`: what it was computed by, for when members change. TIDEMARK_PUT_ASSIGNMENT (75001).
         """
         queues_of = {client_id: list(queues) for client_id, queues in assignment.items()}
         body = AssignmentBody(group=group, topic=topic, assignments=queues_of, version=version)
@@ -141,7 +151,9 @@ class GroupAdmin(AdminCalls):
     async def message_request_modes(
         self, addr: str
     ) -> dict[str, dict[str, SetMessageRequestModeRequestBody]]:
-        """What was set by 401: topic → group → mode; who is not in it has the broker's default. Code 3 before 5.0.
-        GET_ALL_MESSAGE_REQUEST_MODE (402)."""
+        """What was set by 401: topic → group → mode; who is not in it has the broker's default.
+
+        Code 3 before 5.0. GET_ALL_MESSAGE_REQUEST_MODE (402).
+        """
         body = await self._ask_body(addr, RequestCode.GET_ALL_MESSAGE_REQUEST_MODE)
         return MessageRequestModeWrapper.from_body(body).message_request_mode_map

@@ -32,8 +32,10 @@ class MessageAdmin(AdminCalls):
     """Calls that read, filter and send messages."""
 
     async def view_message(self, addr: str, commit_log_offset: int) -> MessageRecord:
-        """Return the message at this place of the commit log. Raises MQBrokerError 1 if none. VIEW_MESSAGE_BY_ID
-        (33)."""
+        """Return the message at this place of the commit log.
+
+        Raises MQBrokerError 1 if none. VIEW_MESSAGE_BY_ID (33).
+        """
         fields = {"offset": str(commit_log_offset)}
         return decode_record(memoryview(await self._ask_body(addr, RequestCode.VIEW_MESSAGE_BY_ID, fields)))
 
@@ -48,7 +50,9 @@ class MessageAdmin(AdminCalls):
         unique_key: bool = False,
     ) -> list[MessageRecord]:
         """Return messages with this key (or this unique key), oldest first; hash collisions are removed.
-        QUERY_MESSAGE (12)."""
+
+        QUERY_MESSAGE (12).
+        """
         fields = {
             "topic": topic,
             "key": key,
@@ -109,8 +113,10 @@ class MessageAdmin(AdminCalls):
     async def send(
         self, addr: str, message: Message, *, queue_id: int, producer_group: str = INNER_PRODUCER_GROUP
     ) -> SendResult:
-        """Send one message to this queue of this broker, once: no retry, so no duplicate. SEND_MESSAGE_V2
-        (310)."""
+        """Send one message to this queue of this broker, once: no retry, so no duplicate.
+
+        SEND_MESSAGE_V2 (310).
+        """
         request = self._send_request(message, queue_id, producer_group)
         return send_result(await self._remoting.invoke(addr, request, self.timeout_ms), message, "")
 
@@ -122,8 +128,9 @@ class MessageAdmin(AdminCalls):
         producer_group: str = INNER_PRODUCER_GROUP,
         window: int = PIPELINE_WINDOW,
     ) -> list[SendResult | Exception]:
-        """Send (message, queue id) pairs, pipelined, `window` of them unanswered at a time, each once; each
-        has its result or its error in its place.
+        """Send (message, queue id) pairs, pipelined, `window` of them unanswered at a time, each once.
+
+        Each has its result or its error in its place.
 
         brokerd stores them in this order; Apache's broker, which works in several threads, in any.
         After RemotingTimeout or BrokerUnavailable that message may be stored or not.

@@ -26,8 +26,10 @@ from consumers.config import INVOKE_TIMEOUT_MS, RemotingClientConfig
 
 
 class MQAdmin(TopicAdmin, GroupAdmin, OffsetAdmin, MessageAdmin, BrokerAdmin, AclAdmin):
-    """`async with MQAdmin(["127.0.0.1:9876"]) as admin:`. Calls may run at once; those to one broker are
-    pipelined."""
+    """`async with MQAdmin(["127.0.0.1:9876"]) as admin:`.
+
+    Calls may run at once; those to one broker are pipelined.
+    """
 
     def __init__(
         self,

@@ -36,8 +36,9 @@ class OffsetAdmin(AdminCalls):
         )
 
     async def consume_stats(self, addr: str, group: str, topic: str | None = None) -> ConsumeStats:
-        """Return offsets of the group on this broker. An unstored offset reads 0 here: `all_consumer_offsets`
-        shows them apart. GET_CONSUME_STATS (208).
+        """Return offsets of the group on this broker.
+
+        An unstored offset reads 0 here: `all_consumer_offsets` shows them apart. GET_CONSUME_STATS (208).
         """
         fields = {"consumerGroup": group} | ({"topic": topic} if topic else {})
         return ConsumeStats.from_body(await self._ask_body(addr, RequestCode.GET_CONSUME_STATS, fields))
@@ -126,7 +127,9 @@ class OffsetAdmin(AdminCalls):
 
     async def search_offset(self, addr: str, topic: str, queue_id: int, timestamp_ms: int) -> int:
         """Return the first offset stored at or after the time (5.1.1+; nearest before that).
-        SEARCH_OFFSET_BY_TIMESTAMP (29)."""
+
+        SEARCH_OFFSET_BY_TIMESTAMP (29).
+        """
         fields = {"timestamp": str(timestamp_ms)}
         return await self._ask_offset(addr, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, topic, queue_id, fields)
 

@@ -38,8 +38,10 @@ class TopicAdmin(AdminCalls):
         return TopicConfigSerializeWrapper.from_body(body)
 
     async def topic_config(self, addr: str, topic: str) -> TopicConfig:
-        """GET_TOPIC_CONFIG (351), or from GET_ALL_TOPIC_CONFIG where 351 is unknown (4.x). Raises
-        TopicNotExist."""
+        """GET_TOPIC_CONFIG (351), or from GET_ALL_TOPIC_CONFIG where 351 is unknown (4.x).
+
+        Raises TopicNotExist.
+        """
         try:
             body = await self._ask_body(addr, RequestCode.GET_TOPIC_CONFIG, {"topic": topic, "lo": "true"})
         except MQBrokerError as error:
@@ -56,8 +58,9 @@ class TopicAdmin(AdminCalls):
     async def create_topic(
         self, addr: str, config: TopicConfig, former_attributes: Mapping[str, str] | None = None
     ) -> None:
-        """Create the topic on this broker, or change its queues and permission. UPDATE_AND_CREATE_TOPIC
-        (17).
+        """Create the topic on this broker, or change its queues and permission.
+
+        UPDATE_AND_CREATE_TOPIC (17).
 
         ``former_attributes`` of a topic that exists: only differences are sent, since 5.x refuses a word
         about an attribute that may not change, even if it stays as it is.
@@ -78,26 +81,34 @@ class TopicAdmin(AdminCalls):
 
     async def delete_topic(self, addr: str, topic: str) -> None:
         """Delete the topic on this broker; `delete_topic_in_namesrv` removes its route.
-        DELETE_TOPIC_IN_BROKER (215)."""
+
+        DELETE_TOPIC_IN_BROKER (215).
+        """
         await self._ask(addr, RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic})
 
     async def topic_consumed_by(self, addr: str, topic: str) -> list[str]:
-        """Return groups that subscribe to the topic or have offsets in it, sorted. QUERY_TOPIC_CONSUME_BY_WHO
-        (300)."""
+        """Return groups that subscribe to the topic or have offsets in it, sorted.
+
+        QUERY_TOPIC_CONSUME_BY_WHO (300).
+        """
         body = await self._ask_body(addr, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": topic})
         return sorted(GroupList.from_body(body).group_list)
 
     async def topic_stats(self, addr: str, topic: str) -> TopicStatsTable:
-        """Return min and max offset and last write per queue. Raises TopicNotExist (17). GET_TOPIC_STATS_INFO
-        (202)."""
+        """Return min and max offset and last write per queue.
+
+        Raises TopicNotExist (17). GET_TOPIC_STATS_INFO (202).
+        """
         body = await self._ask_body(addr, RequestCode.GET_TOPIC_STATS_INFO, {"topic": topic})
         return TopicStatsTable.from_body(body)
 
     async def topic_stats_many(
         self, addr: str, topics: Iterable[str]
     ) -> dict[str, TopicStatsTable | Exception]:
-        """`topic_stats` of many topics, pipelined on one connection; each topic has its table or its
-        error."""
+        """Return `topic_stats` of many topics, pipelined on one connection.
+
+        Each topic has its table or its error.
+        """
         bodies = await self.topic_stats_bodies(addr, topics)
         return {name: _topic_stats_outcome(body) for name, body in bodies.items()}
 

@@ -54,8 +54,10 @@ CheckBack = Callable[[RemotingCommand, str], Awaitable[None]]
 
 
 class GroupMember(Protocol):
-    """A consumer as the client instance sees it. Every method is called from the event loop of the
-    instance."""
+    """A consumer as the client instance sees it.
+
+    Every method is called from the event loop of the instance.
+    """
 
     group: str
 
@@ -87,8 +89,10 @@ class GroupMember(Protocol):
 
 
 def create_client_id(instance_name: str = "") -> str:
-    """`ip@instance`; without a name `ip@pid#nanoseconds`, unique for every instance
-    (ClientConfig.buildMQClientId)."""
+    """Return `ip@instance`; without a name `ip@pid#nanoseconds`, unique for every instance.
+
+    Source: ClientConfig.buildMQClientId.
+    """
     return f"{local_ip()}@{instance_name or f'{os.getpid()}#{time.monotonic_ns()}'}"
 
 
@@ -101,8 +105,10 @@ def local_ip() -> str:
 
 
 class ClientInstance:
-    """`async with ClientInstance(addrs) as client:`. Producers and consumers may share one, each group
-    once."""
+    """`async with ClientInstance(addrs) as client:`.
+
+    Producers and consumers may share one, each group once.
+    """
 
     def __init__(self, namesrv_addrs: str | Sequence[str], config: ClientConfig | None = None) -> None:
         self.config = config or ClientConfig()
@@ -147,8 +153,10 @@ class ClientInstance:
             self._loops = [loop.create_task(self._refresh_loop()), loop.create_task(self._heartbeat_loop())]
 
     async def close(self) -> None:
-        """Stop the loops, then end the connections: pending requests get an error. Members have left
-        before."""
+        """Stop the loops, then end the connections: pending requests get an error.
+
+        Members have left before.
+        """
         self._is_closed = True
         for task in self._loops:
             task.cancel()
@@ -167,9 +175,11 @@ class ClientInstance:
         self._check_backs[group] = check_back
 
     def register_member(self, member: GroupMember) -> None:
-        """Caller: PushConsumer. Affects: heartbeats, requests of brokers. Raises InvalidClientConfig for a
-        second one:
-        both would get the same share of the queues."""
+        """Caller: PushConsumer.
+
+        Affects: heartbeats, requests of brokers. Raises InvalidClientConfig for a second one: both would get
+        the same share of the queues.
+        """
         if member.group in self._members:
             raise InvalidClientConfig(
                 f"client {self.client_id} has a consumer of group {member.group} already"
@@ -177,8 +187,10 @@ class ClientInstance:
         self._members[member.group] = member
 
     async def unregister(self, *, producer_group: str = "", consumer_group: str = "") -> None:
-        """Leave the groups on every broker at once (UNREGISTER_CLIENT, 35). Never raises: brokers also find
-        out alone."""
+        """Leave the groups on every broker at once (UNREGISTER_CLIENT, 35).
+
+        Never raises: brokers also find out alone.
+        """
         self._producers.discard(producer_group)
         self._check_backs.pop(producer_group, None)
         self._members.pop(consumer_group, None)
@@ -204,8 +216,10 @@ class ClientInstance:
     # Routes and addresses
 
     async def route(self, topic: str) -> TopicRouteData:
-        """Return the route of the topic; requested once and then kept fresh. Raises TopicNotExist (17),
-        MQClientError."""
+        """Return the route of the topic; requested once and then kept fresh.
+
+        Raises TopicNotExist (17), MQClientError.
+        """
         known = self._routes.get(topic)
         if known is not None:
             return known
@@ -237,8 +251,10 @@ class ClientInstance:
         return addr
 
     def any_addr(self, route: TopicRouteData) -> str:
-        """Return the master of the route's first broker, preferring one that is connected: the answer is the same
-        on all."""
+        """Return the master of the route's first broker, preferring one that is connected.
+
+        The answer is the same on all.
+        """
         addrs = [choose_addr(broker.broker_addrs) for broker in route.broker_datas]
         known = [addr for addr in addrs if addr is not None]
         if not known:
@@ -294,8 +310,10 @@ class ClientInstance:
         return sorted(set(ConsumerListBody.from_body(response.body).consumer_id_list)) or None
 
     async def check_filter(self, group: str, subscription: SubscriptionData) -> None:
-        """Check with a broker of the topic that it can filter so (46). Raises MQBrokerError when it cannot; one that
-        cannot be reached now does not prevent the start."""
+        """Check with a broker of the topic that it can filter so (46).
+
+        Raises MQBrokerError when it cannot; one that cannot be reached now does not prevent the start.
+        """
         try:
             addr = self.any_addr(await self.route(subscription.topic))
             body = check_body(self.client_id, group, subscription)
@@ -314,8 +332,10 @@ class ClientInstance:
         self._heartbeat_soon.set()
 
     async def send_heartbeats(self) -> None:
-        """Send one heartbeat to every broker of every route; to masters only without consumers. Failures are
-        logged."""
+        """Send one heartbeat to every broker of every route; to masters only without consumers.
+
+        Failures are logged.
+        """
         body = self._heartbeat_body()
         if body is None:
             return

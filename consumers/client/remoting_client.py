@@ -57,8 +57,10 @@ Greeting = Callable[[str], RemotingCommand | None]
 
 
 def parse_addr(addr: str) -> tuple[str, int]:
-    """ "host:port" or "[v6]:port" → (host, port). Raises BrokerUnavailable: such an address can never be
-    reached."""
+    """ "host:port" or "[v6]:port" → (host, port).
+
+    Raises BrokerUnavailable: such an address can never be reached.
+    """
     host, _, port = addr.strip().rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
         raise BrokerUnavailable(addr, Reason("the address is not host:port"))
@@ -152,8 +154,7 @@ class _Channel(asyncio.Protocol):
         return future
 
     def close_if_silent(self, sent_at_s: float) -> None:
-        """A request sent at `sent_at_s` timed out: end a connection on which nothing at all has come
-        since."""
+        """End a connection on which nothing came since `sent_at_s`, when a request of then timed out."""
         now_s = asyncio.get_running_loop().time()
         if self.last_received_s <= sent_at_s and now_s - sent_at_s >= SILENT_CONNECTION_S:
             silent_s = {"number": round(now_s - sent_at_s)}
@@ -248,8 +249,9 @@ class RemotingClient:
         *,
         window: int = PIPELINE_WINDOW,
     ) -> list[RemotingCommand | MQClientError]:
-        """Send many requests on one connection in their order, `window` of them unanswered at a time; the
-        answers come in the same order.
+        """Send many requests on one connection in their order; the answers come in the same order.
+
+        `window` of them are unanswered at a time.
 
         Two halves of that size are under way together, so that the broker works on one while we read the
         answers of the other: measured, 1.2 times as many sends a second. `timeout_ms` is for each half.
@@ -272,8 +274,9 @@ class RemotingClient:
         return answers
 
     async def invoke_oneway(self, addr: str, command: RemotingCommand, timeout_ms: int | None = None) -> None:
-        """Send a request without an answer (`command` has the one-way flag). Returns when it is written to
-        the socket.
+        """Send a request without an answer (`command` has the one-way flag).
+
+        Returns when it is written to the socket.
 
         Raises BrokerUnavailable, RemotingTimeout (while connecting or while the socket is full),
         ClientClosed.
@@ -299,8 +302,10 @@ class RemotingClient:
             channel.close(reason)
 
     async def close(self) -> None:
-        """End all connections; whatever waits fails with BrokerUnavailable. Further calls raise
-        ClientClosed."""
+        """End all connections; whatever waits fails with BrokerUnavailable.
+
+        Further calls raise ClientClosed.
+        """
         self._is_closed = True
         tasks = [*self._connecting.values(), *self._server_requests]
         for task in tasks:
@@ -312,8 +317,10 @@ class RemotingClient:
     # called by _Channel
 
     def receive_request(self, channel: _Channel, command: RemotingCommand) -> None:
-        """Serve a broker's request, in a task of its own: answers to our requests must not wait for
-        it."""
+        """Serve a broker's request, in a task of its own.
+
+        Answers to our requests must not wait for it.
+        """
         processor = self.processors.get(command.code)
         if processor is None:
             refusal = f" request type {command.code} not supported"
@@ -394,8 +401,10 @@ class RemotingClient:
             task.exception()  # callers may have timed out: it would stay unread
 
     def _greet(self, channel: _Channel) -> None:
-        """Write the first frame before any caller's, so that the broker has the client (a pull needs its
-        heartbeat)."""
+        """Write the first frame before any caller's.
+
+        So the broker has the client: a pull needs its heartbeat.
+        """
         command = self.greeting(channel.addr) if self.greeting is not None else None
         if command is None:
             return

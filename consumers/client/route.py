@@ -57,8 +57,10 @@ def broker_addrs(routes: Sequence[TopicRouteData]) -> dict[str, dict[int, str]]:
 def choose_addr(
     addrs: Mapping[int, str], broker_id: int = MASTER_ID, *, only_this: bool = False
 ) -> str | None:
-    """Address of this broker id; else of the next slave, else of any member unless `only_this` (semantics
-    9.12)."""
+    """Return the address of this broker id, else of the next slave, else of any member.
+
+    With `only_this` there is no else (semantics 9.12).
+    """
     if broker_id in addrs:
         return addrs[broker_id]
     if only_this or not addrs:
@@ -78,8 +80,10 @@ def split_addrs(namesrv_addrs: str | Sequence[str]) -> list[str]:
 
 
 class NameServers:
-    """The name servers of one cluster; a call stays with the one that answered last and moves on when it
-    fails."""
+    """The name servers of one cluster.
+
+    A call stays with the one that answered last and moves on when it fails.
+    """
 
     def __init__(self, remoting: RemotingClient, namesrv_addrs: str | Sequence[str]) -> None:
         self.addrs = split_addrs(namesrv_addrs)

@@ -18,8 +18,10 @@ SQL92 = "SQL92"
 def build_subscription(
     topic: str, expression: str, sub_version: int, expression_type: str = TAG
 ) -> SubscriptionData:
-    """`expression` is `*`, tags joined by `||`, or SQL92 text. Raises InvalidClientConfig for tags without a
-    name."""
+    """`expression` is `*`, tags joined by `||`, or SQL92 text.
+
+    Raises InvalidClientConfig for tags without a name.
+    """
     if expression_type != TAG:
         return SubscriptionData(
             topic=topic,
@@ -45,7 +47,7 @@ def build_subscription(
 
 
 def check_body(client_id: str, group: str, subscription: SubscriptionData) -> bytes:
-    """Build the body of CHECK_CLIENT_CONFIG (46): can the broker filter like that?"""
+    """Build the body of CHECK_CLIENT_CONFIG (46): whether the broker can filter like that."""
     return CheckClientRequestBody(client_id=client_id, group=group, subscription_data=subscription).to_body()
 
 

@@ -83,8 +83,10 @@ class ConcurrentConsumeService:
             self._requests.put_nowait(ConsumeRequest(queue, batch))
 
     async def close(self, wait_ms: int) -> None:
-        """Batches in line are left: their offsets are not committed, so they come again to the member that is
-        next."""
+        """Leave batches in line.
+
+        Their offsets are not committed, so they come again to the member that is next.
+        """
         self._is_closing = True
         for timer in self._later:
             timer.cancel()
@@ -99,7 +101,9 @@ class ConcurrentConsumeService:
 
     async def clean_expired(self, queue: ProcessQueue) -> None:
         """Send back messages whose handler hangs for `consume_timeout_ms`, so that the offset can go on.
-        Caller: PushConsumer's loop."""
+
+        Caller: PushConsumer's loop.
+        """
         for message in queue.expired_messages(self._config.consume_timeout_ms, self._clock()):
             try:
                 await self._send_back(message, queue.message_queue.broker_name, EXPIRED_DELAY_LEVEL)

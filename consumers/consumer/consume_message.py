@@ -1,5 +1,7 @@
-"""Running the handler: what it is given, what it may answer, and how often it went how. Shared by both
-services."""
+"""Running the handler: what it is given, what it may answer, and how often it went how.
+
+Shared by both services.
+"""
 
 from __future__ import annotations
 

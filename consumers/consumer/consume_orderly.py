@@ -80,8 +80,10 @@ class OrderlyConsumeService:
             self._tasks[queue] = asyncio.get_running_loop().create_task(self._drain(queue))
 
     async def wait_idle(self, queue: ProcessQueue, wait_ms: int) -> bool:
-        """Return whether the queue's running batch ended in time. Caller: rebalancer, before it gives the lock
-        away."""
+        """Return whether the queue's running batch ended in time.
+
+        Caller: rebalancer, before it gives the lock away.
+        """
         task = self._tasks.get(queue)
         if task is None or task.done():
             return True

@@ -42,8 +42,10 @@ class OffsetTable:
         self._offsets: dict[MessageQueue, int] = {}
 
     def update_offset(self, queue: MessageQueue, offset: int, *, increase_only: bool) -> None:
-        """Affects: what the next persist writes. `increase_only`: batches that finish out of order never go
-        back."""
+        """Affects: what the next persist writes.
+
+        `increase_only`: batches that finish out of order never go back.
+        """
         if increase_only and self._offsets.get(queue, -1) >= offset:
             return
         self._offsets[queue] = offset
@@ -70,8 +72,10 @@ class OffsetStore(Protocol):
     def offsets(self, topic: str | None = None) -> dict[MessageQueue, int]: ...
 
     async def read_store(self, queue: MessageQueue) -> int | None:
-        """Return the persisted offset, or None. Raises MQBrokerError or MQClientError when it cannot be known
-        now."""
+        """Return the persisted offset, or None.
+
+        Raises MQBrokerError or MQClientError when it cannot be known now.
+        """
 
     async def persist(self, queues: Iterable[MessageQueue]) -> None:
         """Write the offsets of these queues; what cannot be written is logged and tried again next time."""
@@ -123,8 +127,10 @@ class RemoteOffsetStore(OffsetTable):
 
 
 class LocalFileOffsetStore(OffsetTable):
-    """Offsets in `<folder>/<client id>/<group>/offsets.json`, in the Java client's form, with a `.bak` of
-    the one before."""
+    """Offsets in a file, in the Java client's form, with a `.bak` of the one before.
+
+    It is `<folder>/<client id>/<group>/offsets.json`.
+    """
 
     def __init__(self, group: str, client_id: str, folder: str | Path) -> None:
         super().__init__()
@@ -156,8 +162,10 @@ class LocalFileOffsetStore(OffsetTable):
         return self._stored.get(queue)
 
     async def persist(self, queues: Iterable[MessageQueue]) -> None:
-        """Written whole: temporary file, fsync, old one to `.bak`, rename. A crash leaves the old or the new
-        one."""
+        """Written whole: temporary file, fsync, old one to `.bak`, rename.
+
+        A crash leaves the old or the new one.
+        """
         changed = {queue: self._offsets[queue] for queue in queues if queue in self._offsets}
         if changed:
             # One that is cancelled leaves its write to go on: the next one waits until that is done.

@@ -1,5 +1,6 @@
-"""ProcessQueue: what a push consumer has pulled from one queue and is not done with. Pure; time is an
-argument.
+"""ProcessQueue: what a push consumer has pulled from one queue and is not done with.
+
+Pure; time is an argument.
 
 Semantics reference 9.4 (ProcessQueue.java). Offsets only grow within one ProcessQueue, so insertion order is
 offset order and the first key is the oldest message.
@@ -23,7 +24,9 @@ LOCK_LIVE_MAX_MS = 30_000
 
 
 class ProcessQueue:
-    """Life: created when a queue becomes ours → messages are put and removed → (orderly: `end`: the running
+    """The messages of one queue while it is ours.
+
+    Life: created when a queue becomes ours → messages are put and removed → (orderly: `end`: the running
     batch is the last) → `drop`: nothing counts any more.
 
     Three tasks of one event loop share it; every method names which of them calls it and what it changes.
@@ -154,8 +157,10 @@ class ProcessQueue:
     # ConsumeMessageService, orderly
 
     def take_messages(self, limit: int, now_ms: int) -> list[MessageRecord]:
-        """Move the oldest messages to the handler; none when the queue is ending. Caller: consume service.
-        Affects: taken messages."""
+        """Move the oldest messages to the handler; none when the queue is ending.
+
+        Caller: consume service. Affects: taken messages.
+        """
         taken: list[MessageRecord] = []
         if self.ending_since_ms is not None or self.is_dropped:
             return taken
@@ -167,8 +172,10 @@ class ProcessQueue:
         return taken
 
     def commit_taken(self) -> int | None:
-        """Drop what was taken; return the offset after it. Caller: consume service. Affects: taken,
-        bytes."""
+        """Drop what was taken; return the offset after it.
+
+        Caller: consume service. Affects: taken, bytes.
+        """
         if not self._taken:
             return None
         next_offset = next(reversed(self._taken)) + 1
@@ -181,8 +188,10 @@ class ProcessQueue:
         return list(self._taken.values())
 
     def put_back(self, messages: Sequence[MessageRecord]) -> None:
-        """Give taken messages back, to be taken again first, with changed reconsume times. Caller: consume
-        service."""
+        """Give taken messages back, to be taken again first, with changed reconsume times.
+
+        Caller: consume service.
+        """
         for message in sorted(messages, key=lambda m: m.queue_offset, reverse=True):
             self._taken.pop(message.queue_offset, None)
             self._messages[message.queue_offset] = message
@@ -196,8 +205,10 @@ class ProcessQueue:
             self.ending_since_ms = now_ms
 
     def drop(self) -> None:
-        """The queue is not ours any more: results that still come are ignored. Caller: rebalancer, pull
-        loop."""
+        """The queue is not ours any more: results that still come are ignored.
+
+        Caller: rebalancer, pull loop.
+        """
         self.is_dropped = True
 
     def clear(self) -> None:

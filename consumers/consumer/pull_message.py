@@ -51,8 +51,10 @@ class PullHold(StrEnum):
 def hold_pull(
     queue: ProcessQueue, config: PushConsumerConfig, *, orderly: bool, suspended: bool, now_ms: int
 ) -> PullHold | None:
-    """Return the first reason of the sequence in 9.3, or None: pull. Sizes are compared as whole MiB there, as
-    bytes here."""
+    """Return the first reason of the sequence in 9.3, or None: pull.
+
+    Sizes are compared as whole MiB there, as bytes here.
+    """
     if suspended:
         return PullHold.SUSPENDED
     if queue.cached_count > config.pull_threshold_messages:
@@ -113,8 +115,10 @@ class PullContext:
 
 
 class PullLoop:
-    """Pulls one queue until it is dropped. Every wait is a sleep or a long poll, so cancelling it ends it at
-    once."""
+    """Pulls one queue until it is dropped.
+
+    Every wait is a sleep or a long poll, so cancelling it ends it at once.
+    """
 
     def __init__(self, queue: ProcessQueue, next_offset: int, context: PullContext) -> None:
         self.queue = queue

@@ -57,8 +57,10 @@ def pull_request(
     commit_offset: int | None = None,
     suspend_ms: int = 0,
 ) -> RemotingCommand:
-    """PULL_MESSAGE (11). `subscription` None: the broker uses the one of the heartbeat; `suspend_ms` 0: no
-    long poll."""
+    """PULL_MESSAGE (11).
+
+    `subscription` None: the broker uses the one of the heartbeat; `suspend_ms` 0: no long poll.
+    """
     sys_flag = 0
     if commit_offset is not None:
         sys_flag |= FLAG_COMMIT_OFFSET
@@ -83,9 +85,11 @@ def pull_request(
 
 
 def pull_result(response: RemotingCommand) -> PullResult:
-    """Read the answer to a pull. Raises MQBrokerError for every code that is not a pull status,
-    HeaderFieldError and
-    BodyError for any other answer."""
+    """Read the answer to a pull.
+
+    Raises MQBrokerError for every code that is not a pull status, HeaderFieldError and BodyError for any
+    other answer.
+    """
     status = STATUS_OF_CODE.get(response.code)
     if status is None:
         raise error_for(response.code, response.remark)

@@ -50,8 +50,9 @@ CLEAN_EXPIRED_INTERVAL_MS = 60_000
 
 
 class PushConsumer:
-    """`async with PushConsumer(group, addrs, handler, {"orders": "*"}) as consumer:` consumes until the
-    block ends.
+    """A member of a consumer group; it consumes until its `async with` block ends.
+
+    `async with PushConsumer(group, addrs, handler, {"orders": "*"}) as consumer:`
 
     `subscriptions` is topic → expression (`*`, tags joined by `||`). With `orderly` the handler gets one
     batch of a queue at a time. A handler is a coroutine function or a plain function (run in a thread):
@@ -70,8 +71,9 @@ class PushConsumer:
         client: ClientInstance | None = None,
         clock: Clock = system_clock,
     ) -> None:
-        """`client` is shared and stays the caller's to close; without it the consumer has its own. Raises
-        ValueError for a group, topic or expression that RocketMQ would not take.
+        """`client` is shared and stays the caller's to close; without it the consumer has its own.
+
+        Raises ValueError for a group, topic or expression that RocketMQ would not take.
         """
         validate_group(group)
         self.group = group
@@ -167,8 +169,7 @@ class PushConsumer:
             )
 
     async def close(self) -> None:
-        """Order of semantics 9.10: pull no more, let handlers end, store offsets, let locks go, leave the
-        group."""
+        """Pull no more, let handlers end, store offsets, let locks go, leave the group (semantics 9.10)."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -231,9 +232,9 @@ class PushConsumer:
         self.rebalancer.rebalance_soon()
 
     def broker_lost(self, broker_name: str) -> None:
-        """Orderly: a restarted broker has lost our locks and gives them to the first member that requests
-        them. So nothing more is consumed until they are ours again, which the next round of the rebalancer
-        sees to.
+        """Orderly: a restarted broker has lost our locks and gives them to the first member that requests them.
+
+        So nothing more is consumed until they are ours again, which the next round of the rebalancer sees to.
         """
         if self.orderly and self._is_clustering:
             for queue in self.table.values():
@@ -242,8 +243,10 @@ class PushConsumer:
             self.rebalancer.rebalance_soon()
 
     async def reset_offset(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """220: 1. drop the queues, so that nothing that still runs commits. 2. Wait for what runs. 3. Move
-        and store the offsets. 4. Rebalance begins the queues again, from there (resetOffset, semantics 6.1).
+        """220: 1. drop the queues, so that nothing that still runs commits.
+
+        2. Wait for what runs. 3. Move and store the offsets. 4. Rebalance begins the queues again, from there
+        (resetOffset, semantics 6.1).
         """
         dropped = [queue for queue in self.table.values() if queue.message_queue in offsets]
         for queue in dropped:
@@ -305,8 +308,10 @@ class PushConsumer:
         return await self.consume_service.wait_idle(queue, wait_ms)
 
     def queues_changed(self, topic: str) -> None:
-        """End the pulls of queues that are gone: without it a long poll would hold on for 15 s for
-        nothing."""
+        """End the pulls of queues that are gone.
+
+        Without it a long poll would hold on for 15 s for nothing.
+        """
         for queue, task in list(self._pull_tasks.items()):
             if queue.is_dropped:
                 task.cancel()
@@ -399,8 +404,10 @@ class PushConsumer:
         self.offset_store.update_offset(message_queue, offset, increase_only=True)
 
     async def _correct_offset(self, message_queue: MessageQueue, offset: int) -> None:
-        """OFFSET_ILLEGAL (9.6): the queue is given up with the broker's offset stored, and begun again from
-        there."""
+        """OFFSET_ILLEGAL (9.6): begin the queue again from the broker's offset.
+
+        It is given up with that offset stored.
+        """
         queue = self.table.get(message_queue)
         if queue is None:
             return
@@ -432,8 +439,10 @@ class PushConsumer:
         )
 
     async def _give_up_message(self, message: MessageRecord) -> None:
-        """An orderly message that failed too often: to the retry topic, where the broker makes a dead letter
-        of it."""
+        """Send an orderly message that failed too often to the retry topic.
+
+        There the broker makes a dead letter of it.
+        """
         limit = self.config.max_reconsume_times_for(orderly=True)
         await send_to_retry(self.client, retry_message(message, self.group, 0, limit))
 

@@ -172,8 +172,10 @@ class Rebalancer:
         return strategy(context.group, context.client.client_id, queues, client_ids)
 
     async def _is_server_side(self, route: TopicRouteData) -> bool:
-        """Orderly consumers, and strategies no broker has, always compute by themselves, as in Java
-        (8.4)."""
+        """Return whether this client computes by itself.
+
+        Orderly consumers, and strategies no broker has, always do, as in Java (8.4).
+        """
         context = self._context
         mode = context.config.rebalance_mode
         if context.orderly or mode is RebalanceMode.CLIENT:
@@ -242,8 +244,11 @@ class Rebalancer:
         return all_done
 
     async def _give_up(self, queue: MessageQueue) -> bool:
-        """1. Its running batch ends (orderly; else False: next round). 2. Nothing of it counts any more.
-        3. Its offset is stored. 4. Its lock is free for the next member (orderly)."""
+        """1. Its running batch ends (orderly; else False: next round).
+
+        2. Nothing of it counts any more. 3. Its offset is stored. 4. Its lock is free for the next member
+        (orderly).
+        """
         context = self._context
         process_queue = context.table.get(queue)
         if process_queue is None:
@@ -305,8 +310,10 @@ class Rebalancer:
         return False
 
     async def lock_all(self) -> None:
-        """Renew every lock (every 20 s; it is good for 30 s here and 60 s at the broker). Caller:
-        PushConsumer's loop."""
+        """Renew every lock (every 20 s; it is good for 30 s here and 60 s at the broker).
+
+        Caller: PushConsumer's loop.
+        """
         for broker_name, process_queues in self._by_broker().items():
             held = await self._lock_batch(broker_name, [queue.message_queue for queue in process_queues])
             if held is None:
@@ -316,8 +323,10 @@ class Rebalancer:
                 process_queue.lock_ms = now_ms if process_queue.message_queue in held else None
 
     async def unlock(self, queues: Sequence[MessageQueue]) -> None:
-        """Let the locks go at once (UNLOCK_BATCH_MQ, 42, one-way); a lock that stays expires at the
-        broker."""
+        """Let the locks go at once (UNLOCK_BATCH_MQ, 42, one-way).
+
+        A lock that stays expires at the broker.
+        """
         by_broker: dict[str, list[MessageQueue]] = {}
         for queue in queues:
             by_broker.setdefault(queue.broker_name, []).append(queue)

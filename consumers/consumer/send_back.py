@@ -1,5 +1,7 @@
-"""Giving a message back for a later repetition, or to the dead letters (semantics reference 4.1, 4.2,
-4.4)."""
+"""Giving a message back for a later repetition, or to the dead letters.
+
+Source: semantics reference 4.1, 4.2, 4.4.
+"""
 
 from __future__ import annotations
 
@@ -48,8 +50,10 @@ def send_back_request(
 
 
 def retry_message(message: MessageRecord, group: str, delay_level: int, max_reconsume_times: int) -> Message:
-    """Return the same message as a new one to `%RETRY%group`: what is sent when the broker that stores it cannot
-    take it back."""
+    """Return the same message as a new one to `%RETRY%group`.
+
+    It is sent when the broker that stores the message cannot take it back.
+    """
     properties = {key: value for key, value in message.properties.items() if key not in NOT_REPEATED}
     properties.setdefault(MessageProperty.ORIGIN_MESSAGE_ID, message.message_id)
     properties[MessageProperty.RETRY_TOPIC] = message.topic
@@ -96,8 +100,10 @@ async def send_message_back(
 
 
 async def send_to_retry(client: ClientInstance, message: Message) -> None:
-    """Send to the first writable queue of the retry topic, trying every broker once. Raises the last
-    error."""
+    """Send to the first writable queue of the retry topic, trying every broker once.
+
+    Raises the last error.
+    """
     queues = publish_queues(message.topic, await client.route(message.topic))
     error: Exception = MQClientError(f"no broker takes messages to {message.topic}")
     for queue in {queue.broker_name: queue for queue in queues}.values():

@@ -1,5 +1,7 @@
-"""Producer: send messages, one, many, or without an answer (semantics reference 10;
-DefaultMQProducerImpl.java)."""
+"""Producer: send messages, one, many, or without an answer.
+
+Source: semantics reference 10; DefaultMQProducerImpl.java.
+"""
 
 from __future__ import annotations
 
@@ -280,8 +282,9 @@ class Producer:
     async def send_batch(
         self, messages: Sequence[Message], *, queue: MessageQueue | None = None, timeout_ms: int | None = None
     ) -> SendResult:
-        """Store several messages of one topic in one request, all or none, in order, in one queue. Not
-        compressed.
+        """Store several messages of one topic in one request, all or none, in order, in one queue.
+
+        Not compressed.
 
         Raises ValueError for an empty or mixed batch and MessageTooLarge; else as `send`.
         """
@@ -328,8 +331,10 @@ class Producer:
         *,
         batch: Sequence[Message] = (),
     ) -> SendResult:
-        """Policy: up to 1 + retry_times_when_send_failed attempts within the deadline, while errors are
-        retriable."""
+        """Send with up to 1 + retry_times_when_send_failed attempts within the deadline.
+
+        There is a next one while errors are retriable.
+        """
         attempts = 0
         failed_broker: str | None = None
         while True:
@@ -456,8 +461,10 @@ class Producer:
     # Queues
 
     async def _publish_queues(self, topic: str) -> list[MessageQueue]:
-        """Return writable queues of the topic; for an unknown topic those that creating it by sending would give it
-        (5.4)."""
+        """Return writable queues of the topic.
+
+        For an unknown topic those that creating it by sending would give it (5.4).
+        """
         try:
             route = await self.client.route(topic)
         except MQBrokerError as error:

@@ -100,8 +100,10 @@ def send_request(
 
 
 def send_result(response: RemotingCommand, message: Message, broker_name: str) -> SendResult:
-    """Read the answer to a send. Raises MQBrokerError when the message was not stored, HeaderFieldError when
-    the answer does not name its place.
+    """Read the answer to a send.
+
+    Raises MQBrokerError when the message was not stored, HeaderFieldError when the answer does not name its
+    place.
     """
     status = STATUS_OF_CODE.get(response.code)
     if status is None:

@@ -1,5 +1,6 @@
-"""Capacity of each group, its load, and how much room retention leaves:
-`python -m spark.jobs.capacity < spec.json`.
+"""Capacity of each group, its load, and how much room retention leaves.
+
+`python -m spark.jobs.capacity < spec.json`
 
 One row per group-topic and day, grain `group`:
 

@@ -1,5 +1,6 @@
-"""Dead letters from the store files of brokers: how many, why, how old, how fast they grow:
-`python -m spark.jobs.dead_letter < spec.json`.
+"""Dead letters from the store files of brokers: how many, why, how old, how fast they grow.
+
+`python -m spark.jobs.dead_letter < spec.json`
 
 A dead letter is a record of a `%DLQ%` topic that its consume queue still leads to. Grain `group`: a row per group and
 day; grain `cause`: per group, topic it came from and cause.

@@ -47,8 +47,9 @@ READ_FOR_TOP = ("lag_first", "lag_last", "time_lag_max_ms", "burn_rate", "time_t
 
 
 def top(topics: pa.Table) -> pa.Table:
-    """Return the worst 50 group-topics of each hour by time lag, burn rate, time to loss and growth; `topics` are
-    in the order of rows.
+    """Return the worst 50 group-topics of each hour by time lag, burn rate, time to loss and growth.
+
+    `topics` are in the order of rows.
     """
     topics = topics.filter(pc.equal(topics["kind"], "GROUP"))
     topics = topics.append_column("growth", pc.subtract(topics["lag_last"], topics["lag_first"]))

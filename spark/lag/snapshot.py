@@ -1,5 +1,4 @@
-"""One collection round of a cluster: what every broker returned about queues and committed offsets, and how the
-round judged it.
+"""One collection round of a cluster: queues, committed offsets, and how the round judged them.
 
 Every series that is known is in every snapshot, from its first one to its tombstone (`codes.ABSENT`): a queue of a
 silent broker has its last offsets and the status UNKNOWN. Committed offsets are read before max offsets, so

@@ -120,8 +120,9 @@ LAG_SCHEMA = row_schema(KEY, WINDOW, LAG_FIGURES, STAMP)
 
 
 def hour_rows(item: WorkItem, notes: list[Note]) -> Iterator[pa.Table]:
-    """Yield the rows of an item's hours, in each table those of a grain in the order of their keys; what cannot be read
-    comes into `notes`.
+    """Yield the rows of an item's hours, in each table those of a grain in the order of their keys.
+
+    What cannot be read comes into `notes`.
     """
     reader = FoldedHours(item, stores=True)
     hours = {hour.hour_ms for hour in item.hours}

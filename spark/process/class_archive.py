@@ -1,5 +1,7 @@
-"""The classes that Spark loads, as the JVM has them in memory, kept in a file: reading them from jars is half of the
-start of a JVM. `python -m spark.process.class_archive` makes it, beside the jobs, once per Spark and Java.
+"""The classes that Spark loads, as the JVM has them in memory, kept in a file.
+
+Reading them from jars is half of the start of a JVM. `python -m spark.process.class_archive` makes it, beside
+the jobs, once per Spark and Java.
 
 A JVM that finds it unfit (other jars, another Java) starts without. It is as trusted as code: it lies in a folder that
 only this user can write to, or is not used.

@@ -58,8 +58,10 @@ class KeptSession:
         self._shipped = ExitStack()
 
     def fits(self, text: str) -> bool:
-        """Return whether the job of a spec can run here: not with another place, or when Spark has gone away since the
-        last job. Only a new process can build another session.
+        """Return whether the job of a spec can run here.
+
+        Not with another place, or when Spark has gone away since the last job: only a new process can build
+        another session.
         """
         if self._spark is None:
             return True

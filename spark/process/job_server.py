@@ -30,8 +30,9 @@ AFTER_RESULT_S = 2.0  # between a result and the next spec: the caller may close
 
 
 def run_of(spec: JobSpec) -> Run:
-    """Return the function of the spec's job, imported while the JVM starts. Raises JobSpecError for an unknown
-    job.
+    """Return the function of the spec's job, imported while the JVM starts.
+
+    Raises JobSpecError for an unknown job.
     """
     if spec.job not in JOBS:
         raise JobSpecError(f"there is no job {spec.job!r}; there are: {', '.join(JOBS)}")
@@ -72,8 +73,10 @@ def main(idle_s: float) -> int:
 
 
 def _read(specs: queue.SimpleQueue[str], at_work: threading.Lock) -> None:
-    """Queue the lines of the input. After its end the running job is abandoned: the run of a killed worker is repeated
-    elsewhere. The JVM ends with this process.
+    """Queue the lines of the input.
+
+    After its end the running job is abandoned: the run of a killed worker is repeated elsewhere. The JVM ends
+    with this process.
     """
     for line in sys.stdin:
         specs.put(line)

@@ -1,5 +1,7 @@
-"""Where the jobs run: `local[*]` in this process or in a warm server that later runs find again, a Spark cluster's
-master, or a Spark Connect server: by settings.
+"""Where the jobs run, by settings: in this process, in a warm server, or on a cluster.
+
+`local[*]` in this process or in a warm server that later runs find again, a Spark cluster's master, or a
+Spark Connect server.
 
 The warm server is Spark's own reuse of a local Connect server (`SPARK_LOCAL_CONNECT_REUSE`): the first run starts it, a
 run after it saves the start of a JVM and its warming up. `manage.py up` has one of its own, which ends with it; another
@@ -151,8 +153,9 @@ def cores_of(spark: SparkSession | SparkContext) -> int:
 
 
 def is_alive(spark: SparkSession | SparkContext) -> bool:
-    """Return whether an earlier session can still be used. Of Spark Connect only the port is tried: the client itself
-    would try for minutes.
+    """Return whether an earlier session can still be used.
+
+    Of Spark Connect only the port is tried: the client itself would try for minutes.
     """
     context: Any = context_of(spark)
     if context is not None:
@@ -193,8 +196,9 @@ def end(spark: SparkSession | SparkContext, *, within_s: float = JVM_ENDS_WITHIN
 
 
 def require_answer(url: str, *, within_s: float = MASTER_ANSWERS_WITHIN_S) -> None:
-    """Raise SparkAway unless a port is open at one of the addresses of a spark:// or sc:// URL: Spark itself tries for
-    minutes.
+    """Raise SparkAway unless a port is open at one of the addresses of a spark:// or sc:// URL.
+
+    Spark itself tries for minutes.
     """
     found = re.match(r"(spark|sc)://([^/;?]+)", url)
     if found is None:

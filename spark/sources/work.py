@@ -229,8 +229,9 @@ class HistoryReader:
     def _grid(
         self, paths: Sequence[str], before: Grid | None, after: str, upto: str, from_ms: int, to_ms: int
     ) -> tuple[Grid | None, bool]:
-        """Return the grid of groups of (after, upto] in some files, and whether it is regular: mostly one file has all
-        of it.
+        """Return the grid of groups of (after, upto] in some files, and whether it is regular.
+
+        Mostly one file has all of it.
         """
         parts = list(self._parts(paths, after, upto, from_ms, to_ms))
         if len(parts) == 1 and isinstance(parts[0], pa.Table):
@@ -280,8 +281,9 @@ class HistoryReader:
     def _parts(
         self, paths: Sequence[str], after: str, upto: str, from_ms: int, to_ms: int
     ) -> Iterator[pa.Table | Samples]:
-        """Yield the parts of some files with groups of (after, upto]: rows of chunks, samples of logs, nothing of an
-        unreadable file.
+        """Yield the parts of some files with groups of (after, upto].
+
+        Rows of chunks, samples of logs, nothing of an unreadable file.
         """
         for path in paths:
             if PurePosixPath(path).suffix == ".wal":

@@ -105,9 +105,11 @@ def get_group(broker: Broker, channel: Channel, command: RemotingCommand, now_ms
 
 
 def update_forbidden(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> Saved:
-    """UPDATE_AND_GET_GROUP_FORBIDDEN (353): without ``readable`` it only reads. As in Java neither group nor topic need
-    exist; illegal names are refused here. Java drops every topic of a group when one is allowed again, and
-    saves that only with the next change: here the others stay, and it is saved.
+    """UPDATE_AND_GET_GROUP_FORBIDDEN (353): without ``readable`` it only reads.
+
+    As in Java neither group nor topic need exist; illegal names are refused here. Java drops every topic of a
+    group when one is allowed again, and saves that only with the next change: here the others stay, and it is
+    saved.
     """
     header = GroupForbiddenRequestHeader.from_ext_fields(command.ext_fields)
     group, topic = header.group, header.topic

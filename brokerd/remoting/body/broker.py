@@ -9,8 +9,9 @@ from brokerd.remoting.body.json_body import JsonBody
 
 @dataclass(slots=True)
 class DelayOffsetWrapper(JsonBody):
-    """45 and config/delayOffset.json: delay level (from 1) → offset of the next message to deliver. A level that never
-    delivered anything may be missing (4.x): that is not "nothing waits".
+    """45 and config/delayOffset.json: delay level (from 1) → offset of the next message to deliver.
+
+    A level that never delivered anything may be missing (4.x): that is not "nothing waits".
     """
 
     offset_table: dict[int, int] = field(default_factory=dict)

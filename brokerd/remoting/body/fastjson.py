@@ -85,8 +85,9 @@ def refuse_references(data: bytes, count_max: int = 0) -> None:
 
 
 def _with_number_keys(data: bytes) -> Any:
-    """The body if number keys are all that is not JSON in it, as in tables of offsets, which are large: quoted and
-    parsed in C. None: it is something else.
+    """Return the body as JSON if number keys are all that is not JSON in it; None for something else.
+
+    So are tables of offsets, which are large: quoted and parsed in C.
     """
     if _PLAIN_TEXTS.fullmatch(data) is None or _LARGE_NUMBER.search(data) is not None:
         return None

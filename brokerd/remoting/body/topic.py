@@ -94,8 +94,9 @@ class TopicStatsTable(JsonBody):
 
 
 def queue_ranges(body: bytes) -> list[tuple[int, int, int, int]]:
-    """(queue id, min offset, max offset, last write) of each queue of a 202, by queue id; a console reads tens of
-    thousands at once. Raises BodyError.
+    """Return (queue id, min offset, max offset, last write) of each queue of a 202, by queue id.
+
+    A console reads tens of thousands at once. Raises BodyError.
     """
     found = _STATS_ENTRY.findall(body) if body.startswith(_STATS_BEGIN) else []
     if found:

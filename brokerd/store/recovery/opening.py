@@ -253,7 +253,7 @@ class Recovery:
                 plan.rebuilds[key] = length
 
     def _ends_well(self, queue: ConsumeQueue | None, key: QueueKey, queue_offset: int, limit: int) -> bool:
-        """Does the queue hold the unit before `queue_offset`, so that the next one goes behind it?"""
+        """Return whether the queue holds the unit before `queue_offset`, so that the next goes behind it."""
         if queue is None or not queue.files.files:
             return queue_offset == 0
         files = queue.files

@@ -291,7 +291,7 @@ def direct_warnings(is_original: bool, topic: str) -> list[PlanWarning]:
 
 
 def client_answer(answer: ClientAnswer) -> Text:
-    """Return ``The client 10.0.0.7@4711 answered CR_SUCCESS in 12 ms.``"""
+    """Return the sentence ``The client 10.0.0.7@4711 answered CR_SUCCESS in 12 ms``."""
     if not answer.consume_result:
         return Text(
             "The client %(client)s did not answer with a result: %(reason)s",

@@ -22,8 +22,10 @@ CAPACITY_MS = 7 * DAY_MS  # a group's reading rate is that of its present member
 
 @dataclass(frozen=True, slots=True)
 class UsualDrain:
-    """`lag` messages of `topic` at `at_ms`. `drain`: unknown while an hour on the way, or the capacity, was never seen;
-    `capacity` in messages per second; `weeks` of which the arrivals are the median.
+    """`lag` messages of `topic` at `at_ms`.
+
+    `drain`: unknown while an hour on the way, or the capacity, was never seen; `capacity` in messages per
+    second; `weeks` of which the arrivals are the median.
     """
 
     topic: str

@@ -31,8 +31,10 @@ def lost_hours(cluster: str, from_ms: int, to_ms: int) -> set[int]:
 
 
 def missing(run: ReportRun, hours: Collection[int], now_ms: int) -> list[Text]:
-    """Return a line for each file of the window that was set aside, each log that its host has not uploaded, and each
-    stretch of hours without history.
+    """Return a line for everything of the window that no row could be made of.
+
+    That is each file that was set aside, each log that its host has not uploaded, and each stretch of hours
+    without history.
 
     `hours`: the ones that were computed, epoch ms of their start; none: a report that is not made of history.
     """

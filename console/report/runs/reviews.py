@@ -128,8 +128,9 @@ def _group_days(cluster: str, from_ms: int, to_ms: int) -> dict[str, dict[int, G
 
 
 def _slo_rows(run: ReportRun, days: dict[str, dict[int, GroupDay]], start_ms: int) -> Iterator[ReportRow]:
-    """Of each group: the share of the watched time in which it kept its promise, and what is left of four weeks' budget
-    at the end of the period.
+    """Return of each group the share of the watched time in which it kept its promise.
+
+    Beside it what is left of four weeks' budget at the end of the period.
     """
     end_ms = period_end(start_ms, PERIODS_MS[run.job], run.zone)
     before_ms = period_start(start_ms - 1, PERIODS_MS[run.job], run.zone)
@@ -301,8 +302,9 @@ def _dead_weight_rows(run: ReportRun, start_ms: int, now_ms: int) -> Iterator[Re
 
 
 def _without_progress(run: ReportRun, day_ms: int) -> dict[str, int]:
-    """Groups in which messages waited and none was consumed on each of the last STILL_DAYS days that were computed, at
-    least that many.
+    """Return groups in which messages waited and none was consumed for days.
+
+    That is on each of the last STILL_DAYS days that were computed, at least that many.
     """
     days: dict[str, dict[int, bool]] = {}
     rows = LagRow.objects.filter(

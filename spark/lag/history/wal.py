@@ -296,8 +296,10 @@ def _new_names(state: SegmentState, snapshot: Snapshot) -> bytes:
 
 
 def read_segment(data: bytes, before: SegmentState | None = None) -> Segment:
-    """Decode a whole segment; a torn tail is left out. `before` is the state behind the segment before, if that was
-    read: its names are taken over where they are the same.
+    """Decode a whole segment; a torn tail is left out.
+
+    `before` is the state behind the segment before, if that was read: its names are taken over where they are
+    the same.
 
     Raises WalError when the header is not one of ours (a header cut short by a crash too: such a file holds
     nothing).

@@ -24,9 +24,12 @@ BRACKET_INTERVALS = 1.5  # rounds come up to half an interval late
 
 
 class Ages(NamedTuple):
-    """Of messages: age in ms, which is the least it can be where `lower_bound`: the two readings between which it came
-    are further apart than rounds are. `estimate_ms` is the likely one, `NO_AGE` where no reading is old enough;
-    `is_wanted`: then, and where that is uncertain by more than old readings are, its own store time would help.
+    """The ages of messages in ms, and how far they can be relied on.
+
+    With `lower_bound` an age is the least it can be: the two readings between which the message came are
+    further apart than rounds are. `estimate_ms` is the likely one, `NO_AGE` where no reading is old enough;
+    `is_wanted`: then, and where that is uncertain by more than old readings are, its own store time would
+    help.
     """
 
     ms: Int64Array
