@@ -5,6 +5,7 @@ from django.urls import path
 from console.group import views
 from console.group.clients import views as client_views
 from console.group.mode import views as mode_views
+from console.group.offset_file import views as offset_file_views
 from console.group.pause import views as pause_views
 from console.group.settings import views as settings_views
 
@@ -14,6 +15,8 @@ urlpatterns = [
     path("groups/<str:group>/clients/<path:client_id>", views.client, name="group-client"),
     path("groups/<str:group>/watch", views.watch, name="group-watch"),
     path("groups/<str:group>/offsets", views.offset_change, name="offset-change"),
+    path("groups/<str:group>/offset-file", offset_file_views.offset_file, name="offset-file"),
+    path("groups/<str:group>/offset-import", offset_file_views.offset_import, name="offset-import"),
     path("clients", client_views.clients, name="clients"),
     path("new-group", settings_views.create, name="group-create"),
     path("groups/<str:group>/settings", settings_views.settings, name="group-settings"),

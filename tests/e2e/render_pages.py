@@ -74,6 +74,7 @@ FIXED_PAGES = {
     "rebalance-group": "/c/local/rebalance/analytics",
     "rebalance-difference": "/c/local/rebalance/analytics?view=difference&new=1&strategy=AVG_BY_CIRCLE",
     "offset-change": "/c/local/groups/analytics/offsets",
+    "offset-import": "/c/local/groups/analytics/offset-import",
     "offset-change-time": "/c/local/groups/analytics/offsets?target=time",
     "offset-change-as-of": "/c/local/groups/analytics/offsets?target=as_of",
     "messages-ask": "/c/local/messages",

@@ -86,6 +86,8 @@ PAGES = {
     "rebalance-group": view(NAMED),
     "group-watch": change("VIEW"),
     "offset-change": form("RESET"),
+    "offset-file": view(NAMED),
+    "offset-import": form("RESET"),
     "group-create": form("CONFIGURE", reader=(SOME, "VIEW"), **NEW_GROUP),
     "group-settings": form("CONFIGURE", reader=(NAMED, "VIEW")),
     "group-delete": form("CONFIGURE"),
