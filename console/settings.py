@@ -291,15 +291,15 @@ MIDDLEWARE = [
     "console.web.compression.CompressionMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "console.web.security.ContentSecurityPolicyMiddleware",
-    "console.web.security.AddressMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "console.text.locale.ReaderLocaleMiddleware",
+    "console.web.security.AddressMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "console.access.session.idle_session.IdleSessionMiddleware",
     # Every page requires sign-in unless its view states otherwise: an omission must not open a page.
-    "django.contrib.auth.middleware.LoginRequiredMiddleware",
+    "console.access.session.idle_session.SignInMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
 ]

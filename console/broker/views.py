@@ -70,7 +70,7 @@ def brokers(request: HttpRequest, cluster: str) -> HttpResponseBase:
     servers = selectors.name_servers(here.name)
     page = selectors.broker_page(here.name, list_query, scope=scope, servers=servers)
     if list_query.is_whole:
-        return file_of(page, spec, here.name)
+        return file_of(request, page, spec, here.name)
     context = {
         "cluster": here,
         "scope": scope,

@@ -64,7 +64,7 @@ def dead_letters(request: HttpRequest, cluster: str) -> HttpResponseBase:
         here.name, list_query, scope=scope, with_empty=with_empty, every=every
     )
     if list_query.is_whole:
-        return file_of(page, DEAD_LETTERS, here.name)
+        return file_of(request, page, DEAD_LETTERS, here.name)
     context = {
         **replay,
         "cluster": here,

@@ -98,7 +98,7 @@ def groups(request: HttpRequest, cluster: str) -> HttpResponseBase:
         since_ms = lag_selectors.stale_since_ms(here.name, int(time.time() * 1000))
         for row in page.rows:
             lag_selectors.made_stale(row, since_ms)
-        return file_of(page, GROUPS, here.name)
+        return file_of(request, page, GROUPS, here.name)
     chips = filter_chips(GROUPS, list_query, page.counts_by_filter)
     context = {
         "cluster": here,

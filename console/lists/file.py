@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from http import HTTPStatus
 from typing import Any
 
-from django.http import HttpResponse
+from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from console.lists.page import FILE_ROWS_MAX, Page
 from console.lists.spec import ListSpec
 from console.text import Text
+from console.web.problem import refused_page
 from console.web.streamed import StreamedResponse
 
 
-def file_of(page: Page[Any], spec: ListSpec, cluster: str = "") -> HttpResponseBase:
+def file_of(request: HttpRequest, page: Page[Any], spec: ListSpec, cluster: str = "") -> HttpResponseBase:
     """Return the rows of a whole page as `<cluster>-<list>.csv`; 422 where more match than a file holds."""
     found = refusal(page)
     if found is not None:
-        return HttpResponse(f"{found.local()}\n", status=422, content_type="text/plain; charset=utf-8")
+        return refused_page(request, HTTPStatus.UNPROCESSABLE_ENTITY, found)
     return streamed_file(page.rows, spec, cluster)
 
 

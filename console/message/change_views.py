@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from http import HTTPStatus
 
 from django.contrib import messages as notices
-from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.http import content_disposition_header, urlencode
@@ -31,6 +32,7 @@ from console.operation import services as operation_services
 from console.operation.errors import OperationError, PlanRejected
 from console.text import Text, text_of
 from console.text.stored import as_json
+from console.web.problem import refused_page
 
 
 @require_safe
@@ -42,7 +44,7 @@ def export_messages(request: HttpRequest, cluster: str) -> HttpResponseBase:
     name = request.GET.get("format", "")
     if not topic or not form.is_valid() or form.cleaned_data["read"] in LOOKUPS or name not in FORMATS:
         needed = Text("An export needs a topic and one of: %(names)s.", names=", ".join(FORMATS))
-        return _refused((refusals(form) or needed).local(), 400)
+        return refused_page(request, HTTPStatus.BAD_REQUEST, refusals(form) or needed)
     _, content_type, writer = FORMATS[name]
     try:
         search = open_search(
@@ -54,22 +56,18 @@ def export_messages(request: HttpRequest, cluster: str) -> HttpResponseBase:
         )
         pieces = Streamed(request.user.get_username(), lambda: export(search, writer()))
     except (QueryRefused, services.BadCursor) as refusal:
-        return _refused(text_of(refusal).local(), 400)
+        return refused_page(request, HTTPStatus.BAD_REQUEST, text_of(refusal))
     except services.TopicNotFound as unknown:
-        return _refused(text_of(unknown).local(), 404)
+        raise Http404(text_of(unknown)) from unknown
     except TooManySearches as busy:
-        return _refused(text_of(busy).local(), 429)
+        return refused_page(request, HTTPStatus.TOO_MANY_REQUESTS, text_of(busy))
     except BrokerTrouble as trouble:
-        return _refused(text_of(trouble).local(), 503)
+        return refused_page(request, HTTPStatus.SERVICE_UNAVAILABLE, text_of(trouble))
     answer = StreamingHttpResponse(pieces, content_type=content_type)
     file_name = f"{topic.replace('%', '_')}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}.{name}"
     answer["Content-Disposition"] = content_disposition_header(True, file_name) or "attachment"
     answer["X-Accel-Buffering"] = "no"  # a proxy must not buffer it
     return answer
-
-
-def _refused(words: str, status: int) -> HttpResponse:
-    return HttpResponse(f"{words}\n", status=status, content_type="text/plain; charset=utf-8")
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

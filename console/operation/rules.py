@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import enum
 import hashlib
 import json
@@ -11,7 +12,7 @@ from typing import Any, Generic, TypeVar
 from console.access.rules import may
 from console.access.services import actor_name
 from console.operation.errors import IllegalTransition, NotPermitted
-from console.operation.models import Confirm, Job, JobState
+from console.operation.models import Confirm, Job, JobState, Plan, PlanState
 from console.text import Text
 
 # Of a state machine: its states and events.
@@ -92,6 +93,19 @@ JOB = Transitions[JobState, JobEventKind](
 CANCELLABLE = frozenset({JobState.QUEUED, JobState.RUNNING, JobState.PAUSED})
 RUNNABLE = (JobState.QUEUED, JobState.RUNNING, JobState.VERIFYING)
 WAITING = "WAITING"  # the state that is shown of an unfinished job on which no worker works
+# The states that are shown of an open plan that needs a second person.
+UNAPPROVED, APPROVED = "UNAPPROVED", "APPROVED"
+
+
+def shown_plan(plan: Plan, now: datetime.datetime) -> str:
+    """Return the state that pages show of a plan; an overdue one counts as expired before it is marked."""
+    if plan.state != PlanState.DRAFT:
+        return plan.state
+    if plan.expires_at <= now:
+        return PlanState.EXPIRED
+    if plan.confirm != Confirm.SECOND_PERSON or plan.blocked:
+        return PlanState.DRAFT
+    return APPROVED if plan.approved_by else UNAPPROVED
 
 
 def silent_from_ms(job: Job) -> int | None:

@@ -12,6 +12,8 @@ from django.db.models import Q
 from django.db.models.expressions import OrderBy
 from django.utils.module_loading import import_string
 
+from console.access import selectors as access_selectors
+from console.access.models import AuditEvent
 from console.access.name_scope import EVERYTHING, NameScope
 from console.lists.page import PER_PAGE_MAX, Page, cut_after
 from console.operation.errors import JobNotFound, PlanNotFound, PlanRejected, UndoImpossible
@@ -45,6 +47,13 @@ def plan(plan_id: str) -> Plan:
     if found is None:
         raise PlanNotFound(Text("There is no plan %(plan)s.", plan=plan_id))
     return found
+
+
+def discard_of(plan: Plan) -> AuditEvent | None:
+    """Return who discarded a plan, and when; None for other plans, and where the audit no longer has it."""
+    if plan.state != PlanState.DISCARDED:
+        return None
+    return access_selectors.audit_events(plan_id=plan.id).filter(verb="discard").first()
 
 
 def job(job_id: str) -> Job:

@@ -42,7 +42,7 @@ from console.operation.plan.coverage import of_plan
 from console.operation.plan.job_run import JobCounts
 from console.operation.plan.kinds import JobRow, Link
 from console.operation.plan.params import ACCEPT_WITHOUT
-from console.operation.rules import CANCELLABLE
+from console.operation.rules import CANCELLABLE, shown_plan
 from console.text import Text, text_of
 from console.text.stored import of_json
 from console.web.page_context import PageContext
@@ -50,6 +50,14 @@ from console.web.page_context import PageContext
 # Of a plan on one page; 2,000 queues would be a megabyte.
 DIFF_ROWS = 200
 ROW_ORDER = ("failed", "waiting", "applied", "passed", "verified")
+# Action on a plan → what its refusal begins with.
+REFUSED = {
+    "apply": Text("Not applied."),
+    "approve": Text("Not approved."),
+    "discard": Text("Not discarded."),
+    "undo": Text("No plan was made."),
+    "again": Text("No plan was made."),
+}
 # msg/s; a higher rate can be typed.
 RATE_SLIDER_MAX = 1_000
 
@@ -69,7 +77,7 @@ def operations(request: HttpRequest, cluster: str) -> HttpResponseBase:
         here.name, list_query, now=now, scope=scope, created_by=wanted["by"], kind=wanted["kind"]
     )
     if list_query.is_whole:
-        return file_of(page, OPERATIONS, here.name)
+        return file_of(request, page, OPERATIONS, here.name)
     context = {
         "cluster": here,
         "list": OPERATIONS,
@@ -99,7 +107,7 @@ class Operation:
     plan: Plan
     job: Job | None
     where: str
-    # The shown state of the job, "" without one.
+    # The shown state of the job, or of the plan without one.
     state: str
     # What it does, or has done.
     words: Text
@@ -120,7 +128,7 @@ def _operation(request: HttpRequest, here: Cluster, found: Any) -> Operation:
         job=job,
         where=found.where,
         words=selectors.plan_kind(found.kind).done_words(found) if found.where == "done" else found.summary,
-        state=shown_state(job, int(time.time() * 1000)) if job else "",
+        state=shown_state(job, int(time.time() * 1000)) if job else shown_plan(found, timezone.now()),
         asks_me=found.where == operation_list.WAITING and may and not is_mine,
         can_undo=may and can_undo(job, found),
         object=selectors.object_of(found),
@@ -169,9 +177,11 @@ def _plan_page(
     found: Plan,
     may_apply: bool,
     *,
+    action: str = "",
     refusal: Exception | None = None,
     status: int = 200,
 ) -> HttpResponse:
+    """``refusal``: why ``action``, a key of `REFUSED`, was not carried out."""
     now_ms = int(time.time() * 1000)
     kind, cover = selectors.plan_kind(found.kind), of_plan(found)
     found = kind.shown_to(found, request.user)
@@ -180,6 +190,8 @@ def _plan_page(
         "cluster": here,
         "plan": found,
         "state": PlanState.EXPIRED if found.state == PlanState.DRAFT and not is_open else found.state,
+        "badge": shown_plan(found, timezone.now()),
+        "discarded": selectors.discard_of(found),
         "job": getattr(found, "job", None),
         "can_undo": can_undo(getattr(found, "job", None)),
         "kind": kind,
@@ -190,6 +202,7 @@ def _plan_page(
         "is_open": is_open,
         "may_apply": may_apply,
         "is_mine": found.created_by == request.user.get_username(),
+        "is_approver": found.approved_by == request.user.get_username(),
         "button": kind.button(found),
         "diff": cut(found.diff, page=whole_number(request.GET.get("page", "")), per_page=DIFF_ROWS),
         "sums": kind.sums(found),
@@ -198,10 +211,11 @@ def _plan_page(
         if is_open
         else [],
         "refusal": refusal,
+        "refused": REFUSED.get(action, ""),
         "refusal_text": "" if refusal is None else text_of(refusal),
         "is_drift": isinstance(refusal, PlanDrifted),
         # Since when a broker has kept the plan from being applied.
-        "away_at_ms": now_ms if isinstance(refusal, BROKER_TROUBLE) else None,
+        "away_at_ms": now_ms if action == "apply" and isinstance(refusal, BROKER_TROUBLE) else None,
         "open_brokers": cover.open if cover else [],
         "accepted_brokers": cover.accepted if cover else [],
         "confirm_text": request.POST.get("confirm_text", ""),
@@ -250,9 +264,11 @@ def plan_apply(request: HttpRequest, cluster: str, plan_id: str) -> HttpResponse
         return redirect("job", here.name, refusal.job_id)
     except OperationError as refusal:
         found = selectors.plan(found.id)
-        return _plan_page(request, here, found, may_apply, refusal=refusal, status=refusal.status)
+        return _plan_page(
+            request, here, found, may_apply, action="apply", refusal=refusal, status=refusal.status
+        )
     except BROKER_TROUBLE as trouble:
-        return _plan_page(request, here, found, may_apply, refusal=trouble, status=503)
+        return _plan_page(request, here, found, may_apply, action="apply", refusal=trouble, status=503)
     return redirect("job", here.name, job.id)
 
 
@@ -278,7 +294,7 @@ def plan_action(request: HttpRequest, cluster: str, plan_id: str, action: str) -
             messages.success(
                 request,
                 Text(
-                    "You have approved plan %(id)s. %(person)s may apply it now.",
+                    "You approved plan %(id)s. Nothing was changed yet: you or %(person)s can apply it now.",
                     id=found.id,
                     person=found.created_by,
                 ).local(),
@@ -301,11 +317,12 @@ def plan_action(request: HttpRequest, cluster: str, plan_id: str, action: str) -
             )
             return redirect("plan", here.name, anew.id)
     except OperationError as refusal:
+        found = selectors.plan(found.id)
         return _plan_page(
-            request, here, selectors.plan(found.id), may_apply, refusal=refusal, status=refusal.status
+            request, here, found, may_apply, action=action, refusal=refusal, status=refusal.status
         )
     except BROKER_TROUBLE as trouble:
-        return _plan_page(request, here, found, may_apply, refusal=trouble, status=503)
+        return _plan_page(request, here, found, may_apply, action=action, refusal=trouble, status=503)
     raise Http404(Text("A plan has no action %(action)s.", action=repr(action)).local())
 
 

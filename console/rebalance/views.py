@@ -45,7 +45,7 @@ def groups(request: HttpRequest, cluster: str) -> HttpResponseBase:
     query, now_ms = ListQuery.of(request, REBALANCED), int(time.time() * 1000)
     page = rebalance_page(here.name, query, now_ms, scope=scope)
     if query.is_whole:
-        return file_of(page, REBALANCED, here.name)
+        return file_of(request, page, REBALANCED, here.name)
     context = {
         "cluster": here,
         "list": REBALANCED,

@@ -23,6 +23,8 @@ STATUSES: dict[str, tuple[str, str, str]] = {
     "PARTIAL": ("unknown", "unknown", gettext_noop("Partial")),
     # Plans and jobs use the same parts.
     "DRAFT": ("offline", "never", gettext_noop("Plan")),
+    "UNAPPROVED": ("warn", "stalled", gettext_noop("Waiting for approval")),
+    "APPROVED": ("ok", "ok", gettext_noop("Approved")),
     "APPLIED": ("ok", "ok", gettext_noop("Applied")),
     "EXPIRED": ("offline", "offline", gettext_noop("Expired")),
     "DISCARDED": ("offline", "offline", gettext_noop("Discarded")),

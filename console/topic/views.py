@@ -54,7 +54,7 @@ def topics(request: HttpRequest, cluster: str) -> HttpResponseBase:
     page = selectors.topic_page(here.name, list_query, scope=scope, kinds=kinds, only_unread=only_unread)
     rows = [selectors.without_hidden_group(row, scope) for row in page.rows]
     if list_query.is_whole:
-        return file_of(page, TOPICS, here.name)
+        return file_of(request, page, TOPICS, here.name)
     chips = [
         (kind, KIND_WORDS[kind], page.counts_by_status.get(kind, 0), kind in kinds)
         for kind in selectors.KINDS

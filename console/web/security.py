@@ -1,9 +1,10 @@
-"""Security headers of every response, and refusal of addresses that cannot exist.
+"""Security headers of every response, and pages for addresses that cannot exist or are none.
 
 The policy allows nothing inline and nothing from other origins; styles, scripts, sockets and images are local files.
 """
 
 from collections.abc import Callable
+from http import HTTPStatus
 
 from django.conf import settings
 from django.core.exceptions import TooManyFieldsSent
@@ -11,7 +12,8 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonRespons
 from django.templatetags.static import static
 from django.views import defaults
 
-from console.web.problem import CONTENT_TYPE, problem_body
+from console.text import Text
+from console.web.problem import CONTENT_TYPE, problem_body, refused_page
 
 CONTENT_SECURITY_POLICY = "; ".join(
     [
@@ -52,7 +54,7 @@ NAME_LENGTH_MAX = 255  # of groups, in RocketMQ and in every column here; topics
 
 
 class AddressMiddleware:
-    """Answers 400 for an address with a zero byte or a segment longer than any name.
+    """Answers 400 for an address with a zero byte or a segment longer than any name; gives 405 a page.
 
     PostgreSQL refuses both. Fields of forms and of JSON are checked where they are read.
     """
@@ -64,18 +66,27 @@ class AddressMiddleware:
         is_rest = request.path.startswith(API_PREFIX)
         # REST checks its parameters itself and names the one at fault.
         query = "" if is_rest else request.META.get("QUERY_STRING", "")
-        reason = ""
+        reason = Text()
         if "\x00" in request.path or "%00" in query:
-            reason = "The address has a zero byte; names and search words have none."
+            reason = Text("The address has a zero byte; names and search words have none.")
         elif max(map(len, request.path.split("/"))) > NAME_LENGTH_MAX:
-            reason = f"A name in the address has more than {NAME_LENGTH_MAX} characters."
+            reason = Text("A name in the address has more than %(most)s characters.", most=NAME_LENGTH_MAX)
         if reason:
-            return _problem(request, reason) if is_rest else _sentence(reason)
-        return self.get_response(request)
+            bad = HTTPStatus.BAD_REQUEST
+            return _problem(request, reason) if is_rest else refused_page(request, bad, reason)
+        response = self.get_response(request)
+        is_refused = response.status_code == HTTPStatus.METHOD_NOT_ALLOWED and not is_rest
+        return _not_a_page(request, response) if is_refused else response
 
 
-def _sentence(reason: str) -> HttpResponse:
-    return HttpResponse(f"{reason}\n", status=400, content_type="text/plain; charset=utf-8")
+def _not_a_page(request: HttpRequest, refused: HttpResponseBase) -> HttpResponse:
+    """Return the page of an address that takes forms only, as a reload or a bookmark opens it; Django's is empty."""
+    reason = Text(
+        "It only receives forms, and no form was sent. Nothing was changed. Go back and send it again."
+    )
+    answer = refused_page(request, HTTPStatus.METHOD_NOT_ALLOWED, reason)
+    answer["Allow"] = refused["Allow"]
+    return answer
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:

@@ -34,6 +34,8 @@
     UNKNOWN: ["unknown", "unknown", gettext("Unknown")],
     PARTIAL: ["unknown", "unknown", gettext("Partial")],
     DRAFT: ["offline", "never", gettext("Plan")],
+    UNAPPROVED: ["warn", "stalled", gettext("Waiting for approval")],
+    APPROVED: ["ok", "ok", gettext("Approved")],
     APPLIED: ["ok", "ok", gettext("Applied")],
     EXPIRED: ["offline", "offline", gettext("Expired")],
     DISCARDED: ["offline", "offline", gettext("Discarded")],

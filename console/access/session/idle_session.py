@@ -9,8 +9,12 @@ from collections.abc import Callable
 
 from django.conf import settings
 from django.contrib.auth import logout
+from django.contrib.auth.middleware import LoginRequiredMiddleware
+from django.contrib.auth.views import redirect_to_login
 from django.contrib.sessions.backends.base import SessionBase
-from django.http import HttpRequest, HttpResponseBase
+from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
+
+from console.web.problem import page_before
 
 # Session key; wall clock, because sessions outlive processes.
 USED_AT = "used_at_s"
@@ -33,6 +37,21 @@ def is_idle(session: SessionBase, now_s: float) -> bool:
         and used_at_s is not None
         and now_s - used_at_s > settings.SESSION_IDLE_S
     )
+
+
+class SignInMiddleware(LoginRequiredMiddleware):
+    """Lead strangers to the sign-in page, and from there to the page they wanted.
+
+    After a form of an ended session that is the page of the form: its own address opens nothing.
+    """
+
+    def handle_no_permission(
+        self, request: HttpRequest, view_func: Callable[..., HttpResponseBase]
+    ) -> HttpResponseRedirect:
+        """Redirect to the sign-in page."""
+        if request.method in ("GET", "HEAD"):
+            return super().handle_no_permission(request, view_func)
+        return redirect_to_login(page_before(request) or "/", self.get_login_url(view_func))
 
 
 class IdleSessionMiddleware:

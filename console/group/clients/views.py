@@ -25,7 +25,7 @@ def clients(request: HttpRequest, cluster: str) -> HttpResponseBase:
     list_query = ListQuery.of(request, CLIENTS)
     page = client_page(here.name, list_query, scope=scope)
     if list_query.is_whole:
-        return file_of(page, CLIENTS, here.name)
+        return file_of(request, page, CLIENTS, here.name)
     context = {
         "cluster": here,
         "list": CLIENTS,

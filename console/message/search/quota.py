@@ -32,7 +32,8 @@ class SearchQuota:
     def place(self, person: str) -> Iterator[None]:
         """Hold one place while the block runs; raise TooManySearches."""
         too_many = Text(
-            "You run %(number)s searches, tails or exports already: stop one of them first.",
+            "You already run %(number)s searches, tails or exports, the most for one person. Stop one of them, or wait "
+            "until it ends, then try again.",
             number=PER_PERSON_MAX,
         )
         with self._lock:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import html
 import re
+from contextlib import ExitStack
 
 import pytest
 from django.contrib.auth.models import User
@@ -14,6 +15,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils.http import urlencode
 
 from console.lists.export_size import ExportSize
+from console.message.search.quota import PER_PERSON_MAX, quota
 from tests.console.operation.live_cluster import LiveCluster
 from tests.support import browsed, sample_rows
 from tests.support.people import signed_in
@@ -235,6 +237,17 @@ def test_it_exports_a_search_as_a_file(client: Client) -> None:
         ("topic=orders&format=csv&read=key&key=k", 400),
     ):
         assert client.get(f"/c/test/messages/export?{query}").status_code == status, query
+
+
+def test_an_export_too_many_is_refused_on_a_page(client: Client) -> None:
+    with ExitStack() as held:
+        for _ in range(PER_PERSON_MAX):
+            held.enter_context(quota.place("alice"))
+        answer = client.get("/c/test/messages/export?topic=orders&format=csv")
+    assert answer.status_code == 429
+    page = answer.content.decode()
+    assert "You already run 4 searches, tails or exports" in page
+    assert 'href="/c/test/messages/export?topic=orders&amp;format=csv"' in page and "Try again" in page
 
 
 def test_it_says_how_large_an_export_is(client: Client) -> None:

@@ -98,7 +98,7 @@ def test_it_serves_who_may_change_one_group_from_plan_to_job(tally: type[Tally],
 def test_it_leads_who_discards_to_a_page_that_they_may_see(tally: type[Tally], dora: User) -> None:
     plan, client = make(dora), browser(dora)
     answer = client.post(f"/c/test/plans/{plan.id}/discard")
-    assert "This plan was discarded." in text_of(client, answer["Location"])
+    assert "dora discarded this plan" in text_of(client, answer["Location"])
 
 
 def test_it_hides_plans_and_jobs_of_other_groups(tally: type[Tally], alice: User, dora: User) -> None:
@@ -209,10 +209,21 @@ def test_it_wants_a_second_person(tally: type[Tally], alice: User, bob: User) ->
     plan = make(alice, messages=5_000)
     address = f"/c/test/plans/{plan.id}"
     assert "a second person must approve" in text_of(browser(alice), address)
-    assert "alice requests your approval" in text_of(browser(bob), address)
-    assert browser(alice).post(f"{address}/approve").status_code == 409
-    assert browser(bob).post(f"{address}/approve").status_code == 302
-    assert "bob approved this plan" in text_of(browser(alice), address)
+    asked = text_of(browser(bob), address)
+    assert "alice requests your approval" in asked
+    assert "Waiting for approval" in asked
+    refused = browser(alice).post(f"{address}/approve")
+    assert refused.status_code == 409
+    assert "<strong>Not approved.</strong>" in refused.content.decode()
+    assert "Not applied." not in refused.content.decode()
+    assert (
+        "you or alice can apply it now"
+        in browser(bob).post(f"{address}/approve", follow=True).content.decode()
+    )
+    approved = text_of(browser(alice), address)
+    assert re.search("bob approved this plan [^:]* ago: you can apply it now", approved)
+    assert re.search("badge[^>]*>.*Approved</span>", approved)
+    assert "Waiting for approval" not in approved
 
 
 def test_it_tells_who_is_asked_to_agree_in_the_count_of_operations(
@@ -265,6 +276,10 @@ def test_it_shows_an_old_plan_as_expired(tally: type[Tally], alice: User) -> Non
 def test_it_discards(tally: type[Tally], alice: User) -> None:
     plan, client = make(alice), browser(alice)
     assert client.post(f"/c/test/plans/{plan.id}/discard")["Location"] == "/c/test/operations"
+    text = text_of(client, f"/c/test/plans/{plan.id}")
+    assert re.search("<strong>alice discarded this plan</strong> at <time [^>]*>[^<]+</time>", text)
+    assert f"/c/test/plans/{plan.id}/again" in text
+    AuditEvent.objects.all().delete()
     assert "This plan was discarded." in text_of(client, f"/c/test/plans/{plan.id}")
 
 

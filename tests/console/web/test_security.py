@@ -70,6 +70,36 @@ def test_it_takes_no_address_that_no_name_can_have(admin_client: Client, address
     is_problem = answer.headers["Content-Type"] == "application/problem+json"
     assert is_problem == address.startswith("/api/")
     assert "default-src" in answer.headers["Content-Security-Policy"]
+    if not is_problem:
+        assert "This request is not valid" in answer.content.decode()
+
+
+@pytest.mark.django_db
+def test_a_refused_address_is_a_page_in_the_language_of_its_reader(client: Client) -> None:
+    client.cookies["tidemark_language"] = "zh-hans"
+    page = client.get("/c/local/groups?q=a%00b").content.decode()
+    assert '<html lang="zh-hans"' in page and "零字节" in page and "zero byte" not in page
+
+
+@pytest.mark.django_db(databases=["default", "metrics"])
+def test_an_address_of_forms_is_a_page_that_leads_back(admin_client: Client) -> None:
+    form = "http://testserver/c/local/plans/op-1"
+    answer = admin_client.get("/c/local/plans/op-1/apply", headers={"referer": form})
+    assert (answer.status_code, answer["Allow"]) == (405, "POST")
+    page = answer.content.decode()
+    assert "There is no page at this address" in page and f'href="{form}"' in page
+    elsewhere = admin_client.get("/c/local/plans/op-1/apply", headers={"referer": "http://example.com/x"})
+    assert "example.com" not in elsewhere.content.decode()
+
+
+@pytest.mark.django_db
+def test_signing_in_again_leads_to_the_page_of_the_form(client: Client) -> None:
+    form = "http://testserver/c/local/plans/op-1"
+    answer = client.post("/c/local/plans/op-1/apply", headers={"referer": form})
+    assert answer.headers["Location"] == "/sign-in?next=http%3A//testserver/c/local/plans/op-1"
+    for before in ("http://example.com/x", ""):
+        answer = client.post("/c/local/plans/op-1/apply", headers={"referer": before})
+        assert answer.headers["Location"] == "/sign-in?next=/"
 
 
 @pytest.mark.django_db(databases=["default", "metrics"])
