@@ -73,7 +73,7 @@ GROUPS = ListSpec(
             fields=("drain_ms", "drain_never"),
             live=("drain_ms", "drain"),
         ),
-        Column("dlq", Text("DLQ"), order=("dlq_count",), fields=("dlq_count",)),
+        Column("dlq", Text("DLQ"), order=("dlq_count",), fields=("dlq_count",), live=("dlq_count", "count")),
     ),
     orders={
         "attention": ("attention", "time_lag_ms", "lag"),

@@ -197,22 +197,20 @@ def job_cell(row: object, name: str, now_ms: int) -> SafeString:
 def trend_cell(row: object, name: str, now_ms: int) -> SafeString:
     """Render the trend of a row in the colour of its status."""
     family = STATUSES.get(value_of(row, "status") or "OK", ("ok", "", ""))[0]
-    return sparkline(value_of(row, name) or [], TONES.get(family, "chart-1"))
+    return sparkline(value_of(row, name) or [], TONES.get(family, ""))
 
 
 # The heights of a sparkline, from 0 to its largest value: more than it has pixels. `figures.js` has them too.
 LEVELS = string.digits + string.ascii_letters
 
 
-def sparkline(values: Sequence[float | None], tone: str = "chart-1") -> SafeString:
-    """Render the last hour, a character per minute, its height or `-` for unknown; charts.js draws it."""
+def sparkline(values: Sequence[float | None], tone: str = "") -> SafeString:
+    """Render the last hour, a character per minute, its height or `-` for unknown; charts.js draws and names it."""
     largest = max((value for value in values if value is not None), default=0) or 1
     steps = (len(LEVELS) - 1) / largest
     trend = "".join("-" if value is None else LEVELS[math.floor(value * steps + 0.5)] for value in values)
-    return SafeString(
-        f'<canvas class="spark" data-trend="{trend}" data-tone="{tone}" '
-        f'role="img" aria-label="{escape(_("last hour"))}"></canvas>'
-    )
+    look = f' data-tone="{tone}"' if tone else ""
+    return SafeString(f'<canvas data-trend="{trend}"{look}></canvas>')
 
 
 def ago_cell(row: object, name: str, now_ms: int) -> SafeString:

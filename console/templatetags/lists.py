@@ -100,7 +100,7 @@ class ReasonsOnce(Node):
         places: dict[str, int] = {}
 
         def refer(reason: re.Match[str]) -> str:
-            return f' data-why data-why-at="{places.setdefault(reason[1], len(places))}"'
+            return f' data-why-at="{places.setdefault(reason[1], len(places))}"'
 
         rows = REASON.sub(refer, self._rows.render(context))
         texts = "".join(f"<p>{text}</p>" for text in places)

@@ -252,7 +252,7 @@
 
   /* ---- sparkline: one value per minute ---- */
   function sparkline(canvas) {
-    const plot = new Plot(canvas, {
+    new Plot(canvas, {
       draw(g, w, h) {
         const values = [...canvas.dataset.trend].map((each) => (each === "-" ? null : Tide.LEVELS.indexOf(each))),
           tone = canvas.dataset.tone || "chart-1";
@@ -284,7 +284,7 @@
       },
     });
     canvas.dataset.drawn = "1";
-    return plot;
+    Object.assign(canvas, { role: "img", ariaLabel: gettext("last hour") });
   }
   const sparklines = (within = document) =>
     within.querySelectorAll("canvas[data-trend]:not([data-drawn])").forEach(sparkline);

@@ -259,9 +259,8 @@
       const values = row[name] || [],
         steps = (LEVELS.length - 1) / (values.reduce((most, value) => Math.max(most, value), 0) || 1),
         heights = values.map((value) => (missing(value) ? "-" : LEVELS[Math.floor(value * steps + 0.5)])).join("");
-      const tone = TONES[family] || "chart-1";
-      const about = `role="img" aria-label="${gettext("last hour")}"`;
-      return `<canvas class="spark" data-trend="${heights}" data-tone="${tone}" ${about}></canvas>`;
+      const tone = family in TONES ? ` data-tone="${TONES[family]}"` : "";
+      return `<canvas data-trend="${heights}"${tone}></canvas>`;
     },
     never_committed(row, name) {
       const waiting = (row[name] || []).reduce((sum, topic) => sum + (topic.never_committed_lag || 0), 0);

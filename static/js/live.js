@@ -1,6 +1,6 @@
 /* The page's one WebSocket: names the subjects and the rows on the page, applies them to cells, and says how old the
    data is. Markup: data-live-subject on a part, data-key on a row (or the part), data-field and data-as on a cell
-   or, for the cells of a column that hold nothing else, on its head.
+   or, for the cells of a column that hold nothing else than the figure or its link, on its head.
    Server: {"subject", "seq", "at_ms", "full", "rows": {key: row | null}}; it sends everything again after a gap by
    itself, and {"redis": "away" | "back"} when nothing can reach it. */
 (function () {
@@ -70,8 +70,10 @@
     const heads = [...(part.closest("table")?.tHead?.rows[0].cells || [])];
     heads.forEach(({ dataset: { field, as } }, i) => {
       if (!field) return;
-      for (const row of part.querySelectorAll(":scope > tr[data-key]"))
-        Object.assign(row.cells[i].dataset, { field, as });
+      for (const row of part.querySelectorAll(":scope > tr[data-key]")) {
+        const cell = row.cells[i];
+        Object.assign((cell.querySelector(":scope > a") ?? cell).dataset, { field, as });
+      }
     });
   }
   function apply(part) {

@@ -164,9 +164,11 @@
     else target.form.requestSubmit();
   });
 
-  /* ---- popovers: behind "unknown", "≥" and "?" (data-why), explanations (data-tip; an empty one has the whole text of
-     what is cut off), any time; on hover, focus and touch ---- */
-  const TIPPED = "[data-why], [data-tip], time[data-at]";
+  /* ---- popovers: behind "unknown", "≥" and "?" (data-why; in a list data-why-at, its place among the
+     reasons), explanations (data-tip; an empty one has the whole text of what is cut off), any time; on hover, focus
+     and touch ---- */
+  const REASONED = "[data-why], [data-why-at]",
+    TIPPED = `${REASONED}, [data-tip], time[data-at]`;
   let tip = null,
     tipped = null;
   const isCut = (element) => element.scrollWidth > element.clientWidth || element.scrollHeight > element.clientHeight;
@@ -176,9 +178,9 @@
     if (element.dataset.tip === "" && !isCut(element)) return;
     tipped = element;
     tip = Object.assign(document.createElement("div"), { className: "tooltip", role: "tooltip", id: "why" });
-    const { why, tip: text } = element.dataset;
+    const { tip: text } = element.dataset;
     tip.append(
-      ...(why !== undefined
+      ...(element.matches(REASONED)
         ? reasons(element)
         : text !== undefined
           ? [line("p", text || element.textContent.trim())]
@@ -254,7 +256,7 @@
     if (event.target.closest?.(TIPPED) && event.pointerType === "mouse") hideTip();
   });
   document.addEventListener("focusin", (event) => {
-    const element = event.target.closest("[data-why], [data-tip]");
+    const element = event.target.closest(`${REASONED}, [data-tip]`);
     if (element) showTip(element);
     else hideTip();
   });

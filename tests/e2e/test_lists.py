@@ -29,6 +29,24 @@ def test_a_row_opens_and_closes_by_keys(page: Page, product: Product) -> None:
     expect(detail).to_contain_text("clicks", timeout=A_FEW_ROUNDS_MS)
 
 
+def test_an_opened_row_draws_the_trend_that_the_width_hides(page: Page, product: Product) -> None:
+    page.set_viewport_size({"width": 1000, "height": 800})
+    page.goto(f"{product.url}/c/local/groups?sort=group&dir=asc")
+    expect(group_row(page, "analytics")).to_be_visible(timeout=A_FEW_ROUNDS_MS)
+    expect(page.locator("th[data-column=trend]")).to_be_hidden()
+    # a live update would replace a canvas that stayed blank
+    page.locator("[data-do=live]").click()
+    expect(page.locator("[data-do=live]")).to_have_attribute("aria-pressed", "true")
+    page.get_by_role("button", name="Queues of analytics").click()
+    page.wait_for_function(
+        """() => {
+          const canvas = document.querySelector("tr.detail .kv--row canvas[data-trend]");
+          return canvas?.width && canvas.getContext("2d")
+            .getImageData(0, 0, canvas.width, canvas.height).data.some(Boolean);
+        }"""
+    )
+
+
 def test_a_schedule_keeps_its_zone_in_any_browser(
     browser: Browser, product: Product, signed_in: Path
 ) -> None:

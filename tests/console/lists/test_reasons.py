@@ -26,7 +26,7 @@ TABLE = Template(
 def test_a_reason_of_many_rows_is_sent_once() -> None:
     html = TABLE.render(Context({"rows": ROWS}))
     assert html.count("connection &lt;refused&gt;") == 1
-    assert [html.count(f"data-why data-why-at={place}") for place in ('"0"', '"1"')] == [2, 1]
+    assert [html.count(f"data-why-at={place}") for place in ('"0"', '"1"')] == [2, 1]
     assert html.endswith(
         "</tbody><template><p>broker-b: connection &lt;refused&gt;</p><p>no &quot;answer&quot;</p></template></table>"
     )
@@ -48,6 +48,6 @@ def test_the_popover_shows_the_reason_of_its_row() -> None:
         for name in ("figures.js", "shell.js"):
             page.add_script_tag(path=SCRIPTS / name)
         for row, reason in ((0, "broker-b: connection <refused>"), (1, 'no "answer"')):
-            page.locator("[data-why]").nth(row).focus()
+            page.locator("[data-why-at]").nth(row).focus()
             expect(page.get_by_role("tooltip").locator("p")).to_have_text(reason)
         browser.close()
