@@ -19,6 +19,7 @@ from console.message.sending.plans import MessageSendPlan, copies_of
 from console.operation.message_events import EventSource
 from console.operation.plan.kinds import AnyPlanKind
 from console.operation.selectors import audited_plans
+from console.rebalance.placement.plans import GroupPlacementPlan
 from console.report.jobs import JOBS
 from console.topic import plans as topic_plans
 
@@ -41,6 +42,7 @@ KINDS: tuple[AnyPlanKind, ...] = (
     pause_plans.GroupPausePlan(),
     pause_plans.GroupResumePlan(),
     mode_plans.GroupModePlan(),
+    GroupPlacementPlan(),
     BrokerConfigPlan(),
     BrokerDrainPlan(),
     *acl_plans.PLANS,

@@ -13,7 +13,8 @@ class ServerSideGroup(models.Model):
 
     `assignment` maps client ids to lists of [broker name, queue id]; `version` is the time it was computed
     (epoch ms), so that it grows even after the database was lost; `pushed` maps broker addresses to the
-    version they have stored.
+    version they have stored. `placement`: pins, drained clients, weights and a canary (`rules.KeptPlacement`),
+    in force since `placed_at_ms`, 0: never any.
     """
 
     class State(models.TextChoices):
@@ -30,6 +31,8 @@ class ServerSideGroup(models.Model):
     is_automatic = models.BooleanField(default=False)  # enrolled by the console itself (embedded cluster)
     version = models.BigIntegerField(default=0)
     assignment = models.JSONField(default=dict)
+    placement = models.JSONField(default=dict)
+    placed_at_ms = models.BigIntegerField(default=0)
     pushed = models.JSONField(default=dict)
     state = models.CharField(max_length=16, choices=State.choices, default=State.PENDING)
     reason = TextColumn(default="", blank=True)

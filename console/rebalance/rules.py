@@ -4,13 +4,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from console.brokers.mqadmin import STRATEGIES, MessageQueue, TopicRouteData, assign_server_side
+from console.brokers.mqadmin import (
+    STRATEGIES,
+    MessageQueue,
+    Placement,
+    TopicRouteData,
+    assign_server_side,
+    place,
+)
 from console.text import Text
+from console.text.stored import Stored
 
 # Strategies that brokers compute themselves while the console is away; any other would move queues then.
 SERVER_STRATEGIES = ("AVG", "AVG_BY_CIRCLE")
 ASSIGNMENT_CAPABILITY = "assignment"
 PERM_READ = 4
+FIRST_NAMED_VERSION = 213  # MQVersion ordinal of V4_0_0; each release has a snapshot before it
 
 Assignment = Mapping[str, Sequence[MessageQueue]]
 
@@ -21,6 +30,48 @@ class ClientView:
 
     client_id: str
     queues: frozenset[MessageQueue] | None
+
+
+class KeptPlacement(Stored, frozen=True, kw_only=True):
+    """Pins, drained clients, weights and a canary, as a row and a plan keep them.
+
+    `pins`: "broker-a/3" → client id. `canary_share`: percent of the queues for clients of that version.
+    """
+
+    pins: Mapping[str, str] = {}
+    drained: tuple[str, ...] = ()
+    weights: Mapping[str, int] = {}
+    canary_version: str = ""
+    canary_share: int = 0
+
+    @property
+    def clients(self) -> set[str]:
+        """The clients that it names."""
+        return {*self.pins.values(), *self.drained, *self.weights}
+
+    def on(self, topic: str) -> Placement:
+        """Return it as brokers take it."""
+        return Placement(
+            {queue_of(topic, word): client_id for word, client_id in self.pins.items()},
+            frozenset(self.drained),
+            dict(self.weights),
+            version_ordinal(self.canary_version) if self.canary_version else 0,
+            self.canary_share,
+        )
+
+
+def queue_of(topic: str, word: str) -> MessageQueue:
+    """Return the queue of a word like `broker-a/3`. Raises ValueError."""
+    broker_name, _, queue_id = word.rpartition("/")
+    return MessageQueue(topic, broker_name, int(queue_id))
+
+
+def version_ordinal(name: str) -> int:
+    """Return the MQVersion ordinal of a release like 5.3.3. Raises ValueError."""
+    major, minor, patch = (int(part) for part in name.split("."))
+    if major < 4 or not 0 <= minor <= 9 or not 0 <= patch <= 9:
+        raise ValueError(name)
+    return FIRST_NAMED_VERSION + 2 * ((major - 4) * 100 + minor * 10 + patch)
 
 
 def readable_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
@@ -34,9 +85,16 @@ def readable_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
 
 
 def compute(
-    queues: Sequence[MessageQueue], client_ids: Iterable[str], strategy: str
+    queues: Sequence[MessageQueue],
+    client_ids: Iterable[str],
+    strategy: str,
+    placement: Placement | None = None,
+    before: Assignment | None = None,
+    versions: Mapping[str, int] | None = None,
 ) -> dict[str, list[MessageQueue]]:
     """Return each member's share, by the function that brokers fall back to; {} without members or queues.
+
+    With a placement, few queues move from the assignment `before`, where there is one.
 
     Raises ValueError for a strategy that brokers cannot fall back to.
     """
@@ -44,7 +102,13 @@ def compute(
         names = ", ".join(SERVER_STRATEGIES)
         raise ValueError(Text("strategy %(name)s is not one of %(names)s", name=strategy, names=names))
     members = sorted(set(client_ids))
-    return assign_server_side(queues, members, strategy) if members and queues else {}
+    if not members or not queues:
+        return {}
+    if not placement:
+        return assign_server_side(queues, members, strategy)
+    return place(
+        queues, members, before or assign_server_side(queues, members, strategy), placement, versions
+    )
 
 
 def to_json(assignment: Assignment) -> dict[str, list[list[Any]]]:
@@ -52,6 +116,14 @@ def to_json(assignment: Assignment) -> dict[str, list[list[Any]]]:
     return {
         client_id: [[queue.broker_name, queue.queue_id] for queue in queues]
         for client_id, queues in sorted(assignment.items())
+    }
+
+
+def of_json(topic: str, kept: Mapping[str, Sequence[Any]]) -> dict[str, list[MessageQueue]]:
+    """Return the assignment of a row."""
+    return {
+        client_id: [MessageQueue(topic, broker_name, queue_id) for broker_name, queue_id in share]
+        for client_id, share in kept.items()
     }
 
 

@@ -19,6 +19,7 @@ from console.brokers.mqadmin import (
     MQAdmin,
     MQBrokerError,
     MQClientError,
+    Placement,
     RemotingError,
     with_admin,
 )
@@ -28,8 +29,8 @@ from console.lag.models import BrokerRow, GroupMembers, TopicRow
 from console.lag.round.view import Silence, silence_text
 from console.rebalance import rules, selectors
 from console.rebalance.models import ServerSideGroup
-from console.rebalance.rules import ASSIGNMENT_CAPABILITY
-from console.text import Text, text_of
+from console.rebalance.rules import ASSIGNMENT_CAPABILITY, KeptPlacement
+from console.text import Text, stored, text_of
 
 logger = logging.getLogger(__name__)
 
@@ -109,6 +110,32 @@ def _is_claimed(row: ServerSideGroup, now_ms: int) -> bool:
     return free.update(claimed_until_ms=now_ms + CLAIM_MS) == 1
 
 
+def put_placement(
+    cluster: Cluster, group: str, topic: str, placement: KeptPlacement, *, now_ms: int
+) -> ServerSideGroup | None:
+    """Put a placement into force and assign at once; None while a worker holds the group (`CLAIM_MS` at most).
+
+    A group that was not in server-side mode yet is enrolled.
+    """
+    row, _ = ServerSideGroup.objects.get_or_create(
+        cluster=cluster.name,
+        group=group,
+        topic=topic,
+        defaults={"strategy": "AVG", "created_at_ms": now_ms},
+    )
+    if not _is_claimed(row, now_ms):
+        return None
+    try:
+        row.refresh_from_db()
+        row.placement, row.placed_at_ms = stored.as_json(placement), max(now_ms, row.placed_at_ms + 1)
+        row.save(update_fields=["placement", "placed_at_ms"])
+        rebalance([row], with_admin(cluster.connection), now_ms=now_ms)
+    finally:
+        mine = ServerSideGroup.objects.filter(pk=row.pk, claimed_until_ms=now_ms + CLAIM_MS)
+        mine.update(claimed_until_ms=0)
+    return row
+
+
 class _Questions:
     """Requests to brokers under one common deadline: a silent broker costs it once for all groups."""
 
@@ -129,6 +156,7 @@ class _Division:
     row: ServerSideGroup
     queues: list[MessageQueue]
     brokers: list[str]
+    placement: Placement
     assignment: dict[str, list[MessageQueue]] = field(default_factory=dict)
 
 
@@ -150,6 +178,9 @@ def rebalance(rows: Sequence[ServerSideGroup], admin: BlockingMQAdmin, *, now_ms
         row = one.row
         if failed.get(row.pk):
             _set(row, state=State.PENDING, reason=Text.of_parts(failed[row.pk]))
+            continue
+        if not one.assignment:
+            _set(row)
             continue
         clients = selectors.client_views(row.cluster, row.group)
         if rules.is_followed(row.topic, one.assignment, clients):
@@ -179,7 +210,8 @@ def _routed(rows: Sequence[ServerSideGroup], questions: _Questions) -> list[_Div
         if away is not None:
             _set(row, state=State.FAILED, reason=silence_text(names[away], silent[away]))
             continue
-        found.append(_Division(row, rules.readable_queues(row.topic, route), list(names)))
+        placement = stored.of_json(KeptPlacement, row.placement).on(row.topic)
+        found.append(_Division(row, rules.readable_queues(row.topic, route), list(names), placement))
     return found
 
 
@@ -196,13 +228,16 @@ def _with_members(divisions: Sequence[_Division], questions: _Questions) -> Iter
     answers = questions.ask(calls)
     for one in divisions:
         answers_of_group = [answers[one.row.group, addr] for addr in one.brokers]
-        members: set[str] = set()
+        members: dict[str, int] = {}
         try:
             for answer in answers_of_group:
                 if isinstance(answer, Exception):
                     raise answer
-                members |= {client.client_id for client in answer.connection_set} if answer else set()
-            one.assignment = rules.compute(one.queues, members, one.row.strategy)
+                members |= {each.client_id: each.version for each in answer.connection_set} if answer else {}
+            before = rules.of_json(one.row.topic, one.row.assignment)
+            one.assignment = rules.compute(
+                one.queues, members, one.row.strategy, one.placement, before, members
+            )
         except (MQClientError, MQBrokerError, RemotingError, OSError, ValueError) as error:
             _set(one.row, state=State.FAILED, reason=text_of(error))
         else:
@@ -214,15 +249,23 @@ def _compute(one: _Division, now_ms: int) -> bool:
     row = one.row
     if not one.assignment:
         reason = Text("no client is connected") if one.queues else Text("the topic has no readable queue")
+        if row.version < row.placed_at_ms and one.queues:
+            # Brokers have the placement before the first client connects.
+            row.assignment, row.version, row.pushed = {}, _next_version(row, now_ms), {}
         _set(row, state=State.IDLE, reason=reason)
-        return False
-    if rules.to_json(one.assignment) != row.assignment:
+        return bool(one.queues) and row.placed_at_ms > 0 and set(row.pushed) != set(one.brokers)
+    if rules.to_json(one.assignment) != row.assignment or row.version < row.placed_at_ms:
         logger.info(
             "assignment computed group=%s topic=%s clients=%d", row.group, row.topic, len(one.assignment)
         )
-        row.assignment, row.version = rules.to_json(one.assignment), now_ms
+        row.assignment, row.version = rules.to_json(one.assignment), _next_version(row, now_ms)
         row.pushed, row.applied_at_ms = {}, None
     return True
+
+
+def _next_version(row: ServerSideGroup, now_ms: int) -> int:
+    """Return a version that brokers take, although a clock was set back."""
+    return max(now_ms, row.version + 1, row.placed_at_ms)
 
 
 async def _ask_members(admin: MQAdmin, *, addr: str, group: str) -> ConsumerConnection | None:
@@ -237,7 +280,9 @@ def _push(divisions: Sequence[_Division], questions: _Questions) -> dict[int, li
         row.pushed = {addr: version for addr, version in row.pushed.items() if addr in one.brokers}
         for addr in one.brokers:
             if row.pushed.get(addr) != row.version:
-                calls[row.pk, addr] = partial(_put, addr=addr, row=row, assignment=one.assignment)
+                calls[row.pk, addr] = partial(
+                    _put, addr=addr, row=row, assignment=one.assignment, placement=one.placement
+                )
     rows = {one.row.pk: one.row for one in divisions}
     failed: dict[int, list[Text]] = defaultdict(list)
     for (key, addr), answer in questions.ask(calls).items():
@@ -249,14 +294,21 @@ def _push(divisions: Sequence[_Division], questions: _Questions) -> dict[int, li
 
 
 async def _put(
-    admin: MQAdmin, *, addr: str, row: ServerSideGroup, assignment: dict[str, list[MessageQueue]]
+    admin: MQAdmin,
+    *,
+    addr: str,
+    row: ServerSideGroup,
+    assignment: dict[str, list[MessageQueue]],
+    placement: Placement,
 ) -> None:
-    await admin.put_assignment(addr, row.group, row.topic, assignment, row.version)
+    await admin.put_assignment(addr, row.group, row.topic, assignment, row.version, placement)
 
 
 def _set(row: ServerSideGroup, **values: Any) -> None:
-    """Save a row's progress, unless the group was removed meanwhile."""
+    """Save a row's progress, unless the group was removed or placed anew meanwhile."""
     for name, value in values.items():
         setattr(row, name, value)
     fields = ("assignment", "version", "pushed", "applied_at_ms", "state", "reason")
-    ServerSideGroup.objects.filter(pk=row.pk).update(**{name: getattr(row, name) for name in fields})
+    ServerSideGroup.objects.filter(pk=row.pk, placed_at_ms=row.placed_at_ms).update(
+        **{name: getattr(row, name) for name in fields}
+    )

@@ -273,6 +273,7 @@ KINDS = {
     "group_pause": "CONFIGURE",
     "group_resume": "CONFIGURE",
     "group_mode": "CONFIGURE",
+    "group_placement": "CONFIGURE",
     "broker_config_change": "CONFIGURE",
     "broker_drain": "CONFIGURE",
     **dict.fromkeys(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from console.brokers.mqadmin import MessageQueue
 from console.rebalance.observed.ownership import Expected, Member, Owned, State, held, missing_in_list
+from console.rebalance.rules import queue_of
 from console.text import Duration, Text
 
 FLAPS_MIN = 3  # returns within `FLAP_WINDOW_MS`: a deployment restarts each client once
@@ -68,6 +69,25 @@ def topic_findings(subject: Subject) -> list[Finding]:
     ]
 
 
+def away_findings(topic: str, pins: Mapping[str, str], members: Collection[str]) -> list[Finding]:
+    """Return the clients that are away and have pinned queues. `pins`: "broker-a/3" → client id."""
+    away: dict[str, list[MessageQueue]] = defaultdict(list)
+    for word, client_id in sorted(pins.items()):
+        if client_id not in members:
+            away[client_id].append(queue_of(topic, word))
+    return [
+        Finding(
+            "PINNED_CLIENT_AWAY",
+            "FALLING_BEHIND",
+            Text("%(client)s is away, and queues are pinned to it", client=client_id),
+            Text("Others read %(queues)s until it is back; then it gets them again.", queues=_names(queues)),
+            (client_id,),
+            tuple(queues),
+        )
+        for client_id, queues in away.items()
+    ]
+
+
 def member_findings(
     members: Sequence[Member],
     returns: Mapping[str, int],
@@ -75,12 +95,13 @@ def member_findings(
     now_ms: int,
     *,
     due: Collection[str] = (),
+    drained: Collection[str] = (),
     shares_queues: bool = False,
 ) -> list[Finding]:
     """Return what is wrong with the members of a group, whatever they own. `topics_read` have queues.
 
-    `due`: the clients to which some queue falls by the strategy. `shares_queues`: members of a broadcasting or POP
-    group own no queue, so that none is idle or silent about its own.
+    `due`: the clients to which some queue falls by the strategy. `drained`: those that are to own none.
+    `shares_queues`: members of a broadcasting or POP group own no queue, so that none is idle or silent about its own.
     """
     found = [*_flapping(returns), *_inconsistent(members), *_versions(members)]
     if shares_queues:
@@ -88,7 +109,7 @@ def member_findings(
     return [
         *found,
         *_strategies(members),
-        *_idle(members, topics_read, due),
+        *_idle([one for one in members if one.client_id not in drained], topics_read, due),
         *_silent(members, now_ms),
     ]
 

@@ -14,17 +14,21 @@ from console.lag.rows import queues
 from console.lag.rows.broadcast import BROADCASTING
 from console.lag.rows.popped import POP_MODE, held_queues
 from console.lag.rows.queue_row import QueueRow
+from console.rebalance import rules
 from console.rebalance.models import ServerSideGroup
 from console.rebalance.observed.findings import (
     FLAP_WINDOW_MS,
     Finding,
     QueueFigures,
     Subject,
+    away_findings,
     member_findings,
     returns_of,
     topic_findings,
 )
 from console.rebalance.observed.ownership import Expected, Member, Owned, Source, State, expected, owned
+from console.rebalance.rules import KeptPlacement
+from console.text.stored import of_json
 
 SEVERITY = ("STOPPED", "INVALID", "STALLED", "FALLING_BEHIND", "UNKNOWN")
 RETURNING = ("joined", "restarted")  # of `LagEvent.members`
@@ -92,8 +96,22 @@ def group_ownership(row: GroupRow, now_ms: int) -> GroupOwnership:
         _returned(changes.filter(at_ms__gte=now_ms - FLAP_WINDOW_MS)), [one.client_id for one in members]
     )
     found = [finding for topic in topics for finding in topic_findings(_subject(topic, members, now_ms))]
+    placed = {
+        one.topic: of_json(KeptPlacement, one.server_side.placement)
+        for one in topics
+        if one.server_side is not None
+    }
+    if members:
+        ids = {one.client_id for one in members}
+        found += [one for topic, each in placed.items() for one in away_findings(topic, each.pins, ids)]
     found += member_findings(
-        members, returned, {one.topic for one in topics}, now_ms, due=_due(topics), shares_queues=bool(shared)
+        members,
+        returned,
+        {one.topic for one in topics},
+        now_ms,
+        due=_due(topics),
+        drained={client_id for each in placed.values() for client_id in each.drained},
+        shares_queues=bool(shared),
     )
     return GroupOwnership(
         group=row.group,
@@ -208,11 +226,7 @@ def _topics(row: GroupRow, members: Sequence[Member], are_known: bool) -> tuple[
 
 
 def _assigned(row: ServerSideGroup) -> Expected:
-    shares = {
-        client_id: [MessageQueue(row.topic, broker_name, queue_id) for broker_name, queue_id in share]
-        for client_id, share in row.assignment.items()
-    }
-    return Expected(row.strategy, Source.SERVER, shares)
+    return Expected(row.strategy, Source.SERVER, rules.of_json(row.topic, row.assignment))
 
 
 def _figures(row: QueueRow, in_rate: float | None) -> QueueFigures:

@@ -8,6 +8,7 @@ from console.rebalance.observed.findings import (
     Finding,
     QueueFigures,
     Subject,
+    away_findings,
     member_findings,
     returns_of,
     topic_findings,
@@ -131,3 +132,16 @@ def test_a_crash_loop_with_new_ids_is_its_hosts() -> None:
 
 def test_a_deployment_of_several_clients_of_a_host_is_no_flapping() -> None:
     assert returns_of([["h@1"], ["h@2"], ["h@3"]], ["h@1", "h@2", "h@3"]) == {}
+
+
+def test_a_pinned_client_that_is_away_is_named_with_its_queues() -> None:
+    pins = {"broker-a/0": "x", "broker-a/1": "gone"}
+    (found,) = away_findings("orders", pins, {"x", "y"})
+    assert (found.kind, found.clients, found.queues) == ("PINNED_CLIENT_AWAY", ("gone",), (Q[1],))
+    assert "broker-a" in found.text and away_findings("orders", pins, {"x", "gone"}) == []
+
+
+def test_a_drained_client_is_not_reported_as_idle() -> None:
+    idle = Member("x", frozenset(), 1)
+    assert [one.kind for one in member_findings([idle], {}, {"orders"}, 1)] == ["IDLE_CLIENT"]
+    assert member_findings([idle], {}, {"orders"}, 1, drained={"x"}) == []

@@ -1,0 +1,144 @@
+"""Placements as plans, on a real brokerd with real members."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.management import call_command
+
+from console.brokers.mqadmin import close_admins
+from console.operation import errors, services
+from console.operation.job import runner
+from console.operation.models import Job, Plan
+from console.rebalance import services as rebalancing
+from console.rebalance.models import ServerSideGroup
+from tests.console.lag.running_consumers import RunningConsumers, eventually
+from tests.console.operation.live_cluster import LiveCluster
+from tests.support.broker_process import BrokerProcess
+from tests.support.shown import Browser
+
+pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
+
+
+@pytest.fixture
+def live(brokerd: BrokerProcess, db: None) -> Iterator[LiveCluster]:
+    yield LiveCluster(brokerd).register()
+    close_admins()
+
+
+def plan_of(live: LiveCluster, actor: User, **params: Any) -> Plan:
+    return services.create_plan("group_placement", live.name, "billing", {"topic": "orders", **params}, actor)
+
+
+def applied(plan: Plan, actor: User) -> Job:
+    job = services.apply_plan(plan.id, actor)
+    runner.run(job.id, "worker-1")
+    job.refresh_from_db()
+    assert job.state == "SUCCEEDED", job.error
+    return job
+
+
+def test_it_drains_and_pins_and_takes_it_back(live: LiveCluster, maria: User) -> None:
+    live.create_topic("orders", queues=4)
+    live.create_group("billing")
+    running = RunningConsumers(live.broker.namesrv)
+    try:
+        first = running.start("billing", {"orders": "*"})
+        second = running.start("billing", {"orders": "*"})
+
+        def held() -> list[list[int]]:
+            return [
+                sorted(one.queue_id for one in each.running_info().mq_table if one.topic == "orders")
+                for each in (first, second)
+            ]
+
+        eventually(lambda: sorted(map(len, held())) == [2, 2])
+        before, a = held(), first.client.client_id
+        plan = plan_of(live, maria, drained=[a])
+        assert sum(len(row["before"]) == 1 and row["before"] != [row["after"]] for row in plan.diff) == 2
+        browser = Browser()
+        browser.force_login(maria)
+        page = browser.get(f"/c/test/plans/{plan.id}").content.decode()
+        assert a in page and "Move 2 queues" in page
+        job = applied(plan, maria)
+        assert browser.get(f"/c/test/operations/{job.id}").status_code == 200
+        assert held() == [[], [0, 1, 2, 3]]
+        assert job.result["followed"] == 4 and job.result["followed_ms"] is not None
+
+        pinned = f"{live.broker_name}/{before[1][0]}"
+        applied(plan_of(live, maria, pins={pinned: a}), maria)
+        assert before[1][0] in held()[0] and sorted(map(len, held())) == [2, 2]
+        # The pinned client leaves: its queue goes to the other; no version more than members changed.
+        running.stop(first)
+        eventually(lambda: held()[1] == [0, 1, 2, 3])
+        assert rebalancing.rebalance_due(live.name, 2**41) == 1
+        version = ServerSideGroup.objects.get().version
+        assert rebalancing.rebalance_due(live.name, 2**41 + 1) == 1
+        assert ServerSideGroup.objects.get().version == version
+
+        undo = services.undo(plan.id, maria)
+        assert undo.params == {"topic": "orders"}
+        applied(undo, maria)
+        assert ServerSideGroup.objects.get().placement == {}
+    finally:
+        running.close()
+
+
+def test_it_plans_from_a_terminal(live: LiveCluster, maria: User) -> None:
+    live.create_topic("orders", queues=1)
+    live.create_group("billing")
+    queue = f"{live.broker_name}/0"
+    ServerSideGroup.objects.create(
+        cluster=live.name,
+        group="billing",
+        topic="orders",
+        strategy="AVG",
+        created_at_ms=1,
+        placement={"drained": ["c", "d"]},
+        placed_at_ms=1,
+    )
+    words = ("--pin", f"{queue}=c", "--drain", "d", "--weight", "c=3")
+    call_command("rebalance", "place", "billing", "--topic", "orders", *words, stdout=StringIO())
+    plan = Plan.objects.get()
+    assert plan.params == {
+        "topic": "orders",
+        "pins": {queue: "c"},
+        "drained": ["d"],
+        "weights": {"c": "3"},
+    }
+    assert plan.equivalent["made_by"]["command"] == (
+        f"manage.py rebalance place billing --topic orders {' '.join(words)} --cluster test"
+    )
+    # Without a client it is stored all the same, for the first one that comes.
+    applied(plan, maria)
+    row = ServerSideGroup.objects.get()
+    assert row.state == "IDLE" and row.pushed == {live.addr: row.version}
+
+
+@pytest.mark.parametrize(
+    ("params", "field"),
+    [
+        ({"pins": {"broker-x/0": "c"}}, "pins"),
+        ({"pins": {"broker": "c"}}, "pins"),
+        ({"drained": ["nobody"]}, "drained"),
+        ({"weights": {"nobody": "2"}}, "weights"),
+        ({"weights": {"c": "0"}}, "weights"),
+        ({"weights": {"c": "x"}}, "weights"),
+        ({"drained": ["c"], "pins": {"broker-a/0": "c"}}, "pins"),
+        ({"canary_version": "5.3.3"}, "canary_share"),
+        ({"canary_version": "new", "canary_share": 20}, "canary_version"),
+        ({"topic": "nowhere"}, "topic"),
+    ],
+)
+def test_it_names_the_parameter_at_fault(
+    live: LiveCluster, maria: User, params: dict[str, Any], field: str
+) -> None:
+    live.create_topic("orders", queues=1)
+    live.create_group("billing")
+    with pytest.raises(errors.PlanRejected) as caught:
+        plan_of(live, maria, **params)
+    assert caught.value.field == field
