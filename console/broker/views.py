@@ -38,7 +38,7 @@ from console.operation import services as operation_services
 from console.operation.errors import OperationError, PlanRejected
 from console.operation.models import FINAL_STATES, Job
 from console.text import Text, text_of
-from console.web.page_context import PageContext
+from console.web.page_context import PageContext, chosen_tab
 from spark.lag.local_time import DAY_MS
 
 TABS = (
@@ -102,7 +102,7 @@ def broker(request: HttpRequest, cluster: str, broker: str) -> HttpResponse:
     if request.GET.get("part") == "chart" and scope.is_everything:
         return JsonResponse(selectors.samples(here.name, now_ms - DAY_MS, now_ms, view.name))
     tabs = [one for one in TABS if scope.is_everything or one[0] in OWN_TABS]
-    tab = request.GET.get("tab", "health")
+    tab = chosen_tab(request, dict(TABS))
     tab = tab if tab in dict(tabs) else "health"
     context = {
         "cluster": here,

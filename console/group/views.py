@@ -50,7 +50,7 @@ from console.operation.errors import NotPermitted, OperationError, PlanRejected
 from console.operation.rules import require
 from console.text import Duration, Text, text_of
 from console.text.stored import as_json
-from console.web.page_context import PageContext
+from console.web.page_context import PageContext, chosen_tab
 from spark.lag.local_time import HOUR_MS
 
 RANGES = {
@@ -153,8 +153,7 @@ def group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
     if request.GET.get("part") == "clients":
         return render(request, "group/_clients.html", found | _clients_context(row, queues, clients))
     query = ListQuery.of(request, group_page.QUEUES)
-    chosen = request.GET.get("tab", "")
-    tab = chosen if chosen in TABS else "queues"
+    tab = chosen_tab(request, TABS)
     brokers = sorted({queue.broker_name for queue in queues})
     context = {
         **found,

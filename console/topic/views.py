@@ -32,7 +32,7 @@ from console.topic.findings import SKEW_RATE_MIN, findings
 from console.topic.producers import senders_of
 from console.topic.topic_config import permission_letters, permission_word
 from console.topic.topic_list import TOPICS
-from console.web.page_context import PageContext
+from console.web.page_context import PageContext, chosen_tab
 from spark.lag.local_time import MINUTE_MS
 
 KIND_WORDS = {
@@ -99,8 +99,7 @@ def topic(request: HttpRequest, cluster: str, topic: str) -> HttpResponse:
     silent = [one for one in lag_selectors.silent_brokers(here.name) if one.broker_name in row.brokers]
     without_figures = {one.broker_name for one in silent}
     read = [queue for queue in queues if queue.broker_name not in without_figures]
-    chosen = request.GET.get("tab", "")
-    tab = chosen if chosen in TABS else "queues"
+    tab = chosen_tab(request, TABS)
     context = {
         "cluster": here,
         "row": row,

@@ -67,6 +67,7 @@ async def consume(messages: object, context: object) -> ConsumeStatus:
 async def test_it_knows_the_cluster_its_tables_and_figures(
     apache: ApacheCluster, admin: MQAdmin, addr: str
 ) -> None:
+    await asyncio.to_thread(apache.wait_for_figures)
     cluster = await admin.cluster_info()
     assert {name: data.broker_addrs for name, data in cluster.broker_addr_table.items()} == {
         name: {0: each} for name, each in apache.addrs.items()

@@ -128,6 +128,7 @@ def test_it_drains_a_broker_and_lets_it_back(world: ApacheWorld, monkeypatch: py
 
 
 def test_it_is_honest_about_a_killed_broker(world: ApacheWorld, client: Client) -> None:
+    world.cluster.wait_for_figures()
     world.collect()
     survey(world)
     world.cluster.brokers[1].kill()

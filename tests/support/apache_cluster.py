@@ -270,6 +270,19 @@ class ApacheCluster:
         for each in (*self.brokers, self.name_server):
             each.kill()
 
+    def wait_for_figures(self) -> None:
+        """Wait until all brokers return figures: in its first second one has no sample of them, and answers 1."""
+        self._wait_for(lambda: asyncio.run(self._all_have_figures()), "brokers with figures")
+
+    async def _all_have_figures(self) -> bool:
+        async with MQAdmin([self.namesrv], config=self._client) as admin:
+            try:
+                for broker in self.brokers:
+                    await admin.runtime_info(broker.address)
+            except (BrokerUnavailable, MQBrokerError, MQClientError):
+                return False
+            return True
+
     async def _all_serve(self) -> bool:
         """Return whether all are registered and answer: a broker listens long before it is in the routes."""
         if not all(accepts(broker.port) for broker in self.brokers):

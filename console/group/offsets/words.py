@@ -246,11 +246,11 @@ def _size(messages: int, limits: Limits) -> Iterable[PlanWarning]:
     second, typed = limits.second_person_from, limits.typed_from
     if second is not None and messages >= second:
         text = Text(
-            "From %(number)s messages on, a second person must approve on this cluster.", number=second
+            "From %(number)s message(s) on, a second person must approve on this cluster.", number=second
         )
     elif typed is not None and messages >= typed:
         text = Text(
-            "From %(number)s messages on, the name of the group must be typed to confirm.", number=typed
+            "From %(number)s message(s) on, the name of the group must be typed to confirm.", number=typed
         )
     else:
         return

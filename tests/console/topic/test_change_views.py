@@ -183,7 +183,8 @@ def test_it_shows_each_tab(live: LiveCluster, browser: Client, maria: User) -> N
     assert "the newest 3 messages show it" in text and "127.0.0.1" in text
     text = page(browser, "topics/orders?tab=activity")
     assert "maria" in text and "Put orders" in text
-    assert "share is of the traffic" in page(browser, "topics/orders?tab=nonsense")
+    assert "share is of the traffic" in page(browser, "topics/orders")
+    assert "only: queues, groups, " in page(browser, "topics/orders?tab=nonsense", 404)
 
 
 def test_it_shows_what_it_can_while_the_broker_is_away(live: LiveCluster, browser: Client) -> None:

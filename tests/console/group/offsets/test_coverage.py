@@ -26,10 +26,7 @@ from console.operation.job import runner
 from console.operation.models import Job, Plan
 from tests.support.simulated_cluster import Layout, SimulatedCluster
 
-pytestmark = [
-    pytest.mark.django_db(databases=["default", "metrics"]),
-    pytest.mark.one_database("dead brokers; plans and jobs are written as in tests/console/operation"),
-]
+pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
 TOPIC, GROUP = "orders-00007", "orders-00007-service"  # nobody of it is online, it stands at 1,000,000
 
 

@@ -24,10 +24,7 @@ from tests.console.report import sample_rows as rows
 from tests.console.report.sample_rows import HOUR, NOW, TODAY, queue
 from tests.support.people import signed_in
 
-pytestmark = [
-    pytest.mark.django_db(databases=["default", "metrics"]),
-    pytest.mark.one_database("rows in Parquet files, read by DuckDB"),
-]
+pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
 
 
 @pytest.fixture
