@@ -22,6 +22,7 @@ from typing import Any
 import django
 
 from tests.support.broker_process import BrokerProcess
+from tests.support.forks import Forks
 from tests.support.redis_process import RedisProcess
 from tests.support.s3_server import S3Server
 
@@ -29,16 +30,6 @@ FOLDER = Path(sys.argv[1])
 INTERVAL_S = 1
 PATIENCE_S = 120
 HOUR_MS = 3_600_000
-TENDING = """
-import sys, time, django
-django.setup()
-from console.lag.history import archive, uploads
-now_ms = int(sys.argv[1])
-for _ in range(int(sys.argv[2])):
-    uploads.maintain_own(now_ms)
-    archive.maintain("local", interval_ms=1000, now_ms=now_ms)
-    time.sleep(0.05)
-"""
 
 
 class Hosts:
@@ -47,6 +38,7 @@ class Hosts:
     def __init__(self, environ: dict[str, str]) -> None:
         self.environ = environ
         self.workers: dict[str, subprocess.Popen[bytes]] = {}
+        self.forks: dict[str, Forks] = {}
 
     def environ_of(self, name: str) -> dict[str, str]:
         own = {"TIDEMARK_DATA": str(FOLDER / name), "TIDEMARK_HOST": f"host-{name}"}
@@ -72,20 +64,22 @@ class Hosts:
 
     def maintain(self, names: Sequence[str], now_ms: int, times: int = 1) -> None:
         """Let hosts upload and make files, all at once."""
+        for name in {*names} - {*self.forks}:
+            self.forks[name] = Forks("tests.console.lag.history.host_files", self.environ_of(name))
         running = [
-            subprocess.Popen(
-                [sys.executable, "-c", TENDING, str(now_ms), str(times)],
-                env=self.environ_of(name),
-                stderr=(FOLDER / f"tending-{name}.log").open("ab"),
-            )
+            self.forks[name].start([str(now_ms), str(times)], FOLDER / f"tending-{name}.log")
             for name in names
         ]
         for process in running:
-            assert process.wait(PATIENCE_S) == 0, (FOLDER / "tending-a.log").read_text()[-2_000:]
+            assert process.wait(PATIENCE_S) == 0, [
+                log.read_text()[-2_000:] for log in FOLDER.glob("tending-*")
+            ]
 
     def stop(self) -> None:
         for name in list(self.workers):
             self.kill(name)
+        for forks in self.forks.values():
+            forks.close()
 
 
 def wait_for(what: str, is_so: Callable[[], bool]) -> None:
