@@ -11,11 +11,13 @@ from django.contrib.auth.models import User
 from django.core.management import call_command
 
 from console.brokers.mqadmin import close_admins
+from console.cluster.models import Cluster
 from console.operation import errors, services
 from console.operation.job import runner
 from console.operation.models import Job, Plan
 from console.rebalance import services as rebalancing
 from console.rebalance.models import ServerSideGroup
+from console.rebalance.rules import KeptPlacement
 from tests.console.lag.running_consumers import RunningConsumers, eventually
 from tests.console.operation.live_cluster import LiveCluster
 from tests.support.broker_process import BrokerProcess
@@ -142,3 +144,24 @@ def test_it_names_the_parameter_at_fault(
     with pytest.raises(errors.PlanRejected) as caught:
         plan_of(live, maria, **params)
     assert caught.value.field == field
+
+
+def test_two_workers_have_one_answer_under_a_placement(live: LiveCluster, maria: User) -> None:
+    live.create_topic("orders", queues=1)
+    live.create_group("billing")
+    cluster = Cluster.objects.get()
+    row = ServerSideGroup.objects.create(
+        cluster=live.name, group="billing", topic="orders", strategy="AVG", created_at_ms=1
+    )
+    wanted = KeptPlacement(drained=("c",))
+    ServerSideGroup.objects.update(claimed_until_ms=1_000)
+    assert rebalancing.put_placement(cluster, "billing", "orders", wanted, now_ms=999) is None
+    assert ServerSideGroup.objects.get().placement == {}
+    placed = rebalancing.put_placement(cluster, "billing", "orders", wanted, now_ms=1_000)
+    assert placed is not None
+    # A worker that began before, and is late: what it computed without the placement is not kept.
+    row.assignment, row.version = {"c": [["broker-a", 0]]}, 999
+    rebalancing._set(row, state=ServerSideGroup.State.STORED)
+    now = ServerSideGroup.objects.get()
+    assert (now.assignment, now.version, now.placement) == ({}, placed.version, {"drained": ["c"]})
+    assert now.claimed_until_ms == 0
