@@ -21,7 +21,6 @@ MIRRORED = ("brokerd", "consumers")
 TESTED_ELSEWHERE = {
     "brokerd/acl/access_control.py": "tests/brokerd/acl/test_plain_permission.py",
     "brokerd/acl/plain_rights.py": "tests/brokerd/acl/test_plain_permission.py",
-    "brokerd/filter/property_filter.py": "tests/brokerd/processor/consumer/test_sql_filter.py",
     "brokerd/filter/sql_operands.py": "tests/brokerd/filter/test_sql_parser.py",
     "brokerd/ha/ha_client.py": "tests/brokerd/ha/test_slave.py",
     "brokerd/ha/ha_service.py": "tests/brokerd/ha/test_slave.py",

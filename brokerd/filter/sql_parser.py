@@ -33,13 +33,14 @@ OPERATOR = "AND, OR, a comparison (= <> > >= < <=, BETWEEN, IN, IS NULL, CONTAIN
 
 
 class Expression:
-    """A compiled filter. `terms` is the cost of one evaluation."""
+    """A compiled filter. `terms` is the cost of one evaluation, `names` the properties that it reads."""
 
-    __slots__ = ("_evaluate", "terms")
+    __slots__ = ("_evaluate", "names", "terms")
 
-    def __init__(self, operand: Operand) -> None:
+    def __init__(self, operand: Operand, names: frozenset[str]) -> None:
         self._evaluate = operand.evaluate
         self.terms = operand.terms
+        self.names = names
 
     def matches(self, properties: Properties) -> bool:
         """TRUE matches; FALSE, unknown and a property that does not fit its comparison do not."""
@@ -64,7 +65,8 @@ def too_long(text: str) -> ExpressionError:
 @lru_cache(maxsize=CACHED)
 def _compiled(text: str) -> Expression | ExpressionError:
     try:
-        return Expression(Parser(text).parse())
+        parser = Parser(text)
+        return Expression(parser.parse(), frozenset(parser.names))
     except ExpressionError as error:
         return error.with_traceback(None)
 
@@ -77,6 +79,7 @@ class Parser:
         self._tokens = tokens_of(text)
         self._index = 0
         self._nesting = 0
+        self.names: set[str] = set()
 
     @property
     def _token(self) -> Token:
@@ -216,6 +219,7 @@ class Parser:
         if self._take("NULL"):
             return operands.constant(None, "NULL")
         if self._take("word"):
+            self.names.add(token.text)
             return operands.property_of(token.text)
         if not self._take("("):
             raise self._expected(VALUE)

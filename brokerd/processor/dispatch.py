@@ -90,7 +90,7 @@ class FastPath(Protocol):
 
     def try_frame(self, data: bytes, start: int, end: int, peer: Channel, now_ms: int) -> bytes | None: ...
 
-    def before_plain(self) -> None: ...
+    def before_plain(self, code: int) -> None: ...
 
     def after_read(self, peer: Channel, replies: list[bytes], began_ms: int) -> list[bytes]: ...
 
@@ -146,12 +146,10 @@ class Dispatcher(Generic[Context]):
             try:
                 reply = try_frame(data, position, frame_end, peer, now_ms) if try_frame is not None else None
                 if reply is None:
-                    if fast_path is not None:
-                        if fast_path.is_turn_over:
-                            break
-                        fast_path.before_plain()
+                    if fast_path is not None and fast_path.is_turn_over:
+                        break
                     is_plain = True
-                    reply = self._answer(decode_frame(view[position + 4 : frame_end]), peer, now_ms)
+                    reply = self._answer_plain(decode_frame(view[position + 4 : frame_end]), peer, now_ms)
             except RemotingCommandError as error:
                 self._malformed(peer, str(error))
                 position = end
@@ -195,6 +193,11 @@ class Dispatcher(Generic[Context]):
         logger.warning("malformed frame peer=%s: %s; closing", address_text(peer.remote_address), reason)
         peer.close("malformed frame")
 
+    def _answer_plain(self, command: RemotingCommand, peer: Peer, now_ms: int) -> bytes:
+        if self._fast_path is not None:
+            self._fast_path.before_plain(command.code)
+        return self._answer(command, peer, now_ms)
+
     def _answer(self, command: RemotingCommand, peer: Peer, now_ms: int) -> bytes:
         if command.is_response:
             peer.answered(command)
@@ -233,9 +236,7 @@ class Dispatcher(Generic[Context]):
             return b"" if command.is_oneway else command.response(ResponseCode.SYSTEM_BUSY, busy).encode()
 
         def again() -> list[bytes]:
-            if self._fast_path is not None:
-                self._fast_path.before_plain()
-            reply = self._answer(command, peer, wall_ms())
+            reply = self._answer_plain(command, peer, wall_ms())
             broker.topics.is_made_by_message |= makes_topic
             replies = [reply] if reply else []
             return self._fast_path.after_read(peer, replies, steady_ms()) if self._fast_path else replies

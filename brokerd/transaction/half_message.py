@@ -73,12 +73,15 @@ class HalfMessage:
         A copy counts from when the message was born: by its producer's clock, so not later than it was stored.
         """
         record = self.record
-        own_s = number(record.properties.get(MessageProperty.CHECK_IMMUNITY_TIME_IN_SECONDS)) or 0
         is_copy = self.first_offset != record.queue_offset
         begin_ms = (
             min(record.born_timestamp_ms, record.store_timestamp_ms) if is_copy else record.store_timestamp_ms
         )
-        return begin_ms + max(own_s * 1000, time_out_ms)
+        return begin_ms + self.immunity_ms(time_out_ms)
+
+    def immunity_ms(self, time_out_ms: int) -> int:
+        own_s = number(self.record.properties.get(MessageProperty.CHECK_IMMUNITY_TIME_IN_SECONDS)) or 0
+        return max(own_s * 1000, time_out_ms)
 
     def stored_at(self, result: PutResult) -> HalfMessage:
         """Return it as it was stored."""

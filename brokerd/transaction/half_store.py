@@ -32,6 +32,9 @@ QUEUE_ID = 0  # of the half, op and discard topics
 UNITS_AT_ONCE = 1_000
 NOT_TRANSACTIONAL = ~SysFlag.TRANSACTION_MASK
 REMOVE_TAG_CODE = tag_code(REMOVE_TAG)
+OP_PROPERTIES = encode_properties(
+    {MessageProperty.TAGS: REMOVE_TAG, MessageProperty.WAIT_STORE_MSG_OK: "true"}
+)
 # What a committed message may be longer than its half message, and an op message.
 ROOM_BYTES = 1_024
 
@@ -178,14 +181,14 @@ class HalfStore:
 
     def put_op(self, half_offset: int, check_times: int | None, now_ms: int) -> None:
         """Note that a half message is done with: its transaction ended or, with `check_times`, has a newer copy."""
-        properties = {MessageProperty.TAGS: REMOVE_TAG, MessageProperty.WAIT_STORE_MSG_OK: "true"}
+        properties = OP_PROPERTIES
         if check_times is not None:
-            properties[MessageProperty.TRANSACTION_CHECK_TIMES] = str(check_times)
+            properties += encode_properties({MessageProperty.TRANSACTION_CHECK_TIMES: str(check_times)})
         self._store.put_message(
             OP_HALF_TOPIC,
             QUEUE_ID,
             str(half_offset).encode(),
-            encode_properties(properties),
+            properties,
             REMOVE_TAG_CODE,
             born_timestamp_ms=now_ms,
             born_host=self._store_host,

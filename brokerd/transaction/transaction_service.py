@@ -131,7 +131,9 @@ class TransactionService:
     def put_half(self, half: HalfMessage, now_ms: int) -> PutResult:
         """Store a message whose transaction begins. Raises PutRefused, QueueMissing."""
         result = self._halves.put_half(half, half.record.properties, now_ms)
-        self._wait(half.stored_at(result))
+        offset = result.queue_offset  # of the first copy: what is put here has no property of a check
+        due_ms = result.store_timestamp_ms + half.immunity_ms(self._config.broker.transaction_time_out)
+        self.waiting.add(offset, offset, due_ms)
         return result
 
     def end(self, header: EndTransactionRequestHeader, now_ms: int) -> Committed | None:

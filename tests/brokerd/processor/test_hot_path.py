@@ -185,7 +185,7 @@ async def test_it_equals_the_plain_way_with_binary_headers(tmp_path: Path) -> No
             plain = outcome(fast, binary_frame(code, {**fields, "AccessKey": "x"}, body, flag=flag), store)
             assert quick == plain
             taken.append(fast_path.try_frame(data, 0, len(data), MemoryChannel(), 1) is not None)
-            fast_path.before_plain()
+            fast_path.before_plain(code)
 
         compare()
         assert taken.count(True) > 20
@@ -283,7 +283,7 @@ async def test_signed_sends_go_the_fast_way_with_the_same_refusals(tmp_path: Pat
             assert quick[0][0][0] == (0 if is_fast else 16)  # type: ignore[index]
             reply = fast_path.try_frame(data, 0, len(data), MemoryChannel(), 1)
             assert (reply is not None) == is_fast
-            fast_path.before_plain()
+            fast_path.before_plain(310)
         # Whichever of two topics is read, it is the same one for the right and for the message.
         twice = frame(310, allowed, body).replace(b'"b":"T"', b'"b":"T","b":"U"')
         twice = struct.pack(">i", len(twice) - 4) + struct.pack(">I", len(twice) - 9) + twice[8:]

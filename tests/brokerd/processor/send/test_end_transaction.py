@@ -10,9 +10,10 @@ import pytest
 from brokerd.clock import wall_ms
 from brokerd.remoting.body.client import HeartbeatData, ProducerData
 from brokerd.remoting.codes import RequestCode
-from brokerd.remoting.command import RemotingCommand
+from brokerd.remoting.command import RemotingCommand, decode_frame
 from brokerd.remoting.message.names import CHECK_MAX_TIME_TOPIC
 from brokerd.remoting.message.record import MessageRecord, decode_records
+from tests.brokerd.fakes import MemoryChannel
 from tests.brokerd.running import RawClient, RunningBroker, pull_fields, running, send_fields
 
 COMMIT, ROLLBACK, UNKNOWN = "8", "12", "0"
@@ -69,6 +70,21 @@ async def test_a_half_message_is_seen_when_it_is_committed(broker: RunningBroker
     assert message.properties["__transactionId__"] == "U1"
     assert (await end(client, sent, COMMIT)).code == 1
     assert len(await pulled(client)) == 1
+
+
+async def test_what_follows_an_end_in_one_read_sees_its_message(broker: RunningBroker) -> None:
+    client = await broker.client()
+    sent = await send_half(client)
+    broker.broker.store.table.makes_files_in_thread = False
+    limits = {"topic": "Paid", "queueId": "2"}
+    requests = [
+        RemotingCommand.request(RequestCode.END_TRANSACTION, end_fields(sent, COMMIT)),
+        RemotingCommand.request(RequestCode.GET_MAX_OFFSET, limits),
+    ]
+    channel = MemoryChannel()
+    _, replies = broker.controller._dispatcher.process(b"".join(each.encode() for each in requests), channel)
+    ended, end_of_queue = (decode_frame(reply[4:]) for reply in replies)
+    assert (ended.code, end_of_queue.ext_fields["offset"]) == (0, "1")
 
 
 async def test_a_rolled_back_one_is_never_seen(broker: RunningBroker) -> None:
