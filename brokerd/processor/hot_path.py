@@ -21,7 +21,8 @@ from brokerd.remoting.header.send_header import PullFields, SendReplyTemplate, d
 from brokerd.store.errors import StoreError
 
 SEND_BATCH_MESSAGE = int(RequestCode.SEND_BATCH_MESSAGE)
-END_TRANSACTION = int(RequestCode.END_TRANSACTION)  # finds its half message in the log: it waits for no unit
+# The half message is found in the log, and what is acknowledged was popped in an earlier read.
+WITHOUT_UNITS = frozenset({int(RequestCode.END_TRANSACTION), int(RequestCode.ACK_MESSAGE)})
 # A read can hold a pull for each of hundreds of queues; with a SQL92 filter one costs up to 2 ms.
 FILTERED_ENTRIES_A_TURN = 800
 
@@ -118,7 +119,7 @@ class HotPath:
 
     def before_plain(self, code: int) -> None:
         """Most requests read offsets, and so must see what the same read stored before them."""
-        if self._group_commit is None and code != END_TRANSACTION and self._store.dispatch_behind_bytes:
+        if self._group_commit is None and code not in WITHOUT_UNITS and self._store.dispatch_behind_bytes:
             self._dispatched_early += self._store.dispatch_pending()
 
     def after_read(self, peer: Channel, replies: list[bytes], began_ms: int) -> list[bytes]:

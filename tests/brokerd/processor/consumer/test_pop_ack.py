@@ -11,7 +11,7 @@ import pytest
 from brokerd.pop import revive_state
 from brokerd.processor.consumer.pop_ack import change_invisible_time
 from brokerd.remoting.codes import RequestCode
-from brokerd.remoting.command import RemotingCommand
+from brokerd.remoting.command import RemotingCommand, decode_frame
 from tests.brokerd.fakes import MemoryChannel
 from tests.brokerd.popping import ack, pop
 from tests.brokerd.processor.consumer.test_pop_message import send
@@ -53,6 +53,30 @@ async def test_a_batch_acknowledges_messages_of_many_checkpoints(tmp_path: Path)
         assert (
             await client.ask(BATCH_ACK, body=b'{"acks":[{"b":"AQ==","rq":8,"t":"T","c":"g"}]}')
         ).code == 13
+
+
+async def test_acknowledgements_of_one_read_get_their_units_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path) as broker:
+        client = await broker.client()
+        await create(client, "T", 1)
+        await send(client, "T", b"a", b"b")
+        popped = await pop(client, "g", "T")
+        store, counts = broker.broker.store, list[int]()
+        dispatch = store.dispatch_pending
+
+        def counted() -> int:
+            counts.append(dispatch())
+            return counts[-1]
+
+        monkeypatch.setattr(store, "dispatch_pending", counted)
+        requests = [RemotingCommand.request(ACK, each.ack_fields("g")) for each in popped]
+        data = b"".join(each.encode() for each in requests)
+        _, replies = broker.controller._dispatcher.process(data, MemoryChannel())
+        assert [decode_frame(reply[4:]).code for reply in replies] == [0, 0]
+        assert counts == [2]
+        assert not broker.broker.pops.in_flight
 
 
 async def test_a_changed_time_counts_from_now_on(tmp_path: Path) -> None:
