@@ -146,11 +146,11 @@ def _level(kept: WaitingLevel, delays: Sequence[int], at_ms: int) -> DelayLevel:
 def timed_messages(survey: BrokerSurvey, figures: Mapping[str, str]) -> tuple[dict[str, int] | None, Text]:
     """Return messages in the timer wheel by ordinary topic, or None with a reason.
 
-    POP keeps its own check points there. A wheel reported as empty needs no table.
+    POP keeps its own check points there. A wheel reported as empty, in the same survey, needs no table.
     """
     if survey.timed is not None:
         own = {topic: count for topic, count in survey.timed.items() if count > 0}
         return {topic: count for topic, count in own.items() if not is_system_topic(topic)}, Text()
-    if runtime.number(figures.get("timerCongestNum")) == 0:
+    if not survey.runtime_reason and runtime.number(figures.get("timerCongestNum")) == 0:
         return {}, Text()
     return None, survey.timed_reason

@@ -182,7 +182,7 @@ class GroupPlacementPlan(PlanKind[PlacementParams, PlacementBefore, PlacementRow
         run.save()
 
     def verify(self, run: JobRun) -> None:
-        """Read the members until each holds its share. Raises VerificationFailed."""
+        """Read the members until what they report agrees with the placement. Raises VerificationFailed."""
         params = self.params_of(run.plan)
         admin = with_admin(cluster_selectors.cluster_by_name(run.plan.cluster).connection)
         queues, addrs = _queues(admin, params.topic)
@@ -194,11 +194,16 @@ class GroupPlacementPlan(PlanKind[PlacementParams, PlacementBefore, PlacementRow
                 cluster=run.plan.cluster, group=run.plan.subject, topic=params.topic
             )
             members = read_members(admin, addrs, run.plan.subject)
-            owner = {
-                queue: (one,)
-                for one, share in rules.of_json(params.topic, row.assignment).items()
-                for queue in share
-            }
+            # What they report is as it must be where the placement would move nothing of it.
+            shares = rules.compute(
+                queues,
+                members.by_id,
+                row.strategy,
+                params.placement.on(params.topic),
+                {one: sorted(member.queues or ()) for one, member in members.by_id.items()},
+                {one: member.version for one, member in members.by_id.items()},
+            )
+            owner = {queue: (one,) for one, share in shares.items() for queue in share}
             owners = members.owners(queues)
             wrong = [queue for queue in queues if members.by_id and owners[queue] != owner.get(queue)]
             took_ms = None if wrong else run.now_ms() - row.version

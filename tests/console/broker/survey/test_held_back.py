@@ -112,6 +112,8 @@ def test_what_was_not_told_is_unknown_with_its_reason() -> None:
     )
     assert found.timed is None  # 7 with POP's own check points among them
     assert held_back.held_back(surveyed(timed=None), {"timerCongestNum": "0"}).timed == 0
+    silent = surveyed(timed=None, runtime_reason="it does not answer", timed_reason="it does not answer")
+    assert held_back.held_back(silent, {"timerCongestNum": "0"}).timed is None
     before = held_back.held_back(None, {})
     assert (before.delayed, before.timed, before.half) == (None, None, None)
     assert before.delayed_reason == before.half_reason == "the first survey is not done yet"

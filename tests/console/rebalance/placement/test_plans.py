@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from io import StringIO
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,8 +16,10 @@ from console.cluster.models import Cluster
 from console.operation import errors, services
 from console.operation.job import runner
 from console.operation.models import Job, Plan
+from console.rebalance import rules
 from console.rebalance import services as rebalancing
 from console.rebalance.models import ServerSideGroup
+from console.rebalance.placement import plans
 from console.rebalance.rules import KeptPlacement
 from tests.console.lag.running_consumers import RunningConsumers, eventually
 from tests.console.operation.live_cluster import LiveCluster
@@ -86,6 +89,29 @@ def test_it_drains_and_pins_and_takes_it_back(live: LiveCluster, maria: User) ->
         assert undo.params == {"topic": "orders"}
         applied(undo, maria)
         assert ServerSideGroup.objects.get().placement == {}
+    finally:
+        running.close()
+
+
+def test_a_job_fails_when_the_workers_ignore_the_placement(
+    live: LiveCluster, maria: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live.create_topic("orders", queues=4)
+    live.create_group("billing")
+    running = RunningConsumers(live.broker.namesrv)
+    divide = rules.compute
+    monkeypatch.setattr(
+        rebalancing, "rules", SimpleNamespace(**{**vars(rules), "compute": lambda *args: divide(*args[:3])})
+    )
+    monkeypatch.setattr(plans, "VERIFY_WITHIN_S", 0.5)
+    try:
+        first = running.start("billing", {"orders": "*"})
+        running.start("billing", {"orders": "*"})
+        eventually(lambda: sum(queue.topic == "orders" for queue in first.table) == 2)
+        job = services.apply_plan(plan_of(live, maria, drained=[first.client.client_id]).id, maria)
+        runner.run(job.id, "worker-1")
+        job.refresh_from_db()
+        assert job.state == "FAILED" and job.result["followed"] < 4
     finally:
         running.close()
 
