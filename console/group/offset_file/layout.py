@@ -34,6 +34,7 @@ FILE_BYTES_MAX = 4 * 1024 * 1024
 FILE_QUEUES_MAX = 10_000
 NAME_LENGTH_MAX = 255
 OFFSET_MAX, QUEUE_ID_MAX = 2**63 - 1, 2**31 - 1
+DIGITS_MAX = 19  # of OFFSET_MAX; int() refuses thousands of them
 PROBLEMS_MAX = 5
 FIELD = "file"
 NEEDED = ("topic", "broker_name", "queue_id", "offset")
@@ -210,9 +211,9 @@ def read_offset_file(content: object) -> OffsetFile:
         return _of_csv(text)
     try:
         parsed = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits is a plain ValueError
         line = getattr(error, "lineno", 1)
-        why = Text.foreign(getattr(error, "msg", "nested too deeply"))
+        why = Text.foreign(getattr(error, "msg", str(error)))
         raise _refused(Text("Line %(line)s is no JSON: %(why)s.", line=line, why=why)) from error
     return _of_json(parsed)
 
@@ -280,12 +281,15 @@ def _cells(head: list[str], values: list[str]) -> _Fields:
 
 
 def _cell(name: str, cell: str) -> str | int:
-    if name in NUMBERS and cell.isascii() and cell.isdecimal():
+    if name in NUMBERS and cell.isascii() and cell.isdecimal() and len(cell) <= DIGITS_MAX:
         return int(cell)
     return cell[1:] if cell[0] == "'" and cell[1:2] in FORMULA_STARTS else cell
 
 
 def _file(cluster: str, group: str, read_at_ms: int, entries: list[_Entry]) -> OffsetFile:
+    for name, value in (("cluster", cluster), ("group", group)):
+        if value and not _is_name(value):
+            raise _refused(Text("%(field)s is no name", field=name))
     if len(entries) > FILE_QUEUES_MAX:
         raise _refused(
             Text(
@@ -322,8 +326,10 @@ def _problem(fields: _Fields) -> Text:
     """Return what is wrong with an entry; empty where it is good."""
     for name in ("topic", "broker_name"):
         value = getattr(fields, name)
-        if not isinstance(value, str) or not 0 < len(value) <= NAME_LENGTH_MAX:
+        if not value:
             return Text("%(field)s is missing", field=name)
+        if not _is_name(value):
+            return Text("%(field)s is no name", field=name)
     if not _is_number(fields.queue_id, QUEUE_ID_MAX):
         return Text("%(field)s must be a whole number from 0", field="queue_id")
     state = fields.state or COMMITTED
@@ -347,6 +353,11 @@ def _queue(fields: _Fields) -> FileQueue:
         offset=fields.offset,
         state=fields.state or COMMITTED,
     )
+
+
+def _is_name(value: object) -> TypeGuard[str]:
+    """Whether pages and databases take it: no NUL, no half of a surrogate pair."""
+    return isinstance(value, str) and 0 < len(value) <= NAME_LENGTH_MAX and value.isprintable()
 
 
 def _is_number(value: object, most: int) -> TypeGuard[int]:
