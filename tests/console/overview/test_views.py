@@ -177,6 +177,16 @@ def test_it_shows_what_needs_a_look(admin: Client) -> None:
     assert "312" in text
 
 
+def test_a_silent_broker_has_the_punctuation_of_the_language(admin: Client) -> None:
+    def banner() -> str:
+        text = re.sub("<[^>]*>", "", admin.get("/c/local/").content.decode())
+        return " ".join(text[text.index("broker-b ") :].split())
+
+    assert re.match(r"broker-b has not answered since .{5,60}? \(.{2,20}\): connection refused", banner())
+    admin.cookies["tidemark_language"] = "zh-hans"
+    assert re.match(r"broker-b .{5,60}?（.{2,20}）：", banner())
+
+
 def test_it_ranks_groups_by_what_hurts_first(admin: Client) -> None:
     GroupRow.objects.filter(group="billing").update(status="LOST")
     GroupRow.objects.filter(group="analytics").update(time_to_loss_ms=3_600_000)

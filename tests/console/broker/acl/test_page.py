@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -51,6 +52,7 @@ def test_page_and_rest_show_no_secret(guarded: Guarded) -> None:
     client = signed_in("chief", verbs=("CONFIGURE",))
     page = client.get(f"/c/{NAME}/acl").content.decode()
     answer = client.get(f"/api/v1/clusters/{NAME}/acl")
+    assert re.search(r'href="[^"]*/brokers"[^>]*aria-current', page)
     assert "topic orders" in page and "accounts (4.x)" in page and "users and policies (5.x)" in page
     found = answer.json()
     assert [(each["what"], each["name"]) for each in found["holders"]] == [
