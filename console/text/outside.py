@@ -1,6 +1,7 @@
 """Ids of the texts that packages outside the console make (`console.text.value.Worded`), for its catalogue."""
 
 from django.utils.translation import gettext_noop as _
+from django.utils.translation import ngettext_lazy
 
 IDS = (
     # brokerd.remoting.message.names
@@ -27,8 +28,18 @@ IDS = (
     _("the route names no broker address"),
     _("this client is closing"),
 )
-# Errors of Django's forms, in words of our own; in English: locale/en.
+# Errors of Django's forms and passwords, in words of our own; in English: locale/en.
 OF_DJANGO = (
+    ngettext_lazy(
+        "Ensure this value has at most %(limit_value)d character (it has %(show_value)d).",
+        "Ensure this value has at most %(limit_value)d characters (it has %(show_value)d).",
+    ),
+    ngettext_lazy(
+        "This password is too short. It must contain at least %d character.",
+        "This password is too short. It must contain at least %d characters.",
+    ),
+    _("Null characters are not allowed."),
+    _("The password is too similar to the %(verbose_name)s."),
     _("Ensure this value is greater than or equal to %(limit_value)s."),
     _("Ensure this value is less than or equal to %(limit_value)s."),
     _("Select a valid choice. %(value)s is not one of the available choices."),

@@ -7,6 +7,10 @@ import re
 from collections.abc import Iterator
 
 import pytest
+from django.contrib.auth.models import User
+from django.contrib.auth.password_validation import validate_password
+from django.core.exceptions import ValidationError
+from django.forms import CharField
 from django.test import Client
 from django.utils import translation
 
@@ -136,3 +140,13 @@ def test_figures_say_their_units_and_months() -> None:
         assert figure_words("1.9 MB of 5 msg/s") == "1.9 MB of 5 msg/s"
     with translation.override("en"):
         assert figure_words("3 h 12 m") == "3 h 12 m"
+
+
+def test_errors_of_the_framework_are_in_chinese() -> None:
+    with translation.override("zh-hans"):
+        for password in ("x1", "maria-lopez1"):
+            with pytest.raises(ValidationError) as refused:
+                validate_password(password, User(username="maria-lopez1"))
+            assert not re.search("[A-Za-z]", " ".join(refused.value.messages))
+        with pytest.raises(ValidationError, match="最多 3 个字符，现有 4 个。"):
+            CharField(max_length=3).clean("abcd")
