@@ -198,7 +198,7 @@ def test_it_runs_without_any_variable(tmp_path: Path) -> None:
     assert (found["DEBUG"], found["ALLOWED_HOSTS"]) == (False, ["127.0.0.1", "localhost", "[::1]"])
     assert found["HISTORY_URL"] == f"file://{tmp_path}/var/history"
     assert found["WHITENOISE_USE_FINDERS"] is True
-    assert "django.contrib.auth.middleware.LoginRequiredMiddleware" in found["MIDDLEWARE"]
+    assert "console.access.session.idle_session.SignInMiddleware" in found["MIDDLEWARE"]
     kept = tmp_path / "var/secret_key"
     assert kept.read_text() == found["SECRET_KEY"] and len(found["SECRET_KEY"]) == 64
     assert kept.stat().st_mode & 0o777 == 0o600
