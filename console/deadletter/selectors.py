@@ -66,6 +66,11 @@ class DeadLetterRow:
     read_at_ms: int
     reason: str
 
+    @property
+    def growth_lower_bound(self) -> bool:
+        """Whether a part of the last hour was not observed; the running minute never is."""
+        return self.growth_minutes < 59
+
 
 DEAD_LETTERS = ListSpec(
     name="dead-letters",

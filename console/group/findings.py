@@ -387,7 +387,9 @@ def _pace(group: GroupRow) -> Iterable[Finding]:
             "FALLING_BEHIND", title, Text.of_parts([text, _clients_needed(group)]), group.since_ms or None
         )
     else:
-        text = Text("The time lag rises from round to round; the slowest queue determines it.")
+        text = Text(
+            "The group handles what arrives, but the lag of its slowest queue does not fall steadily."
+        )
         title = Text("The group falls behind")
         yield Finding("FALLING_BEHIND", title, text, group.since_ms or None, "queues")
 

@@ -294,6 +294,7 @@ class DeadTotal:
     count: int
     count_lower_bound: bool
     growth_per_h: float | None
+    growth_lower_bound: bool
     reason: Text
     unknown_since_ms: int | None = None
     status: str = ""
@@ -307,6 +308,7 @@ def dead_total(rows: Sequence[DeadLetterRow]) -> DeadTotal:
         count=sum(known),
         count_lower_bound=bool(unsure),
         growth_per_h=sum(growth) if growth else None,
+        growth_lower_bound=any(row.growth_lower_bound for row in rows),
         reason=Text.of_parts(
             [Text("%(name)s: %(reason)s", name=row.group, reason=row.reason) for row in unsure]
         ),

@@ -66,6 +66,9 @@ def _why(row: object) -> SafeString:
 def unknown(row: object, name: str = "") -> SafeString:
     """Render an unknown value, or the last complete one: `known_lag` as of `known_at_ms` for `lag`."""
     known, at_ms = value_of(row, f"known_{name}"), value_of(row, "known_at_ms")
+    committed, high = value_of(row, "committed_offset"), value_of(row, "max_offset")
+    if name == "lag" and committed is not None and high is not None:  # a queue keeps its offsets as last read
+        known, at_ms = max(0, high - committed), value_of(row, "read_at_ms") or None
     if known is None or at_ms is None:
         return format_html('<span class="unknown" {}>{}</span>', _why(row), _("unknown"))
     last = format_html('{} data-known="{}" data-known-at="{}"', _why(row), known, at_ms)

@@ -57,6 +57,13 @@ def words(text: Text | str, style: str = "") -> SafeString:
 
 
 @register.filter
+def as_sentence(text: Text | str) -> SafeString:
+    """Render words that another sentence follows, ended by a full stop if they have none."""
+    is_ended = local(text).rstrip().endswith((".", "!", "?", "。", "！", "？"))
+    return words(text) if is_ended else format_html("{}{}", words(text), gettext(". ").rstrip())
+
+
+@register.filter
 def moment(at: dt.datetime) -> str:
     """Return a time of the database as words, where no markup can stand: an option of a form."""
     return Moment(round(at.timestamp() * 1000)).local()

@@ -180,11 +180,15 @@
     return `tabindex="0" data-why="${escape(row.reason || "")}"${since}`;
   };
   function unknown(row, name) {
-    const known = row["known_" + name];
-    if (missing(known) || missing(row.known_at_ms))
-      return `<span class="unknown" ${why(row)}>${gettext("unknown")}</span>`;
-    const last = `data-known="${escape(known)}" data-known-at="${escape(row.known_at_ms)}"`;
-    const time = `<time data-at="${row.known_at_ms}" data-as="clock">${clock(row.known_at_ms)}</time>`;
+    let known = row["known_" + name],
+      at = row.known_at_ms;
+    if (name === "lag" && !missing(row.committed_offset) && !missing(row.max_offset)) {
+      known = Math.max(0, row.max_offset - row.committed_offset); // a queue keeps its offsets as last read
+      at = row.read_at_ms || null;
+    }
+    if (missing(known) || missing(at)) return `<span class="unknown" ${why(row)}>${gettext("unknown")}</span>`;
+    const last = `data-known="${escape(known)}" data-known-at="${escape(at)}"`;
+    const time = `<time data-at="${at}" data-as="clock">${clock(at)}</time>`;
     const words = say(gettext("as of %(time)s"), { time });
     return `<span class="unknown" ${why(row)} ${last}>${count(known)}</span><small class="then">${words}</small>`;
   }

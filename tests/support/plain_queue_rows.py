@@ -19,7 +19,15 @@ from console.lag.rows.queue_rows import (
 )
 from console.lag.rows.reasons import reason_text
 from spark.lag.forecast import DRAINED, Drain
-from spark.lag.round.status import SPAN_MESSAGES, Judgement, LagStatus, is_beyond_handling, judge
+from spark.lag.round.status import (
+    SPAN_MESSAGES,
+    Evidence,
+    Judgement,
+    LagStatus,
+    Reason,
+    is_beyond_handling,
+    judge,
+)
 from spark.lag.snapshot import CommitKey, HeadKey
 from tests.support import plain_window
 from tests.support.plain_forecast import TimeToLoss, time_to_loss
@@ -103,6 +111,8 @@ def _row(
     state = None if committed is None or series is None else plain_window.state(view.window, series)
     judgement = _never_committed(queue, view.now_ms) if state is None else _judge(view, state, previous)
     figures = _untouched(queue, judgement) if state is None else _figures(view, state, judgement)
+    is_kept = previous is not None and previous["status"] == judgement.status.value
+    since_ms = previous["since_ms"] if is_kept else judgement.since_ms
     return {
         "min_offset": queue.min_offset,
         "max_offset": queue.max_offset,
@@ -111,16 +121,14 @@ def _row(
         **figures,
         "lost": _lost(queue, committed, previous),
         "status": judgement.status.value,
-        "since_ms": previous["since_ms"]
-        if previous is not None and previous["status"] == judgement.status.value
-        else judgement.since_ms,
+        "since_ms": since_ms,
         "owner": view.owners.get(key, ""),
         "out_rate": None
         if committed is None or series is None
         else plain_window.consume_rate(view.window, series),
         "last_commit_ms": _last_commit_ms(view, committed, previous),
         "read_at_ms": read_at_ms,
-        "reason": _reason(queue, judgement),
+        "reason": _reason(queue, judgement, view.now_ms - since_ms),
         "missed_rounds": 0,
         "offset_is_not_count": key.topic in view.offset_kinds,
         "lag_lower_bound": False,
@@ -253,10 +261,14 @@ def _never_committed(queue: QueueOffsets, now_ms: int) -> Judgement:
     return Judgement(LagStatus.NEVER_COMMITTED, now_ms)
 
 
-def _reason(queue: QueueOffsets, judgement: Judgement) -> str:
+def _reason(queue: QueueOffsets, judgement: Judgement, lasted_ms: int) -> str:
     if judgement.status is LagStatus.NEVER_COMMITTED:
         return f"no committed offset yet, the queue holds {queue.max_offset - queue.min_offset:,} messages"
-    return reason_text(judgement.reason)
+    reason = judgement.reason
+    if reason is not None and reason.evidence is Evidence.NO_PROGRESS:
+        longest_ms = max(lasted_ms, reason.figures["time_ms"])
+        reason = Reason(reason.evidence, {"time_ms": longest_ms, "number": reason.figures["number"]})
+    return reason_text(reason)
 
 
 def _judge(view: RoundView, state: QueueState, previous: RowDict | None) -> Judgement:

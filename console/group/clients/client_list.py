@@ -17,6 +17,7 @@ from console.lag.round.figures import ClientFigures
 from console.lag.rows import queues
 from console.lag.rows.broadcast import BROADCASTING
 from console.lag.rows.popped import held_queues
+from console.lag.rows.queue_row import NO_REASON
 from console.lists.page import Page, count_if, cut
 from console.lists.query import ListQuery
 from console.lists.spec import MSGS, Choice, Column, Filter, ListSpec
@@ -284,4 +285,5 @@ def _of_queues(row: ClientRow, behind: queues.Behind | None) -> _Lag:
         return _Lag(reason=NOT_REPORTED)
     if behind is None:
         return _Lag(reason=NO_OWNER) if row.queues else _Lag(status=NEVER_COMMITTED)
-    return _Lag(behind.lag, behind.lag_lower_bound, reason=NOT_READ)
+    is_known = behind.lag is not None and not behind.lag_lower_bound
+    return _Lag(behind.lag, behind.lag_lower_bound, reason=NO_REASON if is_known else NOT_READ)

@@ -41,8 +41,8 @@ NAMED_MAX = 3  # queues, topics or brokers that are named; the others are counte
 class Pace:
     """Speed of the group in messages per second; None: unknown.
 
-    ``best``: its best minute of the last hour. ``was_behind``: that was measured while the group was behind,
-    so it is all the group can read; otherwise the group read what arrived and can read more.
+    ``best``: of the last hour. ``was_behind``: the median minute in which the group was behind, so it is all the group
+    can read; otherwise the best minute, in which the group read what arrived and can read more.
     """
 
     in_rate: float | None = None
@@ -158,6 +158,11 @@ def how_long(again: int, rows: Sequence[Change], pace: Pace, online: bool) -> Te
     at_rate = Text(
         "At %(rate)s messages a second, the group's best minute of the last hour", rate=rate(speed)
     )
+    if pace.was_behind:
+        at_rate = Text(
+            "At %(rate)s messages a second, the group's median when it was behind in the last hour",
+            rate=rate(speed),
+        )
     if pace.best is None or (pace.out_rate is not None and pace.out_rate >= pace.best):
         at_rate = Text("At its present rate of %(rate)s messages a second", rate=rate(speed))
     if not pace.in_rate or not pace.was_behind:

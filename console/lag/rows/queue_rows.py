@@ -15,7 +15,7 @@ from console.lag.round.series import QueueKey, commit_key
 from console.lag.round.view import RoundView
 from console.lag.rows.popped import POP_MODE, groups_holding
 from console.lag.rows.queue_row import NO_REASON, QueueRow, kinds_of
-from console.lag.rows.reasons import reason_text
+from console.lag.rows.reasons import reason_text, stood_since
 from console.text import Text
 from spark.lag.forecast import Drain
 from spark.lag.round import round_arrays
@@ -316,17 +316,19 @@ class _Read:
         is_clear[self.waiting[self._is_ordinary()]] = True
         for at in np.flatnonzero(~is_clear).tolist():
             one = self._judgement(at)
-            found["status"][at], found["since_ms"][at] = one.status.value, one.since_ms
-            found["reason"][at] = self._reason(at, one)
+            is_kept = one.status.value == self.before["status"][at]
+            since_ms = int(self.before["since_ms"][at]) if is_kept else one.since_ms
+            found["status"][at], found["since_ms"][at] = one.status.value, since_ms
+            found["reason"][at] = self._reason(at, one, since_ms)
             for name, value in drain_columns(one.drain)._asdict().items():
                 found[name][at] = NULL if value is None else value
         kept = found["status"] == self.before["status"]
         found["since_ms"][kept] = self.before["since_ms"][kept]
         return found
 
-    def _reason(self, at: int, judgement: Judgement) -> Text:
+    def _reason(self, at: int, judgement: Judgement, since_ms: int) -> Text:
         """Return the reason of a judgement; of a paused queue it begins with the pause."""
-        key, reason = self.keys[at], reason_text(judgement.reason)
+        key, reason = self.keys[at], reason_text(stood_since(judgement.reason, self.view.now_ms - since_ms))
         if judgement.status in MAY_BE_PAUSED and self.view.is_refused(key.group, key.topic, key.broker_name):
             return Text("paused, the broker gives the group nothing of this topic; %(reason)s", reason=reason)
         return reason

@@ -57,6 +57,13 @@ NOT_A_COUNT = {
 }
 
 
+def stood_since(reason: Reason | None, time_ms: int) -> Reason | None:
+    """Return a standstill with the time it has lasted, which may be longer than the window that shows it."""
+    if reason is None or reason.evidence is not Evidence.NO_PROGRESS:
+        return reason
+    return Reason(reason.evidence, {**reason.figures, "time_ms": max(time_ms, reason.figures["time_ms"])})
+
+
 def reason_text(reason: Reason | None) -> Text:
     """Return the sentence for a judgement's evidence; empty without one."""
     if reason is None:

@@ -51,6 +51,8 @@ RHYTHM_FACTOR = 3  # a consumer that commits every 5 minutes is quiet after 15
 BACKLOG_GRACE_MS = 60_000  # a backlog younger than this is an ordinary burst
 # What one slow message held back is committed with it, all at once: up to consumeConcurrentlyMaxSpan messages.
 SPAN_MESSAGES = 2_000
+# The fall of a steady backlog by chance is a few hundredths of it.
+FALLS_FAR = 0.2
 SPEEDS_MIN = 3  # intervals of measured handling speed, before anything is compared with it
 SKIP_FACTOR = 8  # a group whose database recovers is several times as fast at once; one that skips far more
 
@@ -201,12 +203,15 @@ def _judge_backlog(
 def _judge_trend(history: QueueHistory, backlog: slice, previous: LagStatus | None) -> Judgement:
     """Return status and drain from one trend.
 
-    CATCHING_UP stays while the lag more likely shrinks than not: pages do not flicker.
+    CATCHING_UP stays while the lag more likely shrinks than not: pages do not flicker. A lag that bursts make rise now
+    and then shrinks all the same when the window takes a fifth of it.
     """
     own = history.part(backlog)
     found = trend(own.t_ms, own.max_offset - own.committed, own.committed)
-    keeps = previous is LagStatus.CATCHING_UP and found.direction is Direction.STEADY
-    catches_up = found.direction is Direction.SHRINKING or (keeps and found.pace < 0)
+    falls_far = -found.pace * found.span_ms >= FALLS_FAR * found.first
+    is_likely = found.direction is Direction.STEADY and found.pace < 0
+    likely_is_enough = previous is LagStatus.CATCHING_UP or falls_far
+    catches_up = found.direction is Direction.SHRINKING or (is_likely and likely_is_enough)
     end = own.drain() if catches_up else NO_END
     word = LagStatus.CATCHING_UP if end.ms is not None else LagStatus.FALLING_BEHIND
     reason = Reason(Evidence.TREND, {"first": found.first, "last": found.last, "time_ms": found.span_ms})

@@ -32,6 +32,7 @@ from console.lag.collect import filter_sampling, reset, sweep
 from console.lag.models import ClientRow, CollectorLease, GroupRow, LagEvent, TopicRow
 from console.lag.past import marks
 from console.lag.rows.queue_row import QueueRow
+from console.text import Duration
 from tests.console.lag.conftest import CollectedCluster
 from tests.console.lag.running_consumers import RunningConsumers, eventually
 from tests.support import sample_queues
@@ -344,6 +345,18 @@ def test_a_paused_group_stands_because_somebody_paused_it(orders: CollectedClust
     words = "paused, the broker gives the group nothing of this topic; no progress for"
     assert (queue().status, queue().reason[: len(words)]) == ("STALLED", words)
     assert group().reason.startswith(f"orders · broker-a · 0: {words}")
+
+
+def test_a_standstill_lasts_longer_than_the_window_that_shows_it(orders: CollectedCluster) -> None:
+    config = SubscriptionGroupConfig(group_name="billing", consume_enable=False)
+    orders.admin.create_subscription_group(orders.broker.address, config)
+    for _ in range(150):
+        orders.collect()
+    row = queue()
+    assert row.status == "STALLED"
+    lasted = Duration(orders.now_ms - row.since_ms).local()
+    assert lasted.startswith("12 m")
+    assert f"no progress for {lasted} while" in row.reason
 
 
 def test_row_concurrent_push_commits_late(orders: CollectedCluster, running: RunningConsumers) -> None:

@@ -64,6 +64,10 @@ def test_lag_is_over_the_queues_a_client_owns(admin: Client) -> None:
         (None, False),
         (None, False),
     ]
+    assert [str(rows[one].reason) for one in sorted(rows)][:2] == [
+        "",
+        "the last round did not read these queues",
+    ]
     assert (rows["10.0.0.3@9"].status, rows["10.0.0.3@9"].queue_count) == ("NEVER_COMMITTED", 0)
     assert (rows["10.0.0.4@1"].status, rows["10.0.0.4@1"].queue_count) == ("", None)
     assert rows["10.0.0.4@1"].reason == "the client did not report its queues"

@@ -53,7 +53,7 @@ def test_it_counts_messages(row: Change, again: int, past: int) -> None:
         (
             Pace(2.0, 2.0, 10.0),
             True,
-            "the group's best minute of the last hour, while 2 a second arrive, the group has caught up in about 10 s.",
+            "when it was behind in the last hour, while 2 a second arrive, the group has caught up in about 10 s.",
         ),
         (
             Pace(20.0, 10.0, 10.0),

@@ -121,6 +121,21 @@ def test_it_keeps_its_word_while_the_lag_shrinks_a_little() -> None:
     assert judge(flat, time_lag_ms=None, clients=1, previous=before).status is LagStatus.FALLING_BEHIND
 
 
+def test_a_lag_that_bursts_interrupt_catches_up_when_much_of_it_is_gone() -> None:
+    """More than a tenth of the pairs of points rise, too many to be sure: half of the backlog is gone all the same."""
+    bursts = [500, 400, 500, 390, 480, 350, 440, 310, 400, 270, 350]
+    committed = list(range(0, 110, 10))
+    highest = [lag + done for lag, done in zip(bursts, committed, strict=True)]
+    found = judge(
+        history(committed, highest, every_s=10),
+        time_lag_ms=None,
+        clients=1,
+        previous=LagStatus.FALLING_BEHIND,
+    )
+    assert found.status is LagStatus.CATCHING_UP
+    assert found.drain.ms is not None
+
+
 HISTORIES = st.integers(2, 40).flatmap(
     lambda count: st.tuples(
         st.lists(st.integers(0, 400), min_size=count, max_size=count),
