@@ -108,7 +108,7 @@ def _row(
         "time_to_loss_group": losing_group,
         "retained_ms": _retained_ms(view, keys, topic_queues),
         "last_write_ms": max((row["last_write_ms"] for row in rows if row["last_write_ms"]), default=None),
-        **trend(previous, in_rate, view.now_ms),
+        **trend(previous, None if partial else in_rate, view.now_ms),
         "partial": partial,
         "reason": "; ".join(
             [view.silence_text(name) for name in (silent or sorted(view.blind) if partial else ())]

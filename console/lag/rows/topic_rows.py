@@ -175,6 +175,8 @@ def _row(
     partial = bool(silent) or bool(view.blind)
     kind = view.offset_kinds.get(topic, "")
     reasons = [view.silence_text(name) for name in silent or sorted(view.blind)] if partial else []
+    # A minute without a broker's share is a gap, not a fall of the traffic.
+    trend = Trend(before.trend, before.trend_minute).after(None if partial else stored.in_rate, view.now_ms)
     return TopicFigures(
         topic=topic,
         kind=topic_kind(topic, view.own_topics),
@@ -185,7 +187,7 @@ def _row(
         **stored._asdict(),
         **(consumed or Consumed())._asdict(),
         messages_lower_bound=partial,
-        **Trend(before.trend, before.trend_minute).after(stored.in_rate, view.now_ms)._asdict(),
+        **trend._asdict(),
         partial=partial,
         reason=Text.of_parts([*reasons, *([NOT_A_COUNT[kind]] if kind else [])]),
     )

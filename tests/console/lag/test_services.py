@@ -184,6 +184,7 @@ def test_it_gives_a_lower_bound_when_one_of_two_brokers_is_silent(
     assert queue("billing", 0, "broker-a").lag == 3
     topic = TopicRow.objects.get(topic="orders")
     assert (topic.partial, topic.messages, topic.messages_lower_bound) == (True, 64, True)
+    assert topic.trend[-1] is None
     second_broker.start()
     orders.collect_until_answered(2)
     assert (group().lag, group().lag_lower_bound) == (53, False)
