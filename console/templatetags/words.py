@@ -19,7 +19,7 @@ from console.access.models import AuditEvent
 from console.deadletter.replay.params import ReplayParams
 from console.deadletter.replay.words import TARGET_WORDS, target_address
 from console.operation import selectors as operation_selectors
-from console.operation.config.row import DONE, row_words
+from console.operation.config.row import DONE, SECRET_KEYS, SECRET_WORDS, Action, row_words
 from console.operation.models import Plan
 from console.operation.selectors import AuditedPlan
 from console.report.jobs import JOBS
@@ -198,13 +198,21 @@ def quoted_json(value: object) -> str:
 
 
 @register.filter
-def config_value(value: object) -> str:
-    """Format a configuration value: `true`, `8`, `message.type=FIFO`."""
+def config_value(value: object, key: str = "") -> Text | str:
+    """Format a configuration value: `true`, `8`, `message.type=FIFO`; a secret by what stands for it."""
+    if key in SECRET_KEYS:
+        return SECRET_WORDS.get(str(value), str(value))
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Mapping):
         return ", ".join(f"{key}={one}" for key, one in value.items()) or "{}"
     return str(value)
+
+
+@register.filter
+def config_object(what: str, name: str) -> Text | str:
+    """Return what a row of a job is about, `topic orders`: `{{ row.what|config_object:row.name }}`."""
+    return row_words(Action.CHANGE, what, name)
 
 
 @register.filter

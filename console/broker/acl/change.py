@@ -143,7 +143,7 @@ class AclPlan(ConfigPlan[A, AclBefore], ABC, Generic[A]):
     verb = "ADMIN"
     before_type = AclBefore
     past = PAST
-    title = Text("Broker ACL")
+    shown_with_next_round = False  # its page reads the brokers themselves
     program = "brokers"
     typed_reason = Text("It cuts clients off, or lets everyone in")
     place = AclPlace(Text("Broker ACL"), "broker-acl", name_words=Text("Name of the account or user"))

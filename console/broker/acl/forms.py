@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from django import forms
@@ -20,11 +21,14 @@ from console.broker.acl.rights import (
     USER_TYPES,
     perms_of,
     policies_of,
+    policy_config,
+    rights,
 )
 from console.broker.acl.write import white_list
 from console.operation.config.row import Config
+from console.operation.errors import PlanRejected
 from console.operation.plan.params import RawParams
-from console.text import Text
+from console.text import Text, text_of
 
 ENTRIES_LENGTH_MAX = 100_000
 
@@ -32,7 +36,11 @@ ENTRIES_LENGTH_MAX = 100_000
 class AclForm(forms.Form):
     """What an account and a user have in common; `params()` are the parameters of the plan."""
 
-    brokers = forms.MultipleChoiceField(label=Text("Brokers"), required=False)
+    brokers = forms.MultipleChoiceField(
+        label=Text("Brokers"),
+        help_text=Text("Only the chosen brokers are changed; each keeps its own accounts and users."),
+        required=False,
+    )
 
     def __init__(self, brokers: Sequence[str], *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -85,9 +93,25 @@ def read_entries(text: str) -> dict[str, str]:
         name, separator, value = (part.strip() for part in line.partition("="))
         if not separator or name in found:
             raise forms.ValidationError(
-                Text("%(line)s is not name=value, or its name stands twice.", line=repr(line)).local()
+                Text("%(line)s is not name=value, or its name stands twice.", line=line).local()
             )
         found[name] = value
+    return found
+
+
+@contextlib.contextmanager
+def _checked() -> Iterator[None]:
+    """Raise what a plan would reject as an error of the field, beside those of other fields."""
+    try:
+        yield
+    except PlanRejected as refusal:
+        raise forms.ValidationError(text_of(refusal).local()) from None
+
+
+def _read_rights(prefix: str, text: str, field: str) -> dict[str, str]:
+    found = read_entries(text)
+    with _checked():
+        rights(prefix, found, field)
     return found
 
 
@@ -114,11 +138,11 @@ class AccountForm(AclForm):
 
     def clean_topic_perms(self) -> dict[str, str]:
         """Read the lines."""
-        return read_entries(self.cleaned_data["topic_perms"])
+        return _read_rights(TOPIC_RIGHT, self.cleaned_data["topic_perms"], "topic_perms")
 
     def clean_group_perms(self) -> dict[str, str]:
         """Read the lines."""
-        return read_entries(self.cleaned_data["group_perms"])
+        return _read_rights(GROUP_RIGHT, self.cleaned_data["group_perms"], "group_perms")
 
     def settings(self) -> RawParams:
         """Return all of them: the form shows what the account has."""
@@ -146,7 +170,10 @@ class UserForm(AclForm):
 
     def clean_policies(self) -> dict[str, str]:
         """Read the lines."""
-        return read_entries(self.cleaned_data["policies"])
+        found = read_entries(self.cleaned_data["policies"])
+        with _checked():
+            policy_config(found)
+        return found
 
     def settings(self) -> RawParams:
         """Return all of them: the form shows what the user has."""

@@ -161,6 +161,7 @@ class AccountCreatePlan(AccountPlan):
     """Create an account."""
 
     kind = "acl_account_create"
+    title = Text("New account")
     action = Text("Create the account")
     accepted = ACCOUNT_PARAMS
     only_adds = True
@@ -182,6 +183,7 @@ class AccountChangePlan(AccountPlan):
     """Change an account: its rights, or its secret."""
 
     kind = "acl_account_change"
+    title = Text("Account change")
     action = Text("Change the account")
     accepted = ACCOUNT_PARAMS
 
@@ -202,6 +204,7 @@ class UserCreatePlan(UserPlan):
     """Create a user with its policies."""
 
     kind = "acl_user_create"
+    title = Text("New user")
     action = Text("Create the user")
     accepted = USER_PARAMS
     only_adds = True
@@ -223,6 +226,7 @@ class UserChangePlan(UserPlan):
     """Change a user: type, status, policies, or its secret."""
 
     kind = "acl_user_change"
+    title = Text("User change")
     action = Text("Change the user")
     accepted = USER_PARAMS
 
@@ -269,6 +273,7 @@ class AccountDeletePlan(_DeletePlan):
     """Delete an account."""
 
     kind = "acl_account_delete"
+    title = Text("Account deletion")
     action = Text("Delete the account")
     what, generation = ACCOUNT, Generation.ACCOUNTS
 
@@ -277,6 +282,7 @@ class UserDeletePlan(_DeletePlan):
     """Delete a user with its policies."""
 
     kind = "acl_user_delete"
+    title = Text("User deletion")
     action = Text("Delete the user")
     what, generation = USER, Generation.USERS
 
@@ -285,6 +291,7 @@ class WhiteAddressesPlan(AclPlan[WhiteParams]):
     """Replace the hosts that need no account (4.x)."""
 
     kind = "acl_white_addresses"
+    title = Text("Change of white addresses")
     params_type = WhiteParams
     action = Text("Set the white addresses")
     accepted = WHITE_PARAMS

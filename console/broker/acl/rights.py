@@ -76,7 +76,7 @@ def rights(prefix: str, perms: Mapping[str, str], field: str) -> Config:
             raise PlanRejected(
                 Text(
                     "%(entry)s is no right: write name=permission, with one of %(words)s.",
-                    entry=repr(f"{name}={perm}"),
+                    entry=f"{name}={perm}",
                     words=", ".join(PERMS),
                 ),
                 field,
@@ -145,7 +145,7 @@ def read_policy(resource: str, words: str) -> PolicyEntryInfo:
             Text(
                 "%(entry)s is no policy: write a resource (%(resources)s), then Allow or Deny, actions, and "
                 "addresses where it is only for some, as %(example)s.",
-                entry=repr(f"{resource}={words}"),
+                entry=f"{resource}={words}",
                 resources="Topic:orders, Group:billing-*, Cluster:*, *",
                 example="Topic:orders=Allow Pub, Sub from 192.0.2.0/24",
             ),
@@ -165,7 +165,7 @@ def read_policy(resource: str, words: str) -> PolicyEntryInfo:
             ipaddress.ip_network(source, strict=False)
         except ValueError:
             raise PlanRejected(
-                Text("%(address)s is no address or network, as 192.0.2.0/24.", address=repr(source)),
+                Text("%(address)s is no address or network, as 192.0.2.0/24.", address=source),
                 "policies",
             ) from None
     return PolicyEntryInfo(resource, sorted(actions, key=ACTIONS.index), source_ips or None, decision)

@@ -49,7 +49,7 @@ def acl_change(request: HttpRequest, cluster: str, what: str) -> HttpResponse:
     """Create an account or user, or change the one that `?name=` names; POST makes the plan."""
     here = admit(request, cluster, Verb.ADMIN)
     if what not in FORMS:
-        raise Http404(Text("A broker has no %(what)s.", what=repr(what)))
+        raise Http404(Text("A broker has no %(what)s.", what=what))
     table, name = read_table(here), request.GET.get("name", "")[:NAME_LENGTH_MAX]
     holder = _known(table, what, name) if name else None
     brokers = table.names(NEEDED[what])
@@ -76,6 +76,8 @@ def acl_change(request: HttpRequest, cluster: str, what: str) -> HttpResponse:
         "holder": holder,
         "form": form,
         "problem": made,
+        "brokers": brokers,
+        "is_unknown": bool(table.problem or table.unknown),
         "chosen": data.getlist("brokers") if data is not None else brokers,
         "now_ms": table.read_at_ms,
     }
@@ -101,6 +103,8 @@ def white_addresses(request: HttpRequest, cluster: str) -> HttpResponse:
         "cluster": here,
         "form": form,
         "problem": made,
+        "brokers": brokers,
+        "is_unknown": bool(table.problem or table.unknown),
         "chosen": data.getlist("brokers") if data is not None else brokers,
         "now_ms": table.read_at_ms,
     }

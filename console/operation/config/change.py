@@ -392,6 +392,7 @@ class ConfigPlan(PlanKind[P, B, ConfigRow], ABC):
     job_template = "operation/_job_config.html"
     action: ClassVar[Text]  # the label of its button
     only_adds: ClassVar[bool] = False
+    shown_with_next_round: ClassVar[bool] = True
 
     @abstractmethod
     def is_undo(self, params: P) -> bool:

@@ -61,6 +61,11 @@ def row_words(action: str, what: str, name: str) -> Text | str:
     )
 
 
+# What stands for a secret in a row, by its key: no row contains one.
+SECRET_KEYS = frozenset({"secretKey", "password"})
+SECRET_WORDS: Mapping[str, Text] = {"stored": Text("stored secret"), "new": Text("new secret")}
+
+
 class KeyChange(Stored, frozen=True, kw_only=True, omit_defaults=False):
     """A key that differs; None: the broker does not have it."""
 
@@ -198,8 +203,8 @@ def difference(expected: Config | None, found: Config | None) -> Text:
             Text(
                 "%(key)s is %(value)s, not %(expected)s",
                 key=key,
-                value=repr(found.get(key)),
-                expected=repr(expected.get(key)),
+                value=shown(found.get(key)),
+                expected=shown(expected.get(key)),
             )
             for key in sorted({*expected, *found})
             if expected.get(key) != found.get(key)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from typing import Any
 
 import pytest
 from django.test import Client
 
+from console.broker.acl import views
+from console.broker.acl.facts import Generation
+from console.broker.acl.page import AclTable, read_table
 from console.cluster.models import KeptSecret
 from console.operation.models import Plan
 from tests.console.broker.acl.conftest import ALICE_SECRET, NAME, Guarded
@@ -90,6 +95,36 @@ def test_a_wrong_form_comes_back_with_the_reason_and_without_the_secret(
     status, page = post(guarded, "account", **{**ACCOUNT, **data})
     assert status == 422 and words in page
     assert SECRET not in page and 'value="short"' not in page
+
+
+def test_a_wrong_right_is_reported_beside_a_missing_name(guarded: Guarded) -> None:
+    status, page = post(guarded, "user", name="", secret=SECRET, policies="x=y", user_type="Normal")
+    assert status == 422 and "x=y is no policy" in page and "This field is required." in page
+    status, page = post(guarded, "account", **{**ACCOUNT, "name": "", "topic_perms": "orders=ALL"})
+    assert status == 422 and "orders=ALL is no right" in page and "This field is required." in page
+
+
+@pytest.mark.parametrize(
+    ("path", "generation", "words"),
+    [
+        ("account", Generation.ACCOUNTS, "Accounts are kept by brokers of RocketMQ 4.x"),
+        ("user", Generation.USERS, "Users are kept by brokers of RocketMQ 5.x"),
+        ("white-addresses", Generation.ACCOUNTS, "White addresses are kept by brokers of RocketMQ 4.x"),
+    ],
+)
+def test_a_form_that_no_broker_can_take_says_so_and_is_closed(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch, path: str, generation: Generation, words: str
+) -> None:
+    client = root(guarded)
+    assert words not in client.get(f"/c/{NAME}/acl/{path}").content.decode()
+    monkeypatch.setattr(views, "read_table", lambda cluster: _without(read_table(cluster), generation))
+    page = client.get(f"/c/{NAME}/acl/{path}").content.decode()
+    assert words in page and re.search(r'type="submit"\s+disabled', page)
+
+
+def _without(table: AclTable, generation: Generation) -> AclTable:
+    kept = tuple(line for line in table.brokers if line.generation != generation)
+    return dataclasses.replace(table, brokers=kept)
 
 
 def test_an_unknown_account_or_object_is_404(guarded: Guarded) -> None:

@@ -6,9 +6,11 @@ import re
 from typing import Any
 
 import pytest
+from django.utils import translation
 
 from console.broker.acl.page import AclTable, read_table
 from console.cluster.models import Cluster
+from console.templatetags.words import config_object, config_value
 from tests.console.broker.acl.conftest import ADMIN, ALICE_SECRET, NAME, SECRET, Guarded
 from tests.support.people import signed_in
 
@@ -117,3 +119,13 @@ def test_who_may_only_view_reads_no_account(guarded: Guarded) -> None:
         f"/c/{NAME}/acl"
         in signed_in("chief", verbs=("CONFIGURE",)).get(f"/c/{NAME}/brokers").content.decode()
     )
+
+
+def test_a_secret_is_shown_in_words_of_the_reader() -> None:
+    with translation.override("zh-hans"):
+        assert [str(config_value(value, "password").local()) for value in ("stored", "new")] == [
+            "已保存的密钥",
+            "新密钥",
+        ]
+        assert config_object("user", "bob").local() == "用户 bob"
+    assert config_value("stored", "brokerRole") == "stored"
