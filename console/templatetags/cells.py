@@ -208,7 +208,7 @@ LEVELS = string.digits + string.ascii_letters
 
 
 def sparkline(values: Sequence[float | None], tone: str = "") -> SafeString:
-    """Render the last hour, a character per minute, its height or `-` for unknown; charts.js draws and names it."""
+    """Render the last hour, a character per minute, its height or `-` for unknown; sparkline.js draws and names it."""
     largest = max((value for value in values if value is not None), default=0) or 1
     steps = (len(LEVELS) - 1) / largest
     trend = "".join("-" if value is None else LEVELS[math.floor(value * steps + 0.5)] for value in values)
