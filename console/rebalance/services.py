@@ -85,12 +85,13 @@ def clusters_with_groups() -> list[str]:
     return sorted(set(ServerSideGroup.objects.values_list("cluster", flat=True)))
 
 
-def rebalance_due(cluster_name: str, now_ms: int) -> int:
-    """Assign every group of a cluster that no other worker has claimed; return how many."""
+def rebalance_due(cluster_name: str, now_ms: int, group: str = "") -> int:
+    """Assign every group of a cluster, or one, that no other worker has claimed; return how many topics."""
     cluster = Cluster.objects.filter(name=cluster_name).first()
     if cluster is None:
         return 0
-    rows = [row for row in ServerSideGroup.objects.filter(cluster=cluster_name) if _is_claimed(row, now_ms)]
+    due = ServerSideGroup.objects.filter(cluster=cluster_name)
+    rows = [row for row in (due.filter(group=group) if group else due) if _is_claimed(row, now_ms)]
     try:
         if rows:
             rebalance(rows, with_admin(cluster.connection), now_ms=now_ms)

@@ -342,6 +342,7 @@ class PushConsumer:
             "suspendCurrentQueueTimeMillis": str(config.suspend_current_queue_time_ms),
             "consumeTimeout": str(config.consume_timeout_ms // 60_000),
             "pause": "true" if self._is_suspended else "false",
+            "clientRebalance": "false" if self.rebalancer.is_server_side else "true",
         }
 
     def _put_subscription(self, subscription: SubscriptionData) -> None:

@@ -159,7 +159,7 @@ class Rebalancer:
         route = await context.client.route(topic)
         if not context.is_clustering:
             return subscribe_queues(topic, route)
-        if await self._is_server_side(route):
+        if await self._asks_broker(route):
             return await self._query_assignment(topic, route)
         client_ids = await context.client.consumer_ids(context.group, route)
         if client_ids is None:
@@ -171,18 +171,31 @@ class Rebalancer:
         strategy = STRATEGIES[context.config.allocate_strategy]
         return strategy(context.group, context.client.client_id, queues, client_ids)
 
-    async def _is_server_side(self, route: TopicRouteData) -> bool:
-        """Return whether this client computes by itself.
+    @property
+    def is_server_side(self) -> bool:
+        """Whether brokers assign the queues: with AUTO, once one has announced that it does."""
+        mode = self._context.config.rebalance_mode
+        return self._may_be_server_side and (mode is RebalanceMode.SERVER or any(self._server_side.values()))
 
-        Orderly consumers, and strategies no broker has, always do, as in Java (8.4).
+    @property
+    def _may_be_server_side(self) -> bool:
+        """Whether this client would take what brokers assign.
+
+        Orderly consumers, and strategies no broker has, always compute by themselves, as in Java (8.4).
         """
         context = self._context
-        mode = context.config.rebalance_mode
-        if context.orderly or mode is RebalanceMode.CLIENT:
+        return (
+            not context.orderly
+            and context.config.rebalance_mode is not RebalanceMode.CLIENT
+            and context.config.allocate_strategy in SERVER_STRATEGIES
+        )
+
+    async def _asks_broker(self, route: TopicRouteData) -> bool:
+        """Return whether a broker assigns the queues of a topic."""
+        context = self._context
+        if not self._may_be_server_side:
             return False
-        if context.config.allocate_strategy not in SERVER_STRATEGIES:
-            return False
-        if mode is RebalanceMode.SERVER:
+        if context.config.rebalance_mode is RebalanceMode.SERVER:
             return True
         addr = context.client.any_addr(route)
         known = self._server_side.get(addr)

@@ -23,6 +23,7 @@ PULL, POP = "PULL", "POP"
 MODES = (PULL, POP)
 MEMBERS_READ_MAX = 16  # each request is relayed by a broker
 ASK_MEMBERS_MS = 8_000  # a member that hangs does not delay the plan: how it rebalances is then unknown
+LANGUAGES_WITHOUT_POP = ("PYTHON",)  # they let a broker assign queues, and only pull
 POP_CAPABILITY = "pop"  # capability that a Tidemark broker lists once it serves POP
 
 
@@ -126,28 +127,39 @@ class Followers:
 
 
 def ask_followers(admin: BlockingMQAdmin, addrs: Mapping[str, str], group: str) -> Followers:
-    """Read each member's clientRebalance (307; only Java clients since 5.0 have it). Raises as read_modes."""
+    """Read whether each member lets the broker assign (307) and can pop. Raises as read_modes."""
     where: dict[str, str] = {}
+    cannot_pop: set[str] = set()
     online = ask_each(admin, addrs, lambda client, addr: client.consumer_connection(addr, group))
     for name, answer in online.items():
         connection = require_answer(name, addrs[name], answer, Text("who its members are"))
         for one in () if connection is None else connection.connection_set:
             where.setdefault(one.client_id, addrs[name])
+            if one.language in LANGUAGES_WITHOUT_POP:
+                cannot_pop.add(one.client_id)
     chosen = sorted(where)[:MEMBERS_READ_MAX]
     answers = admin.gather(
-        {client_id: partial(_client_rebalance, where[client_id], group, client_id) for client_id in chosen},
+        {client_id: partial(_lets_broker_assign, where[client_id], group, client_id) for client_id in chosen},
         ASK_MEMBERS_MS,
     )
     return Followers(
-        follow=[one for one, answer in answers.items() if answer == "false"],
+        follow=[one for one, answer in answers.items() if answer is True and one not in cannot_pop],
         ignore=[
-            one for one, answer in answers.items() if answer != "false" and not isinstance(answer, Exception)
+            one
+            for one, answer in answers.items()
+            if answer is False or (answer is True and one in cannot_pop)
         ],
         unknown=[one for one in sorted(where) if isinstance(answers.get(one, ValueError()), Exception)],
     )
 
 
-async def _client_rebalance(addr: str, group: str, client_id: str, client: MQAdmin) -> str:
-    """Return "true", "false", or "" for a client without this setting."""
-    info = await client.consumer_running_info(addr, group, client_id)
-    return info.properties.get("clientRebalance", "")
+async def _lets_broker_assign(addr: str, group: str, client_id: str, client: MQAdmin) -> bool:
+    return lets_broker_assign((await client.consumer_running_info(addr, group, client_id)).properties)
+
+
+def lets_broker_assign(properties: Mapping[str, str]) -> bool:
+    """Return whether a member takes what brokers assign, by its properties (307).
+
+    Clients without the setting (Java before 5.0, Go, C++) and orderly ones divide the queues themselves.
+    """
+    return properties.get("clientRebalance") == "false" and properties.get("PROP_CONSUMEORDERLY") != "true"

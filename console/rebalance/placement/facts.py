@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from console.brokers.mqadmin import BlockingMQAdmin, MessageQueue, MQAdmin
 from console.brokers.queues import ask_each, require_answer
+from console.group.mode.facts import lets_broker_assign
 from console.text import Text
 
-MEMBERS_READ_MAX = 64  # each request is relayed by a broker
-MEMBERS_DEADLINE_MS = 8_000
+MEMBERS_AT_ONCE = 64  # each request is relayed by a broker
+MEMBERS_DEADLINE_MS = 8_000  # for all of them: a client that hangs delays no plan for longer
 
 
 @dataclass(frozen=True, slots=True)
 class MemberNow:
-    """A member. `queues` None: it did not report. `ignores`: it divides the queues itself."""
+    """A member. `queues` None: it did not report. `ignores`: it divides the queues itself, null where unknown."""
 
     version: int
-    queues: frozenset[MessageQueue] | None
-    ignores: bool = False
+    language: str
+    queues: frozenset[MessageQueue] | None = None
+    ignores: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,7 @@ class MembersNow:
 def read_members(admin: BlockingMQAdmin, addrs: Mapping[str, str], group: str) -> MembersNow:
     """Read every member (203, then 307 of each). Raises BrokerUnavailable, MQBrokerError."""
     answers = ask_each(admin, addrs, lambda client, addr: client.consumer_connection(addr, group))
-    versions: dict[str, int] = {}
+    found: dict[str, MemberNow] = {}
     where: dict[str, str] = {}
     model = ""
     for name, answer in answers.items():
@@ -50,27 +53,23 @@ def read_members(admin: BlockingMQAdmin, addrs: Mapping[str, str], group: str) -
             continue
         model = connection.message_model or model
         for one in connection.connection_set:
-            versions[one.client_id] = one.version
+            found[one.client_id] = MemberNow(one.version, one.language)
             where.setdefault(one.client_id, addrs[name])
-    calls = {
-        client_id: partial(_ask_member, addr=where[client_id], group=group, client_id=client_id)
-        for client_id in sorted(where)[:MEMBERS_READ_MAX]
-    }
-    reports = admin.gather(calls, MEMBERS_DEADLINE_MS)
-    found = {}
-    for client_id, version in sorted(versions.items()):
-        report = reports.get(client_id)
-        if report is None or isinstance(report, Exception):
-            found[client_id] = MemberNow(version, None)
-        else:
-            found[client_id] = MemberNow(version, report[0], report[1])
-    return MembersNow(model, found)
+    ids, until_s = sorted(where), time.monotonic() + MEMBERS_DEADLINE_MS / 1000
+    for start in range(0, len(ids), MEMBERS_AT_ONCE):
+        calls = {
+            client_id: partial(_ask_member, addr=where[client_id], group=group, client_id=client_id)
+            for client_id in ids[start : start + MEMBERS_AT_ONCE]
+        }
+        left_ms = round((until_s - time.monotonic()) * 1000)
+        for client_id, report in (admin.gather(calls, left_ms) if left_ms > 0 else {}).items():
+            if not isinstance(report, Exception):
+                found[client_id] = replace(found[client_id], queues=report[0], ignores=report[1])
+    return MembersNow(model, dict(sorted(found.items())))
 
 
 async def _ask_member(
     admin: MQAdmin, *, addr: str, group: str, client_id: str
 ) -> tuple[frozenset[MessageQueue], bool]:
     info = await admin.consumer_running_info(addr, group, client_id)
-    own = info.properties
-    ignores = own.get("clientRebalance") == "true" or own.get("PROP_CONSUMEORDERLY") == "true"
-    return frozenset(info.mq_table), ignores
+    return frozenset(info.mq_table), not lets_broker_assign(info.properties)

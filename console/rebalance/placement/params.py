@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from console.operation.errors import PlanRejected
-from console.operation.plan.params import ACCEPTING, Accepted, Given, Parameter, Params
+from console.operation.plan.params import Accepted, Given, Parameter, Params
 from console.rebalance.rules import KeptPlacement, queue_of, version_ordinal
 from console.text import Text
 from console.text.stored import Stored
@@ -17,7 +17,6 @@ ACCEPTED = Accepted(
     "GroupPlacementParams",
     "The whole placement of a topic: what is not named is no longer in force.",
     (
-        ACCEPTING,
         Parameter("topic", required=True),
         Parameter("pins", dict, help_text="queue → client id, as broker-a/3: 10.0.0.5@blue"),
         Parameter(

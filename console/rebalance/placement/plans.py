@@ -44,6 +44,7 @@ from console.text.stored import of_json
 
 VERIFY_WITHIN_S = 30.0
 LOOK_EVERY_S = 0.3
+NAMED_MAX = 3  # queues or clients that are named; the others are counted
 PlacementDraft = Draft[PlacementParams, PlacementBefore, PlacementRow]
 
 
@@ -64,6 +65,11 @@ class GroupPlacementPlan(PlanKind[PlacementParams, PlacementBefore, PlacementRow
         ),
     }
 
+    def leaving_out(self, params: PlacementParams, brokers: Sequence[str]) -> PlacementParams:
+        """Raise PlanRejected: clients ask any broker of the topic, so all need the placement."""
+        text = Text("A placement is stored on every broker of the topic: none can be left out.")
+        raise PlanRejected(text, "accept_without")
+
     def button(self, plan: Plan) -> Text:
         """Return the number of queues that move."""
         return Text("Move %(number)s queue(s)", number=sum(row.moves for row in self.rows_of(plan)))
@@ -79,7 +85,6 @@ class GroupPlacementPlan(PlanKind[PlacementParams, PlacementBefore, PlacementRow
             ("--pin", [f"{queue}={client}" for queue, client in params.pins.items()]),
             ("--drain", params.drained),
             ("--weight", [f"{client}={weight}" for client, weight in params.weights.items()]),
-            ("--accept-without", params.accept_without),
         ):
             words += [word for one in found for word in (option, one)]
         if params.canary_version:
@@ -189,7 +194,7 @@ class GroupPlacementPlan(PlanKind[PlacementParams, PlacementBefore, PlacementRow
         waited_s = 0.0
         while True:
             run.beat()
-            services.rebalance_due(run.plan.cluster, run.now_ms())
+            services.rebalance_due(run.plan.cluster, run.now_ms(), run.plan.subject)
             row = ServerSideGroup.objects.get(
                 cluster=run.plan.cluster, group=run.plan.subject, topic=params.topic
             )
@@ -214,13 +219,7 @@ class GroupPlacementPlan(PlanKind[PlacementParams, PlacementBefore, PlacementRow
                 run.save()
                 return
             if waited_s >= VERIFY_WITHIN_S:
-                raise VerificationFailed(
-                    Text(
-                        "%(number)s queue(s) {is|are} not read as placed: %(queues)s",
-                        number=len(wrong),
-                        queues=Text.of_names([_word(queue) for queue in wrong[:3]]),
-                    )
-                )
+                raise VerificationFailed(_not_followed(wrong, members))
             run.sleep(LOOK_EVERY_S)
             waited_s += LOOK_EVERY_S
 
@@ -322,15 +321,45 @@ def _blocked(
     return Text()
 
 
+def _not_followed(wrong: Sequence[MessageQueue], members: MembersNow) -> Text:
+    """Return which queues are not read as placed, and the members that may be the cause."""
+    names = Text.of_names([_word(queue) for queue in wrong], NAMED_MAX)
+    found = [
+        Text("%(number)s queue(s) {is|are} not read as placed: %(queues)s", number=len(wrong), queues=names)
+    ]
+    for words, clients in (
+        (
+            Text("clients that divide the queues themselves"),
+            [one for one, member in members.by_id.items() if member.ignores],
+        ),
+        (
+            Text("clients that do not report"),
+            [one for one, member in members.by_id.items() if member.queues is None],
+        ),
+    ):
+        if clients:
+            named = Text.of_names(clients, NAMED_MAX)
+            found.append(Text("%(what)s: %(names)s", what=words, names=named))
+    return Text.of_list(found)
+
+
 def _warnings(wanted: KeptPlacement, members: MembersNow) -> list[PlanWarning]:
     found = []
-    ignoring = [one for one, member in members.by_id.items() if member.ignores]
+    ignoring = [f"{one} ({member.language})" for one, member in members.by_id.items() if member.ignores]
     if ignoring:
         text = Text(
-            "%(names)s: orderly, or clientRebalance is true; it goes on with its own division.",
-            names=Text.of_names(ignoring),
+            "%(names)s: orderly, clientRebalance is true, or a client without this setting (Java before 5.0, Go, C++). "
+            "It goes on with its own division, and queues may get two owners or none.",
+            names=Text.of_names(ignoring, NAMED_MAX),
         )
         found.append(PlanWarning("danger", Text("Some clients do not let the broker assign"), text))
+    silent = [f"{one} ({member.language})" for one, member in members.by_id.items() if member.ignores is None]
+    if silent:
+        text = Text(
+            "%(names)s: whether it follows is unknown, and the job cannot verify its queues.",
+            names=Text.of_names(silent, NAMED_MAX),
+        )
+        found.append(PlanWarning("warn", Text("Some clients do not report how they rebalance"), text))
     away = sorted(wanted.clients - set(members.by_id))
     if away:
         text = Text(

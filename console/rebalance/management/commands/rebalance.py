@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from console.operation.command_line import ChangeCommand, add_accepting, add_cluster, cluster_name
+from console.operation.command_line import ChangeCommand, add_cluster, cluster_name
 from console.rebalance.placement.params import PlacementParams
 from console.text.stored import as_json
 
@@ -29,7 +29,6 @@ class Command(ChangeCommand):
         placing.add_argument("--canary-version", default="", help="release of clients, as 5.3.3")
         placing.add_argument("--canary-share", type=int, help="their percentage of the queues")
         add_cluster(placing)
-        add_accepting(placing)
         self.add_change_actions(actions)
 
     def _place(self, *, group: str, cluster: str, format: str, **options: Any) -> None:
@@ -44,7 +43,6 @@ class Command(ChangeCommand):
             weights=weights,
             canary_version=options["canary_version"],
             canary_share=options["canary_share"] or 0,
-            accept_without=tuple(options["accept_without"] or ()),
         )
         self.make_plan(cluster_name(cluster), group, as_json(params), format)
 

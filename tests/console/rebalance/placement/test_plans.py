@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from io import StringIO
 from types import SimpleNamespace
 from typing import Any
@@ -19,9 +20,10 @@ from console.operation.models import Job, Plan
 from console.rebalance import rules
 from console.rebalance import services as rebalancing
 from console.rebalance.models import ServerSideGroup
-from console.rebalance.placement import plans
+from console.rebalance.placement import facts, plans
 from console.rebalance.rules import KeptPlacement
-from tests.console.lag.running_consumers import RunningConsumers, eventually
+from consumers.config import RebalanceMode
+from tests.console.lag.running_consumers import CONFIG, RunningConsumers, eventually, holds
 from tests.console.operation.live_cluster import LiveCluster
 from tests.support.broker_process import BrokerProcess
 from tests.support.shown import Browser
@@ -47,7 +49,10 @@ def applied(plan: Plan, actor: User) -> Job:
     return job
 
 
-def test_it_drains_and_pins_and_takes_it_back(live: LiveCluster, maria: User) -> None:
+def test_it_drains_and_pins_and_takes_it_back(
+    live: LiveCluster, maria: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(facts, "MEMBERS_AT_ONCE", 1)
     live.create_topic("orders", queues=4)
     live.create_group("billing")
     running = RunningConsumers(live.broker.namesrv)
@@ -65,6 +70,7 @@ def test_it_drains_and_pins_and_takes_it_back(live: LiveCluster, maria: User) ->
         before, a = held(), first.client.client_id
         plan = plan_of(live, maria, drained=[a])
         assert sum(len(row["before"]) == 1 and row["before"] != [row["after"]] for row in plan.diff) == 2
+        assert plan.warnings == []  # both members report that they let the broker assign
         browser = Browser()
         browser.force_login(maria)
         page = browser.get(f"/c/test/plans/{plan.id}").content.decode()
@@ -85,6 +91,8 @@ def test_it_drains_and_pins_and_takes_it_back(live: LiveCluster, maria: User) ->
         assert rebalancing.rebalance_due(live.name, 2**41 + 1) == 1
         assert ServerSideGroup.objects.get().version == version
 
+        with pytest.raises(errors.PlanRejected, match="none can be left out"):
+            services.undo(plan.id, maria, accept_without=["broker-b"])
         undo = services.undo(plan.id, maria)
         assert undo.params == {"topic": "orders"}
         applied(undo, maria)
@@ -108,10 +116,42 @@ def test_a_job_fails_when_the_workers_ignore_the_placement(
         first = running.start("billing", {"orders": "*"})
         running.start("billing", {"orders": "*"})
         eventually(lambda: sum(queue.topic == "orders" for queue in first.table) == 2)
+        other = ServerSideGroup.objects.create(
+            cluster=live.name, group="ledger", topic="orders", strategy="AVG", created_at_ms=1
+        )
         job = services.apply_plan(plan_of(live, maria, drained=[first.client.client_id]).id, maria)
         runner.run(job.id, "worker-1")
         job.refresh_from_db()
         assert job.state == "FAILED" and job.result["followed"] < 4
+        other.refresh_from_db()
+        assert other.state == "PENDING"  # the job left other groups to the worker
+    finally:
+        running.close()
+
+
+def test_it_names_the_clients_that_divide_by_themselves(
+    live: LiveCluster, maria: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live.create_topic("orders", queues=4)
+    live.create_group("billing")
+    running = RunningConsumers(live.broker.namesrv)
+    monkeypatch.setattr(plans, "VERIFY_WITHIN_S", 0.5)
+    try:
+        config = replace(CONFIG, rebalance_mode=RebalanceMode.CLIENT)
+        clients = [running.start("billing", {"orders": "*"}, config=config) for _ in range(2)]
+        eventually(lambda: [holds(one, "orders") for one in clients] == [2, 2])
+        ids = [one.client.client_id for one in clients]
+        plan = plan_of(live, maria, drained=[ids[0]])
+        browser = Browser()
+        browser.force_login(maria)
+        page = browser.get(f"/c/test/plans/{plan.id}").content.decode()
+        assert "Some clients do not let the broker assign" in page
+        assert f"{ids[0]} (PYTHON) and {ids[1]} (PYTHON)" in page
+        job = services.apply_plan(plan.id, maria)
+        runner.run(job.id, "worker-1")
+        job.refresh_from_db()
+        assert job.state == "FAILED"
+        assert f"clients that divide the queues themselves: {ids[0]} and {ids[1]}" in str(job.error)
     finally:
         running.close()
 
@@ -160,6 +200,7 @@ def test_it_plans_from_a_terminal(live: LiveCluster, maria: User) -> None:
         ({"canary_version": "5.3.3"}, "canary_share"),
         ({"canary_version": "new", "canary_share": 20}, "canary_version"),
         ({"topic": "nowhere"}, "topic"),
+        ({"accept_without": ["broker-b"]}, "accept_without"),
     ],
 )
 def test_it_names_the_parameter_at_fault(
