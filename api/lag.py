@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, NamedTuple
 
+from django.http.response import HttpResponseBase
 from django.urls import path
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -13,11 +14,19 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from api.group import existing
-from api.rest import pagination
+from api.rest import list_file, pagination
 from api.rest.resource import Resource
 from api.rest.struct import HelpTexts, StructSerializer
 from console.group import selectors as group_selectors
 from console.group.flow import Flow
+from console.group.queue_history.readings import (
+    HISTORY_STEPS_MAX,
+    QUEUE_HISTORY,
+    QueueReading,
+    queue_history,
+    refusal,
+    usual_step_ms,
+)
 from console.lag import selectors
 from console.lag.models import HistoryGap, LagEvent
 from console.lag.past import by_client, measures
@@ -25,6 +34,7 @@ from console.lag.past.by_client import OwnerFigures, OwnerSteps, TooManyChanges
 from console.lag.past.marks import Who
 from console.lag.past.measures import Bucket, Burn
 from console.lag.promise_versions import promises_of
+from console.operation.plan.places import QueuePlace
 from spark.lag.local_time import HOUR_MS
 
 SPAN_MS_MAX = 31 * 24 * HOUR_MS  # the longest range the pages draw; more is a report
@@ -185,6 +195,21 @@ class GroupFlowSerializer(StructSerializer):
     struct = Flow
 
 
+class QueueReadingSerializer(StructSerializer):
+    """The last reading of a step; offsets null: nothing was read from at_ms to to_ms, for the reason."""
+
+    struct = QueueReading
+    help_texts: ClassVar[HelpTexts] = {
+        "read_at_ms": "the round; null: none",
+        "age_ms": "of the reading when the step ended",
+        "moved": "since the reading before; negative after a rewind",
+        "lag_max": "in the rounds of the step",
+        "lag_lower_bound": "more messages may wait than the offsets show",
+        "offset_is_not_count": "there are at most as many messages as the lag says",
+        "is_recreated": "the topic, since the reading before: its offsets began again",
+    }
+
+
 def span_parameters(longest: str) -> list[OpenApiParameter]:
     """Return the description of `GroupPast.window` in the OpenAPI document."""
     return [
@@ -335,6 +360,57 @@ class ByClient(GroupPast):
         return Response(ByClientSerializer(found).data)
 
 
+class QueueHistory(GroupPast):
+    """Committed offset, end and lag of one queue over time, newest first by default."""
+
+    renderer_classes = list_file.RENDERERS
+
+    @pagination.list_operation(
+        QUEUE_HISTORY,
+        "QueueReading",
+        QueueReadingSerializer,
+        query="part of the reason",
+        operation_id="group_queue_history",
+        tags=["groups"],
+        more=[
+            OpenApiParameter("topic", str, required=True),
+            OpenApiParameter("broker_name", str, required=True),
+            OpenApiParameter("queue_id", int, required=True),
+            *span_parameters("31 days")[:2],
+            OpenApiParameter(
+                "step_ms",
+                int,
+                description=f"at most {HISTORY_STEPS_MAX:,} in the range; default: by its length",
+            ),
+        ],
+    )
+    def get(self, request: Request, cluster: str, group: str) -> HttpResponseBase:
+        existing(cluster, group)
+        from_ms, to_ms, topic = self.window(request)
+        broker_name, queue_id = (
+            pagination.text(request, "broker_name"),
+            pagination.integer(request, "queue_id"),
+        )
+        given = {"topic": topic, "broker_name": broker_name, "queue_id": queue_id}
+        missing = {name: ["Name the queue."] for name, value in given.items() if value in (None, "")}
+        if not topic or queue_id is None or missing:
+            raise ValidationError(missing)
+        interval_ms = selectors.collect_interval_ms(cluster)
+        usual_ms = usual_step_ms(to_ms - from_ms, interval_ms)
+        step_ms = max(
+            interval_ms, pagination.integer(request, "step_ms", usual_ms, low=1_000, high=SPAN_MS_MAX)
+        )
+        words = refusal(from_ms, to_ms, step_ms)
+        if words is not None:
+            raise ValidationError({"step_ms": [str(words)]})
+        queue = QueuePlace(topic=topic, broker_name=broker_name, queue_id=queue_id).queue
+        now_ms = round(timezone.now().timestamp() * 1000)
+        found = queue_history(cluster, group, queue, from_ms, to_ms, step_ms, now_ms)
+        return pagination.answer_in_memory(
+            request, found, QUEUE_HISTORY, QueueReadingSerializer, cluster=cluster
+        )
+
+
 def _share(request: Request, name: str, default: float) -> float:
     text = request.query_params.get(name)
     if text is None:
@@ -354,5 +430,6 @@ urlpatterns = [
     path(f"{GROUP}/flow", GroupFlow.as_view(), name="api-group-flow"),
     path(f"{GROUP}/latency", Latency.as_view(), name="api-group-latency"),
     path(f"{GROUP}/throughput", Throughput.as_view(), name="api-group-throughput"),
+    path(f"{GROUP}/queue-history", QueueHistory.as_view(), name="api-group-queue-history"),
     path(f"{GROUP}/by-client", ByClient.as_view(), name="api-group-by-client"),
 ]

@@ -7,6 +7,7 @@ from console.group.clients import views as client_views
 from console.group.mode import views as mode_views
 from console.group.offset_file import views as offset_file_views
 from console.group.pause import views as pause_views
+from console.group.queue_history import views as queue_history_views
 from console.group.settings import views as settings_views
 
 urlpatterns = [
@@ -17,6 +18,7 @@ urlpatterns = [
     path("groups/<str:group>/offsets", views.offset_change, name="offset-change"),
     path("groups/<str:group>/offset-file", offset_file_views.offset_file, name="offset-file"),
     path("groups/<str:group>/offset-import", offset_file_views.offset_import, name="offset-import"),
+    path("groups/<str:group>/queue-history", queue_history_views.page, name="queue-history"),
     path("clients", client_views.clients, name="clients"),
     path("new-group", settings_views.create, name="group-create"),
     path("groups/<str:group>/settings", settings_views.settings, name="group-settings"),

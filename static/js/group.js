@@ -127,9 +127,10 @@
   Tide.makeRoom(canvas.parentElement, begun.times);
   const plot = Tide.timeSeries(canvas, begun);
   const range = new URLSearchParams(location.search).get("range") || "1h";
-  if (range !== "1h") return;
+  const live = canvas.closest("[data-live-subject]"); // a page of one queue has none
+  if (range !== "1h" || !live) return;
   const summary = {};
-  Tide.live.on(canvas.closest("[data-live-subject]").dataset.liveSubject, (rows) => {
+  Tide.live.on(live.dataset.liveSubject, (rows) => {
     if (!rows.summary) return;
     Object.assign(summary, rows.summary);
     const at = summary.read_at_ms;
