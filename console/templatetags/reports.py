@@ -92,6 +92,12 @@ def report_cell(context: Context, row: ReportRow, column: Column) -> SafeString 
 
 
 @register.simple_tag
+def at_least(why: str) -> SafeString:
+    """`{% at_least _("…") %}`: the sign of a lower bound, with what is not in it."""
+    return format_html('<span class="atleast" tabindex="0" data-why="{}">≥</span>', why)
+
+
+@register.simple_tag
 def episode_marks(episode: ReportRow) -> list[tuple[int, str, str]]:
     """`{% episode_marks row as marks %}`: (when, letter, words) of what happened in an episode."""
     found = [Mark.from_json(kept) for kept in episode.value("happened") or ()]

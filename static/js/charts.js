@@ -263,8 +263,10 @@
       line = lead.findIndex((v, i) => v !== null && (lead[i + 1] ?? null) !== null);
     const at = line > 0 && times[line] - times[first] <= LONE_WITHIN ? line : first;
     if (at < 1) return data;
-    const columns = new Set(panels.flatMap((panel) => panel.series.flatMap((s) => [s.values, s.bounds])));
-    for (const column of [times, ...columns]) column?.splice(0, at);
+    const columns = new Set(
+      panels.flatMap((panel) => [...panel.series.flatMap((s) => [s.values, s.bounds]), ...(panel.read || []).flat()]),
+    );
+    for (const column of [times, ...columns]) if (Array.isArray(column)) column.splice(0, at);
     return data;
   }
   function timeSeries(canvas, data) {

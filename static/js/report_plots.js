@@ -3,8 +3,10 @@
 (function () {
   "use strict";
   const { Plot, line, hatch, label, rule, colour, timeAxis, valueAxis } = Tide.drawing;
-  const HOUR = 3600000,
+  const MINUTE = 60000,
+    HOUR = 60 * MINUTE,
     DAY = 24 * HOUR;
+  const CELL_MAX = 64; // a few hours do not become walls of colour
   const HEAT_BREAKS = [5000, 10000, 30000, 60000, 300000, 1800000]; // time lag in ms: one hue, log steps
   const WEEKDAYS = [...Array(7).keys()].map((n) =>
     new Date(Date.UTC(2024, 0, 1 + n)).toLocaleDateString(document.documentElement.lang || undefined, {
@@ -34,8 +36,8 @@
       },
       draw(g, w, h, at) {
         const names = Math.min(Math.max(...rows.map((name) => g.measureText(name).width)) + 14, w * 0.34);
-        box = { x: names, y: 4, w: w - names - 4, h: h - 26 };
-        cw = box.w / columns.length;
+        cw = Math.min((w - names - 4) / columns.length, CELL_MAX);
+        box = { x: names, y: 4, w: cw * columns.length, h: h - 26 };
         ch = box.h / rows.length;
         const gap = cw > 5 ? 1 : 0;
         rows.forEach((name, r) => {
@@ -128,7 +130,8 @@
   const SHARE_BREAKS = [0.000001, 0.001, 0.01, 0.05, 0.2, 0.5],
     BAND_MS = 1000,
     BANDS_MIN = 6;
-  function latencyHeat(canvas, { slices, step_ms: step }) {
+  function latencyHeat(canvas, { slices: all, step_ms: step }) {
+    const slices = all.slice(all.findIndex((each) => each.messages));
     const band = (ms) => (ms === null ? Infinity : Math.max(0, Math.ceil(Math.log2(ms / BAND_MS) - 0.01)));
     const highest = Math.max(
       BANDS_MIN - 1,
@@ -152,7 +155,8 @@
     const every = step >= 2 * HOUR ? Math.round(DAY / step) : 3;
     const first = slices.findIndex((each) => {
       const at = new Date(each.from_ms);
-      return step >= 2 * HOUR ? at.getHours() < step / HOUR : at.getHours() % 3 === 0;
+      if (step >= 2 * HOUR) return at.getHours() < step / HOUR;
+      return step === HOUR ? at.getHours() % 3 === 0 : (at.getMinutes() * MINUTE) % (3 * step) === 0;
     });
     const upTo = (b) => Tide.text(gettext("up to %(time)s"), { time: Tide.duration(BAND_MS * 2 ** b) });
     heatMap(canvas, {
@@ -348,7 +352,7 @@
   }
 
   /* Time lag by the hour with the promise as a line, and what is left of the error budget. */
-  function hours(canvas, { times, begins, p50_ms: p50, p95_ms: p95, max_ms: max, slo_ms: slo }) {
+  function hours(canvas, { times, p50_ms: p50, p95_ms: p95, max_ms: max, slo_ms: slo }) {
     const panel = {
       title: gettext("Time lag of the worst topic"),
       kind: "duration",
@@ -368,13 +372,12 @@
         dash: [4, 3],
         values: times.map(() => slo),
       });
-    Tide.timeSeries(canvas, { times, begins, panels: [panel] });
+    Tide.timeSeries(canvas, { times, panels: [panel] });
   }
-  function budget(canvas, { times, begins, left_pct: left, even_pct: even }) {
+  function budget(canvas, { times, left_pct: left, even_pct: even }) {
     const percent = (v) => `${v < 0 ? "−" : ""}${Math.round(Math.abs(v))} %`;
     Tide.timeSeries(canvas, {
       times,
-      begins,
       panels: [
         {
           title: gettext("Error budget left"),
@@ -398,7 +401,7 @@
 
   /* For how long messages are kept, and the age of the first unread one, of the queue with the least room. */
   function room(canvas, { times, kept_ms: kept, unread_ms: unread, room_ms: left, kept_lower_bound: bounds }) {
-    Tide.timeSeries(canvas, {
+    const data = {
       times,
       panels: [
         {
@@ -412,7 +415,8 @@
           read: [[gettext("room"), left, bounds]],
         },
       ],
-    });
+    };
+    Tide.timeSeries(canvas, Tide.beginWithLine(data));
   }
 
   const KINDS = {
@@ -426,20 +430,12 @@
     lanes,
     ...Tide.groupPlots,
   };
-  /* The values that make the line of a chart by the hour: until two hours have one, the chart is low and says so. */
-  const LEADS = { hours: "p95_ms", budget: "left_pct", flow: "committed" };
   for (const canvas of document.querySelectorAll("canvas[data-plot]")) {
     const source = document.getElementById(canvas.dataset.source);
     if (!source) continue;
-    const data = JSON.parse(source.textContent),
-      lead = data[LEADS[canvas.dataset.plot]];
-    if (lead) {
-      data.begins = gettext("The line begins with the second observed hour.");
-      if (lead.filter((value) => value !== null).length < 2) data.times = [];
-      Tide.makeRoom(canvas.parentElement, data.times);
-    }
-    KINDS[canvas.dataset.plot](canvas, data);
+    KINDS[canvas.dataset.plot](canvas, JSON.parse(source.textContent));
   }
+  const ROOM_USED_MIN = 0.1; // of the time that messages are kept: below it the two lines lie at top and bottom
   /* What reads samples is asked for once the page stands. Each answers with the words of its note, null: nothing to
      draw. */
   const ASKED = {
@@ -472,12 +468,19 @@
       ];
     },
     room(canvas, data) {
-      if (!data.queues) return [gettext("how long the brokers keep these messages is not known"), false];
-      room(canvas, data);
+      if (!data.queues)
+        return [gettext("drawn when the brokers report how long they keep messages: not known in this time"), false];
       // Of a queue that has lost nothing yet, the room is at least what is drawn.
       const seen = data.room_ms.filter((v) => v !== null);
       const known = data.room_ms.filter((v, at) => v !== null && !data.kept_lower_bound[at]);
       const least = known.length ? Tide.duration(Math.min(...known)) : `≥ ${Tide.duration(Math.min(...seen))}`;
+      const used = data.unread_ms.map((v, at) => (v === null ? 0 : v / Math.max(1, data.kept_ms[at])));
+      if (Math.max(...used) < ROOM_USED_MIN)
+        return [
+          Tide.text(gettext("the least room was %(room)s: no message came near its deletion"), { room: least }),
+          false,
+        ];
+      room(canvas, data);
       return [
         Tide.text(gettext("by store time, a point every %(step)s; the least room was %(room)s"), {
           step: Tide.duration(data.interval_ms),
@@ -497,11 +500,9 @@
     return asked.get(url);
   };
   for (const canvas of document.querySelectorAll("canvas[data-asked]")) {
-    const say = canvas.closest("[data-asking]").querySelector("[data-note]"),
-      hide = () =>
-        new Plot(canvas, {
-          draw: (g, w, h) => label(g, gettext("Nothing to draw"), w / 2, h / 2, { align: "center", fill: "fg-3" }),
-        }); // the place stays: nothing below moves
+    const card = canvas.closest("[data-asking]"),
+      say = card.querySelector("[data-note]"),
+      hide = () => card.classList.add("is-words"); // the line of words takes its place
     ask(canvas.dataset.url)
       .then(({ status, data }) => {
         if (!data) {

@@ -13,6 +13,9 @@ from console.report import selectors
 from spark.lag.local_time import HOUR_MS
 
 TOPICS_SHOWN = 6  # of the small multiples: the topics with the longest waits
+# Shorter waits are one colour of the heat maps (HEAT_BREAKS of report_plots.js): nothing to tell apart.
+WAIT_MS_MIN = 5_000
+POINTS_MIN = 2
 
 
 class Row(NamedTuple):
@@ -75,13 +78,13 @@ def rows_of(cluster: str, group: str, from_ms: int, to_ms: int) -> list[Row]:
 
 
 def phase(rows: Sequence[Row]) -> Phase | None:
-    """Return the hours with waiting messages; None without one."""
+    """Return the hours with waiting messages; None if they are few or no wait is worth a picture."""
     known = [
         row
         for row in rows
         if row.time_lag_max_ms and row.catch_up_speed is not None and row.time_lag_last_ms is not None
     ]
-    if not known:
+    if len(known) < POINTS_MIN or max(row.time_lag_max_ms or 0 for row in known) < WAIT_MS_MIN:
         return None
     return Phase(
         times=[row.window_start_ms for row in known],
@@ -92,7 +95,7 @@ def phase(rows: Sequence[Row]) -> Phase | None:
 
 
 def skew(rows: Sequence[Row]) -> Skew | None:
-    """Return how the backlog of each hour was spread; None if nothing waited or was observed.
+    """Return how the backlog of each hour was spread; None if no wait is worth a picture, or nothing was observed.
 
     Topics with one queue have no skew.
     """
@@ -103,8 +106,9 @@ def skew(rows: Sequence[Row]) -> Skew | None:
     waited = {
         topic: max((row.time_lag_max_ms or 0 for row in hours.values()), default=0)
         for topic, hours in own.items()
-        if any(row.effective_queues is not None for row in hours.values())
+        if sum(row.effective_queues is not None for row in hours.values()) >= POINTS_MIN
     }
+    waited = {topic: longest_ms for topic, longest_ms in waited.items() if longest_ms >= WAIT_MS_MIN}
     if not waited:
         return None
     shown = sorted(waited, key=lambda topic: (-waited[topic], topic))[:TOPICS_SHOWN]
@@ -119,7 +123,7 @@ def skew(rows: Sequence[Row]) -> Skew | None:
 
 
 def ways(rows: Sequence[Row]) -> Ways | None:
-    """Return what became of the messages; None if retries were not collected.
+    """Return what became of the messages; None if no retry was collected.
 
     Every topic's row of an hour has the whole group's retries and dead letters, so an hour counts them once.
     """
@@ -131,7 +135,7 @@ def ways(rows: Sequence[Row]) -> Ways | None:
             retried[at_ms] = max(retried.get(at_ms, 0), row.retry_in)
         if row.dead_letter_in is not None:
             dead[at_ms] = max(dead.get(at_ms, 0), row.dead_letter_in)
-    if not retried:
+    if not any(retried.values()):
         return None
     return Ways(
         consumed=sum(row.consumed for row in rows if row.window_start_ms in retried),

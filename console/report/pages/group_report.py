@@ -66,6 +66,11 @@ class Hours:
         return seen[-1] - seen[0] + 1 - len(seen) if seen else 0
 
     @property
+    def is_part(self) -> bool:
+        """Return whether some time between the first and the last observed hour was not observed."""
+        return bool(self.unseen) or (self.coverage_pct is not None and self.coverage_pct < 100)
+
+    @property
     def first_seen_ms(self) -> int | None:
         return None if self.first_seen is None else self.times[self.first_seen]
 

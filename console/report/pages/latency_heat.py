@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from console.lag import selectors
 from console.lag.past.measures import Bucket
 from console.lag.promise_versions import promises_of
-from spark.lag.local_time import DAY_MS, HOUR_MS
+from spark.lag.local_time import DAY_MS, MINUTE_MS
 
 SLICES_MAX = 28
 SPAN_MS_MAX = 7 * DAY_MS
-STEPS_MS = tuple(hours * HOUR_MS for hours in (1, 2, 3, 6))
+STEPS_MS = tuple(minutes * MINUTE_MS for minutes in (5, 10, 30, 60, 120, 180, 360))
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,15 +37,25 @@ def waited(**figures: Any) -> Latency:
 def test_a_point_is_an_hour_in_which_something_waited() -> None:
     quiet, unknown = row(0, time_lag_max_ms=0, catch_up_speed=1.0, time_lag_last_ms=0), row(1)
     late = row(2, time_lag_max_ms=9_000, catch_up_speed=0.5, time_lag_last_ms=7_000)
+    later = row(3, time_lag_max_ms=1_000, catch_up_speed=2.0, time_lag_last_ms=0)
     assert group_plots.phase([quiet, unknown]) is None
-    assert group_plots.phase([quiet, unknown, late]) == Phase([TODAY + 2 * HOUR], ["orders"], [7_000], [0.5])
+    found = group_plots.phase([quiet, unknown, late, later])
+    assert found == Phase([TODAY + 2 * HOUR, TODAY + 3 * HOUR], ["orders"] * 2, [7_000, 0], [0.5, 2.0])
+
+
+def test_one_point_or_short_waits_are_no_picture() -> None:
+    late = row(2, time_lag_max_ms=9_000, catch_up_speed=0.5, time_lag_last_ms=7_000, effective_queues=2.0)
+    short = [each._replace(time_lag_max_ms=4_999) for each in (late, late._replace(window_start_ms=TODAY))]
+    assert group_plots.phase([late]) is None and group_plots.skew([late]) is None
+    assert group_plots.phase(short) is None and group_plots.skew(short) is None
+    assert group_plots.ways([row(0, retry_in=0, dead_letter_in=0)]) is None
 
 
 def test_skew_has_a_panel_a_topic_and_gaps_where_nobody_looked() -> None:
     found = group_plots.skew(
         [
             row(0, effective_queues=3.5, time_lag_max_ms=10),
-            row(2, effective_queues=1.0, time_lag_max_ms=90),
+            row(2, effective_queues=1.0, time_lag_max_ms=9_000),
             row(2, topic="one queue", queues=1, effective_queues=1.0),
             row(1, topic="idle"),
         ]
@@ -108,7 +118,8 @@ def test_each_slice_is_judged_by_the_promise_in_force_at_its_end(monkeypatch: py
 
     monkeypatch.setattr(latency_heat.selectors, "latency", latency)
     latency_heat.latency_heat("local", "billing", TODAY - HOUR, TODAY + 3 * HOUR)
-    assert judged == [(7_000, 0.5), (7_000, 0.5), (9_000, 0.75), (9_000, 0.75)]
+    # slices of 10 minutes; the last that ends before the first promise ends at -10 minutes
+    assert judged == [(60_000, 0.99)] * 5 + [(7_000, 0.5)] * 9 + [(9_000, 0.75)] * 10
     judged.clear()
     latency_heat.latency_heat("local", "billing", TODAY, TODAY + 2 * HOUR, slo_ms=1)
-    assert [slo_ms for slo_ms, _ in judged] == [1, 1]
+    assert [slo_ms for slo_ms, _ in judged] == [1] * 24

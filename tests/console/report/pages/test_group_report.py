@@ -177,11 +177,39 @@ class TestPage:
         for words in (
             "A queue stalled for 2 m",
             "broker-a · 1",
-            "from 1 hourly row of 168",
-            "time lag by hour of week: needs a day of history",
+            "1 of 168 hours observed",
+            "needs 24 observed hours; 1 so far",
             'id="plot-drain"',
         ):
             assert words in page
+
+    def test_what_has_no_picture_is_a_line_with_its_reason(self, admin: Client, run: ReportRun) -> None:
+        add(run, 8, consumed=0, retry_in=0)
+        page = self.text(admin)
+        shown = re.findall(r"<dt>\s*(.*?)\s*</dt><dd>(.*?)</dd>", page.partition('id="n-h"')[2], re.DOTALL)
+        reasons = {part: re.sub("<.*?>", "", why) for part, why in shown}
+        ends = reasons["Time lag by the hour, cumulative flow, error budget"]
+        assert ends.startswith("a line needs two observed hours; the second ends at ") and "10:00:00" in ends
+        assert reasons["How long messages waited"] == "no message was consumed in this time"
+        assert reasons["Retries and dead letters"] == "no message was sent back for a retry"
+        assert reasons["Episodes"] == "none in this time"
+        assert "data-plot" not in page
+        # nothing is asked for but the room, which history alone has
+        assert re.findall(r'data-asked="([^"]+)"', page) == ["room"]
+
+    def test_its_charts_begin_with_the_first_observed_hour(self, admin: Client, run: ReportRun) -> None:
+        for hour in (5, 6, 8):
+            add(run, hour, time_lag_p95_ms=9_000)
+        page = self.text(admin)
+        drawn = {
+            name: json.loads(re.findall(rf'id="plot-{name}"[^>]*>(.*?)</script>', page)[0])
+            for name in ("hours", "budget", "flow")
+        }
+        assert drawn["hours"]["times"][0] == drawn["budget"]["times"][0] == TODAY + 5 * HOUR
+        assert drawn["hours"]["p95_ms"][:4] == [9_000, 9_000, None, 9_000]
+        assert drawn["flow"]["times"][0] == TODAY + 6 * HOUR  # where its first hour ends
+        assert f"from_ms={TODAY + 5 * HOUR}&amp;" in page
+        assert "Time that was not observed is not in it." in page  # the hour between
 
     def test_the_week_is_one_of_the_reports_zone(self, admin: Client, run: ReportRun) -> None:
         """18:00 UTC on Monday is 23:30 in India, 18:30 there is Tuesday: the hour of UTC keeps its beginning."""
