@@ -66,6 +66,11 @@ def queue_of(topic: str, word: str) -> MessageQueue:
     return MessageQueue(topic, broker_name, int(queue_id))
 
 
+def queue_word(queue: MessageQueue) -> str:
+    """Return a queue as `broker-a/3`."""
+    return f"{queue.broker_name}/{queue.queue_id}"
+
+
 def version_ordinal(name: str) -> int:
     """Return the MQVersion ordinal of a release like 5.3.3. Raises ValueError."""
     major, minor, patch = (int(part) for part in name.split("."))
@@ -108,6 +113,14 @@ def compute(
         return assign_server_side(queues, members, strategy)
     return place(
         queues, members, before or assign_server_side(queues, members, strategy), placement, versions
+    )
+
+
+def cannot_assign(broker_names: Sequence[str]) -> Text:
+    """Return why no placement can be put into force on some brokers."""
+    return Text(
+        "%(brokers)s cannot store assignments: an extension of Tidemark's broker.",
+        brokers=Text.of_names(list(broker_names)),
     )
 
 

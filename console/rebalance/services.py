@@ -43,7 +43,8 @@ K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 
-def _brokers_without_assignment(cluster_name: str, broker_names: Sequence[str]) -> list[str]:
+def brokers_without_assignment(cluster_name: str, broker_names: Sequence[str]) -> list[str]:
+    """Return those of some brokers that do not list the capability to store assignments."""
     rows = BrokerRow.objects.filter(cluster=cluster_name, broker_name__in=broker_names)
     able = {row.broker_name for row in rows if ASSIGNMENT_CAPABILITY in row.capabilities}
     return sorted(set(broker_names) - able)
@@ -67,7 +68,7 @@ def enrol_embedded_groups(now_ms: int) -> int:
     ]
     made = 0
     for group, topic in wanted[: max(0, ENROLLED_MAX - len(known))]:
-        if not _brokers_without_assignment(cluster.name, brokers[topic]):
+        if not brokers_without_assignment(cluster.name, brokers[topic]):
             _, is_new = ServerSideGroup.objects.get_or_create(
                 cluster=cluster.name,
                 group=group,

@@ -7,10 +7,13 @@ import time
 from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_http_methods, require_safe
 
+from console.access import rules as access_rules
 from console.access import selectors as access_selectors
+from console.access.models import Verb
 from console.cluster.admission import admit, admit_to_list
+from console.cluster.models import Cluster
 from console.group import selectors as group_selectors
 from console.lag import selectors as lag_selectors
 from console.lag.last_seen import may_lie_on_silent
@@ -19,10 +22,15 @@ from console.lag.past import mark_words, marks
 from console.lists.file import file_of
 from console.lists.filter_chips import filter_chips
 from console.lists.query import ListQuery
+from console.operation.plan_request import plan_or_reason
+from console.rebalance import rules, services
 from console.rebalance.observed.group import GroupOwnership, TopicOwnership, group_ownership
 from console.rebalance.observed.group_list import REBALANCED, rebalance_page
 from console.rebalance.observed.matrix import VIEWS, View, matrix
 from console.rebalance.observed.ownership import State
+from console.rebalance.placement.form import Wanted, placement_form
+from console.rebalance.placement.in_force import KIND, placement_in_force
+from console.rebalance.rules import KeptPlacement
 from console.rebalance.what_if import new_clients_of, weights_of, what_if
 from console.text import Text
 from console.web.page_context import PageContext
@@ -63,14 +71,20 @@ def groups(request: HttpRequest, cluster: str) -> HttpResponseBase:
     return render(request, template, context)
 
 
-@require_safe
+@require_http_methods(["GET", "HEAD", "POST"])
 def group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
-    """Show who owns what in a group, what is wrong, and what if. `?part=now` returns all but the latter."""
-    here = admit(request, cluster, name=group)
+    """Show who owns what in a group, what is wrong, and what if; POST makes the plan of a placement.
+
+    `?part=now` returns what changes with the rounds.
+    """
+    here = admit(request, cluster, Verb.CONFIGURE if request.method == "POST" else Verb.VIEW, group)
     now_ms = int(time.time() * 1000)
     row = _known(here.name, group)
     found = group_ownership(row, now_ms)
-    topic = _topic(found, request.GET.get("topic", ""))
+    topic = _topic(found, request.POST.get("topic", request.GET.get("topic", "")))
+    made = _made(request, here, group)
+    if isinstance(made, HttpResponse):
+        return made
     wanted = request.GET.get("view", "")
     view = View(wanted) if wanted in VIEWS else View.NOW
     context = {
@@ -85,11 +99,39 @@ def group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
         "now_ms": now_ms,
         **_counts(found),
         **_changes(found, row, now_ms),
+        **_placement(request, here, group, found, topic),
     }
     if request.GET.get("part") == "now":
         return render(request, "rebalance/_now.html", context)
     computed = {} if topic is None else _what_if(request, found, topic)
-    return render(request, "rebalance/group.html", context | computed)
+    context |= computed | {"problem": made}
+    return render(request, "rebalance/group.html", context, status=422 if made else 200)
+
+
+def _made(request: HttpRequest, here: Cluster, group: str) -> HttpResponse | str:
+    """Make the plan of a submitted placement: return the redirect to it, or why there is none."""
+    if request.method != "POST":
+        return ""
+    params = Wanted.sent(request.POST).params(request.POST.get("topic", ""))
+    return plan_or_reason(request, here, KIND, group, params)
+
+
+def _placement(
+    request: HttpRequest, here: Cluster, group: str, found: GroupOwnership, topic: TopicOwnership | None
+) -> PageContext:
+    """Return the placement in force on a topic, and the form for another one."""
+    if topic is None:
+        return {}
+    in_force = placement_in_force(topic.server_side)
+    unable = services.brokers_without_assignment(here.name, topic.brokers)
+    kept = in_force.placement if in_force is not None else KeptPlacement()
+    wanted = Wanted.sent(request.POST) if request.method == "POST" else Wanted.of(kept)
+    return {
+        "in_force": in_force,
+        "cannot_place": rules.cannot_assign(unable) if unable else "",
+        "may_configure": access_rules.may(request.user, Verb.CONFIGURE, here.name, group),
+        "placement": placement_form(topic, found.members, wanted),
+    }
 
 
 def _counts(found: GroupOwnership) -> PageContext:

@@ -60,6 +60,11 @@ class WhatIf:
         return "–" if self.fewest is None else count(self.fewest)
 
     @property
+    def is_placeable(self) -> bool:
+        """Whether a placement gives this outcome: brokers assign with fewest moves, to clients that exist."""
+        return self.scenario.strategy == FEWEST_MOVES and not self.new_clients
+
+    @property
     def has_weights(self) -> bool:
         return len(self.clients) <= WEIGHTS_SHOWN_MAX
 

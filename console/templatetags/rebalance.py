@@ -8,6 +8,7 @@ from django import template
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from console.rebalance.models import ServerSideGroup
 from console.rebalance.observed.group_list import GroupState, RebalancedGroup
 from console.rebalance.observed.ownership import Source
 from console.templatetags.figures import named_badge
@@ -26,6 +27,14 @@ LOOKS: Mapping[str, tuple[str, str]] = {
     GroupState.OFFLINE: ("offline", "offline"),
     GroupState.OK: ("ok", "ok"),
 }
+# Of an assignment: family, shape and word.
+ASSIGNED: Mapping[str, tuple[str, str, Text]] = {
+    ServerSideGroup.State.PENDING: ("catch", "never", Text("Being stored")),
+    ServerSideGroup.State.STORED: ("catch", "catch", Text("Stored")),
+    ServerSideGroup.State.APPLIED: ("ok", "ok", Text("Followed")),
+    ServerSideGroup.State.IDLE: ("offline", "offline", Text("Idle")),
+    ServerSideGroup.State.FAILED: ("bad", "lost", Text("Failed")),
+}
 SOURCES: Mapping[str, Text] = {
     Source.SERVER: Text("set by this console"),
     Source.REPORTED: Text("reported by the clients"),
@@ -38,6 +47,12 @@ SOURCES: Mapping[str, Text] = {
 def owners_badge(state: str, words: Text) -> SafeString:
     """Render who reads a group's queues as a badge."""
     return named_badge(*LOOKS[state], words)
+
+
+@register.simple_tag
+def assigned_badge(state: str) -> SafeString:
+    """Render how far an assignment is followed as a badge."""
+    return named_badge(*ASSIGNED[state])
 
 
 @register.simple_tag

@@ -76,6 +76,7 @@ def subscription_groups() -> list[SubscriptionGroupConfig]:
         "reminder-mailer",
         "nightly-export",
         "receipts",
+        "fraud-check",
     )
     notifier = SubscriptionGroupConfig(group_name="notifier", retry_max_times=NOTIFIER_RETRY_MAX_TIMES)
     return [notifier, *(SubscriptionGroupConfig(group_name=name) for name in names)]
@@ -116,6 +117,11 @@ class Groups:
             self._consumer("stock-sync", self.count, "stock", ONE_AT_A_TIME_IN_ORDER, orderly=True),
             self._consumer("reminder-mailer", self.accept, "reminders", PLAIN),
             self._consumer("receipts", self.accept, "payment-settled", PLAIN),
+            # Only one member reads settlements: half of their queues fall to the other one.
+            self._consumer("fraud-check", self.accept, "payments", PLAIN, orderly=True),
+            self._consumer(
+                "fraud-check", self.accept, "payments", PLAIN, orderly=True, also="payment-settled"
+            ),
         ]
 
     def export(self) -> PushConsumer:
@@ -123,10 +129,19 @@ class Groups:
         return self._consumer("nightly-export", self.accept, "orders", PLAIN)
 
     def _consumer(
-        self, group: str, handler: Handler, topic: str, config: PushConsumerConfig, *, orderly: bool = False
+        self,
+        group: str,
+        handler: Handler,
+        topic: str,
+        config: PushConsumerConfig,
+        *,
+        orderly: bool = False,
+        also: str = "",
     ) -> PushConsumer:
+        """Return a member that reads a topic, and `also` another one."""
         config = replace(config, client=self.client)
-        return PushConsumer(group, self.namesrv_addrs, handler, {topic: "*"}, orderly=orderly, config=config)
+        topics = {topic: "*"} | ({also: "*"} if also else {})
+        return PushConsumer(group, self.namesrv_addrs, handler, topics, orderly=orderly, config=config)
 
     async def accept(self, messages: Sequence[MessageRecord], context: ConsumeContext) -> ConsumeStatus:
         return ConsumeStatus.CONSUME_SUCCESS

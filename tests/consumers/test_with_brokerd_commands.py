@@ -27,6 +27,7 @@ GROUPS = {
     "reminder-mailer",
     "nightly-export",
     "receipts",
+    "fraud-check",
 }
 
 

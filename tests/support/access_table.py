@@ -83,7 +83,7 @@ PAGES = {
     "group": view(NAMED),
     "group-client": view(NAMED),
     "rebalance": view(SOME),
-    "rebalance-group": view(NAMED),
+    "rebalance-group": form("CONFIGURE", reader=(NAMED, "VIEW")),
     "group-watch": change("VIEW"),
     "offset-change": form("RESET"),
     "offset-file": view(NAMED),

@@ -108,6 +108,13 @@ def is_due(cluster_name: str, now_ms: int) -> bool:
     return CollectorLease.objects.filter(cluster=cluster_name, sweep_until_ms__lte=now_ms).exists()
 
 
+def sweep_soon(cluster_name: str, *, now_ms: int) -> None:
+    """Make a sweep due with the next round: what clients report has just changed."""
+    CollectorLease.objects.filter(cluster=cluster_name, sweep_until_ms__gt=now_ms).update(
+        sweep_until_ms=now_ms
+    )
+
+
 def sweep_clients(cluster_name: str, *, now_ms: int) -> int | None:
     """Read the connected clients and save them; return how many, None if another worker is sweeping."""
     claimed = CollectorLease.objects.filter(cluster=cluster_name, sweep_until_ms__lte=now_ms).update(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from console.operation.errors import PlanRejected
 from console.operation.plan.params import Accepted, Given, Parameter, Params
@@ -127,6 +129,54 @@ class PlacementRow(Stored, frozen=True, kw_only=True, omit_defaults=False):
     def moves(self) -> bool:
         """Whether its owner changes."""
         return self.before != ((self.after,) if self.after else ())
+
+
+@dataclass(frozen=True, slots=True)
+class ClientShare:
+    """How many queues a client reads, and is to."""
+
+    client_id: str
+    before: int
+    after: int
+
+    @property
+    def delta(self) -> int:
+        """How many more."""
+        return self.after - self.before
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementSums:
+    """The rows of a plan, those that move first, and what they make of each client's share."""
+
+    moves: tuple[PlacementRow, ...]
+    stays: tuple[PlacementRow, ...]
+    clients: tuple[ClientShare, ...]
+
+    @property
+    def before(self) -> str:
+        """The smallest and the largest share now."""
+        return _span([one.before for one in self.clients])
+
+    @property
+    def after(self) -> str:
+        """The smallest and the largest share then."""
+        return _span([one.after for one in self.clients])
+
+
+def placement_sums(rows: Sequence[PlacementRow], members: Sequence[str]) -> PlacementSums:
+    """Return what rows make of the shares of these members. A queue with two owners counts for both."""
+    before = Counter(client for row in rows for client in row.before)
+    after = Counter(row.after for row in rows if row.after)
+    return PlacementSums(
+        tuple(row for row in rows if row.moves),
+        tuple(row for row in rows if not row.moves),
+        tuple(ClientShare(one, before[one], after[one]) for one in sorted({*members, *before, *after})),
+    )
+
+
+def _span(shares: Sequence[int]) -> str:
+    return f"{min(shares, default=0)}–{max(shares, default=0)}"
 
 
 class PlacementResult(Stored, frozen=True, kw_only=True, omit_defaults=False):

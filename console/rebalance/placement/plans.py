@@ -21,12 +21,13 @@ from console.brokers.queues import ask_each, require_answer, route_queues, topic
 from console.cluster import selectors as cluster_selectors
 from console.group.mode.facts import POP, read_modes
 from console.group.settings import config as settings_config
+from console.lag.collect.sweep import sweep_soon
 from console.lag.models import ClientRow, QueueOwner
 from console.operation.config.equivalents import config_plans_call
 from console.operation.errors import PlanDrifted, PlanRejected, VerificationFailed
 from console.operation.models import Job, Plan
 from console.operation.plan.job_run import JobRun
-from console.operation.plan.kinds import Draft, PlanKind, PlanWarning, RestCall
+from console.operation.plan.kinds import Another, Draft, PlanKind, PlanWarning, RestCall
 from console.rebalance import rules, services
 from console.rebalance.models import ServerSideGroup
 from console.rebalance.placement.facts import MembersNow, read_members
@@ -36,9 +37,11 @@ from console.rebalance.placement.params import (
     PlacementParams,
     PlacementResult,
     PlacementRow,
+    PlacementSums,
+    placement_sums,
     read_placement,
 )
-from console.rebalance.rules import ASSIGNMENT_CAPABILITY, KeptPlacement
+from console.rebalance.rules import ASSIGNMENT_CAPABILITY, KeptPlacement, queue_word
 from console.text import Text
 from console.text.stored import of_json
 
@@ -59,6 +62,8 @@ class GroupPlacementPlan(PlanKind[PlacementParams, PlacementBefore, PlacementRow
     title = Text("Placement of a group")
     program = "rebalance"
     diff_template = "rebalance/_diff_placement.html"
+    job_template = "rebalance/_job_placement.html"
+    another = Another("rebalance-group", Text("Choose another placement"))
     past = {
         "Place the queues of %(topic)s for %(group)s; %(number)s queue(s) {moves|move}.": gettext_noop(
             "Placed the queues of %(topic)s for %(group)s; %(number)s queue(s) moved."
@@ -73,6 +78,10 @@ class GroupPlacementPlan(PlanKind[PlacementParams, PlacementBefore, PlacementRow
     def button(self, plan: Plan) -> Text:
         """Return the number of queues that move."""
         return Text("Move %(number)s queue(s)", number=sum(row.moves for row in self.rows_of(plan)))
+
+    def sums(self, plan: Plan) -> PlacementSums:
+        """Return how the shares of clients change, and how many queues stay."""
+        return placement_sums(self.rows_of(plan), self.before_of(plan).members)
 
     def rest_call(self, cluster: str, subject: str, params: PlacementParams) -> RestCall:
         """Return the REST call, the same as for a change of configuration."""
@@ -129,7 +138,7 @@ class GroupPlacementPlan(PlanKind[PlacementParams, PlacementBefore, PlacementRow
                 placement=now,
                 placed_at_ms=row.placed_at_ms if row is not None else 0,
                 members=tuple(members.by_id),
-                queues=tuple(_word(queue) for queue in queues),
+                queues=tuple(queue_word(queue) for queue in queues),
                 read_at_ms=now_ms,
             ),
             warnings=_warnings(wanted, members),
@@ -148,7 +157,7 @@ class GroupPlacementPlan(PlanKind[PlacementParams, PlacementBefore, PlacementRow
         found = []
         if (row.placed_at_ms if row is not None else 0) != before.placed_at_ms:
             found.append(Text("another placement is in force since the plan was made"))
-        if {_word(queue) for queue in queues} != set(before.queues):
+        if {queue_word(queue) for queue in queues} != set(before.queues):
             found.append(Text("the topic has other queues since the plan was made"))
         members = set(read_members(admin, addrs, plan.subject).by_id)
         changed = sorted(members ^ set(before.members))
@@ -217,6 +226,7 @@ class GroupPlacementPlan(PlanKind[PlacementParams, PlacementBefore, PlacementRow
             )
             if not wrong:
                 run.save()
+                sweep_soon(run.plan.cluster, now_ms=run.now_ms())
                 return
             if waited_s >= VERIFY_WITHIN_S:
                 raise VerificationFailed(_not_followed(wrong, members))
@@ -229,10 +239,6 @@ class GroupPlacementPlan(PlanKind[PlacementParams, PlacementBefore, PlacementRow
     def undo_params(self, plan: Plan, job: Job) -> PlacementParams | None:
         """Return the placement before."""
         return PlacementParams.of(self.params_of(plan).topic, self.before_of(plan).placement)
-
-
-def _word(queue: MessageQueue) -> str:
-    return f"{queue.broker_name}/{queue.queue_id}"
 
 
 def _queues(admin: BlockingMQAdmin, topic: str) -> tuple[list[MessageQueue], dict[str, str]]:
@@ -255,7 +261,7 @@ def _check_names(
     members: MembersNow,
 ) -> None:
     """Raise PlanRejected for a queue or client that does not exist; one that is away was seen before."""
-    words = {_word(queue) for queue in queues}
+    words = {queue_word(queue) for queue in queues}
     for word in wanted.pins:
         if word not in words:
             raise PlanRejected(Text("The topic has no queue %(queue)s.", queue=word), "pins")
@@ -294,7 +300,7 @@ def _rows(
             queue_id=queue.queue_id,
             before=owners[queue],
             after=to.get(queue, ""),
-            is_pinned=wanted.pins.get(_word(queue), "") == to.get(queue),
+            is_pinned=wanted.pins.get(queue_word(queue), "") == to.get(queue),
         )
         for queue in queues
     ]
@@ -310,10 +316,7 @@ def _blocked(
         if ASSIGNMENT_CAPABILITY not in (require_answer(name, addrs[name], answer) or ())
     ]
     if unable:
-        return Text(
-            "%(brokers)s cannot store assignments: an extension of Tidemark's broker.",
-            brokers=Text.of_names(unable),
-        )
+        return rules.cannot_assign(unable)
     if members.model == "BROADCASTING":
         return Text("The group broadcasts: every client reads every queue.")
     if any(modes.of(topic, group).mode == POP for modes in read_modes(admin, addrs).values()):
@@ -323,7 +326,7 @@ def _blocked(
 
 def _not_followed(wrong: Sequence[MessageQueue], members: MembersNow) -> Text:
     """Return which queues are not read as placed, and the members that may be the cause."""
-    names = Text.of_names([_word(queue) for queue in wrong], NAMED_MAX)
+    names = Text.of_names([queue_word(queue) for queue in wrong], NAMED_MAX)
     found = [
         Text("%(number)s queue(s) {is|are} not read as placed: %(queues)s", number=len(wrong), queues=names)
     ]

@@ -5,10 +5,13 @@ from __future__ import annotations
 import time
 
 import pytest
+from django.http import QueryDict
 from django.test import Client
 
-from console.lag.models import ClientRow, GroupMembers, GroupRow, LagEvent, QueueOwner
+from console.lag.models import BrokerRow, ClientRow, GroupMembers, GroupRow, LagEvent, QueueOwner
 from console.lag.rows.queue_row import TopicQueueRow
+from console.rebalance.models import ServerSideGroup
+from console.rebalance.placement.form import Wanted
 from console.text import Text
 from tests.support import sample_queues, sample_rows
 from tests.support.people import signed_in
@@ -208,3 +211,72 @@ def test_no_client_left_gives_the_reason(admin: Client) -> None:
 
 def test_a_group_that_is_not_there_is_not_found(admin: Client) -> None:
     assert admin.get("/c/local/rebalance/no-such").status_code == 404
+
+
+@pytest.fixture
+def placeable(admin: Client) -> Client:
+    """Broker-a stores assignments; the placement in force drains one client."""
+    BrokerRow.objects.create(cluster="local", broker_name="broker-a", addr="h:1", capabilities=["assignment"])
+    ServerSideGroup.objects.create(
+        cluster="local",
+        group="billing",
+        topic="orders",
+        strategy="AVG",
+        created_at_ms=1,
+        placement={"drained": ["10.0.0.3@1"], "pins": {"broker-a/2": "10.0.0.9@1"}},
+        placed_at_ms=1_700_000_000_000,
+    )
+    return admin
+
+
+def test_the_placement_in_force_is_shown_and_fills_the_form(placeable: Client) -> None:
+    for address in (GROUP, f"{GROUP}?part=now"):
+        text = shown(placeable, address)
+        assert "Being stored" in text
+        in_force = text[text.index('id="in-force"') :]
+        assert "10.0.0.3@1 is drained" in in_force and "broker-a/2 is pinned to 10.0.0.9@1" in in_force
+    form = shown(placeable, GROUP).partition('id="placement"')[2].partition("</form>")[0]
+    fields = " ".join(form.split())
+    assert 'name="drain" value="10.0.0.3@1" checked' in fields
+    assert 'name="pin:broker-a/2" list="placed-clients" value="10.0.0.9@1"' in fields
+    assert 'name="weight:10.0.0.9@1"' in fields and ">away<" in fields
+
+
+def test_only_who_may_configure_has_the_form(placeable: Client) -> None:
+    reader = signed_in("reader", verbs=("VIEW",))
+    text = shown(reader, GROUP)
+    assert 'id="placement"' not in text and "10.0.0.3@1 is drained" in text
+    answer = reader.post(GROUP, {"topic": "orders", "drain": "10.0.0.1@1"})
+    assert answer.status_code == 403
+
+
+def test_brokers_without_assignment_take_no_placement(admin: Client) -> None:
+    BrokerRow.objects.create(cluster="local", broker_name="broker-a", addr="h:1", capabilities=[])
+    text = shown(admin, GROUP)
+    assert "broker-a cannot store assignments" in text and 'name="drain"' not in text
+
+
+def test_a_form_becomes_the_parameters_of_a_plan() -> None:
+    sent = QueryDict(
+        "drain=b&weight:a=3&weight:b=1&weight:c=0&weight:d=x&pin:broker-a/0=a&pin:broker-a/1="
+        "&canary_version=5.3.3&canary_share=20"
+    )
+    assert Wanted.sent(sent).params("orders") == {
+        "topic": "orders",
+        "pins": {"broker-a/0": "a"},
+        "drained": ("b", "c"),
+        "weights": {"a": "3", "d": "x"},
+        "canary_version": "5.3.3",
+        "canary_share": 20,
+    }
+
+
+def test_what_if_becomes_a_plan_where_a_placement_gives_it(placeable: Client) -> None:
+    text = shown(placeable, f"{GROUP}?strategy=FEWEST_MOVES&without=10.0.0.1@1&weight:10.0.0.2@1=3")
+    form = text.partition('id="what-if"')[2].partition('method="post"')[2].partition("</form>")[0]
+    fields = " ".join(form.split())
+    assert 'name="drain" value="10.0.0.1@1"' in fields
+    assert 'name="weight:10.0.0.2@1" value="3"' in fields
+    for query in ("strategy=AVG", "strategy=FEWEST_MOVES&new=1"):
+        text = shown(placeable, f"{GROUP}?{query}").partition('id="what-if"')[2]
+        assert 'method="post"' not in text.partition("</section>")[0]

@@ -14,6 +14,7 @@ from django.core.management import call_command
 
 from console.brokers.mqadmin import close_admins
 from console.cluster.models import Cluster
+from console.lag.models import CollectorLease
 from console.operation import errors, services
 from console.operation.job import runner
 from console.operation.models import Job, Plan
@@ -75,7 +76,11 @@ def test_it_drains_and_pins_and_takes_it_back(
         browser.force_login(maria)
         page = browser.get(f"/c/test/plans/{plan.id}").content.decode()
         assert a in page and "Move 2 queues" in page
+        CollectorLease.objects.update_or_create(cluster=live.name, defaults={"sweep_until_ms": 2**41})
         job = applied(plan, maria)
+        assert (
+            CollectorLease.objects.get().sweep_until_ms < 2**41
+        )  # the page shows the move with the next round
         assert browser.get(f"/c/test/operations/{job.id}").status_code == 200
         assert held() == [[], [0, 1, 2, 3]]
         assert job.result["followed"] == 4 and job.result["followed_ms"] is not None
