@@ -107,7 +107,7 @@ class OffsetFileField(serializers.Field[OffsetFile, Any, Any, Any]):
 
 
 class OffsetPlanRequestSerializer(serializers.Serializer[Any]):
-    """Give what the target needs: time_ms or time; offset; shift; like_group; undo_plan; offsets; file."""
+    """Give what the target needs: time_ms or time; offset; shift; like_group; undo_plan; clone_of; offsets; file."""
 
     group = serializers.CharField(max_length=255)
     target = serializers.ChoiceField(choices=list(TARGETS), error_messages=one_of(TARGETS))
@@ -122,6 +122,9 @@ class OffsetPlanRequestSerializer(serializers.Serializer[Any]):
     like_group = serializers.CharField(required=False, max_length=255)
     undo_plan = serializers.CharField(
         required=False, max_length=20, help_text="id of an applied plan of this group"
+    )
+    clone_of = serializers.CharField(
+        required=False, max_length=320, help_text="cluster/group to stand like by time, for the target clone"
     )
     offsets = QueueOffsetSerializer(many=True, required=False)
     file = OffsetFileField(required=False, help_text="exported offsets, for the target file; else `offsets`")

@@ -16,7 +16,6 @@ from msgspec import structs
 from console.access import rules
 from console.access import selectors as access_selectors
 from console.access.models import Verb
-from console.access.session.visitor import remote_addr
 from console.brokers.mqadmin import RETRY_TOPIC_PREFIX, BrokerUnavailable, MQBrokerError, RemotingTimeout
 from console.cluster.admission import admit, admit_to_list
 from console.cluster.models import Cluster
@@ -43,13 +42,11 @@ from console.lists.file import file_of
 from console.lists.filter_chips import filter_chips
 from console.lists.query import ListQuery
 from console.operation import selectors as operation_selectors
-from console.operation import services as operation_services
 from console.operation.config.row import GROUP
 from console.operation.config.views import quarantine_context
-from console.operation.errors import NotPermitted, OperationError, PlanRejected
+from console.operation.errors import NotPermitted, PlanRejected
 from console.operation.rules import require
 from console.text import Duration, Text, text_of
-from console.text.stored import as_json
 from console.web.page_context import PageContext, chosen_tab
 from spark.lag.local_time import HOUR_MS
 
@@ -355,25 +352,9 @@ def offset_change(request: HttpRequest, cluster: str, group: str) -> HttpRespons
     form = OffsetChangeForm(queues, request.POST or None)
     if request.POST.get("part") == "estimate":
         return _estimate(request, here, group, form, queues)
-    problem = ""
-    if request.method == "POST" and form.is_valid():
-        try:
-            plan = operation_services.create_plan(
-                "offset_change",
-                here.name,
-                group,
-                as_json(form.params()),
-                request.user,
-                remote_addr=remote_addr(request),
-            )
-        except PlanRejected as refusal:
-            form.refuse(text_of(refusal).local(), refusal.field)
-        except NotPermitted as refusal:
-            form.refuse(text_of(refusal).local(), "like_group")
-        except (BrokerUnavailable, MQBrokerError, RemotingTimeout, OperationError) as trouble:
-            problem = text_of(trouble).local()
-        else:
-            return redirect("plan", here.name, plan.id)
+    plan = form.plan(request, here.name, group) if request.method == "POST" and form.is_valid() else None
+    if plan is not None:
+        return redirect("plan", here.name, plan.id)
     topics = scope_matrix(queues, _ticked(request.POST) if request.method == "POST" else None)
     chosen = sum(box.is_chosen for topic in topics for box in topic.queues)
     context = {
@@ -393,10 +374,9 @@ def offset_change(request: HttpRequest, cluster: str, group: str) -> HttpRespons
             if name != group and rules.may(request.user, Verb.VIEW, here.name, name)
         ],
         "form": form,
-        "problem": problem,
         "now_ms": int(time.time() * 1000),
     }
-    return render(request, "group/offset_change.html", context, status=422 if form.errors or problem else 200)
+    return render(request, "group/offset_change.html", context, status=422 if form.errors else 200)
 
 
 def _estimate(

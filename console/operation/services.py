@@ -97,6 +97,8 @@ def make_plan(
         raise PlanRejected(refusal)
     for name in handler.also_reads(params):
         require(actor, Verb.VIEW, cluster, name)
+    for elsewhere, name in handler.also_reads_elsewhere(params):
+        require(actor, Verb.VIEW, elsewhere, name)
     request_hash = fingerprint(
         {"kind": handler.kind, "cluster": cluster, "subject": subject, "params": as_json(params)}
     )

@@ -1,22 +1,32 @@
-"""The form that takes a file of offsets: uploaded or pasted, with other broker names where they changed."""
+"""The form that takes offsets from elsewhere: a file, with broker names that changed, or a group of another cluster."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from django import forms
 
 from console.group.offset_file.layout import FILE_BYTES_MAX, file_params, read_offset_file
+from console.group.offsets.forms import OffsetPlanForm
+from console.group.offsets.stored import OffsetParams
+from console.group.offsets.targets import read_params
 from console.operation.errors import PlanRejected
-from console.text import JsonObject, Text, text_of
+from console.operation.plan.params import Given
+from console.text import Text, text_of
 
 BROKERS_LENGTH_MAX = 20_000
+CLONE_OF_LENGTH_MAX = 320  # a cluster, a slash, a group
 
 
-class OffsetFileForm(forms.Form):
-    """`params()` are the parameters of the plan."""
+class OffsetFileForm(OffsetPlanForm):
+    """A file, or the group of another cluster to stand like by time; one of them."""
+
+    other_group = "clone_of"
 
     file = forms.FileField(required=False, max_length=255)
     content = forms.CharField(required=False, strip=False)
     brokers = forms.CharField(required=False, max_length=BROKERS_LENGTH_MAX)
+    clone_of = forms.CharField(required=False, max_length=CLONE_OF_LENGTH_MAX)
 
     def clean_brokers(self) -> dict[str, str]:
         """Return old name → name here, one pair a line."""
@@ -37,19 +47,21 @@ class OffsetFileForm(forms.Form):
         uploaded, pasted = cleaned.get("file"), cleaned.get("content", "").strip()
         if "file" in self.errors or "brokers" in self.errors:
             return
-        if bool(uploaded) == bool(pasted):
-            self.add_error("file", Text("Choose a file, or paste its content."))
-            return
         try:
+            if "clone_of" in self.data:
+                self._params = read_params(Given({"target": "clone", "clone_of": cleaned.get("clone_of")}))
+                return
+            if bool(uploaded) == bool(pasted):
+                raise PlanRejected(Text("Choose a file, or paste its content."), "file")
             read = read_offset_file(uploaded.read(FILE_BYTES_MAX + 1) if uploaded else pasted)
-            self._params = file_params(read, cleaned["brokers"])
+            self._params = read_params(Given(file_params(read, cleaned["brokers"])))
         except PlanRejected as refusal:
-            self.refuse(refusal)
+            self.refuse(text_of(refusal).local(), refusal.field)
 
-    def params(self) -> JsonObject:
+    def shown_at(self) -> Mapping[str, str]:
+        """Return the field of the file for what does not fit."""
+        return dict.fromkeys(("offsets", "origin", "queues", "topics"), "file")
+
+    def params(self) -> OffsetParams:
         """Return the parameters of the plan of a valid form."""
         return self._params
-
-    def refuse(self, refusal: PlanRejected) -> None:
-        """Show why the file or the plan was refused beside the field at fault."""
-        self.add_error("brokers" if refusal.field == "brokers" else "file", text_of(refusal).local())

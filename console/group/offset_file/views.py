@@ -9,15 +9,14 @@ from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 
+from console.access import rules
 from console.access.models import Verb
-from console.access.session.visitor import remote_addr
-from console.brokers.mqadmin import BrokerUnavailable, MQBrokerError, RemotingTimeout
+from console.cluster import selectors as cluster_selectors
 from console.cluster.admission import admit
 from console.group.offset_file.export import exported
 from console.group.offset_file.forms import OffsetFileForm
 from console.group.offset_file.response import FORMATS, offset_file_response
-from console.operation import services as operation_services
-from console.operation.errors import OperationError, PlanRejected
+from console.operation.errors import PlanRejected
 from console.text import text_of
 
 
@@ -35,25 +34,24 @@ def offset_file(request: HttpRequest, cluster: str, group: str) -> HttpResponseB
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def offset_import(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
-    """Show the form for a file of offsets; POST makes the plan and redirects to it, and changes nothing."""
+    """Show the forms for a file and a clone; POST makes the plan and redirects to it, and changes nothing."""
     here = admit(request, cluster, Verb.RESET, group)
     form = OffsetFileForm(request.POST if request.method == "POST" else None, request.FILES or None)
-    problem = ""
-    if request.method == "POST" and form.is_valid():
-        try:
-            plan = operation_services.create_plan(
-                "offset_change",
-                here.name,
-                group,
-                form.params(),
-                request.user,
-                remote_addr=remote_addr(request),
-            )
-        except PlanRejected as refusal:
-            form.refuse(refusal)
-        except (BrokerUnavailable, MQBrokerError, RemotingTimeout, OperationError) as trouble:
-            problem = text_of(trouble).local()
-        else:
-            return redirect("plan", here.name, plan.id)
-    context = {"cluster": here, "group": group, "form": form, "problem": problem, "section": "groups"}
-    return render(request, "group/offset_import.html", context, status=422 if form.errors or problem else 200)
+    plan = form.plan(request, here.name, group) if request.method == "POST" and form.is_valid() else None
+    if plan is not None:
+        return redirect("plan", here.name, plan.id)
+    others = [
+        other.name
+        for other in cluster_selectors.clusters_for(request.user)
+        if other.name != here.name and not other.is_generated
+    ]
+    context = {
+        "cluster": here,
+        "group": group,
+        "form": form,
+        "clone_of": request.POST.get("clone_of") or request.GET.get("clone_of", ""),
+        "sources": [f"{name}/{group}" for name in others if rules.may(request.user, Verb.VIEW, name, group)],
+        "targets": [name for name in others if rules.may(request.user, Verb.RESET, name, group)],
+        "section": "groups",
+    }
+    return render(request, "group/offset_import.html", context, status=422 if form.errors else 200)

@@ -1,30 +1,77 @@
-"""The form of an offset change: which queues, and their target. There is no default target."""
+"""Forms that make a plan of offsets; that of an offset change: which queues, and their target, without a default."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django import forms
+from django.http import HttpRequest
 
+from console.access.session.visitor import remote_addr
+from console.brokers.mqadmin import BrokerUnavailable, MQBrokerError, RemotingTimeout
 from console.group.offsets.stored import OffsetParams
 from console.group.offsets.target_request import Target, queue_value
 from console.group.offsets.targets import OFFSET_MAX, ROWS, TARGETS
 from console.lag.rows.queue_row import QueueRow
+from console.operation import services
+from console.operation.errors import NotPermitted, OperationError, PlanRejected
+from console.operation.models import Plan
 from console.operation.plan.places import QueuePlace
-from console.text import Text
+from console.text import Text, text_of
 from console.text.moment_field import MomentField
+from console.text.stored import as_json
 
 OFFERED = [target for target in ROWS if target.label]
 
 
-class OffsetChangeForm(forms.Form):
+class OffsetPlanForm(forms.Form):
+    """A form that makes a plan of offsets. ``other_group``: the field that names a group besides that of the page."""
+
+    other_group = ""
+
+    def shown_at(self) -> Mapping[str, str]:
+        """Return parameter → the field beside which its refusal is shown, where the two have other names."""
+        return {}
+
+    def params(self) -> OffsetParams:
+        """Return the parameters of the plan of a valid form."""
+        raise NotImplementedError
+
+    def refuse(self, reason: str, parameter: str) -> None:
+        """Show why the plan was refused beside the field at fault, above the form where there is none."""
+        found = self.shown_at().get(parameter, parameter)
+        self.add_error(found if found in self.fields else None, reason)
+
+    def plan(self, request: HttpRequest, cluster: str, group: str) -> Plan | None:
+        """Make the plan of a valid form; None where it was refused, as the form shows then."""
+        try:
+            return services.create_plan(
+                "offset_change",
+                cluster,
+                group,
+                as_json(self.params()),
+                request.user,
+                remote_addr=remote_addr(request),
+            )
+        except PlanRejected as refusal:
+            self.refuse(text_of(refusal).local(), refusal.field)
+        except NotPermitted as refusal:
+            self.refuse(text_of(refusal).local(), self.other_group)
+        except (BrokerUnavailable, MQBrokerError, RemotingTimeout, OperationError) as trouble:
+            self.add_error(None, text_of(trouble).local())
+        return None
+
+
+class OffsetChangeForm(OffsetPlanForm):
     """Scope and target; `params()` are the parameters of the plan.
 
     `topic` selects all queues of a topic (a group with very many queues offers no single ones), `queue`
     single ones.
     """
+
+    other_group = "like_group"
 
     topic = forms.MultipleChoiceField(required=False)
     queue = forms.MultipleChoiceField(required=False)
@@ -82,20 +129,11 @@ class OffsetChangeForm(forms.Form):
             **({} if parameter is None else {parameter.name: self.cleaned_data[target.field]}),
         )
 
+    def shown_at(self) -> Mapping[str, str]:
+        """Return the fields of the scope, and that of the chosen target's time."""
+        return {"time_ms": self.chosen.field, "queues": "queue", "topics": "queue"}
+
     @property
     def chosen(self) -> Target:
         """The chosen target."""
         return TARGETS[self.cleaned_data["target"]]
-
-    def refuse(self, reason: str, field: str) -> None:
-        """Show why the plan was refused beside the field at fault.
-
-        ``time_ms`` is the field of the chosen target, ``queues`` and ``topics`` are the scope.
-        """
-        named = {
-            "time_ms": self.chosen.field,
-            "queues": "queue",
-            "topics": "queue",
-        }
-        found = named.get(field, field)
-        self.add_error(found if found in self.fields else None, reason)

@@ -22,9 +22,11 @@ from console.group.offsets.move import (
     planned_moves,
 )
 from console.group.offsets.resets import resets_since
+from console.group.offsets.source.clone import address_of
 from console.group.offsets.state import (
     GroupSource,
     GroupState,
+    group_source,
     read_group_state,
     store_times,
 )
@@ -32,11 +34,11 @@ from console.group.offsets.stored import OffsetBefore, OffsetParams, QueueOffset
 from console.group.offsets.targets import TARGETS, command_line, read_params, request_of
 from console.group.offsets.watch import watch_moves
 from console.group.offsets.words import Limits, Pace
-from console.lag.last_seen import QueueSeen, group_queues_seen
+from console.lag.last_seen import QueueSeen
 from console.operation import selectors as operation_selectors
 from console.operation.errors import PlanDrifted, PlanNotFound, PlanRejected, UndoImpossible
 from console.operation.models import Job, Plan
-from console.operation.plan.coverage import Coverage, read_coverage, recovered, silence, with_seen
+from console.operation.plan.coverage import Coverage, read_coverage, recovered, silence
 from console.operation.plan.job_run import JobRun
 from console.operation.plan.kinds import Another, Draft, PlanKind, RestCall
 from console.text import Text, text_of
@@ -101,6 +103,10 @@ class OffsetChangePlan(PlanKind[OffsetParams, OffsetBefore, DiffRow]):
         """Return the group that a plan "like group X" reads too."""
         return [params.like_group] if params.target == "like_group" else []
 
+    def also_reads_elsewhere(self, params: OffsetParams) -> list[tuple[str, str]]:
+        """Return cluster and group that a clone reads."""
+        return [address_of(params.clone_of)] if params.target == "clone" else []
+
     def compute(self, cluster: str, subject: str, params: OffsetParams, now_ms: int) -> OffsetDraft:
         """Read the group, compute what would move. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
         given = params
@@ -109,7 +115,7 @@ class OffsetChangePlan(PlanKind[OffsetParams, OffsetBefore, DiffRow]):
         requested = request_of(params)
         here = cluster_selectors.cluster_by_name(cluster)
         admin = with_admin(here.connection)
-        source = self._source(admin, cluster, subject, params, now_ms)
+        source = group_source(admin, cluster, subject, now_ms, params.accept_without)
         recorded = requested.target.recorded(source, requested)
         state = read_group_state(source, requested.topics, now_ms, recorded=recorded)
         lost = offset_change.lost_queues(state, requested)
@@ -233,22 +239,6 @@ class OffsetChangePlan(PlanKind[OffsetParams, OffsetBefore, DiffRow]):
 
     def _admin(self, cluster: str) -> BlockingMQAdmin:
         return with_admin(cluster_selectors.cluster_by_name(cluster).connection)
-
-    def _source(
-        self,
-        admin: BlockingMQAdmin,
-        cluster: str,
-        group: str,
-        params: OffsetParams,
-        now_ms: int,
-    ) -> GroupSource:
-        """Return the brokers to ask, and what rows and history have of the group on silent brokers."""
-        seen = group_queues_seen(cluster, group, now_ms)
-        read_at_ms: dict[str, int] = {}
-        for queue, each in seen.items():
-            read_at_ms[queue.broker_name] = max(each.read_at_ms, read_at_ms.get(queue.broker_name, 0))
-        cover = with_seen(read_coverage(admin, cluster, params.accept_without), list(read_at_ms), read_at_ms)
-        return GroupSource(admin, cluster, group, cover, seen)
 
     def _with_store_times(
         self, admin: BlockingMQAdmin, state: GroupState, rows: list[Change]

@@ -30,12 +30,13 @@ from console.brokers.queues import (
     with_offsets,
 )
 from console.brokers.time_search import first_offsets, offset_by_broker
-from console.lag.last_seen import QueueSeen, topic_queues_seen
+from console.lag.last_seen import QueueSeen, group_queues_seen, topic_queues_seen
 from console.lag.rows.broadcast import BROADCASTING
 from console.operation.errors import PlanRejected
-from console.operation.plan.coverage import Coverage
+from console.operation.plan.coverage import Coverage, read_coverage, with_seen
 from console.text import Text
 
+NAMED_MAX = 3
 QUEUES_MAX = 2_000  # per change; larger changes are split by topic
 DERIVED_PREFIXES = ("%RETRY%", "%DLQ%")
 NEVER_SEEN = QueueSeen(None, None, None, 0)
@@ -88,6 +89,18 @@ class GroupSource:
         return {
             queue: each for queue, each in self.seen.items() if queue.broker_name not in self.coverage.addrs
         }
+
+
+def group_source(
+    admin: BlockingMQAdmin, cluster: str, group: str, now_ms: int, accepted: Sequence[str] = ()
+) -> GroupSource:
+    """Return the brokers to ask, and what rows and history have of the group on silent brokers."""
+    seen = group_queues_seen(cluster, group, now_ms)
+    read_at_ms: dict[str, int] = {}
+    for queue, each in seen.items():
+        read_at_ms[queue.broker_name] = max(each.read_at_ms, read_at_ms.get(queue.broker_name, 0))
+    cover = with_seen(read_coverage(admin, cluster, accepted), list(read_at_ms), read_at_ms)
+    return GroupSource(admin, cluster, group, cover, seen)
 
 
 def read_group_state(
@@ -227,6 +240,45 @@ def _places(
     return with_offsets(source.admin, queues), lost
 
 
+def require_group(source: GroupSource, queues: Iterable[MessageQueue]) -> None:
+    """Raise PlanRejected for brokers of these queues that do not have the group: 5.x refuses its offsets then.
+
+    A broker that does not show its groups (ACL) is left to the job.
+    """
+    names = {queue.broker_name for queue in queues} & source.coverage.addrs.keys()
+    answers = ask_each(
+        source.admin,
+        {
+            name: source.coverage.addrs[name]
+            for name in sorted(names)
+            if not _is_4x(source.coverage.versions, name)
+        },
+        lambda client, addr: client.all_subscription_groups(addr),
+    )
+    missing = []
+    for name, answer in answers.items():
+        if isinstance(answer, MQBrokerError):
+            continue
+        groups = require_answer(name, source.coverage.addrs[name], answer).subscription_group_table
+        if source.group not in groups:
+            missing.append(name)
+    if missing:
+        raise PlanRejected(
+            Text(
+                "There is no group %(group)s on %(names)s (%(cluster)s), so its offsets would be refused: create the "
+                "group there first.",
+                names=Text.of_names(missing, NAMED_MAX),
+                cluster=source.cluster,
+                group=source.group,
+            ),
+            field="group",
+        )
+
+
+def _is_4x(versions: Mapping[str, str], name: str) -> bool:
+    return versions.get(name, "").startswith("V4")
+
+
 def store_times(
     admin: BlockingMQAdmin, wanted: Iterable[tuple[BrokerQueue, int]]
 ) -> dict[tuple[MessageQueue, int], int]:
@@ -253,11 +305,11 @@ def store_times(
     return found
 
 
-def offsets_at_time(
-    admin: BlockingMQAdmin, places: Sequence[BrokerQueue], time_ms: int, versions: Mapping[str, str]
+def offsets_at_times(
+    admin: BlockingMQAdmin, times: Mapping[BrokerQueue, int], versions: Mapping[str, str]
 ) -> dict[MessageQueue, int]:
-    """Return the first offset stored at or after a time, per queue. Raises what a broker answered."""
-    source = {(place, time_ms): versions.get(place.queue.broker_name, "") for place in places}
+    """Return the first offset stored at or after its time in ms, per queue. Raises what a broker answered."""
+    source = {(place, at_ms): versions.get(place.queue.broker_name, "") for place, at_ms in times.items()}
     return {place.queue: _offset(answer) for (place, _), answer in first_offsets(admin, source).items()}
 
 

@@ -50,6 +50,7 @@ class OffsetParams(Params, frozen=True, kw_only=True):
     shift: int | None = None
     like_group: str = ""
     undo_plan: str = ""
+    clone_of: str = ""
     offsets: tuple[QueueOffset, ...] = ()
     origin: FileOrigin | None = None
 

@@ -100,6 +100,7 @@ class TargetRequest:
     shift: int | None = None
     like_group: str = ""
     undo_plan: str = ""
+    clone_of: str = ""
     offsets: Mapping[MessageQueue, QueueOffset] = dataclasses.field(default_factory=dict)
     origin: FileOrigin | None = None
 

@@ -16,11 +16,11 @@ from django.core.management.base import CommandError
 
 from console.brokers.mqadmin import MessageQueue
 from console.group.offsets.change import is_by_time
-from console.group.offsets.source import file_fit, past
+from console.group.offsets.source import clone, file_fit, past
 from console.group.offsets.state import (
     GroupSource,
     GroupState,
-    offsets_at_time,
+    offsets_at_times,
     offsets_by_broker,
     read_group_state,
 )
@@ -76,6 +76,7 @@ def request_of(params: OffsetParams) -> TargetRequest:
         shift=params.shift,
         like_group=params.like_group,
         undo_plan=params.undo_plan,
+        clone_of=params.clone_of,
         offsets={each.queue: each for each in params.offsets},
         origin=params.origin,
     )
@@ -195,7 +196,13 @@ OFFSETS = Parameter(
     _offset_words,
     repeats=True,
 )
-PARAMETERS = (TIME, OFFSET, SHIFT, LIKE_GROUP, UNDO_PLAN, OFFSETS)
+CLONE_OF = Parameter(
+    "clone_of",
+    "--clone-of",
+    "CLUSTER/GROUP to stand like by time, for the target clone",
+    lambda value: "/".join(clone.address_of(value)),
+)
+PARAMETERS = (TIME, OFFSET, SHIFT, LIKE_GROUP, UNDO_PLAN, OFFSETS, CLONE_OF)
 
 
 # --- Target offset of a queue ------------------------------------------------------------------------------
@@ -229,7 +236,7 @@ def _from_time_index(source: GroupSource, state: GroupState, requested: TargetRe
     scope = [queue for queue in state.queues if requested.covers(queue)]
     at_ms = requested.time_ms or 0
     places = [state.queues[queue].place for queue in scope]
-    exact = offsets_at_time(source.admin, places, at_ms, source.coverage.versions)
+    exact = offsets_at_times(source.admin, dict.fromkeys(places, at_ms), source.coverage.versions)
     by_time = [state.queues[queue].place for queue in scope if is_by_time(state, queue)]
     nearest = offsets_by_broker(source.admin, by_time, at_ms)
     notes = {
@@ -345,6 +352,15 @@ ROWS = (
         look_up=file_fit.fitting,
         recorded=_named,
         sampled_title=Text("Offsets of an exported file"),
+    ),
+    # where a group of another cluster stands, by time
+    Target(
+        "clone",
+        _looked_up,
+        parameter=CLONE_OF,
+        look_up=clone.by_time,
+        recorded=clone.topics_there,
+        sampled_title=Text("Cloned by time"),
     ),
 )
 TARGETS: Mapping[str, Target] = {target.name: target for target in ROWS}

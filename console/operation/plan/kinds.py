@@ -291,6 +291,10 @@ class PlanKind(ABC, Generic[P, B, R]):
         """Return other groups or topics that the plan shows: its maker must be allowed to see them too."""
         return []
 
+    def also_reads_elsewhere(self, params: P) -> list[tuple[str, str]]:
+        """Return (cluster, group or topic) of other clusters, likewise."""
+        return []
+
     def rate_per_s(self, plan: Plan) -> int | None:
         """Return the rate its job starts with, in messages per second; None: as fast as it goes."""
         return None

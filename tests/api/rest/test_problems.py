@@ -54,7 +54,7 @@ def test_it_names_every_field_at_fault(rows: Cluster, alice: User, client_of: Cl
             {"group": "\0", "target": "yesterday"},
             (
                 'group: Must not contain a zero byte. target: "yesterday" does not exist.'
-                " One of: earliest, latest, time, offset, shift, like_group, as_of, undo, exact, file."
+                " One of: earliest, latest, time, offset, shift, like_group, as_of, undo, exact, file, clone."
             ),
         ),
     ],

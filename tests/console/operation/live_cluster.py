@@ -32,15 +32,15 @@ NAME = "test"
 
 
 class LiveCluster:
-    """brokerd under the name ``test`` in the console's database."""
+    """brokerd under a name, ``test`` if not given, in the console's database."""
 
-    def __init__(self, broker: BrokerProcess) -> None:
+    def __init__(self, broker: BrokerProcess, name: str = NAME) -> None:
         self.broker = broker
-        self.name = NAME
+        self.name = name
 
     def register(self) -> LiveCluster:
         """Make it known to the console under its name."""
-        Cluster.objects.create(name=NAME, namesrv_addrs=self.broker.namesrv)
+        Cluster.objects.create(name=self.name, namesrv_addrs=self.broker.namesrv)
         return self
 
     def restart(self) -> None:
@@ -57,7 +57,7 @@ class LiveCluster:
 
     @property
     def admin(self) -> BlockingMQAdmin:
-        return with_admin(Connection(self.broker.namesrv, cluster=NAME))
+        return with_admin(Connection(self.broker.namesrv, cluster=self.name))
 
     @property
     def addr(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from console.brokers.mqadmin import MessageQueue
-from console.group.offsets.state import GroupSource, GroupState
+from console.group.offsets.state import GroupSource, GroupState, require_group
 from console.group.offsets.target_request import Known, TargetRequest
 from console.operation.errors import PlanRejected
 from console.text import Moment, Text
@@ -19,7 +19,7 @@ def fitting(source: GroupSource, state: GroupState, requested: TargetRequest) ->
 
     An offset below the oldest stored message is moved up to it by the plan, with a warning. Raises PlanRejected for
     brokers and queues that do not exist here, and for offsets beyond the end of their queue: such a queue does not hold
-    the messages that the file means.
+    the messages that the file means. Also for brokers that do not have the group.
     """
     brokers, unknown, short = set(), [], []
     for queue, each in sorted(requested.offsets.items()):
@@ -35,6 +35,7 @@ def fitting(source: GroupSource, state: GroupState, requested: TargetRequest) ->
     found = [*_no_brokers(source, brokers), *_no_queues(unknown), *_too_short(short)]
     if found:
         raise PlanRejected(Text.of_parts(found), FIELD)
+    require_group(source, [queue for queue in requested.offsets if queue in state.queues])
     return Known(sampled=_origin(requested))
 
 

@@ -27,6 +27,7 @@ PARAMS: dict[str, dict[str, Any]] = {
     "undo": {"undo_plan": "op-abcdefgh"},
     "exact": {"offsets": EXACT},
     "file": {"offsets": EXACT},
+    "clone": {"clone_of": "main/billing/eu"},
 }
 
 
@@ -43,7 +44,8 @@ def test_each_is_read_alike_from_rest_and_the_command_it_is_shown_as(name: str) 
     assert words[:3] == ["manage.py", "offsets", "plan"]
     options = vars(Command().create_parser("manage.py", "offsets").parse_args(words[2:]))
     given = {
-        key: options[key] for key in ("time_ms", "offset", "shift", "like_group", "undo_plan", "offsets")
+        key: options[key]
+        for key in ("time_ms", "offset", "shift", "like_group", "undo_plan", "offsets", "clone_of")
     }
     assert as_json({key: value for key, value in given.items() if value is not None}) == PARAMS[name]
     assert request_of(read_params(Given(params))).target is TARGETS[name]
