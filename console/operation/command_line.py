@@ -56,7 +56,7 @@ class ChangeCommand(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            getattr(self, f"_{options['action']}")(**options)
+            getattr(self, "_" + options["action"].replace("-", "_"))(**options)
         except (
             errors.PlanDrifted,
             errors.PlanBlocked,
@@ -80,7 +80,7 @@ class ChangeCommand(BaseCommand):
             raise CommandError(f"{plan} is a plan of another command.")
         job = services.apply_plan(plan, None, confirm, reason)
         if here:
-            runner.run(job.id, f"{socket.gethostname()}:{os.getpid()}:command")
+            runner.run(job.id, run_name())
         if not no_wait:
             job = self._wait(job.id, show=format == "table")
         if format == "json":
@@ -153,6 +153,11 @@ def plan_row(plan: Plan) -> JsonObject:
         "expires_at": plan.expires_at.isoformat(),
         "verb": plan_kind(plan.kind).verb,
     }
+
+
+def run_name() -> str:
+    """Return the name under which this process runs a job."""
+    return f"{socket.gethostname()}:{os.getpid()}:command"
 
 
 def add_cluster(parser: CommandParser) -> None:

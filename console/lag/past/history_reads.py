@@ -42,6 +42,8 @@ BEFORE_MS = 10 * 60_000
 ATTEMPTS = 3
 # An offset older than this at the requested moment is not "as it was".
 AS_OF_MS = 15 * 60_000
+# Of all groups of a cluster at once: some rounds.
+LATELY_MS = 60_000
 
 
 class OffsetThen(NamedTuple):
@@ -65,8 +67,8 @@ def history_paths(cluster: str, from_ms: int, to_ms: int, *, group: str | None =
     return [location_of(row) for row in rows if group is None or row.may_hold(group)]
 
 
-def load(cluster: str, group: str, from_ms: int, to_ms: int) -> Samples:
-    """Return a group's samples of [from_ms, to_ms).
+def load(cluster: str, group: str | None, from_ms: int, to_ms: int) -> Samples:
+    """Return a group's samples of [from_ms, to_ms); with None those of all groups and heads.
 
     A file may be superseded and deleted between reading the manifest and opening it: then the manifest is read again.
     What is missing after that was removed by hand and is a gap. A damaged file is set aside, marked in the manifest,
@@ -147,7 +149,7 @@ def _live(cluster: str, from_ms: int, to_ms: int) -> "QuerySet[HistoryFile]":
     )
 
 
-def _load(paths: list[str], group: str, from_ms: int, to_ms: int) -> Samples:
+def _load(paths: list[str], group: str | None, from_ms: int, to_ms: int) -> Samples:
     return chunk.load_samples(paths, from_ms, to_ms, group=group).read_part()
 
 
@@ -345,6 +347,16 @@ def offsets_at(cluster: str, group: str, at_ms: int, *, ahead_ms: int = 0) -> di
     window = at_ms - AS_OF_MS, at_ms + ahead_ms + 1
     samples = load(cluster, group, *window)
     return _read_at(samples, samples.committed, at_ms)
+
+
+def committed_at(cluster: str, at_ms: int) -> set[tuple[str, MessageQueue]]:
+    """Return (group, queue) of every committed offset that the rounds just before a moment read."""
+    samples = load(cluster, None, at_ms - LATELY_MS, at_ms + 1)
+    return {
+        (key.group, MessageQueue(key.topic, key.broker_name, key.queue_id))
+        for key in samples.keys
+        if key.group
+    }
 
 
 def max_offsets_at(

@@ -1,5 +1,6 @@
-"""`offsets`: plan, apply, undo, restore, export and import the committed offsets of a group."""
+"""`offsets`: plan, apply, undo, restore, export and import the committed offsets of a group, or of all on a broker."""
 
+import json
 import time as clock
 from pathlib import Path
 from typing import Any
@@ -7,20 +8,28 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 from msgspec import structs
 
+from console.group.broker_restore import GroupRestore, plans_of_brokers
 from console.group.offset_file.export import exported
 from console.group.offset_file.layout import FILE_BYTES_MAX, file_params, read_offset_file
 from console.group.offset_file.response import FORMATS
 from console.group.offsets.stored import OffsetParams
 from console.group.offsets.targets import PARAMETERS, TARGETS, queue_of_word
+from console.operation import selectors, services
 from console.operation.command_line import (
+    JOB_FAILED,
     ChangeCommand,
     accepting,
     add_accepting,
     add_cluster,
     cluster_name,
+    run_name,
     time_ms,
 )
+from console.operation.errors import OperationError
+from console.operation.job import runner
 from console.text.stored import as_json
+
+UNCHANGED, FAILED = "unchanged", "NOT RESTORED"
 
 
 class Command(ChangeCommand):
@@ -44,6 +53,7 @@ class Command(ChangeCommand):
         restoring.add_argument("group")
         restoring.add_argument("--time", required=True, help="the time, ISO 8601 with zone")
         _add_scope(restoring)
+        of_brokers = _add_restore_broker(actions)
         _add_export(actions)
         importing = actions.add_parser("import", help="plan the offsets of an exported file; changes nothing")
         importing.add_argument("file", help="JSON or CSV of `offsets export`")
@@ -61,6 +71,7 @@ class Command(ChangeCommand):
         for each in (planning, restoring, importing):
             add_cluster(each)
             add_accepting(each)
+        add_cluster(of_brokers)
         self.add_change_actions(actions)
 
     def _plan(self, *, group: str, target: str, cluster: str, format: str, **options: Any) -> None:
@@ -70,6 +81,59 @@ class Command(ChangeCommand):
 
     def _restore(self, *, group: str, time: str, cluster: str, format: str, **options: Any) -> None:
         self._show(OffsetParams(target="as_of", time_ms=time_ms(time)), group, cluster, format, **options)
+
+    def _restore_broker(
+        self,
+        *,
+        broker: list[str],
+        time: str,
+        cluster: str,
+        apply: bool,
+        confirm: str,
+        reason: str,
+        format: str,
+        **options: Any,
+    ) -> None:
+        name = cluster_name(cluster)
+        if apply and confirm != name:
+            raise CommandError(f"Every group is moved: give --confirm {name}.")
+        found = list(plans_of_brokers(name, broker, time_ms(time)))
+        states = [self._restored(each, apply, reason) for each in found]
+        if format == "json":
+            rows = [
+                {
+                    "group": each.group,
+                    "queues": each.queues,
+                    "plan": each.plan and each.plan.id,
+                    "state": state,
+                }
+                for each, state in zip(found, states, strict=True)
+            ]
+            self.stdout.write(json.dumps(rows, indent=1, ensure_ascii=False))
+        else:
+            for each, state in zip(found, states, strict=True):
+                plan = "no plan" if each.plan is None else each.plan.id
+                self.stdout.write(f"{each.group}  {plan}  {each.queues} queues  {state}")
+        failed = sum(state.startswith(FAILED) for state in states)
+        if failed:
+            raise CommandError(f"{failed} of {len(found)} groups were not restored.", returncode=JOB_FAILED)
+
+    def _restored(self, found: GroupRestore, apply: bool, reason: str) -> str:
+        """Return what became of a group; with ``apply`` after its job, which runs in this process."""
+        if found.plan is None or found.refusal:
+            is_done = found.plan is not None and not any(row["moves"] for row in found.plan.diff)
+            return f"{UNCHANGED if is_done else FAILED}: {found.refusal}"
+        if not apply:
+            return str(found.plan.summary)
+        try:
+            job = services.apply_plan(found.plan.id, None, found.plan.confirm_text, reason)
+        except OperationError as refusal:
+            return f"{FAILED}: {refusal}"
+        runner.run(job.id, run_name())
+        ended = selectors.job(job.id)
+        return (
+            ended.state if ended.state == "SUCCEEDED" else f"{FAILED}: {ended.state} {ended.error}".rstrip()
+        )
 
     def _export(self, *, group: str, cluster: str, time: str, type: str, output: str, **options: Any) -> None:
         at_ms = time_ms(time) if time else None
@@ -130,6 +194,21 @@ def _renamed(word: str) -> tuple[str, str]:
     if not (old and equals and new):
         raise CommandError(f"{word}: name both brokers, such as broker-a=broker-b.")
     return old, new
+
+
+def _add_restore_broker(actions: Any) -> CommandParser:
+    parser: CommandParser = actions.add_parser(
+        "restore-broker",
+        help="plan to restore all groups on brokers that lost their offsets, a plan for each group",
+    )
+    parser.add_argument("broker", nargs="+", help="only the queues of these brokers")
+    parser.add_argument("--time", required=True, help="the time, ISO 8601 with zone")
+    parser.add_argument(
+        "--apply", action="store_true", help="apply the plans too, one after another, in this process"
+    )
+    parser.add_argument("--confirm", default="", help="the cluster's name, for --apply")
+    parser.add_argument("--reason", default="", help="kept in the audit")
+    return parser
 
 
 def _add_export(actions: Any) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import shutil
 import time
 from collections.abc import Iterator
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
 from console.brokers.mqadmin import close_admins
@@ -112,6 +115,50 @@ def test_lost_offsets_are_exported_as_last_known_and_return(own: LiveCluster, al
     applied("test", alice, file_params(read_offset_file("".join(as_json_lines(file))), {}))
     own.broker.stop()
     assert offset_table(own.broker.data) == before
+
+
+def restore_broker(*arguments: str) -> str:
+    out = StringIO()
+    call_command("offsets", "restore-broker", *arguments, stdout=out)
+    return out.getvalue()
+
+
+def test_all_groups_of_a_broker_are_restored_by_one_command(own: LiveCluster) -> None:
+    own.create_group("audit")
+    own.commit("audit", "orders", 1, 5)
+    moment = datetime.datetime.fromtimestamp((round_ago(5_000) + 1) / 1000, tz=datetime.UTC).isoformat()
+    own.broker.stop()
+    before = offset_table(own.broker.data)
+    lose_offsets(own.broker.data)
+    own.restart()
+    own.commit("audit", "orders", 1, 5)
+    listed = restore_broker("broker-a", "--time", moment)
+    assert listed.startswith("audit  op-") and "unchanged: Nothing would change" in listed
+    assert "\nbilling  op-" in listed and "3 queues" in listed
+    assert own.committed("billing", "orders") == {}, "a plan changes nothing"
+    with pytest.raises(CommandError, match="give --confirm test"):
+        restore_broker("broker-a", "--time", moment, "--apply")
+    done = restore_broker("broker-a", "--time", moment, "--apply", "--confirm", "test", "--format", "json")
+    states = {row["group"]: row["state"].partition(":")[0] for row in json.loads(done)}
+    assert states == {"audit": "unchanged", "billing": "SUCCEEDED"}
+    own.broker.stop()
+    assert offset_table(own.broker.data) == before
+
+
+def test_a_group_that_cannot_be_restored_is_named_and_the_others_are(own: LiveCluster) -> None:
+    own.create_topic("old", queues=1)
+    own.create_group("audit")
+    own.commit("audit", "old", 0, 0)
+    moment = datetime.datetime.fromtimestamp((round_ago(5_000) + 1) / 1000, tz=datetime.UTC).isoformat()
+    own.admin.delete_topic(own.addr, "old")
+    own.admin.delete_topic_in_namesrv("old")
+    own.commit("billing", "orders", 0, 9)
+    with pytest.raises(CommandError, match="1 of 2 groups were not restored.") as refusal:
+        restore_broker("broker-a", "--time", moment, "--apply", "--confirm", "test")
+    assert refusal.value.returncode == 4
+    assert own.committed("billing", "orders") == {0: 7, 1: 10}
+    with pytest.raises(CommandError, match="The history has no offsets on broker-q for "):
+        restore_broker("broker-q", "--time", moment)
 
 
 @pytest.fixture
