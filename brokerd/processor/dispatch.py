@@ -76,7 +76,7 @@ class Peer(Channel, Protocol):
     def answered(self, response: RemotingCommand) -> None: ...
 
     def wait(self) -> None:
-        """Keep the requests that were read, and read no more, until `go_on`."""
+        """Keep the requests that were read until `go_on`."""
 
     def go_on(self) -> None: ...
 

@@ -14,13 +14,14 @@ from brokerd.remoting.errors import MQBrokerError
 from consumers import CompressionType, Message, MQAdmin, Producer, ProducerConfig
 from tests.support.apache_server import Server
 from tests.support.java_peer import JavaPeer
+from tests.support.peer_process import Peer
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(400)]
 
 Start = Callable[..., JavaPeer]
 
 
-def has_started(peer: JavaPeer) -> bool:
+def has_started(peer: Peer) -> bool:
     return ["READY"] in peer.lines
 
 
@@ -34,7 +35,7 @@ def create_topic(broker: Server, name: str) -> None:
     asyncio.run(create())
 
 
-def keys(*peers: JavaPeer) -> set[str]:
+def keys(*peers: Peer) -> set[str]:
     return {message.key for peer in peers for message in peer.consumed}
 
 

@@ -110,6 +110,21 @@ async def test_it_does_not_answer_one_way_requests(tmp_path: Path) -> None:
         writer.close()
 
 
+async def test_it_handles_all_that_a_peer_sent_before_it_left(tmp_path: Path) -> None:
+    """The first message of each queue waits for its files, those behind it with it; its answer finds no reader."""
+    async with running(tmp_path) as broker:
+        broker.broker.topics.put(topic_config("T", 4, 6), 0)
+        with socket.create_connection(broker.controller.address.split(":")) as leaving:
+            for i in range(200):
+                fields = send_fields("T", queue_id=i % 4)
+                leaving.sendall(frame(RequestCode.SEND_MESSAGE_V2, i, fields, b"x"))
+        async with asyncio.timeout(60):
+            while [broker.broker.store.max_offset("T", queue_id) for queue_id in range(4)] != [50] * 4:
+                await asyncio.sleep(0.01)
+            while broker.controller._broker_server.connections:
+                await asyncio.sleep(0.01)
+
+
 async def test_it_refuses_connections_beyond_its_limit(tmp_path: Path) -> None:
     async with running(tmp_path, serverMaxConnections="2") as broker:
         first, second = await broker.client(), await broker.client()
