@@ -163,11 +163,19 @@ class BrokerView:
         return (self.config or {}).get("deleteWhen", "").replace(";", ", ") or "04"
 
     @property
+    def disk_bytes(self) -> int | None:
+        return disk.usable_bytes(self.figures.get("commitLogDirCapacity", ""), self.row.disk_ratio)
+
+    @property
+    def disk_per_h(self) -> float | None:
+        per_h = self.write_bytes_per_h
+        return per_h / self.disk_bytes if per_h is not None and self.disk_bytes else None
+
+    @property
     def disk_limits(self) -> list[disk.DiskLimit]:
         """Return what happens from which share of the disk on, and when, by the writes of the last hour."""
         per_s = self.survey.write_bytes_per_s if self.survey is not None else None
-        usable = disk.usable_bytes(self.figures.get("commitLogDirCapacity", ""), self.row.disk_ratio)
-        return disk.limits(self.row.disk_ratio, usable, per_s, self.config)
+        return disk.limits(self.row.disk_ratio, self.disk_bytes, per_s, self.config)
 
     @property
     def is_drained(self) -> bool:

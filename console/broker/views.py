@@ -26,6 +26,7 @@ from console.broker.forms import ConfigForm
 from console.broker.models import NameServerRow
 from console.broker.selectors import BrokerView
 from console.broker.survey import runtime
+from console.broker.survey.course import COLUMNS
 from console.brokers.mqadmin import BrokerUnavailable, MQBrokerError, RemotingTimeout
 from console.cluster.admission import admit, admit_to_list
 from console.cluster.models import Cluster
@@ -100,7 +101,7 @@ def broker(request: HttpRequest, cluster: str, broker: str) -> HttpResponse:
     views = selectors.broker_views(here.name, scope, servers)
     view = _known(here.name, broker, views)
     if request.GET.get("part") == "chart" and scope.is_everything:
-        return JsonResponse(selectors.samples(here.name, now_ms - DAY_MS, now_ms, view.name))
+        return JsonResponse(_chart(here, view, now_ms))
     tabs = [one for one in TABS if scope.is_everything or one[0] in OWN_TABS]
     tab = chosen_tab(request, dict(TABS))
     tab = tab if tab in dict(tabs) else "health"
@@ -163,8 +164,21 @@ def _health_context(
         return {"findings": found, "chart": None}
     found += findings.config_findings(selectors.config_table(here.name, only_differences=True))
     is_part = "part" in request.GET
-    chart = None if is_part else selectors.samples(here.name, now_ms - DAY_MS, now_ms, view.name)
-    return {"findings": found, "chart": chart}
+    return {"findings": found, "chart": None if is_part else _chart(here, view, now_ms)}
+
+
+def _chart(here: Cluster, view: BrokerView, now_ms: int) -> PageContext:
+    """Return the last day, what is usual for it, and where the disk goes: its limits, and what an hour of writes takes.
+
+    Shares of the disk; nothing deleted. What is unknown is null or missing.
+    """
+    courses = selectors.courses(here.name, view.name, now_ms)
+    return {
+        **selectors.samples(here.name, now_ms - DAY_MS, now_ms, view.name),
+        "usual": {COLUMNS[key]: found.usual for key, found in courses.items() if found.usual is not None},
+        "limits": [limit.share for limit in view.disk_limits],
+        "disk_per_h": view.disk_per_h,
+    }
 
 
 def _config_context(request: HttpRequest, here: Cluster) -> PageContext:

@@ -6,9 +6,17 @@
     source = document.getElementById("broker-history");
   if (!canvas || !source) return;
   const percent = (ratio) => Tide.percent(ratio);
+  /* What is usual for a figure: a band, and words after its title. */
+  function usual(history, name, title, format) {
+    const [low, high] = history.usual?.[name] || [];
+    if (low === undefined) return { title };
+    const words = Tide.text(gettext("usually %(low)s to %(high)s"), { low: format(low), high: format(high) });
+    return { title: `${title} · ${words}`, band: { from: low, upTo: high, tone: "ok-bg" } };
+  }
   const traffic = (history) => ({
-    title: gettext("Messages per second"),
+    ...usual(history, "in_rate", gettext("Messages per second"), Tide.rate),
     kind: "rate",
+    unit: gettext("/s"),
     format: (v, full) => (full ? Tide.rate(v) : Tide.compact(v)),
     weight: 1.25,
     series: [
@@ -16,23 +24,34 @@
       { label: pgettext("messages", "out"), swatch: "c2", tone: "chart-2", values: history.out_rate },
     ],
   });
+  const HOUR = 3600000,
+    AHEAD = 0.25; // of the time shown
   const own = (history) => [
     {
       title: gettext("Disk used"),
       kind: "ratio",
       format: percent,
+      max: 1,
+      limits: history.limits,
+      forecast: history.disk_per_h !== null && { perMs: history.disk_per_h / HOUR, tone: "chart-3" },
       series: [{ label: gettext("disk"), swatch: "c3", tone: "chart-3", values: history.disk_ratio }],
     },
     {
-      title: /* xgettext:no-javascript-format */ gettext("Put, slowest 1 % of each minute"),
-      kind: "duration",
+      ...usual(
+        history,
+        "put_p99_ms",
+        /* xgettext:no-javascript-format */ gettext("Put, slowest 1 % of each minute"),
+        Tide.latency,
+      ),
+      kind: "latency",
       format: Tide.latency,
       series: [{ label: gettext("put"), swatch: "c4", tone: "chart-4", values: history.put_p99_ms }],
     },
   ];
   const waiting = (history) => ({
-    title: gettext("Held back: delayed, for a set time (dashed), half messages (dotted)"),
+    title: gettext("Held back: delayed, timed (dashed), half (dotted)"),
     kind: "count",
+    unit: gettext("msgs"),
     format: (v, full) => (full ? Tide.count(v) : Tide.compact(v)),
     series: [
       { label: gettext("delayed"), swatch: "c1", tone: "chart-1", values: history.delayed },
@@ -50,6 +69,7 @@
     return {
       times: history.times,
       panels,
+      ahead: panels.some((panel) => panel.forecast) && AHEAD * (history.times.at(-1) - history.times[0]),
       begins: gettext("Read once a minute: the line begins within 4 minutes."),
     };
   });

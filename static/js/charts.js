@@ -26,11 +26,12 @@
     (m) => m * MINUTE,
   );
   const NICE_MS = [
-    100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 3e4, 6e4, 12e4, 3e5, 6e5, 12e5, 18e5, 36e5, 72e5, 144e5, 216e5, 432e5,
-    864e5, 1728e5, 4320e5,
+    1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 3e4, 6e4, 12e4, 3e5, 6e5, 12e5, 18e5, 36e5, 72e5,
+    144e5, 216e5, 432e5, 864e5, 1728e5, 4320e5,
   ];
+  const FINEST_MS = { duration: 100, latency: 1 }; // as their words tell apart
   function ticks(max, kind, most) {
-    let step = kind === "duration" ? NICE_MS.find((ms) => max / ms <= most) : undefined;
+    let step = NICE_MS.find((ms) => ms >= FINEST_MS[kind] && max / ms <= most);
     if (!step) {
       const power = 10 ** Math.floor(Math.log10(max / most));
       step = [1, 2, 2.5, 5, 10].map((k) => k * power).find((s) => max / s <= most);
@@ -250,8 +251,15 @@
     }
   }
 
-  /* ---- time series: {times, panels: [{title, kind, format, weight, highWater, band: {upTo, tone}, read: [[label,
-     values, bounds]] told and not drawn, series: [{label, swatch, tone, values, fill, dash, bounds, told}]}], events:
+  /* The head of a reading: when, and how long ago. */
+  function momentOf(t) {
+    const now = Tide.now();
+    return `${Tide.moment(t, now)} · ${Tide.text(gettext("%(age)s ago"), { age: Tide.age(now - t) })}`;
+  }
+
+  /* ---- time series: {times, panels: [{title, kind, format, unit, weight, highWater, max, band: {from, upTo, tone},
+     read: [[label, values, bounds]] told and not drawn, limits: [values], forecast: {tone, perMs}, series: [{label,
+     swatch, tone, values, fill, dash, bounds, told}]}], ahead: ms after the last reading for the forecast, events:
      [{t, mark, label, tone}], begins: when the line does, in words, pick: (t) => …, picked: t}; panels share one time
      axis, units never share a value axis ---- */
   /* A chart begins where its data begin; after a lone reading and a gap, with the line. */
@@ -276,20 +284,21 @@
       MARKS_READ = 5; // all of them stand below the chart
     const first = () => data.times[0],
       last = () => data.times.at(-1),
+      end = () => last() + (data.ahead || 0),
       events = () => data.events || [];
-    const x = (t) => box.x + ((t - first()) / Math.max(1, last() - first())) * box.w;
+    const x = (t) => box.x + ((t - first()) / Math.max(1, end() - first())) * box.w;
 
     function drawPanel(g, panel, area, w, isLast) {
       const { times } = data,
-        top = maxOf(panel.series.map((s) => s.values)) * 1.12 || (panel.kind === "duration" ? 1000 : 1);
+        top = panel.max || maxOf(panel.series.map((s) => s.values)) * 1.12 || (panel.kind === "duration" ? 1000 : 1);
       const yOf = (v) => area.y + area.h - (v / top) * area.h;
       label(g, panel.title, 0, area.y - TITLE + 17, { fill: "fg-2" });
-      timeAxis(g, area, first(), last(), isLast);
+      timeAxis(g, area, first(), end(), isLast);
       valueAxis(g, area, top, panel.format, panel.kind);
       if (panel.band) {
         g.fillStyle = colour(panel.band.tone);
         const edge = yOf(Math.min(panel.band.upTo, top));
-        g.fillRect(area.x, edge, area.w, area.y + area.h - edge);
+        g.fillRect(area.x, edge, area.w, yOf(Math.min(panel.band.from || 0, top)) - edge);
       }
       const lead = panel.series[0].values;
       hatchGaps(g, lead, times, x, area);
@@ -300,6 +309,9 @@
           colour(s.tone),
           { fill: s.fill && colour(s.fill), base: area.y + area.h, dash: s.dash },
         );
+      for (const limit of panel.limits || [])
+        rule(g, area.x, yOf(limit), area.x + area.w, yOf(limit), "bad-mark", [2, 3]);
+      if (panel.forecast) drawForecast(g, panel, area, top);
       const peak = maxOf([lead]);
       if (panel.highWater && peak > 0) {
         const at = x(times[lead.indexOf(peak)]),
@@ -312,6 +324,19 @@
           halo: true,
         });
       }
+    }
+    /* From the last reading on as it went lately, up to the top. */
+    function drawForecast(g, panel, area, top) {
+      const { perMs, tone } = panel.forecast,
+        values = panel.series[0].values,
+        from = values.findLastIndex((v) => v !== null);
+      if (from < 0 || !data.ahead) return;
+      const span = Math.min(end() - data.times[from], perMs > 0 ? (top - values[from]) / perMs : Infinity);
+      const points = [0, span].map((after) => [
+        x(data.times[from] + after),
+        area.y + area.h - ((values[from] + after * perMs) / top) * area.h,
+      ]);
+      line(g, points, colour(tone), { dash: [4, 3] });
     }
     function draw(g, w, h, at) {
       const weights = data.panels.reduce((sum, p) => sum + (p.weight || 1), 0),
@@ -367,7 +392,7 @@
     }
     function hit(px) {
       if (px < box.x - 6 || px > box.x + box.w + 6 || data.times.length < 2) return null;
-      const t = first() + ((px - box.x) / box.w) * (last() - first());
+      const t = first() + ((px - box.x) / box.w) * (end() - first());
       let low = 0,
         high = data.times.length - 1;
       while (high - low > 1) {
@@ -383,7 +408,9 @@
       const told = (p, label, values, bounds, swatch = "") => [
         swatch,
         label,
-        values[i] === null ? gettext("no data") : (bounds?.[i] ? "≥ " : "") + p.format(values[i], true),
+        values[i] === null
+          ? gettext("no data")
+          : [bounds?.[i] ? "≥" : "", p.format(values[i], true), p.unit].filter(Boolean).join(" "),
       ];
       const rows = data.panels.flatMap((p) => [
         ...p.series.map((s) => told(p, s.label, s.told || s.values, s.bounds, s.swatch)),
@@ -393,7 +420,7 @@
         .filter((e) => Math.abs(e.t - t) <= near)
         .slice(-MARKS_READ)
         .map((e) => ["sr", `${e.mark} · ${e.label}`, ""]);
-      return { x: x(t), y: 30, title: Tide.moment(t, Tide.now()), rows: [...rows, ...marks] };
+      return { x: x(t), y: 30, title: momentOf(t), rows: [...rows, ...marks] };
     }
     const pick =
       data.pick &&
@@ -412,6 +439,7 @@
   Object.assign(Tide, {
     beginWithLine,
     timeSeries,
+    momentOf,
     drawing: { Plot, line, hatch, hatchGaps, label, rule, colour, ticks, maxOf, timeAxis, valueAxis },
   });
 })();

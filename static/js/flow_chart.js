@@ -67,17 +67,18 @@
       axis(g);
       hatchGaps(g, data.committed, data.times, x, box);
       between(g);
-      for (const [values, tone, dash] of [
+      // where lines lie on one another each is still seen: produced is wide, pulled is dotted
+      for (const [values, tone, dash, width] of [
         [data.stored_from, "chart-min", [4, 3]],
-        [data.pulled, "chart-2"],
+        [data.produced, "chart-1", [], 4],
         [data.committed, "chart-3"],
-        [data.produced, "chart-1"],
+        [data.pulled, "fg-1", [2, 5]],
       ]) {
         g.save();
         g.beginPath();
         g.rect(box.x, box.y, box.w, box.h + 1);
         g.clip();
-        line(g, points(values), colour(tone), { dash });
+        line(g, points(values), colour(tone), { dash, width });
         g.restore();
       }
       if (at !== null && at < data.times.length) strokes(g, at);
@@ -118,16 +119,17 @@
       return after <= 0 ? Math.max(after, 0) : t - data.times[after - 1] < data.times[after] - t ? after - 1 : after;
     }
     function read(i) {
-      const number = (v) => (v === null ? gettext("no data") : (v > 0 ? "+" : "") + Tide.count(v));
+      const messages = (v) => `${Tide.count(v)} ${gettext("msgs")}`;
+      const number = (v) => (v === null ? gettext("no data") : (v > 0 ? "+" : "") + messages(v));
       const { produced, pulled, committed } = data,
         lag = produced[i] === null || committed[i] === null ? null : produced[i] - committed[i];
       const since = lag === null ? undefined : entered(i);
       const rows = [["c1", gettext("produced"), number(produced[i])]];
-      if (pulled[i] !== null) rows.push(["c2", gettext("pulled"), number(pulled[i])]);
+      if (pulled[i] !== null) rows.push(["cdots", gettext("pulled"), number(pulled[i])]);
       rows.push(["c3", gettext("committed"), number(committed[i])]);
       if (lag !== null)
         rows.push(
-          ["", gettext("lag ↕"), Tide.count(lag)],
+          ["", gettext("lag ↕"), messages(lag)],
           [
             "",
             gettext("latency ↔"),
@@ -139,8 +141,8 @@
           ],
         );
       if (pulled[i] !== null && committed[i] !== null)
-        rows.push(["", gettext("in flight"), Tide.count(Math.max(0, pulled[i] - committed[i]))]);
-      return { x: x(data.times[i]), y: 30, title: Tide.moment(data.times[i], Tide.now()), rows };
+        rows.push(["", gettext("in flight"), messages(Math.max(0, pulled[i] - committed[i]))]);
+      return { x: x(data.times[i]), y: 30, title: Tide.momentOf(data.times[i]), rows };
     }
     return new Plot(canvas, { draw, hit, read, length: () => data.times.length });
   }

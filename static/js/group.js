@@ -109,6 +109,7 @@
       {
         title: gettext("Lag, messages"),
         kind: "count",
+        unit: gettext("msgs"),
         format: (v, full) => (full ? Tide.count(v) : Tide.compact(v)),
         series: [
           {

@@ -131,6 +131,7 @@
         {
           title: gettext("Lag, messages"),
           kind: "count",
+          unit: gettext("msgs"),
           format: (v, full) => (full ? Tide.count(v) : Tide.compact(v)),
           series: [series(gettext("lag"), "c2", "chart-2", "chart-fill-2", history.lag, history.lower_bound)],
         },

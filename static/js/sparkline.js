@@ -3,6 +3,18 @@
   "use strict";
   const { Plot, line, hatch, rule, colour, maxOf } = Tide.drawing;
 
+  /* The points without minutes between two rounds: where rounds are minutes apart, only longer silence is a gap. */
+  function betweenGaps(points) {
+    const known = points.flatMap(([, y], i) => (y === null ? [] : [i]));
+    const apart = known.slice(1).map((at, n) => at - known[n]),
+      usual = apart.toSorted((a, b) => a - b)[apart.length >> 1] || 1;
+    const isGap = (i) => {
+      const after = known.findIndex((at) => at > i);
+      if (after === 0 || !known.length) return true;
+      return after < 0 ? i - known.at(-1) >= usual : apart[after - 1] > usual;
+    };
+    return points.filter(([, y], i) => y !== null || isGap(i));
+  }
   function sparkline(canvas) {
     new Plot(canvas, {
       draw(g, w, h) {
@@ -13,10 +25,12 @@
           first = slots - values.length;
         const top = Math.max(maxOf([values]) * 1.12, 1e-9),
           base = h - 2;
-        const points = values.map((v, i) => [
-          1 + ((first + i) / (slots - 1)) * (w - 5),
-          v === null ? null : base - (v / top) * (h - 5),
-        ]);
+        const points = betweenGaps(
+          values.map((v, i) => [
+            1 + ((first + i) / (slots - 1)) * (w - 5),
+            v === null ? null : base - (v / top) * (h - 5),
+          ]),
+        );
         // the span is an hour, however much of it is known: a dotted floor before data begin
         if (first > 0) rule(g, 1, base, points[0][0], base, "chart-axis", [1, 3]);
         g.globalAlpha = 0.16;

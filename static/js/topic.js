@@ -14,6 +14,7 @@
     const panel = {
       title: gettext("Messages per second"),
       kind: "rate",
+      unit: gettext("/s"),
       format: (v, full) => (full ? Tide.rate(v) : Tide.compact(v)),
       series: [written],
     };

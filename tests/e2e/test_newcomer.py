@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import Browser, Page, WebSocket, expect
+from playwright.sync_api import Browser, Page, Route, WebSocket, expect
 
 from tests.e2e.browser import PASSWORD
 from tests.support import java_peer
@@ -210,9 +210,30 @@ def test_it_jumps_by_keyboard(page: Page, product: Product) -> None:
     page.locator("body").click()
     page.keyboard.press("Control+k")
     page.keyboard.type("analytics")
-    page.wait_for_timeout(500)
+    expect(page.locator("#palette [role=option]", has_text="analytics").first).to_be_visible(
+        timeout=A_FEW_ROUNDS_MS
+    )
     page.keyboard.press("Enter")
     expect(page).to_have_url(re.compile("/groups/analytics"))
+
+
+def test_an_open_search_that_found_no_name_finds_it_with_a_later_round(page: Page, product: Product) -> None:
+    requested: list[str] = []
+
+    def without_names(route: Route) -> None:
+        requested.append(route.request.url)
+        route.fulfill(json={"items": []}) if len(requested) == 1 else route.continue_()
+
+    page.route("**/jump?q=*", without_names)
+    page.goto(f"{product.url}/c/local/groups")
+    expect(group_row(page, "analytics")).to_be_visible(timeout=A_FEW_ROUNDS_MS)
+    page.keyboard.press("Control+k")
+    page.keyboard.insert_text("analytics")
+    expect(page.locator("#palette li.head")).to_contain_text("Nothing of that name")
+    expect(page.locator("#palette [role=option]", has_text="analytics").first).to_be_visible(
+        timeout=A_FEW_ROUNDS_MS
+    )
+    assert len(requested) == 2  # what was found is not searched again
 
 
 def test_it_says_what_is_wrong_with_a_name_server_address(page: Page, product: Product) -> None:

@@ -188,6 +188,30 @@ def test_it_explains_runtime_figures_and_names_those_it_can_not_know(admin: Clie
     assert "Messages in" in part and "<html" not in part
 
 
+def test_its_chart_has_what_is_usual_and_where_the_disk_goes(admin: Client) -> None:
+    address = "/c/local/brokers/broker-a?part=chart"
+    before = admin.get(address).json()
+    assert (before["usual"], before["disk_per_h"], before["limits"]) == ({}, None, [0.75, 0.85, 0.9])
+    capacity = "Total : 100.0 GiB, Free : 40.0 GiB."
+    BrokerRow.objects.filter(broker_name="broker-a").update(
+        disk_ratio=0.6, runtime=captured("5.3.3") | {"commitLogDirCapacity": capacity}
+    )
+    survey(
+        "broker-a",
+        config={"brokerName": "broker-a", "diskMaxUsedSpaceRatio": "70"},
+        write_bytes_per_s=2**30 / 3600,
+    )
+    now_ms = int(time.time() * 1000)
+    BrokerSample.objects.bulk_create(
+        BrokerSample(cluster="local", broker_name="broker-a", at_ms=now_ms - minute * 60_000, in_rate=40.0)
+        for minute in range(100)
+    )
+    chart = admin.get(address).json()
+    assert chart["usual"] == {"in_rate": [40.0, 40.0]}
+    assert chart["limits"] == [0.7, 0.85, 0.9]
+    assert chart["disk_per_h"] == pytest.approx(0.01)
+
+
 def test_it_marks_what_most_brokers_do_not_have(admin: Client) -> None:
     survey(
         "broker-a", config={"brokerName": "broker-a", "flushDiskType": "SYNC_FLUSH", "fileReservedTime": "72"}

@@ -1,0 +1,173 @@
+"""Charts on a bare page with given data: gaps, low ones, the forecast, the keyboard, sparklines of slow rounds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.support.product import ROOT
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(60)]
+MINUTE = 60_000
+BEGAN = 1_773_316_800_000  # 2026-03-12 12:00:00 UTC
+PAGE = """
+<!doctype html><html lang="en"><title>Charts</title>
+<style>:root { --fg-1: black; --chart-1: rgb(1, 2, 250); --chart-3: rgb(168, 94, 0); --chart-gap: rgb(9, 8, 7) }</style>
+<body><div class="chart"><canvas role="img" aria-label="Lag" style="display: block; width: 600px"></canvas></div>
+"""
+# What is written on canvases and which lines are drawn, as they are drawn.
+SPY = """() => {
+  window.drawn = { words: [], lines: [] };
+  const canvas = CanvasRenderingContext2D.prototype;
+  const { fillText, moveTo, lineTo, clearRect } = canvas;
+  let at = null;
+  canvas.fillText = function (words, x, y) {
+    drawn.words.push({ words, x, y });
+    return fillText.call(this, words, x, y);
+  };
+  canvas.moveTo = function (x, y) { at = [x, y]; return moveTo.call(this, x, y); };
+  canvas.lineTo = function (x, y) { drawn.lines.push([...at, x, y]); at = [x, y]; return lineTo.call(this, x, y); };
+  canvas.clearRect = function (...box) { drawn.words = []; drawn.lines = []; return clearRect.apply(this, box); };
+}"""
+DRAW = """({ height, name, data }) => {
+  const canvas = document.querySelector("canvas").cloneNode();
+  document.querySelector(".chart").replaceChildren(canvas);
+  canvas.style.height = `${height}px`;
+  for (const panel of data.panels || [])
+    panel.format = (v) => (panel.kind === "latency" ? Tide.latency(v) : Tide.count(v));
+  drawn.words = [];
+  window.plot = Tide[name](canvas, data);
+}"""
+
+SPARKLINE = """(heights) => {
+  const canvas = document.querySelector("canvas");
+  Object.assign(canvas.dataset, { trend: heights, slots: heights.length });
+  canvas.style.height = "24px";
+  Tide.sparklines();
+}"""
+
+
+@pytest.fixture
+def bare(browser: Browser) -> Iterator[Page]:
+    page = browser.new_context(timezone_id="UTC").new_page()
+    problems: list[str] = []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.set_content(PAGE)
+    page.evaluate(SPY)
+    for script in ("figures", "charts", "sparkline", "flow_chart"):
+        page.add_script_tag(path=ROOT / "static" / "js" / f"{script}.js")
+        page.evaluate(f"Tide.now = () => {BEGAN + 15 * MINUTE}")
+    yield page
+    page.context.close()
+    assert problems == []
+
+
+def draw(page: Page, panels: list[dict[str, Any]], height: int = 300, **more: Any) -> None:
+    count = len(panels[0]["series"][0]["values"])
+    data = {"times": [BEGAN + minute * MINUTE for minute in range(count)], "panels": panels, **more}
+    page.evaluate(DRAW, {"height": height, "name": "timeSeries", "data": data})
+    page.wait_for_function("drawn.words.length > 0")
+
+
+def panel(*values: float | None, **more: Any) -> dict[str, Any]:
+    series = {"label": "lag", "swatch": "c1", "tone": "chart-1", "values": list(values)}
+    return {"title": "Lag", "kind": "count", "unit": "msgs", "series": [series], **more}
+
+
+def long_lines(page: Page, x1: float, x2: float) -> list[list[float]]:
+    """The lines that cross from x1 to x2 and are not level: no grid."""
+    lines = page.evaluate("drawn.lines")
+    return [each for each in lines if each[0] < x1 and each[2] > x2 and each[1] != each[3]]
+
+
+def test_no_line_crosses_a_gap_and_the_gap_is_hatched(bare: Page) -> None:
+    draw(bare, [panel(10, 20, None, None, 50, 40)])
+    # the plot is 530 wide from 58 on, 106 a minute: the gap lies between 164 and 482
+    assert long_lines(bare, 170, 476) == []
+    column = (
+        "[...document.querySelector('canvas').getContext('2d').getImageData(320, 40, 1, 200).data].join()"
+    )
+    assert "9,8,7,255" in bare.evaluate(column)
+    draw(bare, [panel(10, 20, 30, 40, 50, 40)])
+    assert "9,8,7,255" not in bare.evaluate(column)
+
+
+@pytest.mark.parametrize("height", [72, 150, 232])
+def test_a_low_chart_writes_each_value_once_and_inside(bare: Page, height: int) -> None:
+    draw(bare, [panel(1, 2, 1), panel(0.4, 2.2, 1.0, kind="latency")], height)
+    axis = [each for each in bare.evaluate("drawn.words") if each["x"] == 50]
+    assert len(axis) >= 4
+    assert all(0 <= each["y"] <= height for each in axis)
+    for low, high in ((0, height / 2), (height / 2, height)):
+        words = [each["words"] for each in axis if low <= each["y"] < high]
+        assert len(words) == len(set(words)) >= 2, words
+
+
+def test_one_reading_is_words_and_no_line(bare: Page) -> None:
+    draw(bare, [panel(7)], 72, begins="The line begins later.")
+    assert [each["words"] for each in bare.evaluate("drawn.words")] == ["The line begins later."]
+
+
+def test_the_forecast_goes_on_after_the_last_reading_to_the_top(bare: Page) -> None:
+    rising = panel(0.5, 0.5, max=1, forecast={"perMs": 0.5 / MINUTE, "tone": "chart-3"}, limits=[0.9])
+    draw(bare, [rising], ahead=2 * MINUTE)
+    # three minutes on 530 pixels: the readings end at 235, a minute later the disk is full
+    (forecast,) = [each for each in bare.evaluate("drawn.lines") if 234 < each[0] < 236 and each[1] > each[3]]
+    assert forecast[2] == pytest.approx(411.3, abs=1)
+    assert forecast[3] == pytest.approx(30, abs=1)
+    bare.mouse.move(500, 150)  # nothing was read there: the last reading
+    expect(bare.locator(".chart-tip")).to_contain_text("12:01:00")
+
+
+def test_the_keyboard_reads_value_unit_time_and_age(bare: Page) -> None:
+    draw(bare, [panel(10, 6_000, 30)])
+    bare.keyboard.press("Tab")
+    bare.keyboard.press("ArrowLeft")
+    tip = bare.locator(".chart-tip")
+    expect(tip).to_have_attribute("aria-live", "polite")
+    expect(tip).to_contain_text("12:01:00 · 14 m ago")
+    expect(tip).to_contain_text("6,000 msgs")
+    bare.keyboard.press("Escape")
+    expect(tip).to_be_hidden()
+
+
+def test_lines_of_the_flow_that_coincide_are_all_seen(bare: Page) -> None:
+    lines = {name: [0, 5, 10] for name in ("produced", "pulled", "committed")}
+    data = {"times": [BEGAN, BEGAN + MINUTE, BEGAN + 2 * MINUTE], "stored_from": [None] * 3, **lines}
+    bare.evaluate(DRAW, {"height": 300, "name": "flow", "data": data})
+    bare.wait_for_function("drawn.words.length > 0")
+    pixels = bare.evaluate(
+        "[...document.querySelector('canvas').getContext('2d').getImageData(0, 0, 600, 300).data]"
+    )
+    seen = [tuple(pixels[at : at + 3]) for at in range(0, len(pixels), 4) if pixels[at + 3] > 200]
+    assert sum(blue > 200 and red < 60 for red, _, blue in seen) > 200  # produced, at both sides
+    assert sum(red > 140 and blue < 60 for red, _, blue in seen) > 200  # committed, between them
+    assert sum(max(colour) < 40 for colour in seen) > 50  # pulled, the dots on it
+
+
+@pytest.mark.parametrize(
+    ("heights", "crosses"),
+    [("a---b---c---d---e", True), ("aaaaaaaa---bbbbbbbb", False), ("a---b---c-------d---e", False)],
+)
+def test_only_silence_longer_than_its_rounds_is_a_gap_of_a_sparkline(
+    bare: Page, heights: str, crosses: bool
+) -> None:
+    bare.evaluate(SPARKLINE, heights)
+    expect(bare.locator("canvas")).to_have_attribute("aria-label", re.compile("last hour"))
+    bare.wait_for_function("drawn.lines.length > 0")
+    step = 595 / (len(heights) - 1)
+    gap = max(re.finditer("-+", heights), key=lambda found: len(found[0]))
+    crossing = long_lines(bare, 1 + step * gap.start() - 2, 1 + step * (gap.end() - 1) + 2)
+    assert bool(crossing) is crosses
+
+
+def test_a_sparkline_of_nothing_known_is_one_gap(bare: Page) -> None:
+    bare.evaluate(SPARKLINE, "-----")
+    bare.wait_for_function("drawn.lines.length > 0")
+    column = "[...document.querySelector('canvas').getContext('2d').getImageData(100, 0, 9, 24).data].join()"
+    pixels = bare.evaluate(column)
+    assert "9,8,7" in pixels and "1,2,250" not in pixels
