@@ -90,7 +90,7 @@
     })),
     panels: [
       {
-        title: gettext("Time lag, worst queue"),
+        title: history.is_queue ? gettext("Time lag") : gettext("Time lag, worst queue"),
         kind: "duration",
         format: Tide.duration,
         weight: 1.25,

@@ -133,19 +133,19 @@ def queue_history(
 ) -> list[QueueReading]:
     """Return the readings of a queue in [from_ms, to_ms), oldest first; [] where nothing was ever read in it.
 
-    A step has a row where it has a reading. Times of more than GAP_INTERVALS collection intervals without a reading are
-    rows of their own.
+    Steps begin at multiples of their length; one has a row where it has a reading. Times of more than GAP_INTERVALS
+    collection intervals without a reading are rows of their own.
     """
     end_ms, gap_ms = min(to_ms, now_ms), GAP_INTERVALS * lag_selectors.collect_interval_ms(cluster)
     steps: list[QueueReading] = []
     silent: list[tuple[int, int]] = []
     before: _Round | None = None
     in_order = _rounds(cluster, group, queue, from_ms, end_ms)
-    for number, found in groupby(in_order, lambda each: (each.t_ms - from_ms) // step_ms):
-        own, at_ms = list(found), from_ms + number * step_ms
+    for number, found in groupby(in_order, lambda each: each.t_ms // step_ms):
+        own, at_ms = list(found), number * step_ms
         times = (from_ms if before is None else before.t_ms, *(each.t_ms for each in own))
         silent += [(start, end) for start, end in pairwise(times) if end - start > gap_ms]
-        steps.append(_of_step(own, before, at_ms, min(at_ms + step_ms, end_ms)))
+        steps.append(_of_step(own, before, max(at_ms, from_ms), min(at_ms + step_ms, end_ms)))
         before = own[-1]
     if before is None:
         return []

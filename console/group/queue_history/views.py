@@ -68,6 +68,7 @@ class _Lines(Struct, frozen=True, kw_only=True):
     time_lag_ms: list[int | None]
     lower_bound: list[bool]
     time_lag_lower_bound: list[bool]
+    is_queue: bool = True
 
 
 def _chart(rows: list[QueueReading]) -> _Lines | None:

@@ -75,6 +75,13 @@ def test_every_round_is_shown_and_a_rewind_is_negative(recorded: LiveCluster) ->
     ]
 
 
+def test_steps_begin_at_multiples_and_the_first_with_the_range(recorded: LiveCluster) -> None:
+    queue, end_ms = MessageQueue("orders", recorded.broker_name, 1), START_MS + 71_000
+    found = queue_history("test", "billing", queue, START_MS + 7_000, end_ms, MINUTE_MS, end_ms)
+    read = [row for row in found if row.read_at_ms is not None]
+    assert [(row.at_ms - START_MS, row.committed_offset) for row in read] == [(7_000, 4), (60_000, 9)]
+
+
 def test_what_follows_the_last_reading_is_a_gap_and_no_zero(recorded: LiveCluster) -> None:
     assert readings(recorded, 700_000, 3_600_000)[-1] == (600_000, None, None, None, None, None)
     queue = MessageQueue("orders", recorded.broker_name, 0)
