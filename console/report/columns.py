@@ -327,7 +327,7 @@ COVERAGE = Column("coverage_pct", Text("Coverage"), "percent", priority=2)
 SLO_COLUMNS = (
     Column(
         "good_pct",
-        Text("Kept"),
+        Text("Met"),
         "percent2",
         note=Text("share of the watched time in which no message was late"),
     ),
@@ -530,7 +530,7 @@ LONG_COLUMNS = (
     Column("time_lag_max_ms", Text("Time lag max"), "optional_duration", is_summed=True),
     Column(
         "good_pct",
-        Text("Kept"),
+        Text("Met"),
         "percent2",
         note=Text("share of the watched time in which no message was late"),
     ),
@@ -538,7 +538,7 @@ LONG_COLUMNS = (
     Column("lost", Text("Lost"), unit=Text("msgs"), priority=2, is_summed=True),
     Column(
         "days",
-        Text("Days computed"),
+        Text("Days"),
         note=Text("days of the period that were computed; the others are unknown, not zero"),
     ),
     COVERAGE,

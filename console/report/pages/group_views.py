@@ -101,6 +101,7 @@ def page(
         ),
         "may_configure": access_rules.may(request.user, Verb.CONFIGURE, here.name, group),
         "now_ms": now_ms,
+        "next_hour_ms": now_ms - now_ms % HOUR_MS + HOUR_MS,
     }
     return render(request, "report/group_report.html", context, status=status)
 

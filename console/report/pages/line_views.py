@@ -17,7 +17,7 @@ from console.lists.query import ListQuery
 from console.report import selectors
 from console.report.columns import VIEWS, RowsView
 from console.report.delivery import schedules
-from console.report.jobs import JOBS, WORDS
+from console.report.jobs import JOBS, STORE_JOBS, WORDS
 from console.report.models import ReportRow, ReportRun, ReportSchedule
 from console.report.pages import run_panel
 from console.report.pages.episode_lanes import lanes
@@ -65,6 +65,7 @@ def reports(request: HttpRequest, cluster: str) -> HttpResponse:
     rows = [
         Listed(one, newest.get(one.job), run_panel.outcome_of(one))
         for one in schedules.schedules(here.name, now_ms=now_ms)
+        if not (here.is_generated and one.job in STORE_JOBS)  # generated data has no store files
     ]
     context = {"cluster": here, "rows": rows, "summary": summary(here, now_ms, scope), "now_ms": now_ms}
     return render(request, "report/reports.html", context)

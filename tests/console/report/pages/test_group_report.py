@@ -228,7 +228,10 @@ class TestPage:
         ] == [23]
 
     def test_it_says_that_nothing_was_computed(self, admin: Client) -> None:
-        assert "No hour of this time has been computed" in self.text(admin, "?span=28d")
+        page = self.text(admin, "?span=28d")
+        assert "No hour of this time has been computed" in page
+        next_hour_ms = NOW - NOW % HOUR + HOUR
+        assert re.search(rf'running hour a few minutes after\s+<time data-at="{next_hour_ms}"', page)
 
     def test_a_group_nobody_knows_is_not_found(self, admin: Client) -> None:
         assert admin.get("/c/local/reports/groups/nobody").status_code == 404

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from django.test import Client
 
+from console.cluster.models import Cluster
 from console.report.columns import VIEWS
 from console.report.delivery import schedules
 from console.report.jobs import JOBS, LAG_JOBS, WORDS
@@ -200,3 +201,14 @@ def test_a_promise_is_both_figures_or_none(admin: Client) -> None:
     assert [(one.slo_ms, one.target) for one in versions] == [(None, None), (5_000, 0.999)]
     page = text(admin, "/c/local/reports/groups/billing")
     assert "Versions of the promise" in page and page.count(versions[0].set_by) >= 2
+
+
+def test_a_generated_cluster_has_no_report_of_store_files() -> None:
+    sample_rows.sample()
+    client = signed_in()
+    assert "/reports/topic_traffic" in text(client, "/c/local/reports")
+    Cluster.objects.filter(name="local").update(generated_to_ms=NOW)
+    listed = text(client, "/c/local/reports")
+    assert "/reports/lag_hour" in listed
+    assert "/reports/topic_traffic" not in listed and "/reports/dead_letter" not in listed
+    assert "Not for generated data" in text(client, "/c/local/reports/topic_traffic")
