@@ -16,11 +16,18 @@ from api.queue import GroupQueueSerializer
 from api.rest import list_file, pagination
 from api.rest.permissions import view_scope
 from api.rest.resource import Resource, existing_row
-from api.rest.struct import StructSerializer
+from api.rest.struct import HelpTexts, StructSerializer
 from console.cluster import selectors as cluster_selectors
 from console.group import selectors
 from console.group.clients import member
 from console.group.clients.client_list import CLIENTS, ListedClient, client_page
+from console.group.clients.kept_offsets import (
+    CLIENT_OFFSETS,
+    REPORTS_MAX,
+    SPAN_MS,
+    ClientOffset,
+    kept_offsets,
+)
 from console.group.group_list import GROUPS
 from console.group.group_page import QUEUES
 from console.group.offset_file import layout
@@ -286,6 +293,46 @@ class GroupClients(Resource):
         return pagination.list_answer(request, page, CLIENTS, cluster, GroupClientSerializer)
 
 
+class ClientOffsetSerializer(StructSerializer):
+    """A queue as a member of a broadcasting group reported it at ``at_ms``."""
+
+    struct = ClientOffset
+    properties = ("lag",)
+    help_texts: ClassVar[HelpTexts] = {"lag": "null: its offset lies beyond the end"}
+
+
+class ClientOffsets(Resource):
+    """What members of a broadcasting group reported: every quarter of an hour, and before they left."""
+
+    verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
+    name_kwarg = "group"
+    renderer_classes = list_file.RENDERERS
+
+    @pagination.list_operation(
+        CLIENT_OFFSETS,
+        "ClientOffset",
+        ClientOffsetSerializer,
+        query="part of the client id, the topic or the broker",
+        operation_id="group_client_offsets",
+        tags=["groups"],
+        more=[
+            OpenApiParameter("client_id", str, description="its whole id"),
+            OpenApiParameter("from_ms", int, description="default: a day before to_ms"),
+            OpenApiParameter(
+                "to_ms", int, description=f"default: now; the newest {REPORTS_MAX} reports before it"
+            ),
+        ],
+    )
+    def get(self, request: Request, cluster: str, group: str) -> HttpResponseBase:
+        cluster_selectors.cluster_by_name(cluster)
+        to_ms = pagination.integer(request, "to_ms", int(timezone.now().timestamp() * 1000), high=2**53)
+        from_ms = pagination.integer(request, "from_ms", max(0, to_ms - SPAN_MS), high=2**53)
+        found = kept_offsets(cluster, group, from_ms, to_ms, pagination.text(request, "client_id"))
+        return pagination.answer_in_memory(
+            request, found, CLIENT_OFFSETS, ClientOffsetSerializer, cluster=cluster
+        )
+
+
 class ReportedQueueSerializer(StructSerializer):
     struct = member.ReportedQueue
 
@@ -346,6 +393,11 @@ urlpatterns = [
         "clusters/<str:cluster>/groups/<str:group>/offsets", GroupOffsets.as_view(), name="api-group-offsets"
     ),
     path("clusters/<str:cluster>/groups/<str:group>/queues", GroupQueues.as_view(), name="api-group-queues"),
+    path(
+        "clusters/<str:cluster>/groups/<str:group>/client-offsets",
+        ClientOffsets.as_view(),
+        name="api-group-client-offsets",
+    ),
     path(
         "clusters/<str:cluster>/groups/<str:group>/clients", GroupClients.as_view(), name="api-group-clients"
     ),

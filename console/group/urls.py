@@ -19,6 +19,7 @@ urlpatterns = [
     path("groups/<str:group>/offset-file", offset_file_views.offset_file, name="offset-file"),
     path("groups/<str:group>/offset-import", offset_file_views.offset_import, name="offset-import"),
     path("groups/<str:group>/queue-history", queue_history_views.page, name="queue-history"),
+    path("groups/<str:group>/client-offsets", client_views.client_offsets, name="client-offsets"),
     path("clients", client_views.clients, name="clients"),
     path("new-group", settings_views.create, name="group-create"),
     path("groups/<str:group>/settings", settings_views.settings, name="group-settings"),

@@ -95,6 +95,22 @@ class QueueOwner(models.Model):
         ]
 
 
+class ClientPosition(models.Model):
+    """What a member of a broadcasting group reported at `at_ms`; `queues`: `history.client_positions.KeptQueue`."""
+
+    cluster = models.CharField(max_length=64)
+    group = models.CharField(max_length=NAME_LENGTH_MAX)
+    client_id = models.CharField(max_length=NAME_LENGTH_MAX)
+    at_ms = models.BigIntegerField()
+    queues = models.JSONField(default=list)
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["cluster", "group", "at_ms"], name="client_position_window"),
+            models.Index(fields=["at_ms"], name="client_position_age"),
+        ]
+
+
 class GroupSlo(models.Model):
     """A group's promise from `from_ms` to its next row.
 

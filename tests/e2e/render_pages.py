@@ -75,6 +75,7 @@ FIXED_PAGES = {
     "rebalance-difference": "/c/local/rebalance/analytics?view=difference&new=1&strategy=AVG_BY_CIRCLE",
     "offset-change": "/c/local/groups/analytics/offsets",
     "offset-import": "/c/local/groups/analytics/offset-import",
+    "client-offsets": "/c/local/groups/analytics/client-offsets",
     "queue-history": "/c/local/groups/analytics/queue-history?topic=clicks&broker=broker-a&queue=0",
     "offset-change-time": "/c/local/groups/analytics/offsets?target=time",
     "offset-change-as-of": "/c/local/groups/analytics/offsets?target=as_of",

@@ -25,7 +25,7 @@ from console.brokers.mqadmin import (
 )
 from console.cluster.models import Cluster
 from console.lag.database_router import METRICS
-from console.lag.history import chronicle, owners
+from console.lag.history import chronicle, client_positions, owners
 from console.lag.history.member_changes import change_of
 from console.lag.models import (
     NAME_LENGTH_MAX,
@@ -374,6 +374,12 @@ def _save(
         members,
         new_members,
         {group: change_of(had[group], kept[group]) for group in known if group in members},
+    )
+    client_positions.record(
+        cluster_name,
+        [row for group in known for row in had[group]],
+        [row for group in known for row in kept[group]],
+        now_ms,
     )
     owners.record(
         cluster_name,

@@ -25,7 +25,7 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import QuerySet
 
-from console.lag.history import compaction_lease, owners, uploads
+from console.lag.history import client_positions, compaction_lease, owners, uploads
 from console.lag.history.log import (
     HistoryLog,
     Kind,
@@ -35,7 +35,7 @@ from console.lag.history.log import (
     readable,
     stored_location,
 )
-from console.lag.models import HistoryFile, HistoryGap, LagEvent
+from console.lag.models import ClientPosition, HistoryFile, HistoryGap, LagEvent
 from console.text import Text
 from console.text.value import Duration
 from spark.lag.history import chunk, compaction, files, wal
@@ -166,7 +166,7 @@ def drop_cluster(cluster: str, *, now_ms: int) -> None:
         for row in rows.exclude(state=State.DELETED):
             lease.renew_if_due()
             files.remove(location_of(row))
-        for model in (HistoryFile, HistoryGap, LagEvent):
+        for model in (HistoryFile, HistoryGap, LagEvent, ClientPosition):
             model._default_manager.filter(cluster=cluster).delete()
 
 
@@ -508,6 +508,7 @@ def delete_expired(now_ms: int) -> int:
     LagEvent.objects.filter(at_ms__lt=now_ms - EVENTS_KEPT_MS).delete()
     HistoryGap.objects.filter(to_ms__lt=now_ms - EVENTS_KEPT_MS).delete()
     owners.delete_expired(now_ms - EVENTS_KEPT_MS, now_ms)
+    client_positions.delete_expired(now_ms)
     return count
 
 
