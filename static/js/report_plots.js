@@ -91,7 +91,7 @@
     return "…" + short;
   }
 
-  /* Weekday by hour of the reports' zone: of several weeks the largest. */
+  /* Observed weekday by hour of the reports' zone: of several weeks the largest. */
   function hourOfWeek(canvas, { hours_of_week: places, minute, p95_ms: values }) {
     const cells = WEEKDAYS.map(() => Array(24).fill(null));
     places.forEach((place, i) => {
@@ -99,13 +99,15 @@
         hour = place % 24;
       if (values[i] !== null) cells[day][hour] = Math.max(cells[day][hour] ?? 0, values[i]);
     });
+    const seen = [...WEEKDAYS.keys()].filter((day) => cells[day].some((value) => value !== null));
+    canvas.parentElement.style.setProperty("--rows", seen.length);
     heatMap(canvas, {
-      rows: WEEKDAYS,
+      rows: seen.map((day) => WEEKDAYS[day]),
       columns: [...Array(24).keys()].map(hour2),
-      values: cells,
+      values: seen.map((day) => cells[day]),
       every: 3,
       what: gettext("p95 time lag"),
-      title: (r, c) => `${WEEKDAYS[r]} ${hour2(c)}:${hour2(minute)}`,
+      title: (r, c) => `${WEEKDAYS[seen[r]]} ${hour2(c)}:${hour2(minute)}`,
     });
   }
   function queueHeat(canvas, { rows, times, values }) {

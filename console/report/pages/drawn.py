@@ -17,7 +17,7 @@ from console.report.pages.group_plots import POINTS_MIN, WAIT_MS_MIN
 from console.text import Duration, Moment, Text
 from spark.lag.local_time import HOUR_MS, hour_of_week, local
 
-WEEK_HOURS_MIN = 24
+WEEK_HOURS_MIN = 72  # fewer days show no more than the lines by the hour
 # What drains sooner is gone before it is read about.
 FORECAST_MS_MIN = 60_000
 

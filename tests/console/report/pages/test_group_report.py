@@ -178,7 +178,7 @@ class TestPage:
             "A queue stalled for 2 m",
             "broker-a · 1",
             "1 of 168 hours observed",
-            "needs 24 observed hours; 1 so far",
+            "needs 72 observed hours; 1 so far",
             'id="plot-drain"',
         ):
             assert words in page
@@ -217,7 +217,7 @@ class TestPage:
             cluster="local", job="lag_day", cadence="DAILY", minute=20, zone="Asia/Kolkata"
         )
         monday = TODAY - (TODAY // DAY + 3) % 7 * DAY
-        for hour in range(24):
+        for hour in range(72):
             add(run, (monday - TODAY) // HOUR + hour, time_lag_p95_ms=9_000 if hour == 18 else None)
         page = self.text(admin, "?span=28d")
         assert "hours of Asia/Kolkata" in page
