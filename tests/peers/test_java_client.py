@@ -25,12 +25,13 @@ def has_started(peer: Peer) -> bool:
     return ["READY"] in peer.lines
 
 
-def create_topic(broker: Server, name: str) -> None:
+def create_topic(broker: Server, name: str, queues: int = 4) -> None:
     """Before its consumers start: a client that finds no route looks again only 30 s later."""
 
     async def create() -> None:
         async with MQAdmin([broker.namesrv]) as admin:
-            await admin.create_topic(broker.address, TopicConfig(name, read_queue_nums=4, write_queue_nums=4))
+            config = TopicConfig(name, read_queue_nums=queues, write_queue_nums=queues)
+            await admin.create_topic(broker.address, config)
 
     asyncio.run(create())
 

@@ -237,3 +237,38 @@ def test_two_workers_have_one_answer_under_a_placement(live: LiveCluster, maria:
     now = ServerSideGroup.objects.get()
     assert (now.assignment, now.version, now.placement) == ({}, placed.version, {"drained": ["c"]})
     assert now.claimed_until_ms == 0
+
+
+def test_a_worker_that_comes_back_moves_no_queue(live: LiveCluster, maria: User) -> None:
+    """While it is away the broker divides anew when members change, by the placement that it stores."""
+    live.create_topic("orders", queues=8)
+    live.create_group("billing")
+    running = RunningConsumers(live.broker.namesrv)
+    try:
+        clients = [running.start("billing", {"orders": "*"}) for _ in range(2)]
+
+        def held() -> dict[str, list[int]]:
+            return {
+                each.client.client_id: sorted(
+                    one.queue_id for one in each.running_info().mq_table if one.topic == "orders"
+                )
+                for each in clients
+            }
+
+        def counts() -> list[int]:
+            return [len(share) for share in held().values()]
+
+        eventually(lambda: counts() == [4, 4])
+        applied(plan_of(live, maria, weights={clients[0].client.client_id: "3"}), maria)
+        assert counts() == [6, 2]
+        clients.append(running.start("billing", {"orders": "*"}))
+        eventually(lambda: counts() == [5, 2, 1])
+        without_worker = held()
+        for now_ms in (2**41, 2**41 + 1, 2**41 + 2):
+            assert rebalancing.rebalance_due(live.name, now_ms) == 1
+        row = ServerSideGroup.objects.get()
+        assert row.version == 2**41 and held() == without_worker
+        assigned = rules.of_json("orders", row.assignment)
+        assert {one: [queue.queue_id for queue in share] for one, share in assigned.items()} == without_worker
+    finally:
+        running.close()
