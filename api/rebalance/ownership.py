@@ -22,6 +22,7 @@ from console.rebalance.observed.findings import Finding
 from console.rebalance.observed.group import GroupOwnership, TopicOwnership, group_ownership
 from console.rebalance.observed.group_list import REBALANCED, RebalancedGroup, rebalance_page
 from console.rebalance.observed.ownership import Member, Owned, Source, State
+from console.rebalance.placement.in_force import InForce, placement_in_force
 
 
 class RebalancedGroupSerializer(StructSerializer):
@@ -90,6 +91,19 @@ class OwnershipMemberSerializer(StructSerializer):
         return member.queues is None
 
 
+class PlacementInForceSerializer(serializers.Serializer[Any]):
+    """What an operator put into force on a topic; all empty: the strategy alone decides."""
+
+    pins = serializers.DictField(child=serializers.CharField(), help_text="broker-a/3: client id")
+    drained = serializers.ListField(child=serializers.CharField())
+    weights = serializers.DictField(child=serializers.IntegerField())
+    canary_version = serializers.CharField()
+    canary_share = serializers.IntegerField(help_text="percent of the queues")
+    placed_at_ms = serializers.IntegerField()
+    placed_by = serializers.CharField(help_text="empty: its plan is no longer kept")
+    plan_id = serializers.CharField(help_text="of the plan that put it there; undo: plans/{id}/undo")
+
+
 class TopicStrategySerializer(serializers.Serializer[Any]):
     """How the queues of a topic are divided."""
 
@@ -102,6 +116,7 @@ class TopicStrategySerializer(serializers.Serializer[Any]):
         allow_null=True,
         help_text="SERVER: this console assigns; REPORTED by the clients; FITS what they hold; ASSUMED: the default",
     )
+    placement = PlacementInForceSerializer(allow_null=True, help_text="null: there never was one")
 
 
 class OwnershipSerializer(serializers.Serializer[Any]):
@@ -165,12 +180,29 @@ def _body(found: GroupOwnership) -> dict[str, object]:
                 "topic": one.topic,
                 "strategy": None if one.expected is None else one.expected.strategy,
                 "known_by": None if one.expected is None else one.expected.source.value,
+                "placement": _placement(placement_in_force(one.server_side)),
             }
             for one in found.topics
         ],
         "members": OwnershipMemberSerializer(found.members, many=True).data,
         "queues": [queue for topic in found.topics for queue in _queues(topic)],
         "findings": OwnershipFindingSerializer(found.findings, many=True).data,
+    }
+
+
+def _placement(found: InForce | None) -> dict[str, object] | None:
+    if found is None:
+        return None
+    kept = found.placement
+    return {
+        "pins": kept.pins,
+        "drained": kept.drained,
+        "weights": kept.weights,
+        "canary_version": kept.canary_version,
+        "canary_share": kept.canary_share,
+        "placed_at_ms": found.placed_at_ms,
+        "placed_by": found.placed_by,
+        "plan_id": found.plan_id,
     }
 
 

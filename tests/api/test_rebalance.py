@@ -11,6 +11,9 @@ from django.contrib.auth.models import User
 from rest_framework.test import APIClient
 
 from console.lag.models import GroupMembers, GroupRow
+from console.operation.journal import moment
+from console.operation.models import Job, Plan
+from console.rebalance.models import ServerSideGroup
 from tests.support import sample_rows
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
@@ -57,7 +60,9 @@ def test_a_group_has_owners_and_findings_with_their_clients(client: APIClient) -
         ("TWO", [X, Y], Y),
         ("NONE", [], Y),
     ]
-    assert found["strategies"] == [{"topic": "orders", "strategy": "AVG", "known_by": "REPORTED"}]
+    assert found["strategies"] == [
+        {"topic": "orders", "strategy": "AVG", "known_by": "REPORTED", "placement": None}
+    ]
     by_kind = {one["kind"]: one for one in found["findings"]}
     assert by_kind["NO_OWNER"]["clients"] == [Y]
     assert by_kind["NO_OWNER"]["queues"] == [{"topic": "orders", "broker_name": "broker-a", "queue_id": 3}]
@@ -114,3 +119,35 @@ def test_shared_queues_are_not_divided(client: APIClient) -> None:
     GroupRow.objects.update(model="BROADCASTING")
     assert body(client, f"{GROUP}/ownership")["queues"] == []
     assert "nothing is divided" in str(body(client, f"{GROUP}/simulation", 400))
+
+
+def test_the_placement_in_force_is_returned_with_its_plan(client: APIClient) -> None:
+    ServerSideGroup.objects.create(
+        cluster="local",
+        group="billing",
+        topic="orders",
+        strategy="AVG",
+        created_at_ms=1,
+        placement={"drained": [X], "weights": {Y: 2}},
+        placed_at_ms=1_800_000_000_000,
+    )
+    made = {"kind": "group_placement", "cluster": "local", "subject": "billing"}
+    for topic, at in (("orders", 1), ("orders", 2), ("payments", 3)):
+        plan = Plan.objects.create(
+            **made, params={"topic": topic}, created_by="maria", expires_at=moment(0), created_at=moment(0)
+        )
+        Job.objects.create(**made, plan=plan, created_by=f"maria-{at}", created_at=moment(at))
+    (found,) = body(client, f"{GROUP}/ownership")["strategies"]
+    assert (found["known_by"], found["placement"]) == (
+        "SERVER",
+        {
+            "pins": {},
+            "drained": [X],
+            "weights": {Y: 2},
+            "canary_version": "",
+            "canary_share": 0,
+            "placed_at_ms": 1_800_000_000_000,
+            "placed_by": "maria-2",
+            "plan_id": Job.objects.get(created_by="maria-2").plan_id,
+        },
+    )

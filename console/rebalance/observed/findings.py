@@ -32,12 +32,16 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class QueueFigures:
-    """Lag in messages and its growth a second, null where unknown; `status` is a LagStatus."""
+    """Lag in messages and its growth a second, null where unknown; `status` is a LagStatus.
+
+    `owned_until_ms`: when its last single owner left it, of a queue that has none or several; null: never seen.
+    """
 
     lag: int | None = None
     growth: float | None = None
     status: str = ""
     since_ms: int | None = None
+    owned_until_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +169,14 @@ def _no_owner(subject: Subject) -> Iterator[Finding]:
         Text.of_parts(parts),
         tuple(sorted(falls_to)),
         queues,
+        _longest(subject, queues),
     )
+
+
+def _longest(subject: Subject, queues: Sequence[MessageQueue]) -> int | None:
+    """Return when the first of these queues lost its owner; None where no owner was ever seen."""
+    lost = [subject.figures.get(queue, QueueFigures()).owned_until_ms for queue in queues]
+    return min((at_ms for at_ms in lost if at_ms is not None), default=None)
 
 
 def _waiting(subject: Subject, queues: Sequence[MessageQueue]) -> Text:
@@ -200,7 +211,8 @@ def _two_owners(subject: Subject) -> Iterator[Finding]:
             queues=_names(queues),
         )
         parts.insert(0, Text("Owners: %(clients)s.", clients=_few(clients)))
-        yield Finding("TWO_OWNERS", "INVALID", title, Text.of_parts(parts), clients, tuple(queues))
+        since_ms = _longest(subject, queues)
+        yield Finding("TWO_OWNERS", "INVALID", title, Text.of_parts(parts), clients, tuple(queues), since_ms)
 
 
 def _stuck(subject: Subject) -> Iterator[Finding]:

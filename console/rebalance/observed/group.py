@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from django.db.models import Max
+
 from console.brokers.mqadmin import RETRY_TOPIC_PREFIX, MessageQueue
 from console.lag import selectors as lag_selectors
 from console.lag.history.owners import KNOWN_MS
@@ -208,6 +210,7 @@ def _topics(row: GroupRow, members: Sequence[Member], are_known: bool) -> tuple[
     assigned = {
         one.topic: one for one in ServerSideGroup.objects.filter(cluster=row.cluster, group=row.group)
     }
+    lost = _lost_owners(row)
     found = []
     for topic, rows in sorted(by_topic.items()):
         own = {MessageQueue(one.topic, one.broker_name, one.queue_id): one for one in rows}
@@ -218,7 +221,7 @@ def _topics(row: GroupRow, members: Sequence[Member], are_known: bool) -> tuple[
                 topic,
                 tuple(owned(ordered, members, are_members_known=are_known, silent_brokers=silent)),
                 expected(ordered, members) if server_side is None else _assigned(server_side),
-                {queue: _figures(one, in_rates.get(queue)) for queue, one in own.items()},
+                {queue: _figures(one, in_rates.get(queue), lost.get(queue)) for queue, one in own.items()},
                 server_side,
             )
         )
@@ -229,9 +232,16 @@ def _assigned(row: ServerSideGroup) -> Expected:
     return Expected(row.strategy, Source.SERVER, rules.of_json(row.topic, row.assignment))
 
 
-def _figures(row: QueueRow, in_rate: float | None) -> QueueFigures:
+def _lost_owners(row: GroupRow) -> dict[MessageQueue, int]:
+    """Return when the last owner of each queue left it."""
+    tenures = QueueOwner.objects.filter(cluster=row.cluster, group=row.group, to_ms__isnull=False)
+    latest = tenures.values_list("topic", "broker_name", "queue_id").annotate(Max("to_ms"))
+    return {MessageQueue(topic, name, queue_id): to_ms for topic, name, queue_id, to_ms in latest}
+
+
+def _figures(row: QueueRow, in_rate: float | None, owned_until_ms: int | None) -> QueueFigures:
     growth = None if in_rate is None or row.out_rate is None else in_rate - row.out_rate
-    return QueueFigures(row.lag, growth, row.status, row.since_ms)
+    return QueueFigures(row.lag, growth, row.status, row.since_ms, owned_until_ms)
 
 
 def _subject(topic: TopicOwnership, members: Sequence[Member], now_ms: int) -> Subject:

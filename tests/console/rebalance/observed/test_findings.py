@@ -56,6 +56,14 @@ def test_a_queue_without_owner_names_whom_it_falls_to() -> None:
     one = found(members(w=[]), figures)["NO_OWNER"]
     assert (one.clients, one.queues) == (("w",), (Q[0], Q[1]))
     assert "12 messages wait there" in one.text and "w should own broker-a · 0 and broker-a · 1." in one.text
+    assert one.since_ms is None
+    lost = {
+        Q[0]: QueueFigures(owned_until_ms=900),
+        Q[1]: QueueFigures(owned_until_ms=800),
+        Q[2]: QueueFigures(owned_until_ms=7),
+    }
+    assert found(members(w=[]), lost)["NO_OWNER"].since_ms == 800
+    assert found(members(x=[Q[0], Q[2], Q[3]]), lost)["TWO_OWNERS"].since_ms == 900
     unknown = found(members(w=[]), {Q[0]: QueueFigures(lag=7)})["NO_OWNER"]
     assert "At least 7 messages wait there" in unknown.text
     assert "unknown" in found(members(w=[]))["NO_OWNER"].text
