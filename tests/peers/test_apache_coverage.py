@@ -7,9 +7,13 @@ from typing import Any
 import pytest
 
 from console.brokers.mqadmin import BrokerUnavailable, SubscriptionGroupConfig, TopicConfig
+from console.lag.models import GroupRow
+from console.lag.past import history_reads
+from console.lag.round import broker_reads
 from console.operation import errors, services
 from tests.console.operation.live_cluster import wait_for
-from tests.peers.apache_world import ApacheWorld
+from tests.peers.apache_world import NAME, ApacheWorld
+from tests.support import sample_queues
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
 PLACES = [("broker-a", 0), ("broker-a", 1), ("broker-b", 0), ("broker-b", 1)]
@@ -95,3 +99,34 @@ def test_what_lies_on_the_killed_broker_alone_is_not_unknown(world: ApacheWorld)
     ):
         with pytest.raises(BrokerUnavailable, match=f"{subject} exists on broker-b only. broker-b has not"):
             world.plan(kind, subject, params)
+
+
+def test_a_broker_that_dies_in_the_middle_of_a_round_makes_its_queues_unknown(
+    world: ApacheWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between its committed offsets and the ends of its queues: half an answer is no answer."""
+    world.create_topic("midway")
+    world.create_group("midways")
+    world.fill("midway", 10)
+    wait_for(lambda: world.end("midway") == 40)
+    places = [(name, queue_id) for name in world.cluster.addrs for queue_id in (0, 1)]
+    world.commit("midways", "midway", dict.fromkeys(places, 4))
+    world.collect()
+    ask_stats = broker_reads._ask_stats
+
+    async def then_it_dies(admin: Any, answer: broker_reads.BrokerAnswers, *rest: Any) -> None:
+        if answer.address.broker_name == "broker-b":
+            world.cluster.brokers[1].kill()
+        await ask_stats(admin, answer, *rest)
+
+    monkeypatch.setattr(broker_reads, "_ask_stats", then_it_dies)
+    done = world.collect()
+    assert (done.brokers_answered, done.brokers_total) == (1, 2)
+    group = GroupRow.objects.get(cluster=NAME, group="midways")
+    assert (group.lag, group.lag_lower_bound, group.known_lag) == (12, True, 24)
+    unknown = sample_queues.find(NAME, group="midways", broker_name="broker-b")
+    assert {(row.status, row.lag) for row in unknown} == {("UNKNOWN", None)}
+    at_ms = world.now_ms
+    recorded = history_reads.offsets_at(NAME, "midways", at_ms)
+    ages = {queue.broker_name: at_ms - reading.read_at_ms for queue, reading in recorded.items()}
+    assert ages == {"broker-a": 0, "broker-b": 5_000}, "nothing of half an answer is recorded"
