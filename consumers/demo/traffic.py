@@ -8,7 +8,7 @@
     clicks     10/s, bursts of 70/s          analytics        too slow for ten minutes, then catches up for four
     payments   10/s, in order per account    ledger           orderly, keeps up
                                              fraud-check      orderly, two members, of which only one reads
-                                                              payment-settled too: two of its queues have no owner
+                                                              payment-settled too: half of its queues lack an owner
     parcels    4/s, in order per depot       shipping         orderly, one queue stalled on one message
     stock      8/s, 70 % of one warehouse    stock-sync       orderly, behind on the hot queue only
     reminders  0.5/s, delayed by a minute    reminder-mailer  keeps up
