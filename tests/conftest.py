@@ -114,7 +114,8 @@ def has_database(item: pytest.Item) -> bool:
 
 
 def runs_on_postgresql(item: pytest.Item) -> bool:
-    return has_database(item) and item.get_closest_marker("one_database") is None
+    once = item.get_closest_marker("one_database") and not item.get_closest_marker("both_databases")
+    return has_database(item) and not once
 
 
 @pytest.fixture(autouse=True)

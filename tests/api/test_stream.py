@@ -271,6 +271,7 @@ async def test_a_revoked_token_ends_its_stream(redis_url: str, monkeypatch: pyte
         await again.leave()
 
 
+@pytest.mark.both_databases("the rows of jobs as a stream that begins reads them")
 async def test_an_idle_stream_has_heartbeats(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader, "PING_EVERY_S", 0.05)
     _, header = await somebody("alice")

@@ -116,7 +116,6 @@ def status(group: str) -> str:
     return GroupRow.objects.get(group=group).status
 
 
-@pytest.mark.one_database("waits for members; the other sweeps write the same rows")
 def test_members_behind_a_silent_broker_are_unknown_and_not_gone(
     two_brokers: TwoBrokers, running: RunningConsumers
 ) -> None:

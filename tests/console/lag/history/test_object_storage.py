@@ -200,6 +200,7 @@ def test_a_damaged_object_is_copied_aside_and_made_again(s3: S3Server) -> None:
     assert seen() == EXPECTED
 
 
+@pytest.mark.both_databases("two hours of one day are merged while the storage is away")
 def test_a_storage_that_is_away_sets_nothing_aside(s3: S3Server, settings: Settings) -> None:
     write(START)
     write(START + HOUR_MS, first=100)

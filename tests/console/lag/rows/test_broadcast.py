@@ -35,7 +35,6 @@ def sweep_now(cluster: CollectedCluster) -> int | None:
 
 
 @pytest.mark.django_db(databases=["default", "metrics"])
-@pytest.mark.one_database("waits for members; rounds write the same rows in test_edge_cases")
 def test_row_broadcast_groups_are_as_far_behind_as_their_furthest_client(
     collected: CollectedCluster, running: RunningConsumers, tmp_path: Path
 ) -> None:
