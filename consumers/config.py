@@ -161,6 +161,11 @@ class PushConsumerConfig:
     broker_suspend_max_ms: int = 15_000
     pull_timeout_ms: int = 30_000
     pull_delay_when_exception_ms: int = 1_000
+    # Where the broker assigns and the group's mode is POP: how long a popped message is ours, messages of one
+    # request, and how many may wait for their acknowledgement per queue before it pops no more.
+    pop_invisible_time_ms: int = 60_000
+    pop_batch_nums: int = 32
+    pop_threshold_messages: int = 96
     # How long closing waits for handlers that are running (awaitTerminationMillisWhenShutdown).
     await_termination_ms: int = 500
     # Broadcasting only: where offsets are kept.
@@ -254,6 +259,9 @@ PUSH_CONSUMER_RANGES = (
     ("max_reconsume_times", -1, ORDERLY_RECONSUME_TIMES),
     ("delay_level_when_next_consume", -1, 18),
     ("consume_timeout_ms", 1, 2**31 - 1),
+    ("pop_invisible_time_ms", 5_000, 300_000),
+    ("pop_batch_nums", 1, 32),
+    ("pop_threshold_messages", 1, 65_535),
 )
 PRODUCER_RANGES = (
     ("retry_times_when_send_failed", 0, 1_000),

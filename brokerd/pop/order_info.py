@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from brokerd.pop.checkpoint import GroupQueue
-from brokerd.pop.handle import message_count_info, queue_count_info
 from brokerd.remoting.body import fastjson
+from brokerd.remoting.message.pop_handle import message_count_info, queue_count_info
 
 KEPT_MS = 24 * 3_600_000  # after the last pop of a queue
 BLOCK_MAX = 64  # bits of commitOffsetBit

@@ -9,10 +9,10 @@ import logging
 
 from brokerd.config import LiveConfig
 from brokerd.pop.checkpoint import Checkpoint, GroupQueue
-from brokerd.pop.handle import normal_topic, pop_retry_topic
 from brokerd.remoting.errors import RemotingError
 from brokerd.remoting.message.java_hash import tag_code
 from brokerd.remoting.message.names import RETRY_TOPIC_PREFIX, MessageProperty, SysFlag
+from brokerd.remoting.message.pop_handle import normal_topic, pop_retry_topic
 from brokerd.remoting.message.properties import encode_properties
 from brokerd.remoting.message.record import MessageRecord, decode_record
 from brokerd.store.cold_pages import FileRange

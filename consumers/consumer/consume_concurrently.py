@@ -6,7 +6,6 @@ Semantics reference 9.7 (ConsumeMessageConcurrentlyService.java).
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from consumers.config import MessageModel, PushConsumerConfig
 from consumers.consumer.consume_message import ConsumeContext, ConsumeOutcome, MessageHandler
 from consumers.consumer.offset_store import OffsetStore
 from consumers.consumer.process_queue import ProcessQueue
+from consumers.consumer.worker_line import WorkerLine
 from consumers.errors import MQBrokerError, MQClientError
 
 logger = logging.getLogger(__name__)
@@ -35,6 +35,9 @@ class ConsumeRequest:
     queue: ProcessQueue
     messages: list[MessageRecord]
 
+    def __str__(self) -> str:
+        return _where(self.messages[0])
+
 
 def split_batches(messages: Sequence[MessageRecord], size: int) -> list[list[MessageRecord]]:
     return [list(messages[start : start + size]) for start in range(0, len(messages), size)]
@@ -51,7 +54,7 @@ def split_by_ack_index(
 
 
 class ConcurrentConsumeService:
-    """`consume_concurrency` workers take batches from one line. Flow control of the pulls bounds the line."""
+    """`consume_concurrency` workers take batches from one line."""
 
     def __init__(
         self,
@@ -66,38 +69,25 @@ class ConcurrentConsumeService:
         self._offset_store = offset_store
         self._send_back = send_back
         self._clock = clock
-        self._requests: asyncio.Queue[ConsumeRequest] = asyncio.Queue()
-        self._workers: list[asyncio.Task[None]] = []
+        self._line = WorkerLine(config.consume_concurrency, self._consume)
         self._later: set[asyncio.TimerHandle] = set()
-        self._running = 0
-        self._idle = asyncio.Event()
-        self._is_closing = False
 
     def start(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._workers = [loop.create_task(self._work()) for _ in range(self._config.consume_concurrency)]
+        self._line.start()
 
     def submit(self, queue: ProcessQueue, messages: list[MessageRecord]) -> None:
         """Caller: pull loop. Affects: the line of batches."""
         for batch in split_batches(messages, self._config.consume_message_batch_max_size):
-            self._requests.put_nowait(ConsumeRequest(queue, batch))
+            self._line.put(ConsumeRequest(queue, batch))
 
     async def close(self, wait_ms: int) -> None:
         """Leave batches in line.
 
         Their offsets are not committed, so they come again to the member that is next.
         """
-        self._is_closing = True
         for timer in self._later:
             timer.cancel()
-        if self._running:
-            self._idle.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(wait_ms / 1000):
-                    await self._idle.wait()
-        for worker in self._workers:
-            worker.cancel()
-        await asyncio.gather(*self._workers, return_exceptions=True)
+        await self._line.close(wait_ms)
 
     async def clean_expired(self, queue: ProcessQueue) -> None:
         """Send back messages whose handler hangs for `consume_timeout_ms`, so that the offset can go on.
@@ -112,19 +102,6 @@ class ConcurrentConsumeService:
                 return
             logger.warning("handler ran too long, message sent back %s", _where(message))
             self._commit(queue, [message])
-
-    async def _work(self) -> None:
-        while not self._is_closing:
-            request = await self._requests.get()
-            self._running += 1
-            try:
-                await self._consume(request)
-            except Exception:
-                logger.exception("consuming failed %s", _where(request.messages[0]))
-            finally:
-                self._running -= 1
-                if not self._running:
-                    self._idle.set()
 
     async def _consume(self, request: ConsumeRequest) -> None:
         queue, messages = request.queue, request.messages
@@ -171,7 +148,7 @@ class ConcurrentConsumeService:
 
         def submit() -> None:
             self._later.discard(timer)
-            if not queue.is_dropped and not self._is_closing:
+            if not queue.is_dropped and not self._line.is_closing:
                 self.submit(queue, again)
 
         timer = asyncio.get_running_loop().call_later(CONSUME_AGAIN_DELAY_MS / 1000, submit)

@@ -34,6 +34,8 @@ from consumers.consumer.consume_orderly import OrderlyConsumeService
 from consumers.consumer.consume_trace import ConsumeTracer, create_tracer
 from consumers.consumer.member import cancel_all, queue_infos, repeat, running_info
 from consumers.consumer.offset_store import LocalFileOffsetStore, OffsetStore, RemoteOffsetStore
+from consumers.consumer.pop.consume_pop import PopConsumeService
+from consumers.consumer.pop.pop_message import PopContext, Poppers
 from consumers.consumer.process_queue import ProcessQueue, ProcessQueueTable
 from consumers.consumer.pull_message import PullContext, PullLoop, prepare_message
 from consumers.consumer.rebalance import RebalanceContext, Rebalancer
@@ -97,6 +99,8 @@ class PushConsumer:
         self.handler = MessageHandler(handler, group, clock, self._tracer)
         self.offset_store = self._create_offset_store()
         self.consume_service = self._create_consume_service()
+        self.pop_service = PopConsumeService(self.handler, self.config, self.client, clock)
+        self.poppers = self._create_poppers()
         self.rebalancer = self._create_rebalancer()
         self._pull_context = self._create_pull_context()
         self._pull_tasks: dict[ProcessQueue, asyncio.Task[None]] = {}
@@ -175,7 +179,11 @@ class PushConsumer:
         self._is_closed = True
         await cancel_all(self._loops)
         await cancel_all(self._pull_tasks.values())
-        await self.consume_service.close(self.config.await_termination_ms)
+        await self.poppers.close()
+        await asyncio.gather(
+            self.consume_service.close(self.config.await_termination_ms),
+            self.pop_service.close(self.config.await_termination_ms),
+        )
         await self.persist_offsets()
         if self.orderly and self._is_clustering:
             await self.rebalancer.unlock(list(self.table))
@@ -278,7 +286,9 @@ class PushConsumer:
         }
         queues = queue_infos(self.table, self.offset_store, at_ms)
         statistics = self.handler.statistics
-        return running_info(self.client, properties, self._subscriptions, queues, statistics, at_ms)
+        info = running_info(self.client, properties, self._subscriptions, queues, statistics, at_ms)
+        info.mq_pop_table = {queue: one.to_value() for queue, one in self.poppers.infos().items()}
+        return info
 
     async def consume_directly(
         self, message: MessageRecord, broker_name: str
@@ -340,6 +350,9 @@ class PushConsumer:
             "consumeConcurrentlyMaxSpan": str(config.consume_concurrently_max_span),
             "maxReconsumeTimes": str(config.max_reconsume_times),
             "suspendCurrentQueueTimeMillis": str(config.suspend_current_queue_time_ms),
+            "popInvisibleTime": str(config.pop_invisible_time_ms),
+            "popBatchNums": str(config.pop_batch_nums),
+            "popThresholdForQueue": str(config.pop_threshold_messages),
             "consumeTimeout": str(config.consume_timeout_ms // 60_000),
             "pause": "true" if self._is_suspended else "false",
             "clientRebalance": "false" if self.rebalancer.is_server_side else "true",
@@ -379,11 +392,24 @@ class PushConsumer:
             owner=self,
             topics=self.subscribed_topics,
             clock=self._clock,
+            pop=self.poppers.assign,
         )
         return Rebalancer(context)
 
+    def _create_poppers(self) -> Poppers:
+        context = PopContext(
+            group=self.group,
+            config=self.config,
+            client=self.client,
+            clock=self._clock,
+            service=self.pop_service,
+            subscription=self._subscriptions.get,
+            is_suspended=lambda _: self._is_suspended,
+            count_pulled=self._count_pulled,
+        )
+        return Poppers(context)
+
     def _create_pull_context(self) -> PullContext:
-        statistics = self.handler.statistics
         return PullContext(
             group=self.group,
             config=self.config,
@@ -396,10 +422,11 @@ class PushConsumer:
             pass_over=self._pass_over,
             submit=self.consume_service.submit,
             correct_offset=self._correct_offset,
-            count_pulled=lambda topic, count, took_ms: statistics.count_pulled(
-                topic, count, took_ms, self._clock()
-            ),
+            count_pulled=self._count_pulled,
         )
+
+    def _count_pulled(self, topic: str, messages: int, took_ms: int) -> None:
+        self.handler.statistics.count_pulled(topic, messages, took_ms, self._clock())
 
     def _pass_over(self, message_queue: MessageQueue, offset: int) -> None:
         self.offset_store.update_offset(message_queue, offset, increase_only=True)

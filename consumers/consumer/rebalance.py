@@ -51,6 +51,7 @@ REBALANCE_MIN_INTERVAL_MS = 1_000
 LOCK_TIMEOUT_MS = 1_000
 # What QUERY_ASSIGNMENT understands (QueryAssignmentProcessor.java).
 SERVER_STRATEGIES = frozenset({"AVG", "AVG_BY_CIRCLE"})
+POP = "POP"  # MessageRequestMode
 # tryRemoveConsumeLock: how long a queue is kept for the batch that still runs before its lock is given away.
 UNLOCK_WAIT_MS = 500
 # UNLOCK_DELAY_TIME_MILLS: after this long a queue is given away even if its batch still runs.
@@ -81,6 +82,8 @@ class RebalanceContext:
     owner: QueueOwner
     topics: Callable[[], Sequence[str]]
     clock: Clock
+    # (topic, queues): what the broker assigned to be popped. None: a consumer that only pulls.
+    pop: Callable[[str, Sequence[MessageQueue]], None] | None = None
 
     @property
     def is_clustering(self) -> bool:
@@ -89,6 +92,14 @@ class RebalanceContext:
     @property
     def needs_lock(self) -> bool:
         return self.orderly and self.is_clustering
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """Our queues of a topic, by how they are read."""
+
+    pull: Sequence[MessageQueue]
+    pop: Sequence[MessageQueue] = ()
 
 
 class Rebalancer:
@@ -149,27 +160,33 @@ class Rebalancer:
             return False
         if allocated is None:
             return True
-        return await self._apply(topic, allocated)
+        is_done = await self._apply(topic, allocated.pull)
+        if self._context.pop is not None:
+            self._context.pop(topic, allocated.pop)
+        return is_done
 
     # Which queues are ours
 
-    async def _allocate(self, topic: str) -> list[MessageQueue] | None:
+    async def _allocate(self, topic: str) -> Allocation | None:
         """Return our queues of the topic; None: unknown now, keep the present ones."""
         context = self._context
         route = await context.client.route(topic)
         if not context.is_clustering:
-            return subscribe_queues(topic, route)
+            return Allocation(subscribe_queues(topic, route))
         if await self._asks_broker(route):
-            return await self._query_assignment(topic, route)
+            allocation = await self._query_assignment(topic, route)
+            if allocation is None or not allocation.pop or context.pop is not None:
+                return allocation
+            # A consumer that only pulls shares by the formula, as if the group's mode were PULL.
         client_ids = await context.client.consumer_ids(context.group, route)
         if client_ids is None:
             context.client.heartbeat_soon()
             return None
         queues = subscribe_queues(topic, route)
         if not queues:
-            return []
+            return Allocation([])
         strategy = STRATEGIES[context.config.allocate_strategy]
-        return strategy(context.group, context.client.client_id, queues, client_ids)
+        return Allocation(strategy(context.group, context.client.client_id, queues, client_ids))
 
     @property
     def is_server_side(self) -> bool:
@@ -206,7 +223,7 @@ class Rebalancer:
             self._server_side[addr] = known
         return known
 
-    async def _query_assignment(self, topic: str, route: TopicRouteData) -> list[MessageQueue] | None:
+    async def _query_assignment(self, topic: str, route: TopicRouteData) -> Allocation | None:
         """QUERY_ASSIGNMENT (400); no list in the answer means: not known now."""
         context = self._context
         body = QueryAssignmentRequestBody(
@@ -230,7 +247,10 @@ class Rebalancer:
         if not {queue.broker_name for queue in queues} <= {data.broker_name for data in route.broker_datas}:
             # A broker that joined since the route was read: its address is known only from a new one.
             await context.client.refresh_route(topic)
-        return queues
+        popped = {assignment.message_queue for assignment in assignments if assignment.mode == POP}
+        return Allocation(
+            [queue for queue in queues if queue not in popped], [queue for queue in queues if queue in popped]
+        )
 
     # Applying it
 

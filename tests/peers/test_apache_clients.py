@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 import pytest
 
+from brokerd.remoting.body.group import SubscriptionGroupConfig
 from brokerd.remoting.body.topic import TopicConfig
 from brokerd.remoting.errors import MQBrokerError
 from consumers import (
@@ -24,6 +25,7 @@ from consumers import (
     PullConsumerConfig,
     PushConsumer,
     PushConsumerConfig,
+    RebalanceMode,
 )
 from tests.support.apache_cluster import ApacheCluster
 
@@ -232,3 +234,28 @@ async def test_it_goes_where_the_broker_resets_it_to(
             await admin.reset_offset(addr, group, topic, 0)
         await until(lambda: len(reader.seen) == 80, 30)
         assert set(Counter(reader.bodies).values()) == {2}
+
+
+async def test_it_pops_where_the_mode_of_the_group_is_pop(apache: ApacheCluster, admin: MQAdmin) -> None:
+    await create(admin, apache, "popped")
+    for addr in apache.addrs.values():
+        await admin.create_subscription_group(addr, SubscriptionGroupConfig(group_name="poppers"))
+        await admin.set_message_request_mode(addr, "popped", "poppers", "POP")
+    first, second = Reader(), Reader()
+    settings = config(rebalance_mode=RebalanceMode.SERVER, broker_suspend_max_ms=2_000)
+    async with (
+        PushConsumer("poppers", apache.namesrv, first, {"popped": "*"}, config=settings) as one,
+        PushConsumer("poppers", apache.namesrv, second, {"popped": "*"}, config=settings) as two,
+        Producer("shop", apache.namesrv) as producer,
+    ):
+        await until(lambda: len(one.poppers.queues) == len(two.poppers.queues) == 2)
+        assert {queue.queue_id for queue in one.poppers.queues} == {-1}
+        for number in range(60):
+            await producer.send(Message("popped", b"%d" % number))
+        await producer.send(Message("popped", b"bad", {"KEYS": "bad"}))
+        await until(lambda: len(first.seen) + len(second.seen) >= 61)
+        # It failed: given 10 s more, then put to the retry topic. What was acknowledged is not.
+        await until(lambda: (first.bodies + second.bodies).count(b"bad") == 2, within_s=60)
+        repeated = [message for _, message in first.seen + second.seen if message.reconsume_times]
+        assert [(message.topic, message.reconsume_times) for message in repeated] == [("popped", 1)]
+    assert Counter(first.bodies + second.bodies) == {b"%d" % n: 1 for n in range(60)} | {b"bad": 2}

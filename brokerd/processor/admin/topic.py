@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from functools import partial
 
 from brokerd.connections.channel import Channel
-from brokerd.pop.handle import both_retry_topics
 from brokerd.processor.admin.attributes import TOPIC_ATTRIBUTES, altered, words_of
 from brokerd.processor.broker import Broker, BrokerHandler, Saved
 from brokerd.processor.dispatch import answer_later
@@ -30,6 +29,7 @@ from brokerd.remoting.header.topic import (
     TopicRequestHeader,
 )
 from brokerd.remoting.message.names import is_system_topic, validate_topic
+from brokerd.remoting.message.pop_handle import both_retry_topics
 from brokerd.remoting.message.queue import MessageQueue
 from brokerd.store.cold_pages import gathered
 from brokerd.store.results import BoundaryType

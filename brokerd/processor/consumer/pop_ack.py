@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from brokerd.connections.channel import Channel, address_text
 from brokerd.pop.checkpoint import Ack, Checkpoint, CheckpointKey, GroupQueue
-from brokerd.pop.handle import ORDER_REVIVE_QUEUE, Handle, parse_handle, topic_of_flag
 from brokerd.pop.order_info import OffsetUnknown
 from brokerd.processor.broker import Broker, BrokerHandler
 from brokerd.processor.consumer.pop_message import INVISIBLE_MAX_MS
@@ -22,6 +21,7 @@ from brokerd.remoting.header.headers import (
     PopMessageResponseHeader,
 )
 from brokerd.remoting.message.names import REVIVE_QUEUES
+from brokerd.remoting.message.pop_handle import ORDER_REVIVE_QUEUE, Handle, parse_handle, topic_of_flag
 
 
 def ack_message(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> RemotingCommand:

@@ -17,13 +17,6 @@ from brokerd.broker_stats import GROUP_GET_NUMS, GROUP_GET_SIZE
 from brokerd.clock import steady_ms, wall_ms
 from brokerd.connections.channel import Channel
 from brokerd.pop.checkpoint import MESSAGES_MAX, Checkpoint, CheckpointKey, GroupQueue
-from brokerd.pop.handle import (
-    ORDER_REVIVE_QUEUE,
-    Handle,
-    message_offset_info,
-    retry_flag,
-    start_offset_info,
-)
 from brokerd.pop.polling import Poll
 from brokerd.processor.broker import Broker, BrokerHandler
 from brokerd.processor.client.expression_type import TAG_TYPES
@@ -43,6 +36,13 @@ from brokerd.remoting.errors import MQBrokerError, RemotingError, error_for
 from brokerd.remoting.header.headers import PopMessageRequestHeader, PopMessageResponseHeader
 from brokerd.remoting.message.hosts import encode_host
 from brokerd.remoting.message.names import RETRY_TOPIC_PREFIX, MessageProperty
+from brokerd.remoting.message.pop_handle import (
+    ORDER_REVIVE_QUEUE,
+    Handle,
+    message_offset_info,
+    retry_flag,
+    start_offset_info,
+)
 from brokerd.remoting.message.properties import encode_properties
 from brokerd.remoting.message.record import MessageRecord, decode_record
 from brokerd.store.cold_pages import FileRange, NotInMemory, gathered

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 
 from brokerd.connections.channel import Channel, address_text
 from brokerd.pop.checkpoint import GroupQueue
-from brokerd.pop.handle import pop_retry_topic
 from brokerd.processor.broker import Broker
 from brokerd.processor.consumer.consumer_manage import starts_in_memory
 from brokerd.processor.route import FAQ
@@ -18,6 +17,7 @@ from brokerd.remoting.body.topic import TopicConfig
 from brokerd.remoting.codes import Permission, ResponseCode
 from brokerd.remoting.errors import error_for
 from brokerd.remoting.message.names import RETRY_TOPIC_PREFIX
+from brokerd.remoting.message.pop_handle import pop_retry_topic
 
 INIT_MIN, INIT_MAX = 0, 1  # ConsumeInitMode.java
 ANY_QUEUE = -1

@@ -217,6 +217,15 @@ class QuerySubscriptionResponseBody(JsonBody):
 
 
 @dataclass(slots=True)
+class PopProcessQueueInfo(JsonBody):
+    """What a client that pops has taken of one queue and not acknowledged. `droped` is spelt so on the wire."""
+
+    wait_ack_count: int = 0
+    dropped: bool = wire("droped", False)
+    last_pop_timestamp: int = 0
+
+
+@dataclass(slots=True)
 class ConsumerRunningInfo(JsonBody):
     """307."""
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from brokerd.pop import handle
-from brokerd.pop.handle import Handle, parse_handle
 from brokerd.remoting.errors import HeaderFieldError
+from brokerd.remoting.message import pop_handle as handle
+from brokerd.remoting.message.pop_handle import Handle, parse_handle
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "wire" / "5.3.3" / "manifest.jsonl"
+GOLDEN = Path(__file__).parents[3] / "golden" / "wire" / "5.3.3" / "manifest.jsonl"
 
 
 def test_it_reads_and_writes_the_handles_of_golden_requests() -> None:

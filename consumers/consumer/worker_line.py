@@ -1,0 +1,63 @@
+"""A line of work and the tasks that take from it: how concurrent handlers are run, for pulls and for pops."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+logger = logging.getLogger(__name__)
+
+Work = TypeVar("Work")
+
+
+class WorkerLine(Generic[Work]):
+    """`workers` tasks, each with one piece of work at a time. Flow control of the pulls bounds the line."""
+
+    def __init__(self, workers: int, work: Callable[[Work], Awaitable[None]]) -> None:
+        self._count = workers
+        self._do = work
+        self._waiting: asyncio.Queue[Work] = asyncio.Queue()
+        self._workers: list[asyncio.Task[None]] = []
+        self._running = 0
+        self._idle = asyncio.Event()
+        self.is_closing = False
+
+    def start(self) -> None:
+        """Begin, unless it has begun."""
+        loop = asyncio.get_running_loop()
+        if not self._workers:
+            self._workers = [loop.create_task(self._run()) for _ in range(self._count)]
+
+    def put(self, work: Work) -> None:
+        """Caller: a pull loop. Affects: the line."""
+        self._waiting.put_nowait(work)
+
+    async def close(self, wait_ms: int) -> list[Work]:
+        """Let running work end within `wait_ms`, then cancel it; return what was not begun."""
+        self.is_closing = True
+        if self._running:
+            self._idle.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait_ms / 1000):
+                    await self._idle.wait()
+        for worker in self._workers:
+            worker.cancel()
+        await asyncio.gather(*self._workers, return_exceptions=True)
+        return [self._waiting.get_nowait() for _ in range(self._waiting.qsize())]
+
+    async def _run(self) -> None:
+        """Root of a task: whatever one piece of work does, the next is taken."""
+        while not self.is_closing:
+            work = await self._waiting.get()
+            self._running += 1
+            try:
+                await self._do(work)
+            except Exception:
+                logger.exception("consuming failed %s", work)
+            finally:
+                self._running -= 1
+                if not self._running:
+                    self._idle.set()
