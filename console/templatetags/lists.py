@@ -61,6 +61,15 @@ def list_heads(context: Context, spec: ListSpec) -> dict[str, list[Head]]:
     }
 
 
+@register.simple_tag
+def cell_classes(spec: ListSpec) -> str:
+    """Return the classes of a table whose cells have none: `num-3`, those of the third column are figures.
+
+    The places are in `static/css/list.css`.
+    """
+    return " ".join(f"{one}-{at}" for at, column in enumerate(spec.columns, 1) for one in column.css.split())
+
+
 @register.inclusion_tag("_sort_th.html", takes_context=True)
 def sort_th(
     context: Context,
@@ -87,11 +96,13 @@ def _sortable(context: Context, column: Column, ascending: bool) -> Head:
     return Head(column, url, is_current, query.descending)
 
 
-REASON = re.compile(r' data-why="([^"]+)"')
+REASON = re.compile(r'(?: tabindex="0")? data-why="([^"]+)"')
+# Lines of the template that are no space on screen: within tags, and around cells.
+LINE_END = re.compile(r"\n+(?=>|</?t[dhr]\b)|(?<=<td>)\n+")
 
 
 class ReasonsOnce(Node):
-    """The rows of a table with each reason of an unknown once, beside them: they share a few long sentences."""
+    """The rows of a long list, small: each reason of an unknown once, beside them, and no line ends of the template."""
 
     def __init__(self, rows: NodeList) -> None:
         self._rows = rows
@@ -102,7 +113,7 @@ class ReasonsOnce(Node):
         def refer(reason: re.Match[str]) -> str:
             return f' data-why-at="{places.setdefault(reason[1], len(places))}"'
 
-        rows = REASON.sub(refer, self._rows.render(context))
+        rows = REASON.sub(refer, LINE_END.sub("", self._rows.render(context)))
         texts = "".join(f"<p>{text}</p>" for text in places)
         # markup of the page as it was rendered, escaped there
         return SafeString(f"{rows}<template>{texts}</template>" if places else rows)

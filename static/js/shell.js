@@ -273,19 +273,40 @@
     }
   });
   /* A table that a phone draws as cards would lose its meaning for a screen reader: its long lists have no roles of
-     their own, because every row would repeat them. */
+     their own, because every row would repeat them; nor the units of their figures, which stand in the heads. */
   const stacked = matchMedia("(max-width: 899px)");
   function giveRoles(within) {
     if (!stacked.matches) return;
-    for (const body of $$("[data-details]", within))
+    for (const body of $$("[data-details]", within)) {
+      const heads = [...(body.closest("table").tHead?.rows[0].cells || [])],
+        units = heads.map((head) => $(".unit", head)?.textContent || "");
       for (const row of body.rows) {
         row.setAttribute("role", "row");
-        for (const cell of row.cells) cell.setAttribute("role", cell.scope ? "rowheader" : "cell");
+        [...row.cells].forEach((cell, i) => {
+          cell.setAttribute("role", cell.scope ? "rowheader" : "cell");
+          if (units[i]) cell.dataset.unit = units[i];
+        });
       }
+    }
   }
   stacked.addEventListener("change", () => giveRoles(document));
+  /* What opens a row of a long list, and its unknown figures, do nothing without this script: it gives them what the
+     keyboard and a screen reader need. data-opens of the rows: what a row opens. */
+  function giveNames(within) {
+    for (const figure of $$("[data-why-at]", within)) figure.tabIndex = 0;
+    for (const body of $$("[data-opens]", within))
+      for (const row of body.rows) {
+        const button = $(":scope > th > .expander", row);
+        if (!button || button.ariaLabel) continue;
+        button.type = "button";
+        button.dataset.do = "expand";
+        button.ariaExpanded = "false";
+        button.ariaLabel = Tide.text(body.dataset.opens, { name: row.dataset.key });
+      }
+  }
   Tide.fit = (within) => {
     $$(".tablewrap, .tablewrap > table", within).forEach((one) => widths.observe(one));
+    giveNames(within);
     giveRoles(within);
   };
   Tide.fit(document);

@@ -20,7 +20,7 @@ SHOWN = [
 @pytest.mark.parametrize("shown", [*SHOWN, looks.WAITING])
 def test_its_shape_and_colour_are_there(shown: looks.Look) -> None:
     styles = "".join(path.read_text() for path in (FOLDER.parent / "static" / "css").glob("*.css"))
-    assert f'id="s-{shown.shape}"' in (FOLDER / "_sprite.html").read_text()
+    assert f'id="s-{shown.shape}"' in (FOLDER.parent / "static" / "js" / "sprite.js").read_text()
     assert re.search(rf"\.g-{shown.family}\b", styles)
     assert re.search(rf"\.badge--{shown.family}\b", styles)
 
