@@ -13,7 +13,9 @@ from console.rebalance.observed.group import TopicOwnership
 from console.rebalance.observed.ownership import Member
 from console.rebalance.rules import KeptPlacement, queue_word
 
-PINS_SHOWN = 128  # a field each; REST and the command line pin any queue
+# Fields of queues: every pinned one has its own, since a form that is sent replaces the placement. REST and the command
+# line pin any queue.
+PINS_SHOWN = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,9 @@ def placement_form(topic: TopicOwnership, members: Sequence[Member], wanted: Wan
     versions = {one.client_id: one.version for one in members}
     named = {*wanted.pins.values(), *wanted.drained, *wanted.weights}
     fields = [PinField(queue_word(one), one, wanted.pins.get(queue_word(one), "")) for one in topic.queues]
-    shown = sorted(sorted(fields, key=lambda one: not one.client_id)[:PINS_SHOWN], key=lambda one: one.queue)
+    pinned = [one for one in fields if one.client_id]
+    others = [one for one in fields if not one.client_id][: max(0, PINS_SHOWN - len(pinned))]
+    shown = sorted([*pinned, *others], key=lambda one: one.queue)
     return PlacementForm(
         topic.topic,
         tuple(
