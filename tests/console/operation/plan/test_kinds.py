@@ -21,7 +21,10 @@ from console.operation.job import runner
 from console.operation.models import Job, Plan
 from console.operation.plan.kinds import AnyPlanKind
 from console.plans import KINDS
+from console.rebalance.placement.params import PlacementBefore
+from console.rebalance.rules import KeptPlacement
 from console.text import Text
+from console.text.stored import as_json
 from tests.console.operation.tally import Tally
 from tests.support.people import signed_in
 
@@ -61,6 +64,13 @@ PARAMS = {
     "properties": {},
 }
 
+# What the pages of a kind read of it.
+BEFORE = {
+    "group_placement": as_json(
+        PlacementBefore(placement=KeptPlacement(), placed_at_ms=0, members=("c1",), queues=(), read_at_ms=0)
+    )
+}
+
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.kind)
 def test_every_kind_has_a_heading_a_button_and_pages_that_exist(kind: AnyPlanKind) -> None:
@@ -88,6 +98,7 @@ def test_the_page_of_every_kind_shows_what_it_declares(kind: AnyPlanKind) -> Non
         cluster="test",
         subject="orders",
         params=PARAMS | ({"target": "latest"} if kind.kind == "offset_change" else {}),
+        before=BEFORE.get(kind.kind, {}),
         confirm="typed",
         confirm_text="orders",
         created_by="alice",
