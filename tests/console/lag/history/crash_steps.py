@@ -29,14 +29,15 @@ for name in ("DATABASE_URL", "METRICS_DATABASE_URL"):
 DATA.mkdir(parents=True)
 django.setup()
 
+from django.apps import apps  # noqa: E402
 from django.conf import settings  # noqa: E402
-from django.db import connection, models  # noqa: E402
+from django.db import DEFAULT_DB_ALIAS, connection, models, router  # noqa: E402
 from pyarrow import parquet as pq  # noqa: E402
 
 from console.lag.history import archive, uploads  # noqa: E402
 from console.lag.history.compaction_lease import LEASE_MS  # noqa: E402
 from console.lag.history.log import HistoryLog  # noqa: E402
-from console.lag.models import HistoryFile, HistoryGap, HistoryLease, LagEvent, QueueOwner  # noqa: E402
+from console.lag.models import HistoryFile  # noqa: E402
 from console.lag.past import history_reads  # noqa: E402
 from spark.lag.history import files  # noqa: E402
 from spark.lag.local_time import HOUR_MS  # noqa: E402
@@ -49,7 +50,11 @@ NOW = START + 26 * HOUR_MS
 LATE = START + 100 * 24 * HOUR_MS
 HEAD = HeadKey("orders", "broker-a", 0)
 COMMIT = CommitKey("billing", *HEAD)
-MODELS = (HistoryFile, HistoryLease, HistoryGap, LagEvent, QueueOwner)
+MODELS = [
+    model
+    for model in apps.get_app_config("lag").get_models()
+    if router.db_for_write(model) == DEFAULT_DB_ALIAS
+]
 STEPS_MAX = 60  # far more than any work here takes
 
 
