@@ -26,7 +26,8 @@ if [ "$wish" = test ]; then
   needs mvn -version || wanted+=(maven)
   needs command -v initdb || needs ls /usr/lib/postgresql/*/bin/initdb || wanted+=(postgresql)
   needs xgettext --version && needs msgfmt --version || wanted+=(gettext)
-  needs command -v chromium || needs command -v google-chrome || wanted+=(chromium fonts-dejavu-core)
+  needs command -v chromium-headless-shell || needs command -v google-chrome || [ -n "${CHROMIUM:-}" ] ||
+    wanted+=(chromium-headless-shell fonts-dejavu-core)
 else
   needs java_17 || wanted+=(openjdk-17-jre-headless)
 fi

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import os
-import shutil
 import zoneinfo
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +18,7 @@ from console.templatetags import figures as tags
 from console.templatetags.words import quoted_json, words
 from console.text import Span, Text, figures
 from spark.lag.local_time import DAY_MS
+from tests.e2e.browser import launch
 
 CASES = json.loads((Path(__file__).parent / "figures.json").read_text())
 STATIC = Path(__file__).parents[2] / "static" / "js"
@@ -43,10 +42,8 @@ def test_it_has_a_case_for_every_kind_of_cell() -> None:
 @pytest.fixture(scope="module")
 def script() -> Iterator[Page]:
     """A page that holds figures.js and nothing else."""
-    chromium = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
-    assert chromium, "Chromium is missing: apt-get install chromium (make test does it when run as root)"
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        browser = launch(playwright)
         page = browser.new_page(timezone_id="Asia/Shanghai")
         page.add_script_tag(path=STATIC / "figures.js")
         yield page
