@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -62,13 +63,19 @@ def test_it_names_a_record() -> None:
     assert (named.message_id, named.keys, named.tags) == ("C0A8", "a b", "x")
 
 
-@pytest.mark.parametrize("cut", range(len(RECORD_BYTES)))
-def test_it_calls_a_cut_record_torn(cut: int) -> None:
-    with pytest.raises(TornRecord):
-        decode_record(RECORD_BYTES[:cut])
-    if cut:
-        with pytest.raises(TornRecord):
-            decode_records(RECORD_BYTES + RECORD_BYTES[:cut])
+def is_torn(decode: Callable[[bytes], object], data: bytes) -> bool:
+    try:
+        decode(data)
+    except TornRecord:
+        return True
+    return False
+
+
+def test_it_calls_a_cut_record_torn() -> None:
+    cuts = range(1, len(RECORD_BYTES))
+    assert is_torn(decode_record, b"")
+    assert [cut for cut in cuts if not is_torn(decode_record, RECORD_BYTES[:cut])] == []
+    assert [cut for cut in cuts if not is_torn(decode_records, RECORD_BYTES + RECORD_BYTES[:cut])] == []
 
 
 @pytest.mark.parametrize(

@@ -93,16 +93,23 @@ def test_it_reads_a_blank_record_as_none_even_with_only_eight_bytes_left() -> No
     assert read_record(memoryview(BLANK.pack(8, BLANK_MAGIC)), 0, 77) is None
 
 
-@pytest.mark.parametrize("cut", range(117))
-def test_it_never_takes_a_cut_record_for_a_whole_one(cut: int) -> None:
-    with pytest.raises(TornRecord):
-        read_record(memoryview(bytes.fromhex(RECORD_HEX)[:cut]), 0, 1024)
+def is_torn(data: bytes) -> bool:
+    try:
+        read_record(memoryview(data), 0, 1024)
+    except TornRecord:
+        return True
+    return False
 
 
-@pytest.mark.parametrize("cut", range(105))  # from 105 on only properties are lost, which no CRC covers
-def test_it_never_takes_a_record_with_a_lost_end_for_a_whole_one(cut: int) -> None:
-    with pytest.raises(TornRecord):
-        read_record(memoryview(bytes.fromhex(RECORD_HEX)[:cut] + bytes(200)), 0, 1024)
+def test_it_never_takes_a_cut_record_for_a_whole_one() -> None:
+    record = bytes.fromhex(RECORD_HEX)
+    assert [cut for cut in range(118) if not is_torn(record[:cut])] == [117]
+
+
+def test_it_never_takes_a_record_with_a_lost_end_for_a_whole_one() -> None:
+    """From 105 on only properties are lost, which no CRC covers."""
+    record = bytes.fromhex(RECORD_HEX)
+    assert [cut for cut in range(105) if not is_torn(record[:cut] + bytes(200))] == []
 
 
 @pytest.mark.parametrize(

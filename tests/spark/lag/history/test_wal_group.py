@@ -75,10 +75,12 @@ def test_it_reads_what_the_whole_segments_tell(
         assert not any(key.group != group for one in found for key in one.commit_keys)
 
 
-@pytest.mark.parametrize("cut", range(29, len(AHEAD) + 1))
-def test_it_leaves_a_torn_tail_out(cut: int) -> None:
-    found = GroupReader("billing").read(AHEAD[:cut])
-    assert [one.number for one in found] == [1, 2, 3][: max(0, sum(end <= cut for end in AHEAD_ENDS) - 1)]
+def test_it_leaves_a_torn_tail_out() -> None:
+    for cut in range(29, len(AHEAD) + 1):
+        found = GroupReader("billing").read(AHEAD[:cut])
+        assert [one.number for one in found] == [1, 2, 3][
+            : max(0, sum(end <= cut for end in AHEAD_ENDS) - 1)
+        ], cut
 
 
 def test_it_refuses_what_is_no_segment_and_what_names_nothing() -> None:
