@@ -27,14 +27,13 @@ PASSES = "passes"
 DECISIONS: Mapping[str, str] = {}
 
 
-def outcomes(server: str, options: Sequence[str]) -> dict[str, str]:
-    """Run the scenarios on one server; return `passes` or the failure's first line by scenario."""
+def outcomes(server: str, options: Sequence[str], modules: Sequence[Path]) -> dict[str, str]:
+    """Run the scenarios of `modules` on one server; return `passes` or the failure's first line by scenario."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
-        modules = [str(FOLDER / f"test_java_{name}.py") for name in MODULES]
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0"]
         subprocess.run(
-            [*command, f"--junitxml={report}", *options, *modules],
+            [*command, f"--junitxml={report}", *options, *map(str, modules)],
             env={**os.environ, SERVER_VARIABLE: server},
             stdout=sys.stderr,
             check=False,
@@ -43,7 +42,7 @@ def outcomes(server: str, options: Sequence[str]) -> dict[str, str]:
 
 
 def outcome(case: ElementTree.Element) -> tuple[str, str]:
-    module = case.get("classname", "").rpartition("test_java_")[2]
+    module = case.get("classname", "").rpartition(".")[2].removeprefix("test_java_")
     for kind in ("failure", "error", "skipped"):
         found = case.find(kind)
         if found is not None:
@@ -74,7 +73,8 @@ def main() -> int:
     parser.add_argument("-k", default="", help="only scenarios with these words, as pytest's -k")
     words = parser.parse_args().k
     options = ["-k", words] if words else []
-    lines, differences = table(outcomes(BROKERD, options), outcomes(APACHE, options))
+    modules = [FOLDER / f"test_java_{name}.py" for name in MODULES]
+    lines, differences = table(*(outcomes(server, options, modules) for server in (BROKERD, APACHE)))
     print("\n".join(lines))
     print(f"{differences} scenarios differ" if differences else "no scenario differs")
     return min(differences, 1)

@@ -6,7 +6,7 @@ A broker before 5.1.1 answers the nearest message to a time, and can pass on to 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
@@ -14,8 +14,10 @@ from console.message import services
 from console.message.search.query import Query
 from tests.console.operation.live_cluster import wait_for
 from tests.peers.apache_world import ApacheWorld, moves, wait_for_places
+from tests.peers.our_client import consuming, sending
+from tests.peers.our_client.world import Place
 from tests.support import java_peer
-from tests.support.apache_cluster import OLD_RELEASE
+from tests.support.apache_cluster import OLD_RELEASE, ApacheCluster
 from tests.support.java_peer import JavaPeer
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
@@ -135,3 +137,19 @@ def test_an_online_group_is_planned_to_where_its_broker_will_send_it(
     peer.wait_for(lambda one: len(one.consumed) >= 10, "two messages of each queue again")
     again = [(each.queue_id, each.queue_offset) for each in peer.consumed[6:]]
     assert sorted(again) == [(0, 1), (0, 2), (1, 1), (1, 2)]
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        sending.test_it_chooses_queues_by_selector_and_by_key,
+        sending.test_a_request_returns_its_reply,
+        consuming.test_an_orderly_queue_waits_for_its_failing_message,
+        consuming.test_it_pulls_seeks_and_commits,
+    ],
+)
+async def test_our_client_uses_it(
+    old_cluster: ApacheCluster, scenario: Callable[[Place], Awaitable[None]]
+) -> None:
+    """A sample; `python -m tests.peers.our_client` runs every scenario on every broker."""
+    await scenario(old_cluster)

@@ -244,6 +244,11 @@ class ApacheCluster:
         return f"127.0.0.1:{self.namesrv_port}"
 
     @property
+    def address(self) -> str:
+        """Of the first broker, for what needs one."""
+        return self.brokers[0].address
+
+    @property
     def addrs(self) -> dict[str, str]:
         """Broker name → address."""
         return {broker.name: broker.address for broker in self.brokers}

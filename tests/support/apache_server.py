@@ -1,7 +1,8 @@
-"""The server that scenarios of the Java client run against: brokerd, or Apache's broker in its place.
+"""The server that scenarios of clients run against: brokerd, or a broker of Apache's in its place.
 
-`TIDEMARK_PEER_SERVER=apache` chooses Apache 5.3.3; `python -m tests.peers.side_by_side` runs both. The scenarios of one
-release of the client share one cluster of Apache's: their topics and groups have names of their own.
+`TIDEMARK_PEER_SERVER=apache` chooses Apache 5.3.3, `apache-4.9.7` the older one; `python -m tests.peers.side_by_side`
+and `python -m tests.peers.our_client` run them. The scenarios of one release of the client share one cluster of
+Apache's: their topics and groups have names of their own.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.support.apache_cluster import ApacheCluster
+from tests.support.apache_cluster import OLD_RELEASE, RELEASE, ApacheCluster
 from tests.support.broker_process import BrokerProcess
 
 SERVER_VARIABLE = "TIDEMARK_PEER_SERVER"
-BROKERD, APACHE = "brokerd", "apache"
+BROKERD, APACHE, OLD_APACHE = "brokerd", "apache", f"apache-{OLD_RELEASE}"
+APACHE_RELEASES: Mapping[str, str] = {APACHE: RELEASE, OLD_APACHE: OLD_RELEASE}
 # What any scenario needs. Half messages that have ended count as open until an op message names them, which waits 3 s
 # for others by default: scenarios check each second or two.
 SETTINGS: Mapping[str, str | int] = {
@@ -22,14 +24,18 @@ SETTINGS: Mapping[str, str | int] = {
     "transactionCheckInterval": 2_000,
     "transactionOpBatchInterval": 200,
     "recallMessageEnable": "true",
+    # Each thread of Apache's that stores messages keeps a direct buffer of this size: with 4 MiB those of all scenarios
+    # are more than the JVM of tests has.
+    "maxMessageSize": 1 << 20,
 }
 
 
 class ApacheServer:
-    """A name server and one broker of Apache 5.3.3, with what scenarios use of a BrokerProcess."""
+    """A name server and one broker of Apache's, with what scenarios use of a BrokerProcess."""
 
     def __init__(self, data: Path) -> None:
-        self._cluster = ApacheCluster(data, names=("broker-a",), changes=SETTINGS)
+        release = APACHE_RELEASES[server_kind()]
+        self._cluster = ApacheCluster(data, names=("broker-a",), changes=SETTINGS, release=release)
         self.namesrv = self._cluster.namesrv
         self.address = self._cluster.brokers[0].address
 
@@ -51,8 +57,14 @@ class ApacheServer:
 Server = BrokerProcess | ApacheServer
 
 
-def is_apache() -> bool:
-    """Return whether scenarios of this run meet Apache's broker."""
+def server_kind() -> str:
+    """Return which server scenarios of this run meet."""
     kind = os.environ.get(SERVER_VARIABLE, BROKERD)
-    assert kind in (BROKERD, APACHE), f"{SERVER_VARIABLE}={kind}: takes {BROKERD} or {APACHE}"
-    return kind == APACHE
+    kinds = (BROKERD, *APACHE_RELEASES)
+    assert kind in kinds, f"{SERVER_VARIABLE}={kind}: takes {', '.join(kinds)}"
+    return kind
+
+
+def is_apache() -> bool:
+    """Return whether scenarios of this run meet a broker of Apache's."""
+    return server_kind() != BROKERD
