@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -110,24 +112,44 @@ def modules(*folders: str) -> Iterator[Path]:
                 yield path
 
 
-def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """What the tests ask of a module: its functions with their lengths, all names it defines, whether it opens with a
+    docstring.
+    """
+
+    functions: list[tuple[str, int]]
+    names: set[str]
+    is_silent: bool
+
+
+@functools.cache
+def outline(path: Path) -> Outline:
+    """Parse a module, once for all tests."""
+    tree = ast.parse(path.read_text())
+    functions, names = [], set()
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node
-
-
-def length(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    assert node.end_lineno is not None
-    return node.end_lineno - node.lineno + 1
+            assert node.end_lineno is not None
+            functions.append((node.name, node.end_lineno - node.lineno + 1))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.arg):
+            names.add(node.arg)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            names.add(node.attr)
+    return Outline(functions, names, bool(tree.body) and ast.get_docstring(tree) is None)
 
 
 def test_it_keeps_functions_short() -> None:
     too_long = {}
     for path in modules(*PACKAGES, "tests"):
-        for node in functions(ast.parse(path.read_text())):
-            name = f"{path.relative_to(ROOT)}:{node.name}"
-            if length(node) > FUNCTION_LINES_MAX and name not in LONG_FUNCTIONS:
-                too_long[name] = length(node)
+        for function, length in outline(path).functions:
+            name = f"{path.relative_to(ROOT)}:{function}"
+            if length > FUNCTION_LINES_MAX and name not in LONG_FUNCTIONS:
+                too_long[name] = length
     assert too_long == {}
 
 
@@ -161,24 +183,11 @@ def test_it_keeps_dictionaries_at_the_edges() -> None:
     assert len(named) <= NAMED_EDGE_LINES_MAX, "\n".join(named)
 
 
-def names(path: Path) -> Iterator[str]:
-    """Yield every name that a module defines: functions, classes, arguments, variables and fields."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            yield node.name
-        elif isinstance(node, ast.arg):
-            yield node.arg
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.id
-        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-            yield node.attr
-
-
 def test_it_names_things_in_words_of_the_field() -> None:
     found = {
         f"{path.relative_to(ROOT)}: {name}"
         for path in modules(*PACKAGES)
-        for name in names(path)
+        for name in outline(path).names
         if NO_NAMES & set(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower().split("_"))
     }
     assert found == OLD_NAMES
@@ -234,12 +243,7 @@ def test_it_names_modules_for_what_they_own() -> None:
 @pytest.mark.parametrize("package", PACKAGES)
 def test_it_says_what_each_module_owns(package: str) -> None:
     """A module with code opens with a docstring."""
-    silent = []
-    for path in modules(package):
-        tree = ast.parse(path.read_text())
-        if tree.body and ast.get_docstring(tree) is None:
-            silent.append(str(path.relative_to(ROOT)))
-    assert silent == []
+    assert [str(path.relative_to(ROOT)) for path in modules(package) if outline(path).is_silent] == []
 
 
 def test_it_makes_every_test_folder_a_package() -> None:
