@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TypeVar
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from msgspec import structs
 
 from console.cluster.models import Cluster
@@ -19,6 +19,7 @@ StaleRow = TypeVar("StaleRow", GroupRow, QueueRow)
 DEFAULT_INTERVAL_MS = 5_000
 # Intervals without a round until rows are stale; `static/js/live.js` uses the same for an open page.
 STALE_ROUNDS = 3
+TROUBLED = ("LOST", "STALLED", "STOPPED", "FALLING_BEHIND", "OFFLINE")
 # On one chart: more cannot be distinguished.
 MARKERS_MAX = 500
 
@@ -32,6 +33,16 @@ def system_groups(cluster_name: str) -> list[str]:
     """Return the names of RocketMQ's own groups."""
     found = GroupRow.objects.filter(cluster=cluster_name, is_system=True)
     return list(found.values_list("group", flat=True))
+
+
+def in_trouble(groups: QuerySet[GroupRow]) -> QuerySet[GroupRow]:
+    """Return those that need an operator, as `is_in_trouble`."""
+    return groups.filter(status__in=TROUBLED).exclude(status="OFFLINE", lag=0)
+
+
+def is_in_trouble(status: str, lag: int | None) -> bool:
+    """Return whether a group needs an operator; one without a client does while messages wait for it."""
+    return status in TROUBLED and (status != "OFFLINE" or lag != 0)
 
 
 def silent_brokers(cluster_name: str) -> Sequence[BrokerRow]:

@@ -16,6 +16,7 @@ from console.broker.models import NameServerRow
 from console.broker.selectors import BrokerView
 from console.deadletter.selectors import DeadLetterRow
 from console.group.findings import CLIENT_WORDS
+from console.lag import selectors as lag_selectors
 from console.lag.models import BrokerRow, ClientRow, GroupRow, Round, TopicRow
 from console.rebalance.observed.findings import Finding as OwnershipFinding
 from console.rebalance.observed.in_cluster import cluster_findings
@@ -140,6 +141,11 @@ def group_counts(cluster_name: str, scope: NameScope = EVERYTHING) -> dict[str, 
     """Return how many groups have each status; RocketMQ's own groups are left out."""
     counts = _groups(cluster_name, scope).values_list("status").annotate(count=Count("pk")).order_by()
     return dict(counts)
+
+
+def trouble_count(cluster_name: str, scope: NameScope = EVERYTHING) -> int:
+    """Return how many groups are in trouble: those that `findings` names."""
+    return lag_selectors.in_trouble(_groups(cluster_name, scope)).count()
 
 
 def topic_count(cluster_name: str, scope: NameScope = EVERYTHING) -> int:
@@ -350,7 +356,7 @@ def judges_ownership(cluster_name: str, scope: NameScope = EVERYTHING) -> bool:
 
 def _group_findings(cluster_name: str, scope: NameScope) -> list[Finding]:
     """Return every group in trouble of which at least one message waits, the longest wait first."""
-    rows = _groups(cluster_name, scope).filter(status__in=ADVICE).exclude(status="OFFLINE", lag=0)
+    rows = lag_selectors.in_trouble(_groups(cluster_name, scope))
     fields = ("group", "status", "reason", "since_ms", "offline_since_ms")
     found = []
     for row in rows.order_by(F("time_lag_ms").desc(nulls_last=True), "group").only(*fields)[:TROUBLES_MAX]:

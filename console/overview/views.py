@@ -26,8 +26,6 @@ from console.overview import fleet, selectors
 from console.report.pages.summary import summary
 from console.text import Text, text_of
 
-URGENT = ("LOST", "STALLED", "STOPPED", "FALLING_BEHIND")
-
 
 @require_safe
 def home(request: HttpRequest) -> HttpResponse:
@@ -76,7 +74,7 @@ def overview(request: HttpRequest, cluster: str) -> HttpResponse:
         if scope.is_everything and not here.is_generated
         else selectors.own_totals(here.name, scope, views),
         "first_full": selectors.first_full(views),
-        "urgent_count": sum(groups.get(code, 0) for code in URGENT),
+        "trouble_count": selectors.trouble_count(here.name, scope),
         "unknown_count": groups.get("UNKNOWN", 0),
         "group_count": sum(groups.values()),
         "topic_count": selectors.topic_count(here.name, scope),

@@ -110,7 +110,7 @@ def topic(request: HttpRequest, cluster: str, topic: str) -> HttpResponse:
         "shown_groups": [group for group in groups if scope.covers(group.group)],
         "even": 1 / len(read) if read else None,
         "scope": scope,
-        "behind": sum(group.status in BEHIND for group in groups),
+        "behind": sum(lag_selectors.is_in_trouble(group.status, group.lag) for group in groups),
         "skew": _skew(read),
         "readers_per_message": _readers_per_message(row, len(groups)),
         "chart": traffic(row),
@@ -140,7 +140,6 @@ TABS = {
     "activity": Text("Activity"),
 }
 LIVE_TABS = ("queues", "groups")  # of the last round; the others are read from the brokers, or are history
-BEHIND = frozenset({"LOST", "STALLED", "STOPPED", "FALLING_BEHIND"})
 EVENTS_MAX = 50  # of the activity tab; the activity page has all
 
 

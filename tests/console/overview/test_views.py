@@ -17,6 +17,7 @@ from console.broker.own_share import own_shares
 from console.cluster import services as cluster_services
 from console.cluster.errors import NameServerUnreachable
 from console.cluster.models import Cluster
+from console.lag import selectors as lag_selectors
 from console.lag.models import BrokerRow, ClientRow, GroupRow, Round, TopicRow
 from console.lag.rows.queue_row import TopicQueueRow
 from console.overview import selectors
@@ -283,6 +284,17 @@ def test_a_group_in_trouble_is_a_finding_with_the_next_step(admin: Client) -> No
     assert "Reason: no progress for 1 m. Check the message it waits for" in text
     GroupRow.objects.filter(group="analytics").update(status="OFFLINE", lag=0)
     assert "analytics: no client is online" not in admin.get("/c/local/").content.decode()
+
+
+@pytest.mark.parametrize(("lag", "troubled"), [(0, 0), (1, 1), (None, 1)])
+def test_findings_and_the_count_of_groups_in_trouble_agree(
+    admin: Client, lag: int | None, troubled: int
+) -> None:
+    GroupRow.objects.filter(group="analytics").update(status="OFFLINE", lag=lag)
+    text = admin.get("/c/local/").content.decode()
+    assert ("analytics: no client is online" in text) is (troubled == 1)
+    assert f"{troubled} <small>of 4</small>" in text
+    assert lag_selectors.is_in_trouble("OFFLINE", lag) is (troubled == 1)
 
 
 def test_ownership_is_one_finding_a_group_and_kind() -> None:
