@@ -169,6 +169,7 @@ def member_of(row: ClientRow, now_ms: int) -> Member:
         last_known=own if is_old and own is not None else frozenset(),
         last_known_at_ms=row.read_at_ms if is_old else None,
         reason=row.reason,
+        started_at_ms=row.started_at_ms,
     )
 
 

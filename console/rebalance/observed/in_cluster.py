@@ -14,13 +14,18 @@ from console.rebalance.observed.findings import Finding, Subject, member_finding
 from console.rebalance.observed.group import member_of, shared_mode
 from console.rebalance.observed.ownership import Member, owned
 
+# A client reads routes each 30 s, divides queues each 20 s, and is asked for its queues each 30 s: until then some of
+# a group that has just started lack an owner, or have two.
+SETTLED_AFTER_MS = 90_000
+
 
 def cluster_findings(
     cluster: str, now_ms: int, scope: NameScope = EVERYTHING
 ) -> Iterator[tuple[str, Finding]]:
     """Return what is wrong with who reads what, by group of a scope with clients; five queries.
 
-    Without what needs the strategy, the lag or the past of a group: these are on its page.
+    Without what needs the strategy, the lag or the past of a group: these are on its page. A group that has just
+    started may still divide its queues.
     """
     members = members_by_group(cluster, now_ms, scope)
     rows = GroupRow.objects.filter(cluster=cluster, is_system=False, group__in=members).order_by("group")
@@ -34,7 +39,8 @@ def cluster_findings(
         by_topic: dict[str, list[MessageQueue]] = defaultdict(list)
         for queue in held[row.group]:
             by_topic[queue.topic].append(queue)
-        for topic, its_queues in () if is_shared else sorted(by_topic.items()):
+        is_divided = not is_shared and _is_settled(theirs, now_ms)
+        for topic, its_queues in sorted(by_topic.items()) if is_divided else ():
             owners = owned(
                 sorted(its_queues), theirs, are_members_known=row.group in known, silent_brokers=silent
             )
@@ -42,6 +48,12 @@ def cluster_findings(
                 yield row.group, found
         for found in member_findings(theirs, {}, by_topic, now_ms, shares_queues=is_shared):
             yield row.group, found
+
+
+def _is_settled(members: Sequence[Member], now_ms: int) -> bool:
+    """Return whether one of them has run for long enough, or does not report since when it runs."""
+    started = [one.started_at_ms for one in members]
+    return any(at_ms is None or now_ms - at_ms >= SETTLED_AFTER_MS for at_ms in started)
 
 
 def members_by_group(cluster: str, now_ms: int, scope: NameScope) -> Mapping[str, list[Member]]:

@@ -40,6 +40,7 @@ class Member:
     last_known: frozenset[MessageQueue] = frozenset()
     last_known_at_ms: int | None = None
     reason: Text = Text()
+    started_at_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import pytest
 from django.db import connections
 from django.test.utils import CaptureQueriesContext
 
-from console.lag.models import BrokerRow, GroupMembers, GroupRow
+from console.lag.models import BrokerRow, ClientRow, GroupMembers, GroupRow
 from console.rebalance.observed.group import group_ownership
 from console.rebalance.observed.in_cluster import cluster_findings
 from tests.support import sample_rows
@@ -51,6 +51,18 @@ def test_a_queue_has_no_owner_two_or_one() -> None:
     group("torn", (0, 1), (1, 2))
     group("idle", (0, 1, 2, 3), ())
     assert kinds() == [("idle", "IDLE_CLIENT"), ("torn", "NO_OWNER"), ("torn", "TWO_OWNERS")]
+
+
+def test_a_group_that_has_just_started_still_divides_its_queues() -> None:
+    sample_rows.cluster()
+    group("torn", (0, 1), (1, 2))
+    clients = ClientRow.objects.filter(group="torn")
+    clients.update(started_at_ms=NOW_MS - 89_999)
+    assert kinds() == []
+    clients.filter(client_id="c-1").update(
+        started_at_ms=NOW_MS - 90_000
+    )  # the other one has only just joined it
+    assert kinds() == [("torn", "NO_OWNER"), ("torn", "TWO_OWNERS")]
 
 
 def test_the_newer_of_two_reports_counts() -> None:
