@@ -2,7 +2,8 @@
    the subject, data-part-every the least time between two (ms); data-part-keeps-room: it grows and never shrinks. A
    part is left alone while a hand is on it. data-part-silence inside of a part: it is fetched again after so many ms
    without news, for what happens where no message is sent (a worker that died). Forms with data-quiet are sent
-   without leaving the page. A list with a search box with data-follow changes in place. A chart of history is drawn
+   without leaving the page. A list with a search box with data-follow changes in place; data-follow-subject: also
+   behind messages of that subject, where rows have none of their own. A chart of history is drawn
    again with what its data-history answers. A <template data-for> inside of a part takes the place of what that element
    holds. */
 (function () {
@@ -85,21 +86,25 @@
      one types, and by the heads of columns, chips and the pager ---- */
   const TYPED_AFTER = 150; // ms without a key: a word costs the console one or two pages, not one a letter
   const TURNS = "thead a, .pager a:not([download]), a.chip";
+  const RENEWED_EVERY = 10000; // ms: what is shown is a page, not its changes
   function follow(box) {
     const form = box.form;
     let timer = 0,
-      asked = 0;
+      asked = 0,
+      shownAt = Date.now();
     function search() {
+      timer = 0;
       const query = new URLSearchParams(new FormData(form));
       if (!box.value.trim()) query.delete(box.name);
       const address = `${location.pathname}${query.size ? "?" + query : ""}`;
       return show(address, { kept: "replaceState", otherwise: () => form.requestSubmit() });
     }
     /* Show the list at an address; whatever is wrong, the page itself says it. */
-    async function show(address, { kept, otherwise = () => location.assign(address) }) {
+    async function show(address, { kept, headers, otherwise = () => location.assign(address) }) {
       const mine = ++asked;
+      shownAt = Date.now();
       form.setAttribute("aria-busy", "true");
-      const answer = await fetch(address, { headers: { Accept: "text/html" } }).catch(() => null);
+      const answer = await fetch(address, { headers: { Accept: "text/html", ...headers } }).catch(() => null);
       if (mine !== asked) return false;
       const made =
         answer?.ok && !answer.redirected && new DOMParser().parseFromString(await answer.text(), "text/html");
@@ -112,6 +117,8 @@
       }
       take(main);
       if (kept) history[kept](null, "", address);
+      const foot = document.querySelector("#main :is(.card__foot > span, .empty :is(h2, h3))");
+      if (foot && !headers) document.getElementById("announce").textContent = foot.textContent.trim();
       return true;
     }
     /* The box keeps the hand's letters and caret; what stands beside it and after the form is new. */
@@ -133,9 +140,21 @@
       Tide.sparklines(page);
       Tide.columns?.(page);
       Tide.live.attach(page);
-      const foot = page.querySelector(".card__foot > span, .empty :is(h2, h3)");
-      if (foot) document.getElementById("announce").textContent = foot.textContent.trim();
     }
+    /* What a hand is on stays: a link with the focus, a selection, an open menu, a word that is being typed. */
+    function renew() {
+      const main = document.getElementById("main"),
+        isInHand =
+          (document.activeElement !== box && main.contains(document.activeElement)) ||
+          !getSelection().isCollapsed ||
+          main.querySelector("details[open]");
+      if (isInHand || timer || document.hidden || Date.now() - shownAt < RENEWED_EVERY) return;
+      const across = main.querySelector(".tablewrap")?.scrollLeft;
+      show(location.href, { headers: Tide.BY_TIMER, otherwise: () => {} }).then((isShown) => {
+        if (isShown && across) main.querySelector(".tablewrap").scrollLeft = across;
+      });
+    }
+    if (box.dataset.followSubject) Tide.live.on(box.dataset.followSubject, (rows, message) => message.full || renew());
     /* The keyboard stays where it was: on the same head, chip or button of the new list. */
     function where(link) {
       const column = link.closest("th")?.dataset.column;

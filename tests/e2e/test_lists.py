@@ -47,6 +47,19 @@ def test_an_opened_row_draws_the_trend_that_the_width_hides(page: Page, product:
     )
 
 
+def test_clients_and_their_lag_are_shown_again_behind_a_round(page: Page, product: Product) -> None:
+    page.goto(f"{product.url}/c/local/clients?sort=lag&dir=desc")
+    expect(page.get_by_role("link", name="analytics")).to_be_visible(timeout=A_FEW_ROUNDS_MS)
+    first = page.locator("[data-rows] tr").first.element_handle()
+    page.get_by_role("link", name="analytics").focus()
+    with page.expect_response(lambda answer: "/ws/" not in answer.url, timeout=A_FEW_ROUNDS_MS) as renewed:
+        page.evaluate("document.activeElement.blur()")
+    assert renewed.value.url.endswith("/clients?sort=lag&dir=desc")
+    assert renewed.value.request.headers["x-tidemark-timer"] == "1"
+    page.wait_for_function("row => !row.isConnected", arg=first)
+    expect(page.get_by_role("link", name="analytics")).to_be_visible()
+
+
 def test_a_schedule_keeps_its_zone_in_any_browser(
     browser: Browser, product: Product, signed_in: Path
 ) -> None:
