@@ -76,6 +76,10 @@ class StatsItem:
         self.value += count
         self.times += 1
 
+    def add_many(self, count: int, times: int) -> None:
+        self.value += count
+        self.times += times
+
 
 class BrokerTotals(NamedTuple):
     """Totals since start at one moment, for the rates of GET_BROKER_RUNTIME_INFO."""

@@ -91,4 +91,5 @@ install_python() {
 needs "$python" -c 'import ensurepip, venv' || install_packages python3-venv
 install_packages "${wanted[@]}" & packages=$!
 install_python
+.venv/bin/python -m brokerd.compiled.build >&2
 wait "$packages"

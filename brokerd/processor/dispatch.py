@@ -81,12 +81,19 @@ class Peer(Channel, Protocol):
     def go_on(self) -> None: ...
 
 
+# (data, position, address of the peer, now_ms) → where what it handled ends, and the answers to it.
+Run = Callable[[bytes, int, tuple[str, int], int], tuple[int, list[bytes]]]
+
+
 class FastPath(Protocol):
     """Handles a hot frame; None when the frame is not for it. `b""`: handled, nothing to write now."""
 
     @property
     def is_turn_over(self) -> bool:
         """Enough work was done since the last after_read: what is left waits. Asked only where None was answered."""
+
+    def run_for(self, peer: Channel) -> Run | None:
+        """What handles many frames in one call, where this peer's may go that way."""
 
     def try_frame(self, data: bytes, start: int, end: int, peer: Channel, now_ms: int) -> bytes | None: ...
 
@@ -123,24 +130,28 @@ class Dispatcher(Generic[Context]):
         now_ms, began_ns = time.time_ns() // 1_000_000, time.monotonic_ns()
         peer.last_read_ms = began_ms = began_ns // 1_000_000 + STEADY_OFFSET_MS
         fast_path = self._fast_path
-        try_frame = fast_path.try_frame if fast_path is not None else None
-        position, end = 0, len(data)
-        view = memoryview(data)
+        try_frame, run = (fast_path.try_frame, fast_path.run_for(peer)) if fast_path else (None, None)
+        position, end, reply_bytes = 0, len(data), 0
         unpack_length = LENGTH.unpack_from
         replies: list[bytes] = []
-        reply_bytes = 0
         while end - position >= 4 and reply_bytes < REPLY_BYTES_A_TURN:
+            if run is not None:
+                run_end, answers = run(data, position, peer.remote_address, now_ms)
+                if run_end > position:
+                    replies += answers
+                    position, reply_bytes = run_end, reply_bytes + sum(map(len, answers))
+                    continue
             (length,) = unpack_length(data, position)
-            if not FRAME_BYTES_MIN <= length <= FRAME_BYTES_MAX:
-                self._malformed(peer, f"frame length {length} is not within 4 and {FRAME_BYTES_MAX}")
-                position = end
-                break
             frame_end = position + 4 + length
+            if not FRAME_BYTES_MIN <= length <= FRAME_BYTES_MAX:
+                position = self._malformed(
+                    peer, f"frame length {length} is not within 4 and {FRAME_BYTES_MAX}", end
+                )
+                break
             if frame_end > end:
                 break
             if length > HEADER_BYTES_MAX and is_header_too_long(data, position):
-                self._malformed(peer, f"a header has more than {HEADER_BYTES_MAX} bytes")
-                position = end
+                position = self._malformed(peer, f"a header has more than {HEADER_BYTES_MAX} bytes", end)
                 break
             is_plain = False
             try:
@@ -149,10 +160,10 @@ class Dispatcher(Generic[Context]):
                     if fast_path is not None and fast_path.is_turn_over:
                         break
                     is_plain = True
-                    reply = self._answer_plain(decode_frame(view[position + 4 : frame_end]), peer, now_ms)
+                    command = decode_frame(memoryview(data)[position + 4 : frame_end])
+                    reply = self._answer_plain(command, peer, now_ms)
             except RemotingCommandError as error:
-                self._malformed(peer, str(error))
-                position = end
+                position = self._malformed(peer, str(error), end)
                 break
             except Exception as error:  # noqa: BLE001  the other frames of this read get their answers
                 reply = self._not_handled(data[position + 4 : frame_end], peer, error)
@@ -189,9 +200,11 @@ class Dispatcher(Generic[Context]):
         return command.response(ResponseCode.SYSTEM_ERROR, INSIDE % command.code).encode()
 
     @staticmethod
-    def _malformed(peer: Channel, reason: str) -> None:
+    def _malformed(peer: Channel, reason: str, end: int) -> int:
+        """Close the connection; return where handling goes on, which is nowhere."""
         logger.warning("malformed frame peer=%s: %s; closing", address_text(peer.remote_address), reason)
         peer.close("malformed frame")
+        return end
 
     def _answer_plain(self, command: RemotingCommand, peer: Peer, now_ms: int) -> bytes:
         if self._fast_path is not None:

@@ -8,6 +8,7 @@ from functools import partial
 from brokerd.acl.access_control import AccessControl
 from brokerd.connections.channel import Channel
 from brokerd.processor.broker import Answer, Broker, BrokerHandler
+from brokerd.processor.dispatch import Run
 from brokerd.processor.hot_path import HotPath
 from brokerd.processor.send.send_message import Sender
 from brokerd.remoting.command import LENGTH, RemotingCommand, decode_frame
@@ -40,6 +41,9 @@ class GuardedHotPath(HotPath):
     def __init__(self, broker: Broker, sender: Sender, access: AccessControl) -> None:
         super().__init__(broker, sender)
         self._access = access
+
+    def run_for(self, peer: Channel) -> Run | None:
+        return super().run_for(peer) if self._access.is_white(peer.remote_address[0]) else None
 
     def try_frame(self, data: bytes, start: int, end: int, peer: Channel, now_ms: int) -> bytes | None:
         host = peer.remote_address[0]

@@ -10,6 +10,7 @@ from brokerd.clock import steady_ms
 from brokerd.connections.channel import Channel
 from brokerd.processor.broker import AnswerWriter, Broker
 from brokerd.processor.consumer.pull_message import pull_message
+from brokerd.processor.dispatch import Run
 from brokerd.processor.send.group_commit import GroupCommit, refused
 from brokerd.processor.send.send_message import Sender, SendOutcome, outcome_fields
 from brokerd.processor.send.slave_wait import SlaveWait, SlaveWriter
@@ -53,6 +54,10 @@ class HotPath:
     def _make_templates(self) -> None:
         self._template = SendReplyTemplate(self._sender.region_fields)
         self._binary_template = BinarySendReplyTemplate(self._sender.region_fields)
+
+    def run_for(self, peer: Channel) -> Run | None:
+        compiled = self._sender.compiled
+        return compiled.sends if compiled is not None else None
 
     def try_frame(self, data: bytes, start: int, end: int, peer: Channel, now_ms: int) -> bytes | None:
         """Answer one frame if its header reads typed; None leaves it to the plain handlers."""
@@ -214,6 +219,9 @@ class SlavePath(HotPath):
     def _make_templates(self) -> None:
         self._template = SendReplyTemplate(self._sender.region_fields)
         self._binary_template = BinarySendReplyTemplate(self._sender.region_fields)
+
+    def run_for(self, peer: Channel) -> None:
+        return None
 
     def try_frame(self, data: bytes, start: int, end: int, peer: Channel, now_ms: int) -> None:
         return None

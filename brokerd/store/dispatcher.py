@@ -34,6 +34,7 @@ Note = tuple[ConsumeQueue, int, int, int, int, int, int, bytes]
 # Keys wait for each other, for a query or for the next tenth of a second: together they cost half.
 INDEX_AT_ONCE = 256
 NOTE_QUEUE: Final = 0
+NOTE_QUEUE_OFFSET: Final = 1
 NOTE_OFFSET: Final = 2
 
 

@@ -23,6 +23,7 @@ from brokerd.remoting.message.properties import PROPERTIES_BYTES_MAX
 from brokerd.store.cold_pages import ColdPages, FileRange
 from brokerd.store.derived_flush import DerivedFlush
 from brokerd.store.dispatcher import Dispatcher, OnArrival, dispatch_tags_code, gets_unit
+from brokerd.store.encoded import EncodedRecords
 from brokerd.store.errors import FlushFailed, MessageIllegal, PropertiesSizeExceeded, ServiceNotAvailable
 from brokerd.store.file_cleaner import FileCleaner
 from brokerd.store.files.checkpoint import StoreCheckpoint
@@ -91,6 +92,7 @@ class MessageStore:
         self._flusher = Flusher(config, self._log, derived, self._flush_failed)
         self._delay_levels_ms = config.delay_levels_ms
         self.pieces = LogPieces(self._log)
+        self.encoded = EncodedRecords(self._log, self._queues, self._dispatcher)
         self.transferred = TransferredLog(self._log, self.table, self._dispatcher, config.delay_levels_ms)
         self._is_sync_flush = config.is_sync_flush
         self._refusal = "the store is not open"  # why puts are refused; "" accepts them
@@ -230,9 +232,8 @@ class MessageStore:
     ) -> PutResult:
         """Append one message; its unit follows with dispatch_pending.
 
-        `properties` is the encoded string; without `tags_code` it is searched for TAGS. Raises
-        MessageIllegal, PropertiesSizeExceeded or ServiceNotAvailable (all PutRefused, with the put status), or
-        QueueMissing.
+        `properties` is the encoded string; without `tags_code` it is searched for TAGS. Raises MessageIllegal,
+        PropertiesSizeExceeded or ServiceNotAvailable (all PutRefused, with the put status), or QueueMissing.
         """
         if self._refusal:
             raise ServiceNotAvailable(self._refusal)

@@ -90,6 +90,9 @@ class MessageStoreConfig:
     max_index_num: int = field(default=20_000_000, metadata={"key": "maxIndexNum"})
     message_index_enable: bool = field(default=True, metadata={"key": "messageIndexEnable"})
 
+    # Compiled twins of what ordinary sends cost most (brokerd/compiled), where set-up built them.
+    compiled_sends: bool = field(default=False, metadata={"key": "compiledSends"})
+
     flush_disk_type: str = field(default="ASYNC_FLUSH", metadata={"key": "flushDiskType"})
     flush_interval_commit_log_ms: int = field(default=500, metadata={"key": "flushIntervalCommitLog"})
     flush_commit_log_least_pages: int = field(default=4, metadata={"key": "flushCommitLogLeastPages"})

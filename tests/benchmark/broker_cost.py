@@ -1,9 +1,9 @@
-"""What a message costs the broker: brokerd beside Apache 5.3.3, in turns in the same run.
+"""What a message costs the broker: brokerd, brokerd with compiled sends and Apache 5.3.3, in turns in the same run.
 
     python -m tests.benchmark.broker_cost [--rounds 5] [--seconds 1.5] [--body 1024] [--row TEXT ...] [--no-apache]
 
 Prints JSON: for each load the median of the rounds in CPU microseconds of the broker per message (user + system, from
-/proc), the lowest and the highest, and brokerd's share of Apache's. The load shares the machine with both: rates are
+/proc), the lowest and the highest, and the share of Apache's. The load shares the machine with both: rates are
 no figures of a broker, and on a machine where others work single rounds lie far off. Apache warms up first.
 """
 
@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from brokerd.compiled.build import build
 from brokerd.remoting.codes import RequestCode
 from brokerd.remoting.command import RemotingCommand, decode_frame
 from brokerd.remoting.message.batch import encode_batch
@@ -271,10 +272,14 @@ def peers(world: World, *, with_apache: bool) -> Iterator[list[Peer]]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tm-cost-")))
         authority = Authority(folder)
         issued = authority.issue("server")
-        broker = CommandBroker(folder / "store", **SIZES, **world.settings, **issued.server_settings).start()
-        stack.callback(broker.stop)
-        assert broker.process is not None
-        found = [Peer("brokerd", broker.port, broker.process.pid, authority.client_context())]
+        ours = {"brokerd": "false"} | ({"compiled": "true"} if not build() else {})
+        found = []
+        for name, is_compiled in ours.items():
+            settings = {**SIZES, **world.settings, **issued.server_settings, "compiledSends": is_compiled}
+            broker = CommandBroker(folder / name, **settings).start()
+            stack.callback(broker.stop)
+            assert broker.process is not None
+            found.append(Peer(name, broker.port, broker.process.pid, authority.client_context()))
         if with_apache:
             properties = [f"{key}={value}" for key, value in issued.server_settings.items()]
             properties += ["tls.server.mode=permissive", "tls.test.mode.enable=false"]
@@ -323,9 +328,10 @@ def line(figures: Mapping[str, list[float]]) -> dict[str, object]:
             "lowest": round(min(each), 2),
             "highest": round(max(each), 2),
         }
-    if len(figures) == 2:
-        ours, theirs = (statistics.median(figures[name]) for name in ("brokerd", "apache"))
-        found["brokerd_to_apache"] = round(ours / theirs, 2)
+    medians = {name: statistics.median(each) for name, each in figures.items()}
+    theirs = medians.pop("apache", None)
+    if theirs is not None:
+        found |= {f"{name}_to_apache": round(ours / theirs, 2) for name, ours in medians.items()}
     return found
 
 

@@ -1,7 +1,7 @@
-"""The official Java client against brokerd and, on the same machine in turns, Apache RocketMQ: 64 threads send one by
-one, then one consumer group reads the backlog.
+"""The official Java client against brokerd, brokerd with compiled sends and Apache RocketMQ, in turns: it sends with 64
+threads and with one, without waiting, and in batches of 32; then a consumer group reads the backlog.
 
-    python -m tests.benchmark.java_client [--messages 100000] [--body 1024] [--turns 3] [--release 5.3.3] [--no-apache]
+    python -m tests.benchmark.java_client [--messages 50000] [--body 1024] [--turns 3] [--release 5.3.3] [--no-apache]
 
 Prints JSON: for each broker the middle of its turns (messages a second as the client saw them, CPU microseconds per
 message of the broker, user + system, from /proc) and the ratio. Client and broker share the machine: the CPU per
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import statistics
@@ -22,6 +23,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from brokerd.compiled.build import build
 from brokerd.remoting.body.topic import TopicConfig
 from consumers import MQAdmin
 from tests.support import java_peer
@@ -29,7 +31,14 @@ from tests.support.apache_cluster import FAST_JVM, ApacheCluster
 from tests.support.broker_process import CommandBroker
 from tests.support.java_peer import JavaPeer
 
-TOPIC, QUEUES, THREADS = "Bench", 8, 64
+TOPIC, QUEUES = "Bench", 8
+# Of the client, and what part of --messages it sends.
+LOADS = {
+    "sync_64": (("--threads", "64"), 1.0),
+    "sync_1": (("--threads", "1"), 0.1),
+    "async": (("--mode", "async", "--threads", "4"), 1.0),
+    "batch_32": (("--mode", "batch", "--batch", "32", "--threads", "16"), 2.0),
+}
 MIB = 1024 * 1024
 LOG_FILE_BYTES = 256 * MIB
 # The JVM of a broker compiles while it serves: its first messages tell little.
@@ -66,20 +75,26 @@ class Peer:
         return {name: round(statistics.median(figures), 1) for name, figures in self.figures.items()}
 
 
-def produce(class_path: str, peer: Peer, count: int, body: int) -> None:
+def produce(class_path: str, peer: Peer, load: str, messages: int, body: int) -> int:
+    """Send; return how many messages that were."""
+    options, part = LOADS[load]
+    count = round(messages * part)
     started_cpu_s = cpu_s(peer.pid)
     client = JavaPeer(
         class_path,
-        ["produce", "--namesrv", peer.namesrv, "--topic", TOPIC, "--count", str(count)]
-        + ["--threads", str(THREADS), "--size", str(body)],
+        ["produce", "--namesrv", peer.namesrv, "--topic", TOPIC, "--count", str(count), *options]
+        + ["--size", str(body)],
     )
     assert client.finish(600) == 0, client.lines[-3:]
     (sent,) = [line for line in client.lines if line[0] == "SENT"]
-    assert int(sent[1]) == count, client.failures()[:3]
+    assert int(sent[1]) == count and not client.failures(), client.failures()[:3]
     peer.note(
-        send_per_s=count / (int(sent[2]) / 1000),
-        send_broker_cpu_us=(cpu_s(peer.pid) - started_cpu_s) / count * 1e6,
+        **{
+            f"{load}_per_s": count / (int(sent[2]) / 1000),
+            f"{load}_cpu_us": (cpu_s(peer.pid) - started_cpu_s) / count * 1e6,
+        }
     )
+    return count
 
 
 def consume(class_path: str, peer: Peer, group: str, stored: int, distinct: int) -> None:
@@ -108,10 +123,14 @@ async def create_topic(peer: Peer) -> None:
 @contextlib.contextmanager
 def peers(folder: Path, *, with_apache: bool) -> Iterator[list[Peer]]:
     with contextlib.ExitStack() as stack:
-        broker = CommandBroker(folder / "store", mappedFileSizeCommitLog=LOG_FILE_BYTES).start()
-        stack.callback(broker.stop)
-        assert broker.process is not None
-        found = [Peer("brokerd", broker.namesrv, broker.address, broker.process.pid)]
+        ours = {"brokerd": "false"} | ({"compiled": "true"} if not build() else {})
+        found = []
+        for name, is_compiled in ours.items():
+            settings = {"mappedFileSizeCommitLog": LOG_FILE_BYTES, "compiledSends": is_compiled}
+            broker = CommandBroker(folder / name, **settings).start()
+            stack.callback(broker.stop)
+            assert broker.process is not None
+            found.append(Peer(name, broker.namesrv, broker.address, broker.process.pid))
         if with_apache:
             sizes = {
                 "mappedFileSizeCommitLog": LOG_FILE_BYTES,
@@ -129,7 +148,7 @@ def peers(folder: Path, *, with_apache: bool) -> Iterator[list[Peer]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--messages", type=int, default=100_000)
+    parser.add_argument("--messages", type=int, default=50_000)
     parser.add_argument("--body", type=int, default=1024)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--release", choices=java_peer.RELEASES, default="5.3.3")
@@ -143,14 +162,16 @@ def main() -> None:
         idle_mib = {peer.name: anonymous_mib(peer.pid) for peer in found}
         for peer in found:
             asyncio.run(create_topic(peer))
-            produce(class_path, peer, WARM_UP_MESSAGES, options.body)
+            produce(class_path, peer, "sync_64", WARM_UP_MESSAGES, options.body)
             peer.figures.clear()
+        stored = dict.fromkeys((peer.name for peer in found), WARM_UP_MESSAGES)
         for turn in range(options.turns):
+            for load, peer in itertools.product(LOADS, found):
+                stored[peer.name] += produce(class_path, peer, load, options.messages, options.body)
+            # Keys come again in every load: the consumer counts each once.
+            distinct = round(options.messages * max(part for _, part in LOADS.values()))
             for peer in found:
-                produce(class_path, peer, options.messages, options.body)
-                # Keys come again in every turn: the consumer counts each once.
-                stored = WARM_UP_MESSAGES + (turn + 1) * options.messages
-                consume(class_path, peer, f"readers-{turn}", stored, options.messages)
+                consume(class_path, peer, f"readers-{turn}", stored[peer.name], distinct)
         figures = {peer.name: peer.middle() for peer in found}
         for peer in found:
             figures[peer.name]["anonymous_mib_idle"] = idle_mib[peer.name]
@@ -162,9 +183,10 @@ def main() -> None:
         "turns": options.turns,
         **figures,
     }
-    if len(found) == 2:
-        ours, theirs = figures["brokerd"], figures["apache-5.3.3"]
-        result["brokerd_to_apache"] = {name: round(ours[name] / theirs[name], 2) for name in ours}
+    theirs = figures.get("apache-5.3.3", {})
+    for name, ours in figures.items():
+        if theirs and ours is not theirs:
+            result[f"{name}_to_apache"] = {key: round(ours[key] / theirs[key], 2) for key in ours}
     print(json.dumps(result))
 
 

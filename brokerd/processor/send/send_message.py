@@ -13,8 +13,10 @@ from collections.abc import Callable
 
 from brokerd.broker_stats import TOPIC_PUT_NUMS, TOPIC_PUT_SIZE, StatsItem
 from brokerd.clock import steady_ms
+from brokerd.compiled.functions import compiled_functions
 from brokerd.connections.channel import Channel
 from brokerd.processor.broker import Broker, BrokerHandler
+from brokerd.processor.send.compiled_sends import CompiledSends
 from brokerd.processor.send.message_properties import has_no_special, make_unique_key
 from brokerd.remoting.body.topic import TopicConfig
 from brokerd.remoting.codes import Permission, RequestCode, ResponseCode
@@ -73,7 +75,16 @@ SendOutcome = tuple[str, int, int, str | None, str | None]
 class TopicEntry:
     """What sends to one topic need again and again."""
 
-    __slots__ = ("config", "is_forbidden", "is_retry", "put_nums", "put_size", "queue_limit", "sys_flag")
+    __slots__ = (
+        "config",
+        "is_forbidden",
+        "is_ordinary",
+        "is_retry",
+        "put_nums",
+        "put_size",
+        "queue_limit",
+        "sys_flag",
+    )
 
     def __init__(self, config: TopicConfig, put_nums: StatsItem, put_size: StatsItem) -> None:
         self.config = config
@@ -81,6 +92,7 @@ class TopicEntry:
         self.sys_flag = MULTI_TAGS_FLAG if config.topic_filter_type == MULTI_TAG else 0
         self.is_forbidden = config.topic_name in NOT_SENDABLE
         self.is_retry = config.topic_name.startswith(RETRY_TOPIC_PREFIX)
+        self.is_ordinary = not self.is_forbidden and not self.is_retry  # for the compiled functions
         self.put_nums = put_nums
         self.put_size = put_size
 
@@ -97,6 +109,7 @@ class Sender:
         host, port = broker.store_host
         self._store_host = broker.store_host
         self._id_prefix = create_offset_message_id(host, port, 0)[:-16]  # the rest is the commit log offset
+        self._functions = compiled_functions(is_wanted=broker.store_config.compiled_sends)
         self.on_region_change: Callable[[], None] = lambda: None
         self._read_region()
         self.parking = Parking(
@@ -113,6 +126,16 @@ class Sender:
             **self.region_fields, MessageProperty.CLUSTER: config.broker_cluster_name
         }  # fmt: skip
         self._added = encode_properties(self._added_properties).decode()
+        self.compiled: CompiledSends | None = None
+        if self._functions is not None:
+            self.compiled = CompiledSends(
+                self._functions,
+                self._broker,
+                self._entries,
+                self._added.encode(),
+                self._id_prefix,
+                self.region_fields,
+            )
 
     def settings_changed(self) -> None:
         """Read anew what is kept of the settings."""
@@ -374,24 +397,31 @@ class Sender:
         """Store a batch; each message keeps its own properties and key, as in 4.9.7 (5.3.3 overwrites the key)."""
         if entry.is_retry or header.topic.startswith(DLQ_TOPIC_PREFIX):
             raise error_for(ResponseCode.MESSAGE_ILLEGAL, "batch request does not support retry group")
+        sys_flag, reconsume_times = header.sys_flag | entry.sys_flag, header.reconsume_times or 0
+        result = None
+        if self.compiled is not None:
+            born = header.born_timestamp, channel.remote_address
+            result = self.compiled.batch(
+                header.topic, queue_id, body, sys_flag, *born, reconsume_times, now_ms
+            )
         try:
-            batch = read_batch(body, self._added)
-            result = self._broker.store.put_messages(
+            result = result or self._broker.store.put_messages(
                 header.topic,
                 queue_id,
-                batch,
-                sys_flag=header.sys_flag | entry.sys_flag,
+                read_batch(body, self._added),
+                sys_flag=sys_flag,
                 born_timestamp_ms=header.born_timestamp,
                 born_host=channel.remote_address,
                 store_host=self._store_host,
-                reconsume_times=header.reconsume_times or 0,
+                reconsume_times=reconsume_times,
                 now_ms=now_ms,
             )
         except PutRefused as error:
             raise self._put_error(error) from error
-        entry.put_nums.add(len(batch))
+        count = len(result.commit_log_offsets)
+        entry.put_nums.add(count)
         entry.put_size.add(result.size_bytes)
-        self._broker_put.add(len(batch))
+        self._broker_put.add(count)
         prefix = self._id_prefix
         ids = ",".join([f"{prefix}{offset:016X}" for offset in result.commit_log_offsets])
         unique_key = parse_properties(header.properties or "").get("UNIQ_KEY")

@@ -21,8 +21,9 @@ from __future__ import annotations
 import struct
 import sys
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 
 from brokerd.store.errors import LookupTooLong
@@ -130,8 +131,10 @@ class IndexFile:
         left: int = self.index_num - self.count
         return min(left, READY_ENTRIES)
 
-    def put(self, keys: Sequence[Key]) -> None:
+    def put(self, keys: list[Key], functions: ModuleType | None = None) -> None:
         """Add keys in the order of their records, at most `room`. Raises OSError (disk full): nothing is added.
+
+        `functions` has the compiled twin of what this does.
 
         Entries come before the slots that name them, so that another thread follows whole chains at any moment.
         """
@@ -142,6 +145,13 @@ class IndexFile:
         if first <= 1:
             self.begin_offset, self.begin_timestamp_ms = offset, timestamp_ms
         begin_ms, slot_num, mapped = self.begin_timestamp_ms, self.hash_slot_num, self.mapped_file.map
+        if functions is not None:
+            self.slots_used += functions.index_keys(
+                mapped, keys, first, begin_ms, slot_num, self._entries_start
+            )
+            _, self.end_offset, self.end_timestamp_ms = keys[-1]
+            self.count = first + len(keys)
+            return
         unpack_from, pack = SLOT.unpack_from, ENTRY.pack
         newest: dict[int, int] = {}  # slot position → its newest entry among these
         entries = []

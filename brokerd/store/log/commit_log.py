@@ -131,6 +131,11 @@ class CommitLog:
             self._make_room(size_bytes)
         return self.max_offset
 
+    @property
+    def room(self) -> int:
+        """How many bytes can be appended at `max_offset` without `reserve`; 0 or less: none."""
+        return self._writable_end - (self.max_offset - self._base)
+
     def append(self, record: bytes, store_timestamp_ms: int) -> None:
         """Write what was encoded for the offset `reserve` gave."""
         assert self._file is not None

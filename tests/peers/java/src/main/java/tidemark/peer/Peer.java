@@ -11,6 +11,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
+import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
@@ -22,6 +23,7 @@ import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
 import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.SendStatus;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
@@ -39,7 +41,9 @@ public final class Peer implements Runnable {
     private final String number;
     private final String command;
     private final Map<String, String> options = new HashMap<>();
+    private static final int IN_FLIGHT = 256;
     private final CountDownLatch stopped = new CountDownLatch(1);
+    private final Semaphore inFlight = new Semaphore(IN_FLIGHT);
 
     private Peer(String[] words) {
         number = words[0];
@@ -110,7 +114,7 @@ public final class Peer implements Runnable {
         }
     }
 
-    /** --mode sync|batch|oneway|ordered, --count, --threads, --size bytes, --tags a,b: keys are k0 … k(count-1). */
+    /** --mode sync|async|batch|oneway|ordered, --count, --threads, --size bytes, --tags a,b: keys are k0 … k(count-1). */
     private void produce() throws Exception {
         DefaultMQProducer producer = new DefaultMQProducer(option("group", "peer-producer"));
         producer.setNamesrvAddr(option("namesrv", ""));
@@ -135,6 +139,7 @@ public final class Peer implements Runnable {
             });
         }
         done.await();
+        inFlight.acquire(IN_FLIGHT);
         say("SENT", sent.get(), TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - started));
         pool.shutdown();
         producer.shutdown();
@@ -142,7 +147,7 @@ public final class Peer implements Runnable {
 
     private void sendShare(DefaultMQProducer producer, AtomicInteger next, AtomicInteger sent, int count) {
         String mode = option("mode", "sync");
-        int step = mode.equals("batch") ? 20 : 1;
+        int step = mode.equals("batch") ? number("batch", 20) : 1;
         while (true) {
             int from = next.getAndAdd(step);
             if (from >= count || stopped.getCount() == 0) return;
@@ -161,6 +166,10 @@ public final class Peer implements Runnable {
             producer.sendOneway(message(from));
             return;
         }
+        if (mode.equals("async")) {
+            sendAsync(producer, message(from));
+            return;
+        }
         SendResult result;
         if (mode.equals("batch")) {
             List<Message> batch = new ArrayList<>();
@@ -174,6 +183,23 @@ public final class Peer implements Runnable {
             result = producer.send(message(from));
         }
         if (result.getSendStatus() != SendStatus.SEND_OK) throw new IllegalStateException(result.toString());
+    }
+
+    /** At most 256 wait for their answers. */
+    private void sendAsync(DefaultMQProducer producer, Message message) throws Exception {
+        inFlight.acquire();
+        producer.send(message, new SendCallback() {
+            @Override
+            public void onSuccess(SendResult result) {
+                inFlight.release();
+            }
+
+            @Override
+            public void onException(Throwable e) {
+                inFlight.release();
+                say("FAILED", message.getKeys(), oneLine(e));
+            }
+        });
     }
 
     private Message message(int i) {
