@@ -12,12 +12,12 @@ from brokerd.remoting.message.record import (
     MAGIC_V1,
     MAGIC_V2,
     PROPERTIES_LENGTH,
-    TIMESTAMP,
     TOPIC_LENGTH_V1,
     TOPIC_LENGTH_V2,
     MessageRecord,
 )
 
+TIMESTAMP = struct.Struct(">q")
 # Reconsume times, prepared transaction offset.
 TAIL = struct.Struct(">iq")
 # Java's byte is signed.

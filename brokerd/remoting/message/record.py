@@ -19,18 +19,24 @@ from brokerd.remoting.message import compression
 from brokerd.remoting.message.hosts import IPV4_BYTES, IPV6_BYTES, address_text
 from brokerd.remoting.message.ids import create_offset_message_id
 from brokerd.remoting.message.names import MessageProperty, SysFlag
-from brokerd.remoting.message.properties import decode_properties
+from brokerd.remoting.message.properties import parse_properties
 
 # Size, magic, body CRC, queue id, flag, queue offset, commit-log offset, sysFlag, born timestamp.
 HEAD = struct.Struct(">iIIiiqqiq")
-TIMESTAMP = struct.Struct(">q")
-INT32 = struct.Struct(">i")
 TOPIC_LENGTH_V1, TOPIC_LENGTH_V2, PROPERTIES_LENGTH = (
     struct.Struct(">B"),
     struct.Struct(">H"),
     struct.Struct(">h"),
 )
 assert HEAD.size == 48
+# Born host, store timestamp, store host, reconsume times, prepared transaction offset, length of the body; by the bits
+# of the hosts that are IPv6.
+HOSTS_V6 = SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6
+MIDDLES = {
+    born | store: struct.Struct(f">{born_bytes}siq{store_bytes}siiqi")
+    for born, born_bytes in ((0, IPV4_BYTES), (SysFlag.BORN_HOST_V6, IPV6_BYTES))
+    for store, store_bytes in ((0, IPV4_BYTES), (SysFlag.STORE_HOST_V6, IPV6_BYTES))
+}
 MAGIC_V1, MAGIC_V2 = 0xDAA320A7, 0xDAA320AB
 RECORD_BYTES_MIN = 91
 
@@ -98,22 +104,37 @@ def decode_record(view: bytes | memoryview, position: int = 0, *, check_crc: boo
         raise CorruptRecord(f"record of {size} bytes at {position}")
     if available < size:
         raise TornRecord(f"record of {size} bytes at {position}, {available} are there")
-    reader = _Reader(bytes(view[position : position + size]), HEAD.size)
-    born_host = reader.host(is_v6=bool(sys_flag & SysFlag.BORN_HOST_V6))
-    store_timestamp_ms = reader.unpack(TIMESTAMP)
-    store_host = reader.host(is_v6=bool(sys_flag & SysFlag.STORE_HOST_V6))
-    reconsume_times, prepared_transaction_offset = reader.unpack(INT32), reader.unpack(TIMESTAMP)
-    body = reader.take(reader.unpack(INT32))
-    topic = reader.text(reader.unpack(TOPIC_LENGTH_V2 if magic == MAGIC_V2 else TOPIC_LENGTH_V1))
-    properties = decode_properties(reader.text(reader.unpack(PROPERTIES_LENGTH)))
-    if reader.position != size:
-        raise CorruptRecord(f"record of {size} bytes at {position} holds {reader.position}")
+    record = bytes(view[position : position + size])
+    middle = MIDDLES[sys_flag & HOSTS_V6]
+    # Hot path of consumers: three layouts and three lengths, not a call for each field.
+    try:
+        (
+            born_address,
+            born_port,
+            stored,
+            store_address,
+            store_port,
+            reconsume_times,
+            prepared_offset,
+            body_length,
+        ) = middle.unpack_from(record, HEAD.size)
+        body, at = _sized(record, HEAD.size + middle.size, body_length)
+        lengths = TOPIC_LENGTH_V2 if magic == MAGIC_V2 else TOPIC_LENGTH_V1
+        topic, at = _sized(record, at + lengths.size, lengths.unpack_from(record, at)[0])
+        properties, at = _sized(
+            record, at + PROPERTIES_LENGTH.size, PROPERTIES_LENGTH.unpack_from(record, at)[0]
+        )
+    except struct.error:
+        raise CorruptRecord(f"record of {size} bytes at {position} ends inside its fields") from None
+    if at != size:
+        raise CorruptRecord(f"record of {size} bytes at {position} holds {at}")
     if check_crc and crc and body_crc(body) != crc:
         raise CorruptRecord(
             f"body of the record at {position} has checksum {body_crc(body):#x}, not {crc:#x}"
         )
     return MessageRecord(
-        topic,
+        # Java's decoder replaces too: a bad byte must not hide a message.
+        topic.decode(errors="replace"),
         queue_id,
         queue_offset,
         physical_offset,
@@ -123,13 +144,21 @@ def decode_record(view: bytes | memoryview, position: int = 0, *, check_crc: boo
         flag,
         sys_flag,
         born,
-        born_host,
-        store_timestamp_ms,
-        store_host,
+        (address_text(born_address), born_port),
+        stored,
+        (address_text(store_address), store_port),
         reconsume_times,
-        prepared_transaction_offset,
-        properties,
+        prepared_offset,
+        parse_properties(properties.decode(errors="replace")),
     )
+
+
+def _sized(record: bytes, start: int, size_bytes: int) -> tuple[bytes, int]:
+    """Return a field and where it ends."""
+    end = start + size_bytes
+    if size_bytes < 0 or end > len(record):
+        raise CorruptRecord(f"field of {size_bytes} bytes at {start} of a record of {len(record)}")
+    return record[start:end], end
 
 
 def decode_records(body: bytes | memoryview, *, check_crc: bool = False) -> list[MessageRecord]:
@@ -140,37 +169,6 @@ def decode_records(body: bytes | memoryview, *, check_crc: bool = False) -> list
         records.append(decode_record(body, position, check_crc=check_crc))
         position += records[-1].store_size_bytes
     return records
-
-
-class _Reader:
-    """Takes field after field of one record; a field that does not fit makes the record corrupt."""
-
-    __slots__ = ("_record", "position")
-
-    def __init__(self, record: bytes, position: int) -> None:
-        self._record, self.position = record, position
-
-    def take(self, size_bytes: int) -> bytes:
-        end = self.position + size_bytes
-        if size_bytes < 0 or end > len(self._record):
-            raise CorruptRecord(
-                f"field of {size_bytes} bytes at {self.position} of a record of {len(self._record)}"
-            )
-        data = self._record[self.position : end]
-        self.position = end
-        return data
-
-    def unpack(self, layout: struct.Struct) -> int:
-        number: int = layout.unpack(self.take(layout.size))[0]
-        return number
-
-    def text(self, size_bytes: int) -> str:
-        # Java's decoder replaces too: a bad byte must not hide a message.
-        return self.take(size_bytes).decode(errors="replace")
-
-    def host(self, *, is_v6: bool) -> tuple[str, int]:
-        address = self.take(IPV6_BYTES if is_v6 else IPV4_BYTES)
-        return address_text(address), self.unpack(INT32)
 
 
 def body_crc(body: bytes) -> int:
