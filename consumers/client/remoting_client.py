@@ -47,6 +47,9 @@ PIPELINE_WINDOW = 128
 # A request timed out and the connection has been silent for this long: the peer may be gone without a word,
 # so the connection is closed and the next request makes a new one (clientCloseSocketIfTimeout).
 SILENT_CONNECTION_S = 3.0
+# Frames of one round of the event loop are one write: a system call costs as much as the rest of a request. From so
+# many bytes on they are written at once.
+GATHERED_BYTES_MAX = 64 * 1024
 
 CLOSED_BY_PEER = Reason("it closed the connection")
 
@@ -81,14 +84,21 @@ class _Channel(asyncio.Protocol):
 
     def __init__(self, client: RemotingClient, addr: str) -> None:
         self.addr = addr
-        self.waiting: dict[int, asyncio.Future[RemotingCommand]] = {}
+        # By opaque: the answer, and when it is given up.
+        self.waiting: dict[int, tuple[asyncio.Future[RemotingCommand], float]] = {}
         self.closed_reason: Reason | None = None
-        self.last_received_s = asyncio.get_running_loop().time()
+        self._loop = asyncio.get_running_loop()
+        self.last_received_s = self._loop.time()
         self._client = client
         self._connection = RemotingConnection()
         self._transport: asyncio.Transport | None = None
         self._writable = asyncio.Event()
         self._writable.set()
+        self._unsent: list[bytes] = []
+        self._unsent_bytes = 0
+        # One timer for all that wait: a timer for each would cost more than its answer.
+        self._expire_at_s = NEVER_S
+        self._expiry: asyncio.TimerHandle | None = None
 
     # asyncio's calls
 
@@ -98,7 +108,7 @@ class _Channel(asyncio.Protocol):
         transport.set_write_buffer_limits(high=self._client.config.write_buffer_bytes_max)
 
     def data_received(self, data: bytes) -> None:
-        self.last_received_s = asyncio.get_running_loop().time()
+        self.last_received_s = self._loop.time()
         try:
             commands = self._connection.receive_data(data)
         except RemotingError as error:
@@ -127,8 +137,16 @@ class _Channel(asyncio.Protocol):
     def is_open(self) -> bool:
         return self.closed_reason is None
 
-    def send(self, commands: Iterable[RemotingCommand]) -> None:
-        """Write whole frames, requests signed. Raises BrokerUnavailable when the connection has ended."""
+    @property
+    def is_ready(self) -> bool:
+        """Whether a request can be sent without waiting."""
+        return self.closed_reason is None and self._writable.is_set()
+
+    def send(self, commands: Iterable[RemotingCommand], *, is_urgent: bool = False) -> None:
+        """Write whole frames, requests signed, in this round of the event loop; at once where urgent.
+
+        Raises BrokerUnavailable when the connection has ended.
+        """
         if self._transport is None or self.closed_reason is not None:
             raise BrokerUnavailable(self.addr, self.closed_reason or Reason("not connected"))
         keys = self._client.config.keys
@@ -137,7 +155,14 @@ class _Channel(asyncio.Protocol):
             for command in commands:
                 if not command.is_response:
                     sign(command, keys)
-        self._transport.write(b"".join([command.encode() for command in commands]))
+        if not self._unsent:
+            self._loop.call_soon(self._write)
+        for command in commands:
+            frame = command.encode()
+            self._unsent.append(frame)
+            self._unsent_bytes += len(frame)
+        if is_urgent or self._unsent_bytes >= GATHERED_BYTES_MAX:
+            self._write()
 
     async def wait_writable(self) -> None:
         """Return when the socket takes more; raises BrokerUnavailable if it ends instead."""
@@ -145,28 +170,57 @@ class _Channel(asyncio.Protocol):
         if self.closed_reason is not None:
             raise BrokerUnavailable(self.addr, self.closed_reason)
 
-    def expect(self, opaque: int) -> asyncio.Future[RemotingCommand]:
-        """Register a request before it is sent. Raises TooManyRequests."""
+    def expect(self, opaque: int, deadline_s: float = NEVER_S) -> asyncio.Future[RemotingCommand]:
+        """Register a request before it is sent; TimeoutError is its answer then. Raises TooManyRequests."""
         if len(self.waiting) >= self._client.config.outstanding_requests_max:
             raise TooManyRequests(self.addr, len(self.waiting))
-        future: asyncio.Future[RemotingCommand] = asyncio.get_running_loop().create_future()
-        self.waiting[opaque] = future
+        future: asyncio.Future[RemotingCommand] = self._loop.create_future()
+        self.waiting[opaque] = future, deadline_s
+        if deadline_s < self._expire_at_s:
+            self._set_expiry(deadline_s)
         return future
 
     def close_if_silent(self, sent_at_s: float) -> None:
         """End a connection on which nothing came since `sent_at_s`, when a request of then timed out."""
-        now_s = asyncio.get_running_loop().time()
+        now_s = self._loop.time()
         if self.last_received_s <= sent_at_s and now_s - sent_at_s >= SILENT_CONNECTION_S:
             silent_s = {"number": round(now_s - sent_at_s)}
             self.close(Reason("it was silent for %(number)s s while requests waited", silent_s))
 
     def close(self, reason: Reason) -> None:
+        self._write()  # one-way requests have nothing else to wait for
         self._fail(reason)
         if self._transport is not None:
             self._transport.abort()
 
+    def _write(self) -> None:
+        if self._unsent and self._transport is not None:
+            frames, self._unsent, self._unsent_bytes = self._unsent, [], 0
+            self._transport.write(b"".join(frames))
+
+    def _set_expiry(self, at_s: float) -> None:
+        if self._expiry is not None:
+            self._expiry.cancel()
+        self._expire_at_s = at_s
+        self._expiry = self._loop.call_at(at_s, self._expire)
+
+    def _expire(self) -> None:
+        """Give up what waits too long, and look again when the next may."""
+        due_s = max(self._loop.time(), self._expire_at_s)
+        next_s = NEVER_S
+        for future, deadline_s in self.waiting.values():
+            if future.done():
+                continue
+            if deadline_s <= due_s:
+                future.set_exception(TimeoutError())
+            else:
+                next_s = min(next_s, deadline_s)
+        self._expiry, self._expire_at_s = None, NEVER_S
+        if next_s < NEVER_S:
+            self._set_expiry(next_s)
+
     def _receive_response(self, command: RemotingCommand) -> None:
-        future = self.waiting.pop(command.opaque, None)
+        future, _ = self.waiting.pop(command.opaque, (None, NEVER_S))
         if future is None:
             # Java drops it as well: the request has timed out, or was cancelled.
             logger.debug("late response addr=%s code=%d opaque=%d", self.addr, command.code, command.opaque)
@@ -178,8 +232,11 @@ class _Channel(asyncio.Protocol):
             return
         self.closed_reason = reason
         self._writable.set()
+        self._unsent.clear()
+        if self._expiry is not None:
+            self._expiry.cancel()
         waiting, self.waiting = self.waiting, {}
-        for future in waiting.values():
+        for future, _ in waiting.values():
             if not future.done():
                 future.set_exception(BrokerUnavailable(self.addr, reason))
                 future.exception()  # mark as seen: a cancelled waiter would leave it unread
@@ -220,19 +277,20 @@ class RemotingClient:
         """
         timeout_ms = self.config.invoke_timeout_ms if timeout_ms is None else timeout_ms
         command.opaque = self._next_opaque()
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + timeout_ms / 1000
         sent_at_s = NEVER_S
-        channel: _Channel | None = None
+        channel = self._channels.get(addr)
         try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                channel = await self._channel(addr)
-                await channel.wait_writable()
-                # Directly before the frame is written: this process may have been frozen anywhere before.
-                if time.monotonic() >= send_until_s:
-                    raise TimeoutError
-                sent_at_s = asyncio.get_running_loop().time()
-                future = channel.expect(command.opaque)
-                channel.send((command,))
-                return await future
+            if channel is None or not channel.is_ready:
+                channel = await self._ready_channel(addr, deadline_s)
+            # Directly before the frame is written: this process may have been frozen anywhere before.
+            if time.monotonic() >= send_until_s:
+                raise TimeoutError
+            sent_at_s = loop.time()
+            future = channel.expect(command.opaque, deadline_s)
+            channel.send((command,), is_urgent=send_until_s < NEVER_S)
+            return await future
         except TimeoutError:
             if channel is not None:
                 channel.close_if_silent(sent_at_s)
@@ -284,13 +342,14 @@ class RemotingClient:
         assert command.is_oneway, command.code
         timeout_ms = self.config.invoke_timeout_ms if timeout_ms is None else timeout_ms
         command.opaque = self._next_opaque()
-        try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                channel = await self._channel(addr)
-                await channel.wait_writable()
-                channel.send((command,))
-        except TimeoutError:
-            raise RemotingTimeout(addr, command.code, timeout_ms) from None
+        channel = self._channels.get(addr)
+        if channel is None or not channel.is_ready:
+            deadline_s = asyncio.get_running_loop().time() + timeout_ms / 1000
+            try:
+                channel = await self._ready_channel(addr, deadline_s)
+            except TimeoutError:
+                raise RemotingTimeout(addr, command.code, timeout_ms) from None
+        channel.send((command,))
 
     def connected_addrs(self) -> list[str]:
         return sorted(addr for addr, channel in self._channels.items() if channel.is_open)
@@ -344,6 +403,13 @@ class RemotingClient:
 
     def _next_opaque(self) -> int:
         return next(self._opaques) & OPAQUE_MAX
+
+    async def _ready_channel(self, addr: str, deadline_s: float) -> _Channel:
+        """As `_channel`, when its socket takes more. Raises TimeoutError at the loop's time `deadline_s`."""
+        async with asyncio.timeout_at(deadline_s):
+            channel = await self._channel(addr)
+            await channel.wait_writable()
+            return channel
 
     async def _channel(self, addr: str) -> _Channel:
         """Return the open connection to `addr`; callers that come while it is being made share the attempt."""

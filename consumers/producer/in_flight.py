@@ -19,10 +19,16 @@ class InFlight:
         self._bytes_max = bytes_max
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
+    def enter_at_once(self, size_bytes: int) -> bool:
+        """Take room if there is some and none waits for it."""
+        if self._waiting or not self._has_room(size_bytes):
+            return False
+        self._take(size_bytes)
+        return True
+
     async def enter(self, size_bytes: int) -> None:
         """Wait for room and take it. Cancelling it takes none."""
-        if not self._waiting and self._has_room(size_bytes):
-            self._take(size_bytes)
+        if self.enter_at_once(size_bytes):
             return
         room: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((size_bytes, room))

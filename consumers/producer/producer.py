@@ -210,11 +210,12 @@ class Producer:
         `timeout_ms`: then TooManyRequests, and nothing was sent. `close` waits for all tasks.
         """
         size_bytes = len(message.body)
-        try:
-            async with asyncio.timeout((timeout_ms or self.config.send_timeout_ms) / 1000):
-                await self._in_flight.enter(size_bytes)
-        except TimeoutError:
-            raise TooManyRequests("brokers", self._in_flight.messages) from None
+        if not self._in_flight.enter_at_once(size_bytes):
+            try:
+                async with asyncio.timeout((timeout_ms or self.config.send_timeout_ms) / 1000):
+                    await self._in_flight.enter(size_bytes)
+            except TimeoutError:
+                raise TooManyRequests("brokers", self._in_flight.messages) from None
         task = asyncio.get_running_loop().create_task(
             self.send(
                 message, queue=queue, sharding_key=sharding_key, selector=selector, timeout_ms=timeout_ms
@@ -335,6 +336,7 @@ class Producer:
 
         There is a next one while errors are retriable.
         """
+        send = self._watched_send if self.config.send_latency_fault_enable else self._send_once
         attempts = 0
         failed_broker: str | None = None
         while True:
@@ -343,7 +345,7 @@ class Producer:
                 queues = await self._publish_queues(message.topic)
                 queue = self._next(message.topic, queues, failed_broker)
                 failed_broker = queue.broker_name
-                result = await self._watched_send(message, body, queue, sys_flag, deadline_ms, batch=batch)
+                result = await send(message, body, queue, sys_flag, deadline_ms, batch=batch)
                 is_last = attempts > self.config.retry_times_when_send_failed
                 if not self._is_repeated(result) or is_last or self._clock() >= deadline_ms:
                     return result

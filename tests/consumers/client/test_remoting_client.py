@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from unittest import mock
 
 import pytest
 
@@ -60,6 +61,17 @@ async def test_it_times_out_when_the_broker_is_slow(broker, client):
         await client.invoke(broker.addr, request(), timeout_ms=50)
     assert (caught.value.addr, caught.value.code, caught.value.timeout_ms) == (broker.addr, ECHO, 50)
     assert caught.value.retriable
+
+
+async def test_each_request_has_its_own_deadline(broker, client):
+    broker.answers[ECHO] = lambda command: None
+    calls = [client.invoke(broker.addr, request(), timeout_ms) for timeout_ms in (60_000, 80, 40)]
+    longest, *others = [asyncio.create_task(call) for call in calls]
+    errors = await asyncio.gather(*others, return_exceptions=True)
+    assert [error.timeout_ms for error in errors] == [80, 40]
+    assert not longest.done()
+    assert "1 requests waiting" in repr(client)
+    longest.cancel()
 
 
 async def test_it_sends_nothing_after_the_time_that_the_caller_gave(broker, client):
@@ -198,6 +210,30 @@ async def test_it_names_those_of_many_that_got_no_answer(broker, client):
 async def test_it_returns_the_error_for_each_of_many(client):
     answers = await client.invoke_many("127.0.0.1:1", [request(), request()])
     assert [type(answer) for answer in answers] == [BrokerUnavailable, BrokerUnavailable]
+
+
+async def test_requests_of_one_round_are_one_write(broker, client, monkeypatch):
+    await client.invoke(broker.addr, request())
+    writes = []
+    (channel,) = client._channels.values()
+    write = channel._transport.write
+    monkeypatch.setattr(
+        channel, "_transport", mock.Mock(write=lambda data: writes.append(len(data)) or write(data))
+    )
+    await asyncio.gather(*(client.invoke(broker.addr, request(b"x")) for _ in range(20)))
+    assert len(writes) == 1
+    # More than is gathered is not kept for the end of the round.
+    large = RemotingCommand.request(ECHO, {}, b"x" * 40_000, oneway=True)
+    for _ in range(4):
+        await client.invoke_oneway(broker.addr, large)
+    assert [size > 80_000 for size in writes[1:]] == [True, True]
+
+
+async def test_a_oneway_request_is_written_before_the_client_closes(broker, client):
+    await client.invoke(broker.addr, request())
+    await client.invoke_oneway(broker.addr, RemotingCommand.request(ECHO, {}, b"last", oneway=True))
+    await client.close()
+    await wait_until(lambda: [command.body for command in broker.received[1:]] == [b"last"])
 
 
 async def test_it_does_not_wait_for_an_answer_to_a_oneway(broker, client):
