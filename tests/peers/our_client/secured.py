@@ -92,7 +92,9 @@ async def test_it_produces_and_consumes_by_tls(secured: Secured) -> None:
     reader, client = Reader(), secured.client()
     async with (
         PushConsumer("encrypted", secured.namesrv, reader, {"Encrypted": "*"}, config=config(client=client)),
-        Producer("senders", secured.namesrv, ProducerConfig(client=client)) as producer,
+        Producer(
+            "senders", secured.namesrv, ProducerConfig(client=client, send_timeout_ms=30_000)
+        ) as producer,
     ):
         await send_numbered(producer, "Encrypted", 200)
         await until(lambda: set(reader.keys) == expected(200))

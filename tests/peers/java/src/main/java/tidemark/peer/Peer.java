@@ -79,6 +79,7 @@ public final class Peer implements Runnable {
                 case "reply": new Requests(this).reply(); break;
                 case "signed": new Signed(this).run(); break;
                 case "tools": new Signed(this).tools(); break;
+                case "cost": new Cost(this).run(); break;
                 default: throw new IllegalArgumentException("no such peer: " + command);
             }
             say("END", 0);
