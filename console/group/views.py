@@ -57,7 +57,7 @@ RANGES = {
     "30d": 720 * HOUR_MS,
 }
 QUEUES_SHOWN = 10  # below a row of the list; the group's page has all
-CLIENTS_EVERY_MS = 10_000  # every other round: rates are of the last minute
+CLIENTS_EVERY_MS = 4_000  # every round, as the queues above: both name what is in flight
 BY_CLIENT_EVERY_MS = 60_000  # members are read every 30 s
 BY_CLIENT_AT_ONCE_MS = HOUR_MS  # a longer history is read after the page
 CHART_POINTS = 480  # about two pixels each on a wide screen

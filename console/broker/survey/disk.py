@@ -151,7 +151,7 @@ def full_in(
     span_ms = recent[-1].at_ms - recent[0].at_ms if recent else 0
     if span_ms < HISTORY_MIN_MS:
         words = Text(
-            "%(span)s of history; how fast the disk fills is known after %(need)s",
+            "how fast the disk fills is known after %(need)s of readings, %(span)s so far",
             span=Duration(span_ms),
             need=Duration(HISTORY_MIN_MS),
         )
