@@ -146,7 +146,13 @@ class PushConsumerConfig:
     # Flow control, per queue: cached messages, their body bytes, last minus first offset.
     pull_threshold_messages: int = 1_000
     pull_threshold_bytes: int = 100 * 1024 * 1024
+    # The same for all our queues of a topic, in equal parts and in the place of those (pullThresholdForTopic,
+    # pullThresholdSizeForTopic). None: each queue for itself.
+    topic_threshold_messages: int | None = None
+    topic_threshold_bytes: int | None = None
     consume_concurrently_max_span: int = 2_000
+    # Messages given to handlers, a second and in all; None: as fast as they are. `limit_rate` changes it.
+    consume_rate_max: float | None = None
     # -1: 16 for concurrent consumers, no limit for orderly ones.
     max_reconsume_times: int = -1
     # Delay level requested when a message is sent back; 0 lets the broker decide (3 + times), -1 means dead
@@ -179,6 +185,19 @@ class PushConsumerConfig:
         check_ranges(self, PUSH_CONSUMER_RANGES)
         if self.consume_from_where is ConsumeFromWhere.TIMESTAMP and self.consume_timestamp_ms is None:
             raise InvalidClientConfig("consume_timestamp_ms must be given to consume from a timestamp")
+        if self.consume_rate_max is not None and not self.consume_rate_max > 0:
+            raise InvalidClientConfig(f"consume_rate_max must be above 0, not {self.consume_rate_max}")
+
+    def thresholds(self, topic_queues: int) -> tuple[int, int]:
+        """Return how many messages and body bytes a queue may cache, one of `topic_queues` of its topic that are ours.
+
+        Source: RebalancePushImpl.messageQueueChanged, which divides by the queues of all topics.
+        """
+        messages, size = self.topic_threshold_messages, self.topic_threshold_bytes
+        return (
+            self.pull_threshold_messages if messages is None else max(1, messages // max(1, topic_queues)),
+            self.pull_threshold_bytes if size is None else max(1, size // max(1, topic_queues)),
+        )
 
     def max_reconsume_times_for(self, orderly: bool) -> int:
         """Return the limit that counts: after so many repetitions a message becomes a dead letter."""
@@ -255,6 +274,8 @@ PUSH_CONSUMER_RANGES = (
     ("pull_interval_ms", 0, 65_535),
     ("pull_threshold_messages", 1, 65_535),
     ("pull_threshold_bytes", 1, 1_024 * 1024 * 1024),
+    ("topic_threshold_messages", 1, 6_553_500),
+    ("topic_threshold_bytes", 1, 100 * 1_024 * 1024 * 1024),
     ("consume_concurrently_max_span", 1, SPAN_MAX),
     ("max_reconsume_times", -1, ORDERLY_RECONSUME_TIMES),
     ("delay_level_when_next_consume", -1, 18),
@@ -279,8 +300,8 @@ PULL_CONSUMER_RANGES = (
 
 
 def check_ranges(config: object, ranges: Sequence[tuple[str, int, int]]) -> None:
-    """Raise InvalidClientConfig for the first (setting, least, greatest) that does not hold."""
+    """Raise InvalidClientConfig for the first (setting, least, greatest) that does not hold; None is no setting."""
     for name, low, high in ranges:
-        value: int = getattr(config, name)
-        if not low <= value <= high:
+        value: int | None = getattr(config, name)
+        if value is not None and not low <= value <= high:
             raise InvalidClientConfig(f"{name} must be {low} to {high}, not {value}")

@@ -105,8 +105,10 @@ class ConcurrentConsumeService:
 
     async def _consume(self, request: ConsumeRequest) -> None:
         queue, messages = request.queue, request.messages
+        await self._handler.rate.wait()
         if queue.is_dropped:
             return
+        self._handler.rate.count(len(messages))
         context = ConsumeContext(
             group=self._handler.group,
             message_queue=queue.message_queue,

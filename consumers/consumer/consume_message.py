@@ -18,6 +18,7 @@ from brokerd.remoting.body.client import ConsumeStatus as ConsumeStatistics
 from brokerd.remoting.message.queue import MessageQueue
 from brokerd.remoting.message.record import MessageRecord
 from brokerd.remoting.message.trace import TracedOutcome
+from consumers.consumer.consume_rate import ConsumeRate
 from consumers.consumer.consume_trace import ConsumeTracer
 from consumers.consumer.process_queue import ProcessQueue
 
@@ -97,11 +98,13 @@ class MessageHandler:
         group: str,
         clock: Callable[[], int],
         tracer: ConsumeTracer | None = None,
+        rate: ConsumeRate | None = None,
     ) -> None:
         self.group = group
         self._tracer = tracer
         self.clock = clock
         self.statistics = ConsumeStatisticsTable()
+        self.rate = rate or ConsumeRate()
         self._handler = as_async_handler(handler)
 
     async def call(self, messages: Sequence[MessageRecord], context: ConsumeContext) -> ConsumeOutcome:

@@ -119,9 +119,13 @@ class OrderlyConsumeService:
         """Lock, take, consume once; False when there is nothing to take."""
         if not await self._own(queue) or queue.is_dropped:
             return True
+        if not self._handler.rate.is_free:
+            await self._handler.rate.wait()
+            return True  # the lock may have gone in the meantime
         messages = queue.take_messages(self._config.consume_message_batch_max_size, self._clock())
         if not messages:
             return False
+        self._handler.rate.count(len(messages))
         pause_ms = await self._consume(queue, messages)
         if pause_ms:
             await asyncio.sleep(pause_ms / 1000)

@@ -8,7 +8,7 @@ offset order and the first key is the oldest message.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -235,6 +235,7 @@ class ProcessQueueTable:
 
     def __init__(self) -> None:
         self._queues: dict[MessageQueue, ProcessQueue] = {}
+        self._by_topic: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._queues)
@@ -248,16 +249,21 @@ class ProcessQueueTable:
     def values(self) -> list[ProcessQueue]:
         return [self._queues[queue] for queue in self]
 
+    def count_of_topic(self, topic: str) -> int:
+        return self._by_topic[topic]
+
     def add(self, process_queue: ProcessQueue) -> None:
         """Caller: rebalancer. Affects: what `compare` calls ours."""
         assert process_queue.message_queue not in self._queues, process_queue
         self._queues[process_queue.message_queue] = process_queue
+        self._by_topic[process_queue.message_queue.topic] += 1
 
     def remove(self, message_queue: MessageQueue) -> ProcessQueue | None:
         """Caller: rebalancer, offset reset. The queue is dropped as well."""
         process_queue = self._queues.pop(message_queue, None)
         if process_queue is not None:
             process_queue.drop()
+            self._by_topic[message_queue.topic] -= 1
         return process_queue
 
     def compare(self, topic: str, allocated: Iterable[MessageQueue], now_ms: int) -> AllocationChange:

@@ -593,5 +593,6 @@ class PullConsumer:
             count_pulled=lambda topic, count, took_ms: self._statistics.count_pulled(
                 topic, count, took_ms, self._clock()
             ),
+            queues_of_topic=self.table.count_of_topic,
             post_subscription_when_pull=True,
         )

@@ -49,17 +49,24 @@ class PullHold(StrEnum):
 
 
 def hold_pull(
-    queue: ProcessQueue, config: PushConsumerConfig, *, orderly: bool, suspended: bool, now_ms: int
+    queue: ProcessQueue,
+    config: PushConsumerConfig,
+    *,
+    orderly: bool,
+    suspended: bool,
+    now_ms: int,
+    topic_queues: int = 1,
 ) -> PullHold | None:
-    """Return the first reason of the sequence in 9.3, or None: pull.
+    """Return the first reason of the sequence in 9.3, or None: pull. `topic_queues` of its topic are ours.
 
     Sizes are compared as whole MiB there, as bytes here.
     """
     if suspended:
         return PullHold.SUSPENDED
-    if queue.cached_count > config.pull_threshold_messages:
+    messages_max, bytes_max = config.thresholds(topic_queues)
+    if queue.cached_count > messages_max:
         return PullHold.MESSAGES
-    if queue.cached_bytes > config.pull_threshold_bytes:
+    if queue.cached_bytes > bytes_max:
         return PullHold.BYTES
     if not orderly and queue.max_span > config.consume_concurrently_max_span:
         return PullHold.SPAN
@@ -110,6 +117,7 @@ class PullContext:
     pass_over: Callable[[MessageQueue, int], None]
     correct_offset: Callable[[MessageQueue, int], Awaitable[None]]
     count_pulled: Callable[[str, int, int], None]  # topic, messages, round trip in ms
+    queues_of_topic: Callable[[str], int]  # how many of a topic are ours
     # Each request carries the filter, so that brokers need no heartbeat with it (postSubscriptionWhenPull).
     post_subscription_when_pull: bool = False
 
@@ -139,6 +147,7 @@ class PullLoop:
                 orderly=context.orderly,
                 suspended=context.is_suspended(self.queue.message_queue),
                 now_ms=self.queue.last_pull_ms,
+                topic_queues=context.queues_of_topic(self.queue.message_queue.topic),
             )
             self._note_hold(hold)
             if hold is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -31,6 +31,7 @@ from consumers.config import MessageModel, PushConsumerConfig
 from consumers.consumer.consume_concurrently import ConcurrentConsumeService
 from consumers.consumer.consume_message import ConsumeContext, ConsumeReturnType, Handler, MessageHandler
 from consumers.consumer.consume_orderly import OrderlyConsumeService
+from consumers.consumer.consume_rate import ConsumeRate
 from consumers.consumer.consume_trace import ConsumeTracer, create_tracer
 from consumers.consumer.member import cancel_all, queue_infos, repeat, running_info
 from consumers.consumer.offset_store import LocalFileOffsetStore, OffsetStore, RemoteOffsetStore
@@ -96,7 +97,8 @@ class PushConsumer:
             self._tracer = create_tracer(
                 self.client, group, self.config.trace_topic, clock, self.config.consume_timeout_ms
             )
-        self.handler = MessageHandler(handler, group, clock, self._tracer)
+        rate = ConsumeRate(self.config.consume_rate_max)
+        self.handler = MessageHandler(handler, group, clock, self._tracer, rate)
         self.offset_store = self._create_offset_store()
         self.consume_service = self._create_consume_service()
         self.pop_service = PopConsumeService(self.handler, self.config, self.client, clock)
@@ -106,6 +108,7 @@ class PushConsumer:
         self._pull_tasks: dict[ProcessQueue, asyncio.Task[None]] = {}
         self._loops: list[asyncio.Task[None]] = []
         self._is_suspended = False
+        self._suspended_queues: set[MessageQueue] = set()
         self._is_closed = False
 
     @property
@@ -209,13 +212,28 @@ class PushConsumer:
         self._subscriptions.pop(topic, None)
         self._subscriptions_changed()
 
-    def suspend(self) -> None:
-        """Pull no more until `resume`; what is cached is still consumed."""
-        self._is_suspended = True
+    def suspend(self, queues: Iterable[MessageQueue] | None = None) -> None:
+        """Pull no more until `resume`, all or these queues; what is cached, or on its way, is still consumed."""
+        if queues is None:
+            self._is_suspended = True
+        else:
+            self._suspended_queues.update(queues)
 
-    def resume(self) -> None:
-        self._is_suspended = False
+    def resume(self, queues: Iterable[MessageQueue] | None = None) -> None:
+        """Go on within a second. Without queues: with all, those that were suspended one by one too."""
+        if queues is None:
+            self._is_suspended = False
+            self._suspended_queues.clear()
+        else:
+            self._suspended_queues.difference_update(queues)
         self.rebalancer.rebalance_soon()
+
+    def limit_rate(self, messages_per_s: float | None) -> None:
+        """Give handlers at most so many messages a second from now on; None: as fast as they are.
+
+        Raises ValueError where it is not above 0.
+        """
+        self.handler.rate.limit(messages_per_s)
 
     async def persist_offsets(self) -> None:
         """Store the progress of every queue that is ours."""
@@ -347,6 +365,8 @@ class PushConsumer:
             "pullInterval": str(config.pull_interval_ms),
             "pullThresholdForQueue": str(config.pull_threshold_messages),
             "pullThresholdSizeForQueue": str(config.pull_threshold_bytes // (1024 * 1024)),
+            "pullThresholdForTopic": str(config.topic_threshold_messages or -1),
+            "pullThresholdSizeForTopic": str((config.topic_threshold_bytes or 0) // (1024 * 1024) or -1),
             "consumeConcurrentlyMaxSpan": str(config.consume_concurrently_max_span),
             "maxReconsumeTimes": str(config.max_reconsume_times),
             "suspendCurrentQueueTimeMillis": str(config.suspend_current_queue_time_ms),
@@ -404,7 +424,7 @@ class PushConsumer:
             clock=self._clock,
             service=self.pop_service,
             subscription=self._subscriptions.get,
-            is_suspended=lambda _: self._is_suspended,
+            is_suspended=self._is_suspended_queue,
             count_pulled=self._count_pulled,
         )
         return Poppers(context)
@@ -418,12 +438,16 @@ class PushConsumer:
             orderly=self.orderly,
             clock=self._clock,
             subscription=self._subscriptions.get,
-            is_suspended=lambda _: self._is_suspended,
+            is_suspended=self._is_suspended_queue,
             pass_over=self._pass_over,
             submit=self.consume_service.submit,
             correct_offset=self._correct_offset,
             count_pulled=self._count_pulled,
+            queues_of_topic=self.table.count_of_topic,
         )
+
+    def _is_suspended_queue(self, queue: MessageQueue) -> bool:
+        return self._is_suspended or queue in self._suspended_queues
 
     def _count_pulled(self, topic: str, messages: int, took_ms: int) -> None:
         self.handler.statistics.count_pulled(topic, messages, took_ms, self._clock())

@@ -110,12 +110,15 @@ class PopConsumeService:
         await self._try("acknowledged", message, request)
 
     async def _consume(self, request: PopRequest) -> None:
-        queue, now_ms = request.queue, self._clock()
+        queue = request.queue
         try:
+            await self._handler.rate.wait()
+            now_ms = self._clock()
             mine = [message for message in request.messages if not message.is_expired(now_ms)]
             if len(mine) < len(request.messages):
                 logger.warning("waited for a handler until another member may have it %s", request)
             if mine:
+                self._handler.rate.count(len(mine))
                 await self._call(queue, mine)
         finally:
             queue.held -= len(request.messages)

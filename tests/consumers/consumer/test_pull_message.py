@@ -43,6 +43,20 @@ def test_it_holds_at_more_than_100_mib():
     assert hold(queue_of(*range(101), body=mib)) is PullHold.BYTES
 
 
+def test_a_limit_of_the_topic_is_that_of_each_of_its_queues_in_equal_parts():
+    config = PushConsumerConfig(topic_threshold_messages=10, topic_threshold_bytes=100)
+    assert config.thresholds(3) == (3, 33)
+    assert config.thresholds(0) == (10, 100)
+    assert config.thresholds(1_000) == (1, 1)
+    assert PushConsumerConfig().thresholds(3) == (1_000, 100 * 1024 * 1024)
+    for offsets, of_three in ((range(3), None), (range(4), PullHold.MESSAGES)):
+        queue = queue_of(*offsets)
+        flags = {"orderly": False, "suspended": False, "now_ms": 0}
+        assert hold_pull(queue, config, **flags, topic_queues=3) is of_three
+        assert hold_pull(queue, config, **flags, topic_queues=2) is None
+    assert hold_pull(queue_of(0, body=b"x" * 51), config, **flags, topic_queues=2) is PullHold.BYTES
+
+
 def test_it_holds_a_span_of_more_than_2000_unless_orderly():
     assert hold(queue_of(0, 2000)) is None
     assert hold(queue_of(0, 2001)) is PullHold.SPAN

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -23,6 +25,8 @@ from consumers import (
 from tests.consumers.fake_broker import wait_until
 from tests.consumers.fake_cluster import route_to
 from tests.consumers.records import record
+from tests.support.broker_process import BrokerProcess
+from tests.support.documented import example
 from tests.support.plain_record import encode_record
 
 CONFIG = PushConsumerConfig(
@@ -271,6 +275,43 @@ async def test_it_consumes_no_more_while_it_is_suspended(cluster, stored, starte
     await wait_until(lambda: len(seen) == 5)
 
 
+async def test_it_suspends_single_queues(cluster, stored, started, monkeypatch):
+    monkeypatch.setattr("consumers.consumer.pull_message.SUSPENDED_DELAY_MS", 20)
+    consumer, seen = await started()
+    await wait_until(lambda: len(seen) == 3)
+    consumer.suspend([MessageQueue("orders", "broker-a", 7)])
+    stored.count = 5
+    await wait_until(lambda: len(seen) == 5)
+    consumer.suspend([QUEUE])
+    pulls = len(stored.pulls)
+    await asyncio.sleep(0.2)
+    assert len(stored.pulls) <= pulls + 1, "the pull that was on its way"
+    stored.count = 8
+    consumer.resume([QUEUE])
+    await wait_until(lambda: len(seen) == 8)
+
+
+@pytest.mark.parametrize("orderly", [False, True])
+async def test_it_keeps_to_a_rate(cluster, stored, started, orderly):
+    cluster.broker.answers[41] = lambda command: command.response(
+        0, body=LockBatchResponseBody(LockBatchRequestBody.from_body(command.body).mq_set).to_body()
+    )
+    stored.count = 5
+    began = []
+
+    async def note(messages, context):
+        began.append(asyncio.get_running_loop().time())
+        return ConsumeStatus.CONSUME_SUCCESS
+
+    consumer, _ = await started(replace(CONFIG, consume_rate_max=20), handler=note, orderly=orderly)
+    await wait_until(lambda: len(began) == 5)
+    # at 20 a second; the clock that counts is the loop's
+    assert all(later - earlier > 0.049 for earlier, later in pairwise(began))
+    consumer.limit_rate(None)
+    stored.count = 300
+    await wait_until(lambda: len(began) == 300)
+
+
 async def test_it_adds_and_drops_topics_while_it_runs(cluster, stored, started):
     consumer, seen = await started()
     await wait_until(lambda: len(seen) == 3)
@@ -340,6 +381,11 @@ async def test_it_is_once_in_a_group_per_client(cluster, stored):
 def test_it_refuses_settings_out_of_range(settings, name):
     with pytest.raises(InvalidClientConfig, match=name):
         PushConsumerConfig(**settings)
+
+
+async def test_the_example_of_the_docs_runs(brokerd: BrokerProcess, capsys) -> None:
+    await asyncio.wait_for(example("consumers.md", "Consuming")(brokerd.namesrv), 60)
+    assert capsys.readouterr().out == "A-0 A-1 A-2\n"
 
 
 def test_it_refuses_names_that_rocketmq_refuses():
