@@ -20,11 +20,17 @@ done
 # Debian packages by what they bring: a command (or Python module) that must answer, and the package that has it.
 wanted=()
 needs() { "$@" >/dev/null 2>&1; }
+# What `brokerd.compiled` is built with; without it brokerd stays pure Python, and only the tests need both.
+compiles() {
+  printf '#include <Python.h>\n#include <zlib.h>\n' |
+    cc -E -I"$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')" -
+}
 java_17() { [ "$(java -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p')" -ge 17 ]; }
 if [ "$wish" = test ]; then
   needs javac -version && needs java_17 || wanted+=(openjdk-17-jdk-headless)
   needs mvn -version || wanted+=(maven)
   needs command -v initdb || needs ls /usr/lib/postgresql/*/bin/initdb || wanted+=(postgresql)
+  needs compiles || wanted+=(gcc python3-dev zlib1g-dev)
   needs xgettext --version && needs msgfmt --version || wanted+=(gettext)
   needs command -v chromium-headless-shell || needs command -v google-chrome || [ -n "${CHROMIUM:-}" ] ||
     wanted+=(chromium-headless-shell fonts-dejavu-core)
@@ -91,5 +97,5 @@ install_python() {
 needs "$python" -c 'import ensurepip, venv' || install_packages python3-venv
 install_packages "${wanted[@]}" & packages=$!
 install_python
-.venv/bin/python -m brokerd.compiled.build >&2
 wait "$packages"
+.venv/bin/python -m brokerd.compiled.build >&2
