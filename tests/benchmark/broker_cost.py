@@ -182,7 +182,7 @@ def pops(peer: Peer, seconds: float, body: bytes) -> int:
     with contextlib.closing(connected(peer.address)) as connection:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            request = java_like(RequestCode.POP_MESSAGE, 1, pop_fields(group, "Bench"), b"")
+            request = java_like(RequestCode.POP_MESSAGE, 1, pop_fields(group, "Bench", pollTime="1000"), b"")
             (answer,) = ask(connection, [request], buffer)
             if answer.code != 0:
                 break
