@@ -396,6 +396,7 @@ static int find_topic(Piece topic, PyObject *entries, PyObject *topics, PyObject
         return 0;
     *entry = PyDict_GetItemWithError(entries, *name);
     PyObject *config = PyDict_GetItemWithError(topics, *name);
+    Py_XINCREF(*entry);
     if (*entry == NULL || config == NULL)
         return 0;
     PyObject *known = PyObject_GetAttrString(*entry, "config");
@@ -416,12 +417,16 @@ static PyObject *sends(PyObject *module, PyObject *args)
     if (position < 0 || position > PyBytes_GET_SIZE(data) || PyTuple_GET_SIZE(pieces) != 6 ||
         PyBytes_GET_SIZE(born_host) != 8 || PyBytes_GET_SIZE(store_host) != 8)
         Py_RETURN_NONE;
-    static uint8_t scratch[HEADER_MAX]; /* the interpreter's lock is held throughout */
+    uint8_t scratch[HEADER_MAX];
     const uint8_t *base = piece_of(data).at, *at = base + position, *end = base + PyBytes_GET_SIZE(data);
     Send s;
     const uint8_t *frame_end = read_send(at, end, &s, scratch);
     if (frame_end == NULL)
         Py_RETURN_NONE;
+    struct {
+        PyObject *queue;
+        int64_t next;
+    } places[QUEUES_MAX] = {0};
     PyObject *notes = PyList_New(0), *answers = PyList_New(0), *stamp = PyLong_FromLongLong(store_ms);
     if (notes == NULL || answers == NULL || stamp == NULL || !find_topic(s.topic, entries, topics, &name, &entry))
         goto done;
@@ -435,10 +440,6 @@ static PyObject *sends(PyObject *module, PyObject *args)
     if (records == NULL || PyErr_Occurred())
         goto done;
     uint8_t *start = (uint8_t *)PyBytes_AS_STRING(records), *p = start;
-    struct {
-        PyObject *queue;
-        int64_t next;
-    } places[QUEUES_MAX] = {0};
     for (int count = 0; count < SENDS_MAX && frame_end != NULL; count++) {
         if (s.topic.size != topic.size || memcmp(s.topic.at, topic.at, topic.size) != 0 || s.queue_id >= queue_limit)
             break;
@@ -453,7 +454,7 @@ static PyObject *sends(PyObject *module, PyObject *args)
             Py_XDECREF(key);
             if (queue == NULL)
                 break;
-            places[s.queue_id].queue = queue;
+            places[s.queue_id].queue = Py_NewRef(queue);
             places[s.queue_id].next = attribute(queue, "next_offset");
             if (PyErr_Occurred())
                 goto done;
@@ -470,7 +471,10 @@ static PyObject *sends(PyObject *module, PyObject *args)
     if (p > start && !PyErr_Occurred() && _PyBytes_Resize(&records, p - start) == 0)
         result = Py_BuildValue("(nOOOO)", (Py_ssize_t)(at - base), entry, records, notes, answers);
 done:
+    for (int i = 0; i < QUEUES_MAX; i++)
+        Py_XDECREF(places[i].queue);
     Py_XDECREF(name);
+    Py_XDECREF(entry);
     Py_XDECREF(records);
     Py_XDECREF(notes);
     Py_XDECREF(answers);

@@ -11,6 +11,8 @@ from brokerd.remoting.message.hosts import encode_host
 from brokerd.store.dispatcher import NOTE_OFFSET
 from brokerd.store.results import BatchResult
 
+BEGINNING = b'{"code":310'  # of the header of what `hot.sends` reads
+
 
 class CompiledSends:
     """Made anew when a setting changes that is kept here. `entries`: topic → the sender's TopicEntry."""
@@ -42,7 +44,7 @@ class CompiledSends:
 
         Nothing is changed where that is `position`.
         """
-        if self._store.refusal:
+        if not data.startswith(BEGINNING, position + 8) or self._store.refusal:
             return position, []
         offset, room, stored_ms = self._encoded.place(now_ms)
         found = self._functions.sends(

@@ -298,7 +298,7 @@ async def test_it_equals_python_for_whatever_arrives(tmp_path: Path, monkeypatch
             assert compiled.handle(data) == python.handle(data)
 
         compare()
-        assert next(taken) > 20  # many went the compiled way
+        assert next(taken) > 0  # some went the compiled way
         assert compiled.index() == python.index()
 
 
