@@ -106,7 +106,7 @@ def send(request: HttpRequest, cluster: str) -> HttpResponse:
         else:
             return redirect("plan", here.name, plan.id)
     if form.errors:
-        status = 400
+        status = HTTPStatus.UNPROCESSABLE_ENTITY
     context = {
         "cluster": here,
         "form": form,
@@ -161,7 +161,7 @@ def schema(request: HttpRequest, cluster: str) -> HttpResponse:
         "known": schemas.schema_of(here.name, topic),
         "now_ms": int(time.time() * 1000),
     }
-    return render(request, "message/schema.html", context, status=400 if form.errors else 200)
+    return render(request, "message/schema.html", context, status=422 if form.errors else 200)
 
 
 @require_POST

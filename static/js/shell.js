@@ -420,6 +420,13 @@
   });
   addEventListener("pageshow", () => $$("form[data-sent]").forEach((form) => delete form.dataset.sent));
 
+  /* ---- a refused form: the keyboard is where the first wrong value is ---- */
+  const wrong = document.querySelector("form[method=post] [aria-invalid=true]");
+  if (wrong) {
+    wrong.closest("details")?.setAttribute("open", "");
+    (wrong.matches("fieldset") ? wrong.querySelector("input") : wrong).focus();
+  }
+
   /* ---- a changed cell is tinted once; the width never moves because digits are tabular ---- */
   const STILL = new Set(["ago", "seen", "trend"]); // ages tick by themselves, a line is not a digit
   const flashing = new Set();

@@ -60,6 +60,17 @@ def test_clients_and_their_lag_are_shown_again_behind_a_round(page: Page, produc
     expect(page.get_by_role("link", name="analytics")).to_be_visible()
 
 
+def test_a_refused_form_has_the_focus_on_its_wrong_field(page: Page, product: Product) -> None:
+    page.goto(f"{product.url}/tokens")
+    page.locator("[name=scopes]").first.check()
+    page.get_by_label("Name").fill("nightly")
+    page.locator("[name=days]").fill("99999")
+    page.evaluate("document.querySelector('form:has([name=days])').noValidate = true")
+    page.locator("form:has([name=days]) [type=submit]").click()
+    expect(page.locator("[name=days]")).to_be_focused()
+    expect(page.locator("[name=name]")).to_have_value("nightly")
+
+
 def test_a_schedule_keeps_its_zone_in_any_browser(
     browser: Browser, product: Product, signed_in: Path
 ) -> None:

@@ -111,7 +111,7 @@ def test_a_page_uploads_and_removes_it() -> None:
         "descriptor_set": SimpleUploadedFile("orders.pb", b"nonsense"),
     }
     refused = browser.post(address, upload)
-    assert refused.status_code == 400 and "This is not a descriptor set" in refused.content.decode()
+    assert refused.status_code == 422 and "This is not a descriptor set" in refused.content.decode()
     upload["descriptor_set"] = SimpleUploadedFile("orders.pb", descriptor_set())
     assert browser.post(address, upload)["Location"] == address
     assert "acme.OrderPaid" in browser.get(address).content.decode()

@@ -191,10 +191,10 @@ def test_a_page_leads_from_the_message_to_the_plan(orders: LiveCluster, alice: U
         "encoding": "text",
     }
     refused = browser.post(address, {**wanted, "properties": "nonsense", "body": "x"})
-    assert refused.status_code == 400 and "Line 1 is not name = value." in refused.content.decode()
+    assert refused.status_code == 422 and "Line 1 is not name = value." in refused.content.decode()
     refused = browser.post(address, {**wanted, "body": ""})
     assert (
-        refused.status_code == 400 and "does not accept a message without a body" in refused.content.decode()
+        refused.status_code == 422 and "does not accept a message without a body" in refused.content.decode()
     )
     answer = browser.post(address, {**wanted, "body": "second\r\nline"})
     plan = Plan.objects.get()
