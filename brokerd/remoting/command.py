@@ -199,10 +199,9 @@ def _decode_json(data: bytes | memoryview, body: bytes) -> RemotingCommand:
         ext_fields = {
             key: _text(value) for key, value in (header.extFields or {}).items() if value is not None
         }
-    for name in ("code", "version", "opaque", "flag"):
-        number = getattr(header, name)
-        if not INT32_MIN <= number <= INT32_MAX:
-            raise RemotingCommandError(f"JSON header: {name} {number} is not a 32-bit number")
+    numbers = (header.code, header.version, header.opaque, header.flag)
+    if max(numbers) > INT32_MAX or min(numbers) < INT32_MIN:
+        raise RemotingCommandError(f"JSON header: one of {numbers} is not a 32-bit number")
     language = header.language
     if not isinstance(language, str):
         language = LANGUAGE_NAMES.get(language, "OTHER") if isinstance(language, int) else "OTHER"

@@ -220,10 +220,11 @@ class ClientInstance:
 
         Raises TopicNotExist (17), MQClientError.
         """
-        known = self._routes.get(topic)
-        if known is not None:
-            return known
-        return await self.refresh_route(topic)
+        return self._routes.get(topic) or await self.refresh_route(topic)
+
+    def known_route(self, topic: str) -> TopicRouteData | None:
+        """Return the route if it is known, without a request."""
+        return self._routes.get(topic)
 
     def has_route(self, topic: str) -> bool:
         """Return whether the route is known, and so whether its brokers get heartbeats."""

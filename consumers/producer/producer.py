@@ -188,7 +188,7 @@ class Producer:
                 message.properties[name] = str(time)
         body, sys_flag = self._compressed(message.body)
         deadline_ms = self._clock() + (timeout_ms or self.config.send_timeout_ms)
-        if queue is None:
+        if queue is None and (selector is not None or sharding_key is not None):
             queue = await self._selected(message, sharding_key, selector)
         if queue is not None:
             await self._publish_queues(message.topic)  # so that the address of the broker is known
@@ -308,11 +308,11 @@ class Producer:
         self._prepare(message)
         body, sys_flag = self._compressed(message.body)
         queues = await self._publish_queues(message.topic)
-        if queue is None:
+        if queue is None and (selector is not None or sharding_key is not None):
             queue = await self._selected(message, sharding_key, selector)
         if queue is None:
             queue = self._next(message.topic, queues, None)
-        request = self._request(message, body, queue, sys_flag, oneway=True)
+        request = self._request(message, body, queue, sys_flag, self._clock(), oneway=True)
         await self.client.remoting.invoke_oneway(
             self.client.find_addr(queue.broker_name, only_this=True), request, self.config.send_timeout_ms
         )
@@ -400,7 +400,7 @@ class Producer:
         addr = self.client.find_addr(queue.broker_name, only_this=True)
         began_ms = self._clock()
         timeout_ms = deadline_ms - began_ms
-        request = self._request(message, body, queue, sys_flag, is_batch=bool(batch))
+        request = self._request(message, body, queue, sys_flag, began_ms, is_batch=bool(batch))
         if timeout_ms <= 0:
             raise RemotingTimeout(addr, request.code, 0)
         response = await self.client.remoting.invoke(addr, request, timeout_ms)
@@ -442,6 +442,7 @@ class Producer:
         body: bytes,
         queue: MessageQueue,
         sys_flag: int,
+        born_timestamp_ms: int,
         *,
         is_batch: bool = False,
         oneway: bool = False,
@@ -453,7 +454,7 @@ class Producer:
             broker_name=queue.broker_name,
             producer_group=self.group,
             sys_flag=sys_flag,
-            born_timestamp_ms=self._clock(),
+            born_timestamp_ms=born_timestamp_ms,
             default_topic=self.config.create_topic_key,
             default_topic_queue_nums=self.config.default_topic_queue_nums,
             is_batch=is_batch,
@@ -467,13 +468,13 @@ class Producer:
 
         For an unknown topic those that creating it by sending would give it (5.4).
         """
+        cached_route, cached_queues = self._queues.get(topic, (None, []))
+        if cached_route is not None and cached_route is self.client.known_route(topic):
+            return cached_queues
         try:
             route = await self.client.route(topic)
         except MQBrokerError as error:
             return await self._queues_of_new_topic(topic, error)
-        cached_route, cached_queues = self._queues.get(topic, (None, []))
-        if cached_route is route:
-            return cached_queues
         queues = publish_queues(topic, route)
         if not queues:
             raise TopicRouteNotFound(topic, "write")
@@ -516,7 +517,8 @@ class Producer:
 
     def _prepare(self, message: Message) -> None:
         """Check it and give it its unique key; a message that is sent again keeps the key it has."""
-        validate_topic(message.topic)
+        if message.topic not in self._queues:
+            validate_topic(message.topic)
         # Validators.checkMessage; Apache's broker answers an empty body with a NullPointerException.
         if not message.body:
             raise ValueError("the message has no body")

@@ -1,10 +1,10 @@
 """What our client and the official Java client cost, in turns against one brokerd.
 
-    python -m tests.benchmark.client_cost [--messages 20000] [--body 1024] [--turns 5] [--uvloop] [--only sync,push]
+    python -m tests.benchmark.client_cost [--messages 20000] [--body 1024] [--turns 5] [--only sync,push] [--no-java]
 
 Prints JSON: for each way to send and to consume the median CPU microseconds (user + system, all threads) per message
-and messages a second of both clients, and ours by Java's; resident memory at its peak. Each client is one process for
-all turns and is warmed up first: the JVM compiles while it runs.
+and messages a second of ours, ours in uvloop's event loop and Java's, and ours by Java's; resident memory at its peak.
+Each is one process for all turns and is warmed up first: the JVM compiles while it runs.
 """
 
 from __future__ import annotations
@@ -68,6 +68,14 @@ class Client:
         status = Path(f"/proc/{self.process.process.pid}/status").read_text()
         return round(int(status.split("VmHWM:")[1].split()[0]) / 1024, 1)
 
+    def compared(self, other: Client) -> dict[str, float]:
+        """Our figures by the other's."""
+        ratios = {
+            mode: round(statistics.median(each) / statistics.median(other.cpu_us[mode]), 2)
+            for mode, each in self.cpu_us.items()
+        }
+        return {**ratios, "peak_mib": round(self.peak_mib() / other.peak_mib(), 2)}
+
     def figures(self) -> dict[str, object]:
         return {
             "cpu_us": {mode: round(statistics.median(each), 1) for mode, each in self.cpu_us.items()},
@@ -86,7 +94,7 @@ async def create_topics(broker: CommandBroker) -> None:
 
 def clients(options: argparse.Namespace) -> list[Client]:
     module = [sys.executable, "-m", "tests.benchmark.client_peer"]
-    found = [Client("ours", PeerProcess(module + (["--uvloop"] if options.uvloop else [])))]
+    found = [Client("ours", PeerProcess(module)), Client("ours_uvloop", PeerProcess([*module, "--uvloop"]))]
     if not options.no_java:
         class_path = java_peer.build("5.3.3")
         java = ["java", JAVA_HEAP, "-Drocketmq.client.logUseSlf4j=true", "-Xlog:disable"]
@@ -112,16 +120,10 @@ def measure(options: argparse.Namespace, broker: CommandBroker, found: list[Clie
         "messages": options.messages,
         "body_bytes": options.body,
         "turns": options.turns,
-        "event_loop": "uvloop" if options.uvloop else "asyncio",
         **{client.name: client.figures() for client in found},
     }
-    if len(found) == 2:
-        ours, java = found
-        result["cpu_ours_to_java"] = {
-            mode: round(statistics.median(ours.cpu_us[mode]) / statistics.median(java.cpu_us[mode]), 2)
-            for mode in options.only
-        }
-        result["memory_ours_to_java"] = round(ours.peak_mib() / java.peak_mib(), 2)
+    for ours in found[:-1] if not options.no_java else ():
+        result[f"{ours.name}_to_java"] = ours.compared(found[-1])
     return result
 
 
@@ -133,7 +135,6 @@ def main() -> None:
     parser.add_argument("--body", type=int, default=1024)
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--only", type=lambda words: words.split(","), default=list(MODES))
-    parser.add_argument("--uvloop", action="store_true", help="ours runs in uvloop's event loop")
     parser.add_argument("--no-java", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tm-cost-") as folder:
