@@ -23,6 +23,8 @@ from brokerd.remoting.message.properties import parse_properties
 
 # Size, magic, body CRC, queue id, flag, queue offset, commit-log offset, sysFlag, born timestamp.
 HEAD = struct.Struct(">iIIiiqqiq")
+TIMESTAMP = struct.Struct(">q")
+INT32 = struct.Struct(">i")
 TOPIC_LENGTH_V1, TOPIC_LENGTH_V2, PROPERTIES_LENGTH = (
     struct.Struct(">B"),
     struct.Struct(">H"),
