@@ -16,6 +16,7 @@ from console.cluster.admission import admit, admit_to_list
 from console.cluster.models import Cluster
 from console.group import selectors as group_selectors
 from console.lag import selectors as lag_selectors
+from console.lag.history import owners
 from console.lag.last_seen import may_lie_on_silent
 from console.lag.models import GroupRow
 from console.lag.past import mark_words, marks
@@ -26,6 +27,7 @@ from console.operation.plan_request import plan_or_reason
 from console.rebalance import rules, services
 from console.rebalance.observed.group import GroupOwnership, TopicOwnership, group_ownership
 from console.rebalance.observed.group_list import REBALANCED, rebalance_page
+from console.rebalance.observed.lanes import SPANS, lanes_of
 from console.rebalance.observed.matrix import VIEWS, View, matrix
 from console.rebalance.observed.ownership import State
 from console.rebalance.placement.form import Wanted, placement_form
@@ -34,11 +36,9 @@ from console.rebalance.rules import KeptPlacement
 from console.rebalance.what_if import new_clients_of, weights_of, what_if
 from console.text import Text
 from console.web.page_context import PageContext
-from spark.lag.local_time import HOUR_MS
 
 PART_EVERY_MS = 10_000  # every other round: owners change with a sweep, every 30 s
 MOVES_SHOWN = 100
-CHANGES_MS = 24 * HOUR_MS
 CHANGES_SHOWN = 20
 CHANGING = (mark_words.MEMBERS, mark_words.BROKER)  # what makes clients divide the queues anew
 
@@ -98,7 +98,7 @@ def group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
         "part_every_ms": PART_EVERY_MS,
         "now_ms": now_ms,
         **_counts(found),
-        **_changes(found, row, now_ms),
+        **_changes(request, found, topic, row, now_ms),
         **_placement(request, here, group, found, topic),
     }
     if request.GET.get("part") == "now":
@@ -147,15 +147,23 @@ def _counts(found: GroupOwnership) -> PageContext:
     }
 
 
-def _changes(found: GroupOwnership, row: GroupRow, now_ms: int) -> PageContext:
-    """Return what happened to the group's members and brokers lately, newest first."""
+def _changes(
+    request: HttpRequest, found: GroupOwnership, topic: TopicOwnership | None, row: GroupRow, now_ms: int
+) -> PageContext:
+    """Return who took and gave up queues of the topic, and what happened to members and brokers, newest first."""
+    span = request.GET.get("span", "")
+    span = span if span in SPANS else next(iter(SPANS))
+    span_ms = SPANS[span]
     brokers = {name for one in found.topics for name in one.brokers}
-    kept = marks.of_group(row.cluster, row.group, brokers, now_ms - CHANGES_MS, now_ms, CHANGES_SHOWN)
+    kept = marks.of_group(row.cluster, row.group, brokers, now_ms - span_ms, now_ms, CHANGES_SHOWN)
     shown = [one for one in kept.marks if mark_words.LETTERS[one.kind] in CHANGING]
-    return {
-        "changes": [(one.at_ms, mark_words.words(one)) for one in reversed(shown)],
-        "changes_ms": CHANGES_MS,
-    }
+    changes = [(one.at_ms, mark_words.words(one)) for one in reversed(shown)]
+    lanes = None
+    if topic is not None:
+        tenures = owners.tenures(owners.between(row.cluster, row.group, now_ms - span_ms, now_ms))
+        queues = [one.queue for one in topic.owned]
+        lanes = lanes_of(tenures, queues, span, now_ms, changes)
+    return {"changes": changes, "lanes": lanes, "span": span, "spans": list(SPANS), "span_ms": span_ms}
 
 
 def _topic(found: GroupOwnership, wanted: str) -> TopicOwnership | None:

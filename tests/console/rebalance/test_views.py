@@ -164,6 +164,32 @@ def test_a_flapping_client_is_named(admin: Client) -> None:
     assert text.count("1 client joined (10.0.0.2@1)") == 3
 
 
+def test_movement_is_drawn_of_the_time_that_is_chosen(admin: Client) -> None:
+    now_ms = int(time.time() * 1000)
+
+    def owned(queue_id: int, client_id: str, from_min: int, to_min: int | None) -> None:
+        QueueOwner.objects.create(
+            cluster="local",
+            group="billing",
+            client_id=client_id,
+            host="10.0.0.1",
+            from_ms=now_ms - from_min * 60_000,
+            to_ms=None if to_min is None else now_ms - to_min * 60_000,
+            **place(queue_id),
+        )
+
+    assert "No owner of these queues was recorded in this time" in shown(admin, GROUP)
+    owned(0, "10.0.0.1@1", 600, None)
+    owned(1, "10.0.0.9@1", 600, 120)
+    owned(1, "10.0.0.2@1", 120, None)
+    hour, day = shown(admin, GROUP), shown(admin, f"{GROUP}?span=24h&part=now")
+    assert "0 queue moves on orders" in hour and "2 clients without a change" in hour
+    assert "1 queue move on orders" in day and "1 client without a change" in day
+    assert ": gives up broker-a · 1</title>" in day and ": takes broker-a · 1</title>" in day
+    assert "Queues without a known owner" in day
+    assert shown(admin, f"{GROUP}?span=9y").count('aria-current="true">1h<') == 1
+
+
 @pytest.mark.parametrize(
     ("fields", "words"),
     [

@@ -1,0 +1,218 @@
+"""Who owned the queues of a topic over time: a lane for each client that took some or gave some up.
+
+The facts are the history of owners, written by each sweep: a change is as exact as the time between two sweeps. Before
+its first record, and while members are not known, the owner of a queue is unknown.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from console.brokers.mqadmin import MessageQueue
+from console.text import Moment, Text
+from console.text.figures import MINUS
+from spark.lag.folds.owners import Queue, Tenure, cuts_of, owners_at
+from spark.lag.local_time import DAY_MS, HOUR_MS, MINUTE_MS
+
+SPANS: Mapping[str, int] = {"1h": HOUR_MS, "24h": DAY_MS, "7d": 7 * DAY_MS}
+# A drawing begins with the first record, and is at least so long.
+SPAN_MIN_MS = 10 * MINUTE_MS
+TICKS_MS = (2 * MINUTE_MS, 10 * MINUTE_MS, HOUR_MS, 4 * HOUR_MS, DAY_MS)
+TICKS_MAX = 8
+LANES_MAX = 12  # those with the newest changes; the others are counted
+CHANGES_MAX = 30  # marks on one lane, the newest
+NAMED_MAX = 3
+# A change of members or brokers is a cause until clients have read routes, divided queues and reported them.
+CAUSE_MS = 90_000
+LEFT_PCT, RIGHT_PCT = 1.0, 99.0
+LABEL_PCT = 6.0  # what a label such as "+12 −8" takes of a lane
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A time in which a client had queues, from and to as shares of the width ("12.5%")."""
+
+    x: str
+    to: str
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a client took and gave up at a moment, and what had happened just before. `label` "" has no room."""
+
+    at_ms: int
+    x: str
+    label: str
+    words: Text
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    client_id: str
+    stretches: list[Stretch]
+    changes: list[Change]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """How many queues had no known owner for a time; `height` as a share of all queues."""
+
+    x: str
+    width: str
+    y: str
+    height: str
+    queues: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """`since_ms`: the first record of the topic where it lies in the window, else None. `moves`: queues taken."""
+
+    ticks: list[tuple[str, datetime]]
+    tick_format: str
+    since_ms: int | None
+    lanes: list[Lane]
+    steady: list[str]
+    left_out: int
+    without_owner: list[Step]
+    moves: int
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    from_ms: int
+    to_ms: int
+
+    def x(self, at_ms: int) -> float:
+        share = (min(max(at_ms, self.from_ms), self.to_ms) - self.from_ms) / (self.to_ms - self.from_ms)
+        return LEFT_PCT + (RIGHT_PCT - LEFT_PCT) * share
+
+    def place(self, at_ms: int) -> str:
+        return _percent(self.x(at_ms))
+
+
+def lanes_of(
+    tenures: Iterable[Tenure],
+    queues: Sequence[MessageQueue],
+    span: str,
+    now_ms: int,
+    causes: Sequence[tuple[int, str]] = (),
+) -> Lanes | None:
+    """Return the lanes of a topic in the time before `now_ms`; None where no owner of its queues was recorded.
+
+    `queues` are those of the topic now; `causes`: when and what happened to members and brokers.
+    """
+    keys = {(queue.topic, queue.broker_name, queue.queue_id) for queue in queues}
+    own = sorted((one for one in tenures if one.queue in keys), key=lambda one: (one.from_ms, one.queue))
+    if not own:
+        return None
+    begun_ms = max(own[0].from_ms, now_ms - SPANS[span])
+    is_cut = begun_ms > own[0].from_ms
+    window = Window(min(begun_ms, now_ms - SPAN_MIN_MS), now_ms)
+    tick_ms = next((each for each in TICKS_MS if now_ms - window.from_ms <= TICKS_MAX * each), TICKS_MS[-1])
+    by_client: dict[str, list[Tenure]] = defaultdict(list)
+    for one in own:
+        by_client[one.owner].append(one)
+    moved = {client: _moved(theirs, begun_ms, now_ms) for client, theirs in by_client.items()}
+    changing = sorted((client for client in moved if moved[client]), key=lambda client: -max(moved[client]))
+    first_tick = -(-window.from_ms // tick_ms) * tick_ms
+    return Lanes(
+        ticks=[
+            (window.place(at_ms), datetime.fromtimestamp(at_ms / 1000, UTC))
+            for at_ms in range(first_tick, now_ms, tick_ms)
+        ],
+        tick_format="H:i" if tick_ms < DAY_MS else "m-d",
+        since_ms=None if is_cut else begun_ms,
+        lanes=[
+            Lane(
+                client,
+                _stretches(by_client[client], window),
+                _changes(moved[client], window, causes),
+            )
+            for client in changing[:LANES_MAX]
+        ],
+        steady=sorted(client for client in moved if not moved[client]),
+        left_out=max(0, len(changing) - LANES_MAX),
+        without_owner=_without_owner(own, keys, begun_ms, window),
+        moves=sum(len(took) for found in moved.values() for took, _ in found.values()),
+    )
+
+
+Moved = Mapping[int, tuple[list[Queue], list[Queue]]]  # when → queues taken, queues given up
+
+
+def _moved(tenures: Sequence[Tenure], begun_ms: int, now_ms: int) -> Moved:
+    """Return what a client took and gave up behind the beginning, which shows what there was and no change."""
+    found: dict[int, tuple[list[Queue], list[Queue]]] = defaultdict(lambda: ([], []))
+    for one in tenures:
+        if begun_ms < one.from_ms <= now_ms:
+            found[one.from_ms][0].append(one.queue)
+        if begun_ms < one.to_ms <= now_ms:
+            found[one.to_ms][1].append(one.queue)
+    return found
+
+
+def _changes(moved: Moved, window: Window, causes: Sequence[tuple[int, str]]) -> list[Change]:
+    times = sorted(moved)[-CHANGES_MAX:]
+    found = []
+    for at_ms, next_ms in zip(times, [*times[1:], None], strict=True):
+        took, gave = moved[at_ms]
+        has_room = next_ms is None or window.x(next_ms) - window.x(at_ms) >= LABEL_PCT
+        counts = [f"+{len(took)}"] * bool(took) + [f"{MINUS}{len(gave)}"] * bool(gave)
+        label = " ".join(counts) if has_room else ""
+        words = [Text("takes %(queues)s", queues=_names(took))] if took else []
+        words += [Text("gives up %(queues)s", queues=_names(gave))] if gave else []
+        if cause := _cause(at_ms, causes):
+            words.append(Text("after: %(cause)s", cause=Text.foreign(cause)))
+        text = Text("%(at)s: %(what)s", at=Moment(at_ms), what=Text.of_parts(words))
+        found.append(Change(at_ms, window.place(at_ms), label, text))
+    return found
+
+
+def _cause(at_ms: int, causes: Sequence[tuple[int, str]]) -> str:
+    """Return the last thing that happened before a change: the sweep that saw the change may have seen it too."""
+    near = [cause for cause in causes if at_ms - CAUSE_MS <= cause[0] <= at_ms]
+    return max(near, key=lambda cause: cause[0])[1] if near else ""
+
+
+def _stretches(tenures: Sequence[Tenure], window: Window) -> list[Stretch]:
+    """Return the times in which a client had queues; those that touch are one."""
+    found: list[tuple[int, int]] = []
+    for one in tenures:
+        if found and one.from_ms <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], one.to_ms)
+        else:
+            found.append((one.from_ms, one.to_ms))
+    return [Stretch(window.place(a), window.place(b)) for a, b in found if b > window.from_ms]
+
+
+def _without_owner(
+    tenures: Sequence[Tenure], queues: set[Queue], begun_ms: int, window: Window
+) -> list[Step]:
+    edges = [begun_ms, *cuts_of(tenures, begun_ms, window.to_ms), window.to_ms]
+    found = []
+    for a, b in zip(edges, edges[1:], strict=False):
+        lacking = len(queues - owners_at(tenures, a).keys())
+        if lacking:
+            height = 100 * lacking / len(queues)
+            found.append(
+                Step(
+                    window.place(a),
+                    _percent(window.x(b) - window.x(a)),
+                    _percent(100 - height),
+                    _percent(height),
+                    lacking,
+                )
+            )
+    return found
+
+
+def _names(queues: Sequence[Queue]) -> Text:
+    return Text.of_names([f"{broker_name} · {queue_id}" for _, broker_name, queue_id in queues], NAMED_MAX)
+
+
+def _percent(share: float) -> str:
+    return f"{share:.2f}%"
