@@ -21,8 +21,11 @@ from brokerd.processor.handlers import BROKER_HANDLERS
 from brokerd.processor.hot_path import HotPath
 from brokerd.processor.send import send_message
 from brokerd.processor.send.send_message import Sender
+from brokerd.remoting.codes import ResponseCode
+from brokerd.remoting.command import decode_frame
 from brokerd.remoting.message.batch import encode_batch
 from brokerd.remoting.message.message import Message
+from brokerd.remoting.signature import AccessKeys, sign
 from brokerd.tables.topic_config import topic_config
 from tests.brokerd.fakes import MemoryChannel
 from tests.brokerd.running import RunningBroker, running, send_fields
@@ -346,3 +349,21 @@ async def test_it_equals_python_across_files(tmp_path: Path, monkeypatch: pytest
         for _ in range(250):
             assert compiled.handle(batch) == python.handle(batch)
         assert compiled.index() == python.index()
+
+
+async def test_an_unsigned_send_is_refused_as_ever(tmp_path: Path) -> None:
+    """Signatures are checked before, in Python."""
+    user = '{"username":"admin","password":"secret"}'
+    access = {"authenticationEnabled": "true", "initAuthenticationUser": user}
+    async with running(tmp_path, compiledSends="true", **access) as broker:
+        store = broker.broker.store
+        store.table.makes_files_in_thread = False
+        broker.broker.topics.put(topic_config("T", 4, 6), 0)
+        signed = decode_frame(plain_send()[4:])
+        sign(signed, AccessKeys("admin", "secret"))
+        process = broker.controller._dispatcher.process
+        codes = []
+        for data in (signed.encode(), plain_send(), signed.encode(), plain_send()):
+            _, (answer,) = process(data, MemoryChannel())
+            codes.append(decode_frame(answer[4:]).code)
+        assert codes == [ResponseCode.SUCCESS, ResponseCode.NO_PERMISSION] * 2
