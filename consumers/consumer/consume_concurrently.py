@@ -30,7 +30,7 @@ EXPIRED_DELAY_LEVEL = 3
 SendBack = Callable[[MessageRecord, str, int], Awaitable[None]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ConsumeRequest:
     queue: ProcessQueue
     messages: list[MessageRecord]

@@ -79,9 +79,9 @@ def as_async_handler(handler: Handler) -> AsyncHandler:
     return run_in_thread
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ConsumeOutcome:
-    """One call of the handler."""
+    """One call of the handler. Not frozen: that would double what it costs to make one for each message."""
 
     is_success: bool
     return_type: ConsumeReturnType

@@ -43,9 +43,12 @@ MAGIC_V1, MAGIC_V2 = 0xDAA320A7, 0xDAA320AB
 RECORD_BYTES_MIN = 91
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class MessageRecord:
-    """A stored message. Hosts are (address, port); the body is as stored, compressed perhaps."""
+    """A stored message. Hosts are (address, port); the body is as stored, compressed perhaps.
+
+    Replaced, never changed. Not frozen: to make one would cost consumers more than to read it.
+    """
 
     topic: str
     queue_id: int
