@@ -20,6 +20,8 @@ class PopLedger:
     """Names of messages that were acknowledged, by answers of the broker."""
 
     acknowledged: set[str] = field(default_factory=set)
+    # Acknowledged by requests that the kill left without their answer: they may come again, or not.
+    unanswered: set[str] = field(default_factory=set)
 
     async def consume(self, client: RawClient, chance: random.Random) -> None:
         """Pop until the connection breaks; two of three messages are acknowledged."""
@@ -29,13 +31,16 @@ class PopLedger:
                     await self._acknowledge(client, message)
 
     async def _acknowledge(self, client: RawClient, message: PoppedMessage) -> None:
+        name = name_of(message)
+        self.unanswered.add(name)
         answer = await client.ask(RequestCode.ACK_MESSAGE, message.ack_fields(GROUP))
         assert answer.code == 0, answer
-        self.acknowledged.add(name_of(message))
+        self.unanswered.discard(name)
+        self.acknowledged.add(name)
 
     async def drain(self, client: RawClient, sent: set[str]) -> None:
         """Whatever was sent and is not acknowledged comes, at once or when its time is over."""
-        missing = sent - self.acknowledged
+        missing = sent - self.acknowledged - self.unanswered
         deadline = time.monotonic() + DRAINED_WITHIN_S
         while missing:
             assert time.monotonic() < deadline, f"{len(missing)} messages do not come: {sorted(missing)[:5]}"
