@@ -28,6 +28,7 @@ from console.group.queue_history.readings import (
     usual_step_ms,
 )
 from console.lag import selectors
+from console.lag.history import owners
 from console.lag.models import HistoryGap, LagEvent
 from console.lag.past import by_client, measures
 from console.lag.past.by_client import OwnerFigures, OwnerSteps, TooManyChanges
@@ -42,6 +43,7 @@ LATENCY_SPAN_MS_MAX = 7 * 24 * HOUR_MS  # every message of the range is counted
 POINTS_MAX = 2_000
 FLOW_POINTS_MAX = 1_000
 STEPS_MAX = 120  # of each client: a fold each
+TENURES_MAX = 10_000
 SLO_MS_MAX = 31 * 24 * HOUR_MS
 
 
@@ -360,6 +362,43 @@ class ByClient(GroupPast):
         return Response(ByClientSerializer(found).data)
 
 
+class QueueTenureSerializer(serializers.Serializer[Any]):
+    """One owner of one queue in [from_ms, to_ms), as members reported it; as exact as the time between two sweeps."""
+
+    topic = serializers.CharField()
+    broker_name = serializers.CharField()
+    queue_id = serializers.IntegerField()
+    client_id = serializers.CharField()
+    host = serializers.CharField()
+    from_ms = serializers.IntegerField()
+    to_ms = serializers.IntegerField(help_text="in the future: known to last until the next sweep at least")
+
+
+class OwnerHistorySerializer(serializers.Serializer[Any]):
+    """The owners of queues in a window, oldest first. A queue is in none while its owner was not known."""
+
+    tenures = QueueTenureSerializer(many=True)
+    is_cut = serializers.BooleanField(help_text=f"whether there are more than the first {TENURES_MAX:,}")
+
+
+class OwnerHistory(GroupPast):
+    """Who owned which queue of a group over time."""
+
+    @extend_schema(
+        operation_id="group_owner_history",
+        tags=["groups"],
+        parameters=span_parameters("31 days"),
+        responses=OwnerHistorySerializer,
+    )
+    def get(self, request: Request, cluster: str, group: str) -> Response:
+        existing(cluster, group)
+        from_ms, to_ms, topic = self.window(request)
+        rows = owners.between(cluster, group, from_ms, to_ms)
+        found = [row for row in rows if topic in (None, row.topic)]
+        kept = {"tenures": found[:TENURES_MAX], "is_cut": len(found) > TENURES_MAX}
+        return Response(OwnerHistorySerializer(kept).data)
+
+
 class QueueHistory(GroupPast):
     """Committed offset, end and lag of one queue over time, newest first by default."""
 
@@ -430,6 +469,7 @@ urlpatterns = [
     path(f"{GROUP}/flow", GroupFlow.as_view(), name="api-group-flow"),
     path(f"{GROUP}/latency", Latency.as_view(), name="api-group-latency"),
     path(f"{GROUP}/throughput", Throughput.as_view(), name="api-group-throughput"),
+    path(f"{GROUP}/owner-history", OwnerHistory.as_view(), name="api-group-owner-history"),
     path(f"{GROUP}/queue-history", QueueHistory.as_view(), name="api-group-queue-history"),
     path(f"{GROUP}/by-client", ByClient.as_view(), name="api-group-by-client"),
 ]

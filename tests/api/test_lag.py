@@ -52,6 +52,45 @@ def test_it_judges_by_the_promise_in_force_at_the_end(rows: Cluster, reader: API
     assert (later["slo_ms"], later["target"]) == (60_000, 0.99)
 
 
+def test_it_lists_who_owned_which_queue(
+    rows: Cluster, reader: APIClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def owned(queue_id: int, client_id: str, from_s: int, to_s: int, topic: str = "orders") -> None:
+        QueueOwner.objects.create(
+            cluster="local",
+            group="billing",
+            topic=topic,
+            broker_name="broker-a",
+            queue_id=queue_id,
+            client_id=client_id,
+            host="10.0.0.1",
+            from_ms=1_700_000_000_000 + from_s * 1_000,
+            to_ms=1_700_000_000_000 + to_s * 1_000,
+        )
+
+    owned(1, "before", -90, 0)
+    owned(1, "c-1", -90, 600)
+    owned(1, "c-2", 630, 9_000)
+    owned(0, "c-1", 5, 10, "parcels")
+    owned(1, "later", 3_600, 9_000)
+    found = reader.get(f"{BASE}/owner-history?{WINDOW}").json()
+    assert [one["client_id"] for one in found["tenures"]] == ["c-1", "c-1", "c-2"] and not found["is_cut"]
+    (last,) = reader.get(f"{BASE}/owner-history?{WINDOW}&topic=orders").json()["tenures"][1:]
+    assert last == {
+        "topic": "orders",
+        "broker_name": "broker-a",
+        "queue_id": 1,
+        "client_id": "c-2",
+        "host": "10.0.0.1",
+        "from_ms": 1_700_000_630_000,
+        "to_ms": 1_700_009_000_000,
+    }
+    monkeypatch.setattr("api.lag.TENURES_MAX", 1)
+    cut = reader.get(f"{BASE}/owner-history?{WINDOW}").json()
+    assert cut["is_cut"] and len(cut["tenures"]) == 1
+    assert reader.get(f"{BASE}/owner-history?from_ms=1&to_ms=1700000000000").status_code == 400
+
+
 def test_it_shows_markers(rows: Cluster, reader: APIClient) -> None:
     LagEvent.objects.create(
         cluster="local",

@@ -158,6 +158,7 @@ REST = {
     "api-group-pauses": view(NAMED),
     "api-group-queues": view(NAMED),
     "api-group-offsets": view(NAMED),
+    "api-group-owner-history": view(NAMED),
     "api-group-queue-history": view(NAMED),
     "api-group-client-offsets": view(NAMED),
     "api-clients": view(SOME),
