@@ -21,7 +21,7 @@ from brokerd.store.recovery.record_walk import walk_records
 from brokerd.store.store_config import MessageStoreConfig
 from tests.benchmark.broker_cost import ACCESS
 from tests.benchmark.send_raw import cpu_seconds, memory_mib
-from tests.support.broker_process import CommandBroker
+from tests.support.broker_process import BrokerProcess, CommandBroker
 from tests.support.certificates import Authority
 
 NOW_MS = 1_800_000_000_000
@@ -68,7 +68,12 @@ def walks(folder: Path, mebibytes: int, rounds: int) -> dict[str, float]:
 def opening(folder: Path, queues: int, rounds: int) -> dict[str, object]:
     """A store of many queues, then a broker over it."""
     root = folder / "store"
-    config = MessageStoreConfig(root, mapped_file_size_commit_log=64 * MIB)
+    config = MessageStoreConfig(
+        root,
+        mapped_file_size_commit_log=64 * MIB,
+        max_hash_slot_num=BrokerProcess.SIZES["maxHashSlotNum"],
+        max_index_num=BrokerProcess.SIZES["maxIndexNum"],
+    )
     store = MessageStore(config)
     store.open(NOW_MS)
     for number in range(queues):
@@ -85,7 +90,9 @@ def opening(folder: Path, queues: int, rounds: int) -> dict[str, object]:
     settings = {**ACCESS, **Authority(folder).issue("server").server_settings}
     starts: list[dict[str, float]] = []
     for _ in range(rounds):
-        broker = CommandBroker(root, mappedFileSizeCommitLog=64 * MIB, **settings)
+        broker = CommandBroker(
+            root, **BrokerProcess.SIZES | {"mappedFileSizeCommitLog": 64 * MIB}, **settings
+        )
         started = time.perf_counter()
         broker.start()
         assert broker.process is not None
