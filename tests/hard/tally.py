@@ -17,7 +17,8 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 
-FAILURE_CHARACTERS_MAX = 2_000
+# What a failure says first, and what the process printed last: a round's output between them may be megabytes.
+CAUSE_CHARACTERS_MAX, FAILURE_CHARACTERS_MAX = 300, 2_000
 
 RunRound = Callable[[int], str]
 
@@ -50,8 +51,8 @@ def run_rounds(harness: str, run_round: RunRound, rounds: int, seed: int) -> Tal
         tally.rounds += 1
         try:
             tally.outcomes[run_round(round_seed)] += 1
-        except Exception:  # noqa: BLE001  whatever a round raises is its result
-            what = traceback.format_exc()[-FAILURE_CHARACTERS_MAX:]
+        except Exception as failure:  # noqa: BLE001  whatever a round raises is its result
+            what = f"{str(failure)[:CAUSE_CHARACTERS_MAX]}\n…\n{traceback.format_exc()[-FAILURE_CHARACTERS_MAX:]}"
             tally.outcomes["failed"] += 1
             tally.failures.append(Failure(round_seed, what))
     tally.seconds = round(time.monotonic() - started, 1)
