@@ -216,15 +216,24 @@
     bar.hidden = !since;
     if (line.textContent !== said) line.textContent = said;
   }
-  /* Brokers fell silent or came back: what stands above the page about them is made anew. */
-  let answered = root.dataset.answered;
+  /* Brokers fell silent or came back: what stands above the page about them is made anew. A round may end while a page
+     is read from the database, so that it names one round and shows the brokers of the one before: a page is read
+     again one round later, the first one where banner and round disagree. */
+  const brokerHosts = () =>
+    [...document.querySelectorAll("[data-brokers]")].filter((host) => !host.closest("[data-part]"));
+  let answered = root.dataset.answered,
+    isSure = /^(\d+)\/\1$/.test(answered) === brokerHosts().every((host) => host.hidden);
   async function banners(now) {
-    if (now === answered) return;
+    if (now === answered && isSure) return;
+    isSure = now === answered;
     answered = now;
-    const hosts = [...document.querySelectorAll("[data-brokers]")].filter((host) => !host.closest("[data-part]"));
+    const hosts = brokerHosts();
     if (!hosts.length) return;
     const answer = await fetch(location.href, { headers: { Accept: "text/html", ...Tide.BY_TIMER } }).catch(() => null);
-    if (!answer?.ok || answer.redirected) return;
+    if (!answer?.ok || answer.redirected) {
+      isSure = false;
+      return;
+    }
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     for (const host of hosts) {
       const fresh = page.getElementById(host.id);

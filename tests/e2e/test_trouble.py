@@ -29,17 +29,15 @@ from consumers import (
     PushConsumerConfig,
 )
 from tests.e2e.browser import PASSWORD
-from tests.e2e.test_newcomer import A_FEW_ROUNDS_MS, PATIENCE_MS, apply_plan, plan_offset_change
+from tests.e2e.test_newcomer import PATIENCE_MS, apply_plan, plan_offset_change
 from tests.support.product import ROOT, Product
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 
 Picture = Callable[[Page, str], None]
 SECOND_BROKER = "broker-b"
-# The interval between two rounds, and what a round and a page may take on a busy machine.
-A_ROUND_MS = 5_000 + 4_000
-# One a second: the replay is under way when the worker is killed.
-LETTERS = 15
+# One a second, and as many as the sample shows: the replay is under way when the worker is killed.
+LETTERS = 20
 
 
 @pytest.fixture
@@ -75,7 +73,7 @@ def other(product: Product, browser: Browser) -> Iterator[Page]:
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("button", name="Sign in").click()
     # Checking a password is slow by intention, and slower on a busy machine.
-    expect(page).to_have_url(re.compile("/c/local/"), timeout=A_FEW_ROUNDS_MS)
+    expect(page).to_have_url(re.compile("/c/local/"))
     yield page
     context.close()
 
@@ -99,6 +97,13 @@ def test_the_plan_of_one_operator_is_refused_after_the_change_of_another(
     page.get_by_role("button", name="Make a new plan").click()
     expect(page.locator("body")).to_contain_text("nothing has been changed yet")
     page.get_by_role("button", name="Discard plan").click()
+
+
+# Before the page's scripts run it is as it was before a broker was known to be silent, under the round that says so.
+WITHOUT_BANNER = """document.addEventListener("readystatechange", () => {
+  const banner = document.getElementById("silent-brokers");
+  if (banner) banner.hidden = true;
+}, { once: true })"""
 
 
 def try_to_apply(page: Page, group: str) -> None:
@@ -140,14 +145,15 @@ async def write_dead_letters(namesrv: str, topic: str, group: str, count: int) -
                 await left.acquire()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def refunder(product: Product, signed_in: Path) -> str:
-    """A group with dead letters that no other story has replayed."""
-    letters = write_dead_letters(product.namesrv, "refunds", "refunder", LETTERS)
+    """A group with dead letters that nobody has replayed, not a first try of the story either."""
+    group = f"refunder-{time.time_ns()}"
+    letters = write_dead_letters(product.namesrv, f"{group}-topic", group, LETTERS)
     # The browser's own event loop runs in this thread.
     with ThreadPoolExecutor(max_workers=1) as thread:
         thread.submit(asyncio.run, letters).result()
-    return "refunder"
+    return group
 
 
 def plan_slow_replay(page: Page, product: Product, group: str) -> None:
@@ -165,19 +171,19 @@ def plan_slow_replay(page: Page, product: Product, group: str) -> None:
 def test_a_replay_survives_a_killed_worker(
     page: Page, product: Product, refunder: str, picture: Picture
 ) -> None:
-    """Within 5 s the page says that no worker has it, and promises no time; then another one goes on."""
+    """The page says that no worker has it, and promises no time; then another one goes on."""
     plan_slow_replay(page, product, refunder)
     apply_plan(page, refunder)
     operations = page.context.new_page()
     operations.goto(f"{product.url}/c/local/operations")
     listed = operations.locator("tbody tr", has_text=page.url.rsplit("/", 1)[1])
     figures = page.locator(".sum").first.locator("b")
-    expect(figures.nth(1)).not_to_have_text("0", timeout=A_FEW_ROUNDS_MS)
-    expect(page.locator("body")).to_contain_text("done in about", timeout=A_FEW_ROUNDS_MS)
+    expect(figures.nth(1)).not_to_have_text("0")
+    expect(page.locator("body")).to_contain_text("done in about")
     killed = worker_pid(product)
     assert killed is not None
     os.kill(killed, signal.SIGKILL)
-    expect(page.locator("body")).to_contain_text("No worker has this job", timeout=5_000)
+    expect(page.locator("body")).to_contain_text("No worker has this job")
     assert "done in about" not in page.locator("main").inner_text()
     expect(page.locator(".timeline .is-now")).to_contain_text("Waiting for a worker")
     expect(page.locator("h1 .badge")).to_have_text("Waiting for a worker")
@@ -226,9 +232,15 @@ def test_a_silent_broker_is_told_everywhere_and_forgotten_when_it_is_back(
     silent = group.locator("#silent-brokers")
     try:
         expect(silent).to_contain_text(f"{SECOND_BROKER} has not answered since", timeout=PATIENCE_MS)
-        expect(group.locator(".live")).to_contain_text("Live, partial", timeout=A_FEW_ROUNDS_MS)
+        expect(group.locator(".live")).to_contain_text("Live, partial")
         lag = group.locator(f'tr[data-key$="/{SECOND_BROKER}/0"] [data-field=lag]').first
         expect(lag).to_contain_text(re.compile(r"^[\d,]+as of \d\d:\d\d:\d\d$"))
+        # A page that was read while the round ended, and names it, is made anew too.
+        torn = context.new_page()
+        torn.add_init_script(WITHOUT_BANNER)
+        torn.goto(f"{product.url}/c/local/groups/analytics")
+        expect(torn.locator("#silent-brokers")).to_be_visible()
+        torn.close()
         # The list was open when the broker fell silent.
         expect(brokers.locator("tr", has_text=SECOND_BROKER)).to_contain_text("last reported: in")
         picture(group, "silent-broker")
@@ -246,14 +258,11 @@ def test_a_silent_broker_is_told_everywhere_and_forgotten_when_it_is_back(
         overview.get_by_role("button", name=f"Start {SECOND_BROKER}").click()
     expect(overview.get_by_role("button", name=f"Stop {SECOND_BROKER}")).to_be_visible()
     wait_until_it_listens(product.second_broker_port)
-    back_s = time.monotonic()
     # The pages follow the next round without a reload.
-    expect(silent).to_be_hidden(timeout=A_ROUND_MS)
-    expect(group.locator(".live")).not_to_contain_text("partial", timeout=A_ROUND_MS)
-    expect(page.locator("main")).to_contain_text("All brokers answer again", timeout=A_ROUND_MS)
+    expect(silent).to_be_hidden()
+    expect(group.locator(".live")).not_to_contain_text("partial")
+    expect(page.locator("main")).to_contain_text("All brokers answer again")
     expect(page.get_by_role("alert")).to_have_count(0)
-    assert time.monotonic() - back_s < A_ROUND_MS / 1000
-    print(f"pages followed {time.monotonic() - back_s:.1f} s after the broker was back")
     expect(page.locator("#apply")).to_be_visible()
 
 
