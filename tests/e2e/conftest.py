@@ -8,11 +8,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from tests.e2e.browser import launch, sign_in_first_time
 from tests.support.product import Product
 
+# A round of the collector takes 5 s; on a machine that runs all tests at once a page, a worker or Chromium may be late
+# by a few of them. How soon is measured elsewhere; here it is only that it comes.
+A_FEW_ROUNDS_MS = 30_000
 # A form that was refused is answered 422 with its reasons: Chromium notes that as a failed resource.
 REFUSED = "status of 422"
 SCREENSHOTS = Path(__file__).parent / "screenshots"
@@ -29,6 +32,7 @@ def product() -> Iterator[Product]:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
+    expect.set_options(timeout=A_FEW_ROUNDS_MS)
     with sync_playwright() as playwright:
         instance = launch(playwright)
         yield instance

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.e2e.browser import PASSWORD
-from tests.e2e.test_newcomer import A_FEW_ROUNDS_MS, group_row
+from tests.e2e.test_newcomer import group_row
 from tests.support.product import Product
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
@@ -16,23 +16,23 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 
 def test_a_row_opens_and_closes_by_keys(page: Page, product: Product) -> None:
     page.goto(f"{product.url}/c/local/groups?sort=group&dir=asc")
-    expect(group_row(page, "analytics")).to_be_visible(timeout=A_FEW_ROUNDS_MS)
+    expect(group_row(page, "analytics")).to_be_visible()
     detail = page.locator("tr.detail:not([hidden])")
     page.keyboard.press("j")
     page.keyboard.press("o")
-    expect(detail.get_by_role("rowheader", name="broker-a · 0").first).to_be_visible(timeout=A_FEW_ROUNDS_MS)
+    expect(detail.get_by_role("rowheader", name="broker-a · 0").first).to_be_visible()
     page.keyboard.press("o")
     expect(detail).to_have_count(0)
     page.get_by_role("button", name="Queues of analytics").focus()
     page.keyboard.press("Enter")
     expect(detail).to_have_count(1)
-    expect(detail).to_contain_text("clicks", timeout=A_FEW_ROUNDS_MS)
+    expect(detail).to_contain_text("clicks")
 
 
 def test_an_opened_row_draws_the_trend_that_the_width_hides(page: Page, product: Product) -> None:
     page.set_viewport_size({"width": 1000, "height": 800})
     page.goto(f"{product.url}/c/local/groups?sort=group&dir=asc")
-    expect(group_row(page, "analytics")).to_be_visible(timeout=A_FEW_ROUNDS_MS)
+    expect(group_row(page, "analytics")).to_be_visible()
     expect(page.locator("th[data-column=trend]")).to_be_hidden()
     # a live update would replace a canvas that stayed blank
     page.locator("[data-do=live]").click()
@@ -49,10 +49,10 @@ def test_an_opened_row_draws_the_trend_that_the_width_hides(page: Page, product:
 
 def test_clients_and_their_lag_are_shown_again_behind_a_round(page: Page, product: Product) -> None:
     page.goto(f"{product.url}/c/local/clients?sort=lag&dir=desc")
-    expect(page.get_by_role("link", name="analytics")).to_be_visible(timeout=A_FEW_ROUNDS_MS)
+    expect(page.get_by_role("link", name="analytics")).to_be_visible()
     first = page.locator("[data-rows] tr").first.element_handle()
     page.get_by_role("link", name="analytics").focus()
-    with page.expect_response(lambda answer: "/ws/" not in answer.url, timeout=A_FEW_ROUNDS_MS) as renewed:
+    with page.expect_response(lambda answer: "/ws/" not in answer.url) as renewed:
         page.evaluate("document.activeElement.blur()")
     assert renewed.value.url.endswith("/clients?sort=lag&dir=desc")
     assert renewed.value.request.headers["x-tidemark-timer"] == "1"
@@ -85,7 +85,7 @@ def test_a_schedule_keeps_its_zone_in_any_browser(
 
 def test_a_list_is_a_file_too(page: Page, product: Product) -> None:
     page.goto(f"{product.url}/c/local/groups?sort=group&dir=asc&q=ana")
-    expect(group_row(page, "analytics")).to_be_visible(timeout=A_FEW_ROUNDS_MS)
+    expect(group_row(page, "analytics")).to_be_visible()
     with page.expect_download() as started:
         page.get_by_role("link", name="CSV").click()
     head, line = Path(started.value.path()).read_text().splitlines()
@@ -100,7 +100,7 @@ def status_head(page: Page) -> Locator:
 
 def test_columns_are_kept_for_the_person(page: Page, product: Product, browser: Browser) -> None:
     page.goto(f"{product.url}/c/local/groups")
-    expect(group_row(page, "analytics")).to_be_visible(timeout=A_FEW_ROUNDS_MS)
+    expect(group_row(page, "analytics")).to_be_visible()
     with page.expect_response("**/columns/groups"):
         page.locator("[data-columns-menu] summary").click()
         page.locator("[data-columns-menu]").get_by_label("Status").uncheck()
@@ -110,7 +110,7 @@ def test_columns_are_kept_for_the_person(page: Page, product: Product, browser: 
     elsewhere.get_by_label("Name").fill("admin")
     elsewhere.get_by_label("Password").fill(PASSWORD)
     elsewhere.get_by_role("button", name="Sign in").click()
-    expect(group_row(elsewhere, "analytics")).to_be_visible(timeout=A_FEW_ROUNDS_MS)
+    expect(group_row(elsewhere, "analytics")).to_be_visible()
     expect(status_head(elsewhere)).to_be_hidden()
     with elsewhere.expect_response("**/columns/groups"):
         elsewhere.locator("[data-columns-menu] summary").click()
@@ -123,7 +123,7 @@ def test_columns_are_kept_for_the_person(page: Page, product: Product, browser: 
 
 def test_a_list_sorts_in_place_and_back_undoes_it(page: Page, product: Product) -> None:
     page.goto(f"{product.url}/c/local/groups")
-    expect(group_row(page, "analytics")).to_be_visible(timeout=A_FEW_ROUNDS_MS)
+    expect(group_row(page, "analytics")).to_be_visible()
     page.evaluate("window.stayed = true")
     head = page.locator("th[data-column=group]")
     head.get_by_role("link").click()
@@ -140,4 +140,4 @@ def test_a_list_sorts_in_place_and_back_undoes_it(page: Page, product: Product) 
     # its cells are live as those of a page that was loaded
     lag = group_row(page, "analytics").locator('[data-field="lag"]')
     before = lag.inner_text()
-    expect(lag).not_to_have_text(before, timeout=A_FEW_ROUNDS_MS)
+    expect(lag).not_to_have_text(before)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.e2e.test_newcomer import A_FEW_ROUNDS_MS, PATIENCE_MS, group_row
+from tests.e2e.test_newcomer import PATIENCE_MS, group_row
 from tests.support.product import Product
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
@@ -23,7 +23,7 @@ def names(page: Page) -> list[str]:
 
 def test_lists_sort_and_search_over_all_rows_and_the_address_keeps_it(page: Page, product: Product) -> None:
     page.goto(f"{product.url}/c/local/groups")
-    expect(group_row(page, "analytics")).to_be_visible(timeout=A_FEW_ROUNDS_MS)
+    expect(group_row(page, "analytics")).to_be_visible()
     page.get_by_role("columnheader", name="Group").get_by_role("link").click()
     expect(page).to_have_url(re.compile(r"sort=group"))
     assert names(page) == sorted(names(page))
@@ -32,7 +32,7 @@ def test_lists_sort_and_search_over_all_rows_and_the_address_keeps_it(page: Page
     assert names(page) == sorted(names(page), reverse=True)
     page.keyboard.press("/")
     page.keyboard.type("not")
-    expect(group_row(page, "analytics")).to_have_count(0, timeout=A_FEW_ROUNDS_MS)
+    expect(group_row(page, "analytics")).to_have_count(0)
     expect(group_row(page, "notifier")).to_be_visible()
     page.goto(f"{product.url}/c/local/groups?q=not&sort=group&dir=desc")
     assert names(page) == ["notifier"]
@@ -53,7 +53,7 @@ def test_a_reset_needs_no_mouse(page: Page, product: Product) -> None:
     page.goto(f"{product.url}/c/local/")
     page.keyboard.press("Control+k")
     page.keyboard.type("billing")
-    expect(page.locator("[role=option]", has_text="billing").first).to_be_visible(timeout=A_FEW_ROUNDS_MS)
+    expect(page.locator("[role=option]", has_text="billing").first).to_be_visible()
     page.keyboard.press("Enter")
     expect(page).to_have_url(re.compile("/groups/billing"))
     tab_to(page, "a[href$='/groups/billing/offsets']")
@@ -84,7 +84,7 @@ def test_a_search_shows_what_it_scanned_and_a_tail_follows(
     page: Page, product: Product, picture: Picture
 ) -> None:
     page.goto(f"{product.url}/c/local/messages?topic=orders")
-    expect(page.locator("tbody tr").first).to_be_visible(timeout=A_FEW_ROUNDS_MS)
+    expect(page.locator("tbody tr").first).to_be_visible()
     expect(page.locator("[data-scan]")).to_contain_text(re.compile(r"Scanned\s+\d.* in \d+ queue"))
     page.locator(".expander").first.click()
     body = page.locator("tr.detail pre.json").first
@@ -103,10 +103,10 @@ def test_a_search_shows_what_it_scanned_and_a_tail_follows(
     expect(page.locator("[data-scan]")).to_contain_text(re.compile(r"0 hits"), timeout=PATIENCE_MS)
     picture(page, "search-nothing")
     page.goto(f"{product.url}/c/local/messages?topic=orders&read=tail")
-    expect(page.locator("[data-scan]")).to_contain_text("Following", timeout=A_FEW_ROUNDS_MS)
-    expect(page.locator("tbody tr").first).to_be_visible(timeout=A_FEW_ROUNDS_MS)
+    expect(page.locator("[data-scan]")).to_contain_text("Following")
+    expect(page.locator("tbody tr").first).to_be_visible()
     page.get_by_role("button", name="Stop").click()
-    expect(page.locator("[data-scan]")).to_contain_text("Followed", timeout=A_FEW_ROUNDS_MS)
+    expect(page.locator("[data-scan]")).to_contain_text("Followed")
     picture(page, "tail")
 
 

@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.e2e.test_newcomer import A_FEW_ROUNDS_MS, PATIENCE_MS
+from tests.e2e.test_newcomer import PATIENCE_MS
 from tests.support.product import Product
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
@@ -52,12 +52,12 @@ def test_an_operator_drains_a_client_sees_it_move_and_undoes_it(page: Page, prod
     page.get_by_role("link", name="Who owns what").click()
     # without a reload: a sweep of the clients is due with the next round
     own = matrix.filter(has_text=client).locator(".cell--own")
-    expect(own).to_have_count(0, timeout=A_FEW_ROUNDS_MS)
+    expect(own).to_have_count(0)
     expect(page.locator("#in-force")).to_contain_text(f"{client} is drained")
     expect(page.locator("#who-assigns")).to_contain_text("by admin, plan op-")
     page.get_by_role("button", name="Undo this placement…").click()
     page.get_by_role("button", name="Move 4 queues").click()
     expect(page.get_by_text("8 of 8 queues are read as placed")).to_be_visible(timeout=PATIENCE_MS)
     page.get_by_role("link", name="Who owns what").click()
-    expect(own).to_have_count(4, timeout=A_FEW_ROUNDS_MS)
+    expect(own).to_have_count(4)
     expect(page.locator("#in-force")).to_contain_text("none: the strategy alone decides")
