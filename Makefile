@@ -10,8 +10,9 @@ PYTEST := $(PY) -m pytest -q --reruns 1 --reruns-delay 1 -rR
 # Tests of a file share what it starts; files run in the order of collection, which puts the long ones first.
 SPREAD := --dist loadfile --no-loadscope-reorder
 # What waits for real clients, brokers and a browser has deadlines: the rest computes while those wait, on more workers
-# than there are cores, and gives way to them.
+# than there are cores, and gives way to them; what waits for PostgreSQL, which runs beside it, by less.
 GIVING_WAY := nice -n 10
+GIVING_SOME_WAY := nice -n 5
 
 # Every process of the product and of the tests would compile the same modules again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -33,13 +34,13 @@ test: set-up-test ## All checks and all tests, with real peers and a real browse
 
 # One after the other: each has deadlines, and three products at once make each other late on two cores.
 real: set-up-test
-	@$(MAKE) --no-print-directory --keep-going --jobs 1 e2e peers 2>&1
+	@MAKEFLAGS= $(MAKE) --no-print-directory --keep-going e2e peers
 
 unit: set-up-test ## Tests of the packages only (T=tests/brokerd for a part)
 	$(GIVING_WAY) $(PYTEST) $(T) -n 3 $(SPREAD) --ignore=tests/peers --ignore=tests/truth --ignore=tests/e2e --ignore=tests/benchmark
 
 postgres: set-up-test ## What has a database, once more on PostgreSQL
-	$(GIVING_WAY) deploy/with-postgres.sh $(PYTEST) tests/api tests/console -n 2 $(SPREAD) --ignore=tests/console/process/test_supervisor.py
+	$(GIVING_SOME_WAY) deploy/with-postgres.sh $(PYTEST) tests/api tests/console -n 2 $(SPREAD) --ignore=tests/console/process/test_supervisor.py
 
 peers: set-up-test ## Real parts: Java clients of RocketMQ 5.3.3 and 4.9.7, an Apache RocketMQ 5.3.3 cluster
 	$(PYTEST) tests/peers -n 2 --dist loadgroup --no-loadscope-reorder
