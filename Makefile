@@ -9,6 +9,8 @@ ARGS ?=
 PYTEST := $(PY) -m pytest -q --reruns 1 --reruns-delay 1 -rR
 # Tests of a file share what it starts; files run in the order of collection, which puts the long ones first.
 SPREAD := --dist loadfile --no-loadscope-reorder
+E2E := $(PYTEST) tests/e2e
+PEERS := $(PYTEST) tests/peers -n 2 --dist loadgroup --no-loadscope-reorder
 # What waits for real clients, brokers and a browser has deadlines: the rest computes while those wait, on more workers
 # than there are cores, and gives way to them; what waits for PostgreSQL, which runs beside it, by less.
 GIVING_WAY := nice -n 10
@@ -34,7 +36,7 @@ test: set-up-test ## All checks and all tests, with real peers and a real browse
 
 # One after the other: each has deadlines, and three products at once make each other late on two cores.
 real: set-up-test
-	@MAKEFLAGS= $(MAKE) --no-print-directory --keep-going e2e peers
+	@failed=0; $(E2E) || failed=1; $(PEERS) || failed=1; exit $$failed
 
 unit: set-up-test ## Tests of the packages only (T=tests/brokerd for a part)
 	$(GIVING_WAY) $(PYTEST) $(T) -n 3 $(SPREAD) --ignore=tests/peers --ignore=tests/truth --ignore=tests/e2e --ignore=tests/benchmark
@@ -43,7 +45,7 @@ postgres: set-up-test ## What has a database, once more on PostgreSQL
 	$(GIVING_SOME_WAY) deploy/with-postgres.sh $(PYTEST) tests/api tests/console -n 2 $(SPREAD) --ignore=tests/console/process/test_supervisor.py
 
 peers: set-up-test ## Real parts: Java clients of RocketMQ 5.3.3 and 4.9.7, an Apache RocketMQ 5.3.3 cluster
-	$(PYTEST) tests/peers -n 2 --dist loadgroup --no-loadscope-reorder
+	$(PEERS)
 
 go: set-up-test ## The Go client of RocketMQ against brokerd (installs Go in .venv, once)
 	@$(PY) -m pip install --quiet --disable-pip-version-check -r requirements-go.txt -c constraints.txt
@@ -53,7 +55,7 @@ truth: set-up-test ## Known traffic on two brokers, and faults: what the product
 	$(PYTEST) tests/truth
 
 e2e: set-up-test ## The operator's stories in Chromium, against the whole product
-	$(PYTEST) tests/e2e
+	$(E2E)
 
 pages: set-up-test ## Check every page in both themes, widths and languages; pictures in tests/e2e/screenshots/pages
 	$(PY) -m tests.e2e.render_pages
