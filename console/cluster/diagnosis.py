@@ -77,29 +77,50 @@ BY_REMARK = (
 ACL_EXCEPTION = "AclException"
 WORDS: dict[Fault, Callable[[str, Text | str], Text]] = {
     Fault.TLS_REQUIRED: lambda addr, why: Text(
-        "%(addr)s closed the connection without an answer. It may require TLS, which is off here.", addr=addr
+        "%(addr)s closed the connection without an answer. It may require TLS: switch TLS on for this cluster.",
+        addr=addr,
     ),
     Fault.TLS_NOT_OFFERED: lambda addr, why: Text(
-        "%(addr)s does not use TLS, which is on here: %(why)s", addr=addr, why=why
+        "%(addr)s does not use TLS (%(why)s). Switch TLS off for this cluster, or enter the address of a port "
+        "with TLS.",
+        addr=addr,
+        why=why,
     ),
     Fault.CERTIFICATE_UNKNOWN: lambda addr, why: Text(
-        "The certificate of %(addr)s is of no authority that is trusted here: %(why)s", addr=addr, why=why
+        "The certificate of %(addr)s was issued by an authority that is not trusted here (%(why)s). Enter the "
+        "certificate of that authority.",
+        addr=addr,
+        why=why,
     ),
     Fault.CERTIFICATE_EXPIRED: lambda addr, why: Text(
-        "The certificate of %(addr)s is not valid now: %(why)s", addr=addr, why=why
+        "The certificate of %(addr)s is not valid now (%(why)s). Renew it there, or correct the clock of this "
+        "machine.",
+        addr=addr,
+        why=why,
     ),
     Fault.CERTIFICATE_OF_ANOTHER_HOST: lambda addr, why: Text(
-        "The certificate of %(addr)s is of another host: %(why)s", addr=addr, why=why
+        "The certificate of %(addr)s is for another host (%(why)s). Enter an address that the certificate names.",
+        addr=addr,
+        why=why,
     ),
     Fault.CLIENT_CERTIFICATE_REFUSED: lambda addr, why: Text(
-        "%(addr)s refuses the client certificate, or requires one: %(why)s", addr=addr, why=why
+        "%(addr)s requires a client certificate, or refuses the one it got (%(why)s). Enter a certificate and "
+        "key that it trusts.",
+        addr=addr,
+        why=why,
     ),
     Fault.KEY_REQUIRED: lambda addr, why: Text(
-        "%(addr)s requires an access key: %(why)s", addr=addr, why=why
+        "%(addr)s requires an access key (%(why)s). Enter one and its secret key.", addr=addr, why=why
     ),
-    Fault.KEY_UNKNOWN: lambda addr, why: Text("%(addr)s has no such access key: %(why)s", addr=addr, why=why),
+    Fault.KEY_UNKNOWN: lambda addr, why: Text(
+        "%(addr)s has no such access key (%(why)s). Enter one that exists there, or create it there.",
+        addr=addr,
+        why=why,
+    ),
     Fault.SIGNATURE_WRONG: lambda addr, why: Text(
-        "%(addr)s refuses the signature; the secret key is wrong: %(why)s", addr=addr, why=why
+        "%(addr)s refuses the signature: the secret key is wrong (%(why)s). Enter it again.",
+        addr=addr,
+        why=why,
     ),
 }
 
@@ -129,7 +150,12 @@ def finding_of(addr: str, error: Exception, *, uses_tls: bool, limit_s: int, req
 
 def _silent(addr: str, limit_s: int, request: str) -> Text:
     if request:
-        return Text("%(addr)s did not answer within %(number)s s.", addr=addr, number=limit_s)
+        return Text(
+            "%(addr)s, a broker that the name server lists, accepted the connection but did not answer within "
+            "%(number)s s. Is it overloaded or stopped?",
+            addr=addr,
+            number=limit_s,
+        )
     return Text(
         "%(addr)s accepted the connection but did not answer within %(number)s s: it is probably not a "
         "RocketMQ name server (the usual port is 9876).",
@@ -152,6 +178,8 @@ def _of_answer(addr: str, error: MQBrokerError, request: str) -> Finding:
             remark=error.remark,
             code=str(error.code),
         )
+        if fault == Fault.RIGHT_MISSING:
+            text = Text("%(text)s Give this access key the right there.", text=text)
         return Finding(addr, fault, text)
     text = Text(
         "%(addr)s uses the RocketMQ protocol but refused the request: %(remark)s (code %(code)s). Is "
@@ -168,7 +196,13 @@ def _of_connection(addr: str, error: BrokerUnavailable, *, uses_tls: bool, reque
     if fault in WORDS:
         return Finding(addr, fault, WORDS[fault](addr, why))
     if request:
-        return Finding(addr, fault, Text("%(addr)s: %(why)s.", addr=addr, why=why))
+        text = Text(
+            "%(addr)s, a broker that the name server lists, cannot be reached: %(why)s. Does it run, and may this "
+            "machine reach that address (the broker's brokerIP1)?",
+            addr=addr,
+            why=why,
+        )
+        return Finding(addr, fault, text)
     text = Text(
         "%(addr)s: %(why)s. Is this the name server's address, and may this machine reach it?",
         addr=addr,

@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import re
+import signal
 import socket
 import ssl
 import threading
+import time
 from dataclasses import asdict
 from pathlib import Path
 
@@ -21,7 +24,7 @@ from pytest_django import Settings
 from console.access.models import AuditEvent
 from console.brokers.connection import AccessKeys, Connection, Tls
 from console.brokers.mqadmin import BrokerUnavailable, MQAdmin, with_admin
-from console.cluster import services
+from console.cluster import diagnosis, services
 from console.cluster.connection_change import ConnectionChange
 from console.cluster.diagnosis import Fault
 from console.cluster.errors import ConnectionRefused, ConnectionSettingInvalid
@@ -171,6 +174,59 @@ def test_each_fault_of_a_connection_is_named(
     assert faults(Connection("127.0.0.1:1", of_host)) == {"127.0.0.1:1": Fault.UNREACHABLE}
 
 
+def test_a_broker_out_of_reach_behind_a_good_name_server(brokerd: BrokerProcess, tmp_path: Path) -> None:
+    """It registers an address that is not its own, as one in a container does; then it hangs."""
+    elsewhere = BrokerProcess(
+        tmp_path / "elsewhere",
+        namesrvAddr=brokerd.namesrv,
+        brokerName="elsewhere",
+        brokerIP1="127.0.0.2",
+        bindAddress="127.0.0.1",
+    ).start()
+    wrong = f"127.0.0.2:{elsewhere.port}"
+    try:
+        registered(brokerd, "elsewhere")
+        (finding,) = services.check_connection(Connection(brokerd.namesrv))
+        assert (finding.addr, finding.fault) == (wrong, Fault.UNREACHABLE)
+        assert "Connection refused" in finding.text
+        assert f"{wrong}, a broker that the name server lists, cannot be reached" in finding.text
+        assert "brokerIP1" in finding.text
+    finally:
+        elsewhere.stop()
+
+
+def test_a_broker_that_hangs_behind_a_good_name_server(
+    brokerd: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(services, "PROBE_DEADLINE_MS", 1_000)
+    hanging = BrokerProcess(tmp_path / "hanging", namesrvAddr=brokerd.namesrv, brokerName="hanging").start()
+    assert hanging.process is not None
+    try:
+        registered(brokerd, "hanging")
+        hanging.process.send_signal(signal.SIGSTOP)
+        (finding,) = services.check_connection(Connection(brokerd.namesrv))
+        assert (finding.addr, finding.fault) == (hanging.address, Fault.SILENT)
+        assert finding.text.endswith("did not answer within 1 s. Is it overloaded or stopped?")
+    finally:
+        hanging.process.send_signal(signal.SIGCONT)
+        hanging.stop()
+
+
+def registered(name_server: BrokerProcess, broker: str) -> None:
+    """Wait until the name server lists the broker: it registers behind its start."""
+    admin, deadline = with_admin(Connection(name_server.namesrv)), time.monotonic() + 30
+    while broker not in admin.cluster_info().broker_addr_table:
+        assert time.monotonic() < deadline, f"{broker} has not registered"
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("fault", sorted(diagnosis.WORDS))
+def test_what_to_do_about_a_fault_of_settings_is_said(fault: Fault) -> None:
+    said = diagnosis.WORDS[fault]("a:1", "why")
+    assert re.search(r"\b(Enter|Switch|switch|Renew) ", said)
+    assert said.endswith(".")
+
+
 def test_an_expired_certificate_is_named(tmp_path: Path) -> None:
     """No brokerd starts with one."""
     authority = Authority(tmp_path)
@@ -193,7 +249,7 @@ def refused_handshake(server: socket.socket, context: ssl.SSLContext) -> None:
 
 
 def test_settings_that_are_refused_are_not_stored(tls_broker: TlsBroker, alice: User) -> None:
-    with pytest.raises(ConnectionRefused, match="It may require TLS, which is off here"):
+    with pytest.raises(ConnectionRefused, match="It may require TLS: switch TLS on"):
         services.add_cluster("staging", tls_broker.namesrv, alice, connection=KEYS)
     assert not Cluster.objects.exists()
     event = AuditEvent.objects.get()

@@ -84,7 +84,7 @@ def test_a_refused_setting_is_named_and_no_secret_is_shown_again(
     answer = browser.post("/clusters", {**typed(tls_broker), "uses_tls": ""})
     assert answer.status_code == 422
     page = answer.content.decode()
-    assert "It may require TLS, which is off here." in page
+    assert "It may require TLS: switch TLS on for this cluster." in page
     assert SECRET not in page
     assert "BEGIN PRIVATE KEY" not in page
     wrong = browser.post("/clusters", {**typed(tls_broker), "tls_ca": "nothing"}).content.decode()
