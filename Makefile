@@ -5,8 +5,8 @@ PY := .venv/bin/python
 # `make test T=tests/brokerd` runs a part; `make run ARGS="--port 9000"` passes options to `manage.py up`.
 T ?= tests
 ARGS ?=
-# A test that passes only the second time is listed as RERUN: a defect to mend, not a reason to throw a day's work away.
-PYTEST := $(PY) -m pytest -q --reruns 1 --reruns-delay 1 -rR
+# A test that passes only the second time is listed as RERUN, with its first failure: a defect to mend, not a reason to throw a day's work away.
+PYTEST := $(PY) -m pytest -q --reruns 1 --reruns-delay 1 --rerun-show-tracebacks
 # Tests of a file share what it starts; files run in the order of collection, which puts the long ones first.
 SPREAD := --dist loadfile --no-loadscope-reorder
 E2E := $(PYTEST) tests/e2e
