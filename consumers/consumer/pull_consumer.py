@@ -10,38 +10,28 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
-from types import TracebackType
-from typing import Self
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
 from brokerd.remoting.body.client import (
     ConsumeMessageDirectlyResult,
-    ConsumerData,
-    ConsumerRunningInfo,
-    SubscriptionData,
 )
-from brokerd.remoting.message.names import validate_group, validate_topic
 from brokerd.remoting.message.queue import MessageQueue
 from brokerd.remoting.message.record import MessageRecord
 from consumers.client.client_instance import ClientInstance
 from consumers.client.queue_offsets import max_offset, min_offset, offset_at
 from consumers.client.route import subscribe_queues
 from consumers.client.subscription import ALL_TAGS, TAG, build_subscription
-from consumers.client.trace_dispatcher import TraceDispatcher
 from consumers.clock import Clock, system_clock
-from consumers.config import InvalidClientConfig, MessageModel, PullConsumerConfig
-from consumers.consumer.consume_message import ConsumeStatisticsTable
-from consumers.consumer.consume_trace import ConsumeTracer, create_tracer
-from consumers.consumer.member import cancel_all, queue_infos, repeat, running_info
-from consumers.consumer.offset_store import LocalFileOffsetStore, OffsetStore, RemoteOffsetStore
-from consumers.consumer.process_queue import ProcessQueue, ProcessQueueTable
+from consumers.config import InvalidClientConfig, PullConsumerConfig
+from consumers.consumer.consumer import Consumer
+from consumers.consumer.process_queue import ProcessQueue
 from consumers.consumer.pull_message import PullContext, PullLoop
 from consumers.consumer.rebalance import RebalanceContext, Rebalancer
+from consumers.consumer.worker_line import cancel_all
 from consumers.errors import ClientClosed, MQClientError
 
 logger = logging.getLogger(__name__)
 
-CONSUME_TYPE = "CONSUME_ACTIVELY"
 # Exists on every broker, and no member of it is ever online: what reads without a group reads as this one.
 NO_GROUP = "TOOLS_CONSUMER"
 
@@ -56,13 +46,15 @@ class NotAssigned(MQClientError, LookupError):
         self.queue = queue
 
 
-class PullConsumer:
+class PullConsumer(Consumer[PullConsumerConfig]):
     """`async with PullConsumer(group, addrs, {"orders": "*"}) as consumer: async for message in consumer: …`.
 
     Without subscriptions queues are given by `assign`. With group None nothing is committed and no broker counts it as
     a member: it only reads, from `consume_from_where` on. With `auto_commit` (the default) a message is committed once
     the next call of `poll` shows that it is done with; when the block ends without an exception, so are the last ones.
     """
+
+    consume_type = "CONSUME_ACTIVELY"
 
     def __init__(
         self,
@@ -78,28 +70,19 @@ class PullConsumer:
 
         Raises ValueError for a group, topic or expression that RocketMQ would not take.
         """
-        self.is_member = group is not None
-        self.group = NO_GROUP if group is None else group
-        validate_group(self.group)
-        self.config = config or PullConsumerConfig()
-        self.client = client or ClientInstance(namesrv_addrs, self.config.client)
-        self._owns_client = client is None
-        self._clock = clock
-        self._started_ms = 0
-        self._is_closed = False
+        super().__init__(
+            NO_GROUP if group is None else group,
+            namesrv_addrs,
+            config or PullConsumerConfig(),
+            client,
+            clock,
+            is_member=group is not None,
+        )
         self._is_sharing = False  # queues come by subscribe, and not by assign
         self._is_rebalancing = False
-        self._subscriptions: dict[str, SubscriptionData] = {}
-        self.table = ProcessQueueTable()
-        self.offset_store = self._create_offset_store()
-        self._statistics = ConsumeStatisticsTable()
-        self._tracer: ConsumeTracer | None = None
-        if self.config.enable_msg_trace and self.is_member:
-            self._tracer = create_tracer(self.client, self.group, self.config.trace_topic, clock)
         self.rebalancer = self._create_rebalancer()
         self._pull_context = self._create_pull_context()
         self._pulls: dict[MessageQueue, tuple[PullLoop, asyncio.Task[None]]] = {}
-        self._loops: list[asyncio.Task[None]] = []
         self._positions: dict[MessageQueue, int] = {}
         self._moved: set[MessageQueue] = set()  # positions that auto-commit has not taken over yet
         self._fresh: dict[MessageQueue, None] = {}  # queues with messages, the next to be taken from first
@@ -108,77 +91,22 @@ class PullConsumer:
         for topic, expression in (subscriptions or {}).items():
             self.subscribe(topic, expression)
 
-    @property
-    def traces(self) -> TraceDispatcher | None:
-        """What sends the traces, with its counters; None without `enable_msg_trace`."""
-        return self._tracer.dispatcher if self._tracer else None
+    # Consumer: how it lives
 
-    def __repr__(self) -> str:
-        return f"<PullConsumer group={self.group} client_id={self.client.client_id} queues={len(self.table)}>"
+    def _start_loops(self) -> None:
+        if self.config.auto_commit and self.is_member:
+            self._repeat(self.config.auto_commit_interval_ms, self.persist_offsets)
+        if self._is_sharing:
+            self._start_rebalancing()
 
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._close(is_done=error is None)
-
-    # Life
-
-    async def start(self) -> None:
-        """Join the group and begin to read. A broker that is away is waited for.
-
-        Raises MQBrokerError for an SQL92 filter that the broker cannot read.
-        """
-        if self._is_closed or self._started_ms:
-            raise ClientClosed("a consumer is started once")
-        if isinstance(self.offset_store, LocalFileOffsetStore):
-            self.offset_store.load()
-        if self.is_member:
-            self.client.register_member(self)
-        self._started_ms = self._clock()
-        self.client.start()
-        if self.traces is not None:
-            await self.traces.start()
-        try:
-            await self.client.refresh_routes()
-            for subscription in self._subscriptions.values():
-                await self._check_filter(subscription)
-            if self.is_member:
-                await self.client.send_heartbeats()
-        except BaseException:  # A wrong filter, or cancelled: close will not be called.
-            await self._close(is_done=False)
-            raise
-        self._start_loops()
-        logger.info("pull consumer started group=%s client_id=%s", self.group, self.client.client_id)
-
-    async def close(self) -> None:
-        """Commit what `poll` has returned (auto_commit), leave the group. A waiting `poll` raises ClientClosed."""
-        await self._close(is_done=True)
-
-    async def _close(self, *, is_done: bool) -> None:
-        """`is_done`: what the last poll returned was worked on, too."""
-        if self._is_closed:
-            return
-        self._is_closed = True
+    async def _stop(self, *, is_done: bool) -> None:
+        """Commit what `poll` has returned (auto_commit). A waiting `poll` raises ClientClosed."""
         self._arrived.set()
-        await cancel_all(self._loops)
         await cancel_all([task for _, task in self._pulls.values()])
         if self.config.auto_commit and self.is_member:
             if is_done:
                 self._take_over_moved()
-            await self.offset_store.persist(list(self.table))
-        for queue in list(self.table):
-            self.table.remove(queue)
-        if self.traces is not None:
-            await self.traces.close()
-        if self._started_ms and self.is_member:
-            await self.client.unregister(consumer_group=self.group)
-        if self._owns_client:
-            await self.client.close()
-        logger.info("pull consumer closed group=%s client_id=%s", self.group, self.client.client_id)
+            await self.persist_offsets()
 
     # Which queues
 
@@ -192,16 +120,9 @@ class PullConsumer:
         if self.table and not self._is_sharing:
             raise InvalidClientConfig("a consumer has its queues by assign or by subscribe, not by both")
         self._is_sharing = True
-        validate_topic(topic)
-        self._subscriptions[topic] = build_subscription(topic, expression, self._clock(), expression_type)
+        super().subscribe(topic, expression, expression_type)
         if self._started_ms:
-            self.client.heartbeat_soon()
             self._start_rebalancing()
-
-    def unsubscribe(self, topic: str) -> None:
-        """Give up the topic's queues with the next rebalance."""
-        self._subscriptions.pop(topic, None)
-        self.rebalancer.rebalance_soon()
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """Return the topic's readable queues, to choose from. Raises TopicNotExist, MQClientError."""
@@ -381,22 +302,6 @@ class PullConsumer:
 
     # GroupMember: what the client instance calls
 
-    def consumer_data(self) -> ConsumerData:
-        return ConsumerData(
-            group_name=self.group,
-            consume_type=CONSUME_TYPE,
-            message_model=str(self.config.message_model),
-            consume_from_where=str(self.config.consume_from_where),
-            subscription_data_set=[self._subscriptions[topic] for topic in sorted(self._subscriptions)],
-            unit_mode=False,
-        )
-
-    def subscribed_topics(self) -> list[str]:
-        return sorted(self._subscriptions)
-
-    def rebalance_soon(self) -> None:
-        self.rebalancer.rebalance_soon()
-
     def broker_lost(self, broker_name: str) -> None:
         """Pulls connect again; a broker keeps nothing else of a pull consumer."""
 
@@ -408,19 +313,6 @@ class PullConsumer:
             self._move(queue, offsets[queue])
         await self.offset_store.persist(moved)
         logger.info("offsets reset group=%s topic=%s queues=%d", self.group, topic, len(moved))
-
-    def consumer_status(self, topic: str) -> dict[MessageQueue, int]:
-        return self.offset_store.offsets(topic)
-
-    def running_info(self) -> ConsumerRunningInfo:
-        at_ms = self._clock()
-        properties = {
-            "PROP_CONSUME_TYPE": CONSUME_TYPE,
-            "PROP_CONSUMEORDERLY": "false",
-            "PROP_CONSUMER_START_TIMESTAMP": str(self._started_ms),
-        }
-        queues = queue_infos(self.table, self.offset_store, at_ms)
-        return running_info(self.client, properties, self._subscriptions, queues, self._statistics, at_ms)
 
     async def consume_directly(
         self, message: MessageRecord, broker_name: str
@@ -450,35 +342,18 @@ class PullConsumer:
 
     # Inside
 
-    @property
-    def _is_clustering(self) -> bool:
-        return self.config.message_model is MessageModel.CLUSTERING
-
     def _check_open(self) -> None:
         if self._is_closed or not self._started_ms:
             raise ClientClosed("the consumer is not open")
 
-    async def _check_filter(self, subscription: SubscriptionData) -> None:
-        if subscription.expression_type != TAG:
-            await self.client.check_filter(self.group, subscription)
-
-    def _start_loops(self) -> None:
-        if self.config.auto_commit and self.is_member:
-            self._start_loop(repeat(self.group, self.config.auto_commit_interval_ms, self._persist))
-        if self._is_sharing:
-            self._start_rebalancing()
+    def _settings(self) -> dict[str, str]:
+        return {"PROP_CONSUMEORDERLY": "false"}
 
     def _start_rebalancing(self) -> None:
         if not self._is_rebalancing:
             self._is_rebalancing = True
             self._start_loop(self.rebalancer.run())
         self.rebalancer.rebalance_soon()
-
-    def _start_loop(self, loop: Coroutine[object, object, None]) -> None:
-        self._loops.append(asyncio.get_running_loop().create_task(loop))
-
-    async def _persist(self) -> None:
-        await self.offset_store.persist(list(self.table))
 
     def _start_pull(self, queue: ProcessQueue, next_offset: int) -> None:
         before = self._pulls.pop(queue.message_queue, None)
@@ -558,11 +433,6 @@ class PullConsumer:
         self._moved.discard(queue)
         self._positions.pop(queue, None)
 
-    def _create_offset_store(self) -> OffsetStore:
-        if self._is_clustering:
-            return RemoteOffsetStore(self.group, self.client)
-        return LocalFileOffsetStore(self.group, self.client.client_id, self.config.local_offset_store_dir)
-
     def _create_rebalancer(self) -> Rebalancer:
         context = RebalanceContext(
             group=self.group,
@@ -590,9 +460,7 @@ class PullConsumer:
             submit=self._submit,
             pass_over=self._pass_over,
             correct_offset=self._correct_offset,
-            count_pulled=lambda topic, count, took_ms: self._statistics.count_pulled(
-                topic, count, took_ms, self._clock()
-            ),
+            count_pulled=self._count_pulled,
             queues_of_topic=self.table.count_of_topic,
             post_subscription_when_pull=True,
         )

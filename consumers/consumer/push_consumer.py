@@ -11,37 +11,30 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from types import TracebackType
-from typing import Self
 
 from brokerd.remoting.body.client import (
     ConsumeMessageDirectlyResult,
-    ConsumerData,
     ConsumerRunningInfo,
-    SubscriptionData,
 )
-from brokerd.remoting.message.names import retry_topic, validate_group, validate_topic
+from brokerd.remoting.message.names import retry_topic
 from brokerd.remoting.message.queue import MessageQueue
 from brokerd.remoting.message.record import MessageRecord
 from consumers.client.client_instance import ClientInstance
-from consumers.client.subscription import ALL_TAGS, TAG, build_subscription
-from consumers.client.trace_dispatcher import TraceDispatcher
+from consumers.client.subscription import ALL_TAGS, build_subscription
 from consumers.clock import Clock, system_clock
-from consumers.config import MessageModel, PushConsumerConfig
+from consumers.config import PushConsumerConfig
 from consumers.consumer.consume_concurrently import ConcurrentConsumeService
 from consumers.consumer.consume_message import ConsumeContext, ConsumeReturnType, Handler, MessageHandler
 from consumers.consumer.consume_orderly import OrderlyConsumeService
 from consumers.consumer.consume_rate import ConsumeRate
-from consumers.consumer.consume_trace import ConsumeTracer, create_tracer
-from consumers.consumer.member import cancel_all, queue_infos, repeat, running_info
-from consumers.consumer.offset_store import LocalFileOffsetStore, OffsetStore, RemoteOffsetStore
+from consumers.consumer.consumer import Consumer
 from consumers.consumer.pop.consume_pop import PopConsumeService
 from consumers.consumer.pop.pop_message import PopContext, Poppers
-from consumers.consumer.process_queue import ProcessQueue, ProcessQueueTable
+from consumers.consumer.process_queue import ProcessQueue
 from consumers.consumer.pull_message import PullContext, PullLoop, prepare_message
 from consumers.consumer.rebalance import RebalanceContext, Rebalancer
 from consumers.consumer.send_back import retry_message, send_message_back, send_to_retry
-from consumers.errors import ClientClosed
+from consumers.consumer.worker_line import cancel_all
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +45,7 @@ RESET_WAIT_MS = 10_000
 CLEAN_EXPIRED_INTERVAL_MS = 60_000
 
 
-class PushConsumer:
+class PushConsumer(Consumer[PushConsumerConfig]):
     """A member of a consumer group; it consumes until its `async with` block ends.
 
     `async with PushConsumer(group, addrs, handler, {"orders": "*"}) as consumer:`
@@ -61,6 +54,8 @@ class PushConsumer:
     batch of a queue at a time. A handler is a coroutine function or a plain function (run in a thread):
     (messages, context) → ConsumeStatus.
     """
+
+    consume_type = "CONSUME_PASSIVELY"
 
     def __init__(
         self,
@@ -78,109 +73,41 @@ class PushConsumer:
 
         Raises ValueError for a group, topic or expression that RocketMQ would not take.
         """
-        validate_group(group)
-        self.group = group
-        self.config = config or PushConsumerConfig()
+        config = config or PushConsumerConfig()
+        super().__init__(
+            group, namesrv_addrs, config, client, clock, consume_timeout_ms=config.consume_timeout_ms
+        )
         self.orderly = orderly
-        self.client = client or ClientInstance(namesrv_addrs, self.config.client)
-        self._owns_client = client is None
-        self._clock = clock
-        self._started_ms = 0
-        self._subscriptions: dict[str, SubscriptionData] = {}
         for topic, expression in subscriptions.items():
             self.subscribe(topic, expression)
         if self._is_clustering:
             self._put_subscription(build_subscription(retry_topic(group), ALL_TAGS, clock()))
-        self.table = ProcessQueueTable()
-        self._tracer: ConsumeTracer | None = None
-        if self.config.enable_msg_trace:
-            self._tracer = create_tracer(
-                self.client, group, self.config.trace_topic, clock, self.config.consume_timeout_ms
-            )
         rate = ConsumeRate(self.config.consume_rate_max)
         self.handler = MessageHandler(handler, group, clock, self._tracer, rate)
-        self.offset_store = self._create_offset_store()
+        self._statistics = self.handler.statistics
         self.consume_service = self._create_consume_service()
         self.pop_service = PopConsumeService(self.handler, self.config, self.client, clock)
         self.poppers = self._create_poppers()
         self.rebalancer = self._create_rebalancer()
         self._pull_context = self._create_pull_context()
         self._pull_tasks: dict[ProcessQueue, asyncio.Task[None]] = {}
-        self._loops: list[asyncio.Task[None]] = []
         self._is_suspended = False
         self._suspended_queues: set[MessageQueue] = set()
-        self._is_closed = False
 
-    @property
-    def traces(self) -> TraceDispatcher | None:
-        """What sends the traces, with its counters; None without `enable_msg_trace`."""
-        return self._tracer.dispatcher if self._tracer else None
-
-    def __repr__(self) -> str:
-        return f"<PushConsumer group={self.group} client_id={self.client.client_id} queues={len(self.table)}>"
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
-    # Life
-
-    async def start(self) -> None:
-        """Begin to consume (order of semantics 9.2). Needs no broker: one that is away is waited for.
-
-        Raises MQBrokerError for a filter that is not a tag list and that the broker cannot read.
-        """
-        if self._is_closed or self._loops:
-            raise ClientClosed("a consumer is started once")
-        if isinstance(self.offset_store, LocalFileOffsetStore):
-            self.offset_store.load()
-        self.client.register_member(self)
-        self._started_ms = self._clock()
-        self.consume_service.start()
-        self.client.start()
-        if self.traces is not None:
-            await self.traces.start()
-        try:
-            await self.client.refresh_routes()
-            for subscription in self._subscriptions.values():
-                if subscription.expression_type != TAG:
-                    await self.client.check_filter(self.group, subscription)
-            await self.client.send_heartbeats()
-        except BaseException:  # A wrong filter, or cancelled: close will not be called.
-            await self.close()
-            raise
-        self._start_loops()
-        self.rebalancer.rebalance_soon()
-        logger.info("consumer started group=%s client_id=%s", self.group, self.client.client_id)
+    # Consumer: how it lives
 
     def _start_loops(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._loops = [
-            loop.create_task(self.rebalancer.run()),
-            loop.create_task(
-                repeat(self.group, self.config.persist_consumer_offset_interval_ms, self.persist_offsets)
-            ),
-        ]
+        self.consume_service.start()
+        self._start_loop(self.rebalancer.run())
+        self._repeat(self.config.persist_consumer_offset_interval_ms, self.persist_offsets)
         if self.orderly and self._is_clustering:
-            self._loops.append(
-                loop.create_task(repeat(self.group, self.config.lock_interval_ms, self.rebalancer.lock_all))
-            )
+            self._repeat(self.config.lock_interval_ms, self.rebalancer.lock_all)
         elif isinstance(self.consume_service, ConcurrentConsumeService):
-            self._loops.append(
-                loop.create_task(repeat(self.group, CLEAN_EXPIRED_INTERVAL_MS, self._clean_expired))
-            )
+            self._repeat(CLEAN_EXPIRED_INTERVAL_MS, self._clean_expired)
+        self.rebalancer.rebalance_soon()
 
-    async def close(self) -> None:
-        """Pull no more, let handlers end, store offsets, let locks go, leave the group (semantics 9.10)."""
-        if self._is_closed:
-            return
-        self._is_closed = True
-        await cancel_all(self._loops)
+    async def _stop(self, *, is_done: bool) -> None:
+        """Pull no more, let handlers end, store offsets, let locks go."""
         await cancel_all(self._pull_tasks.values())
         await self.poppers.close()
         await asyncio.gather(
@@ -190,27 +117,8 @@ class PushConsumer:
         await self.persist_offsets()
         if self.orderly and self._is_clustering:
             await self.rebalancer.unlock(list(self.table))
-        for queue in list(self.table):
-            self.table.remove(queue)
-        if self.traces is not None:
-            await self.traces.close()
-        if self._started_ms:
-            await self.client.unregister(consumer_group=self.group)
-        if self._owns_client:
-            await self.client.close()
-        logger.info("consumer closed group=%s client_id=%s", self.group, self.client.client_id)
 
     # For the application
-
-    def subscribe(self, topic: str, expression: str = ALL_TAGS, expression_type: str = TAG) -> None:
-        """Add a topic or change its expression; takes effect with the next heartbeat and rebalance."""
-        validate_topic(topic)
-        self._put_subscription(build_subscription(topic, expression, self._clock(), expression_type))
-
-    def unsubscribe(self, topic: str) -> None:
-        """Give up the topic's queues with the next rebalance."""
-        self._subscriptions.pop(topic, None)
-        self._subscriptions_changed()
 
     def suspend(self, queues: Iterable[MessageQueue] | None = None) -> None:
         """Pull no more until `resume`, all or these queues; what is cached, or on its way, is still consumed."""
@@ -235,27 +143,7 @@ class PushConsumer:
         """
         self.handler.rate.limit(messages_per_s)
 
-    async def persist_offsets(self) -> None:
-        """Store the progress of every queue that is ours."""
-        await self.offset_store.persist(list(self.table))
-
     # GroupMember: what the client instance calls
-
-    def consumer_data(self) -> ConsumerData:
-        return ConsumerData(
-            group_name=self.group,
-            consume_type="CONSUME_PASSIVELY",
-            message_model=str(self.config.message_model),
-            consume_from_where=str(self.config.consume_from_where),
-            subscription_data_set=[self._subscriptions[topic] for topic in sorted(self._subscriptions)],
-            unit_mode=False,
-        )
-
-    def subscribed_topics(self) -> list[str]:
-        return sorted(self._subscriptions)
-
-    def rebalance_soon(self) -> None:
-        self.rebalancer.rebalance_soon()
 
     def broker_lost(self, broker_name: str) -> None:
         """Orderly: a restarted broker has lost our locks and gives them to the first member that requests them.
@@ -290,21 +178,8 @@ class PushConsumer:
         logger.info("offsets reset group=%s topic=%s queues=%d", self.group, topic, len(moved))
         self.rebalancer.rebalance_soon()
 
-    def consumer_status(self, topic: str) -> dict[MessageQueue, int]:
-        return self.offset_store.offsets(topic)
-
     def running_info(self) -> ConsumerRunningInfo:
-        at_ms = self._clock()
-        properties = {
-            "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
-            "PROP_THREADPOOL_CORE_SIZE": str(self.config.consume_concurrency),
-            "PROP_CONSUMEORDERLY": "true" if self.orderly else "false",
-            "PROP_CONSUMER_START_TIMESTAMP": str(self._started_ms),
-            **self._settings(),
-        }
-        queues = queue_infos(self.table, self.offset_store, at_ms)
-        statistics = self.handler.statistics
-        info = running_info(self.client, properties, self._subscriptions, queues, statistics, at_ms)
+        info = super().running_info()
         info.mq_pop_table = {queue: one.to_value() for queue, one in self.poppers.infos().items()}
         return info
 
@@ -346,14 +221,12 @@ class PushConsumer:
 
     # Inside
 
-    @property
-    def _is_clustering(self) -> bool:
-        return self.config.message_model is MessageModel.CLUSTERING
-
     def _settings(self) -> dict[str, str]:
         """Return the settings under their names in Java (MixAll.object2Properties of DefaultMQPushConsumer)."""
         config = self.config
         return {
+            "PROP_THREADPOOL_CORE_SIZE": str(config.consume_concurrency),
+            "PROP_CONSUMEORDERLY": "true" if self.orderly else "false",
             "consumerGroup": self.group,
             "messageModel": str(config.message_model),
             "consumeFromWhere": str(config.consume_from_where),
@@ -377,20 +250,6 @@ class PushConsumer:
             "pause": "true" if self._is_suspended else "false",
             "clientRebalance": "false" if self.rebalancer.is_server_side else "true",
         }
-
-    def _put_subscription(self, subscription: SubscriptionData) -> None:
-        self._subscriptions[subscription.topic] = subscription
-        self._subscriptions_changed()
-
-    def _subscriptions_changed(self) -> None:
-        if self._started_ms:
-            self.client.heartbeat_soon()
-            self.rebalancer.rebalance_soon()
-
-    def _create_offset_store(self) -> OffsetStore:
-        if self._is_clustering:
-            return RemoteOffsetStore(self.group, self.client)
-        return LocalFileOffsetStore(self.group, self.client.client_id, self.config.local_offset_store_dir)
 
     def _create_consume_service(self) -> ConcurrentConsumeService | OrderlyConsumeService:
         if self.orderly:
@@ -448,9 +307,6 @@ class PushConsumer:
 
     def _is_suspended_queue(self, queue: MessageQueue) -> bool:
         return self._is_suspended or queue in self._suspended_queues
-
-    def _count_pulled(self, topic: str, messages: int, took_ms: int) -> None:
-        self.handler.statistics.count_pulled(topic, messages, took_ms, self._clock())
 
     def _pass_over(self, message_queue: MessageQueue, offset: int) -> None:
         self.offset_store.update_offset(message_queue, offset, increase_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Generic, TypeVar
 
 logger = logging.getLogger(__name__)
@@ -43,9 +43,7 @@ class WorkerLine(Generic[Work]):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_ms / 1000):
                     await self._idle.wait()
-        for worker in self._workers:
-            worker.cancel()
-        await asyncio.gather(*self._workers, return_exceptions=True)
+        await cancel_all(self._workers)
         return [self._waiting.get_nowait() for _ in range(self._waiting.qsize())]
 
     async def _run(self) -> None:
@@ -61,3 +59,11 @@ class WorkerLine(Generic[Work]):
                 self._running -= 1
                 if not self._running:
                     self._idle.set()
+
+
+async def cancel_all(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """Cancel tasks and wait for their ends."""
+    cancelled = list(tasks)
+    for task in cancelled:
+        task.cancel()
+    await asyncio.gather(*cancelled, return_exceptions=True)

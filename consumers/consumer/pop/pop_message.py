@@ -17,7 +17,6 @@ from consumers.client.client_instance import ClientInstance
 from consumers.client.subscription import matches
 from consumers.clock import Clock
 from consumers.config import PushConsumerConfig
-from consumers.consumer.member import cancel_all
 from consumers.consumer.pop.consume_pop import PopConsumeService, PopQueue
 from consumers.consumer.pop.pop_result import PopResult, PopStatus, pop_request, pop_result
 from consumers.consumer.pull_message import (
@@ -25,6 +24,7 @@ from consumers.consumer.pull_message import (
     FLOW_CONTROL_DELAY_MS,
     SUSPENDED_DELAY_MS,
 )
+from consumers.consumer.worker_line import cancel_all
 from consumers.errors import MQBrokerError, MQClientError
 
 logger = logging.getLogger(__name__)
