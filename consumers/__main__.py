@@ -83,6 +83,14 @@ def parse_arguments(arguments: Sequence[str], namesrv_default: str) -> argparse.
     add_reading(consuming)
     tailing = commands.add_parser("tail", help="print messages without a group")
     add_reading(tailing)
+    demo.set_defaults(namespace="")  # it makes its topics and groups by their names
+    for command in (run, producing, consuming, tailing):
+        command.add_argument(
+            "--namespace",
+            default="",
+            metavar="NAME",
+            help="prefix of topics and groups, as Java's clients have",
+        )
     for command in (run, demo, producing, consuming, tailing):
         command.add_argument(
             "--namesrv",
@@ -174,7 +182,7 @@ def _first_line(file: str) -> str:
 def client_config_of(arguments: argparse.Namespace) -> ClientConfig:
     """Return how the arguments connect. Raises InvalidClientConfig."""
     remoting = RemotingClientConfig(ssl_context=tls_of(arguments), keys=keys_of(arguments))
-    return ClientConfig(remoting=remoting)
+    return ClientConfig(namespace=arguments.namespace, remoting=remoting)
 
 
 async def run_consumer(arguments: argparse.Namespace, stop: asyncio.Event) -> None:

@@ -6,6 +6,7 @@ Names follow the Java client's setters in snake_case, with the unit last. Nothin
 from __future__ import annotations
 
 import os
+import re
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -26,6 +27,8 @@ ROUTE_REFRESH_INTERVAL_MS = 30_000
 # LocalFileOffsetStore.LOCAL_OFFSET_STORE_DIR
 LOCAL_OFFSET_STORE_DIR = os.path.join("~", ".rocketmq_offsets")
 SPAN_MAX = 65_535
+# What names may have, without the % behind it.
+NAMESPACE = re.compile(r"[|a-zA-Z0-9_-]*")
 
 
 class InvalidClientConfig(MQClientError, ValueError):
@@ -62,7 +65,18 @@ class ClientConfig:
     route_refresh_interval_ms: int = ROUTE_REFRESH_INTERVAL_MS
     # Part of the client id; empty means `pid#nanoseconds`, unique for every instance of every process.
     instance_name: str = ""
+    # Prefix of the topics and groups of the producer or consumer that has this configuration, also where it shares a
+    # ClientInstance (namespace of 4.x clients).
+    namespace: str = ""
+    # Named in the header of every request of the connections, as 5.x clients do (namespaceV2); names stay as they are.
+    namespace_v2: str = ""
     remoting: RemotingClientConfig = field(default_factory=RemotingClientConfig)
+
+    def __post_init__(self) -> None:
+        if not NAMESPACE.fullmatch(self.namespace):
+            raise InvalidClientConfig(
+                f"namespace {self.namespace!r} has characters other than | a-z A-Z 0-9 _ -"
+            )
 
 
 class CompressionType(StrEnum):

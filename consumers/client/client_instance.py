@@ -114,6 +114,8 @@ class ClientInstance:
         self.config = config or ClientConfig()
         self.client_id = create_client_id(self.config.instance_name)
         self.remoting = RemotingClient(self.config.remoting)
+        if self.config.namespace_v2:
+            self.remoting.request_fields = {"nsd": "true", "ns": self.config.namespace_v2}
         self.remoting.greeting = self._greeting
         self.remoting.connection_ended = self._connection_ended
         self.replies = Replies()

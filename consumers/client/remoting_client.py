@@ -18,7 +18,7 @@ import os
 import ssl
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -149,11 +149,14 @@ class _Channel(asyncio.Protocol):
         """
         if self._transport is None or self.closed_reason is not None:
             raise BrokerUnavailable(self.addr, self.closed_reason or Reason("not connected"))
-        keys = self._client.config.keys
-        if keys is not None:
+        keys, fields = self._client.config.keys, self._client.request_fields
+        if keys is not None or fields:
             commands = list(commands)
             for command in commands:
-                if not command.is_response:
+                if command.is_response:
+                    continue
+                command.ext_fields = {**command.ext_fields, **fields}
+                if keys is not None:
                     sign(command, keys)
         if not self._unsent:
             self._loop.call_soon(self._write)
@@ -249,6 +252,8 @@ class RemotingClient:
     def __init__(self, config: RemotingClientConfig | None = None) -> None:
         self.config = config or RemotingClientConfig()
         self.processors: dict[int, RequestProcessor] = {}
+        # What the header of every request has beside its own fields.
+        self.request_fields: Mapping[str, str] = {}
         self.greeting: Greeting | None = None
         self.connection_ended: Callable[[str], None] | None = None
         self._channels: dict[str, _Channel] = {}

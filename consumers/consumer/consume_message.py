@@ -18,12 +18,14 @@ from brokerd.remoting.body.client import ConsumeStatus as ConsumeStatistics
 from brokerd.remoting.message.queue import MessageQueue
 from brokerd.remoting.message.record import MessageRecord
 from brokerd.remoting.message.trace import TracedOutcome
+from consumers.client.namespace import Namespace
 from consumers.consumer.consume_rate import ConsumeRate
 from consumers.consumer.consume_trace import ConsumeTracer
 from consumers.consumer.process_queue import ProcessQueue
 
 logger = logging.getLogger(__name__)
 
+NO_NAMESPACE = Namespace()
 # ConsumerStatsManager samples every 10 s and shows the last minute.
 STATISTICS_WINDOW_MS = 60_000
 
@@ -99,12 +101,14 @@ class MessageHandler:
         clock: Callable[[], int],
         tracer: ConsumeTracer | None = None,
         rate: ConsumeRate | None = None,
+        namespace: Namespace = NO_NAMESPACE,
     ) -> None:
         self.group = group
         self._tracer = tracer
         self.clock = clock
         self.statistics = ConsumeStatisticsTable()
         self.rate = rate or ConsumeRate()
+        self._namespace = namespace
         self._handler = as_async_handler(handler)
 
     async def call(self, messages: Sequence[MessageRecord], context: ConsumeContext) -> ConsumeOutcome:
@@ -130,7 +134,8 @@ class MessageHandler:
         started_ms = self.clock()
         error = ""
         try:
-            status = await self._handler(messages, context)
+            given = self._without_namespace(messages, context) if self._namespace else messages
+            status = await self._handler(given, context)
         except Exception as failure:  # the handler is foreign code: whatever it raises means "later"
             logger.exception(
                 "handler failed group=%s topic=%s queue_id=%d offset=%d",
@@ -148,6 +153,14 @@ class MessageHandler:
             messages[0].topic, len(messages), is_success, elapsed_ms, started_ms + elapsed_ms
         )
         return ConsumeOutcome(is_success, return_type, elapsed_ms, error)
+
+    def _without_namespace(
+        self, messages: Sequence[MessageRecord], context: ConsumeContext
+    ) -> list[MessageRecord]:
+        """Return the messages, and change the context, as the handler gets them: with the application's names."""
+        context.group = self._namespace.unwrap(context.group)
+        context.message_queue = self._namespace.unwrap_queue(context.message_queue)
+        return [self._namespace.unwrap_record(message) for message in messages]
 
 
 RETURN_TYPES: dict[ConsumeStatus | None, ConsumeReturnType] = {

@@ -22,6 +22,7 @@ from brokerd.remoting.body.client import (
 from brokerd.remoting.message.names import validate_group, validate_topic
 from brokerd.remoting.message.queue import MessageQueue
 from consumers.client.client_instance import ClientInstance, GroupMember
+from consumers.client.namespace import Namespace
 from consumers.client.subscription import ALL_TAGS, TAG, build_subscription
 from consumers.client.trace_dispatcher import TraceDispatcher
 from consumers.clock import Clock
@@ -62,8 +63,9 @@ class Consumer(GroupMember, Generic[Config]):
         consume_timeout_ms: int | None = None,
     ) -> None:
         """`consume_timeout_ms`: calls of a handler that took so long are traced as timed out."""
-        validate_group(group)
-        self.group = group
+        self._namespace = Namespace(config.client.namespace)
+        self.group = self._namespace.wrap(group) if is_member else group
+        validate_group(self.group)
         self.is_member = is_member
         self.config: Config = config
         self.client = client or ClientInstance(namesrv_addrs, config.client)
@@ -171,12 +173,13 @@ class Consumer(GroupMember, Generic[Config]):
 
     def subscribe(self, topic: str, expression: str = ALL_TAGS, expression_type: str = TAG) -> None:
         """Add a topic or change its expression; takes effect with the next heartbeat and rebalance."""
+        topic = self._namespace.wrap(topic)
         validate_topic(topic)
         self._put_subscription(build_subscription(topic, expression, self._clock(), expression_type))
 
     def unsubscribe(self, topic: str) -> None:
         """Give up the topic's queues with the next rebalance."""
-        self._subscriptions.pop(topic, None)
+        self._subscriptions.pop(self._namespace.wrap(topic), None)
         self._subscriptions_changed()
 
     def _put_subscription(self, subscription: SubscriptionData) -> None:

@@ -126,7 +126,7 @@ class PullConsumer(Consumer[PullConsumerConfig]):
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """Return the topic's readable queues, to choose from. Raises TopicNotExist, MQClientError."""
-        return subscribe_queues(topic, await self.client.route(topic))
+        return subscribe_queues(topic, await self.client.route(self._namespace.wrap(topic)))
 
     async def assign(
         self, queues: Iterable[MessageQueue], expression: str = ALL_TAGS, expression_type: str = TAG
@@ -140,16 +140,16 @@ class PullConsumer(Consumer[PullConsumerConfig]):
         self._check_open()
         if self._is_sharing:
             raise InvalidClientConfig("a consumer has its queues by assign or by subscribe, not by both")
-        wanted = set(queues)
+        wanted = set(map(self._namespace.wrap_queue, queues))
         self._subscriptions = {
             topic: build_subscription(topic, expression, self._clock(), expression_type)
             for topic in {queue.topic for queue in wanted}
         }
         for subscription in self._subscriptions.values():
-            known = await self.queues(subscription.topic)
+            known = subscribe_queues(subscription.topic, await self.client.route(subscription.topic))
             for queue in wanted:
                 if queue.topic == subscription.topic and queue not in known:
-                    raise NotAssigned(queue)
+                    raise NotAssigned(self._namespace.unwrap_queue(queue))
             await self._check_filter(subscription)
         if self.is_member:
             await self.client.send_heartbeats()  # brokers that make groups on demand make ours now
@@ -171,7 +171,7 @@ class PullConsumer(Consumer[PullConsumerConfig]):
     @property
     def assignment(self) -> list[MessageQueue]:
         """The queues that are this consumer's now."""
-        return list(self.table)
+        return [self._namespace.unwrap_queue(queue) for queue in self.table]
 
     # Messages
 
@@ -211,13 +211,13 @@ class PullConsumer(Consumer[PullConsumerConfig]):
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
         """Return no messages of these queues until `resume`. Other queues of the topic go on."""
-        for queue in queues:
+        for queue in map(self._namespace.wrap_queue, queues):
             self._paused.add(queue)
             self._fresh.pop(queue, None)
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
         """Go on with these queues where they were paused."""
-        for queue in queues:
+        for queue in map(self._namespace.wrap_queue, queues):
             self._paused.discard(queue)
             process_queue, pull = self.table.get(queue), self._pulls.get(queue)
             if process_queue is None or pull is None:
@@ -228,18 +228,17 @@ class PullConsumer(Consumer[PullConsumerConfig]):
 
     @property
     def paused(self) -> list[MessageQueue]:
-        return sorted(self._paused)
+        return sorted(map(self._namespace.unwrap_queue, self._paused))
 
     # Offsets
 
     def position(self, queue: MessageQueue) -> int:
         """Return the offset of the next message that `poll` would give. Raises NotAssigned."""
-        if self.table.get(queue) is None:
-            raise NotAssigned(queue)
-        return self._positions[queue]
+        return self._positions[self._assigned(queue)]
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
         """Go on from `offset`. Raises as `seek_to_begin`, and ValueError for an offset that is not stored."""
+        queue = self._namespace.wrap_queue(queue)
         low, high = await min_offset(self.client, queue), await max_offset(self.client, queue)
         if not low <= offset <= high:
             raise ValueError(f"offset {offset} is not stored: the queue has {low} to {high}")
@@ -247,14 +246,17 @@ class PullConsumer(Consumer[PullConsumerConfig]):
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
         """Go on from the first message that is stored. Raises NotAssigned, MQBrokerError, MQClientError."""
+        queue = self._namespace.wrap_queue(queue)
         self._move(queue, await min_offset(self.client, queue))
 
     async def seek_to_end(self, queue: MessageQueue) -> None:
         """Go on with messages that are stored from now on. Raises as `seek_to_begin`."""
+        queue = self._namespace.wrap_queue(queue)
         self._move(queue, await max_offset(self.client, queue))
 
     async def seek_to_time(self, queue: MessageQueue, timestamp_ms: int) -> None:
         """Go on from the first message stored at a Unix time or later. Raises as `seek_to_begin`."""
+        queue = self._namespace.wrap_queue(queue)
         self._move(queue, await offset_at(self.client, queue, timestamp_ms))
 
     async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
@@ -265,10 +267,10 @@ class PullConsumer(Consumer[PullConsumerConfig]):
         """
         if not self.is_member:
             raise InvalidClientConfig("a consumer without a group commits nothing")
-        wanted = {queue: self._positions[queue] for queue in self.table} if offsets is None else offsets
-        for queue in wanted:
-            if self.table.get(queue) is None:
-                raise NotAssigned(queue)
+        if offsets is None:
+            wanted = {queue: self._positions[queue] for queue in self.table}
+        else:
+            wanted = {self._assigned(queue): offset for queue, offset in offsets.items()}
         for queue, offset in wanted.items():
             self.offset_store.update_offset(queue, offset, increase_only=False)
             if self._is_clustering:
@@ -281,23 +283,25 @@ class PullConsumer(Consumer[PullConsumerConfig]):
 
         Raises MQBrokerError, MQClientError.
         """
+        queue = self._namespace.wrap_queue(queue)
         if self._is_clustering:
             return await self.client.query_consumer_offset(self.group, queue, or_zero=False)
         return await self.offset_store.read_store(queue)
 
     async def offsets_for_times(self, times_ms: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
         """Return for each queue the first offset stored at a Unix time or later. Raises as `committed`."""
-        found = [offset_at(self.client, queue, time_ms) for queue, time_ms in times_ms.items()]
+        stored = self._namespace.wrap_queue
+        found = [offset_at(self.client, stored(queue), time_ms) for queue, time_ms in times_ms.items()]
         return dict(zip(times_ms, await asyncio.gather(*found), strict=True))
 
     async def begin_offsets(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, int]:
         """Return the first stored offset of each queue. Raises as `committed`."""
-        found = [min_offset(self.client, queue) for queue in queues]
+        found = [min_offset(self.client, self._namespace.wrap_queue(queue)) for queue in queues]
         return dict(zip(queues, await asyncio.gather(*found), strict=True))
 
     async def end_offsets(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, int]:
         """Return the offset that the next message of each queue will get. Raises as `committed`."""
-        found = [max_offset(self.client, queue) for queue in queues]
+        found = [max_offset(self.client, self._namespace.wrap_queue(queue)) for queue in queues]
         return dict(zip(queues, await asyncio.gather(*found), strict=True))
 
     # GroupMember: what the client instance calls
@@ -349,6 +353,13 @@ class PullConsumer(Consumer[PullConsumerConfig]):
     def _settings(self) -> dict[str, str]:
         return {"PROP_CONSUMEORDERLY": "false"}
 
+    def _assigned(self, queue: MessageQueue) -> MessageQueue:
+        """Return the brokers' name of a queue of ours. Raises NotAssigned."""
+        stored = self._namespace.wrap_queue(queue)
+        if self.table.get(stored) is None:
+            raise NotAssigned(self._namespace.unwrap_queue(queue))
+        return stored
+
     def _start_rebalancing(self) -> None:
         if not self._is_rebalancing:
             self._is_rebalancing = True
@@ -381,7 +392,7 @@ class PullConsumer(Consumer[PullConsumerConfig]):
             self._offer(queue, process_queue)
         if taken and self._tracer is not None:
             self._tracer.taken(taken, now_ms)
-        return taken
+        return [self._namespace.unwrap_record(message) for message in taken] if self._namespace else taken
 
     def _offer(self, queue: MessageQueue, process_queue: ProcessQueue) -> None:
         """Let `poll` take from the queue, if there is something and it is not paused."""
@@ -414,9 +425,7 @@ class PullConsumer(Consumer[PullConsumerConfig]):
 
     def _move(self, queue: MessageQueue, offset: int) -> None:
         """Drop what is cached, and read on from `offset`."""
-        if self.table.get(queue) is None:
-            raise NotAssigned(queue)
-        self._end(queue)
+        self._end(self._assigned(queue))
         self._read(queue, offset)
         self._moved.add(queue)
 

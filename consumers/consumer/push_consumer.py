@@ -81,9 +81,9 @@ class PushConsumer(Consumer[PushConsumerConfig]):
         for topic, expression in subscriptions.items():
             self.subscribe(topic, expression)
         if self._is_clustering:
-            self._put_subscription(build_subscription(retry_topic(group), ALL_TAGS, clock()))
+            self._put_subscription(build_subscription(retry_topic(self.group), ALL_TAGS, clock()))
         rate = ConsumeRate(self.config.consume_rate_max)
-        self.handler = MessageHandler(handler, group, clock, self._tracer, rate)
+        self.handler = MessageHandler(handler, self.group, clock, self._tracer, rate, self._namespace)
         self._statistics = self.handler.statistics
         self.consume_service = self._create_consume_service()
         self.pop_service = PopConsumeService(self.handler, self.config, self.client, clock)
@@ -125,7 +125,7 @@ class PushConsumer(Consumer[PushConsumerConfig]):
         if queues is None:
             self._is_suspended = True
         else:
-            self._suspended_queues.update(queues)
+            self._suspended_queues.update(map(self._namespace.wrap_queue, queues))
 
     def resume(self, queues: Iterable[MessageQueue] | None = None) -> None:
         """Go on within a second. Without queues: with all, those that were suspended one by one too."""
@@ -133,7 +133,7 @@ class PushConsumer(Consumer[PushConsumerConfig]):
             self._is_suspended = False
             self._suspended_queues.clear()
         else:
-            self._suspended_queues.difference_update(queues)
+            self._suspended_queues.difference_update(map(self._namespace.wrap_queue, queues))
         self.rebalancer.rebalance_soon()
 
     def limit_rate(self, messages_per_s: float | None) -> None:

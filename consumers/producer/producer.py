@@ -13,6 +13,7 @@ import os
 import random
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
@@ -26,6 +27,7 @@ from brokerd.remoting.message.java_hash import java_string_hash
 from brokerd.remoting.message.message import Message
 from brokerd.remoting.message.names import (
     GROUP_LENGTH_MAX,
+    REPLY_TOPIC_SUFFIX,
     MessageProperty,
     SysFlag,
     validate_group,
@@ -34,6 +36,7 @@ from brokerd.remoting.message.names import (
 from brokerd.remoting.message.queue import MessageQueue
 from brokerd.remoting.message.recall_handle import decode_recall_handle
 from consumers.client.client_instance import ClientInstance, local_ip
+from consumers.client.namespace import Namespace
 from consumers.client.route import publish_queues
 from consumers.client.trace_dispatcher import TraceDispatcher
 from consumers.clock import Clock, system_clock
@@ -113,9 +116,10 @@ class Producer:
         clock: Clock = system_clock,
     ) -> None:
         """`client` is shared and stays the caller's to close; without it the producer has its own."""
-        validate_group(group)
-        self.group = group
         self.config = config or ProducerConfig()
+        self._namespace = Namespace(self.config.client.namespace)
+        self.group = self._namespace.wrap(group)
+        validate_group(self.group)
         self.client = client or ClientInstance(namesrv_addrs, self.config.client)
         self._owns_client = client is None
         self._clock = clock
@@ -243,7 +247,7 @@ class Producer:
             RequestCode.RECALL_MESSAGE,
             {
                 "producerGroup": self.group,
-                "topic": topic,
+                "topic": self._stored_topic(topic),
                 "recallHandle": recall_handle,
                 "bname": handle.broker_name,
             },
@@ -261,7 +265,7 @@ class Producer:
         """
         timeout_ms = timeout_ms or self.config.send_timeout_ms
         deadline_ms = self._clock() + timeout_ms
-        if not self.client.has_route(message.topic):
+        if not self.client.has_route(self._stored_topic(message.topic)):
             # The reply comes by any broker of the cluster that has this producer's heartbeat.
             await self._publish_queues(message.topic)
             await self.client.send_heartbeats()
@@ -429,7 +433,7 @@ class Producer:
                 body_bytes,
                 result,
                 answer,
-                group=self.group,
+                group=self._namespace.unwrap(self.group),
                 addr=addr,
                 began_ms=began_ms,
                 ended_ms=ended_ms,
@@ -448,7 +452,7 @@ class Producer:
         oneway: bool = False,
     ) -> RemotingCommand:
         return send_request(
-            message,
+            replace(message, topic=self._stored_topic(message.topic)) if self._namespace else message,
             body,
             queue_id=queue.queue_id,
             broker_name=queue.broker_name,
@@ -461,18 +465,25 @@ class Producer:
             oneway=oneway,
         )
 
-    # Queues
+    # Topics and queues
+
+    def _stored_topic(self, topic: str) -> str:
+        """Return the brokers' name of a topic. That of replies is the cluster's, in every namespace."""
+        if not self._namespace or topic.endswith(REPLY_TOPIC_SUFFIX):
+            return topic
+        return self._namespace.wrap(topic)
 
     async def _publish_queues(self, topic: str) -> list[MessageQueue]:
         """Return writable queues of the topic.
 
         For an unknown topic those that creating it by sending would give it (5.4).
         """
+        stored_topic = self._stored_topic(topic)
         cached_route, cached_queues = self._queues.get(topic, (None, []))
-        if cached_route is not None and cached_route is self.client.known_route(topic):
+        if cached_route is not None and cached_route is self.client.known_route(stored_topic):
             return cached_queues
         try:
-            route = await self.client.route(topic)
+            route = await self.client.route(stored_topic)
         except MQBrokerError as error:
             return await self._queues_of_new_topic(topic, error)
         queues = publish_queues(topic, route)
@@ -518,12 +529,14 @@ class Producer:
     def _prepare(self, message: Message) -> None:
         """Check it and give it its unique key; a message that is sent again keeps the key it has."""
         if message.topic not in self._queues:
-            validate_topic(message.topic)
+            validate_topic(self._stored_topic(message.topic))
         # Validators.checkMessage; Apache's broker answers an empty body with a NullPointerException.
         if not message.body:
             raise ValueError("the message has no body")
         if len(message.body) > self.config.max_message_bytes:
             raise MessageTooLarge(len(message.body), self.config.max_message_bytes)
+        if self._namespace:
+            message.properties[MessageProperty.INSTANCE_ID] = self._namespace.name
         if MessageProperty.UNIQ_KEY not in message.properties:
             message.properties[MessageProperty.UNIQ_KEY] = self._unique_keys.create()
 

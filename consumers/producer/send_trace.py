@@ -60,13 +60,13 @@ def pub_trace(
 
 
 def end_transaction_trace(
-    message: Traced, header: EndTransactionRequestHeader, addr: str, ended_ms: int
+    message: Traced, header: EndTransactionRequestHeader, group: str, addr: str, ended_ms: int
 ) -> EndTransactionTrace:
     properties = message.properties
     return EndTransactionTrace(
         ended_ms=ended_ms,
         region=properties.get(MessageProperty.MSG_REGION) or DEFAULT_REGION,
-        group=header.producer_group,
+        group=group,
         topic=message.topic,
         message_id=header.msg_id or "",
         tags=properties.get(MessageProperty.TAGS),

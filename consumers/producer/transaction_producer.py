@@ -161,7 +161,7 @@ class TransactionProducer(Producer):
             from_transaction_check=False,
             msg_id=half.message_id,
             transaction_id=half.message_id,
-            topic=half.queue.topic,
+            topic=self._stored_topic(half.queue.topic),
             broker_name=half.queue.broker_name,
         )
         try:
@@ -195,7 +195,7 @@ class TransactionProducer(Producer):
         self._under_way.add(ended)
         try:
             request = CheckTransactionStateRequestHeader.from_ext_fields(command.ext_fields)
-            record = decode_record(command.body)
+            record = self._namespace.unwrap_record(decode_record(command.body))
             state, remark = await self._checked(record)
             header = EndTransactionRequestHeader(
                 producer_group=self.group,
@@ -222,7 +222,8 @@ class TransactionProducer(Producer):
         self, message: Message | MessageRecord, header: EndTransactionRequestHeader, addr: str
     ) -> None:
         if self.traces is not None:
-            self.traces.append(end_transaction_trace(message, header, addr, self._clock()))
+            group = self._namespace.unwrap(self.group)
+            self.traces.append(end_transaction_trace(message, header, group, addr, self._clock()))
 
     async def _checked(self, record: MessageRecord) -> tuple[LocalTransactionState, str]:
         """(state, remark); what the check raises is logged."""

@@ -263,3 +263,14 @@ def test_a_record_shows_only_properties_of_its_sender() -> None:
     line = json.loads(record_line(stored))
     assert (line["properties"], line["tags"], line["messageId"]) == ({"shop": "7"}, "a", "id-7")
     assert (line["queueOffset"], line["storeHost"]) == (7, "127.0.0.1:10911")
+
+
+def test_they_work_in_a_namespace(broker: BrokerProcess) -> None:
+    create(broker, "emea%words")
+    (sent,) = lines(run(broker, "produce", "--namespace", "emea", "--topic", "words", "one"))
+    assert sent["topic"] == "words"
+    reading = ("--namespace", "emea", "--topic", "words", "--from", "first", "--count", "1")
+    for command in (("tail",), ("consume", "--group", "readers")):
+        (read,) = lines(run(broker, *command, *reading))
+        assert (read["topic"], read["body"]) == ("words", "one")
+    assert committed(broker, "emea%words", "emea%readers") == {0: 1}

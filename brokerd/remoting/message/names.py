@@ -59,6 +59,7 @@ class MessageProperty:
     POP_CK = "POP_CK"
     FIRST_POP_TIME = "1ST_POP_TIME"
     SHARDING_KEY = "__SHARDINGKEY"
+    INSTANCE_ID = "INSTANCE_ID"
     TIMER_DELAY_SEC = "TIMER_DELAY_SEC"
     TIMER_DELAY_MS = "TIMER_DELAY_MS"
     TIMER_DELIVER_MS = "TIMER_DELIVER_MS"
@@ -107,6 +108,7 @@ class SysFlag:
 
 
 REPLY_TYPE = "reply"  # of the property MSG_TYPE
+REPLY_TOPIC_SUFFIX = "_REPLY_TOPIC"
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"  # delayed messages: a queue for each level
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"  # messages of transactions that have not ended
 TIMER_TOPIC = "rmq_sys_wheel_timer"  # messages for an arbitrary time
@@ -159,7 +161,7 @@ def dead_letter_topic(group: str) -> str:
 
 def reply_topic(cluster: str) -> str:
     """Return the topic that replies to requests go to."""
-    return f"{cluster}_REPLY_TOPIC"
+    return f"{cluster}{REPLY_TOPIC_SUFFIX}"
 
 
 def revive_topic(cluster: str) -> str:

@@ -115,10 +115,11 @@ public final class Peer implements Runnable {
         }
     }
 
-    /** --mode sync|async|batch|oneway|ordered, --count, --threads, --size bytes, --tags a,b: keys are k0 … k(count-1). */
+    /** --mode sync|async|batch|oneway|ordered, --count, --threads, --size bytes, --tags a,b, --namespace: keys are k0 … k(count-1). */
     private void produce() throws Exception {
         DefaultMQProducer producer = new DefaultMQProducer(option("group", "peer-producer"));
         producer.setNamesrvAddr(option("namesrv", ""));
+        if (!option("namespace", "").isEmpty()) producer.setNamespace(option("namespace", ""));
         producer.setSendMsgTimeout(number("timeout", 5000));
         producer.setRetryTimesWhenSendFailed(number("retries", 5));
         producer.setVipChannelEnabled(false);
@@ -216,13 +217,14 @@ public final class Peer implements Runnable {
 
     /**
      * Until --expect different keys were consumed, or --seconds passed. --fail-key: that key fails each time. --quiet true: no M lines.
-     * --model BROADCASTING: every message, with offsets of its own. --work: milliseconds for each message.
+     * --namespace: that of topic and group. --model BROADCASTING: every message, with offsets of its own. --work: milliseconds for each message.
      * --broker-assigns true (5.x): asks the broker what to read, which is how a group set to POP comes to pop.
      */
     private void consume() throws Exception {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(option("group", "peer"),
                 Signed.hook(option("access-key", "-"), option("secret-key", "")), new AllocateMessageQueueAveragely());
         consumer.setNamesrvAddr(option("namesrv", ""));
+        if (!option("namespace", "").isEmpty()) consumer.setNamespace(option("namespace", ""));
         consumer.setInstanceName(option("instance", "one"));
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setVipChannelEnabled(false);
