@@ -64,7 +64,6 @@ TESTED_ELSEWHERE = {
     "consumers/client/client_instance.py": "tests/consumers/consumer/test_push_consumer.py",
     "consumers/client/queue_offsets.py": "tests/consumers/consumer/test_pull_consumer.py",
     "consumers/config.py": "tests/consumers/producer/test_producer.py",
-    "consumers/consumer/consume_message.py": "tests/consumers/consumer/test_consume_concurrently.py",
     "consumers/consumer/consumer.py": "tests/consumers/consumer/test_pull_consumer.py",
 }
 # The hot path may be long where a measurement says so (docs/architecture.md); each with its reason.

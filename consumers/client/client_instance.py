@@ -38,6 +38,7 @@ from brokerd.remoting.message.record import MessageRecord, decode_record
 from consumers.client.remoting_client import RemotingClient
 from consumers.client.replies import Replies
 from consumers.client.route import MASTER_ID, NameServers, broker_addrs, choose_addr
+from consumers.client.stacks import all_stacks
 from consumers.client.subscription import check_body
 from consumers.config import ClientConfig, InvalidClientConfig
 from consumers.errors import BrokerUnavailable, ClientClosed, MQClientError, Reason
@@ -400,14 +401,17 @@ class ClientInstance:
         return command.response(ResponseCode.SUCCESS, body=body.to_body())
 
     async def _get_consumer_running_info(self, command: RemotingCommand, addr: str) -> RemotingCommand:
-        """307."""
+        """307, on request with what this process is doing."""
         group = command.ext_fields.get("consumerGroup", "")
         member = self._members.get(group)
         if member is None:
             return command.response(
                 ResponseCode.SYSTEM_ERROR, f"The Consumer Group <{group}> not exist in this consumer"
             )
-        return command.response(ResponseCode.SUCCESS, body=member.running_info().to_body())
+        info = member.running_info()
+        if command.ext_fields.get("jstackEnable") == "true":
+            info.jstack = all_stacks()
+        return command.response(ResponseCode.SUCCESS, body=info.to_body())
 
     async def _consume_message_directly(self, command: RemotingCommand, addr: str) -> RemotingCommand:
         """309."""

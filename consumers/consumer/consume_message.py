@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections import deque
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol, cast
 
@@ -27,7 +27,8 @@ logger = logging.getLogger(__name__)
 
 NO_NAMESPACE = Namespace()
 # ConsumerStatsManager samples every 10 s and shows the last minute.
-STATISTICS_WINDOW_MS = 60_000
+WINDOW_S = 60
+FAILED_MINUTES = 60
 
 
 class ConsumeStatus(StrEnum):
@@ -113,24 +114,26 @@ class MessageHandler:
 
     async def call(self, messages: Sequence[MessageRecord], context: ConsumeContext) -> ConsumeOutcome:
         """Caller: workers. Affects: statistics, traces. Cancelling it cancels the handler."""
-        if self._tracer is None:
-            return await self.call_untraced(messages, context)
-        request_id = self._tracer.before(messages, self.clock())
-        outcome = await self.call_untraced(messages, context)
-        self._tracer.after(
-            request_id,
-            messages,
-            TRACED_OUTCOMES[outcome.return_type],
-            is_success=outcome.is_success,
-            ended_ms=self.clock(),
-            elapsed_ms=outcome.elapsed_ms,
-        )
+        topic = context.message_queue.topic
+        request_id = "" if self._tracer is None else self._tracer.before(messages, self.clock())
+        outcome = await self.call_unrecorded(messages, context)
+        ended_ms = self.clock()
+        self.statistics.count(topic, len(messages), outcome.is_success, outcome.elapsed_ms, ended_ms)
+        if self._tracer is not None:
+            self._tracer.after(
+                request_id,
+                messages,
+                TRACED_OUTCOMES[outcome.return_type],
+                is_success=outcome.is_success,
+                ended_ms=ended_ms,
+                elapsed_ms=outcome.elapsed_ms,
+            )
         return outcome
 
-    async def call_untraced(
+    async def call_unrecorded(
         self, messages: Sequence[MessageRecord], context: ConsumeContext
     ) -> ConsumeOutcome:
-        """As `call`, for what is no delivery to the group."""
+        """As `call`, for what is no delivery to the group: neither counted nor traced."""
         started_ms = self.clock()
         error = ""
         try:
@@ -148,11 +151,7 @@ class MessageHandler:
         else:
             return_type = RETURN_TYPES.get(status, ConsumeReturnType.RETURNNULL)
         is_success = return_type is ConsumeReturnType.SUCCESS
-        elapsed_ms = self.clock() - started_ms
-        self.statistics.count(
-            messages[0].topic, len(messages), is_success, elapsed_ms, started_ms + elapsed_ms
-        )
-        return ConsumeOutcome(is_success, return_type, elapsed_ms, error)
+        return ConsumeOutcome(is_success, return_type, self.clock() - started_ms, error)
 
     def _without_namespace(
         self, messages: Sequence[MessageRecord], context: ConsumeContext
@@ -177,62 +176,79 @@ TRACED_OUTCOMES = {
 
 
 @dataclass(slots=True)
+class _Second:
+    """What one second brought of one topic; times are sums in ms."""
+
+    calls: int = 0
+    elapsed_ms: int = 0
+    ok: int = 0
+    failed: int = 0
+    pulls: int = 0
+    round_trip_ms: int = 0
+    pulled: int = 0
+
+
 class _TopicStatistics:
-    # (time, messages, success, elapsed) of handler calls and (time, messages, round trip) of pulls, last
-    # minute only
-    calls: deque[tuple[int, int, bool, int]] = field(default_factory=deque)
-    pulls: deque[tuple[int, int, int]] = field(default_factory=deque)
-    failed_total: int = 0
+    """The last minute by seconds, and failures of the last hour by minutes."""
 
+    def __init__(self) -> None:
+        self.seconds: dict[int, _Second] = {}
+        self.failed: Counter[int] = Counter()
 
-# Calls remembered per topic: a minute at 1,000 calls a second; beyond that the rate is an underestimate.
-STATISTICS_EVENTS_MAX = 60_000
+    def at(self, now_ms: int) -> _Second:
+        second = now_ms // 1000
+        found = self.seconds.get(second)
+        if found is None:
+            self.drop_old(now_ms)
+            found = self.seconds[second] = _Second()
+        return found
+
+    def drop_old(self, now_ms: int) -> None:
+        oldest = now_ms // 1000 - WINDOW_S
+        self.seconds = {at: each for at, each in self.seconds.items() if at > oldest}
+        first = now_ms // 60_000 - FAILED_MINUTES
+        self.failed = Counter({at: count for at, count in self.failed.items() if at > first})
 
 
 class ConsumeStatisticsTable:
-    """Rates of the last minute per topic, for GET_CONSUMER_RUNNING_INFO (ConsumerStatsManager.java)."""
+    """By the topic of the queue, for GET_CONSUMER_RUNNING_INFO (ConsumerStatsManager.java)."""
 
     def __init__(self) -> None:
-        self._topics: dict[str, _TopicStatistics] = {}
+        self._topics: defaultdict[str, _TopicStatistics] = defaultdict(_TopicStatistics)
 
     def count(self, topic: str, messages: int, is_success: bool, elapsed_ms: int, now_ms: int) -> None:
-        statistics = self._topics.setdefault(topic, _TopicStatistics())
-        statistics.calls.append((now_ms, messages, is_success, elapsed_ms))
-        if not is_success:
-            statistics.failed_total += messages
-        self._drop_old(statistics, now_ms)
+        """Record a call of the handler."""
+        second = self._topics[topic].at(now_ms)
+        second.calls += 1
+        second.elapsed_ms += elapsed_ms
+        if is_success:
+            second.ok += messages
+        else:
+            second.failed += messages
+            self._topics[topic].failed[now_ms // 60_000] += messages
 
     def count_pulled(self, topic: str, messages: int, round_trip_ms: int, now_ms: int) -> None:
-        statistics = self._topics.setdefault(topic, _TopicStatistics())
-        statistics.pulls.append((now_ms, messages, round_trip_ms))
-        self._drop_old(statistics, now_ms)
+        """Record a pull that brought messages."""
+        second = self._topics[topic].at(now_ms)
+        second.pulls += 1
+        second.round_trip_ms += round_trip_ms
+        second.pulled += messages
 
     def table(self, now_ms: int) -> dict[str, ConsumeStatistics]:
-        result = {}
-        for topic, statistics in sorted(self._topics.items()):
-            self._drop_old(statistics, now_ms)
-            calls, pulls = statistics.calls, statistics.pulls
-            window_s = STATISTICS_WINDOW_MS / 1000
-            result[topic] = ConsumeStatistics(
-                pull_rt=_mean([round_trip for _, _, round_trip in pulls]),
-                pull_tps=sum(messages for _, messages, _ in pulls) / window_s,
-                consume_rt=_mean([elapsed for _, _, _, elapsed in calls]),
-                consume_ok_tps=sum(messages for _, messages, success, _ in calls if success) / window_s,
-                consume_failed_tps=sum(messages for _, messages, success, _ in calls if not success)
-                / window_s,
-                consume_failed_msgs=statistics.failed_total,
-            )
-        return result
+        return {topic: self._of_topic(self._topics[topic], now_ms) for topic in sorted(self._topics)}
 
-    def _drop_old(self, statistics: _TopicStatistics, now_ms: int) -> None:
-        oldest_ms = now_ms - STATISTICS_WINDOW_MS
-        for events in (statistics.calls, statistics.pulls):
-            while events and (events[0][0] < oldest_ms or len(events) > STATISTICS_EVENTS_MAX):
-                events.popleft()
-
-
-def _mean(values: Sequence[int]) -> float:
-    return sum(values) / len(values) if values else 0.0
+    def _of_topic(self, statistics: _TopicStatistics, now_ms: int) -> ConsumeStatistics:
+        statistics.drop_old(now_ms)
+        seconds = statistics.seconds.values()
+        pulls, calls = sum(each.pulls for each in seconds), sum(each.calls for each in seconds)
+        return ConsumeStatistics(
+            pull_rt=sum(each.round_trip_ms for each in seconds) / max(1, pulls),
+            pull_tps=sum(each.pulled for each in seconds) / WINDOW_S,
+            consume_rt=sum(each.elapsed_ms for each in seconds) / max(1, calls),
+            consume_ok_tps=sum(each.ok for each in seconds) / WINDOW_S,
+            consume_failed_tps=sum(each.failed for each in seconds) / WINDOW_S,
+            consume_failed_msgs=statistics.failed.total(),
+        )
 
 
 class ConsumeMessageService(Protocol):

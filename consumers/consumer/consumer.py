@@ -16,6 +16,7 @@ from typing import ClassVar, Generic, Self, TypeVar
 from brokerd.remoting.body.client import (
     ConsumerData,
     ConsumerRunningInfo,
+    ConsumeStatus,
     ProcessQueueInfo,
     SubscriptionData,
 )
@@ -218,6 +219,7 @@ class Consumer(GroupMember, Generic[Config]):
 
     def running_info(self) -> ConsumerRunningInfo:
         now_ms = self._clock()
+        measured = self._statistics.table(now_ms)
         return ConsumerRunningInfo(
             properties={
                 "PROP_NAMESERVER_ADDR": ";".join(self.client.name_servers.addrs),
@@ -228,7 +230,7 @@ class Consumer(GroupMember, Generic[Config]):
             },
             subscription_set=[self._subscriptions[topic] for topic in sorted(self._subscriptions)],
             mq_table=self._queue_infos(now_ms),
-            status_table=self._statistics.table(now_ms),
+            status_table={topic: measured.get(topic, ConsumeStatus()) for topic in self.subscribed_topics()},
         )
 
     @abstractmethod

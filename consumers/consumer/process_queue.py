@@ -38,6 +38,8 @@ class ProcessQueue:
         self.message_queue = message_queue
         self.is_dropped = False
         self.ending_since_ms: int | None = None
+        # Rounds in which it was to be given up, and its batch still ran.
+        self.try_unlock_times = 0
         self.cached_bytes = 0
         self.last_pull_ms = now_ms
         self.last_consume_ms = now_ms
@@ -97,9 +99,9 @@ class ProcessQueue:
             transaction_msg_max_offset=taken[-1] if taken else 0,
             transaction_msg_count=len(taken),
             locked=self.is_locked(now_ms),
-            try_unlock_times=0,
+            try_unlock_times=self.try_unlock_times,
             last_lock_timestamp=self.lock_ms or 0,
-            dropped=self.is_dropped,
+            dropped=self.is_dropped or self.ending_since_ms is not None,
             last_pull_timestamp=self.last_pull_ms,
             last_consume_timestamp=self.last_consume_ms,
         )

@@ -351,7 +351,22 @@ class PullConsumer(Consumer[PullConsumerConfig]):
             raise ClientClosed("the consumer is not open")
 
     def _settings(self) -> dict[str, str]:
-        return {"PROP_CONSUMEORDERLY": "false"}
+        """As a push consumer's, by the names of DefaultLitePullConsumer."""
+        config = self.config
+        return {
+            "PROP_CONSUMEORDERLY": "false",
+            "consumerGroup": self.group,
+            "messageModel": str(config.message_model),
+            "consumeFromWhere": str(config.consume_from_where),
+            "allocateMessageQueueStrategy": config.allocate_strategy,
+            "autoCommit": "true" if config.auto_commit else "false",
+            "autoCommitIntervalMillis": str(config.auto_commit_interval_ms),
+            "pollTimeoutMillis": str(config.poll_timeout_ms),
+            "pullBatchSize": str(config.pull_batch_size),
+            "pullThresholdForQueue": str(config.pull_threshold_messages),
+            "pullThresholdSizeForQueue": str(config.pull_threshold_bytes // (1024 * 1024)),
+            "brokerSuspendMaxTimeMillis": str(config.broker_suspend_max_ms),
+        }
 
     def _assigned(self, queue: MessageQueue) -> MessageQueue:
         """Return the brokers' name of a queue of ours. Raises NotAssigned."""

@@ -290,6 +290,7 @@ class Rebalancer:
             process_queue.end(context.clock())
             is_idle = await context.owner.wait_idle(process_queue, UNLOCK_WAIT_MS)
             if not is_idle and not _is_ending_too_long(process_queue, context.clock()):
+                process_queue.try_unlock_times += 1
                 return False
         context.table.remove(queue)
         await context.offset_store.persist([queue])

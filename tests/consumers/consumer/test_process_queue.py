@@ -157,3 +157,6 @@ def test_it_describes_itself_for_the_running_info():
     info = queue.info(commit_offset=10, now_ms=8)
     assert (info.commit_offset, info.cached_msg_min_offset, info.cached_msg_max_offset) == (10, 10, 11)
     assert (info.cached_msg_count, info.transaction_msg_count, info.last_consume_timestamp) == (2, 1, 7)
+    assert not info.dropped
+    queue.end(now_ms=9)
+    assert queue.info(commit_offset=10, now_ms=9).dropped, "it gives nothing more, as a dropped one of Java's"

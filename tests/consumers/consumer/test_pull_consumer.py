@@ -294,6 +294,8 @@ async def test_it_obeys_a_reset_and_reports_itself(cluster: FakeCluster) -> None
         await wait_until(lambda: bool(cluster.broker.responses))
     info = ConsumerRunningInfo.from_body(cluster.broker.responses[0].body)
     assert info.properties["PROP_CONSUME_TYPE"] == "CONSUME_ACTIVELY"
+    settings = ("consumerGroup", "autoCommit", "pullBatchSize", "pullThresholdSizeForQueue")
+    assert [info.properties[name] for name in settings] == ["audit", "false", "32", "100"]
     assert info.mq_table[FAKE_QUEUE].commit_offset == 2
     assert info.status_table["orders"].pull_tps > 0
 

@@ -10,6 +10,7 @@ import pytest
 
 from brokerd.remoting.body.assignment import LockBatchRequestBody, LockBatchResponseBody
 from brokerd.remoting.body.client import ConsumeMessageDirectlyResult, ConsumerRunningInfo, HeartbeatData
+from brokerd.remoting.body.client import ConsumeStatus as ConsumeStatistics
 from brokerd.remoting.body.offset import GetConsumerStatusBody, ResetOffsetBody
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.message.queue import MessageQueue
@@ -180,6 +181,8 @@ async def test_it_tells_about_itself(cluster, stored, started):
     info = ConsumerRunningInfo.from_body(cluster.broker.responses[0].body)
     assert info.mq_table[QUEUE].commit_offset == 3
     assert info.status_table["orders"].consume_ok_tps == pytest.approx(3 / 60)
+    assert info.status_table["%RETRY%billing"] == ConsumeStatistics()
+    assert info.jstack is None
     assert info.properties["PROP_CONSUMEORDERLY"] == "false"
     settings = (
         "consumeThreadMax",
@@ -189,6 +192,15 @@ async def test_it_tells_about_itself(cluster, stored, started):
         "pause",
     )
     assert [info.properties[name] for name in settings] == ["20", "100", "15", "-1", "false"]
+
+
+async def test_it_shows_its_tasks_on_request(cluster, stored, started):
+    await started()
+    cluster.broker.push(RemotingCommand.request(307, {"consumerGroup": "billing", "jstackEnable": "true"}))
+    await wait_until(lambda: len(cluster.broker.responses) == 1)
+    stacks = ConsumerRunningInfo.from_body(cluster.broker.responses[0].body).jstack
+    assert "STATE: WAITING" in stacks
+    assert "consumers.consumer.worker_line.WorkerLine._run(worker_line.py:" in stacks
 
 
 @pytest.mark.parametrize(
@@ -208,7 +220,7 @@ async def test_it_consumes_one_message_on_request(cluster, started, answer, resu
             raise answer
         return answer
 
-    await started(handler=handle)
+    consumer, _ = await started(handler=handle)
     request = RemotingCommand.request(
         309, {"consumerGroup": "billing", "brokerName": "broker-a"}, encode_record(record(7))
     )
@@ -216,6 +228,8 @@ async def test_it_consumes_one_message_on_request(cluster, started, answer, resu
     await wait_until(lambda: len(cluster.broker.responses) == 1)
     outcome = ConsumeMessageDirectlyResult.from_body(cluster.broker.responses[0].body)
     assert (outcome.consume_result, outcome.remark) == (result, remark)
+    # It is no delivery to the group.
+    assert consumer.running_info().status_table["orders"] == ConsumeStatistics()
 
 
 @pytest.mark.parametrize("code", [307, 309])

@@ -235,6 +235,7 @@ async def test_it_keeps_a_queue_whose_batch_still_runs_for_20_seconds(cluster, c
     bench.owner.is_idle = False
     assert not await bench.rebalancer.rebalance()
     assert bench.owned() == [0, 1, 2, 3]
+    assert {queue.try_unlock_times for queue in bench.table.values()} == {1}
     assert 42 not in cluster.broker.codes()
     bench.now_ms = 20_001
     assert await bench.rebalancer.rebalance()

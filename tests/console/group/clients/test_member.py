@@ -24,5 +24,6 @@ def test_it_tells_what_a_member_holds(live: LiveCluster, alice: User) -> None:
         places = {(each.topic, each.queue_id) for each in info.queues}
         assert {("orders", 0), ("orders", 1)} <= places
         assert dict(info.properties)["PROP_CLIENT_VERSION"]
+        assert info.stack is not None and "consumers.consumer.pull_message.PullLoop.run(" in info.stack
     with pytest.raises(member.MemberSilent, match="No broker has a connection of"):
         member.running_info(live.admin, "billing", "nobody@1", with_stack=False)
