@@ -4,8 +4,10 @@ from django import forms
 from django.core.validators import RegexValidator
 
 from console.cluster.connection_change import ConnectionChange
+from console.cluster.errors import ClusterError
 from console.cluster.models import CLUSTER_NAME, Cluster
-from console.text import Text
+from console.cluster.services import checked_addrs
+from console.text import Text, text_of
 
 
 class ConnectionFields(forms.Form):
@@ -42,6 +44,13 @@ class ConnectionFields(forms.Form):
     )
     secret_key = forms.CharField(label=Text("Secret key"), required=False, widget=forms.PasswordInput)
     security_token = forms.CharField(label=Text("Security token"), required=False, widget=forms.PasswordInput)
+
+    def clean_namesrv_addrs(self) -> str:
+        """Return the addresses as they are stored, so that each wrong field is marked at the first try."""
+        try:
+            return checked_addrs(self.cleaned_data["namesrv_addrs"])
+        except ClusterError as refusal:
+            raise forms.ValidationError(text_of(refusal)) from refusal
 
     def change(self, stored: Cluster) -> ConnectionChange:
         """Return what differs from a row. A secret that was left empty stays."""

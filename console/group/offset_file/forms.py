@@ -59,8 +59,9 @@ class OffsetFileForm(OffsetPlanForm):
             self.refuse(text_of(refusal).local(), refusal.field)
 
     def shown_at(self) -> Mapping[str, str]:
-        """Return the field of the file for what does not fit."""
-        return dict.fromkeys(("offsets", "origin", "queues", "topics"), "file")
+        """Return the field that brought what does not fit."""
+        brought_by = "content" if self.cleaned_data.get("content") else "file"
+        return dict.fromkeys(("file", "offsets", "origin", "queues", "topics"), brought_by)
 
     def params(self) -> OffsetParams:
         """Return the parameters of the plan of a valid form."""
