@@ -23,9 +23,10 @@ except ImproperlyConfigured as error:
 
 from console import celery, health  # noqa: E402  (celery: current application for every sender of a task)
 from console.routing import websocket_application  # noqa: E402
+from console.web.disk_room import why_away  # noqa: E402
 from console.web.request_limit import Limited, Receive, Send, announces_too_much  # noqa: E402
 from console.web.reverse_proxy import Scope, is_this_machine, with_client  # noqa: E402
-from console.web.unavailable import too_large  # noqa: E402
+from console.web.unavailable import AWAY, too_large  # noqa: E402
 
 __all__ = ["application", "celery"]
 
@@ -79,7 +80,12 @@ async def metrics(scope: Scope, send: Send) -> None:
     if not _may_scrape(scope):
         await _answer(send, 403, b"text/plain; charset=utf-8", b"send METRICS_TOKEN as a bearer token\n")
         return
-    body = await sync_to_async(health.metrics_text)()
+    try:
+        body = await sync_to_async(health.metrics_text)()
+    except AWAY as error:
+        reason = f"the console's database does not answer: {why_away(error)}\n"
+        await _answer(send, 503, b"text/plain; charset=utf-8", reason.encode())
+        return
     await _answer(send, 200, health.METRICS_CONTENT_TYPE, body)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import redis
 from django.conf import settings
 from django.db import Error as DatabaseError
-from django.db import connections
+from django.db import ProgrammingError, connections
 from django.db.models import Count
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
@@ -93,7 +93,13 @@ def _database_reason(alias: str) -> str:
         with connections[alias].cursor() as cursor:
             cursor.execute("SELECT 1 FROM django_migrations")
     except DatabaseError as error:
-        return f"{type(error).__name__}: {error}; run manage.py migrate if it is new"
+        is_new = isinstance(error, ProgrammingError) or "no such table" in str(error)
+        advice = (
+            "run manage.py prepare --migrate"
+            if is_new
+            else "check that its server runs and is reachable from here"
+        )
+        return f"{' '.join(str(error).split())}; {advice}"
     return ""
 
 

@@ -348,7 +348,9 @@ SQLITE_PRAGMAS = (
 # DATABASE_POOL_MAX: connections to PostgreSQL of one process and database. Threads share them: with one for each thread
 # of each process (CONN_MAX_AGE), a busy ASGI server alone takes more than PostgreSQL's usual 100.
 DATABASE_POOL_MAX = env.whole("DATABASE_POOL_MAX", 16, most=1_000)
-POOL_WAIT_S = 20  # for a connection of the pool, as long as SQLite waits for its lock
+POOL_WAIT_S = 20  # for a connection that another thread has, as long as SQLite waits for its lock
+# For a server whose host does not answer at all; a server that is down refuses at once.
+POSTGRESQL_OPTIONS = {"connect_timeout": 5, "tcp_user_timeout": 10_000}
 
 
 def database(variable: str, file_name: str, *, synchronous: str) -> dict[str, Any]:
@@ -363,8 +365,12 @@ def database(variable: str, file_name: str, *, synchronous: str) -> dict[str, An
         pragmas = SQLITE_PRAGMAS.format(synchronous=synchronous)
         options |= {**SQLITE_OPTIONS, "init_command": pragmas}
     else:
-        options["pool"] = {"min_size": 0, "max_size": DATABASE_POOL_MAX, "timeout": POOL_WAIT_S}
-        found["CONN_HEALTH_CHECKS"] = True
+        found["ENGINE"] = "console.postgresql"
+        found["OPTIONS"] = {
+            **POSTGRESQL_OPTIONS,
+            "pool": {"most": DATABASE_POOL_MAX, "wait_s": POOL_WAIT_S},
+            **options,
+        }
     return found
 
 

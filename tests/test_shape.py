@@ -101,6 +101,8 @@ OLD_NAMES = {
 }
 TEMPLATE_LINE_MAX = 120
 STATIC_LINE_MAX = 120  # of .css and .js
+# Modules that a framework looks for by their name.
+NAMES_GIVEN = {"console/postgresql/base.py"}
 NAMES_THAT_SAY_NOTHING = {"utils", "util", "helpers", "helper", "common", "misc", "base", "core", "shared"}
 
 
@@ -236,7 +238,10 @@ def test_it_has_a_test_module_for_each_module(package: str) -> None:
 
 
 def test_it_names_modules_for_what_they_own() -> None:
-    assert [str(p) for p in modules(*PACKAGES) if p.stem in NAMES_THAT_SAY_NOTHING] == []
+    unclear = {
+        str(path.relative_to(ROOT)) for path in modules(*PACKAGES) if path.stem in NAMES_THAT_SAY_NOTHING
+    }
+    assert unclear == NAMES_GIVEN
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -8,6 +8,7 @@ import pytest
 import redis
 from asgiref.sync import sync_to_async
 from asgiref.testing import ApplicationCommunicator
+from django.db import OperationalError
 from pytest_django import Settings
 
 from console import health
@@ -20,6 +21,7 @@ from console.lag.models import BrokerRow, GroupRow, Round
 from console.text import Text
 from console.web.request_limit import REQUEST_BYTES_MAX
 from console.web.reverse_proxy import networks
+from tests.console.web.test_unavailable import away
 
 both = pytest.mark.django_db(databases=["default", "metrics"], transaction=True)
 NOW_MS = 1_790_000_000_000
@@ -139,6 +141,29 @@ async def test_it_is_not_ready_without_redis(settings: Settings) -> None:
     status, _, body = await get("/readyz")
     assert status == 503
     assert json.loads(body)["parts"]["redis"].startswith("unix:///nowhere/r.sock: ")
+
+
+@both
+@pytest.mark.parametrize("alias", ["default", "metrics"])
+def test_it_is_not_ready_without_a_database(redis_url: str, alias: str) -> None:
+    with away(alias):
+        report = health.readiness(NOW_MS)
+    found = {part.name: part.reason for part in report.parts}
+    assert found[f"database {alias}"] == (
+        "unable to open database file; check that its server runs and is reachable from here"
+    )
+    assert not report.ready
+
+
+@both
+async def test_metrics_name_a_database_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> bytes:
+        raise OperationalError("connection refused")
+
+    monkeypatch.setattr(health, "metrics_text", fail)
+    status, headers, body = await get("/metrics")
+    assert (status, headers["content-type"]) == (503, "text/plain; charset=utf-8")
+    assert body == "the console's database does not answer: connection refused\n"
 
 
 @both

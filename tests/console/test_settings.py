@@ -235,13 +235,17 @@ def test_it_grows_by_settings(tmp_path: Path) -> None:
     )
     default = found["DATABASES"]["default"]
     assert (default["ENGINE"], default["HOST"], default["PORT"], default["NAME"]) == (
-        "django.db.backends.postgresql",
+        "console.postgresql",
         "db.example.org",
         5433,
         "console",
     )
-    assert default["OPTIONS"] == {"pool": {"min_size": 0, "max_size": 16, "timeout": 20}}
-    assert (default["CONN_HEALTH_CHECKS"], default.get("CONN_MAX_AGE", 0)) == (True, 0)
+    assert default["OPTIONS"] == {
+        "connect_timeout": 5,
+        "tcp_user_timeout": 10_000,
+        "pool": {"most": 16, "wait_s": 20},
+    }
+    assert default.get("CONN_MAX_AGE", 0) == 0
     assert found["SECRET_KEY"] == "given"
     assert found["CELERY_BROKER_URL"] == "redis+socket:///run/redis.sock"
     assert (found["SESSION_COOKIE_SECURE"], found["SECURE_HSTS_SECONDS"]) == (True, 31536000)
