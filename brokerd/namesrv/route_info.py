@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from brokerd.connections.channel import Channel
 from brokerd.remoting.body.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
-from brokerd.remoting.body.topic import DataVersion, TopicConfig
+from brokerd.remoting.body.topic import DataVersion, TopicConfig, TopicQueueMappingInfo
 from brokerd.remoting.codes import Permission
 from brokerd.remoting.message.names import SYSTEM_TOPICS
 
@@ -51,6 +51,7 @@ class RouteInfoManager:
     def __init__(self) -> None:
         self.queues_of: dict[str, dict[str, QueueData]] = {}  # topic → broker name → its queues
         self.brokers: dict[str, BrokerData] = {}  # broker name → addresses
+        self._mappings: dict[str, dict[str, TopicQueueMappingInfo]] = {}  # static topic → broker name → its
         self._topics_of: dict[str, set[str]] = {}  # broker name → topics with queues there
         self._live: dict[str, LiveBroker] = {}  # broker address → registration
 
@@ -64,12 +65,14 @@ class RouteInfoManager:
         timeout_ms: int = BROKER_EXPIRED_MS,
         *,
         acts_as_master: bool = False,
+        mappings: Mapping[str, TopicQueueMappingInfo] | None = None,
     ) -> tuple[str, str]:
         """Take in a full or partial registration; returns (master's address, its HA address) for a slave.
 
         A registration that repeats the one before changes no route: what WIPE_WRITE_PERM_OF_BROKER took
         away stays away until one of its topics changes or it starts anew (RouteInfoManager.registerBroker).
         Topics are the master's; with `acts_as_master` those of the lowest slave when there is no master.
+        `mappings`: of those among them that are static.
         Raises OverflowError beyond BROKERS_MAX or TOPICS_MAX.
         """
         addr = identity.broker_addr
@@ -91,13 +94,15 @@ class RouteInfoManager:
             known_topics = self._topics_of.get(identity.broker_name, set())
             for config in topics:
                 if not is_same or config.topic_name not in known_topics:
-                    self.put_topic(identity.broker_name, config)
+                    self.put_topic(identity.broker_name, config, (mappings or {}).get(config.topic_name))
         if identity.broker_id == MASTER_ID:
             return "", ""
         master = self._live.get(addrs.get(MASTER_ID, ""))
         return (master.identity.broker_addr, master.identity.ha_server_addr) if master else ("", "")
 
-    def put_topic(self, broker_name: str, config: TopicConfig) -> None:
+    def put_topic(
+        self, broker_name: str, config: TopicConfig, mapping: TopicQueueMappingInfo | None = None
+    ) -> None:
         if config.topic_name not in self.queues_of and len(self.queues_of) >= TOPICS_MAX:
             raise OverflowError(f"{TOPICS_MAX} topics are registered already")
         self._topics_of.setdefault(broker_name, set()).add(config.topic_name)
@@ -108,6 +113,16 @@ class RouteInfoManager:
             perm=config.perm,
             topic_sys_flag=config.topic_sys_flag,
         )
+        if mapping is not None:
+            self._mappings.setdefault(config.topic_name, {})[broker_name] = mapping
+        else:
+            self._drop_mapping(config.topic_name, broker_name)
+
+    def _drop_mapping(self, topic: str, broker_name: str) -> None:
+        mappings = self._mappings.get(topic, {})
+        mappings.pop(broker_name, None)
+        if not mappings:
+            self._mappings.pop(topic, None)
 
     def unregister_broker(self, broker_name: str, broker_addr: str, reason: str) -> None:
         """Remove one address; the name goes with its last address, and its queues with the name."""
@@ -133,6 +148,7 @@ class RouteInfoManager:
             if broker_names is None or name in broker_names:
                 del queues[name]
                 self._topics_of.get(name, set()).discard(topic)
+                self._drop_mapping(topic, name)
         if not queues:
             del self.queues_of[topic]
 
@@ -164,7 +180,12 @@ class RouteInfoManager:
         brokers = [self.brokers[name] for name in queues if name in self.brokers]
         if not brokers:
             return None
-        return TopicRouteData(broker_datas=brokers, queue_datas=list(queues.values()))
+        mappings = self._mappings.get(topic)
+        return TopicRouteData(
+            broker_datas=brokers,
+            queue_datas=list(queues.values()),
+            topic_queue_mapping_by_broker=dict(mappings) if mappings else None,
+        )
 
     def cluster_info(self) -> ClusterInfo:
         clusters: dict[str, list[str]] = {}

@@ -70,6 +70,7 @@ def register_broker(
         header.heartbeat_timeout_millis or BROKER_EXPIRED_MS,
         # Brokers before version 5 do not send it.
         acts_as_master=header.enable_acting_master is not None,
+        mappings=wrapper.topic_queue_mapping_info_map,
     )[::-1]
     ext_fields = {"haServerAddr": ha_addr, "masterAddr": master_addr}
     is_returned = server.config.return_order_topic_config_to_broker

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Self, TypeVar
 
 from brokerd.remoting.body import fastjson
 from brokerd.remoting.body.json_body import JsonBody
-from brokerd.remoting.body.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
+from brokerd.remoting.body.topic import (
+    DataVersion,
+    TopicConfig,
+    TopicConfigSerializeWrapper,
+    TopicQueueMappingInfo,
+)
 from brokerd.remoting.errors import BodyError
+
+T = TypeVar("T")
 
 MASTER_ID = 0
 INFLATED_BYTES_MAX = 32 * 1024 * 1024  # 300,000 topics
@@ -43,22 +50,28 @@ class QueueData(JsonBody):
 
 @dataclass(slots=True)
 class TopicRouteData(JsonBody):
-    """105."""
+    """105. `topic_queue_mapping_by_broker`: of a static topic, by broker name."""
 
     broker_datas: list[BrokerData] = field(default_factory=list)
     queue_datas: list[QueueData] = field(default_factory=list)
     filter_server_table: dict[str, list[str]] = field(default_factory=dict)
     order_topic_conf: str | None = None
+    topic_queue_mapping_by_broker: dict[str, TopicQueueMappingInfo] | None = None
 
     def to_body(self, *, standard_json: bool = False) -> bytes:
-        """With `standard_json` broker ids are quoted, as clients from 4.9.4 on request (protocol section 5.2)."""
+        """With `standard_json` numbers as keys are quoted, as clients from 4.9.4 on request (protocol section 5.2)."""
         value = self.to_value()
         if standard_json:
             for broker in value["brokerDatas"]:
-                broker["brokerAddrs"] = {
-                    str(key): addr for key, addr in sorted(broker["brokerAddrs"].items())
-                }
+                broker["brokerAddrs"] = quoted(broker["brokerAddrs"])
+            for mapping in value.get("topicQueueMappingByBroker", {}).values():
+                mapping["currIdMap"] = quoted(mapping["currIdMap"])
         return fastjson.dumps(value)
+
+
+def quoted(numbered: dict[int, T]) -> dict[str, T]:
+    """Return a member whose keys are numbers as every reader of JSON takes it."""
+    return {str(key): value for key, value in sorted(numbered.items())}
 
 
 @dataclass(slots=True)
@@ -82,7 +95,7 @@ class RegisterBrokerBody(JsonBody):
     def from_compressed(cls, body: bytes) -> Self:
         """Parse the form of compressed=true (protocol section 5.3). Raises BodyError.
 
-        What follows the filter servers, queues of static topics from version 5 on, is not read.
+        From version 5 on queues of static topics follow the filter servers.
         """
         data = _inflated(body)
         position = 0
@@ -104,8 +117,15 @@ class RegisterBrokerBody(JsonBody):
 
         version = DataVersion.from_request(text())
         topics = [_topic_config(text()) for _ in range(number())]
-        table = TopicConfigSerializeWrapper({topic.topic_name: topic for topic in topics}, version)
-        return cls(table, [str(server) for server in fastjson.loads_request(text())])
+        servers = [str(server) for server in fastjson.loads_request(text())]
+        mapping_count = number() if position < len(data) else 0
+        mappings = [TopicQueueMappingInfo.from_request(text()) for _ in range(mapping_count)]
+        table = TopicConfigSerializeWrapper(
+            {topic.topic_name: topic for topic in topics},
+            version,
+            topic_queue_mapping_info_map={mapping.topic: mapping for mapping in mappings},
+        )
+        return cls(table, servers)
 
 
 def _inflated(body: bytes) -> bytes:

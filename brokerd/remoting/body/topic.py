@@ -46,12 +46,26 @@ class TopicConfig(JsonBody):
 
 
 @dataclass(slots=True)
+class TopicQueueMappingInfo(JsonBody):
+    """Of a static topic (5.x): which of its queues a broker has; `curr_id_map` is {queue id of clients: its own}."""
+
+    topic: str = ""
+    scope: str = "__global__"
+    total_queues: int = 0
+    bname: str = ""
+    epoch: int = 0
+    dirty: bool = False
+    curr_id_map: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class TopicConfigSerializeWrapper(JsonBody):
-    """21 and config/topics.json. `topic_queue_mapping_detail_map` (5.x): static topics, how their queues are mapped."""
+    """21, 103 and config/topics.json. Maps of 5.x: static topics, how their queues are mapped."""
 
     topic_config_table: dict[str, TopicConfig] = field(default_factory=dict)
     data_version: DataVersion = field(default_factory=DataVersion)
     topic_queue_mapping_detail_map: dict[str, Any] | None = None
+    topic_queue_mapping_info_map: dict[str, TopicQueueMappingInfo] | None = None
 
 
 @dataclass(slots=True)

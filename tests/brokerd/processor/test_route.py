@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import zlib
 from pathlib import Path
+
+import pytest
 
 from brokerd.namesrv.kv_config import KvConfigManager
 from brokerd.remoting.body.broker import KVTable
@@ -123,9 +126,9 @@ async def test_it_drops_a_broker_whose_connection_closed(tmp_path: Path) -> None
         await wait_for_route(namesrv, "R", there=False)
 
 
-def registration(*topics: bytes) -> bytes:
+def registration(*topics: bytes, version: bytes = b'{"counter":7,"stateVersion":0,"timestamp":1}') -> bytes:
     """The compressed form, up to the filter servers."""
-    texts = [b'{"counter":7,"stateVersion":0,"timestamp":1}', *topics, b"[]"]
+    texts = [version, *topics, b"[]"]
     parts = [len(text).to_bytes(4, "big") + text for text in texts]
     return b"".join([parts[0], len(topics).to_bytes(4, "big"), *parts[1:]])
 
@@ -158,6 +161,55 @@ async def test_it_takes_compressed_registrations(tmp_path: Path) -> None:
         assert (await namesrv.ask(ROUTE, {"topic": "Silent"})).code == 0
         heartbeat = await namesrv.ask(RequestCode.BROKER_HEARTBEAT, REMOTE)
         assert heartbeat.code == 0
+
+
+MAPPING = {
+    "topic": "S",
+    "scope": "__global__",
+    "totalQueues": 3,
+    "bname": "remote",
+    "epoch": 9,
+    "dirty": False,
+}
+
+
+@pytest.mark.parametrize("is_compressed", [True, False])
+async def test_it_gives_clients_the_queues_of_static_topics(tmp_path: Path, is_compressed: bool) -> None:
+    """As brokers of 5.3.3 register them; clients of 4.9.4 and later get keys that JSON allows."""
+    mapping = b'{"bname":"remote","currIdMap":{0:2,1:0},"dirty":false,"epoch":9,"topic":"S","totalQueues":3}'
+
+    def body(counter: int, mapping: bytes | None) -> bytes:
+        version = b'{"counter":%d,"stateVersion":0,"timestamp":1}' % counter
+        if is_compressed:
+            whole = registration(b"S 4 4 6 SINGLE_TAG", b"T 4 4 6 SINGLE_TAG", version=version)
+            parts = [] if mapping is None else [mapping]
+            texts = [len(part).to_bytes(4, "big") + part for part in parts]
+            return zlib.compress(b"".join([whole, len(parts).to_bytes(4, "big"), *texts]))
+        topics = b'{"S":{"topicName":"S"},"T":{"topicName":"T"}}'
+        mappings = b"{}" if mapping is None else b'{"S":%b}' % mapping
+        return b'{"topicConfigSerializeWrapper":{"dataVersion":%b,"topicConfigTable":%b,%b:%b}}' % (
+            version, topics, b'"topicQueueMappingInfoMap"', mappings,
+        )  # fmt: skip
+
+    async with running(tmp_path) as broker:
+        namesrv = await broker.namesrv_client()
+        fields = {**REMOTE, "compressed": str(is_compressed).lower()}
+        assert (await namesrv.ask(RequestCode.REGISTER_BROKER, fields, body(7, mapping))).code == 0
+        found = await namesrv.ask(ROUTE, {"topic": "S"})
+        expected = {**MAPPING, "currIdMap": {"0": 2, "1": 0}}
+        assert json.loads(found.body)["topicQueueMappingByBroker"] == {"remote": expected}
+        old = await namesrv.ask(ROUTE, {"topic": "S"}, version=300)
+        assert b'"currIdMap":{0:2,1:0}' in old.body
+        assert TopicRouteData.from_body(old.body) == TopicRouteData.from_body(found.body)
+        ordinary = await namesrv.ask(ROUTE, {"topic": "T"})
+        assert "topicQueueMappingByBroker" not in json.loads(ordinary.body)
+        assert (await namesrv.ask(RequestCode.REGISTER_BROKER, fields, body(8, None))).code == 0
+        assert "topicQueueMappingByBroker" not in json.loads(
+            (await namesrv.ask(ROUTE, {"topic": "S"})).body
+        ), "it is an ordinary topic now"
+        assert (await namesrv.ask(RequestCode.REGISTER_BROKER, fields, body(9, mapping))).code == 0
+        assert (await namesrv.ask(RequestCode.UNREGISTER_BROKER, REMOTE)).code == 0
+        assert (await namesrv.ask(ROUTE, {"topic": "S"})).code == 17
 
 
 async def test_it_refuses_compressed_registrations_that_are_damaged(tmp_path: Path) -> None:

@@ -99,7 +99,6 @@ LEFT_OUT = {
     "groupTopicMap",  # 43 of 5.3.3: derived from offsetTable
     "mappingDataVersion",  # static topics: brokerd has none
     "topicQueueMappingDetailMap",
-    "topicQueueMappingInfoMap",
     "mappingDetail",
     "consumeTimeStampStr",  # display text of a time that stands beside it
     "maxTimeStampStr",
