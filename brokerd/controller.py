@@ -67,6 +67,7 @@ from brokerd.queue_files import QueueFiles
 from brokerd.remoting.body.route import TopicRouteData
 from brokerd.remoting.body.topic import TopicConfig
 from brokerd.schedule_message import ScheduleMessageService
+from brokerd.store.light_store import LightMessageStore
 from brokerd.store.message_store import MessageStore
 from brokerd.store.store_config import MessageStoreConfig
 from brokerd.system_limits import system_limits
@@ -107,7 +108,8 @@ class BrokerController:
         self._tasks: set[asyncio.Task[None]] = set()
         self._hold = PullRequestHoldService()
         self._cold_reads = ColdReads()
-        self.store = MessageStore(store_config, self._hold.notify_arrival)
+        store_class = LightMessageStore if store_config.has_light_queues else MessageStore
+        self.store = store_class(store_config, self._hold.notify_arrival)
         self._queue_files = QueueFiles(self.store)
         self._registration: Registration | None = None
         self._ha_service = HaService(self.store)
@@ -119,6 +121,8 @@ class BrokerController:
     async def start(self) -> None:
         """Raise PortTaken, TableUnreadable, StoreError or OSError; `stop` then stops what was started."""
         now_ms = wall_ms()
+        if self._store_config.enable_lmq != self._store_config.enable_multi_dispatch:
+            logger.warning("light queues are off: they take both enableLmq=true and enableMultiDispatch=true")
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS_MAX, "background"))
         self._changed = ChangedProperties(self._store_config.store_path_root_dir / CHANGED_PROPERTIES)
         await self._take_ports()
@@ -126,6 +130,7 @@ class BrokerController:
         broker = self._build_broker(now_ms)
         if self._name_server is not None:
             self._name_server.load()
+        self.store.table.is_in_batches = broker.topics.is_in_batches
         report = self.store.open(now_ms)
         logger.info("store opened %s", report)
         self.store.table.limit(self._limits.queues_max, self._limits.reason)
@@ -220,10 +225,11 @@ class BrokerController:
     def _build_broker(self, now_ms: int) -> Broker:
         config, folder, store_config = self._config, self._config_dir, self._store_config
         delay_levels_ms = store_config.delay_levels_ms
-        topics = TopicConfigManager(folder / "topics.json", config, len(delay_levels_ms), now_ms)
-        offsets = ConsumerOffsetManager(folder / "consumerOffset.json", now_ms)
+        light = {"has_light_queues": store_config.has_light_queues}
+        topics = TopicConfigManager(folder / "topics.json", config, len(delay_levels_ms), now_ms, **light)
+        offsets = ConsumerOffsetManager(folder / "consumerOffset.json", now_ms, **light)
         producers = ProducerManager()
-        groups = SubscriptionGroupManager(folder / "subscriptionGroup.json", config, now_ms)
+        groups = SubscriptionGroupManager(folder / "subscriptionGroup.json", config, now_ms, **light)
         return Broker(
             config=config,
             store=self.store,
@@ -299,7 +305,7 @@ class BrokerController:
             broker.timer.start(self.store, self._hot_path.after_put, self._cold_reads, self._queue_files)
         assignments = broker.assignments
         for file in (
-            broker.topics.file, broker.groups.file, broker.offsets.file, assignments.modes_file,
+            broker.topics.file, broker.groups.file, *broker.offsets.files, assignments.modes_file,
             assignments.assignments_file, broker.pops.order_file, self._changed.file,
         ):  # fmt: skip
             self._tables.add(file)

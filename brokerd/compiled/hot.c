@@ -254,7 +254,8 @@ static Piece property(Piece text, const char *name)
 static int read_properties(Send *s)
 {
     static const char *SPECIAL[] = {
-        "DELAY", "TRAN_MSG", "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS", "POP_CK"};
+        "DELAY", "TRAN_MSG", "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS", "POP_CK",
+        "INNER_MULTI_DISPATCH"};
     for (const uint8_t *at = s->properties.at, *end = at + s->properties.size; at < end;) {
         const uint8_t *stop = memchr(at, 2, end - at);
         stop = stop ? stop : end;
@@ -267,7 +268,7 @@ static int read_properties(Send *s)
             s->unique_key = value;
         else if (is(name, "TAGS") && java_hash(value, &hash))
             s->tags_code = (int32_t)hash;
-        for (int i = 0; i < 6; i++)
+        for (int i = 0; i < 7; i++)
             if (is(name, SPECIAL[i]))
                 return 0;
         at = stop + 1;

@@ -7,6 +7,7 @@ StoreError
 │   ├── WheelTimerFlowControl     its slot is full; send again later
 │   ├── WheelTimerMessageIllegal  its time is no number or too far
 │   ├── WheelTimerNotEnable   timerWheelEnable is false
+│   ├── LightQueuesExceeded   maxLmqConsumeQueueNum
 │   ├── NoRoomForQueue        the system's open files or maps are used up; delete topics or raise its limits
 │   └── ServiceNotAvailable   disk full or store not writeable; the producer retries elsewhere
 ├── FlushFailed           what was written may be lost: the store takes no more until a restart
@@ -59,6 +60,10 @@ class WheelTimerFlowControl(PutRefused):
 
 class WheelTimerNotEnable(PutRefused):
     status = PutMessageStatus.WHEEL_TIMER_NOT_ENABLE
+
+
+class LightQueuesExceeded(PutRefused):
+    status = PutMessageStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED
 
 
 class ServiceNotAvailable(PutRefused):

@@ -93,7 +93,7 @@ class MessageStore:
         self._delay_levels_ms = config.delay_levels_ms
         self.pieces = LogPieces(self._log)
         self.encoded = EncodedRecords(self._log, self._queues, self._dispatcher)
-        self.transferred = TransferredLog(self._log, self.table, self._dispatcher, config.delay_levels_ms)
+        self.transferred = TransferredLog(self._log, self.table, self._dispatcher, config)
         self._is_sync_flush = config.is_sync_flush
         self._refusal = "the store is not open"  # why puts are refused; "" accepts them
         self._refusal_lock = threading.Lock()  # a flush that fails sets it from another thread

@@ -16,6 +16,7 @@ from brokerd.store.errors import TornRecord
 from brokerd.store.log.commit_log import CommitLog
 from brokerd.store.log.record import read_record, read_store_timestamp
 from brokerd.store.queue.consume_queue import BLANK_SIZE, CQ_UNIT, UNIT_BYTES, ConsumeQueue
+from brokerd.store.queue.light_queues import is_record_of
 from brokerd.store.results import BoundaryType, GetMessageResult, GetMessageStatus
 from brokerd.store.store_config import MessageStoreConfig
 
@@ -171,7 +172,7 @@ class QueueReader:
         except TornRecord as error:
             what = error.reason
         else:
-            if record is not None and record[:4] == (len(view), queue.topic, queue.queue_id, number):
+            if record is not None and record.size_bytes == len(view) and is_record_of(queue, number, record):
                 return True
             what = "the record is another message's"
         if offset not in self._damaged and len(self._damaged) < DAMAGED_NAMED_MAX:

@@ -60,6 +60,7 @@ LEAST = {
     "access_message_in_memory_max_ratio": 0,
     "max_msgs_num_batch": 1,
     "timer_congest_num_each_slot": 0,
+    "max_lmq_consume_queue_num": 0,
 }
 RATIOS = (
     "disk_max_used_space_ratio",
@@ -147,6 +148,11 @@ class MessageStoreConfig:
     disk_space_warning_level_ratio: int = field(default=90, metadata={"key": "diskSpaceWarningLevelRatio"})
     clean_file_forcibly_enable: bool = field(default=True, metadata={"key": "cleanFileForciblyEnable"})
 
+    # Light queues, which take both.
+    enable_lmq: bool = field(default=False, metadata={"key": "enableLmq"})
+    enable_multi_dispatch: bool = field(default=False, metadata={"key": "enableMultiDispatch"})
+    max_lmq_consume_queue_num: int = field(default=20_000, metadata={"key": "maxLmqConsumeQueueNum"})
+
     broker_role: str = field(default="ASYNC_MASTER", metadata={"key": "brokerRole"})
     ha_listen_port: int = field(default=0, metadata={"key": "haListenPort"})  # 0: listenPort + 1
     ha_send_heartbeat_interval_ms: int = field(default=5_000, metadata={"key": "haSendHeartbeatInterval"})
@@ -217,6 +223,10 @@ class MessageStoreConfig:
     @property
     def is_slave(self) -> bool:
         return self.broker_role == "SLAVE"
+
+    @property
+    def has_light_queues(self) -> bool:
+        return self.enable_lmq and self.enable_multi_dispatch
 
     @property
     def is_sync_flush(self) -> bool:

@@ -16,6 +16,8 @@ from brokerd.store.log.commit_log import CommitLog
 from brokerd.store.log.record import BLANK_BYTES, BLANK_MAGIC, TWO_INTS, StoredRecord, read_record
 from brokerd.store.queue.consume_queue import ConsumeQueue
 from brokerd.store.queue.consume_queue_table import ConsumeQueueTable
+from brokerd.store.queue.light_queues import GAP_MAX, QUEUE_ID, has_units, light_units
+from brokerd.store.store_config import MessageStoreConfig
 
 logger = logging.getLogger(__name__)
 
@@ -58,12 +60,13 @@ class TransferredLog:
         log: CommitLog,
         table: ConsumeQueueTable,
         dispatcher: Dispatcher,
-        delay_levels_ms: tuple[int, ...],
+        config: MessageStoreConfig,
     ) -> None:
         self._log = log
+        self._has_light = config.has_light_queues
         self._table = table
         self._dispatcher = dispatcher
-        self._delay_levels_ms = delay_levels_ms
+        self._delay_levels_ms = config.delay_levels_ms
         self._rest = bytearray()  # of a record that has not arrived completely
 
     def begin(self) -> int:
@@ -146,6 +149,7 @@ class TransferredLog:
 
     def _put(self, record: StoredRecord, data: bytes) -> None:
         queue = self._queue_of(record)
+        lights = self._light_queues(record) if self._has_light else []
         offset = self._log.reserve(record.size_bytes)
         assert offset == record.commit_log_offset
         self._log.append(data, record.store_timestamp_ms)
@@ -168,6 +172,32 @@ class TransferredLog:
                 record.properties,
             )
         )
+        for light, number in lights:
+            light.next_offset = number + 1
+            note = (
+                light,
+                number,
+                offset,
+                record.size_bytes,
+                code,
+                record.store_timestamp_ms,
+                record.sys_flag,
+            )
+            self._dispatcher.pending.append((*note, b""))
+
+    def _light_queues(self, record: StoredRecord) -> list[tuple[ConsumeQueue, int]]:
+        """Return the light queues that the record is new in, and its numbers there. Raises as `_queue_of`."""
+        if not (gets_unit(record.sys_flag) and has_units(record.topic)):
+            return []
+        found = []
+        for name, number in light_units(record.properties):
+            queue = self._table.find_or_create(name, QUEUE_ID)
+            if not queue.next_offset:
+                queue.begin_at(number)
+            elif not queue.next_offset <= number <= queue.next_offset + GAP_MAX:
+                continue  # sent again to where it is not new, or of a producer's making
+            found.append((queue, number))
+        return found
 
     def _queue_of(self, record: StoredRecord) -> ConsumeQueue | None:
         """None for a name that cannot be a folder, as in recovery. Raises QueueMissing, StoreError or OSError."""

@@ -15,6 +15,7 @@ import orjson
 from brokerd.remoting.body import fastjson
 from brokerd.remoting.body.offset import ConsumerOffsetWrapper
 from brokerd.remoting.body.topic import DataVersion
+from brokerd.remoting.message.names import is_light
 from brokerd.tables import config_manager
 from brokerd.tables.table_file import TableFile
 
@@ -22,6 +23,9 @@ logger = logging.getLogger(__name__)
 
 COMMITS_PER_VERSION = 500  # the data version moves every so many commits, as in Java
 RESETS = "resetOffsetTable"
+# With light queues Apache keeps all offsets in another file, and those of groups of light queues as bare numbers.
+LIGHT_FILE, LIGHT_OFFSETS = "lmqConsumerOffset.json", "lmqOffsetTable"
+LIGHT_QUEUE_ID = 0
 
 Key = tuple[str, str]  # topic, group
 OffsetTable = dict[Key, dict[int, int]]
@@ -30,15 +34,20 @@ OffsetTable = dict[Key, dict[int, int]]
 class ConsumerOffsetManager:
     """Offsets per (topic, group) and queue id. Single-threaded: the broker's event loop."""
 
-    def __init__(self, path: Path, now_ms: int) -> None:
+    def __init__(self, path: Path, now_ms: int, *, has_light_queues: bool = False) -> None:
+        """Load the younger of the two files, whichever broker wrote it; with light queues both are written."""
+        light_path = path.with_name(LIGHT_FILE)
         self.file = TableFile(path, self._document)
+        self.files = [self.file]
+        if has_light_queues:
+            self.files.append(TableFile(light_path, self._light_document))
         self.offsets: OffsetTable = {}
         self.pull_offsets: OffsetTable = {}
         self._resets: OffsetTable = {}
         self._commits = 0
         self._is_dirty = False
         self.data_version = DataVersion(timestamp=now_ms, counter=0)
-        loaded = config_manager.load(path, parse)
+        loaded = config_manager.load(younger(path, light_path), parse)
         if loaded is not None:
             committed, self._resets = loaded
             self.offsets.update(committed.offset_table)
@@ -161,9 +170,23 @@ class ConsumerOffsetManager:
         """Have what changed written; by the table writer, in its thread."""
         if self._is_dirty:
             self._is_dirty = False
-            self.file.changed()
+            for file in self.files:
+                file.changed()
 
     def _document(self) -> Iterator[bytes]:
+        return self._pieces(self.offsets, {})
+
+    def _light_document(self) -> Iterator[bytes]:
+        ordinary: OffsetTable = {}
+        numbers = {}
+        for (topic, group), queues in self.offsets.items():
+            if not is_light(group):
+                ordinary[topic, group] = queues
+            elif LIGHT_QUEUE_ID in queues:
+                numbers[f"{topic}@{group}"] = queues[LIGHT_QUEUE_ID]
+        return self._pieces(ordinary, numbers)
+
+    def _pieces(self, ordinary: OffsetTable, numbers: dict[str, int]) -> Iterator[bytes]:
         """Strict JSON in RocketMQ's shape; pending resets are ours, and left out when empty."""
         version = self.data_version
         head = {
@@ -171,10 +194,13 @@ class ConsumerOffsetManager:
             "stateVersion": version.state_version,
             "timestamp": version.timestamp,
         }
-        offsets, resets = snapshot(self.offsets), snapshot(self._resets)
+        offsets, resets = snapshot(ordinary), snapshot(self._resets)
 
         def pieces() -> Iterator[bytes]:
-            yield b'{"dataVersion":%b,"offsetTable":{' % orjson.dumps(head)
+            yield b'{"dataVersion":%b,' % orjson.dumps(head)
+            if numbers:
+                yield b'"%b":%b,' % (LIGHT_OFFSETS.encode(), orjson.dumps(numbers))
+            yield b'"offsetTable":{'
             yield from entries(offsets)
             if resets:
                 yield b'},"%b":{' % RESETS.encode()
@@ -197,10 +223,21 @@ def entries(table: list[tuple[Key, dict[int, int]]]) -> Iterator[bytes]:
         separator = b","
 
 
+def younger(path: Path, light_path: Path) -> Path:
+    """Return the file that was written last."""
+    if not light_path.exists():
+        return path
+    if not path.exists():
+        return light_path
+    return max(path, light_path, key=lambda each: each.stat().st_mtime_ns)
+
+
 def parse(content: bytes) -> tuple[ConsumerOffsetWrapper, OffsetTable]:
     """Return what the file holds: offsets, and resets that wait. Raises BodyError or ValueError."""
     offsets = ConsumerOffsetWrapper.from_body(content)
-    if f'"{RESETS}"'.encode() not in content:
+    if not any(f'"{name}"'.encode() in content for name in (RESETS, LIGHT_OFFSETS)):
         return offsets, {}
-    table = fastjson.loads(content).get(RESETS, {})
-    return offsets, ConsumerOffsetWrapper.from_value({"offsetTable": table}).offset_table
+    tables = fastjson.loads(content)
+    light = {key: {LIGHT_QUEUE_ID: offset} for key, offset in (tables.get(LIGHT_OFFSETS) or {}).items()}
+    offsets.offset_table.update(ConsumerOffsetWrapper.from_value({"offsetTable": light}).offset_table)
+    return offsets, ConsumerOffsetWrapper.from_value({"offsetTable": tables.get(RESETS)}).offset_table

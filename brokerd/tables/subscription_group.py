@@ -16,7 +16,7 @@ from brokerd.config import LiveConfig
 from brokerd.remoting.body.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from brokerd.remoting.body.topic import DataVersion
 from brokerd.remoting.codes import READ_REFUSED
-from brokerd.remoting.message.names import SYSTEM_GROUPS, is_system_group, validate_group
+from brokerd.remoting.message.names import SYSTEM_GROUPS, is_light, is_system_group, validate_group
 from brokerd.tables import config_manager
 from brokerd.tables.table_file import EntryTexts, TableFile
 
@@ -31,8 +31,11 @@ Forbidden = dict[str, dict[str, int]]  # group → topic → bits
 class SubscriptionGroupManager:
     """The group table. Single-threaded: the broker's event loop."""
 
-    def __init__(self, path: Path, config: LiveConfig, now_ms: int) -> None:
+    def __init__(
+        self, path: Path, config: LiveConfig, now_ms: int, *, has_light_queues: bool = False
+    ) -> None:
         self._config = config
+        self._has_light_queues = has_light_queues
         self._texts = EntryTexts()
         self.file = TableFile(path, self._document)
         self.groups: dict[str, SubscriptionGroupConfig] = {}
@@ -49,11 +52,15 @@ class SubscriptionGroupManager:
             self._texts.put(name, EntryTexts.encode(name, group))
 
     def get(self, group: str) -> SubscriptionGroupConfig | None:
-        return self.groups.get(group)
+        """A group of light queues has default settings that no table holds."""
+        config = self.groups.get(group)
+        if config is None and self._has_light_queues and is_light(group):
+            return SubscriptionGroupConfig(group_name=group)
+        return config
 
     def find_or_create(self, group: str, now_ms: int) -> SubscriptionGroupConfig | None:
         """Return the group's settings, made on first use when that is allowed and the name is valid; else None."""
-        config = self.groups.get(group)
+        config = self.get(group)
         if config is not None:
             return config
         if not (self._config.broker.auto_create_subscription_group or is_system_group(group)):

@@ -23,11 +23,13 @@ from brokerd.remoting.message.names import (
     REVIVE_QUEUES,
     SCHEDULE_TOPIC,
     TIMER_TOPIC,
+    is_light,
     reply_topic,
     revive_topic,
 )
 from brokerd.tables import config_manager
 from brokerd.tables.table_file import EntryTexts, TableFile
+from brokerd.tables.unserved_topics import is_in_batches, read_static_topics, reason_of
 
 logger = logging.getLogger(__name__)
 
@@ -55,8 +57,17 @@ NOT_SENDABLE = frozenset(
 class TopicConfigManager:
     """The topic table. Single-threaded: the broker's event loop."""
 
-    def __init__(self, path: Path, config: LiveConfig, delay_level_count: int, now_ms: int) -> None:
+    def __init__(
+        self,
+        path: Path,
+        config: LiveConfig,
+        delay_level_count: int,
+        now_ms: int,
+        *,
+        has_light_queues: bool = False,
+    ) -> None:
         self._config = config
+        self._has_light_queues = has_light_queues
         self._texts = EntryTexts()
         self.file = TableFile(path, self._document)
         # A message made a topic: its sender is answered when the topic is in the file; the answering code clears this.
@@ -70,6 +81,9 @@ class TopicConfigManager:
             self.topics.update(loaded.topic_config_table)
             self.data_version = loaded.data_version
         self._add_system_topics(delay_level_count)
+        self._static_topics = read_static_topics(path.parent)
+        self.unserved: dict[str, str] = {}  # topics of an Apache store that are refused, with the reason
+        self._find_unserved()
         for name, topic in self.topics.items():
             self._texts.put(name, EntryTexts.encode(name, topic))
 
@@ -102,7 +116,23 @@ class TopicConfigManager:
                 self.topics[name] = topic_config(name, queues, perm)
 
     def get(self, topic: str) -> TopicConfig | None:
-        return self.topics.get(topic)
+        """A light queue is a topic of one queue that no table holds."""
+        config = self.topics.get(topic)
+        if config is None and self._has_light_queues and is_light(topic):
+            return topic_config(topic, 1, READ_WRITE)
+        return config
+
+    def _find_unserved(self) -> None:
+        reasons = {name: reason_of(config, self._static_topics) for name, config in self.topics.items()}
+        found = {name: reason for name, reason in reasons.items() if reason}
+        for name in found.keys() - self.unserved.keys():
+            logger.warning("%s", found[name])
+        self.unserved = found
+
+    def is_in_batches(self, topic: str) -> bool:
+        """Return whether the topic may have no queues of the ordinary kind."""
+        config = self.topics.get(topic)
+        return config is not None and is_in_batches(config)
 
     def create_in_send(
         self, topic: str, default_topic: str, client_queue_nums: int, now_ms: int
@@ -142,13 +172,14 @@ class TopicConfigManager:
         """Make topics that the store has messages of: their settings could not be saved before the last end.
 
         Clients may have been given more queues than those with messages: it gets what a send would have given it.
+        Light queues have no settings.
         """
         missing = {
             topic: queues
             if topic.startswith((RETRY_TOPIC_PREFIX, DLQ_TOPIC_PREFIX))
             else max(queues, self._queues_of_send())
             for topic, queues in queue_counts.items()
-            if topic not in self.topics
+            if topic not in self.topics and not is_light(topic)
         }
         for topic, queues in sorted(missing.items()):
             logger.warning("topic made anew, its messages are here topic=%s queues=%d", topic, queues)
@@ -215,6 +246,7 @@ class TopicConfigManager:
         for name, text in texts.items():
             self._texts.put(name, text)
         self.data_version = master.data_version
+        self._find_unserved()
         self.file.changed()
         self.on_change(list(master.topic_config_table.values()))
         for name in gone:

@@ -21,7 +21,7 @@ from pathlib import Path
 from tests.support.apache_server import APACHE, BROKERD, SERVER_VARIABLE
 
 FOLDER = Path(__file__).parent
-MODULES = ("client", "pop", "requests", "reset", "timers", "transactions")
+MODULES = ("client", "light", "pop", "requests", "reset", "timers", "transactions")
 PASSES = "passes"
 # Scenario → why Apache ends otherwise on purpose of ours (docs/brokerd.md has the sentence).
 DECISIONS: Mapping[str, str] = {}

@@ -24,6 +24,8 @@ SETTINGS: Mapping[str, str | int] = {
     "transactionCheckInterval": 2_000,
     "transactionOpBatchInterval": 200,
     "recallMessageEnable": "true",
+    "enableLmq": "true",
+    "enableMultiDispatch": "true",
     # Each thread of Apache's that stores messages keeps a direct buffer of this size: with 4 MiB those of all scenarios
     # are more than the JVM of tests has.
     "maxMessageSize": 1 << 20,

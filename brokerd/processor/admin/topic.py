@@ -28,7 +28,7 @@ from brokerd.remoting.header.topic import (
     SearchOffsetRequestHeader,
     TopicRequestHeader,
 )
-from brokerd.remoting.message.names import is_system_topic, validate_topic
+from brokerd.remoting.message.names import is_light, is_system_topic, validate_topic
 from brokerd.remoting.message.pop_handle import both_retry_topics
 from brokerd.remoting.message.queue import MessageQueue
 from brokerd.store.cold_pages import gathered
@@ -117,9 +117,11 @@ def delete_topic(broker: Broker, channel: Channel, command: RemotingCommand, now
     if not name.strip():
         raise error_for(ResponseCode.INVALID_PARAMETER, "The specified topic is blank.")
     refuse_system_topic(broker, name)
+    if reason := broker.topics.unserved.get(name):
+        raise error_for(ResponseCode.NO_PERMISSION, reason)
     groups = broker.offsets.groups_of_topic(name)
     for each in (name, *(retry for group in groups for retry in both_retry_topics(name, group))):
-        if broker.topics.delete(each, now_ms):
+        if broker.topics.delete(each, now_ms) or is_light(each):
             drop_topic_data(broker, each)
             broker.offsets.save()
 

@@ -35,7 +35,7 @@ from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.errors import MQBrokerError, RemotingError, error_for
 from brokerd.remoting.header.headers import PopMessageRequestHeader, PopMessageResponseHeader
 from brokerd.remoting.message.hosts import encode_host
-from brokerd.remoting.message.names import RETRY_TOPIC_PREFIX, MessageProperty
+from brokerd.remoting.message.names import RETRY_TOPIC_PREFIX, MessageProperty, is_light
 from brokerd.remoting.message.pop_handle import (
     ORDER_REVIVE_QUEUE,
     Handle,
@@ -47,7 +47,8 @@ from brokerd.remoting.message.properties import encode_properties
 from brokerd.remoting.message.record import MessageRecord, decode_record
 from brokerd.store.cold_pages import FileRange, NotInMemory, gathered
 from brokerd.store.errors import NotReady, StoreError
-from brokerd.store.log.record import encode_record, encode_topic
+from brokerd.store.log.record import encode_record, encode_topic, read_properties
+from brokerd.store.queue.light_queues import number_in
 from brokerd.store.results import GetMessageResult, GetMessageStatus
 
 INVISIBLE_MAX_MS = 3 * 24 * 3_600_000  # timerMaxDelaySec, within which Apache's broker can revive
@@ -301,7 +302,7 @@ def keep(
     """Make durable who has the messages, move on, and add them to the answer. Raises PutRefused."""
     header, pops = pop.header, broker.pops
     pop_time_ms, invisible_ms = popped.pop_time_ms, header.invisible_time
-    offsets = tuple(QUEUE_OFFSET.unpack_from(view, QUEUE_OFFSET_AT)[0] for view in result.views)
+    offsets = tuple(offset_in(queue.topic, view) for view in result.views)
     if pop.is_order:
         popped.order_counts += pops.order.pop(queue, header.attempt_id, pop_time_ms, invisible_ms, offsets)
     else:
@@ -322,6 +323,13 @@ def keep(
     else:
         popped.views += result.views
     count_found(broker, queue, result)
+
+
+def offset_in(topic: str, view: memoryview) -> int:
+    """Return a popped record's number in its queue; a light queue has its own beside that in the record."""
+    number = number_in(topic, read_properties(view)) if is_light(topic) else None
+    offset: int = QUEUE_OFFSET.unpack_from(view, QUEUE_OFFSET_AT)[0]
+    return offset if number is None else number
 
 
 def renamed(record: MessageRecord, topic: str, handle_of: Handle) -> bytes:

@@ -34,6 +34,8 @@ def checked_topic(broker: Broker, channel: Channel, topic: str, queue_id: int, v
         raise error_for(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please! {FAQ}")
     if not config.perm & Permission.READ:
         raise error_for(ResponseCode.NO_PERMISSION, f"the topic[{topic}] {verb} message is forbidden")
+    if reason := broker.topics.unserved.get(topic):
+        raise error_for(ResponseCode.NO_PERMISSION, reason)
     if not ANY_QUEUE <= queue_id < config.read_queue_nums:
         raise error_for(
             ResponseCode.INVALID_PARAMETER,

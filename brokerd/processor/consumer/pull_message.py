@@ -231,6 +231,8 @@ def checked(
         )
     if not topic.perm & Permission.READ:
         raise PullForbidden(ForbiddenType.TOPIC, f"the topic[{header.topic}] pulling message is forbidden")
+    if header.topic in broker.topics.unserved:
+        raise PullForbidden(ForbiddenType.TOPIC, broker.topics.unserved[header.topic])
     if not 0 <= header.queue_id < topic.read_queue_nums:
         raise error_for(
             ResponseCode.INVALID_PARAMETER,

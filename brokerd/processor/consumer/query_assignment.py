@@ -23,11 +23,12 @@ from brokerd.remoting.body.route import TopicRouteData
 from brokerd.remoting.codes import Permission, RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.errors import error_for
-from brokerd.remoting.message.names import RETRY_TOPIC_PREFIX
+from brokerd.remoting.message.names import RETRY_TOPIC_PREFIX, is_light
 from brokerd.remoting.message.queue import MessageQueue
 from brokerd.tables.assignment import SERVER_STRATEGIES, Assignment, MessageRequestMode, pop_queues
 
 PULL, POP = "PULL", "POP"
+LIGHT_QUEUE_ID = 0
 TOPICS_REMEMBERED = 64  # with 100,000 queues at most
 # What GET_CAPABILITIES (75002) lists; Apache brokers answer it with code 3.
 CAPABILITIES = ("assignment", "pop")
@@ -66,6 +67,8 @@ def assignment_body(
     """Return the answer's body; `{}` (no assignment) keeps the member's queues as they are."""
     topic, group = request.topic, request.consumer_group
     queues = subscribe_queues(topic, route)
+    if is_light(topic) and broker.topics.get(topic) is not None:
+        queues = (MessageQueue(topic, broker.broker_name, LIGHT_QUEUE_ID),)  # it has no route
     mode = broker.assignments.mode(topic, group)
     owned: Sequence[MessageQueue] | None
     if request.message_model == BROADCASTING:

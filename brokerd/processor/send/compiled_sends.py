@@ -85,7 +85,7 @@ class CompiledSends:
     ) -> BatchResult | None:
         """Store a batch, as MessageStore.put_messages does. None: nothing is changed."""
         queue = self._encoded.queues.get((topic, queue_id))
-        if queue is None or self._store.refusal:
+        if queue is None or self._store.refusal or self._store.config.has_light_queues:
             return None
         offset, room, stored_ms = self._encoded.place(now_ms)
         try:

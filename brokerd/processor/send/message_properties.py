@@ -8,8 +8,18 @@ import os
 
 from brokerd.remoting.message.ids import create_unique_key
 
-# Names that take a message off the straight way: delays, transactions, arbitrary times, pop handles.
-SPECIAL = frozenset({"DELAY", "TRAN_MSG", "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS", "POP_CK"})
+# Names that take a message off the straight way: delays, transactions, arbitrary times, pop handles, light queues.
+SPECIAL = frozenset(
+    {
+        "DELAY",
+        "TRAN_MSG",
+        "TIMER_DELAY_SEC",
+        "TIMER_DELAY_MS",
+        "TIMER_DELIVER_MS",
+        "POP_CK",
+        "INNER_MULTI_DISPATCH",
+    }
+)
 has_no_special = SPECIAL.isdisjoint  # bound once: it is called per message
 
 _counter = itertools.count()

@@ -40,6 +40,7 @@ from brokerd.remoting.message.names import (
 from brokerd.remoting.message.properties import encode_properties, parse_properties
 from brokerd.remoting.message.recall_handle import RecallHandle
 from brokerd.store.errors import PutRefused
+from brokerd.store.light_store import LightMessageStore
 from brokerd.store.results import BatchMessage, PutMessageStatus
 from brokerd.tables.topic_config import DEAD_LETTER_QUEUE_NUMS, NOT_SENDABLE
 from brokerd.timer.timer_message import Parking
@@ -49,10 +50,15 @@ FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further det
 MULTI_TAG = "MULTI_TAG"
 MULTI_TAGS_FLAG = 0x2
 TRANSACTION_MASK = SysFlag.TRANSACTION_MASK
+UNUSUAL_FLAGS = SysFlag.TRANSACTION_MASK | SysFlag.INNER_BATCH
 MAX_RECONSUME_HEADER_VERSION = 121  # V3_4_9: from there on the header's maxReconsumeTimes counts
 BATCH_HEAD = struct.Struct(">iiiii")  # total size, magic, body CRC, flag, body length
 BATCH_MESSAGES_MAX = 65_536  # 4 MiB of 22-byte entries are 190 000: no client sends that
 TOPIC_ENTRIES_MAX = 100_000
+NO_INNER_BATCH = (
+    "messages kept as one (sysFlag 128) are for topics with queue.type=BatchCQ, which this broker does not serve;"
+    " a batch without the flag is stored as its messages"
+)
 
 PUT_CODES = {
     PutMessageStatus.MESSAGE_ILLEGAL: ResponseCode.MESSAGE_ILLEGAL,
@@ -172,7 +178,8 @@ class Sender:
                 text = text.replace("\x02\x02", "\x02")
         sys_flag = header.sys_flag | entry.sys_flag
         stored_queue_id, recall_handle = queue_id, None
-        if entry.is_retry or not has_no_special(properties) or sys_flag & TRANSACTION_MASK:
+        if entry.is_retry or not has_no_special(properties) or sys_flag & UNUSUAL_FLAGS:
+            self._check_unusual(entry, sys_flag, properties)
             if begins_transaction(header, properties):
                 return self._send_half(
                     header, sys_flag, queue_id, properties, unique_key, body, channel, now_ms
@@ -246,9 +253,11 @@ class Sender:
                 ResponseCode.SYSTEM_ERROR,
                 f"broker unable to service, until, {settings.start_accept_send_request_time_stamp}",
             )
-        config = self._topics.get(topic)
+        config = broker.topics.get(topic)
         if config is None:
             config = self._create_topic(header, now_ms)
+        if reason := broker.topics.unserved.get(topic):
+            raise error_for(ResponseCode.NO_PERMISSION, reason)
         if config.order and not settings.broker_permission & Permission.WRITE:
             raise error_for(
                 ResponseCode.NO_PERMISSION, f"the broker[{broker.address}] sending message is forbidden"
@@ -302,6 +311,21 @@ class Sender:
         except PutRefused as error:
             raise self._put_error(error) from error
         return topic, queue_id, encode_properties(properties).decode()
+
+    def _check_unusual(self, entry: TopicEntry, sys_flag: int, properties: dict[str, str]) -> None:
+        """Refuse inner batches, and light queues that cannot be. What is sent back was checked before."""
+        if entry.is_retry:
+            return
+        if sys_flag & SysFlag.INNER_BATCH:
+            raise error_for(ResponseCode.MESSAGE_ILLEGAL, NO_INNER_BATCH)
+        store = self._broker.store
+        if isinstance(store, LightMessageStore):
+            try:
+                store.check_light(
+                    entry.config.topic_name, properties.get(MessageProperty.INNER_MULTI_DISPATCH, "")
+                )
+            except PutRefused as error:
+                raise self._put_error(error) from error
 
     def _recall_handle(self, topic: str, properties: dict[str, str]) -> str | None:
         """Return what its producer recalls a message with that waits for its time; None for any other."""
@@ -398,6 +422,8 @@ class Sender:
         if entry.is_retry or header.topic.startswith(DLQ_TOPIC_PREFIX):
             raise error_for(ResponseCode.MESSAGE_ILLEGAL, "batch request does not support retry group")
         sys_flag, reconsume_times = header.sys_flag | entry.sys_flag, header.reconsume_times or 0
+        if sys_flag & SysFlag.INNER_BATCH:
+            raise error_for(ResponseCode.MESSAGE_ILLEGAL, NO_INNER_BATCH)
         result = None
         if self.compiled is not None:
             born = header.born_timestamp, channel.remote_address

@@ -4,6 +4,7 @@ import re
 
 RETRY_TOPIC_PREFIX = "%RETRY%"
 DLQ_TOPIC_PREFIX = "%DLQ%"
+LIGHT_PREFIX = "%LMQ%"  # of light queues and of groups that read them; neither has settings
 TOPIC_LENGTH_MAX = 127
 # Retry and dead-letter topics carry a group's name: TopicValidator allows them more.
 LONG_NAME_LENGTH_MAX = 255
@@ -44,6 +45,8 @@ class MessageProperty:
     UNIQ_KEY = "UNIQ_KEY"
     MAX_RECONSUME_TIMES = "MAX_RECONSUME_TIMES"
     CONSUME_START_TIME = "CONSUME_START_TIME"
+    INNER_MULTI_DISPATCH = "INNER_MULTI_DISPATCH"
+    INNER_MULTI_QUEUE_OFFSET = "INNER_MULTI_QUEUE_OFFSET"
     INNER_NUM = "INNER_NUM"
     INNER_BASE = "INNER_BASE"
     TRANSACTION_ID = "__transactionId__"
@@ -167,6 +170,11 @@ def reply_topic(cluster: str) -> str:
 def revive_topic(cluster: str) -> str:
     """Return the topic of POP's checkpoints and acknowledgements."""
     return f"{SYSTEM_TOPIC_PREFIX}REVIVE_LOG_{cluster}"
+
+
+def is_light(name: str) -> bool:
+    """Return whether it is the name of a light queue, or of a group of one."""
+    return name.startswith(LIGHT_PREFIX)
 
 
 def is_system_topic(name: str) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from zlib import crc32
@@ -58,6 +58,7 @@ class ConsumeQueueTable:
         self._manifest_written: Manifest | None = None
         self.queues_max, self.queues_max_reason = QUEUES_MAX, ""
         self.makes_files_in_thread = False
+        self.is_in_batches: Callable[[str], bool] = lambda topic: False  # its queues lie elsewhere
         self._dropped_directory = directory.parent / DROPPED_NAME
         self._dropped_count = 0
 
@@ -103,8 +104,19 @@ class ConsumeQueueTable:
 
     def make(self, topic: str, queue_id: int) -> ConsumeQueue:
         """Return a queue that is not in the table yet. Raises MessageIllegal."""
-        check_name(topic, queue_id)
+        self.check(topic, queue_id)
         return ConsumeQueue(topic, queue_id, self.directory / topic / str(queue_id), self.file_size_bytes)
+
+    def check(self, topic: str, queue_id: int) -> None:
+        """Raise MessageIllegal for a queue that cannot be."""
+        check_name(topic, queue_id)
+        if self.is_in_batches(topic):
+            raise MessageIllegal(
+                f"topic {topic} keeps its messages in batches, which this broker does not write"
+            )
+
+    def is_possible(self, topic: str, queue_id: int) -> bool:
+        return is_name(topic, queue_id) and not self.is_in_batches(topic)
 
     def find_or_create(self, topic: str, queue_id: int) -> ConsumeQueue:
         """Raise MessageIllegal for a name that cannot be a folder or a queue id out of range, NoRoomForQueue.
@@ -114,7 +126,7 @@ class ConsumeQueueTable:
         queue = self.queues.get((topic, queue_id))
         if queue is not None:
             return queue
-        check_name(topic, queue_id)
+        self.check(topic, queue_id)
         if len(self.queues) >= self.queues_max:
             raise NoRoomForQueue(
                 f"topic {topic} gets no queue {queue_id}: {len(self.queues)} queues have files already, this system "

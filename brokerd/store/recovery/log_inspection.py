@@ -10,6 +10,7 @@ judged by the times of its checkpoint. Nothing is written here.
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import dataclass
 
 from brokerd.store.dispatcher import gets_unit
@@ -19,6 +20,7 @@ from brokerd.store.files.deleted_topics import DeletedTopics
 from brokerd.store.files.mapped_file import MappedFile
 from brokerd.store.files.mapped_file_queue import MappedFileQueue
 from brokerd.store.log.record import StoredRecord, decode_topic, read_record
+from brokerd.store.queue.light_queues import QUEUE_ID, has_units, light_units
 from brokerd.store.recovery.record_walk import walk_file
 
 MAGIC_PREFIX = b"\xda\xa3\x20"  # of V1 and V2
@@ -58,6 +60,7 @@ class LogInspection:
         self._checkpoint = checkpoint
         self._deleted = deleted
         self._check_crc = check_crc
+        self.has_light = False  # whether to look for the records of light queues, which costs a tenth
         point = checkpoint.point
         self._durable_offset = point.log_offset if point else 0
 
@@ -67,11 +70,12 @@ class LogInspection:
         firsts: dict[QueueKey, tuple[int, int]] = {}
         seen: set[tuple[bytes, int]] = set()
         topics: set[bytes] = set()
+        light_from = derived_offset if self.has_light else sys.maxsize
         offset, records, last_ms, newest_ms, reason = start_offset, 0, 0, 0, ""
         try:
             while (mapped_file := files.find(offset)) is not None:
                 base = mapped_file.start_offset
-                for end, topic, queue_id, queue_offset, sys_flag, last_ms, _ in walk_file(
+                for end, topic, queue_id, queue_offset, sys_flag, last_ms, properties_start in walk_file(
                     mapped_file,
                     offset,
                     mapped_file.end_offset,
@@ -84,7 +88,11 @@ class LogInspection:
                         name = topic.decode()
                         if offset >= ends.get(name, 0) and gets_unit(sys_flag):
                             seen.add((topic, queue_id))
-                            firsts[name, queue_id] = (queue_offset, offset)
+                            firsts.setdefault((name, queue_id), (queue_offset, offset))
+                    if offset >= light_from and gets_unit(sys_flag) and has_units(topic.decode()):
+                        for name, number in light_units(mapped_file.map[properties_start:end]):
+                            if offset >= ends.get(name, 0):
+                                firsts.setdefault((name, QUEUE_ID), (number, offset))
                     newest_ms = max(newest_ms, last_ms)
                     records += 1
                     offset = base + end

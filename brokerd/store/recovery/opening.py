@@ -19,6 +19,8 @@ import sys
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from brokerd.remoting.message.java_hash import tags_code
+from brokerd.remoting.message.names import is_light
 from brokerd.store.derived_flush import DerivedFlush
 from brokerd.store.dispatcher import Dispatcher, dispatch_tags_code, gets_unit
 from brokerd.store.errors import CorruptRecord, MessageIllegal, TornRecord
@@ -27,9 +29,10 @@ from brokerd.store.files.deleted_topics import DeletedTopics
 from brokerd.store.files.mapped_file import MappedFile
 from brokerd.store.index.key_index import KeyIndex
 from brokerd.store.log.commit_log import CommitLog
-from brokerd.store.log.record import BLANK_BYTES, read_record
+from brokerd.store.log.record import BLANK_BYTES, TAGS, find_property, read_record
 from brokerd.store.queue.consume_queue import BLANK_SIZE, UNIT_BYTES, ConsumeQueue
-from brokerd.store.queue.consume_queue_table import ConsumeQueueTable, is_name
+from brokerd.store.queue.consume_queue_table import ConsumeQueueTable
+from brokerd.store.queue.light_queues import GAP_MAX, QUEUE_ID, has_units, is_record_of, light_units
 from brokerd.store.recovery.log_inspection import LogInspection, LogState, QueueKey
 from brokerd.store.recovery.record_walk import walk_file
 from brokerd.store.results import RecoveryReport
@@ -86,6 +89,7 @@ class Recovery:
             log.files, checkpoint, deleted, check_crc=config.check_crc_on_recover
         )
         self._dispatched = 0
+        self._light_from = sys.maxsize  # records from here on get their units in light queues
 
     # Deciding. Nothing is changed here.
 
@@ -94,6 +98,9 @@ class Recovery:
         log, checkpoint = self._log, self._checkpoint
         log.files.load()
         self._table.load()
+        self._inspection.has_light = self._config.has_light_queues or any(
+            is_light(queue.topic) for queue in self._table
+        )
         self._deleted.load()
         if not log.files.files:
             return self._without_log(clean_shutdown)
@@ -233,7 +240,7 @@ class Recovery:
             queue = table.queues.get(key)
             if self._ends_well(queue, key, queue_offset, plan.derived_from):
                 plan.queue_ends[key] = queue_offset
-            elif is_name(*key):
+            elif table.is_possible(*key):
                 plan.rebuilds[key] = 0
         for queue in table:
             key = (queue.topic, queue.queue_id)
@@ -294,12 +301,7 @@ class Recovery:
             record = read_record(mapped_file.view, offset - mapped_file.start_offset, offset, check_crc=False)
         except TornRecord:
             return False
-        return record is not None and (
-            record.topic == queue.topic
-            and record.queue_id == queue.queue_id
-            and record.queue_offset == number
-            and record.size_bytes == size_bytes
-        )
+        return record is not None and record.size_bytes == size_bytes and is_record_of(queue, number, record)
 
     # Changing
 
@@ -376,6 +378,8 @@ class Recovery:
         """Give every record that needs it its unit and its index entries."""
         log, end = self._log, plan.log.end_offset
         start = self._derive_from(plan)
+        if self._inspection.has_light:
+            self._light_from = 0 if any(is_light(topic) for topic, _ in plan.rebuilds) else plan.derived_from
         while start < end:
             mapped_file = log.files.find(start)
             assert mapped_file is not None
@@ -407,7 +411,24 @@ class Recovery:
                     self._table.queues[queue.topic, queue_id] = queue
                 if offset >= index_from:
                     index(queue, offset, timestamp_ms, sys_flag, properties)
+            if offset >= self._light_from and gets_unit(sys_flag) and has_units(topic.decode()):
+                unit = (offset, base + record_end - offset)
+                self._derive_light(plan, mapped[properties_start:record_end], *unit)
             offset = base + record_end
+
+    def _derive_light(self, plan: OpeningPlan, properties: bytes, offset: int, size_bytes: int) -> None:
+        """Give a record its units in light queues. Raises OSError."""
+        for name, number in light_units(properties):
+            target = self._target(plan, name, QUEUE_ID, offset)
+            queue = target.queue
+            if offset < max(target.live_from, target.units_from):
+                continue
+            if queue.max_offset and number > queue.max_offset + GAP_MAX:
+                logger.warning("record at %d is not in %s: message %d is far ahead", offset, name, number)
+                continue
+            code = tags_code(find_property(properties, TAGS))
+            self._dispatched += queue.append(number, offset, size_bytes, code)
+            self._table.queues[name, QUEUE_ID] = queue
 
     def _target(self, plan: OpeningPlan, topic: str, queue_id: int, offset: int) -> Target:
         key = (topic, queue_id)

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from brokerd.remoting.message.names import SCHEDULE_TOPIC
+from brokerd.remoting.message.names import SCHEDULE_TOPIC, is_light
 from brokerd.store.dispatcher import dispatch_tags_code, gets_unit
 from brokerd.store.errors import StoreFilesInvalid, TornRecord
 from brokerd.store.files.checkpoint import StoreCheckpoint
@@ -20,6 +20,7 @@ from brokerd.store.index.index_file import IndexEntry, IndexFile, index_file_byt
 from brokerd.store.index.key_index import key_hashes
 from brokerd.store.queue.consume_queue import BLANK_SIZE, ConsumeQueue
 from brokerd.store.queue.consume_queue_table import ConsumeQueueTable
+from brokerd.store.queue.light_queues import QUEUE_ID, has_units, light_units
 from brokerd.store.recovery.log_inspection import LogInspection, QueueKey, checked_topic
 from brokerd.store.recovery.record_walk import walk_file
 from brokerd.store.store_config import MessageStoreConfig
@@ -154,6 +155,7 @@ class Surveyor:
         files, offset = self.files, self.files.min_offset
         checker = EntryChecker(entries) if entries is not None else None
         self._survey.is_index_compared = checker is not None
+        has_light = any(is_light(queue.topic) for queue in self.table)
         while (mapped_file := files.find(offset)) is not None:
             base, mapped, cut_record = mapped_file.start_offset, mapped_file.map, -1
             try:
@@ -171,6 +173,8 @@ class Surveyor:
                                 name, properties, timestamp_ms, self._config.delay_levels_ms
                             )
                             self._compare_unit((name, queue_id), queue_offset, (*unit, code))
+                            if has_light and has_units(name):
+                                self._compare_light(properties, (*unit, code))
                         if checker is not None:
                             checker.expect(offset, key_hashes(name, sys_flag, properties))
                     is_cut = properties_start < end and not any(mapped[end - 1 : end + 1])
@@ -213,6 +217,14 @@ class Surveyor:
             present = (offset, size_bytes, tags_code)
         if present != unit:
             self._wrong_units[key] = f"unit {queue_offset} is {present}, in the log {unit}"
+
+    def _compare_light(self, properties: bytes, unit: tuple[int, int, int]) -> None:
+        """Lower numbers than before are of messages that were sent again: they are there already."""
+        offset, _, _ = unit
+        for name, number in light_units(properties):
+            key = (name, QUEUE_ID)
+            if offset >= self._deleted.end_of(name) and number >= self._ends.get(key, 0):
+                self._compare_unit(key, number, unit)
 
     def _bad_queue(self, key: QueueKey, what: str) -> None:
         self._survey.bad_queues.add(key)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 from brokerd.tables.consumer_offset import ConsumerOffsetManager
@@ -93,3 +94,40 @@ def test_offsets_behind_a_queue_that_lost_its_end_skip_nothing(tmp_path: Path) -
     offsets.commit("g", "T", 1, 5, 1)
     offsets.fit(lambda topic, queue_id: 90, 2)
     assert offsets.offsets == {("T", "g"): {0: 90, 1: 5}}
+
+
+def test_it_keeps_groups_of_light_queues_as_apache_does(tmp_path: Path) -> None:
+    """With light queues Apache reads and writes the other file only."""
+    path = tmp_path / "consumerOffset.json"
+    offsets = ConsumerOffsetManager(path, 7, has_light_queues=True)
+    offsets.commit("%LMQ%g", "%LMQ%a", 0, 5, 1)
+    offsets.commit("g", "%LMQ%a", 0, 4, 1)
+    offsets.commit("g", "T", 1, 3, 1)
+    offsets.save()
+    for file in offsets.files:
+        assert file.is_changed
+        file.write_now()
+    table = {"%LMQ%a@g": {"0": 4}, "T@g": {"1": 3}}
+    version = {"counter": 0, "stateVersion": 0, "timestamp": 7}
+    assert json.loads((tmp_path / "lmqConsumerOffset.json").read_bytes()) == {
+        "dataVersion": version, "lmqOffsetTable": {"%LMQ%a@%LMQ%g": 5}, "offsetTable": table,
+    }  # fmt: skip
+    assert json.loads(path.read_bytes())["offsetTable"] == {**table, "%LMQ%a@%LMQ%g": {"0": 5}}
+    for has_light_queues in (True, False):
+        again = ConsumerOffsetManager(path, 0, has_light_queues=has_light_queues)
+        assert again.offsets == offsets.offsets
+
+
+def test_the_younger_of_both_files_counts(tmp_path: Path) -> None:
+    path, light_path = tmp_path / "consumerOffset.json", tmp_path / "lmqConsumerOffset.json"
+    path.write_text('{"offsetTable":{"T@g":{0:1}}}')
+    # As 5.3.3 writes it.
+    light_path.write_text('{\n\t"lmqOffsetTable":{"%LMQ%a@%LMQ%g":9},\n\t"offsetTable":{"T@g":{0:2}}\n}')
+    for young, old, offset in ((light_path, path, 2), (path, light_path, 1)):
+        os.utime(old, ns=(1, 1))
+        os.utime(young, ns=(2, 2))
+        assert ConsumerOffsetManager(path, 0).committed("g", "T", 0) == offset
+    light_path.unlink()
+    assert ConsumerOffsetManager(path, 0).committed("g", "T", 0) == 1
+    path.rename(light_path)
+    assert ConsumerOffsetManager(path, 0).committed("g", "T", 0) == 1

@@ -63,13 +63,14 @@ NUMBERS = (
 )
 PIECES = (
     [KEY, "TAGS\x01a\x02", "TAGS\x01中\x02", "TAGS\x01\x02", "KEYS\x01k1  k2 \x02", "KEYS\x01ü\x02"]
+    + ["INNER_MULTI_DISPATCH\x01%LMQ%a,%LMQ%b\x02", "INNER_MULTI_QUEUE_OFFSET\x017\x02"]
     + ["UNIQ_KEY\x01\x02", 'UNIQ_KEY\x01a"b\x02', "UNIQ_KEY\x01k1\x02", "UNIQ_KEY\x01k1", "WAIT\x01true"]
     + ["DELAY\x011\x02", "DELAY\x010\x02", "TRAN_MSG\x01true\x02", "TRAN_MSG\x01x\x02", "POP_CK\x011\x02"]
     + ["TIMER_DELAY_SEC\x01x\x02", "TIMER_DELAY_MS\x01x\x02", "TIMER_DELIVER_MS\x01x\x02", "\x02", "\x01"]
     + ["=\x01\\\n\x02", "a\x01b\x01c\x02", "x", "\x01x\x02", "x\x01" + "y" * 300, "x\x01" + "y" * 32_900]
     + [f"x\x01{'y' * size}" for size in range(32_600, 32_680)]
 )
-texts = st.lists(st.sampled_from(PIECES[:26]), max_size=5).map("".join)
+texts = st.lists(st.sampled_from(PIECES[:28]), max_size=5).map("".join)
 ordinary = st.builds(
     lambda tag, end: f"{KEY}WAIT\x01true\x02TAGS\x01{tag}" + end,
     st.sampled_from("abc"),
@@ -117,15 +118,17 @@ class Twin:
 
 
 @asynccontextmanager
-async def twins(root: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Twin, Twin]]:
+async def twins(
+    root: Path, monkeypatch: pytest.MonkeyPatch, **changes: str
+) -> AsyncIterator[tuple[Twin, Twin]]:
     """Python's broker and the compiled one, for which it is always the same moment."""
     clock = SimpleNamespace(time_ns=lambda: NOW_MS * 1_000_000, monotonic_ns=lambda: 5_000_000_000)
     monkeypatch.setattr(dispatch, "time", clock)
     monkeypatch.setattr(send_message, "make_unique_key", lambda host, now_ms: "A" * 32)
     monkeypatch.setattr(random, "randrange", lambda limit: 0)
     async with (
-        running(root / "python", **SIZES) as python,
-        running(root / "compiled", **SIZES, compiledSends="true") as compiled,
+        running(root / "python", **SIZES, **changes) as python,
+        running(root / "compiled", **SIZES, **changes, compiledSends="true") as compiled,
     ):
         yield Twin(python), Twin(compiled)
 
@@ -314,6 +317,21 @@ async def test_it_equals_python_for_each_odd_thing(tmp_path: Path, monkeypatch: 
             each.broker.topics.put(topic_config("T", 2, 6), 0)
         for _ in range(2):  # the first reads the topic anew
             assert compiled.handle(plain_send(e="3")) == python.handle(plain_send(e="3"))
+        assert compiled.index() == python.index()
+
+
+async def test_it_leaves_messages_of_light_queues_to_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    light = {"enableLmq": "true", "enableMultiDispatch": "true"}
+    texts = [piece for piece in PIECES if "INNER_MULTI" in piece] + ["INNER_MULTI_DISPATCH\x01x\x02"]
+    async with twins(tmp_path, monkeypatch, **light) as (python, compiled):
+        for text in [*texts, "".join(texts[:2])]:
+            properties = dict([text.rstrip("\x02").split("\x02")[0].split("\x01")])
+            batch = frame(320, send_fields("T", m="true"), encode_batch([Message("T", b"1", properties)]))
+            for read in (plain_send() + plain_send(i=KEY + text) + plain_send(), plain_send() + batch):
+                assert compiled.handle(read) == python.handle(read), text
+        assert compiled.broker.store.max_offset("%LMQ%a", 0) == 2
         assert compiled.index() == python.index()
 
 

@@ -75,6 +75,7 @@ public final class Peer implements Runnable {
                 case "consume": consume(); break;
                 case "transact": new Transactions(this).run(); break;
                 case "timed": new Timers(this).run(); break;
+                case "light": new Light(this).run(); break;
                 case "request": new Requests(this).request(); break;
                 case "reply": new Requests(this).reply(); break;
                 case "signed": new Signed(this).run(); break;
