@@ -30,7 +30,7 @@ from api import (
     stream,
     topic,
 )
-from api.change import config_plan, group_pause, message_send, operation
+from api.change import broker_restore, config_plan, group_pause, message_send, operation
 from api.classic import urls as classic
 from api.rebalance import ownership, simulation
 from api.report import latency as report_latency
@@ -57,6 +57,7 @@ RESOURCES = (
     deadletter,
     stream,
     operation,
+    broker_restore,
     report,
     report_latency,
     report_room,

@@ -116,6 +116,7 @@ def broker(request: HttpRequest, cluster: str, broker: str) -> HttpResponse:
         "names": [one.name for one in views],
         "survey": selectors.last_survey(here.name),
         "may_configure": rules.may(request.user, Verb.CONFIGURE, here.name, WILDCARD),
+        "may_reset": rules.may(request.user, Verb.RESET, here.name, WILDCARD),
         "now_ms": now_ms,
         **_tab_context(request, here, view, servers, tab, now_ms, scope),
     }

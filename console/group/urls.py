@@ -3,6 +3,7 @@
 from django.urls import path
 
 from console.group import views
+from console.group.broker_restore import views as broker_restore_views
 from console.group.clients import views as client_views
 from console.group.mode import views as mode_views
 from console.group.offset_file import views as offset_file_views
@@ -20,6 +21,7 @@ urlpatterns = [
     path("groups/<str:group>/offset-import", offset_file_views.offset_import, name="offset-import"),
     path("groups/<str:group>/queue-history", queue_history_views.page, name="queue-history"),
     path("groups/<str:group>/client-offsets", client_views.client_offsets, name="client-offsets"),
+    path("brokers/<str:broker>/restore", broker_restore_views.page, name="broker-restore"),
     path("clients", client_views.clients, name="clients"),
     path("new-group", settings_views.create, name="group-create"),
     path("groups/<str:group>/settings", settings_views.settings, name="group-settings"),

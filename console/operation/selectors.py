@@ -86,6 +86,12 @@ def finished_plans(cluster: str, kind: str, subject: str, *, limit: int = 20) ->
     return list(rows.filter(job__state__in=FINAL_STATES).select_related("job")[:limit])
 
 
+def plans_with(cluster: str, kind: str, **params: str | int) -> list[Plan]:
+    """Return the plans of a kind with these parameters, newest first, with their jobs."""
+    wanted = {f"params__{name}": value for name, value in params.items()}
+    return list(Plan.objects.filter(cluster=cluster, kind=kind, **wanted).select_related("job"))
+
+
 def jobs_page(
     cluster: str | None = None,
     *,

@@ -21,7 +21,7 @@ from spark.lag.folds.rounds import GAP_INTERVALS
 from spark.lag.grid import Grid, grid_of
 from spark.lag.history import chunk, files
 from spark.lag.local_time import DAY_MS, HOUR_MS
-from spark.lag.samples import Samples
+from spark.lag.samples import Samples, SeriesKey
 from spark.lag.snapshot import Int64Array
 
 logger = logging.getLogger(__name__)
@@ -42,8 +42,6 @@ BEFORE_MS = 10 * 60_000
 ATTEMPTS = 3
 # An offset older than this at the requested moment is not "as it was".
 AS_OF_MS = 15 * 60_000
-# Of all groups of a cluster at once: some rounds.
-LATELY_MS = 60_000
 
 
 class OffsetThen(NamedTuple):
@@ -349,14 +347,15 @@ def offsets_at(cluster: str, group: str, at_ms: int, *, ahead_ms: int = 0) -> di
     return _read_at(samples, samples.committed, at_ms)
 
 
-def committed_at(cluster: str, at_ms: int) -> set[tuple[str, MessageQueue]]:
-    """Return (group, queue) of every committed offset that the rounds just before a moment read."""
-    samples = load(cluster, None, at_ms - LATELY_MS, at_ms + 1)
-    return {
-        (key.group, MessageQueue(key.topic, key.broker_name, key.queue_id))
-        for key in samples.keys
-        if key.group
-    }
+def committed_at(cluster: str, at_ms: int, within_ms: int) -> dict[tuple[str, MessageQueue], OffsetThen]:
+    """Return the committed offsets of all groups, by group and queue, as the rounds of `within_ms` before read them."""
+    samples = load(cluster, None, at_ms - within_ms, at_ms + 1)
+    found: dict[tuple[str, MessageQueue], OffsetThen] = {}
+    for key, then in _readings(samples, samples.committed, at_ms):
+        place = key.group, MessageQueue(key.topic, key.broker_name, key.queue_id)
+        if key.group and (place not in found or found[place].read_at_ms < then.read_at_ms):
+            found[place] = then
+    return found
 
 
 def max_offsets_at(
@@ -375,16 +374,20 @@ def max_offsets_at(
 def _read_at(samples: Samples, offsets: Int64Array, at_ms: int) -> dict[MessageQueue, OffsetThen]:
     """Return the readings of one column of samples at a moment, by queue."""
     found: dict[MessageQueue, OffsetThen] = {}
-    for key, place in samples.slices():
+    for key, then in _readings(samples, offsets, at_ms):
         queue = MessageQueue(key.topic, key.broker_name, key.queue_id)
+        if queue not in found or found[queue].read_at_ms < then.read_at_ms:
+            found[queue] = then
+    return found
+
+
+def _readings(samples: Samples, offsets: Int64Array, at_ms: int) -> Iterator[tuple[SeriesKey, OffsetThen]]:
+    """Yield the last reading of one column at or before a moment, of each series that has one."""
+    for key, place in samples.slices():
         status = samples.status[place]
         is_read = (status != UNKNOWN_CODE) & (status != ABSENT) & (offsets[place] >= 0)
         times, known = samples.t_ms[place][is_read], offsets[place][is_read]
         at = int(np.searchsorted(times, at_ms, side="right")) - 1
-        if at < 0:
-            continue
-        following = int(known[at + 1]) if at + 1 < len(times) else None
-        then = OffsetThen(int(known[at]), int(times[at]), following, key.incarnation)
-        if queue not in found or found[queue].read_at_ms < then.read_at_ms:
-            found[queue] = then
-    return found
+        if at >= 0:
+            following = int(known[at + 1]) if at + 1 < len(times) else None
+            yield key, OffsetThen(int(known[at]), int(times[at]), following, key.incarnation)

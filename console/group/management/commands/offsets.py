@@ -8,7 +8,8 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 from msgspec import structs
 
-from console.group.broker_restore import GroupRestore, plans_of_brokers
+from console.group.broker_restore.compared import offsets_now
+from console.group.broker_restore.plans import ALL, SCOPES, GroupRestore, make_plans
 from console.group.offset_file.export import exported
 from console.group.offset_file.layout import FILE_BYTES_MAX, file_params, read_offset_file
 from console.group.offset_file.response import FORMATS
@@ -88,6 +89,7 @@ class Command(ChangeCommand):
         broker: list[str],
         time: str,
         cluster: str,
+        scope: str,
         apply: bool,
         confirm: str,
         reason: str,
@@ -97,13 +99,14 @@ class Command(ChangeCommand):
         name = cluster_name(cluster)
         if apply and confirm != name:
             raise CommandError(f"Every group is moved: give --confirm {name}.")
-        found = list(plans_of_brokers(name, broker, time_ms(time)))
+        offsets = offsets_now(name, broker)
+        found = make_plans(name, broker, time_ms(time), offsets, None, scope=scope)
         states = [self._restored(each, apply, reason) for each in found]
         if format == "json":
             rows = [
                 {
                     "group": each.group,
-                    "queues": each.queues,
+                    "queues": len(each.compared.recorded),
                     "plan": each.plan and each.plan.id,
                     "state": state,
                 }
@@ -113,16 +116,19 @@ class Command(ChangeCommand):
         else:
             for each, state in zip(found, states, strict=True):
                 plan = "no plan" if each.plan is None else each.plan.id
-                self.stdout.write(f"{each.group}  {plan}  {each.queues} queues  {state}")
+                self.stdout.write(f"{each.group}  {plan}  {len(each.compared.recorded)} queues  {state}")
         failed = sum(state.startswith(FAILED) for state in states)
         if failed:
             raise CommandError(f"{failed} of {len(found)} groups were not restored.", returncode=JOB_FAILED)
 
     def _restored(self, found: GroupRestore, apply: bool, reason: str) -> str:
         """Return what became of a group; with ``apply`` after its job, which runs in this process."""
-        if found.plan is None or found.refusal:
-            is_done = found.plan is not None and not any(row["moves"] for row in found.plan.diff)
-            return f"{UNCHANGED if is_done else FAILED}: {found.refusal}"
+        if found.refusal:
+            return f"{FAILED}: {found.refusal}"
+        if found.plan is None:
+            return UNCHANGED
+        if found.job is not None:
+            return str(found.job.state)
         if not apply:
             return str(found.plan.summary)
         try:
@@ -203,6 +209,12 @@ def _add_restore_broker(actions: Any) -> CommandParser:
     )
     parser.add_argument("broker", nargs="+", help="only the queues of these brokers")
     parser.add_argument("--time", required=True, help="the time, ISO 8601 with zone")
+    parser.add_argument(
+        "--scope",
+        choices=SCOPES,
+        default=ALL,
+        help="lost: only queues without an offset now; all: every recorded one (default)",
+    )
     parser.add_argument(
         "--apply", action="store_true", help="apply the plans too, one after another, in this process"
     )
