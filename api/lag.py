@@ -363,7 +363,10 @@ class ByClient(GroupPast):
 
 
 class QueueTenureSerializer(serializers.Serializer[Any]):
-    """One owner of one queue in [from_ms, to_ms), as members reported it; as exact as the time between two sweeps."""
+    """One owner of one queue in [from_ms, to_ms), as members reported it; as exact as the time between two sweeps.
+
+    Tenures of one queue overlap only where ``is_claim``: several members reported it at once.
+    """
 
     topic = serializers.CharField()
     broker_name = serializers.CharField()
@@ -372,6 +375,9 @@ class QueueTenureSerializer(serializers.Serializer[Any]):
     host = serializers.CharField()
     from_ms = serializers.IntegerField()
     to_ms = serializers.IntegerField(help_text="in the future: known to last until the next sweep at least")
+    is_claim = serializers.BooleanField(
+        help_text="others reported the queue too: its messages may have been handled twice"
+    )
 
 
 class OwnerHistorySerializer(serializers.Serializer[Any]):
@@ -393,7 +399,7 @@ class OwnerHistory(GroupPast):
     def get(self, request: Request, cluster: str, group: str) -> Response:
         existing(cluster, group)
         from_ms, to_ms, topic = self.window(request)
-        rows = owners.between(cluster, group, from_ms, to_ms)
+        rows = owners.between(cluster, group, from_ms, to_ms, with_claims=True)
         found = [row for row in rows if topic in (None, row.topic)]
         kept = {"tenures": found[:TENURES_MAX], "is_cut": len(found) > TENURES_MAX}
         return Response(OwnerHistorySerializer(kept).data)

@@ -68,7 +68,8 @@ class QueueOwner(models.Model):
     """Which member of a group owned a queue in [from_ms, to_ms); `to_ms` null: it still does.
 
     Where no row is, no owner is known: a member did not answer, its broker was silent, or no sweep took place. `host`
-    is where the member connected from.
+    is where the member connected from. `is_claim`: several members reported the queue in the same sweeps, each has a
+    row, and none of them owned it alone.
     """
 
     cluster = models.CharField(max_length=64)
@@ -80,6 +81,7 @@ class QueueOwner(models.Model):
     host = models.CharField(max_length=NAME_LENGTH_MAX, default="", blank=True)
     from_ms = models.BigIntegerField()
     to_ms = models.BigIntegerField(null=True)
+    is_claim = models.BooleanField(default=False)
 
     class Meta:
         indexes = [
@@ -89,7 +91,7 @@ class QueueOwner(models.Model):
         constraints = [
             models.UniqueConstraint(
                 fields=["cluster", "group", "topic", "broker_name", "queue_id"],
-                condition=models.Q(to_ms__isnull=True),
+                condition=models.Q(to_ms__isnull=True, is_claim=False),
                 name="queue_owner_now",
             )
         ]

@@ -29,6 +29,7 @@ from console.rebalance.observed.group import GroupOwnership, TopicOwnership, gro
 from console.rebalance.observed.group_list import REBALANCED, rebalance_page
 from console.rebalance.observed.lanes import SPANS, lanes_of
 from console.rebalance.observed.matrix import VIEWS, View, matrix
+from console.rebalance.observed.overlaps import overlaps_of
 from console.rebalance.observed.ownership import State
 from console.rebalance.placement.form import Wanted, placement_form
 from console.rebalance.placement.in_force import KIND, placement_in_force
@@ -160,9 +161,16 @@ def _changes(
     changes = [(one.at_ms, mark_words.words(one)) for one in reversed(shown)]
     lanes = None
     if topic is not None:
-        tenures = owners.tenures(owners.between(row.cluster, row.group, now_ms - span_ms, now_ms))
+        rows = owners.between(row.cluster, row.group, now_ms - span_ms, now_ms, with_claims=True)
+        tenures = owners.tenures(one for one in rows if not one.is_claim)
+        claims = owners.tenures(one for one in rows if one.is_claim)
         queues = [one.queue for one in topic.owned]
-        lanes = lanes_of(tenures, queues, span, now_ms, changes)
+        lanes = lanes_of(tenures, queues, span, now_ms, changes, claims)
+        own = [one for one in claims if one.queue[0] == topic.topic]
+        changes = sorted(
+            [*changes, *((one.from_ms, one.words) for one in overlaps_of(own))],
+            key=lambda one: -one[0],
+        )
     return {"changes": changes, "lanes": lanes, "span": span, "spans": list(SPANS), "span_ms": span_ms}
 
 

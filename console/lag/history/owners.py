@@ -1,7 +1,8 @@
 """Record which member of a group owned which queue, and when; each sweep writes what changed.
 
 Ownership is what members report. A queue has an owner while exactly one connected member reports that it holds it; a
-member that does not answer, two that both claim a queue, and a broker whose members are hidden leave the owner unknown.
+member that does not answer, and a broker whose members are hidden leave the owner unknown. While several report it in
+the same sweeps, each has a claim and none owns it: claims of a queue overlap, owners do not.
 Members of a broadcasting group all read every queue, and any member may pop a queue: there no queue has an owner.
 """
 
@@ -47,9 +48,9 @@ def host_of(client: ClientRow) -> str:
     return client.address.rpartition(":")[0].strip("[]") or client.client_id.partition("@")[0]
 
 
-def claims(clients: Iterable[ClientRow], now_ms: int) -> dict[QueueKey, Owner]:
-    """Return the queues that one member claims; a newer report beats an older one. Pure."""
-    found: dict[QueueKey, tuple[int, Owner | None]] = {}
+def claims(clients: Iterable[ClientRow], now_ms: int) -> dict[QueueKey, tuple[Owner, ...]]:
+    """Return who reports each queue; newer reports beat older ones, those of one sweep stand side by side. Pure."""
+    found: dict[QueueKey, tuple[int, tuple[Owner, ...]]] = {}
     for client in clients:
         if now_ms - client.read_at_ms > KNOWN_MS:
             continue
@@ -58,40 +59,55 @@ def claims(clients: Iterable[ClientRow], now_ms: int) -> dict[QueueKey, Owner]:
             if "popped" in queue or queue["topic"].startswith(RETRY_TOPIC_PREFIX):
                 continue
             key = QueueKey(client.group, queue["topic"], queue["broker_name"], queue["queue_id"])
-            known_ms, _ = found.get(key, (-1, None))
+            known_ms, owners = found.get(key, (-1, ()))
             if client.read_at_ms > known_ms:
-                found[key] = client.read_at_ms, owner
+                found[key] = client.read_at_ms, (owner,)
             elif client.read_at_ms == known_ms:
-                found[key] = known_ms, None
-    return {key: owner for key, (_, owner) in found.items() if owner is not None}
+                found[key] = known_ms, (*owners, owner)
+    return {key: owners for key, (_, owners) in found.items()}
+
+
+class _Held(NamedTuple):
+    """Say who holds a queue, alone or with a claim beside others."""
+
+    queue: QueueKey
+    owner: Owner
+    is_claim: bool
 
 
 def record(cluster: str, groups: Sequence[Swept], now_ms: int) -> None:
-    """Record the owners that ended and those that began since the sweep before.
+    """Record the owners and claims that ended and those that began since the sweep before.
 
     A group that was not swept for `KNOWN_MS` had no known owners from then on.
     """
     rows = QueueOwner.objects.filter(
         cluster=cluster, to_ms__isnull=True, group__in=[one.group for one in groups]
     )
-    lasting = {QueueKey(one.group, one.topic, one.broker_name, one.queue_id): one for one in rows}
-    now: dict[QueueKey, Owner] = {}
+    now: set[_Held] = set()
     for swept in groups:
         if swept.clients is not None and swept.model != broadcast.BROADCASTING:
-            now |= claims(swept.clients, now_ms)
+            for queue, owners in claims(swept.clients, now_ms).items():
+                now |= {_Held(queue, owner, len(owners) > 1) for owner in owners}
     before_ms = {one.group: one.before_ms for one in groups}
     ended, stays = [], set()
-    for key, row in lasting.items():
-        until_ms = known_until(row, before_ms[key.group])
-        if until_ms >= now_ms and now.get(key) == Owner(row.client_id, row.host):
-            stays.add(key)
+    for row in rows:
+        queue = QueueKey(row.group, row.topic, row.broker_name, row.queue_id)
+        held = _Held(queue, Owner(row.client_id, row.host), row.is_claim)
+        until_ms = known_until(row, before_ms[row.group])
+        if until_ms >= now_ms and held in now:
+            stays.add(held)
             continue
         row.to_ms = max(row.from_ms, min(until_ms, now_ms))
         ended.append(row)
     begun = [
-        QueueOwner(cluster=cluster, **key._asdict(), **owner._asdict(), from_ms=now_ms)
-        for key, owner in now.items()
-        if key not in stays
+        QueueOwner(
+            cluster=cluster,
+            **held.queue._asdict(),
+            **held.owner._asdict(),
+            from_ms=now_ms,
+            is_claim=held.is_claim,
+        )
+        for held in sorted(now - stays)
     ]
     if ended or begun:
         with transaction.atomic():
@@ -104,13 +120,18 @@ def known_until(row: QueueOwner, swept_ms: int | None) -> int:
     return row.to_ms if row.to_ms is not None else max(row.from_ms, swept_ms or 0) + KNOWN_MS
 
 
-def between(cluster: str, group: str, from_ms: int, to_ms: int) -> list[QueueOwner]:
-    """Return the owners of a group's queues in [from_ms, to_ms), each with the end up to which it is known."""
+def between(
+    cluster: str, group: str, from_ms: int, to_ms: int, *, with_claims: bool = False
+) -> list[QueueOwner]:
+    """Return the owners of a group's queues in [from_ms, to_ms), each with the end up to which it is known.
+
+    `with_claims`: also who held a queue beside others; those overlap.
+    """
     touching = Q(to_ms__isnull=True) | Q(to_ms__gt=from_ms)
     rows = QueueOwner.objects.filter(touching, cluster=cluster, group=group, from_ms__lt=to_ms)
     swept_ms = _swept_ms(cluster, [group]).get(group)
     found = []
-    for row in rows.order_by("from_ms", "pk"):
+    for row in (rows if with_claims else rows.filter(is_claim=False)).order_by("from_ms", "pk"):
         row.to_ms = known_until(row, swept_ms)
         if row.to_ms > max(row.from_ms, from_ms):
             found.append(row)

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from console.brokers.mqadmin import MessageQueue
+from console.rebalance.observed.overlaps import Overlap
 from console.rebalance.observed.ownership import Expected, Member, Owned, State, held, missing_in_list
 from console.rebalance.rules import queue_of
 from console.text import Duration, Text
@@ -54,6 +55,7 @@ class Subject:
     expected: Expected | None
     figures: Mapping[MessageQueue, QueueFigures]
     now_ms: int
+    overlaps: Sequence[Overlap] = ()
 
     @property
     def queues(self) -> list[MessageQueue]:
@@ -68,6 +70,7 @@ def topic_findings(subject: Subject) -> list[Finding]:
     return [
         *_no_owner(subject),
         *_two_owners(subject),
+        *_handled_twice(subject),
         *_stuck(subject),
         *_wrong_list(subject),
     ]
@@ -213,6 +216,20 @@ def _two_owners(subject: Subject) -> Iterator[Finding]:
         parts.insert(0, Text("Owners: %(clients)s.", clients=_few(clients)))
         since_ms = _longest(subject, queues)
         yield Finding("TWO_OWNERS", "INVALID", title, Text.of_parts(parts), clients, tuple(queues), since_ms)
+
+
+def _handled_twice(subject: Subject) -> Iterator[Finding]:
+    """Yield past overlaps; one that lasts is a queue with several owners."""
+    for one in subject.overlaps:
+        if one.to_ms <= subject.now_ms:
+            queues = tuple(MessageQueue(*queue) for queue in one.queues)
+            title = Text(
+                "%(number)s queue(s) may have been handled twice: %(queues)s",
+                number=len(queues),
+                queues=_names(queues),
+            )
+            text = Text("%(sentence)s.", sentence=one.words)
+            yield Finding("HANDLED_TWICE", "FALLING_BEHIND", title, text, one.clients, queues, one.from_ms)
 
 
 def _stuck(subject: Subject) -> Iterator[Finding]:

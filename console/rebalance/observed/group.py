@@ -10,6 +10,7 @@ from django.db.models import Max
 
 from console.brokers.mqadmin import RETRY_TOPIC_PREFIX, MessageQueue
 from console.lag import selectors as lag_selectors
+from console.lag.history import owners
 from console.lag.history.owners import KNOWN_MS
 from console.lag.models import ClientRow, GroupMembers, GroupRow, LagEvent, QueueOwner
 from console.lag.rows import queues
@@ -28,11 +29,14 @@ from console.rebalance.observed.findings import (
     returns_of,
     topic_findings,
 )
+from console.rebalance.observed.overlaps import Overlap, overlaps_of
 from console.rebalance.observed.ownership import Expected, Member, Owned, Source, State, expected, owned
 from console.rebalance.rules import KeptPlacement
 from console.text.stored import of_json
+from spark.lag.local_time import HOUR_MS
 
 SEVERITY = ("STOPPED", "INVALID", "STALLED", "FALLING_BEHIND", "UNKNOWN")
+OVERLAP_WINDOW_MS = HOUR_MS
 RETURNING = ("joined", "restarted")  # of `LagEvent.members`
 
 
@@ -97,7 +101,12 @@ def group_ownership(row: GroupRow, now_ms: int) -> GroupOwnership:
     returned = returns_of(
         _returned(changes.filter(at_ms__gte=now_ms - FLAP_WINDOW_MS)), [one.client_id for one in members]
     )
-    found = [finding for topic in topics for finding in topic_findings(_subject(topic, members, now_ms))]
+    overlaps = _overlaps(row, now_ms)
+    found = [
+        finding
+        for topic in topics
+        for finding in topic_findings(_subject(topic, members, now_ms, overlaps.get(topic.topic, ())))
+    ]
     placed = {
         one.topic: of_json(KeptPlacement, one.server_side.placement)
         for one in topics
@@ -235,7 +244,9 @@ def _assigned(row: ServerSideGroup) -> Expected:
 
 def _lost_owners(row: GroupRow) -> dict[MessageQueue, int]:
     """Return when the last owner of each queue left it."""
-    tenures = QueueOwner.objects.filter(cluster=row.cluster, group=row.group, to_ms__isnull=False)
+    tenures = QueueOwner.objects.filter(
+        cluster=row.cluster, group=row.group, to_ms__isnull=False, is_claim=False
+    )
     latest = tenures.values_list("topic", "broker_name", "queue_id").annotate(Max("to_ms"))
     return {MessageQueue(topic, name, queue_id): to_ms for topic, name, queue_id, to_ms in latest}
 
@@ -245,8 +256,21 @@ def _figures(row: QueueRow, in_rate: float | None, owned_until_ms: int | None) -
     return QueueFigures(row.lag, growth, row.status, row.since_ms, owned_until_ms)
 
 
-def _subject(topic: TopicOwnership, members: Sequence[Member], now_ms: int) -> Subject:
-    return Subject(topic.topic, topic.owned, members, topic.expected, topic.figures, now_ms)
+def _subject(
+    topic: TopicOwnership, members: Sequence[Member], now_ms: int, overlaps: Sequence[Overlap]
+) -> Subject:
+    return Subject(
+        topic.topic, topic.owned, members, topic.expected, topic.figures, now_ms, overlaps=overlaps
+    )
+
+
+def _overlaps(row: GroupRow, now_ms: int) -> dict[str, list[Overlap]]:
+    """Return the overlaps of claims that the last hour saw, by topic."""
+    rows = owners.between(row.cluster, row.group, now_ms - OVERLAP_WINDOW_MS, now_ms, with_claims=True)
+    found: dict[str, list[Overlap]] = defaultdict(list)
+    for one in overlaps_of(owners.tenures(one for one in rows if one.is_claim)):
+        found[one.queues[0][0]].append(one)
+    return found
 
 
 def _returned(changes: Iterable[LagEvent]) -> list[Collection[str]]:

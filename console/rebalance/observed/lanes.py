@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from console.brokers.mqadmin import MessageQueue
+from console.rebalance.observed.overlaps import names_of
 from console.text import Moment, Text
 from console.text.figures import MINUS
 from spark.lag.folds.owners import Queue, Tenure, cuts_of, owners_at
@@ -24,7 +25,6 @@ TICKS_MS = (2 * MINUTE_MS, 10 * MINUTE_MS, HOUR_MS, 4 * HOUR_MS, DAY_MS)
 TICKS_MAX = 8
 LANES_MAX = 12  # those with the newest changes; the others are counted
 CHANGES_MAX = 30  # marks on one lane, the newest
-NAMED_MAX = 3
 # A change of members or brokers is a cause until clients have read routes, divided queues and reported them.
 CAUSE_MS = 90_000
 LEFT_PCT, RIGHT_PCT = 1.0, 99.0
@@ -51,8 +51,11 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
+    """`claimed`: the times in which another client reported one of its queues too."""
+
     client_id: str
     stretches: list[Stretch]
+    claimed: list[Stretch]
     changes: list[Change]
 
 
@@ -100,13 +103,16 @@ def lanes_of(
     span: str,
     now_ms: int,
     causes: Sequence[tuple[int, str]] = (),
+    claims: Iterable[Tenure] = (),
 ) -> Lanes | None:
     """Return the lanes of a topic in the time before `now_ms`; None where no owner of its queues was recorded.
 
-    `queues` are those of the topic now; `causes`: when and what happened to members and brokers.
+    `queues` are those of the topic now; `causes`: when and what happened to members and brokers; `claims`: of queues
+    that several clients reported, which are none of `tenures`.
     """
     keys = {(queue.topic, queue.broker_name, queue.queue_id) for queue in queues}
-    own = sorted((one for one in tenures if one.queue in keys), key=lambda one: (one.from_ms, one.queue))
+    shared = [one for one in claims if one.queue in keys]
+    own = _joined([*(one for one in tenures if one.queue in keys), *shared])
     if not own:
         return None
     begun_ms = max(own[0].from_ms, now_ms - SPANS[span])
@@ -130,6 +136,7 @@ def lanes_of(
             Lane(
                 client,
                 _stretches(by_client[client], window),
+                _stretches(_of_client(shared, client), window),
                 _changes(moved[client], window, causes),
             )
             for client in changing[:LANES_MAX]
@@ -139,6 +146,23 @@ def lanes_of(
         without_owner=_without_owner(own, keys, begun_ms, window),
         moves=sum(len(took) for found in moved.values() for took, _ in found.values()),
     )
+
+
+def _joined(tenures: Iterable[Tenure]) -> list[Tenure]:
+    """Return tenures by time; one that a client had alone and then beside others, or the reverse, is one."""
+    found: dict[tuple[Queue, str], list[Tenure]] = defaultdict(list)
+    for one in sorted(tenures, key=lambda one: one.from_ms):
+        own = found[one.queue, one.owner]
+        if own and one.from_ms <= own[-1].to_ms:
+            own[-1] = replace(own[-1], to_ms=max(own[-1].to_ms, one.to_ms))
+        else:
+            own.append(one)
+    joined = [one for own in found.values() for one in own]
+    return sorted(joined, key=lambda one: (one.from_ms, one.queue, one.owner))
+
+
+def _of_client(tenures: Iterable[Tenure], client_id: str) -> list[Tenure]:
+    return sorted((one for one in tenures if one.owner == client_id), key=lambda one: one.from_ms)
 
 
 Moved = Mapping[int, tuple[list[Queue], list[Queue]]]  # when → queues taken, queues given up
@@ -163,8 +187,8 @@ def _changes(moved: Moved, window: Window, causes: Sequence[tuple[int, str]]) ->
         has_room = next_ms is None or window.x(next_ms) - window.x(at_ms) >= LABEL_PCT
         counts = [f"+{len(took)}"] * bool(took) + [f"{MINUS}{len(gave)}"] * bool(gave)
         label = " ".join(counts) if has_room else ""
-        words = [Text("takes %(queues)s", queues=_names(took))] if took else []
-        words += [Text("gives up %(queues)s", queues=_names(gave))] if gave else []
+        words = [Text("takes %(queues)s", queues=names_of(took))] if took else []
+        words += [Text("gives up %(queues)s", queues=names_of(gave))] if gave else []
         if cause := _cause(at_ms, causes):
             words.append(Text("after: %(cause)s", cause=Text.foreign(cause)))
         text = Text("%(at)s: %(what)s", at=Moment(at_ms), what=Text.of_parts(words))
@@ -208,10 +232,6 @@ def _without_owner(
                 )
             )
     return found
-
-
-def _names(queues: Sequence[Queue]) -> Text:
-    return Text.of_names([f"{broker_name} · {queue_id}" for _, broker_name, queue_id in queues], NAMED_MAX)
 
 
 def _percent(share: float) -> str:

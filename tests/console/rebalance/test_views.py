@@ -190,6 +190,27 @@ def test_movement_is_drawn_of_the_time_that_is_chosen(admin: Client) -> None:
     assert shown(admin, f"{GROUP}?span=9y").count('aria-current="true">1h<') == 1
 
 
+def test_a_queue_that_two_clients_reported_is_named_with_its_time(admin: Client) -> None:
+    now_ms = int(time.time() * 1000)
+    for client_id in ("10.0.0.1@1", "10.0.0.2@1"):
+        QueueOwner.objects.create(
+            cluster="local",
+            group="billing",
+            client_id=client_id,
+            from_ms=now_ms - 20 * 60_000,
+            to_ms=now_ms - 10 * 60_000,
+            is_claim=True,
+            **place(0),
+        )
+    text = shown(admin, GROUP)
+    assert "1 queue may have been handled twice: broker-a · 0" in text
+    assert text.count("reported by 10.0.0.1@1 and 10.0.0.2@1 at once from") == 2, "finding and movement"
+    assert text.count('class="here here--twice"') == 2
+    QueueOwner.objects.update(from_ms=now_ms - 7_300_000, to_ms=now_ms - 7_200_000)
+    assert "handled twice" not in shown(admin, GROUP)
+    assert "handled twice" in shown(admin, f"{GROUP}?span=24h")
+
+
 @pytest.mark.parametrize(
     ("fields", "words"),
     [

@@ -76,7 +76,6 @@ def test_it_writes_only_what_changed() -> None:
                 read_at_ms=NOW + STEP,
             )
         ],
-        [client("app-1", 0, read_at_ms=NOW + STEP), client("app-2", 0, read_at_ms=NOW + STEP)],
     ],
 )
 def test_an_owner_that_is_not_known_is_no_row(later: list[ClientRow] | None) -> None:
@@ -87,8 +86,28 @@ def test_an_owner_that_is_not_known_is_no_row(later: list[ClientRow] | None) -> 
 
 def test_the_newer_word_counts_while_members_are_asked_in_turn() -> None:
     found = owners.claims([client("app-1", 0), client("app-2", 0, read_at_ms=NOW + STEP)], NOW + STEP)
-    assert list(found.values()) == [Owner("app-2", "10.0.0.2")]
+    assert list(found.values()) == [(Owner("app-2", "10.0.0.2"),)]
     assert owners.claims([client("app-1", 0)], NOW + KNOWN_MS + 1) == {}
+
+
+def test_claims_of_one_queue_overlap_and_are_no_owners() -> None:
+    both = [client("app-1", 0), client("app-2", 0)]
+    record([client("app-1", 0)], NOW)
+    record(both, NOW + STEP, NOW)
+    record(both, NOW + 2 * STEP, NOW + STEP)
+    record([client("app-2", 0)], NOW + 3 * STEP, NOW + 2 * STEP)
+    rows = QueueOwner.objects.order_by("from_ms", "is_claim", "pk")
+    assert [(one.client_id, one.is_claim, one.from_ms - NOW, (one.to_ms or 0) - NOW) for one in rows] == [
+        ("app-1", False, 0, STEP),
+        ("app-1", True, STEP, 3 * STEP),
+        ("app-2", True, STEP, 3 * STEP),
+        ("app-2", False, 3 * STEP, -NOW),
+    ]
+    GroupMembers.objects.create(cluster="local", group="billing", read_at_ms=NOW + 3 * STEP)
+    window = "local", "billing", NOW, NOW + 4 * STEP
+    alone = owners.tenures(owners.between(*window))
+    assert [(one.owner, one.from_ms - NOW) for one in alone] == [("app-1", 0), ("app-2", 3 * STEP)]
+    assert len(owners.between(*window, with_claims=True)) == 4
 
 
 def test_no_queue_that_several_read_has_an_owner() -> None:
@@ -187,3 +206,32 @@ def test_owners_behind_a_silent_broker_are_unknown(
     run_sweep(cluster)
     assert orders_owners() == set()
     assert {row.to_ms for row in QueueOwner.objects.filter(topic="orders")} == {cluster.now_ms}
+
+
+async def no_round() -> bool:
+    return True
+
+
+def test_a_client_that_misses_a_rebalance_claims_beside_the_new_one(
+    collected: CollectedCluster, running: RunningConsumers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collected.make_topic("orders", 2)
+    deaf = running.start("billing", {"orders": "*"})
+    eventually(lambda: holds(deaf, "orders") == 2)
+    monkeypatch.setattr(deaf.rebalancer, "rebalance", no_round)
+    other = running.start("billing", {"orders": "*"})
+    eventually(lambda: holds(other, "orders") == 1)
+
+    def claimed() -> set[str]:
+        collected.collect()
+        run_sweep(collected)
+        rows = QueueOwner.objects.filter(to_ms=None, topic="orders", is_claim=True)
+        return set(rows.values_list("client_id", flat=True))
+
+    both = {deaf.client.client_id, other.client.client_id}
+    eventually(lambda: claimed() == both)
+    assert len(orders_owners() - both) == 0
+    running.stop(deaf)
+    eventually(lambda: claimed() == set())
+    ended = QueueOwner.objects.filter(topic="orders", is_claim=True)
+    assert {one.client_id for one in ended} == both and len({one.to_ms for one in ended}) == 1

@@ -92,3 +92,27 @@ def test_a_cause_is_what_happened_shortly_before() -> None:
     assert str(change((-11.5, "too early"), (-9, "later")).words).endswith("after: too early")
     assert str(change((-11.6, "too early"), (-9, "later")).words).endswith("gives up broker-a · 3")
     assert str(change((-11, "older"), (-10, "at the same sweep")).words).endswith("after: at the same sweep")
+
+
+def test_a_queue_of_two_clients_is_marked_on_both_lanes_and_moves_once() -> None:
+    found = lanes_of(
+        [
+            tenure(0, "c-1", -90, -30),
+            tenure(0, "c-2", -20),
+            *(tenure(each, "c-1", -90) for each in (1, 2, 3)),
+        ],
+        QUEUES,
+        "1h",
+        NOW_MS,
+        claims=[tenure(0, "c-1", -30, -20), tenure(0, "c-2", -30, -20)],
+    )
+    assert found is not None
+    by_id = {lane.client_id: lane for lane in found.lanes}
+    marked = [Stretch("50.00%", "66.33%")]
+    assert (by_id["c-1"].claimed, by_id["c-2"].claimed) == (marked, marked)
+    words = {client_id: [str(each.words) for each in lane.changes] for client_id, lane in by_id.items()}
+    assert words == {
+        "c-1": ["2026-03-11 08:40:00 UTC: gives up broker-a · 0"],
+        "c-2": ["2026-03-11 08:30:00 UTC: takes broker-a · 0"],
+    }
+    assert (found.without_owner, found.moves) == ([], 1)
