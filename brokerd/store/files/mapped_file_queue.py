@@ -33,23 +33,25 @@ class MappedFileQueue:
 
         An empty last file is what a crash between creating and sizing it leaves: it is created again when needed.
         """
-        if not self.directory.is_dir():
+        try:
+            with os.scandir(self.directory) as entries:
+                files = sorted(
+                    (entry.name, entry.stat().st_size)
+                    for entry in entries
+                    if len(entry.name) == NAME_DIGITS and entry.name.isdecimal()
+                )
+        except (FileNotFoundError, NotADirectoryError):
             return
-        paths = sorted(
-            path
-            for path in self.directory.iterdir()
-            if len(path.name) == NAME_DIGITS and path.name.isdecimal()
-        )
-        if paths and paths[-1].stat().st_size == 0:
-            paths.pop()
-        for path in paths:
-            size_bytes = path.stat().st_size
+        if files and files[-1][1] == 0:
+            files.pop()
+        for name, size_bytes in files:
+            path = self.directory / name
             if size_bytes != self.file_size_bytes:
                 raise StoreFilesInvalid(
                     f"{path} has {size_bytes} bytes, but the settings have {self.file_size_bytes}: "
                     "set the mapped file size this store was written with"
                 )
-            start_offset = int(path.name)
+            start_offset = int(name)
             if self.files and self.files[-1].end_offset != start_offset:
                 raise StoreFilesInvalid(
                     f"{path} does not follow {self.files[-1].path.name}: a file is missing,"

@@ -182,19 +182,27 @@ class ConsumeQueue:
         self.min_offset = self.files.min_offset // UNIT_BYTES
 
     def units_before(self, commit_log_offset: int) -> int:
-        """Return the end of the units that point before `commit_log_offset`, by halving: they ascend, zeros follow.
+        """Return the end of the units that point before `commit_log_offset`: they ascend, zeros follow.
 
-        Where units may be torn (after a crash) the last one must be compared with the log.
+        From the first unit on in steps that double, then by halving the last step: what a large file has no unit for
+        is not read. Where units may be torn (after a crash) the last one must be compared with the log.
         """
-        low, high = self.files.min_offset // UNIT_BYTES, self.files.end_offset // UNIT_BYTES
+        low = high = self.files.min_offset // UNIT_BYTES
+        end, step = self.files.end_offset // UNIT_BYTES, 1
+        while high < end and self._points_before(high, commit_log_offset):
+            low, high, step = high + 1, high + step, step * 2
+        high = min(high, end)
         while low < high:
             middle = (low + high) // 2
-            unit_offset, size_bytes, _ = self.peek(middle)
-            if size_bytes > 0 and 0 <= unit_offset < commit_log_offset:
+            if self._points_before(middle, commit_log_offset):
                 low = middle + 1
             else:
                 high = middle
         return low
+
+    def _points_before(self, offset: int, commit_log_offset: int) -> bool:
+        unit_offset, size_bytes, _ = self.peek(offset)
+        return size_bytes > 0 and 0 <= unit_offset < commit_log_offset
 
     def peek(self, offset: int) -> tuple[int, int, int]:
         """Return the bytes of a unit whether it was written or not. Raises IndexError when no file holds it."""

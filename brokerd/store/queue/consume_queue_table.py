@@ -6,6 +6,7 @@ Source: `store/.../queue/ConsumeQueueStore.java`. Folder: `consumequeue/<topic>/
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -81,14 +82,16 @@ class ConsumeQueueTable:
 
     def folders(self) -> Iterator[tuple[str, int]]:
         """(topic, queue id) of every queue that has a folder."""
-        for topic_dir in sorted(self.directory.iterdir()) if self.directory.is_dir() else ():
-            for queue_dir in sorted(topic_dir.iterdir()) if topic_dir.is_dir() else ():
-                if queue_dir.name.isdecimal() and queue_dir.is_dir():
-                    yield topic_dir.name, int(queue_dir.name)
+        for topic in subfolders(self.directory):
+            for name in subfolders(self.directory / topic):
+                if name.isdecimal():
+                    yield topic, int(name)
+
+    def _folder(self, topic: str, queue_id: int) -> Path:
+        return Path(f"{self.directory}/{topic}/{queue_id}")
 
     def _new(self, topic: str, queue_id: int) -> ConsumeQueue:
-        directory = self.directory / topic / str(queue_id)
-        queue = ConsumeQueue(topic, queue_id, directory, self.file_size_bytes)
+        queue = ConsumeQueue(topic, queue_id, self._folder(topic, queue_id), self.file_size_bytes)
         self.queues[topic, queue_id] = queue
         return queue
 
@@ -105,7 +108,7 @@ class ConsumeQueueTable:
     def make(self, topic: str, queue_id: int) -> ConsumeQueue:
         """Return a queue that is not in the table yet. Raises MessageIllegal."""
         self.check(topic, queue_id)
-        return ConsumeQueue(topic, queue_id, self.directory / topic / str(queue_id), self.file_size_bytes)
+        return ConsumeQueue(topic, queue_id, self._folder(topic, queue_id), self.file_size_bytes)
 
     def check(self, topic: str, queue_id: int) -> None:
         """Raise MessageIllegal for a queue that cannot be."""
@@ -138,7 +141,7 @@ class ConsumeQueueTable:
 
     def reset_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
         """Delete a queue's files, so that recovery builds it from the log. Raises OSError."""
-        folder = self.directory / topic / str(queue_id)
+        folder = self._folder(topic, queue_id)
         if folder.exists():
             shutil.rmtree(folder)
         return self._new(topic, queue_id)
@@ -215,6 +218,15 @@ class ConsumeQueueTable:
         except (ValueError, KeyError, TypeError):
             logger.warning("%s is unreadable, ignored", self.manifest_path)
             return Manifest(0, 0, [])
+
+
+def subfolders(folder: Path) -> list[str]:
+    """Return their names, sorted; a start with 10,000 queues has no time for a Path of each."""
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entry.name for entry in entries if entry.is_dir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 def check_name(topic: str, queue_id: int) -> None:

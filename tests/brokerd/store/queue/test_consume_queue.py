@@ -100,6 +100,27 @@ def test_it_finds_the_units_before_an_offset_of_the_log(tmp_path: Path, log_end:
     assert reopened(tmp_path).units_before(log_end) == units
 
 
+@pytest.mark.parametrize("units", range(31))
+def test_it_finds_its_end_in_each_place_of_a_file(tmp_path: Path, units: int) -> None:
+    queue = new_queue(tmp_path, units)
+    assert [queue.units_before(number * 100) for number in range(units + 1)] == list(range(units + 1))
+
+
+def test_it_reads_little_of_a_large_file_that_holds_little(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ConsumeQueue("T", 0, tmp_path, 300_000 * 20).append(0, 0, 100, 7)
+    read: list[int] = []
+    peek = ConsumeQueue.peek
+    monkeypatch.setattr(
+        ConsumeQueue, "peek", lambda self, offset: (read.append(offset), peek(self, offset))[1]
+    )
+    queue = ConsumeQueue("T", 0, tmp_path, 300_000 * 20)
+    queue.load()
+    assert queue.max_offset == 1
+    assert max(read) * 20 < 4096, "its first page"
+
+
 @pytest.mark.parametrize(
     ("log_min", "offset"),
     [(0, 0), (1, 1), (100, 1), (950, 10), (1000, 10), (2400, 24), (2401, 25), (9999, 25)],
