@@ -6,6 +6,7 @@ seconds by machines, under addresses that are not in ALLOWED_HOSTS: they pass no
 
 import hmac
 import json
+import logging
 import os
 from typing import Any
 
@@ -30,13 +31,21 @@ from console.web.unavailable import AWAY, too_large  # noqa: E402
 
 __all__ = ["application", "celery"]
 
+logger = logging.getLogger(__name__)
+
+TRY_AGAIN_LATER = 1013  # RFC 6455's registry of close codes
+
 
 async def application(scope: Scope, receive: Receive, send: Send) -> None:
     """Route one connection."""
     if scope["type"] in ("http", "websocket"):
         scope = with_client(scope, settings.TRUSTED_PROXIES)
     if scope["type"] == "websocket":
-        await websocket_application(scope, receive, send)
+        try:
+            await websocket_application(scope, receive, send)
+        except AWAY as error:  # a browser connects again by itself
+            logger.warning("socket ended without the database path=%s", scope["path"], exc_info=error)
+            await send({"type": "websocket.close", "code": TRY_AGAIN_LATER})
     elif scope["type"] == "http" and scope["path"] in PROBES and scope["method"] in ("GET", "HEAD"):
         await PROBES[scope["path"]](scope, send)
     elif scope["type"] == "http" and announces_too_much(scope["headers"]):

@@ -6,14 +6,17 @@ Nothing here calls the database or Redis: they may be what is away.
 import io
 import json
 import logging
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import cast
 
+from django.core.exceptions import SuspiciousOperation
 from django.core.handlers.asgi import ASGIRequest
 from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse
+from django.http.multipartparser import MultiPartParserError
 from django.middleware.security import SecurityMiddleware
 from django.template.loader import render_to_string
 
@@ -29,6 +32,8 @@ logger = logging.getLogger(__name__)
 # A restart of PostgreSQL, or a long write to SQLite.
 RETRY_AFTER_S = 10
 AWAY = (OperationalError, InterfaceError)
+CSRF_FIELD = "csrfmiddlewaretoken"
+SECRET = re.compile("password|secret|token|tls_", re.I)
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
@@ -47,12 +52,24 @@ def server_error(request: HttpRequest) -> HttpResponse:
         )
     else:
         name = "503.html" if is_away else "500.html"
-        answer = HttpResponse(
-            render_to_string(name, {"request": request, "reason": reason, "full": no_room()}), status=status
-        )
+        context = {"request": request, "reason": reason, "full": no_room(), "typed": typed(request)}
+        answer = HttpResponse(render_to_string(name, context), status=status)
     if is_away:
         answer["Retry-After"] = str(RETRY_AFTER_S)
     return answer
+
+
+def typed(request: HttpRequest) -> Sequence[tuple[str, str]]:
+    """Return the fields of a form that can be sent once more; none with a file, or a secret, which no page repeats."""
+    if request.method != "POST":
+        return ()
+    try:
+        fields = [(name, str(value)) for name, values in request.POST.lists() for value in values]
+        files = len(request.FILES)
+    except (SuspiciousOperation, MultiPartParserError, OSError):
+        return ()
+    has_secret = any(SECRET.search(name) for name, _ in fields if name != CSRF_FIELD)
+    return () if files or has_secret else fields
 
 
 def too_large(scope: Scope) -> HttpResponse:

@@ -13,7 +13,8 @@
     RETRY_LAST = 15000,
     LOST_AFTER = 3000;
   const PROBE_EVERY = 10000,
-    PROBE_WAITS = 4000;
+    PROBE_WAITS = 4000,
+    DATABASE_WAITS = 12000;
 
   const subjects = new Map(); // subject → {seq, handlers: [{handler, keys}]}; keys null: every row
   const indicator = document.querySelector("[data-do=live]");
@@ -26,7 +27,8 @@
   let lost = 0,
     silent = 0; // since when there is no socket, or a socket that nothing reaches
   let mute = 0,
-    probed = 0; // since when the console itself says nothing; when it was asked last
+    baseless = 0, // since when the console itself says nothing, or that its database is away
+    probed = 0; // when it was asked last
   let lastAt = Number(root.dataset.readAt || 0),
     partial = indicator?.classList.contains("live--partial") || false;
 
@@ -109,7 +111,7 @@
     socket = new WebSocket(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws/live`);
     socket.addEventListener("open", () => {
       retry = RETRY_FIRST;
-      lost = silent = mute = 0;
+      lost = silent = mute = baseless = 0;
       ask(...subjects.keys());
       show();
     });
@@ -161,15 +163,20 @@
     state = next;
     tellLost();
   }
-  /* Nothing comes and the socket seems open: a console that hangs, or a network that swallows, never closes it. */
+  /* Nothing comes and the socket seems open: a console that hangs, or a network that swallows, never closes it. The
+     search of names needs both databases: 503 says that one is away, whether the socket is open or not. */
   async function probe() {
     if (Tide.now() - probed < PROBE_EVERY) return;
     probed = Tide.now();
-    const isThere = await fetch("/healthz", { cache: "no-store", signal: AbortSignal.timeout(PROBE_WAITS) }).then(
-      (answer) => answer.ok,
-      () => false,
-    );
-    mute = isThere ? 0 : mute || lastAt;
+    const status = (url, limit) =>
+      fetch(url, { cache: "no-store", headers: Tide.BY_TIMER, signal: AbortSignal.timeout(limit) }).then(
+        (answer) => answer.status,
+        () => 0,
+      );
+    const isThere = (await status("/healthz", PROBE_WAITS)) === 200;
+    if (isOpen()) mute = isThere ? 0 : mute || lastAt;
+    const isAway = isThere && (await status(`/c/${root.dataset.cluster}/jump?q=a`, DATABASE_WAITS)) === 503;
+    baseless = isAway ? baseless || lost || lastAt : 0;
     if (mute) socket?.close(); // its end makes a new one
     show();
   }
@@ -195,6 +202,12 @@
           "The console has not answered this page since %(time)s; reconnecting. Figures are not updated until then. If this continues, check that the console runs and can be reached from here.",
         ),
       ],
+      [
+        baseless,
+        gettext(
+          "The console’s database has not answered since %(time)s. Until it does, figures are not updated and nothing can be changed; brokers, producers and consumers are not affected.",
+        ),
+      ],
       [gone, gettext("Not live since %(time)s, reconnecting. Figures are not updated until then.")],
       [
         isUnreachable ? unreached : 0,
@@ -211,18 +224,22 @@
     ];
     const isWatched = !paused && !document.hidden;
     const [since, text] = (isWatched && reasons.find(([at]) => at)) || [0, ""];
-    if (old && isOpen() && isWatched) probe();
+    if ((old || gone) && isWatched && root.dataset.cluster) probe();
     const said = since ? Tide.text(text, { time: Tide.moment(since, now) }) : "";
     bar.hidden = !since;
     if (line.textContent !== said) line.textContent = said;
   }
   /* Brokers fell silent or came back: what stands above the page about them is made anew. A round may end while a page
      is read from the database, so that it names one round and shows the brokers of the one before: a page is read
-     again one round later, the first one where banner and round disagree. */
+     again one round later, the first one where a banner and the round disagree. The list of brokers is no banner. */
   const brokerHosts = () =>
     [...document.querySelectorAll("[data-brokers]")].filter((host) => !host.closest("[data-part]"));
+  function agree([reached, total]) {
+    const wanted = { "silent-brokers": reached > 0 && reached < total, unreachable: total > 0 && !reached };
+    return brokerHosts().every(({ id, hidden }) => !(id in wanted) || hidden !== wanted[id]);
+  }
   let answered = root.dataset.answered,
-    isSure = /^(\d+)\/\1$/.test(answered) === brokerHosts().every((host) => host.hidden);
+    isSure = agree((answered ?? "").split("/").map(Number));
   async function banners(now) {
     if (now === answered && isSure) return;
     isSure = now === answered;
@@ -256,6 +273,7 @@
     const endedAt = latest.started_at_ms + (latest.duration_ms || 0);
     partial = latest.brokers_answered < latest.brokers_total || Boolean(latest.error);
     unreached = latest.brokers_answered || !partial ? 0 : unreached || endedAt;
+    baseless = 0;
     if (!unreached) lastAt = endedAt; // a round that reached no broker has no figures
     show();
     banners(`${latest.brokers_answered}/${latest.brokers_total}`);

@@ -11,7 +11,7 @@ from asgiref.testing import ApplicationCommunicator
 from django.db import OperationalError
 from pytest_django import Settings
 
-from console import health
+from console import asgi, health
 from console.access.models import SignInFailure
 from console.asgi import application
 from console.celery import tick as tick_pool
@@ -19,8 +19,8 @@ from console.cluster.models import Cluster
 from console.lag import metrics
 from console.lag.models import BrokerRow, GroupRow, Round
 from console.text import Text
-from console.web.request_limit import REQUEST_BYTES_MAX
-from console.web.reverse_proxy import networks
+from console.web.request_limit import REQUEST_BYTES_MAX, Receive, Send
+from console.web.reverse_proxy import Scope, networks
 from tests.console.web.test_unavailable import away
 
 both = pytest.mark.django_db(databases=["default", "metrics"], transaction=True)
@@ -153,6 +153,20 @@ def test_it_is_not_ready_without_a_database(redis_url: str, alias: str) -> None:
         "unable to open database file; check that its server runs and is reachable from here"
     )
     assert not report.ready
+
+
+async def test_a_socket_without_a_database_is_closed_in_words(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(scope: Scope, receive: Receive, send: Send) -> None:
+        raise OperationalError("connection refused")
+
+    monkeypatch.setattr(asgi, "websocket_application", fail)
+    scope = {"type": "websocket", "path": "/ws/live", "headers": [], "client": ("127.0.0.1", 40000)}
+    asked = ApplicationCommunicator(application, scope)
+    assert await asked.receive_output(30) == {"type": "websocket.close", "code": 1013}
+    await asked.wait(30)
+    assert "socket ended without the database path=/ws/live" in caplog.text
 
 
 @both

@@ -266,6 +266,22 @@ def test_a_silent_broker_is_told_everywhere_and_forgotten_when_it_is_back(
     expect(page.locator("#apply")).to_be_visible()
 
 
+# Before the page's scripts run: a page is stale after three seconds without a round.
+ROUNDS_OF_A_SECOND = """document.addEventListener("readystatechange", () => {
+  document.documentElement.dataset.interval = "1";
+}, { once: true })"""
+
+
+def test_an_open_page_names_the_database_that_is_away(context: BrowserContext, product: Product) -> None:
+    """No round comes over an open socket, and the console answers 503."""
+    page = context.new_page()
+    page.add_init_script(ROUNDS_OF_A_SECOND)
+    page.route_web_socket("**/ws/live", lambda socket: None)
+    page.route("**/jump?q=a", lambda route: route.fulfill(status=503))
+    page.goto(f"{product.url}/c/local/operations")
+    expect(page.locator("#not-live")).to_contain_text("The console’s database has not answered since")
+
+
 def wait_until_it_listens(port: int) -> None:
     """Return once a broker accepts connections."""
     deadline = time.monotonic() + PATIENCE_MS / 1000

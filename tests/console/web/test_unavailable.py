@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from django.core.files.base import ContentFile
 from django.db import OperationalError, connections
 from django.http import HttpRequest
 from django.test import Client
@@ -84,3 +85,30 @@ def test_a_database_that_is_away_is_named_in_chinese_under_the_policy(admin: Cli
     assert "default-src 'none'" in answer["Content-Security-Policy"]
     assert not re.search(r"[。；：，]\s+[\u4e00-\u9fff]", text)
     assert "css/tokens.css" in text and "<style" not in text and " style=" not in text
+
+
+def test_a_form_is_sent_once_more_as_it_was_typed(admin: Client) -> None:
+    with away("default"):
+        answer = admin.post("/c/local/new-topic?from=list", {"name": 'a "b" <c>', "perm": ["2", "4"]})
+    text = answer.content.decode()
+    assert answer.status_code == 503
+    assert 'method="post" action="/c/local/new-topic?from=list"' in text
+    assert '<input type="hidden" name="name" value="a &quot;b&quot; &lt;c&gt;">' in text
+    assert re.findall(r'name="perm" value="(\d)"', text) == ["2", "4"]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"name": "eva", "password": "hunter2"},
+        {"secret_key": "hunter2"},
+        {"body": ContentFile(b"hunter2", "f")},
+    ],
+)
+def test_no_secret_or_file_is_repeated(admin: Client, fields: dict[str, Any]) -> None:
+    with away("default"):
+        answer = admin.post("/sign-in", fields)
+    text = answer.content.decode()
+    assert answer.status_code == 503
+    assert "hunter2" not in text and "<form" not in text
+    assert 'href="/sign-in"' in text
