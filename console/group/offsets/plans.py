@@ -121,7 +121,7 @@ class OffsetChangePlan(PlanKind[OffsetParams, OffsetBefore, DiffRow]):
         lost = offset_change.lost_queues(state, requested)
         known = requested.target.look_up(source, state, requested)
         rows = offset_change.changes(state, requested, known)
-        cover = source.coverage.of_queues(lost, len(rows))
+        cover = source.coverage.reading(known.answering, known.silent).of_queues(lost, len(rows))
         if not rows:
             cover.require_some(subject)
         rows, span = self._with_store_times(admin, state, rows)

@@ -11,6 +11,7 @@ from console.brokers.mqadmin import MessageQueue
 from console.group.offsets.state import GroupSource, GroupState
 from console.group.offsets.stored import FileOrigin, QueueOffset
 from console.lag.rows.queue_row import QueueRow
+from console.operation.plan.coverage import Absent
 from console.text import Text
 
 
@@ -45,12 +46,14 @@ class Known:
     """Target offsets looked up in the brokers' time index, another group, or the history.
 
     ``notes`` explain a queue's offset, or why it has none; ``sampled`` is a sentence about the origin of
-    recorded offsets.
+    recorded offsets. ``answering`` and ``silent``: brokers of another cluster that were read, as cluster/broker.
     """
 
     offsets: Mapping[MessageQueue, int | None] = dataclasses.field(default_factory=dict)
     notes: Mapping[MessageQueue, Text] = dataclasses.field(default_factory=dict)
     sampled: Text = Text()
+    answering: Collection[str] = ()
+    silent: Mapping[str, Absent] = dataclasses.field(default_factory=dict)
 
 
 class Standing(NamedTuple):

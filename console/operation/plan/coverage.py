@@ -42,6 +42,8 @@ class Absent:
     # Whether the collector ever read it; if not, what it holds is unknown.
     was_read: bool = True
     queues: tuple[MessageQueue, ...] = ()
+    # Of a broker of another cluster that the plan only reads: what is unknown without it.
+    unknown: Text = Text()
 
     @property
     def words(self) -> Text:
@@ -69,6 +71,12 @@ class Coverage:
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
     unit: str = BROKERS
     covered: int = 0
+    # Brokers of another cluster, as cluster/broker, that the plan only reads and that answer.
+    read_from: Collection[str] = ()
+
+    def reading(self, answering: Collection[str], silent: Mapping[str, Absent]) -> Coverage:
+        """Return the coverage of a plan that also reads brokers of another cluster, each as cluster/broker."""
+        return dataclasses.replace(self, absent={**self.absent, **silent}, read_from=answering)
 
     def of_brokers(self, names: Collection[str], covered: Collection[str]) -> Coverage:
         """Return the coverage of some brokers. Raises PlanRejected as `_checked` does."""
@@ -86,13 +94,15 @@ class Coverage:
             name: dataclasses.replace(self.absent[name], queues=tuple(queues))
             for name, queues in of_broker.items()
         }
+        absent |= {name: each for name, each in self.absent.items() if each.unknown}
         return dataclasses.replace(self, absent=absent, unit=QUEUES, covered=covered)._checked(self)
 
     def _checked(self, cluster: Coverage) -> Coverage:
         """Raise PlanRejected for an accepted name that no broker has; one that answers again is covered."""
+        names = {*cluster.addrs, *cluster.absent, *cluster.read_from}
         for name in self.accept_without:
-            if name not in cluster.addrs and name not in cluster.absent:
-                known = ", ".join(sorted({*cluster.addrs, *cluster.absent}))
+            if name not in names:
+                known = ", ".join(sorted(names))
                 raise PlanRejected(
                     Text("There is no broker %(name)s. Brokers: %(known)s.", name=name, known=known),
                     ACCEPT_WITHOUT,
@@ -126,11 +136,12 @@ class Coverage:
         silent = Text(
             "%(names)s do not answer", names=Text.of_names([each.broker_name for each in self.open])
         )
-        if self.unit == QUEUES:
+        held = sum(len(each.queues) for each in self.open)
+        if held:
             silent = Text(
                 "%(silent)s and hold %(number)s of %(total)s queues",
                 silent=silent,
-                number=sum(len(each.queues) for each in self.open),
+                number=held,
                 total=self.expected,
             )
         way_out = Text("Wait until they answer, or accept that the change leaves them out.")
@@ -144,9 +155,9 @@ class Coverage:
             silent = self._with_loss(each)
             if each.why:
                 silent = Text("%(silent)s: %(reason)s", silent=silent, reason=each.why)
-            text = _two_sentences(
-                silent, Text("Its messages stay as they are, and are available again with it.")
-            )
+            stays = Text("Its messages stay as they are, and are available again with it.")
+            skips = Text("Messages that are unread on it alone may be skipped here.")
+            text = _two_sentences(silent, skips if each.unknown else stays)
             if name in self.accept_without:
                 found.append(("warn", Text("%(broker)s is left out", broker=name), text))
             else:
@@ -165,7 +176,7 @@ class Coverage:
                     broker_name=name,
                     since_ms=each.since_ms,
                     why=each.why,
-                    queues=len(each.queues) if self.unit == QUEUES else None,
+                    queues=len(each.queues) if self.unit == QUEUES and not each.unknown else None,
                     accepted=name in self.accept_without,
                 )
                 for name, each in sorted(self.absent.items())
@@ -185,6 +196,8 @@ class Coverage:
 
     def _with_loss(self, absent: Absent) -> Text:
         """Describe a silent broker and what of the plan it holds."""
+        if absent.unknown:
+            return Text("%(silent)s, so %(unknown)s is unknown", silent=absent.words, unknown=absent.unknown)
         if self.unit == QUEUES:
             return Text(
                 "%(silent)s and holds %(number)s of %(total)s queues",

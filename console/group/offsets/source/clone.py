@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
@@ -27,6 +28,7 @@ from console.group.offsets.state import (
 from console.group.offsets.target_request import Known, TargetRequest
 from console.operation import journal
 from console.operation.errors import PlanRejected
+from console.operation.plan.coverage import Absent
 from console.text import Moment, Text, text_of
 
 FIELD = "clone_of"
@@ -46,6 +48,10 @@ class _There(NamedTuple):
     name: str
     source: GroupSource
     state: GroupState
+
+    def place(self, broker: str) -> str:
+        """Return how a plan of another cluster names a broker of this one."""
+        return f"{self.name}/{broker}"
 
 
 class _Unread(NamedTuple):
@@ -78,10 +84,12 @@ def topics_there(source: GroupSource, requested: TargetRequest) -> Collection[Me
 def by_time(source: GroupSource, state: GroupState, requested: TargetRequest) -> Known:
     """Return the first message here of the time at which the group's unread messages begin there, topic by topic.
 
-    Queues of a topic whose time is not known have a note and no offset.
+    Queues of a topic whose time is not known have a note and no offset: also while a broker there is silent, unless the
+    plan accepts to do without it.
     """
     there = _read(source, requested)
-    unread = _unread_since(there)
+    accepted = source.coverage.accept_without
+    unread = _unread_since(there, accepted)
     times: dict[BrokerQueue, int] = {}
     notes: dict[MessageQueue, Text] = {}
     none = Text(
@@ -99,7 +107,30 @@ def by_time(source: GroupSource, state: GroupState, requested: TargetRequest) ->
     offsets = offsets_at_times(source.admin, times, source.coverage.versions)
     here = {queue.topic for queue in (*state.queues, *state.lost)}
     absent = [] if requested.topics else sorted(unread.keys() - here)
-    return Known(offsets, notes, _origin(there, source, unread, absent))
+    return Known(
+        offsets,
+        notes,
+        _origin(there, source, unread, absent),
+        answering=[there.place(name) for name in there.source.coverage.addrs],
+        silent=_silent(there),
+    )
+
+
+def _silent(there: _There) -> dict[str, Absent]:
+    """Return the silent brokers that hold queues of the group's topics there, with what is unknown without them."""
+    topics: dict[str, set[str]] = {}
+    for queue in there.state.lost:
+        topics.setdefault(queue.broker_name, set()).add(queue.topic)
+    return {
+        there.place(name): dataclasses.replace(
+            there.source.coverage.absent[name],
+            broker_name=there.place(name),
+            unknown=Text(
+                "since when %(topics)s is unread there", topics=Text.of_names(sorted(names), TOPICS_NAMED_MAX)
+            ),
+        )
+        for name, names in sorted(topics.items())
+    }
 
 
 def _read(here: GroupSource, requested: TargetRequest) -> _There:
@@ -123,8 +154,11 @@ def _read(here: GroupSource, requested: TargetRequest) -> _There:
         ) from trouble
 
 
-def _unread_since(there: _There) -> dict[str, _Unread]:
-    """Return topic → since when it is unread. Where all is read, that is just after its newest message."""
+def _unread_since(there: _There, accepted: Collection[str]) -> dict[str, _Unread]:
+    """Return topic → since when it is unread. Where all is read, that is just after its newest message.
+
+    ``accepted``: silent brokers whose queues are left out where others have the topic too.
+    """
     firsts = {
         queue: each.place.min_offset if each.committed is None else max(each.committed, each.place.min_offset)
         for queue, each in there.state.queues.items()
@@ -138,7 +172,11 @@ def _unread_since(there: _There) -> dict[str, _Unread]:
     for queue in (*places, *there.state.lost):
         by_topic.setdefault(queue.topic, []).append(queue)
     found = {}
-    for topic, queues in sorted(by_topic.items()):
+    for topic, everywhere in sorted(by_topic.items()):
+        read = [
+            queue for queue in everywhere if queue in places or there.place(queue.broker_name) not in accepted
+        ]
+        queues = read or everywhere
         unknown = next((why for queue in queues if (why := _why_unknown(there, queue, firsts, stored))), None)
         if unknown is not None:
             found[topic] = _Unread(None, unknown)
