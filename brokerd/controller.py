@@ -77,6 +77,7 @@ from brokerd.tables.consumer_offset import ConsumerOffsetManager
 from brokerd.tables.subscription_group import SubscriptionGroupManager
 from brokerd.tables.table_file import TableWriter
 from brokerd.tables.topic_config import TopicConfigManager
+from brokerd.timer.slave_timer import SlaveTimer
 from brokerd.timer.timer_service import TimerMessageService
 from brokerd.transaction.transaction_service import TransactionService
 
@@ -225,6 +226,7 @@ class BrokerController:
     def _build_broker(self, now_ms: int) -> Broker:
         config, folder, store_config = self._config, self._config_dir, self._store_config
         delay_levels_ms = store_config.delay_levels_ms
+        timer = SlaveTimer if store_config.is_slave else TimerMessageService
         light = {"has_light_queues": store_config.has_light_queues}
         topics = TopicConfigManager(folder / "topics.json", config, len(delay_levels_ms), now_ms, **light)
         offsets = ConsumerOffsetManager(folder / "consumerOffset.json", now_ms, **light)
@@ -241,7 +243,7 @@ class BrokerController:
             locks=QueueLockManager(),
             hold=self._hold,
             schedule=ScheduleMessageService(folder / "delayOffset.json", delay_levels_ms),
-            timer=TimerMessageService(
+            timer=timer(
                 store_config.store_path_root_dir,
                 store_config.mapped_file_size_timer_log,
                 store_config.timer_precision_ms,
@@ -318,14 +320,15 @@ class BrokerController:
 
     @property
     def _has_timer(self) -> bool:
-        return self._config.broker.timer_wheel_enable and not self._store_config.is_slave
+        return self._config.broker.timer_wheel_enable
 
     def _follow_master(self) -> None:
         """Build what a slave follows its master with; it runs once a name server answers who that is."""
         broker, store_config = self.broker, self._store_config
         client = HaClient(self.store, self._hot_path.after_put, self._queue_files.make)
+        timer = broker.timer if isinstance(broker.timer, SlaveTimer) and self._has_timer else None
         tables = SlaveTables(
-            broker.topics, broker.groups, broker.offsets, broker.schedule, broker.assignments
+            broker.topics, broker.groups, broker.offsets, broker.schedule, broker.assignments, timer
         )
         synchronize = SlaveSynchronize(
             tables,
@@ -343,6 +346,8 @@ class BrokerController:
         self._on_master, broker.ha = on_master, client
         self._background.keep_running("following the master", client.run)
         self._background.keep_running("tables of the master", synchronize.run)
+        if timer is not None:
+            self._background.keep_running("timer of the master", partial(synchronize.run_timer, timer))
 
     def _drop_topic(self, topic: str) -> None:
         self.store.drop_topic(topic)
@@ -508,7 +513,7 @@ class BrokerController:
             if not self._store_config.is_slave:  # a slave's are its master's
                 self.broker.transactions.save_last(wall_ms())
                 self.broker.pops.save_last(wall_ms())
-                self.broker.timer.save_last()
+            self.broker.timer.save_last()
             self._saver.save_now()
         self._tables.close()
         self.store.close(wall_ms())

@@ -1,8 +1,8 @@
 """What a slave takes over from its master beside the log: topics, groups, offsets, delay levels, modes of groups.
 
-Source: `SlaveSynchronize.java`, semantics §11. Requests 21, 201, 43, 45 and 402 of the ordinary protocol, every 10 s
-(as 4.x; 5.x: 60 s) and at once when the log brings a queue that is not known here. What cannot be read from the master
-stays as it was.
+Source: `SlaveSynchronize.java`, semantics §11. Requests 21, 201, 43, 45, 402 and 61 of the ordinary protocol, every
+10 s (as 4.x; 5.x: 60 s) and at once when the log brings a queue that is not known here; how far the master's timer has
+come (60) every 3 s. What cannot be read from the master stays as it was.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -27,12 +27,17 @@ from brokerd.tables.assignment import AssignmentManager
 from brokerd.tables.consumer_offset import ConsumerOffsetManager
 from brokerd.tables.subscription_group import SubscriptionGroupManager
 from brokerd.tables.topic_config import TopicConfigManager
+from brokerd.timer.slave_timer import SlaveTimer
+from brokerd.timer.timer_checkpoint import TimerProgress
 
 logger = logging.getLogger(__name__)
 
 PERIOD_S = 10.0
+TIMER_PERIOD_S = 3.0
 PAUSE_S = 0.2  # between two rounds: new queues of a moment share one
 ANSWER_WITHIN_S = 10.0  # tables of 10,000 groups
+# Of a master without a timer: 4.x has no such request, with timerWheelEnable=false it has nothing to answer.
+WITHOUT_TIMER = (ResponseCode.REQUEST_CODE_NOT_SUPPORTED, ResponseCode.SYSTEM_ERROR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,7 @@ class SlaveTables:
     offsets: ConsumerOffsetManager
     schedule: ScheduleMessageService
     assignments: AssignmentManager
+    timer: SlaveTimer | None  # None with timerWheelEnable=false
 
 
 class SlaveSynchronize:
@@ -69,7 +75,7 @@ class SlaveSynchronize:
         self._keys = keys
         self._link: RemotingLink | None = None
         self._soon = asyncio.Event()
-        self.fault = ""  # why the last round ended early
+        self._faults: dict[str, str] = {}  # why the last round of each sort ended early
 
     def follow(self, master: str) -> None:
         """Take the master's address; the next round asks there."""
@@ -88,24 +94,38 @@ class SlaveSynchronize:
     async def run(self) -> None:
         """Synchronize until cancelled."""
         while True:
-            if self._link is not None and self._is_following():
-                await self._round(self._link)
+            await self._round("tables", self._take_all)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._soon.wait(), PERIOD_S)
             self._soon.clear()
             await asyncio.sleep(PAUSE_S)
 
-    async def _round(self, link: RemotingLink) -> None:
-        fault = ""
+    async def run_timer(self, timer: SlaveTimer) -> None:
+        """Let the timer follow its master's until cancelled."""
+
+        async def take(link: RemotingLink) -> None:
+            body = await self._read_of_timer(link, RequestCode.GET_TIMER_CHECK_POINT)
+            if body is not None:
+                timer.follow(TimerProgress.decode(body))
+
+        while True:
+            await self._round("timer's progress", take)
+            await asyncio.sleep(TIMER_PERIOD_S)
+
+    async def _round(self, what: str, take: Callable[[RemotingLink], Awaitable[None]]) -> None:
+        link = self._link
+        if link is None or not self._is_following():
+            return
+        fault, before = "", self._faults.get(what, "")
         try:
-            await self._take_all(link)
+            await take(link)
         except (*UNANSWERED, MQBrokerError, ValueError, KeyError, TypeError, AttributeError) as error:
             fault = f"{type(error).__name__}: {error}"
-        if fault and fault != self.fault:
-            logger.warning("tables not taken over master=%s: %s; trying again", link.address, fault)
-        elif self.fault and not fault:
-            logger.info("tables are taken over again master=%s", link.address)
-        self.fault = fault
+        if fault and fault != before:
+            logger.warning("%s not taken over master=%s: %s; trying again", what, link.address, fault)
+        elif before and not fault:
+            logger.info("%s taken over again master=%s", what, link.address)
+        self._faults[what] = fault
 
     async def _take_all(self, link: RemotingLink) -> None:
         """Raise UNANSWERED, MQBrokerError, or ValueError and its like for a body of another form."""
@@ -127,6 +147,18 @@ class SlaveSynchronize:
                 raise
         else:
             tables.assignments.follow(modes)
+        if tables.timer is not None:
+            counts = await self._read_of_timer(link, RequestCode.GET_TIMER_METRICS)
+            if counts is not None:
+                tables.timer.metrics.follow(counts)
+
+    async def _read_of_timer(self, link: RemotingLink, code: RequestCode) -> bytes | None:
+        try:
+            return await self._read(link, code)
+        except MQBrokerError as error:
+            if error.code not in WITHOUT_TIMER:
+                raise
+            return None
 
     async def _read(self, link: RemotingLink, code: RequestCode) -> bytes:
         command = RemotingCommand.request(code)

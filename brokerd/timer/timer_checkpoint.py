@@ -41,6 +41,13 @@ class TimerProgress:
     def encode(self) -> bytes:
         return LAYOUT.pack(*astuple(self))
 
+    @classmethod
+    def decode(cls, data: bytes) -> TimerProgress:
+        """Raise ValueError for data that is too short."""
+        if len(data) < LAYOUT_BYTES:
+            raise ValueError(f"timer checkpoint of {len(data)} bytes, {LAYOUT_BYTES} expected")
+        return cls(*LAYOUT.unpack_from(data))
+
 
 class TimerCheckpoint:
     """The file. Raises OSError. Caller: the event loop; `save` in a thread, one at a time."""
@@ -58,7 +65,7 @@ class TimerCheckpoint:
         data = self._path.read_bytes()
         if len(data) < LAYOUT_BYTES:
             return False
-        self.saved = TimerProgress(*LAYOUT.unpack_from(data))
+        self.saved = TimerProgress.decode(data)
         # Java's only writes the front; the offset that is noted at once is the one field that may differ.
         fields, copy = data[:LAYOUT_BYTES], data[COPY_AT : COPY_AT + LAYOUT_BYTES]
         self.is_ours = without_master(fields) == without_master(copy)

@@ -37,6 +37,10 @@ class TimerMetrics:
     def drop_topic(self, topic: str) -> None:
         self.counts.pop(topic, None)
 
+    def follow(self, document: bytes) -> None:
+        """Take over a master's counts (61), on its slave. Raises ValueError, KeyError or TypeError for another form."""
+        self.counts = parse_counts(document)
+
     def clear(self) -> None:
         """Nothing waits: what a kill has left of the counts is wrong."""
         self.counts = {topic: TopicCount(0, each.changed_ms) for topic, each in self.counts.items()}

@@ -191,7 +191,7 @@ class TimerMessageService:
             store.config.timer_stop_enqueue
         ):  # slots behind write_ms wait too: what they are to hold is not there yet
             return False
-        low, high = store.min_offset(TIMER_TOPIC, QUEUE_ID), store.max_offset(TIMER_TOPIC, QUEUE_ID)
+        low, high = store.min_offset(TIMER_TOPIC, QUEUE_ID), self._end_offset()
         if start < low:
             logger.error("timer offset moved from=%d to=%d: messages expired", start, low)
             start = self.queue_offset = low
@@ -201,13 +201,14 @@ class TimerMessageService:
         while cold := store.cold_pages(TIMER_TOPIC, QUEUE_ID, start, UNITS_AT_ONCE):
             await self._cold_reads.read(cold)
         news = []
-        for offset, size_bytes, _ in store.units(TIMER_TOPIC, QUEUE_ID, start, UNITS_AT_ONCE):
+        for offset, size_bytes, _ in store.units(
+            TIMER_TOPIC, QUEUE_ID, start, min(high - start, UNITS_AT_ONCE)
+        ):
             self.queue_offset += 1
             waiting = waiting_of(store.look_message(offset, size_bytes), offset)
-            if waiting is not None:
-                news.append(self._new_unit(waiting, offset, size_bytes))
+            if waiting is not None and (unit := self._new_unit(waiting, offset, size_bytes)) is not None:
+                news.append(unit)
                 stored_ms = waiting.store_timestamp_ms
-                self.metrics.add(waiting.topic, -1 if waiting.is_delete else 1, stored_ms)
         if news:
             is_first = not self.files.wheel.is_open
             self.files.append(news)
@@ -218,17 +219,27 @@ class TimerMessageService:
             self.write_ms = max(self.write_ms, min(self._floor(stored_ms), floor_ms))
         return True
 
-    def _new_unit(self, waiting: Waiting, offset: int, size_bytes: int) -> NewUnit:
-        """Choose its slot: one too far for the wheel comes again in time, one that is late into the next to be read."""
+    def _end_offset(self) -> int:
+        """Messages of the timer topic before it may come into the wheel."""
+        return self._store.max_offset(TIMER_TOPIC, QUEUE_ID)
+
+    def _new_unit(self, waiting: Waiting, offset: int, size_bytes: int) -> NewUnit | None:
+        """Count it, and choose its slot: one that is late comes into the next to be read."""
+        magic, slot_ms = self._slot_of(waiting, self.write_ms)
+        self.metrics.add(waiting.topic, -1 if waiting.is_delete else 1, waiting.store_timestamp_ms)
+        slot_ms = max(slot_ms, self.read_ms)
+        return NewUnit(magic, self.write_ms, slot_ms, offset, size_bytes, waiting.topic_hash)
+
+    def _slot_of(self, waiting: Waiting, enqueue_ms: int) -> tuple[int, int]:
+        """Return magic and slot: one too far for the wheel comes again in time."""
         magic, due_ms = MAGIC_DEFAULT, waiting.deliver_ms
-        window_ms, over_ms = self._window_ms, due_ms - self.write_ms - self._window_ms
+        window_ms, over_ms = self._window_ms, due_ms - enqueue_ms - self._window_ms
         if over_ms >= 0:
             magic |= MAGIC_ROLL
-            due_ms = self.write_ms + (window_ms // 2 if over_ms < window_ms // 3 else window_ms)
+            due_ms = enqueue_ms + (window_ms // 2 if over_ms < window_ms // 3 else window_ms)
         if waiting.is_delete:
             magic |= MAGIC_DELETE
-        slot_ms = max(self._floor(due_ms), self.read_ms)
-        return NewUnit(magic, self.write_ms, slot_ms, offset, size_bytes, waiting.topic_hash)
+        return magic, self._floor(due_ms)
 
     # Out of the wheel
 
@@ -335,9 +346,14 @@ class TimerMessageService:
             saved.counter,
         )
 
+    @property
+    def _has_state(self) -> bool:
+        """Whether there is something to save: without a message that ever waited there are no files."""
+        return self._is_open and self.files.wheel.is_open
+
     async def save(self) -> None:
         """Save what changed. Raises OSError, FlushFailed."""
-        if not self._is_open or not self.files.wheel.is_open:
+        if not self._has_state:
             return
         now_ms = steady_ms()
         if not self.files.is_written and now_ms - self._saved_ms < SAVE_IDLE_MS:
@@ -352,7 +368,7 @@ class TimerMessageService:
 
     def save_last(self) -> None:
         """At the broker's stop, before the store closes: what cannot be saved is found again by the next start."""
-        if self._is_open and self.files.wheel.is_open:
+        if self._has_state:
             try:
                 self._write(self._next_progress(), self.metrics.document())
             except (OSError, FlushFailed) as error:

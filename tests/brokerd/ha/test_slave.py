@@ -13,6 +13,7 @@ from brokerd.remoting.body.broker import HARuntimeInfo
 from brokerd.remoting.body.route import TopicRouteData
 from brokerd.remoting.codes import RequestCode
 from brokerd.remoting.message.record import decode_records
+from brokerd.timer.timer_checkpoint import TimerProgress
 from tests.brokerd.running import RawClient, heartbeat, pull_fields, send_fields
 from tests.support.broker_process import BrokerProcess
 
@@ -278,6 +279,37 @@ async def test_a_slave_refuses_what_only_its_master_may_do(
     # An offset that the slave has not reached is not moved back to its own end.
     ahead = await slave.ask(PULL, pull_fields("g", "T", 500))
     assert (ahead.code, ahead.ext_fields["nextBeginOffset"]) == (19, "500")
+
+
+async def test_a_slave_that_becomes_a_master_delivers_what_waits(
+    pair: Pair, connect: Callable[..., asyncio.Future[RawClient]]
+) -> None:
+    pair.master.start()
+    pair.slave.start()
+    master, slave = await connect(pair.master), await connect(pair.slave)
+    for body, delay_ms in ((b"soon", 1_000), (b"late", 9_000)):
+        fields = send_fields(
+            "Timed", properties=f"TIMER_DELAY_MS\x01{delay_ms}\x02UNIQ_KEY\x01{delay_ms}\x02"
+        )
+        assert (await master.ask(SEND, fields, body)).code == 0
+    async with asyncio.timeout(WITHIN_S):
+        while await bodies(master, "Timed", 0) != [b"soon"]:
+            await asyncio.sleep(0.05)
+        progress = TimerProgress.decode((await master.ask(RequestCode.GET_TIMER_CHECK_POINT)).body)
+        while True:
+            taken = TimerProgress.decode((await slave.ask(RequestCode.GET_TIMER_CHECK_POINT)).body)
+            if taken.queue_offset == 2 and taken.read_ms >= progress.read_ms:
+                break
+            await asyncio.sleep(0.05)
+    pair.master.kill()
+    pair.slave.kill()
+    pair.slave.settings |= {"brokerRole": "ASYNC_MASTER", "brokerId": 0}
+    pair.slave.start()
+    new_master = await connect(pair.slave)
+    async with asyncio.timeout(WITHIN_S):
+        while b"late" not in (found := await bodies(new_master, "Timed", 0)):
+            await asyncio.sleep(0.05)
+    assert found.count(b"soon") == 1
 
 
 async def test_a_slave_with_another_history_takes_nothing(

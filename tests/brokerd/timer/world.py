@@ -25,9 +25,11 @@ PRECISION_MS = 1_000
 
 
 class TimerWorld:
-    def __init__(self, root: Path, *, roll_window_slots: int = 172_800, **store_settings: Any) -> None:
+    def __init__(
+        self, root: Path, *, roll_window_slots: int = 172_800, now_ms: int = NOW_MS, **store_settings: Any
+    ) -> None:
         self.root = root
-        self.now_ms = NOW_MS
+        self.now_ms = now_ms
         self.config = LiveConfig(BrokerConfig(), NamesrvConfig())
         self._roll_window_slots = roll_window_slots
         self._store_settings = {"mapped_file_size_commit_log": 65_536} | store_settings
