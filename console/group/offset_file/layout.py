@@ -249,7 +249,10 @@ def _of_json(parsed: object) -> OffsetFile:
 
 
 def _of_csv(text: str) -> OffsetFile:
-    lines = csv.reader(text.splitlines(), strict=True)
+    rows = text.splitlines()
+    # Spreadsheets of many countries write semicolons.
+    delimiter = max(",;\t", key=rows[0].count) if rows else ","
+    lines = csv.reader(rows, strict=True, delimiter=delimiter)
     try:
         head = [name.strip() for name in next(lines)]
         absent = [name for name in NEEDED if name not in head]

@@ -1,7 +1,10 @@
-"""`offsets`: plan, apply, undo, restore, export and import the committed offsets of a group, or of all on a broker."""
+"""`offsets`: plan, apply, undo, restore, export and import offsets of a group, or of all on a broker; their past."""
 
+import csv
 import json
 import time as clock
+from collections.abc import Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +13,19 @@ from msgspec import structs
 
 from console.group.broker_restore.compared import offsets_now
 from console.group.broker_restore.plans import ALL, SCOPES, GroupRestore, make_plans
+from console.group.clients.kept_offsets import CLIENT_OFFSETS, SPAN_MS, kept_offsets
 from console.group.offset_file.export import exported
 from console.group.offset_file.layout import FILE_BYTES_MAX, file_params, read_offset_file
 from console.group.offset_file.response import FORMATS
 from console.group.offsets.stored import OffsetParams
 from console.group.offsets.targets import PARAMETERS, TARGETS, queue_of_word
+from console.group.queue_history.readings import QUEUE_HISTORY, queue_history, refusal, usual_step_ms
+from console.lag.selectors import collect_interval_ms
+from console.lists.spec import ListSpec
 from console.operation import selectors, services
 from console.operation.command_line import (
     JOB_FAILED,
+    REFUSED,
     ChangeCommand,
     accepting,
     add_accepting,
@@ -29,12 +37,13 @@ from console.operation.command_line import (
 from console.operation.errors import OperationError
 from console.operation.job import runner
 from console.text.stored import as_json
+from spark.lag.local_time import HOUR_MS
 
 UNCHANGED, FAILED = "unchanged", "NOT RESTORED"
 
 
 class Command(ChangeCommand):
-    help = "Plan, apply, undo, restore, export and import offsets of a consumer group."
+    help = "Plan, apply, undo, restore, export and import offsets of a consumer group; show their past."
     kind = "offset_change"
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -56,6 +65,7 @@ class Command(ChangeCommand):
         _add_scope(restoring)
         of_brokers = _add_restore_broker(actions)
         _add_export(actions)
+        _add_history(actions)
         importing = actions.add_parser("import", help="plan the offsets of an exported file; changes nothing")
         importing.add_argument("file", help="JSON or CSV of `offsets export`")
         importing.add_argument("--group", default="", help="default: the group that the file names")
@@ -150,6 +160,54 @@ class Command(ChangeCommand):
         else:
             self.stdout.write(text, ending="")
 
+    def _history(
+        self,
+        *,
+        group: str,
+        queue: str,
+        since: str,
+        until: str,
+        step: int | None,
+        cluster: str,
+        format: str,
+        **_: Any,
+    ) -> None:
+        name, now_ms, place = cluster_name(cluster), clock.time_ns() // 1_000_000, queue_of_word(queue)
+        to_ms = time_ms(until) if until else now_ms
+        from_ms = time_ms(since) if since else to_ms - HOUR_MS
+        interval_ms = collect_interval_ms(name)
+        step_ms = max(interval_ms, usual_step_ms(to_ms - from_ms, interval_ms) if step is None else step)
+        if why := refusal(from_ms, to_ms, step_ms):
+            raise CommandError(str(why))
+        rows = queue_history(name, group, place.queue, from_ms, to_ms, step_ms, now_ms)
+        self._print_rows(rows, QUEUE_HISTORY, format)
+
+    def _clients(
+        self, *, group: str, client: str, since: str, until: str, cluster: str, format: str, **_: Any
+    ) -> None:
+        to_ms = time_ms(until) if until else clock.time_ns() // 1_000_000
+        from_ms = time_ms(since) if since else to_ms - SPAN_MS
+        rows = kept_offsets(cluster_name(cluster), group, from_ms, to_ms, client)
+        self._print_rows(rows, CLIENT_OFFSETS, format)
+
+    def _print_rows(self, rows: Sequence[Any], spec: ListSpec, format: str) -> None:
+        """Print rows as the file of their list has them; as a table with its columns aligned."""
+        if not rows:
+            raise CommandError("Nothing is recorded in this range.", returncode=REFUSED)
+        if format == "csv":
+            self.stdout.write("".join(spec.csv(rows)), ending="")
+            return
+        if format == "json":
+            names = spec.fields
+            found = [{name: attrgetter(name)(row) for name in names} for row in rows]
+            self.stdout.write(json.dumps(found, indent=1, ensure_ascii=False))
+            return
+        head, *cells = csv.reader(spec.csv(rows))
+        widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
+        for each in (head, *cells):
+            words = (cell.ljust(width) for cell, width in zip(each, widths, strict=True))
+            self.stdout.write("  ".join(words).rstrip())
+
     def _import(
         self,
         *,
@@ -230,6 +288,29 @@ def _add_export(actions: Any) -> None:
     exporting.add_argument("--time", default="", help="as recorded then, ISO 8601 (default: the last round)")
     exporting.add_argument("--type", choices=list(FORMATS), default="json")
     exporting.add_argument("--output", default="", metavar="FILE", help="default: standard output")
+
+
+def _add_history(actions: Any) -> None:
+    of_queue = actions.add_parser("history", help="show what was recorded of one queue, step by step")
+    of_queue.add_argument("group")
+    of_queue.add_argument("queue", metavar="TOPIC/BROKER/QUEUE")
+    of_queue.add_argument("--step", type=_step_ms, metavar="SECONDS", help="default: by the range")
+    of_clients = actions.add_parser(
+        "clients", help="show the offsets that members of a broadcasting group reported"
+    )
+    of_clients.add_argument("group")
+    of_clients.add_argument("--client", default="", help="only of this client")
+    for parser, span in ((of_queue, "an hour"), (of_clients, "a day")):
+        parser.add_argument(
+            "--since", default="", help=f"ISO 8601 with zone (default: {span} before the end)"
+        )
+        parser.add_argument("--until", default="", help="ISO 8601 with zone (default: now)")
+        parser.add_argument("--cluster", default="", help="name of the cluster (default: the only one)")
+        parser.add_argument("--format", choices=["table", "json", "csv"], default="table")
+
+
+def _step_ms(word: str) -> int:
+    return int(word) * 1000
 
 
 def _add_scope(parser: CommandParser) -> None:

@@ -73,6 +73,14 @@ def test_a_written_file_is_read_again(lines: object) -> None:
     assert read.origin.without_offset == 2
 
 
+@pytest.mark.parametrize("delimiter", [";", "\t"])
+def test_a_file_that_a_spreadsheet_saved_again_is_read(delimiter: str) -> None:
+    text = "".join(as_csv_lines(FILE)).replace(",", delimiter).replace("\n", "\r\n")
+    assert read_offset_file(text.encode()).offsets({}) == read_offset_file(
+        "".join(as_csv_lines(FILE))
+    ).offsets({})
+
+
 def test_offsets_take_other_broker_names_and_only_some_topics() -> None:
     (only,) = FILE.offsets({"broker-a": "broker-z"}, ["orders"])
     assert (only.broker_name, only.offset) == ("broker-z", 2**62)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import datetime
+import json
 from collections.abc import Iterator
+from io import StringIO
 from pathlib import Path
 
 import pytest
 from django.contrib.auth.models import User
+from django.core.management import CommandError, call_command
 from django.test import Client
 from pytest_django import Settings
 from rest_framework.test import APIClient
@@ -156,3 +160,33 @@ def test_rest_has_the_same_rows_and_names_what_is_missing(recorded: LiveCluster,
         client.get(url, {**PLACE, "from_ms": 0, "to_ms": 86_400_000, "step_ms": 5_000}).json()
     )
     assert client.get(url, {**PLACE, **window, "format": "csv"})["Content-Type"].startswith("text/csv")
+
+
+def test_the_command_shows_the_same_steps(recorded: LiveCluster) -> None:
+    def printed(*words: str) -> str:
+        out = StringIO()
+        end = datetime.datetime.fromtimestamp((START_MS + 605_000) / 1000, tz=datetime.UTC).isoformat()
+        call_command(
+            "offsets",
+            "history",
+            "billing",
+            "orders/broker-a/1",
+            "--until",
+            end,
+            "--step",
+            "60",
+            *words,
+            stdout=out,
+        )
+        return out.getvalue()
+
+    rows = json.loads(printed("--format", "json"))
+    shown = [(row["at_ms"] - START_MS, row["committed_offset"], row["lag"]) for row in rows]
+    assert shown[-5:-2] == [(0, 4, 6), (10_000, None, None), (60_000, 9, 1)]
+    assert printed("--format", "csv").splitlines()[0].startswith("at_ms,to_ms,read_at_ms,")
+    table = printed().splitlines()
+    assert len(table) == len(rows) + 1 and table[0].split()[:3] == ["at_ms", "to_ms", "read_at_ms"]
+    with pytest.raises(CommandError, match="Nothing is recorded in this range"):
+        call_command("offsets", "history", "billing", "orders/broker-a/9")
+    with pytest.raises(CommandError, match="at most 31 days"):
+        printed("--since", "2020-01-01T00:00Z")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 
 import pytest
 from django.contrib.auth.models import User
+from django.core.management import call_command
 from django.test import Client
 from rest_framework.test import APIClient
 
@@ -69,6 +72,10 @@ def test_what_a_member_reported_is_kept_after_it_left(
     span = {"from_ms": 0, "to_ms": collected.now_ms + 1, "ordering": "at"}
     body = rest.get("/api/v1/clusters/local/groups/casting/client-offsets", span).json()
     assert [(row["committed_offset"], row["lag"]) for row in body["results"]] == [(6, 0), (8, 0)]
+    out = StringIO()
+    words = ("--since", window["since"], "--until", window["until"], "--format", "json")
+    call_command("offsets", "clients", "casting", "--cluster", "local", *words, stdout=out)
+    assert [(row["committed_offset"], row["lag"]) for row in json.loads(out.getvalue())] == [(8, 0), (6, 0)]
 
 
 def row_of(at_ms: int, position: int, group: str = "casting") -> ClientRow:
