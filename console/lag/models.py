@@ -309,6 +309,12 @@ class ClientRow(RowModel):
         blank=True,
         help_text="how it divides queues, as it reports it; empty: it does not",
     )
+    proxy = models.CharField(
+        max_length=NAME_LENGTH_MAX,
+        default="",
+        blank=True,
+        help_text="the RocketMQ 5 proxy that it is connected through; empty: it is connected to brokers",
+    )
     queues = models.JSONField(null=True, default=None)
     subscription = models.JSONField(default=dict)
     progress = models.JSONField(default=list)

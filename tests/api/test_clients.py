@@ -58,6 +58,7 @@ def test_it_lists_the_members_of_every_group(admin: User, client_of: Clients) ->
         "group": "audit",
         "client_id": "10.0.0.7@1",
         "address": "10.0.0.7",
+        "proxy": "",
         "language": "GO",
         "version": "V5_3_0",
         "queues": [{"topic": "orders", "broker_name": "broker-a", "queue_id": 0}],
@@ -97,7 +98,7 @@ def test_a_file_has_all_of_them(admin: User, client_of: Clients) -> None:
     head, *lines = b"".join(answer.streaming_content).decode().splitlines()
     assert head == (
         "client_id,group,address,language,version,model,consume_mode,queue_count,lag,lag_lower_bound,"
-        "started_at_ms,reason,read_at_ms"
+        "started_at_ms,proxy,reason,read_at_ms"
     )
     assert [line.split(",")[0] for line in lines] == ["10.0.0.7@1", "10.0.0.8@1", "10.0.0.9@1"]
     assert answer["Content-Disposition"] == 'attachment; filename="local-clients.csv"'

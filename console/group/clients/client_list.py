@@ -79,7 +79,7 @@ CLIENTS = ListSpec(
             tuple(Choice(one, Text.foreign(one), Q(language=one)) for one in LANGUAGES),
         ),
     ),
-    file_fields=("reason", "read_at_ms"),
+    file_fields=("proxy", "reason", "read_at_ms"),
 )
 
 
@@ -97,6 +97,7 @@ class ListedClient:
     address: str
     language: str
     version: str
+    proxy: str
     started_at_ms: int | None
     reason: Text
     read_at_ms: int
@@ -116,7 +117,7 @@ class ListedClient:
         return self.row.subscription
 
 
-OF_ROW = tuple(one.name for one in fields(ListedClient)[1:9])
+OF_ROW = tuple(one.name for one in fields(ListedClient)[1:10])
 
 
 @dataclass(frozen=True, slots=True)

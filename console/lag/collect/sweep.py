@@ -24,6 +24,7 @@ from console.brokers.mqadmin import (
     with_admin,
 )
 from console.cluster.models import Cluster
+from console.lag.collect import proxies
 from console.lag.database_router import METRICS
 from console.lag.history import chronicle, client_positions, owners
 from console.lag.history.member_changes import change_of
@@ -35,6 +36,7 @@ from console.lag.models import (
     GroupMembers,
     GroupRow,
     GroupWatch,
+    TopicRow,
 )
 from console.lag.round.broker_reads import describe
 from console.lag.round.view import QueueProgress
@@ -78,6 +80,8 @@ class ClientFacts(NamedTuple):
     language: str
     version: int
     broker_addr: str
+    # Through which proxy of RocketMQ 5; empty: it is connected to brokers.
+    proxy: str = ""
 
 
 @dataclass(slots=True)
@@ -131,6 +135,7 @@ def sweep_clients(cluster_name: str, *, now_ms: int) -> int | None:
     )
     groups = _groups_to_ask(cluster_name, watched)
     found = find_members(admin, addrs, groups)
+    _add_proxied(admin, cluster_name, brokers, found, now_ms)
     hidden = _hidden_groups(cluster_name, brokers, found, now_ms)
     for group in hidden:
         found[group].clients = None
@@ -138,6 +143,40 @@ def sweep_clients(cluster_name: str, *, now_ms: int) -> int | None:
     offsets = read_offsets(admin, cluster_name, _broadcast_topics(found, client_answers))
     _save(cluster_name, found, client_answers, offsets, now_ms)
     return sum(len(one.clients) for one in found.values() if one.clients)
+
+
+def _add_proxied(
+    admin: BlockingMQAdmin,
+    cluster_name: str,
+    brokers: Iterable[BrokerRow],
+    found: Mapping[str, GroupFound],
+    now_ms: int,
+) -> None:
+    """Add the members that are connected through proxies: the brokers do not list them."""
+    shared = TopicRow.objects.filter(cluster=cluster_name, topic=proxies.SYNC_TOPIC).first()
+    if shared is None:
+        return
+    homes = {
+        row.addr: now_ms + (row.clock_offset_ms or 0)
+        for row in brokers
+        if row.answered and row.broker_name in shared.brokers
+    }
+    members = proxies.read_members(admin, homes)
+    if members is None:  # a group without members on the brokers may have some there
+        for one in found.values():
+            one.clients = one.clients or None
+        return
+    for (group, client_id), member in members.items():
+        if group not in found or client_id in (found[group].clients or {}):
+            continue
+        one = found[group]
+        facts = ClientFacts(member.address, member.language, member.version, "", member.proxy)
+        one.clients = {**(one.clients or {}), client_id: facts}
+        one.model, one.consume_type = one.model or member.model, one.consume_type or member.consume_type
+        one.subscription = {
+            **{topic: dict(each) for topic, each in member.subscription.items()},
+            **one.subscription,
+        }
 
 
 def _groups_to_ask(cluster_name: str, watched: set[str]) -> list[str]:
@@ -236,6 +275,7 @@ def _clients_to_ask(
         ((group, client_id), facts.broker_addr)
         for group, one in found.items()
         for client_id, facts in (one.clients or {}).items()
+        if not facts.proxy
     ]
     clients.sort(key=lambda one: (one[0][0] not in watched, last_read.get(one[0], 0), one[0]))
     return dict(clients[:CLIENTS_PER_SWEEP])
@@ -415,7 +455,17 @@ def _client_row(
         language=facts.language,
         version=version_name(facts.version),
         subscription=found.subscription,
+        proxy=facts.proxy,
     )
+    if facts.proxy:
+        row.reason, row.read_at_ms = (
+            Text(
+                "connected through the proxy %(proxy)s: proxies do not report which queues their clients read",
+                proxy=facts.proxy,
+            ),
+            now_ms,
+        )
+        return row
     answer = client_answers.get((group, client_id))
     if answer is not None:
         row.queues, row.reason, row.started_at_ms, row.read_at_ms = (
