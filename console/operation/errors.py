@@ -12,6 +12,7 @@ OperationError
 ├── UndoImpossible                         409
 ├── IdempotencyKeyReused                   422
 ├── NotPermitted                           403
+├── TopicGone                                   what a job works on was deleted (ends it as FAILED)
 └── VerificationFailed                          the brokers do not show the target (ends a job as FAILED)
 """
 
@@ -107,6 +108,10 @@ class IdempotencyKeyReused(OperationError):
 
 class NotPermitted(OperationError):
     code, status = "not_permitted", 403
+
+
+class TopicGone(OperationError):
+    code = "topic_gone"
 
 
 class VerificationFailed(OperationError):

@@ -151,4 +151,6 @@ class MessageAdmin(AdminCalls):
             producer_group=producer_group,
             sys_flag=0,
             born_timestamp_ms=system_clock(),
+            # A topic that has just been deleted is not created again: this default has no configuration either.
+            default_topic=message.topic,
         )

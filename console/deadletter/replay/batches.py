@@ -44,7 +44,7 @@ from console.deadletter.replay.before import ReplayBefore
 from console.deadletter.replay.ledger import LedgerEntry, LetterEvent, insert_entries, write_outcomes
 from console.deadletter.replay.params import ReplayParams
 from console.deadletter.replay.send import Exchange, Sender, TooLate, is_refused_for_now
-from console.deadletter.replay.targets import Outgoing, Targets, route_queues_of
+from console.deadletter.replay.targets import Outgoing, Targets, missing, route_queues_of
 from console.deadletter.replay.token_bucket import batch_size
 from console.operation.errors import VerificationFailed
 from console.operation.plan.job_run import JobRun, LeaseLost
@@ -120,7 +120,7 @@ class Replay:
     def execute(self) -> None:
         """Send the remaining letters.
 
-        Raises JobInterrupted, LeaseLost, BrokerUnavailable, and VerificationFailed when the policy stops it.
+        Raises JobInterrupted, LeaseLost, BrokerUnavailable, TopicGone, and VerificationFailed when the policy stops it.
         """
         started_s, before = time.monotonic(), self.counts[LedgerState.SENT]
         self._speed_from = started_s, before
@@ -144,14 +144,7 @@ class Replay:
         for each in self.before.ranges:
             queue = MessageQueue(topic, each.broker_name, each.queue_id)
             if queue not in addrs:
-                raise BrokerUnavailable(
-                    "",
-                    Text(
-                        "%(broker)s holds %(topic)s but is not available",
-                        broker=queue.broker_name,
-                        topic=queue.topic,
-                    ),
-                )
+                raise missing(self.admin, queue)
             cursor = max(
                 cursors.get(_place_name(queue), each.from_offset),
                 decided.get((queue.broker_name, queue.queue_id), -1) + 1,

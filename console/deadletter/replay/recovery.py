@@ -22,9 +22,9 @@ from console.deadletter.models import LedgerState
 from console.deadletter.replay import copy as replay_copy
 from console.deadletter.replay.batches import BATCH_MAX, Replay
 from console.deadletter.replay.ledger import LedgerEntry, LetterEvent, pending_entries, write_outcomes
-from console.deadletter.replay.targets import Outgoing
+from console.deadletter.replay.targets import Outgoing, missing
 from console.deadletter.replay.token_bucket import batch_size
-from console.text import Text
+from console.text import Text, text_of
 
 MAY_BE_FROZEN = Text(
     "a worker was suspended longer than its lease while it sent this dead letter: it may have been sent"
@@ -87,14 +87,13 @@ def _resolve_queue(replay: Replay, queue: MessageQueue, entries: list[LedgerEntr
     """Mark rows whose copies are in the queue as SENT; return those whose copies are certainly missing."""
     target = replay.targets.of(queue.topic).get(queue)
     if target is None:
-        raise BrokerUnavailable(
-            "",
-            Text(
-                "%(broker)s holds %(topic)s but is not available",
-                broker=queue.broker_name,
-                topic=queue.topic,
-            ),
-        )
+        why = missing(replay.admin, queue)
+        if isinstance(why, BrokerUnavailable):
+            raise why
+        for entry in entries:
+            entry.on(LetterEvent.LOST, Text("%(why)s: it may have been sent", why=text_of(why)))
+        replay.note(entries)
+        return []
     place = with_offsets(replay.admin, {queue: target.addr})[0]
     start = min(entry.target_from_offset or 0 for entry in entries)
     keys = {entry.replay_key: entry for entry in entries}

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 
-from console.brokers.mqadmin import BlockingMQAdmin, Message, MessageQueue
-from console.brokers.queues import route_queues, topic_route, with_offsets
+from console.brokers.mqadmin import BlockingMQAdmin, BrokerUnavailable, Message, MessageQueue
+from console.brokers.queues import masters, route_queues, topic_route, with_offsets
 from console.deadletter.replay.ledger import LedgerEntry
+from console.operation.errors import TopicGone
+from console.text import Text
 
 
 @dataclasses.dataclass(slots=True)
@@ -46,6 +48,31 @@ class Targets:
                 for place in (with_offsets(self.admin, queues) if queues else [])
             }
         return self._by_topic[topic]
+
+
+def missing(admin: BlockingMQAdmin, queue: MessageQueue) -> TopicGone | BrokerUnavailable:
+    """Return why a queue that a replay needs is in no route: its broker is away, or it was deleted.
+
+    Raises BrokerUnavailable when no name server answers.
+    """
+    if queue.broker_name in masters(admin):
+        return TopicGone(
+            Text(
+                "%(broker)s no longer has queue %(number)s of %(topic)s: the topic was deleted, or its queues or "
+                "permission were changed",
+                broker=queue.broker_name,
+                number=queue.queue_id,
+                topic=queue.topic,
+            )
+        )
+    return BrokerUnavailable(
+        "",
+        Text(
+            "%(broker)s holds %(topic)s but is not available",
+            broker=queue.broker_name,
+            topic=queue.topic,
+        ),
+    )
 
 
 def route_queues_of(admin: BlockingMQAdmin, topic: str, *, write: bool = False) -> dict[MessageQueue, str]:

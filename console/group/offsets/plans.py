@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from console.brokers.mqadmin import BlockingMQAdmin, BrokerUnavailable, MessageQueue, with_admin
+from console.brokers.queues import topic_route
 from console.cluster import selectors as cluster_selectors
 from console.group import selectors
 from console.group.offsets import change as offset_change
@@ -34,13 +35,14 @@ from console.group.offsets.stored import OffsetBefore, OffsetParams, QueueOffset
 from console.group.offsets.targets import TARGETS, command_line, read_params, request_of
 from console.group.offsets.watch import watch_moves
 from console.group.offsets.words import Limits, Pace
+from console.lag import selectors as lag_selectors
 from console.lag.last_seen import QueueSeen
 from console.operation import selectors as operation_selectors
 from console.operation.errors import PlanDrifted, PlanNotFound, PlanRejected, UndoImpossible
 from console.operation.models import Job, Plan
 from console.operation.plan.coverage import Coverage, read_coverage, recovered, silence
 from console.operation.plan.job_run import JobRun
-from console.operation.plan.kinds import Another, Draft, PlanKind, RestCall
+from console.operation.plan.kinds import Another, Draft, PlanKind, PlanWarning, RestCall
 from console.text import Text, text_of
 from console.text.stored import as_json
 
@@ -148,7 +150,10 @@ class OffsetChangePlan(PlanKind[OffsetParams, OffsetBefore, DiffRow]):
                 ),
             ),
             messages=offset_words.replayed(rows) + offset_words.skipped(rows),
-            warnings=offset_words.warnings(state, requested, rows, limits, model, known.sampled),
+            warnings=[
+                *_clocks(cluster, params, rows),
+                *offset_words.warnings(state, requested, rows, limits, model, known.sampled),
+            ],
             params=params,
             coverage=cover,
             blocked=offset_change.blocked(state, requested, rows),
@@ -215,7 +220,19 @@ class OffsetChangePlan(PlanKind[OffsetParams, OffsetBefore, DiffRow]):
 
     def verify(self, run: JobRun) -> None:
         """Watch the brokers until every queue is at its target and members read on."""
-        watch_moves(run, self._admin(run.plan.cluster), run.plan.subject)
+        admin = self._admin(run.plan.cluster)
+        watch_moves(run, admin, run.plan.subject)
+        deleted = [
+            topic
+            for topic in sorted({move.topic for move in moves_of(run)})
+            if topic_route(admin, topic) is None
+        ]
+        if deleted:
+            text = Text(
+                "%(topics)s: deleted since the job began; its brokers still keep offsets of it",
+                topics=Text.of_names(deleted),
+            )
+            run.note(text, level="warn")
 
     def settle(self, run: JobRun) -> None:
         """Record how many queues were moved before the cancel."""
@@ -303,6 +320,21 @@ def undone(cluster: str, subject: str, params: OffsetParams) -> OffsetParams:
     if not offsets:
         raise PlanRejected(Text("%(id)s moved none of these queues.", id=plan.id), "queues")
     return OffsetParams(accept_without=params.accept_without, target="exact", offsets=tuple(offsets))
+
+
+def _clocks(cluster: str, params: OffsetParams, rows: Sequence[Change]) -> list[PlanWarning]:
+    """Return warnings of brokers whose clock is off, where the target is a time."""
+    if params.target != "time":
+        return []
+    names = {row.queue.broker_name for row in rows}
+    known = lag_selectors.broker_rows(cluster)
+    return offset_words.clock_warnings(
+        {
+            row.broker_name: row.clock_offset_ms
+            for row in known
+            if row.clock_offset_ms and row.broker_name in names
+        }
+    )
 
 
 def _other_jobs(plan: Plan) -> list[Text]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from django.utils.translation import gettext_noop
 
@@ -226,6 +226,22 @@ def warnings(
                 "ok", Text("Every target is still retained"), Text("All requested messages are still stored.")
             )
         )
+    return found
+
+
+def clock_warnings(ahead_ms: Mapping[str, int]) -> list[PlanWarning]:
+    """Return a warning for each broker whose clock is off, for a target by time: it searches by its own store times."""
+    found = []
+    for name, off_ms in sorted(ahead_ms.items()):
+        apart = Duration(abs(off_ms))
+        title = Text("The clock of %(broker)s is %(time)s behind ours", broker=name, time=apart)
+        if off_ms > 0:
+            title = Text("The clock of %(broker)s is %(time)s ahead of ours", broker=name, time=apart)
+        text = Text(
+            "The time is looked up in the store times that the broker wrote by its own clock. Choose a time by that "
+            "clock, and synchronize the clocks (NTP)."
+        )
+        found.append(PlanWarning("warn", title, text))
     return found
 
 
