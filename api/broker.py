@@ -25,6 +25,7 @@ from console.broker.selectors import BrokerView
 from console.broker.survey import runtime
 from console.broker.survey.connections import Producer, Replica
 from console.broker.survey.held_back import DelayLevel, HeldBack
+from console.broker.survey.slaves import Link, Slave
 from console.cluster import selectors as cluster_selectors
 from console.text import JsonObject
 
@@ -97,6 +98,18 @@ class ReplicaSerializer(StructSerializer):
     struct = Replica
 
 
+class SlaveSerializer(StructSerializer):
+    struct = Slave
+    help_texts: ClassVar[HelpTexts] = {
+        "behind_bytes": "by its master, else by the ends of both logs at the survey",
+        "serves_reads": "whether consumers can read from it while its master is gone",
+    }
+
+    link = serializers.ChoiceField(
+        choices=list(Link), help_text="APART: not connected to its master; SILENT: did not answer the survey"
+    )
+
+
 class ProducerSerializer(StructSerializer):
     struct = Producer
 
@@ -143,6 +156,7 @@ class BrokerDetailSerializer(BrokerSerializer):
     held_back = HeldBackSerializer(allow_null=True)
 
     replicas = ReplicaSerializer(source="survey.replicas", many=True, allow_null=True, default=None)
+    slaves = SlaveSerializer(many=True, help_text="those that name servers list")
     producers = serializers.SerializerMethodField()
     surveyed_at_ms = serializers.IntegerField(source="survey.read_at_ms", allow_null=True, default=None)
 

@@ -50,6 +50,7 @@ def findings(view: BrokerView, servers: Sequence[NameServerRow] = ()) -> list[Fi
     """Return all problems of a broker; [] for a healthy one."""
     found = [*_silence(view), *_disk(view), *_routes(view, servers)]
     if view.row.answered:
+        found += _without_master(view)
         found += [*_writing(view), *_held_back(view), *_clock(view), *_slaves(view)]
     found = [dataclasses.replace(one, broker_name=view.name) for one in found]
     return sorted(found, key=lambda one: SEVERITY.index(one.status))
@@ -79,6 +80,27 @@ def _silence(view: BrokerView) -> Iterable[Finding]:
         text = Text("%(reason)s. Its figures are the last it reported.", reason=reason)
         title = Text("%(name)s does not answer", name=view.name)
         yield Finding("UNKNOWN", title, text, view.row.since_ms)
+
+
+def _without_master(view: BrokerView) -> Iterable[Finding]:
+    """Report a slave that answers in the place of its master: what that is worth, and what it cannot do."""
+    if view.has_master:
+        return
+    texts = [
+        Text(
+            "No name server lists it. Its slave %(number)s at %(addr)s is read in its place: lag and offsets are as "
+            "of the slave and may be some seconds behind. It takes no messages, and no change reaches it.",
+            number=view.row.broker_id,
+            addr=view.row.addr,
+        )
+    ]
+    if view.serves_reads:
+        texts.append(Text("Consumers read from it."))
+    elif view.serves_reads is False:
+        texts.append(Text("Consumers read nothing: slaveReadEnable is false there."))
+    texts.append(Text("Start the master again."))
+    title = Text("%(name)s has no master", name=view.name)
+    yield Finding("STALLED", title, Text.of_parts(texts), view.row.since_ms)
 
 
 def _disk(view: BrokerView) -> Iterable[Finding]:
@@ -157,7 +179,8 @@ def _routes(view: BrokerView, servers: Sequence[NameServerRow]) -> Iterable[Find
 def _writing(view: BrokerView) -> Iterable[Finding]:
     table = view.row.runtime
     refusal = table.get("storeRefusal", "")
-    if refusal and view.filling != disk.Filling.FULL:
+    # Of a slave it is the rule, and `_without_master` reports it.
+    if refusal and view.has_master and view.filling != disk.Filling.FULL:
         text = Text.foreign(refusal)
         yield Finding("STALLED", Text("The broker accepts no messages"), text, tab="runtime")
     word, tone = view.page_cache
@@ -240,11 +263,10 @@ def _slaves(view: BrokerView) -> Iterable[Finding]:
             names=Text.of_list(names),
         )
         yield Finding("FALLING_BEHIND", Text("A slave is behind"), text, tab="health")
-    connected = {replica.addr.rpartition(":")[0] for replica in replicas}
-    if kept is not None and len(replicas) < len(view.slaves):
+    if kept is not None and len(replicas) < len(view.registered_slaves):
         text = Text(
             "%(registered)s registered, %(connected)s connected to the master.",
-            registered=len(view.slaves),
-            connected=len(connected),
+            registered=len(view.registered_slaves),
+            connected=len(replicas),
         )
         yield Finding("FALLING_BEHIND", Text("A slave is not connected"), text, tab="health")

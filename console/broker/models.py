@@ -17,7 +17,8 @@ class BrokerSurvey(RowModel):
     `config` is the answer to GET_BROKER_CONFIG (26), values of secret keys replaced by `keys.SET`; null with
     `config_reason` while it was never read. `runtime` is the last answer to 28, of `runtime_at_ms`: a silent broker
     keeps it. `producers` is a list of {"group", "client_id", "address", "language", "version", "seen_ms"}; `replicas`
-    of {"addr", "behind_bytes", "in_sync", "bytes_per_s"}. As of `held_back_at_ms`: `delayed` is a list of {"level",
+    of {"addr", "behind_bytes", "in_sync", "bytes_per_s"}, `sync_set` of {"broker_id", "addr", "is_master", "in_sync",
+    "alive"} as the controller has them. As of `held_back_at_ms`: `delayed` is a list of {"level",
     "waiting", "newest_ms"} of the levels with messages, `timed` {topic: messages in the timer wheel}, `half` the
     highest possible number of half messages (see `held_back`).
     """
@@ -36,6 +37,11 @@ class BrokerSurvey(RowModel):
     producers_reason = TextColumn(default=Text(), blank=True)
     replicas = models.JSONField(null=True, default=None)
     replicas_reason = TextColumn(default=Text(), blank=True)
+    epoch = models.BigIntegerField(null=True)  # the newest in its log, of a broker that a controller manages,
+    master_epoch = models.BigIntegerField(null=True)  # ... and that of its master, by the controller
+    epoch_reason = TextColumn(default=Text(), blank=True)
+    sync_set = models.JSONField(null=True, default=None)
+    sync_set_reason = TextColumn(default=Text(), blank=True)
     delayed = models.JSONField(null=True, default=None)
     delayed_reason = TextColumn(default=Text(), blank=True)
     timed = models.JSONField(null=True, default=None)

@@ -9,18 +9,18 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import msgspec
-from django.db.models import Avg, BigIntegerField, ExpressionWrapper, F, Min, Value
 from django.utils.translation import gettext
 
 from console.access.name_scope import EVERYTHING, NameScope
 from console.broker.broker_list import BROKERS, OWN_BROKERS
 from console.broker.config.keys import ConfigKey, config_key
-from console.broker.models import BrokerSample, BrokerSurvey, NameServerRow, RouteDifference, Survey
+from console.broker.models import BrokerSurvey, NameServerRow, RouteDifference, Survey
 from console.broker.own_share import OwnShare, own_shares
 from console.broker.survey import disk, runtime
 from console.broker.survey.connections import Producer
-from console.broker.survey.course import COLUMNS, MINUTE_MS, Course, course
 from console.broker.survey.held_back import NEVER, NOT_YET, HeldBack, held_back
+from console.broker.survey.slaves import Slave, has_controller, serves_reads, slaves
+from console.brokers.queues import MASTER_ID
 from console.cluster.models import Cluster
 from console.lag.models import BrokerRow, ClientRow, TopicRow
 from console.lag.rows import queues
@@ -30,7 +30,6 @@ from console.lists.query import ListQuery
 from console.text import Text
 
 TOPICS_SHOWN, CLIENTS_SHOWN = 50, 200  # of one broker's page; the rest is counted
-CHART_POINTS = 288  # five minutes each over a day
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,7 @@ class BrokerView:
 
     row: BrokerRow
     survey: BrokerSurvey | None
-    slaves: Sequence[BrokerSurvey]
+    registered_slaves: Sequence[BrokerSurvey]
     drained_at: Sequence[str]
     servers_read: Sequence[str]
     listed_at: Sequence[str]
@@ -183,17 +182,39 @@ class BrokerView:
 
     @property
     def state(self) -> str:
-        """Return one word for a file: "silent", "drained" or "serving"."""
-        return "silent" if not self.row.answered else "drained" if self.is_drained else "serving"
+        """Return one word for a file: "silent", "without master", "drained" or "serving"."""
+        if not self.row.answered:
+            return "silent"
+        if not self.has_master:
+            return "without master"
+        return "drained" if self.is_drained else "serving"
+
+    @property
+    def has_master(self) -> bool:
+        """Return whether the row is the master's; without one the slave with the lowest id answers in its place."""
+        return self.row.broker_id == MASTER_ID
+
+    @property
+    def has_controller(self) -> bool:
+        return has_controller(self.config)
+
+    @property
+    def slaves(self) -> list[Slave]:
+        return slaves(self.survey, self.registered_slaves)
+
+    @property
+    def serves_reads(self) -> bool | None:
+        """Return whether consumers can read from what answers; null where its configuration is unknown."""
+        return True if self.has_master else serves_reads(self.config)
 
     @property
     def role(self) -> Text:
         """Return "master" or "slave 1", with the count of slaves if there are any."""
         if self.row.broker_id:
             return Text("slave %(number)s", number=self.row.broker_id)
-        if not self.slaves:
+        if not self.registered_slaves:
             return Text("master")
-        return Text("master, %(number)s slave(s)", number=len(self.slaves))
+        return Text("master, %(number)s slave(s)", number=len(self.registered_slaves))
 
 
 def broker_views(
@@ -234,7 +255,7 @@ def _view(
         is_generated=is_generated,
         row=row,
         survey=next((one for one in surveys if one.broker_id == row.broker_id), None),
-        slaves=[one for one in surveys if one.broker_id > row.broker_id],
+        registered_slaves=[one for one in surveys if one.broker_id > row.broker_id],
         drained_at=[server.addr for server in servers if row.broker_name in server.unwritable],
         servers_read=[server.addr for server in servers],
         listed_at=[server.addr for server in servers if row.broker_name in server.brokers],
@@ -541,60 +562,3 @@ def route_differences(
     total = rows.count() if query else all_total
     ordered = rows.order_by("since_ms", "topic")
     return cut(ordered, page=page, per_page=per_page, total=total, all_total=all_total)
-
-
-# ---- history ----
-
-
-def courses(cluster_name: str, broker_name: str, now_ms: int) -> dict[str, Course]:
-    """Return the figures of 28 that are sampled, by key: the last hour of each and what is usual."""
-    rows = BrokerSample.objects.filter(cluster=cluster_name, broker_name=broker_name, at_ms__lte=now_ms)
-    by_column: dict[str, dict[int, float]] = {column: {} for column in COLUMNS.values()}
-    for at_ms, *values in rows.values_list("at_ms", *by_column):
-        for samples, value in zip(by_column.values(), values, strict=True):
-            if value is not None:
-                samples[at_ms // MINUTE_MS] = value
-    return {key: course(by_column[column], now_ms) for key, column in COLUMNS.items()}
-
-
-def samples(cluster_name: str, from_ms: int, to_ms: int, broker_name: str = "") -> dict[str, list[Any]]:
-    """Return traffic and messages held back as lists over time, null where nothing was sampled.
-
-    Of one broker also disk and storing time. Each point is the mean of its step; over several brokers rates are summed,
-    and null where any of them was not sampled: a partial sum would look like a drop. A broker counts from its first
-    sample to its last, one that is silent now until now.
-    """
-    rows = BrokerSample.objects.filter(cluster=cluster_name, at_ms__gte=from_ms, at_ms__lte=to_ms)
-    silent = BrokerRow.objects.filter(cluster=cluster_name, answered=False)
-    if broker_name:
-        rows, silent = rows.filter(broker_name=broker_name), silent.filter(broker_name=broker_name)
-    # A short past is shown finely; two minutes hold a sample of each minute, however late one comes.
-    first_ms = rows.aggregate(first=Min("at_ms"))["first"] or from_ms
-    finest_ms = max(120_000, (to_ms - first_ms) // CHART_POINTS)
-    step_ms = min(max(60_000, (to_ms - from_ms) // CHART_POINTS), finest_ms)
-    columns = ("in_rate", "out_rate", "disk_ratio", "put_p99_ms", "delayed", "timed", "half")
-    step = ExpressionWrapper(F("at_ms") / Value(step_ms), output_field=BigIntegerField())
-    means = (
-        rows.annotate(step=step).values("broker_name", "step").annotate(**{one: Avg(one) for one in columns})
-    )
-    by_broker: dict[str, dict[int, dict[str, float | None]]] = defaultdict(dict)
-    for name, number, *figures in means.order_by().values_list("broker_name", "step", *columns):
-        by_broker[name][number] = dict(zip(columns, figures, strict=True))
-    found: dict[str, list[Any]] = {"times": [], **{column: [] for column in columns}}
-    if not by_broker:
-        return found
-    is_silent = set(silent.values_list("broker_name", flat=True))
-    last = max(max(steps) for steps in by_broker.values())
-    spans = {
-        name: (min(steps), to_ms // step_ms if name in is_silent else max(steps))
-        for name, steps in by_broker.items()
-    }
-    for number in range(min(first for first, _ in spans.values()), last + 1):
-        names = [name for name, (first, end) in spans.items() if first <= number <= end]
-        found["times"].append(number * step_ms)
-        for column in columns:
-            known = [
-                value for name in names if (value := by_broker[name].get(number, {}).get(column)) is not None
-            ]
-            found[column].append(round(sum(known), 4) if known and len(known) == len(names) else None)
-    return found

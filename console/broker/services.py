@@ -136,6 +136,9 @@ def _take_over(found: BrokerSurvey, answer: BrokerAnswer, row: BrokerRow | None,
     if answer.config is not None:
         found.config, found.config_at_ms = without_secrets(answer.config), now_ms
     found.producers, found.replicas = as_kept(answer.producers), as_kept(answer.replicas)
+    found.epoch, found.epoch_reason = answer.epoch, answer.epoch_reason
+    found.master_epoch = answer.master_epoch
+    found.sync_set, found.sync_set_reason = as_kept(answer.sync_set), answer.sync_set_reason
     if row is not None:
         found.delayed, found.half, found.timed = as_kept(answer.delayed), answer.half, answer.timed
         found.delayed_reason, found.half_reason = answer.delayed_reason, answer.half_reason

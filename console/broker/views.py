@@ -18,7 +18,7 @@ from console.access.models import Verb
 from console.access.name_scope import NameScope
 from console.access.rules import WILDCARD
 from console.access.session.visitor import remote_addr
-from console.broker import findings, selectors
+from console.broker import findings, samples, selectors
 from console.broker.broker_list import BROKERS, OWN_BROKERS
 from console.broker.config.areas import by_area
 from console.broker.config.keys import KEYS, config_key
@@ -80,7 +80,7 @@ def brokers(request: HttpRequest, cluster: str) -> HttpResponseBase:
         "columns": access_selectors.column_choice(request.user, spec),
         "state": list_query.filters.get("state", ""),
         "page": page,
-        "silent": lag_selectors.silent_brokers(here.name),
+        "silent": lag_selectors.silent_or_without_master(here.name),
         "survey": selectors.last_survey(here.name),
         "servers": servers,
         "differences": selectors.route_differences(here.name, per_page=1).all_total,
@@ -137,7 +137,7 @@ def _tab_context(
     if tab == "health":
         return _health_context(request, here, view, servers, now_ms, scope)
     if tab == "runtime":
-        return {"groups": runtime.figures(view.figures, selectors.courses(here.name, view.name, now_ms))}
+        return {"groups": runtime.figures(view.figures, samples.courses(here.name, view.name, now_ms))}
     if tab == "config":
         return _config_context(request, here)
     if tab == "topics":
@@ -173,9 +173,9 @@ def _chart(here: Cluster, view: BrokerView, now_ms: int) -> PageContext:
 
     Shares of the disk; nothing deleted. What is unknown is null or missing.
     """
-    courses = selectors.courses(here.name, view.name, now_ms)
+    courses = samples.courses(here.name, view.name, now_ms)
     return {
-        **selectors.samples(here.name, now_ms - DAY_MS, now_ms, view.name),
+        **samples.samples(here.name, now_ms - DAY_MS, now_ms, view.name),
         "usual": {COLUMNS[key]: found.usual for key, found in courses.items() if found.usual is not None},
         "limits": [limit.share for limit in view.disk_limits],
         "disk_per_h": view.disk_per_h,

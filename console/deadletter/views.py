@@ -74,7 +74,7 @@ def dead_letters(request: HttpRequest, cluster: str) -> HttpResponseBase:
         "with_empty": with_empty,
         "page": page,
         "sums": selectors.dead_letter_sums(every),
-        "silent": lag_selectors.silent_brokers(here.name),
+        "silent": lag_selectors.silent_or_without_master(here.name),
         "now_ms": int(time.time() * 1000),
     }
     template = "deadletter/_list.html" if "part" in request.GET else "deadletter/dead_letters.html"
@@ -133,7 +133,7 @@ def dead_letter_group(request: HttpRequest, cluster: str, group: str) -> HttpRes
             found.records if found else (),
             is_filtered=is_filtered,
         ),
-        "silent": lag_selectors.silent_brokers(here.name),
+        "silent": lag_selectors.silent_or_without_master(here.name),
         "sample": found and found.sample,
         "sample_problem": found.sample.problem if found else sample,
         "now_ms": int(time.time() * 1000),

@@ -109,7 +109,7 @@ def groups(request: HttpRequest, cluster: str) -> HttpResponseBase:
         "filter_chips": [chip for chip in chips if not chip.is_chosen],
         "chips": [(code, page.counts_by_status.get(code, 0)) for code in CHIPS],
         "count_all": sum(n for code, n in page.counts_by_status.items() if code != selectors.PARTIAL),
-        "silent": lag_selectors.silent_brokers(here.name),
+        "silent": lag_selectors.silent_or_without_master(here.name),
         "paused": page.paused,
         "live_sort": GROUPS.live_field(list_query.sort),
         "may_configure": rules.may(request.user, Verb.CONFIGURE, here.name),
@@ -165,7 +165,9 @@ def group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
         **_clients_context(row, queues, clients),
         "has_filter": group_page.has_filter(clients),
         "jobs": operation_selectors.active_jobs(here.name, group),
-        "silent": [row for row in lag_selectors.silent_brokers(here.name) if row.broker_name in brokers],
+        "silent": [
+            row for row in lag_selectors.silent_or_without_master(here.name) if row.broker_name in brokers
+        ],
         "may_reset": not here.is_generated and rules.may(request.user, Verb.RESET, here.name, group),
         "may_replay": rules.may(request.user, Verb.REPLAY, here.name, group),
         "tab": tab,

@@ -51,6 +51,12 @@ def silent_brokers(cluster_name: str) -> Sequence[BrokerRow]:
     return list(rows.order_by("broker_name", "broker_id"))
 
 
+def silent_or_without_master(cluster_name: str) -> Sequence[BrokerRow]:
+    """Return the brokers that pages have a banner for: those silent in the last round, and slaves read for a master."""
+    rows = BrokerRow.objects.filter(Q(answered=False) | Q(broker_id__gt=0), cluster=cluster_name)
+    return list(rows.order_by("broker_name", "broker_id"))
+
+
 def last_round(cluster_name: str) -> Round | None:
     """Return the newest collection round, or None before the first."""
     return Round.objects.filter(cluster=cluster_name).order_by("-number").first()

@@ -13,6 +13,7 @@ from console.broker import findings as broker_findings
 from console.broker import selectors as broker_selectors
 from console.broker.findings import Finding
 from console.broker.models import NameServerRow
+from console.broker.samples import samples
 from console.broker.selectors import BrokerView
 from console.deadletter.selectors import DeadLetterRow
 from console.group.findings import CLIENT_WORDS
@@ -243,7 +244,7 @@ class Traffic(NamedTuple):
 
 def traffic(cluster_name: str, views: Sequence[BrokerView], now_ms: int) -> Traffic:
     """Return the rates of all brokers together over the last day, up to the last round where all answered."""
-    line = broker_selectors.samples(cluster_name, now_ms - DAY_MS, now_ms)
+    line = samples(cluster_name, now_ms - DAY_MS, now_ms)
     chart = Traffic(line["times"], line["in_rate"], line["out_rate"])
     total, read_at_ms = totals(views), max((view.row.read_at_ms for view in views), default=0)
     if not total.partial and chart.times and read_at_ms > chart.times[-1]:

@@ -69,7 +69,7 @@ def overview(request: HttpRequest, cluster: str) -> HttpResponse:
         "scope": scope,
         "views": views,
         "servers": servers,
-        "silent": [view.row for view in views if not view.row.answered],
+        "silent": [view.row for view in views if not view.row.answered or not view.has_master],
         "totals": selectors.totals(views)
         if scope.is_everything and not here.is_generated
         else selectors.own_totals(here.name, scope, views),

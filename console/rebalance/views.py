@@ -63,7 +63,7 @@ def groups(request: HttpRequest, cluster: str) -> HttpResponseBase:
         "filters": query.filters,
         "chips": filter_chips(REBALANCED, query, page.counts_by_filter),
         "swept_ms": max((row.read_at_ms or 0 for row in page.rows), default=0) or None,
-        "silent": lag_selectors.silent_brokers(here.name),
+        "silent": lag_selectors.silent_or_without_master(here.name),
         "columns": access_selectors.column_choice(request.user, REBALANCED),
         "part_every_ms": PART_EVERY_MS,
         "now_ms": now_ms,

@@ -70,7 +70,7 @@ def topics(request: HttpRequest, cluster: str) -> HttpResponseBase:
         "columns": access_selectors.column_choice(request.user, TOPICS),
         "page": page,
         "rows": [(row, permission_letters(row.perm)) for row in rows],
-        "silent": lag_selectors.silent_brokers(here.name),
+        "silent": lag_selectors.silent_or_without_master(here.name),
         "may_create": rules.may(request.user, Verb.CONFIGURE, here.name),
         "now_ms": int(time.time() * 1000),
     }
@@ -96,8 +96,10 @@ def topic(request: HttpRequest, cluster: str, topic: str) -> HttpResponse:
         return JsonResponse(traffic(row), safe=False)
     queues = selectors.topic_queues(here.name, topic)
     groups = selectors.topic_groups(here.name, topic)
-    silent = [one for one in lag_selectors.silent_brokers(here.name) if one.broker_name in row.brokers]
-    without_figures = {one.broker_name for one in silent}
+    silent = [
+        one for one in lag_selectors.silent_or_without_master(here.name) if one.broker_name in row.brokers
+    ]
+    without_figures = {one.broker_name for one in silent if not one.answered}
     read = [queue for queue in queues if queue.broker_name not in without_figures]
     tab = chosen_tab(request, TABS)
     context = {

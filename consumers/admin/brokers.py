@@ -6,9 +6,18 @@ how a broker loses its write permission on every one of them.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 
-from brokerd.remoting.body.broker import DelayOffsetWrapper, HARuntimeInfo, KVTable, TimerMetricsWrapper
+from brokerd.remoting.body.broker import (
+    BrokerReplicasInfo,
+    DelayOffsetWrapper,
+    EpochEntryCache,
+    HARuntimeInfo,
+    KVTable,
+    ReplicasInfo,
+    TimerMetricsWrapper,
+)
 from brokerd.remoting.body.client import (
     ProducerInfo,
     ProducerTableInfo,
@@ -56,6 +65,22 @@ class BrokerAdmin(AdminCalls):
     async def ha_status(self, addr: str) -> HARuntimeInfo:
         """Return how far the slaves of a master are; code 3 before 5.0. GET_BROKER_HA_STATUS (907)."""
         return HARuntimeInfo.from_body(await self._ask_body(addr, RequestCode.GET_BROKER_HA_STATUS))
+
+    async def broker_epochs(self, addr: str) -> EpochEntryCache:
+        """Return the epochs of a controller-managed broker; others refuse. GET_BROKER_EPOCH_CACHE (1007)."""
+        return EpochEntryCache.from_body(await self._ask_body(addr, RequestCode.GET_BROKER_EPOCH_CACHE))
+
+    async def replicas_of(self, controller_addr: str, broker_name: str) -> ReplicasInfo | None:
+        """Return master and replicas of a broker name as its controllers have them, None for one they do not know.
+
+        Any controller returns the leader (CONTROLLER_GET_METADATA_INFO, 1005), which has them
+        (CONTROLLER_GET_SYNC_STATE_DATA, 1006).
+        """
+        found = await self._ask(controller_addr, RequestCode.CONTROLLER_GET_METADATA_INFO)
+        leader = found.ext_fields.get("controllerLeaderAddress") or controller_addr
+        body = json.dumps([broker_name]).encode()
+        answer = await self._ask(leader, RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, body=body)
+        return BrokerReplicasInfo.from_body(answer.body).replicas_info_table.get(broker_name)
 
     async def delay_offsets(self, addr: str) -> dict[int, int]:
         """How far each delay level has delivered: level → offset in SCHEDULE_TOPIC_XXXX.

@@ -24,7 +24,7 @@ from tests.support.java_peer import JavaPeer
 # settings that change are put back, and each test starts a broker that the one before killed.
 SHARING = {
     "apache": ("admin", "brokers", "clients", "configuration", "messages", "mode", "pause"),
-    "apache-without-timers": ("console", "coverage", "offsets", "restore"),
+    "apache-without-timers": ("console", "coverage", "offsets", "replay", "restore", "slaves"),
 }
 # Each call for a broker's figures counts the 1,209,600 slots of its timer wheel: a quarter of a second of CPU. Pop,
 # timed messages and the deletion of a topic need the wheel.

@@ -123,7 +123,7 @@ class Jvm:
 
 
 class ApacheBroker(Jvm):
-    """A master. The port stays the same over restarts, and so does the store."""
+    """A master, unless its changes make it a slave. The port stays the same over restarts, and so does the store."""
 
     def __init__(
         self,
@@ -180,6 +180,7 @@ class ApacheCluster:
 
     `names`: other brokers; `changes`: settings of all of them; `jvm`: SMALL_JVM for tests, FAST_JVM to measure;
     `release`: of both, as Maven Central has it. `more_namesrv`: where the brokers register too.
+    `with_controller`: the name server has one, which makes one of a name's brokers its master.
     `properties`: of all JVMs; `client`: how to reach them, where they take no plain or unsigned requests.
     """
 
@@ -191,20 +192,42 @@ class ApacheCluster:
         jvm: Sequence[str] = SMALL_JVM,
         release: str = RELEASE,
         more_namesrv: str = "",
+        *,
+        with_controller: bool = False,
         properties: Sequence[str] = (),
         client: RemotingClientConfig | None = None,
     ) -> None:
         class_path = build(release)
         self._client = client
         self._release = release
+        controller: dict[str, str | int] = {}
+        if with_controller:
+            address = f"127.0.0.1:{free_port()}"
+            controller = {
+                "enableControllerInNamesrv": "true",
+                "controllerDLegerGroup": "controllers",
+                "controllerDLegerPeers": f"n0-{address}",
+                "controllerDLegerSelfId": "n0",
+                "controllerStorePath": str(folder / "namesrv" / "controller"),
+                "mappedFileSize": 16 * 1024 * 1024,
+            }
+            changes = {
+                "enableControllerMode": "true",
+                "controllerAddr": address,
+                "brokerId": -1,
+                "brokerRole": "SLAVE",
+                **(changes or {}),
+            }
+        self._class_path, self._changes = class_path, changes or {}
         if jvm == SMALL_JVM:  # measurements start as a cluster does
             jvm = [*SMALL_JVM, *archive_options(release)]
+        self._jvm = jvm
         self.namesrv_port = free_port()
         self.name_server = Jvm(
             folder / "namesrv",
             class_path,
             "org.apache.rocketmq.namesrv.NamesrvStartup",
-            {"listenPort": self.namesrv_port, "bindAddress": "127.0.0.1"},
+            {"listenPort": self.namesrv_port, "bindAddress": "127.0.0.1", **controller},
             jvm,
         )
         namesrv = f"{self.namesrv};{more_namesrv}" if more_namesrv else self.namesrv
@@ -261,6 +284,22 @@ class ApacheCluster:
         for broker in stopped:
             broker.launch()
         self._wait_for(lambda: asyncio.run(self._all_serve()), "serving brokers")
+
+    def slave(self, folder: Path, name: str, changes: Mapping[str, str | int] | None = None) -> ApacheBroker:
+        """Return a slave of a broker, not started, with the cluster's settings; it serves reads."""
+        settings = {
+            "brokerRole": "SLAVE",
+            "brokerId": self._changes.get("brokerId", 1),
+            "slaveReadEnable": "true",
+        }
+        return ApacheBroker(
+            folder,
+            self._class_path,
+            name,
+            self.namesrv,
+            {**self._changes, **settings, **(changes or {})},
+            self._jvm,
+        )
 
     def _keep_classes(self) -> None:
         """Archive the loaded classes: the next JVMs map them, which halves the CPU time of a broker's start."""

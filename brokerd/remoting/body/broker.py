@@ -91,3 +91,52 @@ class HARuntimeInfo(JsonBody):
     in_sync_slave_nums: int = 0
     ha_connection_info: list[HAConnectionInfo] = field(default_factory=list)
     ha_client_runtime_info: HAClientRuntimeInfo = field(default_factory=HAClientRuntimeInfo)
+
+
+@dataclass(slots=True)
+class EpochEntry(JsonBody):
+    """Of a controller-managed broker: the part of the log that one master wrote."""
+
+    epoch: int = 0
+    start_offset: int = 0
+    end_offset: int = 0
+
+
+@dataclass(slots=True)
+class EpochEntryCache(JsonBody):
+    """1007: the epochs of a broker, oldest first."""
+
+    cluster_name: str = ""
+    broker_name: str = ""
+    broker_id: int = 0
+    epoch_list: list[EpochEntry] = field(default_factory=list)
+    max_offset: int = 0
+
+
+@dataclass(slots=True)
+class ReplicaIdentity(JsonBody):
+    """A replica by the id that the controller gave it."""
+
+    broker_name: str = ""
+    broker_id: int = 0
+    broker_address: str = ""
+    alive: bool | None = None
+
+
+@dataclass(slots=True)
+class ReplicasInfo(JsonBody):
+    """The master of one broker name and its replicas, as the controller has them; no master: null."""
+
+    master_broker_id: int | None = None
+    master_address: str | None = None
+    master_epoch: int = 0
+    sync_state_set_epoch: int = 0
+    in_sync_replicas: list[ReplicaIdentity] = field(default_factory=list)
+    not_in_sync_replicas: list[ReplicaIdentity] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class BrokerReplicasInfo(JsonBody):
+    """1006: by broker name."""
+
+    replicas_info_table: dict[str, ReplicasInfo] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What a broker reports of producers, of its slaves and of delay levels; the survey keeps it as JSON."""
+"""What a broker reports of producers, its slaves, its replicas and delay levels; the survey keeps it as JSON."""
 
 from __future__ import annotations
 
@@ -28,6 +28,16 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
     bytes_per_s: int
 
 
+class ControlledReplica(msgspec.Struct, frozen=True, kw_only=True):
+    """A replica as the controller has it, by the id that it gave; `in_sync`: it may become master."""
+
+    broker_id: int
+    addr: str
+    is_master: bool
+    in_sync: bool
+    alive: bool | None = None
+
+
 class WaitingLevel(msgspec.Struct, frozen=True, kw_only=True):
     """A delay level with messages.
 
@@ -39,6 +49,6 @@ class WaitingLevel(msgspec.Struct, frozen=True, kw_only=True):
     newest_ms: int | None
 
 
-def as_kept(values: Sequence[Producer | Replica | WaitingLevel] | None) -> Any:
+def as_kept(values: Sequence[Producer | Replica | ControlledReplica | WaitingLevel] | None) -> Any:
     """Return the values as a JSON column keeps them; None: not reported."""
     return None if values is None else [msgspec.structs.asdict(value) for value in values]

@@ -2,12 +2,14 @@
 
 Per minute and cluster: each name server its brokers (106), topics (206), configuration (319) and some routes (105,
 pipelined, only where there are several name servers to compare); each broker its configuration (26), producers (328),
-slaves (907) and the messages it holds back (45, 14, 61 and 202 of two topics); each slave its figures (28). What fails
-stays unknown with its reason.
+slaves (907) and the messages it holds back (45, 14, 61 and 202 of two topics); each slave its figures (28). A broker
+that a controller manages reports its epochs too (1007), and the controller its replicas (1005, 1006). What fails stays
+unknown with its reason.
 """
 
 from __future__ import annotations
 
+import re
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -16,7 +18,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from console.broker.survey import held_back, routes
-from console.broker.survey.connections import Producer, Replica, WaitingLevel
+from console.broker.survey.connections import ControlledReplica, Producer, Replica, WaitingLevel
+from console.broker.survey.slaves import has_controller
 from console.brokers.mqadmin import (
     HALF_TOPIC,
     SCHEDULE_TOPIC,
@@ -73,6 +76,11 @@ class BrokerAnswer:
     producers_reason: Text = Text()
     replicas: list[Replica] | None = None
     replicas_reason: Text = Text()
+    epoch: int | None = None
+    epoch_reason: Text = Text()
+    master_epoch: int | None = None
+    sync_set: list[ControlledReplica] | None = None
+    sync_set_reason: Text = Text()
     delayed: list[WaitingLevel] | None = None
     delayed_reason: Text = Text()
     half: int | None = None
@@ -132,7 +140,17 @@ def ask_brokers(
 
 def _unanswered(answer: BrokerAnswer, why: Text) -> None:
     """Set the reason of every value still missing after a deadline or a broken connection."""
-    for name in ("config", "runtime", "producers", "replicas", "delayed", "half", "timed"):
+    for name in (
+        "config",
+        "runtime",
+        "producers",
+        "replicas",
+        "epoch",
+        "sync_set",
+        "delayed",
+        "half",
+        "timed",
+    ):
         if getattr(answer, name) is None and not getattr(answer, f"{name}_reason"):
             setattr(answer, f"{name}_reason", why)
 
@@ -140,9 +158,15 @@ def _unanswered(answer: BrokerAnswer, why: Text) -> None:
 async def _ask_broker(answer: BrokerAnswer, is_master: bool, admin: MQAdmin) -> None:
     addr = answer.place.addr
     answer.config, answer.config_reason = await _read(answer, admin.broker_config(addr))
+    is_controlled = has_controller(answer.config)
+    if is_controlled:
+        epochs, answer.epoch_reason = await _read(answer, admin.broker_epochs(addr))
+        answer.epoch = max((one.epoch for one in epochs.epoch_list), default=None) if epochs else None
     if not is_master:
         answer.runtime, answer.runtime_reason = await _read(answer, admin.runtime_info(addr))
         return
+    if is_controlled:
+        await _ask_controller(answer, admin)
     producers, answer.producers_reason = await _read(answer, admin.producers(addr))
     if producers is not None:
         answer.producers = [
@@ -169,6 +193,31 @@ async def _ask_broker(answer: BrokerAnswer, is_master: bool, admin: MQAdmin) -> 
             for one in status.ha_connection_info
         ]
     await _ask_held_back(answer, admin)
+
+
+async def _ask_controller(answer: BrokerAnswer, admin: MQAdmin) -> None:
+    """Read the replicas of a broker's name from the first of its controllers that answers."""
+    answer.sync_set_reason = Text("the broker names no controller")
+    for controller in re.split("[;,]", (answer.config or {}).get("controllerAddr", "")):
+        if not controller:
+            continue
+        found, answer.sync_set_reason = await _read(
+            answer, admin.replicas_of(controller, answer.place.broker_name)
+        )
+        if found is not None:
+            answer.master_epoch = found.master_epoch
+            answer.sync_set = [
+                ControlledReplica(
+                    broker_id=one.broker_id,
+                    addr=one.broker_address,
+                    is_master=one.broker_id == found.master_broker_id,
+                    in_sync=in_sync,
+                    alive=one.alive,
+                )
+                for in_sync, replicas in ((True, found.in_sync_replicas), (False, found.not_in_sync_replicas))
+                for one in replicas
+            ]
+            return
 
 
 async def _ask_held_back(answer: BrokerAnswer, admin: MQAdmin) -> None:

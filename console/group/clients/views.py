@@ -44,7 +44,7 @@ def clients(request: HttpRequest, cluster: str) -> HttpResponseBase:
         "filters": list_query.filters,
         "chips": filter_chips(CLIENTS, list_query, page.counts_by_filter),
         "swept_ms": max((row.read_at_ms for row in page.rows), default=None),
-        "silent": lag_selectors.silent_brokers(here.name),
+        "silent": lag_selectors.silent_or_without_master(here.name),
         "columns": access_selectors.column_choice(request.user, CLIENTS),
         "now_ms": int(time.time() * 1000),
     }

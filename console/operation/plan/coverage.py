@@ -47,6 +47,8 @@ class Absent:
 
     @property
     def words(self) -> Text:
+        if self.why == NO_MASTER:
+            return Text("%(broker)s has no master now", broker=self.broker_name)
         if self.since_ms is None:
             return Text("%(broker)s does not answer", broker=self.broker_name)
         return Text(

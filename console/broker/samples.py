@@ -1,0 +1,68 @@
+"""Figures of brokers over time, sampled once a minute by the survey. Calls no broker."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from django.db.models import Avg, BigIntegerField, ExpressionWrapper, F, Min, Value
+
+from console.broker.models import BrokerSample
+from console.broker.survey.course import COLUMNS, MINUTE_MS, Course, course
+from console.lag.models import BrokerRow
+
+CHART_POINTS = 288  # five minutes each over a day
+
+
+def courses(cluster_name: str, broker_name: str, now_ms: int) -> dict[str, Course]:
+    """Return the figures of 28 that are sampled, by key: the last hour of each and what is usual."""
+    rows = BrokerSample.objects.filter(cluster=cluster_name, broker_name=broker_name, at_ms__lte=now_ms)
+    by_column: dict[str, dict[int, float]] = {column: {} for column in COLUMNS.values()}
+    for at_ms, *values in rows.values_list("at_ms", *by_column):
+        for samples, value in zip(by_column.values(), values, strict=True):
+            if value is not None:
+                samples[at_ms // MINUTE_MS] = value
+    return {key: course(by_column[column], now_ms) for key, column in COLUMNS.items()}
+
+
+def samples(cluster_name: str, from_ms: int, to_ms: int, broker_name: str = "") -> dict[str, list[Any]]:
+    """Return traffic and messages held back as lists over time, null where nothing was sampled.
+
+    Of one broker also disk and storing time. Each point is the mean of its step; over several brokers rates are summed,
+    and null where any of them was not sampled: a partial sum would look like a drop. A broker counts from its first
+    sample to its last, one that is silent now until now.
+    """
+    rows = BrokerSample.objects.filter(cluster=cluster_name, at_ms__gte=from_ms, at_ms__lte=to_ms)
+    silent = BrokerRow.objects.filter(cluster=cluster_name, answered=False)
+    if broker_name:
+        rows, silent = rows.filter(broker_name=broker_name), silent.filter(broker_name=broker_name)
+    # A short past is shown finely; two minutes hold a sample of each minute, however late one comes.
+    first_ms = rows.aggregate(first=Min("at_ms"))["first"] or from_ms
+    finest_ms = max(120_000, (to_ms - first_ms) // CHART_POINTS)
+    step_ms = min(max(60_000, (to_ms - from_ms) // CHART_POINTS), finest_ms)
+    columns = ("in_rate", "out_rate", "disk_ratio", "put_p99_ms", "delayed", "timed", "half")
+    step = ExpressionWrapper(F("at_ms") / Value(step_ms), output_field=BigIntegerField())
+    means = (
+        rows.annotate(step=step).values("broker_name", "step").annotate(**{one: Avg(one) for one in columns})
+    )
+    by_broker: dict[str, dict[int, dict[str, float | None]]] = defaultdict(dict)
+    for name, number, *figures in means.order_by().values_list("broker_name", "step", *columns):
+        by_broker[name][number] = dict(zip(columns, figures, strict=True))
+    found: dict[str, list[Any]] = {"times": [], **{column: [] for column in columns}}
+    if not by_broker:
+        return found
+    is_silent = set(silent.values_list("broker_name", flat=True))
+    last = max(max(steps) for steps in by_broker.values())
+    spans = {
+        name: (min(steps), to_ms // step_ms if name in is_silent else max(steps))
+        for name, steps in by_broker.items()
+    }
+    for number in range(min(first for first, _ in spans.values()), last + 1):
+        names = [name for name, (first, end) in spans.items() if first <= number <= end]
+        found["times"].append(number * step_ms)
+        for column in columns:
+            known = [
+                value for name in names if (value := by_broker[name].get(number, {}).get(column)) is not None
+            ]
+            found[column].append(round(sum(known), 4) if known and len(known) == len(names) else None)
+    return found

@@ -1,0 +1,33 @@
+"""Figures of brokers over time."""
+
+from __future__ import annotations
+
+import pytest
+
+from console.broker.models import BrokerSample
+from console.broker.samples import samples
+from console.lag.models import BrokerRow
+
+pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
+NAME = "pair"
+
+
+def test_a_broker_that_was_not_sampled_is_a_gap_of_the_sum() -> None:
+    for minute, rate in ((0, 10.0), (1, 20.0), (3, 40.0)):
+        for name, factor in (("broker-a", 1), ("broker-b", 2)):
+            if (minute, name) != (1, "broker-b"):
+                BrokerSample.objects.create(
+                    cluster=NAME, broker_name=name, at_ms=minute * 60_000, in_rate=rate * factor
+                )
+    found = samples(NAME, 0, 4 * 60_000)
+    assert found["times"] == [0, 60_000, 120_000, 180_000]
+    assert found["in_rate"] == [30.0, None, None, 120.0]  # a broker's gap is a gap of the sum
+    assert samples(NAME, 0, 4 * 60_000, "broker-a")["in_rate"] == [10.0, 20.0, None, 40.0]
+    BrokerSample.objects.create(cluster=NAME, broker_name="broker-new", at_ms=180_000, in_rate=5.0)
+    BrokerSample.objects.create(cluster=NAME, broker_name="broker-a", at_ms=240_000, in_rate=1.0)
+    BrokerSample.objects.filter(broker_name="broker-b", at_ms__gt=0).delete()
+    # A broker counts from its first sample to its last ...
+    assert samples(NAME, 0, 5 * 60_000)["in_rate"] == [30.0, 20.0, None, 45.0, 1.0]
+    BrokerRow.objects.create(cluster=NAME, broker_name="broker-b", addr="h:1", answered=False)
+    # ... and one that is silent now is missed until now.
+    assert samples(NAME, 0, 5 * 60_000)["in_rate"] == [30.0, None, None, None, None]
