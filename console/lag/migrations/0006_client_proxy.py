@@ -4,7 +4,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('lag', '0004_client_position'),
+        ('lag', '0005_queue_claims'),
     ]
 
     operations = [
