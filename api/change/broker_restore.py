@@ -100,7 +100,7 @@ class BrokerRestore(Resource):
             at_ms = moment_before_loss(cluster, (broker,), offsets, journal.now_ms())
         if at_ms is None:
             raise PlanRejected(
-                Text("No offset that was recorded in the last week is gone now."), field="time_ms"
+                Text("No offset that was recorded in the last day is gone now."), field="time_ms"
             )
         return _answer(broker, at_ms, restores(cluster, (broker,), at_ms, offsets))
 

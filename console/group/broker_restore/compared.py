@@ -21,8 +21,8 @@ from spark.lag.local_time import DAY_MS
 
 # Group and queue → committed offset.
 Offsets = Mapping[tuple[str, MessageQueue], int]
-# How far back a loss is searched; each step reads some rounds of all groups.
-LOOKED_BACK_MS = 7 * DAY_MS
+# How far back a loss is searched: each step reads a file with all groups, of an hour up to there, of a day before.
+LOOKED_BACK_MS = DAY_MS
 
 
 class QueueState(enum.Enum):
@@ -176,15 +176,12 @@ def last_with_lost(lost: Callable[[int], Collection[object]], now_ms: int, step_
 
     Back in steps that double until some offset was there, then by halves between the last two.
     """
-    back_ms, seen = 0, 0
-    while True:
-        seen = len(lost(now_ms - back_ms))
-        if seen or back_ms > LOOKED_BACK_MS:
-            break
-        back_ms = max(step_ms, 2 * back_ms)
-    if not seen:
-        return None
-    with_them, without = now_ms - back_ms, now_ms - back_ms // 2
+    back_ms = without_ms = 0
+    while not (seen := len(lost(now_ms - back_ms))):
+        if back_ms == LOOKED_BACK_MS:
+            return None
+        without_ms, back_ms = back_ms, min(max(step_ms, 2 * back_ms), LOOKED_BACK_MS)
+    with_them, without = now_ms - back_ms, now_ms - without_ms
     while without - with_them > step_ms:
         middle = (with_them + without) // 2
         if len(lost(middle)) >= seen:
