@@ -5,6 +5,7 @@ Source: `store/.../MappedFileQueue.java`. File n starts at the offset in its nam
 
 from __future__ import annotations
 
+import mmap
 import os
 from pathlib import Path
 
@@ -58,6 +59,12 @@ class MappedFileQueue:
                     " or the mapped file size was changed"
                 )
             self.files.append(MappedFile(path, size_bytes, start_offset))
+
+    def read_around(self, *, is_wanted: bool) -> None:
+        """Let a page that is read bring its neighbours along, as is usual, or come alone."""
+        advice = mmap.MADV_NORMAL if is_wanted else mmap.MADV_RANDOM
+        for mapped_file in self.files:
+            mapped_file.map.madvise(advice)
 
     @property
     def min_offset(self) -> int:

@@ -176,8 +176,13 @@ class ConsumeQueue:
     # Loading. Nothing is written before `go_on_at`.
 
     def load(self) -> None:
-        """Map the files and find the last unit, as a clean stop left it. Raises StoreFilesInvalid."""
+        """Map the files and find the last unit, as a clean stop left it. Raises StoreFilesInvalid.
+
+        Pages come alone until recovery is through: with their neighbours, holes mostly, those of 10,000 queues that
+        were not in memory took 20 s of CPU where a disk reads 8 MiB ahead, alone 0.4 s.
+        """
         self.files.load()
+        self.files.read_around(is_wanted=False)
         self._set_end(self.units_before(sys.maxsize))
         self.min_offset = self.files.min_offset // UNIT_BYTES
 

@@ -449,6 +449,7 @@ class Recovery:
         self._dispatcher.finish_recovery(end, self._log.last_store_timestamp_ms)
         for queue in self._table:
             queue.correct_min_offset(self._log.min_offset)
+            queue.files.read_around(is_wanted=True)
         point = self._checkpoint.point
         if point is None or point.derived_offset < end or plan.rebuilds or plan.index_from < end:
             derived = DerivedFlush(self._log, self._table, self._key_index, self._dispatcher)

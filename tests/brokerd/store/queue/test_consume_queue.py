@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from brokerd.store.files.mapped_file import drop_cached_pages
 from brokerd.store.queue.consume_queue import CQ_UNIT, ConsumeQueue
 
 
@@ -119,6 +120,20 @@ def test_it_reads_little_of_a_large_file_that_holds_little(
     queue.load()
     assert queue.max_offset == 1
     assert max(read) * 20 < 4096, "its first page"
+
+
+def test_it_brings_no_more_of_a_file_into_memory_than_it_reads(tmp_path: Path) -> None:
+    made = ConsumeQueue("T", 0, tmp_path, 300_000 * 20)
+    made.append(0, 0, 100, 7)
+    made.flush()
+    (path,) = (each.path for each in made.files.files)
+    del made
+    drop_cached_pages(path)
+    queue = ConsumeQueue("T", 0, tmp_path, 300_000 * 20)
+    queue.load()
+    (mapped_file,) = queue.files.files
+    assert mapped_file.is_resident(0, 4096)
+    assert not mapped_file.is_resident(64 * 1024, 4096)
 
 
 @pytest.mark.parametrize(
