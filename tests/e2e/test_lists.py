@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
 from tests.e2e.browser import PASSWORD
-from tests.e2e.test_newcomer import group_row
+from tests.e2e.test_newcomer import PATIENCE_MS, group_row
 from tests.support.product import Product
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
@@ -58,6 +59,34 @@ def test_clients_and_their_lag_are_shown_again_behind_a_round(page: Page, produc
     assert renewed.value.request.headers["x-tidemark-timer"] == "1"
     page.wait_for_function("row => !row.isConnected", arg=first)
     expect(page.get_by_role("link", name="analytics")).to_be_visible()
+
+
+def test_a_page_that_agrees_with_its_round_is_not_fetched_again(
+    context: BrowserContext, product: Product
+) -> None:
+    """Pages with a banner about brokers, and the list of brokers, while all answer."""
+    rounds: dict[str, list[str]] = {}
+    again: list[str] = []
+    for path in ("brokers", "topics", "groups/analytics", "operations"):
+        tab, address, received = (
+            context.new_page(),
+            f"{product.url}/c/local/{path}",
+            rounds.setdefault(path, []),
+        )
+        tab.on(
+            "websocket",
+            lambda socket, into=received: socket.on("framereceived", lambda frame: into.append(str(frame))),
+        )
+        tab.goto(address)
+        tab.on("request", lambda request, of=address: again.append(of) if request.url == of else None)
+    deadline = time.monotonic() + PATIENCE_MS / 1000
+    # what a page began with, and two rounds after it
+    while any(sum("/collector" in frame for frame in frames) < 3 for frames in rounds.values()):
+        assert time.monotonic() < deadline, {path: len(frames) for path, frames in rounds.items()}
+        tab.wait_for_timeout(200)
+    for open_tab in context.pages:
+        open_tab.close()
+    assert again == []
 
 
 def test_a_refused_form_has_the_focus_on_its_wrong_field(page: Page, product: Product) -> None:
