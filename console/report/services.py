@@ -16,12 +16,9 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
-from celery import current_app
 from django.conf import settings
 from django.db import DatabaseError, IntegrityError, transaction
 from django.db.models import F
-from kombu import Connection
-from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
 from console.access import services as access_services
@@ -33,6 +30,7 @@ from console.lag.history.log import Kind, job_location
 from console.lag.models import HistoryFile
 from console.lag.past.history_reads import hour_contents
 from console.live import hub as live
+from console.operation.job import worker_queue
 from console.report import process, selectors
 from console.report.jobs import JOBS, LAG_JOBS, PERIODS_MS, STORE_JOBS, TREND_JOB
 from console.report.kept_rows import output, queue_files, retention
@@ -66,8 +64,6 @@ RowMaker = Callable[..., int]
 
 DELIVER_TASK = "console.report.tasks.deliver"
 RUN_REPORT_TASK = "console.report.tasks.run_report"  # by name: tasks import services, not the other way round
-# kombu tries three times, two seconds apart, before it reports that Redis is away: too long for a button.
-ONE_TRY = {"max_retries": 1, "interval_start": 0, "interval_step": 0}
 RUN_TIMEOUT_S = 20 * 60
 # Reports that need no Spark: made of what is in the database.
 ROW_MAKERS: dict[str, RowMaker] = {
@@ -152,22 +148,10 @@ def request_run(
 
 def enqueue(run_id: str) -> None:
     """Hand a run to the workers. Losing this message costs ten seconds, never the run (see recover_runs)."""
-    if not _send_task(RUN_REPORT_TASK, run_id):
+    if not worker_queue.send(RUN_REPORT_TASK, run_id):
         ReportRun.objects.filter(pk=run_id, state=WAITING).update(
             step=Text("waiting: the task queue does not answer, check Redis")
         )
-
-
-def _send_task(task: str, run_id: str) -> bool:
-    options = {**(current_app.conf.broker_transport_options or {}), **ONE_TRY}
-    url = current_app.conf.broker_write_url or current_app.conf.broker_url
-    try:
-        with Connection(url, transport_options=options) as redis:
-            current_app.send_task(task, args=[run_id], retry=False, connection=redis)
-    except (OperationalError, OSError) as error:
-        logger.warning("task not queued task=%s run=%s reason=%s", task, run_id, error)
-        return False
-    return True
 
 
 def recover_runs(*, now_ms: int) -> None:
@@ -292,7 +276,7 @@ class _Attempt:
             self._fail(Text("Internal error of the console; see the worker's log."))
         _publish(run.id, self.now_ms())
         if run.requested_by_id is None:  # a person who asked looks at the page
-            _send_task(DELIVER_TASK, run.id)
+            worker_queue.send(DELIVER_TASK, run.id)
         output.prune(run.job)
         queue_files.maintain(run.cluster, self._started_ms)
         retention.drop_old(run.cluster, run.job, self._started_ms)

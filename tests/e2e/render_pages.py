@@ -202,29 +202,30 @@ def make_something_to_see(page: Page, product: Product, asked: argparse.Namespac
         expect(run).to_be_enabled(timeout=REPORT_WITHIN_S * 1_000)
 
 
-def make_plans(page: Page, product: Product, broker: str, asked: argparse.Namespace) -> dict[str, str]:
+def make_plans(page: Page, url: str, broker: str, wanted: re.Pattern[str]) -> dict[str, str]:
     """One plan of every kind that a form makes at once; the addresses of those that could be made."""
     made = {}
     for name, (where, fields, button) in PLANS.items():
-        if not asked.only.search(name):
+        if not wanted.search(name):
             continue
-        page.goto(product.url + where.format(broker=broker))
+        page.goto(url + where.format(broker=broker))
         try:
             for field, value in fields.items():
                 page.locator(f"main [name={field}]").first.fill(value, timeout=5_000)
             page.get_by_role("button", name=button, exact=True).click(timeout=5_000)
             page.wait_for_url("**/plans/op-*", timeout=20_000)
-            made[name] = page.url.removeprefix(product.url)
+            made[name] = page.url.removeprefix(url)
         except PlaywrightTimeout:
             print(f"{name}: no plan was made at {page.url}")
             page.screenshot(path=FOLDER / f"{name}-not-made.png", full_page=True)
     return made
 
 
-def addresses(page: Page, product: Product, asked: argparse.Namespace) -> dict[str, str]:
+def addresses(page: Page, url: str, wanted: re.Pattern[str]) -> dict[str, str]:
+    """The pages of the product at `url` whose names match, plans made for it among them."""
     found = dict(FIXED_PAGES)
     for name, (where, pattern) in LINKED_PAGES.items():
-        page.goto(product.url + where)
+        page.goto(url + where)
         page.wait_for_timeout(1_000)
         links = page.locator("main a[href]").evaluate_all("links => links.map(a => a.getAttribute('href'))")
         matching = [link for link in links if re.search(pattern, link)]
@@ -235,8 +236,8 @@ def addresses(page: Page, product: Product, asked: argparse.Namespace) -> dict[s
     if "broker" in found:
         found |= {f"broker-{tab}": f"{found['broker']}?tab={tab}" for tab in BROKER_TABS}
         found["broker-change"] = f"{found['broker']}/config?key=fileReservedTime"
-        found |= make_plans(page, product, found["broker"].rsplit("/", 1)[-1], asked)
-    return {name: path for name, path in found.items() if asked.only.search(name)}
+        found |= make_plans(page, url, found["broker"].rsplit("/", 1)[-1], wanted)
+    return {name: path for name, path in found.items() if wanted.search(name)}
 
 
 @dataclass(frozen=True)
@@ -377,7 +378,7 @@ def prepare(product: Product, asked: argparse.Namespace) -> tuple[Path, dict[str
         left = max(0.0, started + asked.warm_up - time.monotonic())
         print(f"letting the demo run for {left:.0f} s more", flush=True)
         time.sleep(left)
-        pages = addresses(page, product, asked)
+        pages = addresses(page, product.url, asked.only)
         browser.close()
     return state, pages
 
