@@ -34,7 +34,8 @@ from consumers.errors import (
     TooManyRequests,
     TopicRouteNotFound,
 )
-from consumers.producer.producer import MessageTooLarge, Producer, QueueSelector
+from consumers.producer.outgoing import MessageTooLarge
+from consumers.producer.producer import Producer, QueueSelector
 from consumers.producer.reply import reply_to
 from consumers.producer.send_result import SendResult, SendStatus
 from consumers.producer.transaction_producer import (

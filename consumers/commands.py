@@ -160,7 +160,7 @@ async def produce(
         sends: set[asyncio.Task[None]] = set()
         errors: list[MQClientError | MQBrokerError | ValueError] = []
 
-        async def finish(number: int, sending: asyncio.Task[SendResult]) -> None:
+        async def finish(number: int, sending: asyncio.Future[SendResult]) -> None:
             try:
                 result = await sending
             except (MQClientError, MQBrokerError, ValueError) as error:

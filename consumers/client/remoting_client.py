@@ -20,7 +20,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import NamedTuple, Protocol, cast
 
 from brokerd.remoting.codes import ResponseCode
 from brokerd.remoting.command import RemotingCommand
@@ -79,13 +79,28 @@ class _Backoff:
     retry_at_s: float
 
 
+class Answer(Protocol):
+    """Where the answer of a request goes: an asyncio.Future, or what costs less than one and a task that waits."""
+
+    def done(self) -> bool: ...
+    def set_result(self, response: RemotingCommand, /) -> None: ...
+    def set_exception(self, error: Exception, /) -> None: ...
+
+
+class _Waiting(NamedTuple):
+    """A request without an answer so far. Times of the event loop."""
+
+    answer: Answer
+    sent_at_s: float
+    deadline_s: float
+
+
 class _Channel(asyncio.Protocol):
     """One connection. Created by RemotingClient; everything happens in its event loop."""
 
     def __init__(self, client: RemotingClient, addr: str) -> None:
         self.addr = addr
-        # By opaque: the answer, and when it is given up.
-        self.waiting: dict[int, tuple[asyncio.Future[RemotingCommand], float]] = {}
+        self.waiting: dict[int, _Waiting] = {}  # by opaque
         self.closed_reason: Reason | None = None
         self._loop = asyncio.get_running_loop()
         self.last_received_s = self._loop.time()
@@ -174,14 +189,18 @@ class _Channel(asyncio.Protocol):
             raise BrokerUnavailable(self.addr, self.closed_reason)
 
     def expect(self, opaque: int, deadline_s: float = NEVER_S) -> asyncio.Future[RemotingCommand]:
-        """Register a request before it is sent; TimeoutError is its answer then. Raises TooManyRequests."""
+        """Register a request before it is sent, and return its answer to come. Raises TooManyRequests."""
+        answer: asyncio.Future[RemotingCommand] = self._loop.create_future()
+        self.expect_for(answer, opaque, deadline_s)
+        return answer
+
+    def expect_for(self, answer: Answer, opaque: int, deadline_s: float) -> None:
+        """As `expect`; at `deadline_s` the answer is TimeoutError."""
         if len(self.waiting) >= self._client.config.outstanding_requests_max:
             raise TooManyRequests(self.addr, len(self.waiting))
-        future: asyncio.Future[RemotingCommand] = self._loop.create_future()
-        self.waiting[opaque] = future, deadline_s
+        self.waiting[opaque] = _Waiting(answer, self._loop.time(), deadline_s)
         if deadline_s < self._expire_at_s:
             self._set_expiry(deadline_s)
-        return future
 
     def close_if_silent(self, sent_at_s: float) -> None:
         """End a connection on which nothing came since `sent_at_s`, when a request of then timed out."""
@@ -210,25 +229,27 @@ class _Channel(asyncio.Protocol):
     def _expire(self) -> None:
         """Give up what waits too long, and look again when the next may."""
         due_s = max(self._loop.time(), self._expire_at_s)
-        next_s = NEVER_S
-        for future, deadline_s in self.waiting.values():
-            if future.done():
+        next_s = sent_at_s = NEVER_S
+        for opaque, request in list(self.waiting.items()):
+            if request.deadline_s > due_s:
+                next_s = min(next_s, request.deadline_s)
                 continue
-            if deadline_s <= due_s:
-                future.set_exception(TimeoutError())
-            else:
-                next_s = min(next_s, deadline_s)
+            del self.waiting[opaque]
+            sent_at_s = min(sent_at_s, request.sent_at_s)
+            if not request.answer.done():
+                request.answer.set_exception(TimeoutError())
         self._expiry, self._expire_at_s = None, NEVER_S
         if next_s < NEVER_S:
             self._set_expiry(next_s)
+        self.close_if_silent(sent_at_s)
 
     def _receive_response(self, command: RemotingCommand) -> None:
-        future, _ = self.waiting.pop(command.opaque, (None, NEVER_S))
-        if future is None:
+        request = self.waiting.pop(command.opaque, None)
+        if request is None:
             # Java drops it as well: the request has timed out, or was cancelled.
             logger.debug("late response addr=%s code=%d opaque=%d", self.addr, command.code, command.opaque)
-        elif not future.done():
-            future.set_result(command)
+        elif not request.answer.done():
+            request.answer.set_result(command)
 
     def _fail(self, reason: Reason) -> None:
         if self.closed_reason is not None:
@@ -239,10 +260,11 @@ class _Channel(asyncio.Protocol):
         if self._expiry is not None:
             self._expiry.cancel()
         waiting, self.waiting = self.waiting, {}
-        for future, _ in waiting.values():
-            if not future.done():
-                future.set_exception(BrokerUnavailable(self.addr, reason))
-                future.exception()  # mark as seen: a cancelled waiter would leave it unread
+        for request in waiting.values():
+            if not request.answer.done():
+                request.answer.set_exception(BrokerUnavailable(self.addr, reason))
+            if isinstance(request.answer, asyncio.Future) and not request.answer.cancelled():
+                request.answer.exception()  # mark as seen: a cancelled waiter would leave it unread
         self._client.channel_ended(self)
 
 
@@ -284,7 +306,6 @@ class RemotingClient:
         command.opaque = self._next_opaque()
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + timeout_ms / 1000
-        sent_at_s = NEVER_S
         channel = self._channels.get(addr)
         try:
             if channel is None or not channel.is_ready:
@@ -292,17 +313,28 @@ class RemotingClient:
             # Directly before the frame is written: this process may have been frozen anywhere before.
             if time.monotonic() >= send_until_s:
                 raise TimeoutError
-            sent_at_s = loop.time()
             future = channel.expect(command.opaque, deadline_s)
             channel.send((command,), is_urgent=send_until_s < NEVER_S)
             return await future
         except TimeoutError:
-            if channel is not None:
-                channel.close_if_silent(sent_at_s)
             raise RemotingTimeout(addr, command.code, timeout_ms) from None
         finally:
             if channel is not None:
                 channel.waiting.pop(command.opaque, None)
+
+    def begin(self, addr: str, command: RemotingCommand, timeout_ms: int, answer: Answer) -> bool:
+        """Send one request now; False, and it is not sent, where it would have to wait for the connection.
+
+        The answer may be BrokerUnavailable or, after `timeout_ms`, TimeoutError. Raises TooManyRequests.
+        """
+        channel = self._channels.get(addr)
+        if channel is None or not channel.is_ready:
+            return False
+        command.opaque = self._next_opaque()
+        deadline_s = asyncio.get_running_loop().time() + timeout_ms / 1000
+        channel.expect_for(answer, command.opaque, deadline_s)
+        channel.send((command,))
+        return True
 
     async def invoke_many(
         self,

@@ -105,7 +105,8 @@ class ConcurrentConsumeService:
 
     async def _consume(self, request: ConsumeRequest) -> None:
         queue, messages = request.queue, request.messages
-        await self._handler.rate.wait()
+        if not self._handler.rate.is_free:
+            await self._handler.rate.wait()
         if queue.is_dropped:
             return
         self._handler.rate.count(len(messages))
@@ -119,6 +120,9 @@ class ConcurrentConsumeService:
         if queue.is_dropped:
             # Somebody else has the queue now and gets these again: an offset of ours would hide what he has.
             logger.info("result ignored, the queue is not ours any more %s", _where(messages[0]))
+            return
+        if outcome.is_success and context.ack_index is None:
+            self._commit(queue, messages)
             return
         done, again = split_by_ack_index(messages, outcome, context.ack_index)
         if again and self._config.message_model is MessageModel.BROADCASTING:

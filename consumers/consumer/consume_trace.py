@@ -13,7 +13,8 @@ from brokerd.remoting.message.trace import SubAfterTrace, SubBeforeTrace, Traced
 from consumers.client.client_instance import ClientInstance
 from consumers.client.trace_dispatcher import TraceDispatcher
 from consumers.clock import Clock
-from consumers.producer.producer import UniqueKeys, create_trace_dispatcher
+from consumers.producer.outgoing import UniqueKeys
+from consumers.producer.producer import create_trace_dispatcher
 
 
 class ConsumeTracer:

@@ -6,13 +6,11 @@ Source: semantics reference 10; DefaultMQProducerImpl.java.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import itertools
 import logging
-import os
 import random
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
@@ -20,27 +18,23 @@ from typing import Self
 from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.errors import error_for
-from brokerd.remoting.message.batch import encode_batch
-from brokerd.remoting.message.compression import compress
-from brokerd.remoting.message.ids import create_unique_key
 from brokerd.remoting.message.java_hash import java_string_hash
 from brokerd.remoting.message.message import Message
 from brokerd.remoting.message.names import (
     GROUP_LENGTH_MAX,
     REPLY_TOPIC_SUFFIX,
     MessageProperty,
-    SysFlag,
     validate_group,
     validate_topic,
 )
 from brokerd.remoting.message.queue import MessageQueue
 from brokerd.remoting.message.recall_handle import decode_recall_handle
-from consumers.client.client_instance import ClientInstance, local_ip
+from consumers.client.client_instance import ClientInstance
 from consumers.client.namespace import Namespace
 from consumers.client.route import publish_queues
 from consumers.client.trace_dispatcher import TraceDispatcher
 from consumers.clock import Clock, system_clock
-from consumers.config import CompressionType, InvalidClientConfig, ProducerConfig
+from consumers.config import ProducerConfig
 from consumers.errors import (
     BrokerUnavailable,
     MessageNotSent,
@@ -52,30 +46,18 @@ from consumers.errors import (
     TopicRouteNotFound,
     is_retriable,
 )
+from consumers.producer.async_send import AsyncSend
 from consumers.producer.in_flight import InFlight
 from consumers.producer.latency_fault import LatencyFaults
+from consumers.producer.outgoing import Outgoing
 from consumers.producer.send_result import SendResult, SendStatus, send_request, send_result
 from consumers.producer.send_trace import pub_trace
 
 logger = logging.getLogger(__name__)
 
 
-COMPRESSION_FLAGS = {
-    CompressionType.ZLIB: SysFlag.COMPRESSION_ZLIB,
-    CompressionType.LZ4: SysFlag.COMPRESSION_LZ4,
-    CompressionType.ZSTD: SysFlag.COMPRESSION_ZSTD,
-}
 # Chooses one of the topic's writable queues, which come sorted (MessageQueueSelector).
 QueueSelector = Callable[[Sequence[MessageQueue], Message], MessageQueue]
-
-
-class MessageTooLarge(MQClientError, ValueError):
-    """The body is larger than the brokers take; nothing was sent."""
-
-    def __init__(self, size_bytes: int, limit_bytes: int) -> None:
-        super().__init__(f"message of {size_bytes} bytes, at most {limit_bytes} are allowed")
-        self.size_bytes = size_bytes
-        self.limit_bytes = limit_bytes
 
 
 def queue_for_key(queues: Sequence[MessageQueue], key: str) -> MessageQueue:
@@ -125,12 +107,12 @@ class Producer:
         self._clock = clock
         self._indexes: dict[str, itertools.count[int]] = {}
         self._queues: dict[str, tuple[object, list[MessageQueue]]] = {}
-        self._unique_keys = UniqueKeys(clock)
+        self._outgoing = Outgoing(self.config, self._namespace, clock)
         self._faults = LatencyFaults()
         self._in_flight = InFlight(
             self.config.async_in_flight_messages_max, self.config.async_in_flight_bytes_max
         )
-        self._async_sends: set[asyncio.Task[SendResult]] = set()
+        self._async_sends: set[asyncio.Future[SendResult]] = set()
         self.traces: TraceDispatcher | None = None
         if self.config.enable_msg_trace:
             self.traces = create_trace_dispatcher(self.client, group, "PRODUCE", self.config.trace_topic)
@@ -190,7 +172,7 @@ class Producer:
         ):
             if time is not None:
                 message.properties[name] = str(time)
-        body, sys_flag = self._compressed(message.body)
+        body, sys_flag = self._outgoing.compressed(message.body)
         deadline_ms = self._clock() + (timeout_ms or self.config.send_timeout_ms)
         if queue is None and (selector is not None or sharding_key is not None):
             queue = await self._selected(message, sharding_key, selector)
@@ -207,11 +189,11 @@ class Producer:
         sharding_key: str | None = None,
         selector: QueueSelector | None = None,
         timeout_ms: int | None = None,
-    ) -> asyncio.Task[SendResult]:
-        """Begin to send, and return the task whose result or error is that of `send`.
+    ) -> asyncio.Future[SendResult]:
+        """Begin to send, and return the future whose result or error is that of `send`.
 
         Waits while `async_in_flight_messages_max` messages or `async_in_flight_bytes_max` bytes are under way, at most
-        `timeout_ms`: then TooManyRequests, and nothing was sent. `close` waits for all tasks.
+        `timeout_ms`: then TooManyRequests, and nothing was sent. `close` waits for all.
         """
         size_bytes = len(message.body)
         if not self._in_flight.enter_at_once(size_bytes):
@@ -220,6 +202,11 @@ class Producer:
                     await self._in_flight.enter(size_bytes)
             except TimeoutError:
                 raise TooManyRequests("brokers", self._in_flight.messages) from None
+        if queue is None and sharding_key is None and selector is None:
+            begun = self._send_at_once(message, timeout_ms or self.config.send_timeout_ms)
+            if begun is not None:
+                self._async_sends.add(begun.result)
+                return begun.result
         task = asyncio.get_running_loop().create_task(
             self.send(
                 message, queue=queue, sharding_key=sharding_key, selector=selector, timeout_ms=timeout_ms
@@ -293,7 +280,8 @@ class Producer:
 
         Raises ValueError for an empty or mixed batch and MessageTooLarge; else as `send`.
         """
-        carrier, body = self._batch(messages)
+        carrier, body = self._outgoing.batch(messages)
+        self._check_topic(carrier.topic)
         deadline_ms = self._clock() + (timeout_ms or self.config.send_timeout_ms)
         if queue is not None:
             await self._publish_queues(carrier.topic)
@@ -310,7 +298,7 @@ class Producer:
     ) -> None:
         """Write it to the socket without waiting for a result. Raises MQClientError, ValueError."""
         self._prepare(message)
-        body, sys_flag = self._compressed(message.body)
+        body, sys_flag = self._outgoing.compressed(message.body)
         queues = await self._publish_queues(message.topic)
         if queue is None and (selector is not None or sharding_key is not None):
             queue = await self._selected(message, sharding_key, selector)
@@ -335,10 +323,11 @@ class Producer:
         deadline_ms: int,
         *,
         batch: Sequence[Message] = (),
+        begun: AsyncSend | None = None,
     ) -> SendResult:
         """Send with up to 1 + retry_times_when_send_failed attempts within the deadline.
 
-        There is a next one while errors are retriable.
+        There is a next one while errors are retriable. `begun`: the first one, which has its answer.
         """
         send = self._watched_send if self.config.send_latency_fault_enable else self._send_once
         attempts = 0
@@ -346,10 +335,14 @@ class Producer:
         while True:
             attempts += 1
             try:
-                queues = await self._publish_queues(message.topic)
-                queue = self._next(message.topic, queues, failed_broker)
-                failed_broker = queue.broker_name
-                result = await send(message, body, queue, sys_flag, deadline_ms, batch=batch)
+                if begun is not None and attempts == 1:
+                    failed_broker = begun.queue.broker_name
+                    result = begun.first_result()
+                else:
+                    queues = await self._publish_queues(message.topic)
+                    queue = self._next(message.topic, queues, failed_broker)
+                    failed_broker = queue.broker_name
+                    result = await send(message, body, queue, sys_flag, deadline_ms, batch=batch)
                 is_last = attempts > self.config.retry_times_when_send_failed
                 if not self._is_repeated(result) or is_last or self._clock() >= deadline_ms:
                     return result
@@ -414,6 +407,42 @@ class Producer:
             self._trace_sends(self.traces, sizes, result, response, addr, began_ms)
         return result
 
+    # AsyncSend: the first attempt of `send_async`, and what it calls
+
+    def _send_at_once(self, message: Message, timeout_ms: int) -> AsyncSend | None:
+        """Write a message to the socket now; None where something has to be waited for, or is wrong: `send` does it."""
+        queues = self._known_queues(message.topic)
+        if queues is None or self.config.send_latency_fault_enable:
+            return None
+        try:
+            self._prepare(message)
+            body, sys_flag = self._outgoing.compressed(message.body)
+            queue = self._next(message.topic, queues, None)
+            addr = self.client.find_addr(queue.broker_name, only_this=True)
+            now_ms = self._clock()
+            result: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
+            place = queue, addr, now_ms, now_ms + timeout_ms
+            begun = AsyncSend(message, body, sys_flag, *place, self, result)
+            request = self._request(message, body, queue, sys_flag, now_ms)
+            is_sent = self.client.remoting.begin(addr, request, timeout_ms, begun)
+        except (MQClientError, ValueError):
+            return None
+        return begun if is_sent else None
+
+    def read_answer(self, send: AsyncSend, response: RemotingCommand) -> SendResult:
+        result = send_result(response, send.message, send.queue.broker_name)
+        if self.traces is not None:
+            sizes = [(send.message, len(send.body))]
+            self._trace_sends(self.traces, sizes, result, response, send.addr, send.began_ms)
+        return result
+
+    def go_on(self, send: AsyncSend) -> Coroutine[object, object, SendResult]:
+        return self._send_with_retry(send.message, send.body, send.sys_flag, send.deadline_ms, begun=send)
+
+    def ended(self, send: AsyncSend) -> None:
+        self._async_sends.discard(send.result)
+        self._in_flight.leave(len(send.message.body))
+
     def _trace_sends(
         self,
         traces: TraceDispatcher,
@@ -473,17 +502,21 @@ class Producer:
             return topic
         return self._namespace.wrap(topic)
 
+    def _check_topic(self, topic: str) -> None:
+        """Raise ValueError for a name that no topic has; one that was sent to is known."""
+        if topic not in self._queues:
+            validate_topic(self._stored_topic(topic))
+
     async def _publish_queues(self, topic: str) -> list[MessageQueue]:
         """Return writable queues of the topic.
 
         For an unknown topic those that creating it by sending would give it (5.4).
         """
-        stored_topic = self._stored_topic(topic)
-        cached_route, cached_queues = self._queues.get(topic, (None, []))
-        if cached_route is not None and cached_route is self.client.known_route(stored_topic):
-            return cached_queues
+        known = self._known_queues(topic)
+        if known is not None:
+            return known
         try:
-            route = await self.client.route(stored_topic)
+            route = await self.client.route(self._stored_topic(topic))
         except MQBrokerError as error:
             return await self._queues_of_new_topic(topic, error)
         queues = publish_queues(topic, route)
@@ -491,6 +524,12 @@ class Producer:
             raise TopicRouteNotFound(topic, "write")
         self._queues[topic] = (route, queues)
         return queues
+
+    def _known_queues(self, topic: str) -> list[MessageQueue] | None:
+        """Return the queues without a request; None: the route is unknown, or has changed."""
+        route, queues = self._queues.get(topic, (None, []))
+        is_current = route is not None and route is self.client.known_route(self._stored_topic(topic))
+        return queues if is_current else None
 
     async def _queues_of_new_topic(self, topic: str, error: MQBrokerError) -> list[MessageQueue]:
         try:
@@ -524,58 +563,10 @@ class Producer:
             return queue_for_key(await self._publish_queues(message.topic), sharding_key)
         return None
 
-    # Messages
-
     def _prepare(self, message: Message) -> None:
-        """Check it and give it its unique key; a message that is sent again keeps the key it has."""
-        if message.topic not in self._queues:
-            validate_topic(self._stored_topic(message.topic))
-        # Validators.checkMessage; Apache's broker answers an empty body with a NullPointerException.
-        if not message.body:
-            raise ValueError("the message has no body")
-        if len(message.body) > self.config.max_message_bytes:
-            raise MessageTooLarge(len(message.body), self.config.max_message_bytes)
-        if self._namespace:
-            message.properties[MessageProperty.INSTANCE_ID] = self._namespace.name
-        if MessageProperty.UNIQ_KEY not in message.properties:
-            message.properties[MessageProperty.UNIQ_KEY] = self._unique_keys.create()
-
-    def _compressed(self, body: bytes) -> tuple[bytes, int]:
-        """(body to send, system flag)."""
-        if len(body) < self.config.compress_body_over_bytes:
-            return body, 0
-        flag = COMPRESSION_FLAGS[self.config.compress_type]
-        return compress(body, flag, self.config.compress_level), SysFlag.COMPRESSED | flag
-
-    def _batch(self, messages: Sequence[Message]) -> tuple[Message, bytes]:
-        """(a message that carries topic and unique key for the header, the encoded batch)."""
-        if not messages:
-            raise InvalidClientConfig("a batch needs at least one message")
-        topic = messages[0].topic
-        for message in messages:
-            if message.topic != topic:
-                raise InvalidClientConfig(f"a batch has one topic, not {topic} and {message.topic}")
-            if MessageProperty.DELAY in message.properties:
-                raise InvalidClientConfig("a batch cannot be delayed")
-            self._prepare(message)
-        body = encode_batch(list(messages))
-        if len(body) > self.config.max_message_bytes:
-            raise MessageTooLarge(len(body), self.config.max_message_bytes)
-        unique_key = messages[0].properties[MessageProperty.UNIQ_KEY]
-        return Message(topic, body, {MessageProperty.UNIQ_KEY: unique_key}), body
-
-
-class UniqueKeys:
-    """Unique message ids of this process: its address and id, the time, a counter (store-format 4)."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._ip = ipaddress.ip_address(local_ip()).packed
-        self._pid = os.getpid()
-        self._clock = clock
-        self._counter = itertools.count(random.getrandbits(15))
-
-    def create(self) -> str:
-        return create_unique_key(self._ip, self._pid, next(self._counter) & 0xFFFF, self._clock())
+        """Check it and give it its unique key. Raises ValueError."""
+        self._check_topic(message.topic)
+        self._outgoing.prepare(message)
 
 
 # genGroupNameForTrace of AsyncTraceDispatcher.java

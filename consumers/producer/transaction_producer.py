@@ -144,7 +144,7 @@ class TransactionProducer(Producer):
             MessageProperty.PRODUCER_GROUP: self.group,
         }
         half = Message(message.topic, message.body, properties, message.flag)
-        body, sys_flag = self._compressed(message.body)
+        body, sys_flag = self._outgoing.compressed(message.body)
         deadline_ms = self._clock() + (timeout_ms or self.config.send_timeout_ms)
         return await self._send_with_retry(half, body, sys_flag | SysFlag.TRANSACTION_PREPARED, deadline_ms)
 

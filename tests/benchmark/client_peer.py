@@ -59,19 +59,19 @@ async def send(options: Mapping[str, str]) -> tuple[float, float]:
 
 
 async def send_async(producer: Producer, topic: str, body: bytes, total: int) -> None:
-    """Keep no task: the answer is counted, as Java's callback does it."""
+    """Keep no future: the answer is counted, as Java's callback does it."""
     left, done = total, asyncio.Event()
 
-    def count(task: asyncio.Task[SendResult]) -> None:
+    def count(sent: asyncio.Future[SendResult]) -> None:
         nonlocal left
-        task.result()
+        sent.result()
         left -= 1
         if not left:
             done.set()
 
     for number in range(total):
-        task = await producer.send_async(Message(topic, body, {"KEYS": f"k{number}"}))
-        task.add_done_callback(count)
+        sent = await producer.send_async(Message(topic, body, {"KEYS": f"k{number}"}))
+        sent.add_done_callback(count)
     await done.wait()
 
 

@@ -42,5 +42,10 @@ def create_unique_key(ip: bytes, pid: int, counter: int, now_ms: int) -> str:
     milliseconds count from the start of the month, which here is UTC's.
     """
     in_month_ms = now_ms - _month_start_ms(now_ms // 86_400_000)
-    tail = struct.pack(">HIIH", pid & 0xFFFF, zlib.crc32(ip), in_month_ms, counter & 0xFFFF)
-    return (ip + tail).hex().upper()
+    return f"{_process_part(ip, pid)}{in_month_ms:08X}{counter & 0xFFFF:04X}"
+
+
+@lru_cache(maxsize=4)
+def _process_part(ip: bytes, pid: int) -> str:
+    """Address, process and hash: the same in all keys of a producer."""
+    return (ip + struct.pack(">HI", pid & 0xFFFF, zlib.crc32(ip))).hex().upper()

@@ -11,7 +11,7 @@ NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR = "\x01", "\x02"
 def encode_properties(properties: Mapping[str, str]) -> bytes:
     """Name, 1, value, 2 for each, with the 2 after the last one too (releases up to 4.9.0 and from 5.2 on)."""
     return "".join(
-        f"{name}{NAME_VALUE_SEPARATOR}{value}{PROPERTY_SEPARATOR}" for name, value in properties.items()
+        [f"{name}{NAME_VALUE_SEPARATOR}{value}{PROPERTY_SEPARATOR}" for name, value in properties.items()]
     ).encode()
 
 
