@@ -84,7 +84,11 @@ def test_it_lists_who_owned_which_queue(
         "host": "10.0.0.1",
         "from_ms": 1_700_000_630_000,
         "to_ms": 1_700_009_000_000,
+        "is_claim": False,
     }
+    QueueOwner.objects.filter(client_id="c-2").update(is_claim=True)
+    (last,) = reader.get(f"{BASE}/owner-history?{WINDOW}&topic=orders").json()["tenures"][1:]
+    assert (last["client_id"], last["is_claim"]) == ("c-2", True)
     monkeypatch.setattr("api.lag.TENURES_MAX", 1)
     cut = reader.get(f"{BASE}/owner-history?{WINDOW}").json()
     assert cut["is_cut"] and len(cut["tenures"]) == 1

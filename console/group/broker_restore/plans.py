@@ -55,6 +55,16 @@ class GroupRestore(Struct, frozen=True, kw_only=True):
         return self.job is not None and self.job.state == JobState.SUCCEEDED
 
     @property
+    def words(self) -> Text:
+        """Return what its plan does, did or was refused for; empty without one."""
+        plan = self.plan
+        if plan is None:
+            return Text()
+        if self.job is not None and self.job.error:
+            return self.job.error
+        return selectors.plan_kind(KIND).done_words(plan) if self.is_done else plan.blocked or plan.summary
+
+    @property
     def shown_plan(self) -> str:
         """Return the state that pages show of its plan; empty without one."""
         return "" if self.plan is None else shown_plan(self.plan, timezone.now())
