@@ -236,6 +236,8 @@ def addresses(page: Page, url: str, wanted: re.Pattern[str]) -> dict[str, str]:
     if "broker" in found:
         found |= {f"broker-{tab}": f"{found['broker']}?tab={tab}" for tab in BROKER_TABS}
         found["broker-change"] = f"{found['broker']}/config?key=fileReservedTime"
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        found["broker-restore"] = f"{found['broker']}/restore?time={now}"
         found |= make_plans(page, url, found["broker"].rsplit("/", 1)[-1], wanted)
     return {name: path for name, path in found.items() if wanted.search(name)}
 

@@ -228,7 +228,12 @@ def _handled_twice(subject: Subject) -> Iterator[Finding]:
                 number=len(queues),
                 queues=_names(queues),
             )
-            text = Text("%(sentence)s.", sentence=one.words)
+            text = Text.of_parts(
+                [
+                    Text("%(sentence)s.", sentence=one.words),
+                    Text("A queue that changed hands while clients were asked, for seconds, looks the same."),
+                ]
+            )
             yield Finding("HANDLED_TWICE", "FALLING_BEHIND", title, text, one.clients, queues, one.from_ms)
 
 
