@@ -88,17 +88,23 @@ def group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
         return made
     wanted = request.GET.get("view", "")
     view = View(wanted) if wanted in VIEWS else View.NOW
+    counts = _counts(found)
     context = {
         "cluster": here,
         "row": row,
         "found": found,
         "findings": found.findings,
+        "silent": [
+            one
+            for one in lag_selectors.silent_or_without_master(here.name)
+            if one.broker_name in counts["brokers"]
+        ],
         "topic": topic,
         "matrix": None if topic is None else matrix(topic, found.members, view),
         "views": list(VIEWS.items()),
         "part_every_ms": PART_EVERY_MS,
         "now_ms": now_ms,
-        **_counts(found),
+        **counts,
         **_changes(request, found, topic, row, now_ms),
         **_placement(request, here, group, found, topic),
     }

@@ -282,12 +282,18 @@ def optional_cell(row: object, name: str, now_ms: int) -> SafeString:
     return NOT_APPLICABLE if value is None else _figure(row, name, count(value), value == 0)
 
 
+# The longest of several: with a part of the row unknown it is at least so long.
+LONGEST = frozenset({"worst_time_lag_ms", "retained_ms"})
+
+
 def optional_duration_cell(row: object, name: str, now_ms: int) -> SafeString:
     """Render a duration that only some rows have; – without one, unknown if part of the row is unknown."""
-    value = value_of(row, name)
+    value, is_partial = value_of(row, name), bool(value_of(row, "partial"))
     if value is None:
-        return unknown(row) if value_of(row, "partial") else NOT_APPLICABLE
-    return _figure(row, name, duration(value), value == 0)
+        return unknown(row) if is_partial else NOT_APPLICABLE
+    is_low = is_partial and name in LONGEST
+    shown = _figure(row, name, duration(value), value == 0 and not is_low)
+    return at_least(row) + shown if is_low else shown
 
 
 LOSS_TONES = ((HOUR_MS, "t-bad"), (DAY_MS, "t-warn"))  # a lower bound is no alarm and has none

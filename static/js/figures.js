@@ -195,6 +195,7 @@
   const atLeast = (row) => `<span class="atleast" ${why(row)}>≥</span>`;
   /* made of offsets: where those are not a count of messages, there are at most as many */
   const COUNTED = new Set(["lag", "available", "in_flight", "messages"]);
+  const LONGEST = new Set(["worst_time_lag_ms", "retained_ms"]); // at least so long, with a part of the row unknown
   const PARTS_OF_LAG = new Set(["available", "in_flight"]); // sums over the same queues as the lag
   function boundOf(row, name) {
     const isLow = row[(PARTS_OF_LAG.has(name) ? "lag" : name.replace(/_ms$/, "")) + "_lower_bound"];
@@ -284,8 +285,12 @@
     },
     latency: (row, name) => (missing(row[name]) ? NA : latency(row[name])),
     optional: (row, name) => (missing(row[name]) ? NA : figure(row, name, count(row[name]), row[name] === 0)),
-    optional_duration: (row, name) =>
-      missing(row[name]) ? (row.partial ? unknown(row) : NA) : figure(row, name, duration(row[name]), row[name] === 0),
+    optional_duration(row, name) {
+      if (missing(row[name])) return row.partial ? unknown(row) : NA;
+      const isLow = row.partial && LONGEST.has(name);
+      const shown = figure(row, name, duration(row[name]), row[name] === 0 && !isLow);
+      return isLow ? atLeast(row) + shown : shown;
+    },
     loss(row, name) {
       const value = row[name];
       if (row.status === "LOST") return `<span class="t-bad">${gettext("losing now")}</span>`;

@@ -105,6 +105,13 @@ def test_it_lets_only_those_change_who_may_configure(address: str) -> None:
     assert "Drain…" not in page and "Change a key…" not in page
 
 
+def test_a_silent_broker_is_not_said_to_be_listed(admin: Client) -> None:
+    """What name servers said a minute ago stands on their page, with its age."""
+    name_server("10.0.0.1:9876", "broker-a", "broker-b")
+    assert "1 of 1 name server lists it" in text_of(admin, "/c/local/brokers/broker-a")
+    assert "name server lists it" not in text_of(admin, "/c/local/brokers/broker-b")
+
+
 def test_it_says_that_there_is_no_such_broker(admin: Client) -> None:
     assert admin.get("/c/local/brokers/broker-z").status_code == 404
 

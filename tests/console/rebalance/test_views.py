@@ -149,6 +149,22 @@ def test_members_behind_a_silent_broker_leave_nothing_certain(admin: Client) -> 
     assert "without owner" not in text and "a broker that may list clients does not answer" in text
 
 
+def test_unknown_owners_behind_a_silent_broker_are_no_all_clear(admin: Client) -> None:
+    GroupMembers.objects.update(clients=None)
+    ClientRow.objects.all().delete()
+    BrokerRow.objects.create(
+        cluster="local",
+        broker_name="broker-a",
+        answered=False,
+        since_ms=int(time.time() * 1000),
+        reason=Text("connection refused"),
+    )
+    text = shown(admin, GROUP)
+    assert "broker-a has not answered since" in text
+    assert "The owners of 4 queues are unknown. Nothing else is wrong." in text
+    assert "Nothing is wrong." not in text
+
+
 def test_a_flapping_client_is_named(admin: Client) -> None:
     now_ms = int(time.time() * 1000)
     for minutes in (1, 5, 9):
