@@ -31,6 +31,9 @@ NUMBERS_BYTES = 1_024  # of fifty light queues, which a put adds to a message's 
 class LightMessageStore(MessageStore):
     """As MessageStore; single messages whose INNER_MULTI_DISPATCH names light queues go there too."""
 
+    # Of a message that names no light queue: what is below costs it 2 µs.
+    put_ordinary = MessageStore.put_message
+
     def check_light(self, topic: str, names: str) -> None:
         """Check what a producer names, before a message waits too. Raises MessageIllegal, LightQueuesExceeded."""
         new = [name for name in checked_names(topic, names) if (name, QUEUE_ID) not in self._queues]

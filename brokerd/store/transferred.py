@@ -16,7 +16,7 @@ from brokerd.store.log.commit_log import CommitLog
 from brokerd.store.log.record import BLANK_BYTES, BLANK_MAGIC, TWO_INTS, StoredRecord, read_record
 from brokerd.store.queue.consume_queue import ConsumeQueue
 from brokerd.store.queue.consume_queue_table import ConsumeQueueTable
-from brokerd.store.queue.light_queues import GAP_MAX, QUEUE_ID, has_units, light_units
+from brokerd.store.queue.light_queues import GAP_MAX, QUEUE_ID, goes_behind, light_units
 from brokerd.store.store_config import MessageStoreConfig
 
 logger = logging.getLogger(__name__)
@@ -187,11 +187,13 @@ class TransferredLog:
 
     def _light_queues(self, record: StoredRecord) -> list[tuple[ConsumeQueue, int]]:
         """Return the light queues that the record is new in, and its numbers there. Raises as `_queue_of`."""
-        if not (gets_unit(record.sys_flag) and has_units(record.topic)):
+        if not gets_unit(record.sys_flag):
             return []
         found = []
         for name, number in light_units(record.properties):
             queue = self._table.find_or_create(name, QUEUE_ID)
+            if not goes_behind(queue.next_offset, record.topic, number):
+                continue
             if not queue.next_offset:
                 queue.begin_at(number)
             elif not queue.next_offset <= number <= queue.next_offset + GAP_MAX:

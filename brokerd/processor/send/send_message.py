@@ -110,7 +110,8 @@ class Sender:
         self._broker = broker
         self._entries: dict[str, TopicEntry] = {}
         self._topics = broker.topics.topics
-        self._put = broker.store.put_message
+        store = broker.store
+        self._put = store.put_ordinary if isinstance(store, LightMessageStore) else store.put_message
         self._broker_put = broker.stats.broker_put
         host, port = broker.store_host
         self._store_host = broker.store_host
@@ -177,9 +178,10 @@ class Sender:
             if "\x02\x02" in text:
                 text = text.replace("\x02\x02", "\x02")
         sys_flag = header.sys_flag | entry.sys_flag
-        stored_queue_id, recall_handle = queue_id, None
+        put, stored_queue_id, recall_handle = self._put, queue_id, None
         if entry.is_retry or not has_no_special(properties) or sys_flag & UNUSUAL_FLAGS:
             self._check_unusual(entry, sys_flag, properties)
+            put = self._broker.store.put_message
             if begins_transaction(header, properties):
                 return self._send_half(
                     header, sys_flag, queue_id, properties, unique_key, body, channel, now_ms
@@ -193,7 +195,7 @@ class Sender:
         stored = f"{text}{self._added}" if text[-1:] == "\x02" or not text else f"{text}\x02{self._added}"
         tag = properties.get("TAGS")
         try:
-            result = self._put(
+            result = put(
                 topic,
                 stored_queue_id,
                 body,

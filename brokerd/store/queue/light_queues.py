@@ -48,8 +48,16 @@ def takes_light(topic: str) -> bool:
 
 
 def has_units(topic: str) -> bool:
-    """Return whether a broker, ours or Apache's, may have put the topic's records into light queues."""
+    """Return whether a broker, ours or Apache's, has put the topic's records into light queues."""
     return topic != SCHEDULE_TOPIC and not topic.startswith((RETRY_TOPIC_PREFIX, SYSTEM_TOPIC_PREFIX))
+
+
+def goes_behind(end: int, topic: str, number: int) -> bool:
+    """Return whether a stored record gets its unit in a light queue that ends at `end`.
+
+    4.9.7 puts a delayed message there at once; any other in that topic was sent back, with its number of then.
+    """
+    return has_units(topic) or (topic == SCHEDULE_TOPIC and number == end)
 
 
 def light_names(topic: str, properties: bytes) -> list[str]:

@@ -32,7 +32,7 @@ from brokerd.store.log.commit_log import CommitLog
 from brokerd.store.log.record import BLANK_BYTES, TAGS, find_property, read_record
 from brokerd.store.queue.consume_queue import BLANK_SIZE, UNIT_BYTES, ConsumeQueue
 from brokerd.store.queue.consume_queue_table import ConsumeQueueTable
-from brokerd.store.queue.light_queues import GAP_MAX, QUEUE_ID, has_units, is_record_of, light_units
+from brokerd.store.queue.light_queues import GAP_MAX, QUEUE_ID, goes_behind, is_record_of, light_units
 from brokerd.store.recovery.log_inspection import LogInspection, LogState, QueueKey
 from brokerd.store.recovery.record_walk import walk_file
 from brokerd.store.results import RecoveryReport
@@ -411,17 +411,21 @@ class Recovery:
                     self._table.queues[queue.topic, queue_id] = queue
                 if offset >= index_from:
                     index(queue, offset, timestamp_ms, sys_flag, properties)
-            if offset >= self._light_from and gets_unit(sys_flag) and has_units(topic.decode()):
+            if offset >= self._light_from and gets_unit(sys_flag):
                 unit = (offset, base + record_end - offset)
-                self._derive_light(plan, mapped[properties_start:record_end], *unit)
+                self._derive_light(plan, topic.decode(), mapped[properties_start:record_end], *unit)
             offset = base + record_end
 
-    def _derive_light(self, plan: OpeningPlan, properties: bytes, offset: int, size_bytes: int) -> None:
+    def _derive_light(
+        self, plan: OpeningPlan, topic: str, properties: bytes, offset: int, size_bytes: int
+    ) -> None:
         """Give a record its units in light queues. Raises OSError."""
         for name, number in light_units(properties):
             target = self._target(plan, name, QUEUE_ID, offset)
             queue = target.queue
             if offset < max(target.live_from, target.units_from):
+                continue
+            if not goes_behind(queue.max_offset, topic, number):
                 continue
             if queue.max_offset and number > queue.max_offset + GAP_MAX:
                 logger.warning("record at %d is not in %s: message %d is far ahead", offset, name, number)
