@@ -36,7 +36,7 @@ def check_plan_kinds(**_: Any) -> Sequence[CheckMessage]:
         return [
             Error(
                 f"PLAN_KINDS: {error}",
-                hint="It names a table like console.plans.PLAN_KINDS.",
+                hint="Set it to a table of plan kinds like console.plans.PLAN_KINDS.",
                 id="tidemark.E001",
             )
         ]
@@ -51,7 +51,7 @@ def check_data_folder(**_: Any) -> Sequence[CheckMessage]:
         hint = "Put TIDEMARK_DATA on a local disk, or use PostgreSQL (DATABASE_URL, METRICS_DATABASE_URL)."
         return [
             Warning(
-                f"SQLite's files lie on a network disk ({kind}): its log needs shared memory.",
+                f"The SQLite files are on a network disk ({kind}), where their log does not work.",
                 hint,
                 id="tidemark.W003",
             )
@@ -68,7 +68,7 @@ def check_storage_urls(**_: Any) -> Sequence[CheckMessage]:
 def _storage_problems(name: str) -> Sequence[CheckMessage]:
     protocol = fsspec.utils.get_protocol(str(getattr(settings, name)))
     if protocol == "memory":
-        hint = "Name a folder (file:///...) or object storage: each process has its own memory, and takes it along."
+        hint = "Set it to a folder (file:///...) or object storage: memory is lost when a process ends."
         return [
             Error(
                 f"{name}: memory:// is not shared between processes and not kept.",
@@ -79,8 +79,8 @@ def _storage_problems(name: str) -> Sequence[CheckMessage]:
     try:
         fsspec.get_filesystem_class(protocol)
     except (ImportError, ValueError) as error:
-        hint = f"Install it beside the console and its workers, or name a folder (file:///...). {error}"
-        return [Error(f"{name}: nothing here reads {protocol}://", hint=hint, id="tidemark.E012")]
+        hint = f"Install it for the console and its workers, or set a folder (file:///...). {error}"
+        return [Error(f"{name}: no installed package reads {protocol}://", hint=hint, id="tidemark.E012")]
     return []
 
 
@@ -89,7 +89,7 @@ def check_static_root(**_: Any) -> Sequence[CheckMessage]:
     """Check that STATIC_ROOT was filled: every page would fail without its list of files."""
     if not settings.STATIC_ROOT or settings.DEBUG or (Path(settings.STATIC_ROOT) / STATIC_LIST).is_file():
         return []
-    hint = "Run manage.py collectstatic, or leave STATIC_ROOT out: files are then served from their source."
+    hint = "Run manage.py collectstatic, or unset STATIC_ROOT: files are then served from their source."
     return [Error(f"STATIC_ROOT: {settings.STATIC_ROOT} has no {STATIC_LIST}.", hint, id="tidemark.E015")]
 
 
@@ -98,7 +98,7 @@ def check_secret_key(**_: Any) -> Sequence[CheckMessage]:
     """Check that other users cannot read the stored key."""
     file = settings.DATA_DIR / "secret_key"
     if file.exists() and file.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-        return [Warning(f"Others can read {file}.", hint=f"chmod 600 {file}", id="tidemark.W004")]
+        return [Warning(f"Other users can read {file}.", hint=f"chmod 600 {file}", id="tidemark.W004")]
     return []
 
 
@@ -107,7 +107,7 @@ def check_origins(**_: Any) -> Sequence[CheckMessage]:
     """Check that host, origin, cookie and proxy settings are consistent."""
     found: list[CheckMessage] = []
     if "*" in settings.ALLOWED_HOSTS:
-        hint = "Name the hosts: with * any site may open a socket with a visitor's session."
+        hint = "List the hosts: with * any site can open a socket with a visitor's session."
         found.append(Warning("ALLOWED_HOSTS allows every host.", hint=hint, id="tidemark.W005"))
     if any(origin.startswith("https://") for origin in settings.CSRF_TRUSTED_ORIGINS) and not settings.HTTPS:
         hint = "Set TIDEMARK_HTTPS=true, so that cookies are only sent over TLS."
@@ -115,7 +115,7 @@ def check_origins(**_: Any) -> Sequence[CheckMessage]:
             Warning("CSRF_TRUSTED_ORIGINS names https, TIDEMARK_HTTPS is off.", hint=hint, id="tidemark.W006")
         )
     if settings.HTTPS and not settings.TRUSTED_PROXIES:
-        hint = "Name the proxies that end TLS in TRUSTED_PROXIES: their address stands for all visitors otherwise."
+        hint = "List the proxies that terminate TLS in TRUSTED_PROXIES: otherwise every visitor has their address."
         found.append(
             Warning("TIDEMARK_HTTPS is on, TRUSTED_PROXIES is empty.", hint=hint, id="tidemark.W014")
         )
@@ -129,7 +129,7 @@ def check_redis(**_: Any) -> Sequence[CheckMessage]:
         with redis.Redis.from_url(settings.REDIS_URL, socket_timeout=PROBE_TIMEOUT_S) as client:
             client.ping()
     except (RedisError, OSError, ValueError) as error:
-        hint = "`manage.py up` brings its own; otherwise start a Redis or Valkey and name it in REDIS_URL."
+        hint = "`manage.py up` starts its own; otherwise start Redis or Valkey and set REDIS_URL."
         return [Error(f"Redis does not answer: {error}", hint=hint, id="tidemark.E007")]
     return []
 
@@ -151,13 +151,15 @@ def check_migrations(**_: Any) -> Sequence[CheckMessage]:
             executor = MigrationExecutor(connections[alias])
             pending = executor.migration_plan(executor.loader.graph.leaf_nodes())
         except DatabaseError as error:
-            hint = "Check DATABASE_URL and METRICS_DATABASE_URL, and that the server runs."
+            hint = "Check DATABASE_URL and METRICS_DATABASE_URL, and that the server is running."
             found.append(Error(f"Database {alias} does not answer: {error}", hint=hint, id="tidemark.E010"))
             continue
         if pending:
             hint = f"manage.py migrate --database {alias}"
             found.append(
-                Error(f"Database {alias} lacks {len(pending)} migrations.", hint=hint, id="tidemark.E011")
+                Error(
+                    f"Database {alias} has {len(pending)} migrations to apply.", hint=hint, id="tidemark.E011"
+                )
             )
     return found
 

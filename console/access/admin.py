@@ -35,7 +35,7 @@ class PersonAdmin(AuditedAdmin, UserAdmin):  # type: ignore[type-arg]
     filter_horizontal = ("groups",)
     fieldsets = (
         (None, {"fields": ("username", "password", "email", "first_name", "last_name")}),
-        ("Rights", {"fields": ("is_active", "is_superuser", "groups")}),
+        ("Permissions", {"fields": ("is_active", "is_superuser", "groups")}),
         ("Dates", {"fields": ("last_login", "date_joined")}),
     )
     readonly_fields = ("last_login", "date_joined")

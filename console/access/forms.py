@@ -68,7 +68,7 @@ class ColumnNames(forms.CharField):
         if unknown := sorted(wanted.difference(self.names)):
             raise ValidationError(
                 Text(
-                    "There is no column %(name)s; choose from %(names)s.",
+                    "Unknown column %(name)s. Columns: %(names)s.",
                     name=unknown[0][:40],
                     names=", ".join(self.names),
                 )
@@ -113,7 +113,9 @@ class TokenForm(forms.Form):
     """A new API token. It never allows more than its owner's grants."""
 
     name = forms.CharField(
-        label=Text("Name"), max_length=100, help_text=Text("What uses it, for example “deploy pipeline”.")
+        label=Text("Name"),
+        max_length=100,
+        help_text=Text("The script or system that uses it, for example “deploy pipeline”."),
     )
     scopes = forms.MultipleChoiceField(
         label=Text("Permissions"),
@@ -132,5 +134,5 @@ class TokenForm(forms.Form):
         min_value=1,
         max_value=TOKEN_DAYS_MAX,
         initial=90,
-        help_text=Text("Empty: until it is revoked."),
+        help_text=Text("Leave empty for no expiry: the token is valid until it is revoked."),
     )

@@ -44,7 +44,7 @@ LAST_USED_EVERY = datetime.timedelta(minutes=1)
 # Wrong sign-ins of all addresses within `attempts.WINDOW` that are audited at most: audit events are never
 # deleted, and strangers must not fill the disk with them.
 FAILURES_AUDITED_MAX = 200
-A_STRANGER = "a stranger"
+A_STRANGER = "not signed in"
 
 BUILT_IN_ROLES = {
     "viewer": [Verb.VIEW],

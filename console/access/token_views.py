@@ -77,6 +77,10 @@ def revoke(request: HttpRequest, prefix: str) -> HttpResponse:
         )
         messages.success(request, done.local())
     else:
-        unknown = Text("There is no valid token %(prefix)s that you could revoke.", prefix=f"{prefix}…")
+        unknown = Text(
+            "No valid token %(prefix)s that you may revoke: it does not exist, is revoked already, or "
+            "belongs to another user.",
+            prefix=f"{prefix}…",
+        )
         messages.error(request, unknown.local())
     return redirect("tokens")

@@ -137,7 +137,7 @@ def activity(request: HttpRequest) -> HttpResponseBase:
     if not rules.may_see_activity(request.user, wanted.get("cluster", "")):
         raise PermissionDenied(
             Text(
-                "The activity of all clusters needs the right to view every cluster (VIEW). Choose a "
+                "The activity of all clusters needs permission to view every cluster (VIEW). Choose a "
                 "cluster that you may view in full."
             )
         )
@@ -178,7 +178,9 @@ def activity(request: HttpRequest) -> HttpResponseBase:
 def columns(request: HttpRequest, table: str) -> HttpResponse:
     """Store the columns this person chose for a list; empty lists remove the choice."""
     if table not in LISTS:
-        raise Http404(Text("There is no list %(name)s with columns to choose.", name=table).local())
+        raise Http404(
+            Text("The list %(name)s does not exist, or its columns cannot be chosen.", name=table).local()
+        )
     form = ColumnsForm(LISTS[table], request.POST)
     if not form.is_valid():
         return HttpResponse(form.errors.as_text(), status=422, content_type="text/plain; charset=utf-8")

@@ -68,7 +68,7 @@ def config_findings(table: ConfigTable) -> list[Finding]:
             else Text("%(broker)s has %(value)s", broker=broker.broker_name, value=value)
             for broker, value in zip(table.brokers, line.values, strict=True)
         ]
-        title = Text("%(name)s is not the same everywhere", name=line.key.name)
+        title = Text("%(name)s differs between brokers", name=line.key.name)
         text = Text("Meaning: %(what)s. %(values)s.", what=line.key.says, values=Text.of_list(values))
         found.append(Finding("FALLING_BEHIND", title, text, tab="config"))
     return found
@@ -77,7 +77,7 @@ def config_findings(table: ConfigTable) -> list[Finding]:
 def _silence(view: BrokerView) -> Iterable[Finding]:
     if not view.row.answered:
         reason = view.row.reason or Text("It does not answer")
-        text = Text("%(reason)s. Its figures are the last it reported.", reason=reason)
+        text = Text("%(reason)s. The figures are the last ones it reported.", reason=reason)
         title = Text("%(name)s does not answer", name=view.name)
         yield Finding("UNKNOWN", title, text, view.row.since_ms)
 
@@ -115,9 +115,9 @@ def _disk(view: BrokerView) -> Iterable[Finding]:
     for key, words in (
         (
             "diskSpaceCleanForciblyRatio",
-            Text("files are deleted although they are not expired: groups that are behind lose them"),
+            Text("files are deleted even if they have not expired: groups that are behind lose messages"),
         ),
-        ("diskMaxUsedSpaceRatio", Text("expired files are deleted at once")),
+        ("diskMaxUsedSpaceRatio", Text("expired files are deleted immediately")),
     ):
         limit = runtime.number(config.get(key))
         if (
@@ -139,12 +139,12 @@ def _disk(view: BrokerView) -> Iterable[Finding]:
 
 def _routes(view: BrokerView, servers: Sequence[NameServerRow]) -> Iterable[Finding]:
     if view.servers_read and len(view.drained_at) == len(view.servers_read):
-        text = Text("Its write permission is removed at every name server that answers; consumers continue.")
+        text = Text("Its write permission is removed on every name server that answers; consumers continue.")
         yield Finding("OFFLINE", Text("Drained: not offered to producers"), text, tab="drain")
     elif view.drained_at:
         text = Text(
-            "%(names)s do not offer it, %(rest)s still do: what a producer uses depends on the name server that "
-            "answers it.",
+            "%(names)s no longer offer it to producers, %(rest)s still do: whether a producer uses it "
+            "depends on the name server that answers.",
             names=", ".join(view.drained_at),
             rest=", ".join(sorted(set(view.servers_read) - set(view.drained_at))),
         )
@@ -152,13 +152,13 @@ def _routes(view: BrokerView, servers: Sequence[NameServerRow]) -> Iterable[Find
     missing = sorted(set(view.servers_read) - set(view.listed_at))
     if missing and view.listed_at:
         text = Text(
-            "%(names)s do not list it, %(known)s do. Clients of the former cannot find it.",
+            "%(names)s do not list it, %(known)s do. Clients that use only the former cannot find it.",
             names=", ".join(missing),
             known=", ".join(view.listed_at),
         )
         yield Finding("FALLING_BEHIND", Text("Not every name server lists it"), text, tab="health")
     elif missing and view.row.answered:
-        text = Text("New clients do not find it; connected clients continue.")
+        text = Text("New clients cannot find it; connected clients continue.")
         yield Finding("LOST", Text("No name server lists it"), text, tab="health")
     addresses = {
         server.addr: server.brokers[view.name].get(str(view.row.broker_id))
@@ -167,12 +167,12 @@ def _routes(view: BrokerView, servers: Sequence[NameServerRow]) -> Iterable[Find
     }
     if len(set(addresses.values())) > 1:
         texts = [
-            Text("%(server)s gives %(address)s", server=server, address=addr)
+            Text("%(server)s returns %(address)s", server=server, address=addr)
             if addr
-            else Text("%(server)s gives no address", server=server)
+            else Text("%(server)s returns no address", server=server)
             for server, addr in addresses.items()
         ]
-        title = Text("The name servers give different addresses for it")
+        title = Text("The name servers return different addresses for it")
         yield Finding("FALLING_BEHIND", title, Text.of_parts(texts), tab="health")
 
 
@@ -182,12 +182,12 @@ def _writing(view: BrokerView) -> Iterable[Finding]:
     # Of a slave it is the rule, and `_without_master` reports it.
     if refusal and view.has_master and view.filling != disk.Filling.FULL:
         text = Text.foreign(refusal)
-        yield Finding("STALLED", Text("The broker accepts no messages"), text, tab="runtime")
+        yield Finding("STALLED", Text("The broker does not accept messages"), text, tab="runtime")
     word, tone = view.page_cache
     if tone:
         status = "STALLED" if tone == "bad" else "FALLING_BEHIND"
         text = Text(
-            "Writes wait for the memory that files are mapped into; from the limit on sends get SYSTEM_BUSY (2)."
+            "Writes wait for memory-mapped files; above the limit sends are refused with SYSTEM_BUSY (2)."
         )
         yield Finding(status, Text("The page cache is %(word)s", word=word), text, tab="runtime")
     if view.put_p99_ms is not None and view.put_p99_ms >= SLOW_PUT_MS:
@@ -201,7 +201,7 @@ def _writing(view: BrokerView) -> Iterable[Finding]:
     if head_ms >= limit_ms / 2:
         status = "STALLED" if head_ms >= limit_ms else "FALLING_BEHIND"
         text = Text(
-            "The first has waited %(time)s; from %(limit)s on the broker refuses (SYSTEM_BUSY).",
+            "The first has waited %(time)s; after %(limit)s the broker refuses them (SYSTEM_BUSY).",
             time=Latency(round(head_ms)),
             limit=Latency(round(limit_ms)),
         )
@@ -209,7 +209,7 @@ def _writing(view: BrokerView) -> Iterable[Finding]:
     behind = runtime.size_bytes(table.get("dispatchBehindBytes")) or 0
     if behind >= BEHIND_BYTES:
         text = Text(
-            "%(size)s are stored and cannot be read yet: the index is behind the log.", size=size(behind)
+            "%(size)s are stored but cannot be read yet: the index is behind the log.", size=size(behind)
         )
         yield Finding("FALLING_BEHIND", Text("Consumers receive messages late"), text, tab="runtime")
 
@@ -219,17 +219,15 @@ def _held_back(view: BrokerView) -> Iterable[Finding]:
     held = view.held_back
     for one in held.late:
         text = Text(
-            "%(number)s messages wait in it; even the newest was due %(time)s ago. Their consumers see nothing, and "
-            "no lag shows it.",
+            "%(number)s messages wait in it; even the newest was due %(time)s ago. Consumers do not "
+            "receive them, and lag does not include them.",
             number=one.waiting,
             time=Duration(one.late_ms or 0),
         )
         title = Text("Delay level %(level)s is not delivered", level=one.level)
         yield Finding("STALLED", title, text, tab="health")
     if held.timer_late_s is not None and held.timer_late_s >= TIMER_LATE_S:
-        text = Text(
-            "Messages for a set time reach their topics this much later than they should; lag does not include it."
-        )
+        text = Text("Timed messages reach their topics this much too late; lag does not include the delay.")
         title = Text("The timer is %(time)s late", time=Duration(round(held.timer_late_s * 1000)))
         yield Finding("FALLING_BEHIND", title, text, tab="runtime")
 
@@ -239,12 +237,12 @@ def _clock(view: BrokerView) -> Iterable[Finding]:
     off_ms = view.row.clock_offset_ms
     if off_ms:
         apart = Duration(abs(off_ms))
-        ahead = Text("Its clock is %(time)s ahead of ours", time=apart)
-        title = ahead if off_ms > 0 else Text("Its clock is %(time)s behind ours", time=apart)
+        ahead = Text("Its clock is %(time)s ahead of this machine", time=apart)
+        title = ahead if off_ms > 0 else Text("Its clock is %(time)s behind this machine", time=apart)
         text = Text(
-            "Measured by the store times of messages that have just arrived; ages on this page are "
-            "corrected by it. Retention, delays and the timestamps of producers are not: synchronize the "
-            "clocks of the brokers and of this machine (NTP)."
+            "Measured by the store times of new messages. Ages on this page are corrected; retention, "
+            "delays and timestamps of producers are not. Synchronize the clocks of the brokers and of "
+            "this machine (NTP)."
         )
         yield Finding("INVALID", title, text, tab="health")
 
@@ -259,7 +257,7 @@ def _slaves(view: BrokerView) -> Iterable[Finding]:
             for replica in behind
         ]
         text = Text(
-            "%(names)s. Messages that it does not have yet are lost if the master is lost.",
+            "%(names)s. If the master fails, messages that the slave does not have yet are lost.",
             names=Text.of_list(names),
         )
         yield Finding("FALLING_BEHIND", Text("A slave is behind"), text, tab="health")

@@ -16,7 +16,7 @@ from console.text import Text
 class ConfigForm(forms.Form):
     """Key, value and brokers; one broker makes a plan for that broker, several one for the cluster."""
 
-    key = forms.CharField(max_length=KEY_LENGTH_MAX, error_messages={"required": Text("Name the key.")})
+    key = forms.CharField(max_length=KEY_LENGTH_MAX, error_messages={"required": Text("Enter the key.")})
     value = forms.CharField(max_length=VALUE_LENGTH_MAX, required=False, strip=False)
     brokers = forms.MultipleChoiceField(error_messages={"required": Text("Choose at least one broker.")})
 

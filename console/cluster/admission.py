@@ -31,7 +31,7 @@ def admit(
         right = text_of(Verb(verb).label)
         raise PermissionDenied(
             Text(
-                "This needs the right to %(action)s (%(verb)s) for %(what)s.",
+                "This needs permission to %(action)s (%(verb)s): %(what)s.",
                 action=right,
                 verb=verb,
                 what=what,

@@ -70,10 +70,11 @@ class ConnectionChange:
     def _require_fitting(self, cluster: Cluster) -> None:
         if self.access_key and self.access_key != cluster.access_key and not self.secret_key:
             raise ConnectionSettingInvalid(
-                Text("Enter the secret key of access key %(name)s too.", name=self.access_key), "secret_key"
+                Text("Also enter the secret key of the access key %(name)s.", name=self.access_key),
+                "secret_key",
             )
         if self.tls_certificate and self.tls_certificate != cluster.tls_certificate and not self.tls_key:
-            raise ConnectionSettingInvalid(Text("Enter the key of this certificate too."), "tls_key")
+            raise ConnectionSettingInvalid(Text("Also enter the key of this certificate."), "tls_key")
         for name, most in (
             ("access_key", KEY_CHARACTERS_MAX),
             ("secret_key", KEY_CHARACTERS_MAX),
@@ -91,11 +92,9 @@ def _require_readable(change: ConnectionChange) -> None:
     if change.tls_certificate:
         shown = _certificates(change.tls_certificate, "tls_certificate")[0].public_key()
         if change.tls_key and _public_key(change.tls_key) != shown:
-            raise ConnectionSettingInvalid(Text("This is not the key of the certificate."), "tls_key")
+            raise ConnectionSettingInvalid(Text("This key does not belong to the certificate."), "tls_key")
     elif change.tls_key:
-        raise ConnectionSettingInvalid(
-            Text("Enter the certificate that this key belongs to too."), "tls_certificate"
-        )
+        raise ConnectionSettingInvalid(Text("Also enter the certificate of this key."), "tls_certificate")
 
 
 def _certificates(pem: str, name: str) -> list[x509.Certificate]:
@@ -103,7 +102,7 @@ def _certificates(pem: str, name: str) -> list[x509.Certificate]:
         return x509.load_pem_x509_certificates(pem.encode())
     except ValueError as error:
         raise ConnectionSettingInvalid(
-            Text("This is no certificate in PEM form: it begins with -----BEGIN CERTIFICATE-----."), name
+            Text("This is not a PEM certificate: it must begin with -----BEGIN CERTIFICATE-----."), name
         ) from error
 
 
@@ -112,7 +111,7 @@ def _public_key(pem: str) -> PublicKeyTypes:
         return serialization.load_pem_private_key(pem.encode(), None).public_key()
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise ConnectionSettingInvalid(
-            Text("This is no private key in PEM form, or it is protected by a password."), "tls_key"
+            Text("This is not a PEM private key, or it is protected by a password."), "tls_key"
         ) from error
 
 

@@ -182,8 +182,8 @@ def _of_answer(addr: str, error: MQBrokerError, request: str) -> Finding:
             text = Text("%(text)s Give this access key the right there.", text=text)
         return Finding(addr, fault, text)
     text = Text(
-        "%(addr)s uses the RocketMQ protocol but refused the request: %(remark)s (code %(code)s). Is "
-        "it a broker's port? A name server's port is usually 9876.",
+        "%(addr)s uses the RocketMQ protocol but refused the request: %(remark)s (code %(code)s). It is "
+        "probably a broker; the usual port of a name server is 9876.",
         addr=addr,
         remark=error.remark,
         code=str(error.code),
@@ -204,7 +204,8 @@ def _of_connection(addr: str, error: BrokerUnavailable, *, uses_tls: bool, reque
         )
         return Finding(addr, fault, text)
     text = Text(
-        "%(addr)s: %(why)s. Is this the name server's address, and may this machine reach it?",
+        "%(addr)s: %(why)s. Check that this is the address of a name server and that this machine can "
+        "reach it.",
         addr=addr,
         why=why,
     )

@@ -18,21 +18,21 @@ class ConnectionFields(forms.Form):
         max_length=1000,
         help_text=Text("host:port, for example 10.0.0.5:9876; several separated by semicolons."),
     )
-    uses_tls = forms.BooleanField(label=Text("Connect by TLS"), required=False)
+    uses_tls = forms.BooleanField(label=Text("Connect with TLS"), required=False)
     tls_checks_host_name = forms.BooleanField(
-        label=Text("The certificate must name the address"), required=False, initial=True
+        label=Text("Check that the certificate is for this address"), required=False, initial=True
     )
     tls_ca = forms.CharField(
-        label=Text("Authorities of certificates (PEM)"),
+        label=Text("CA certificates (PEM)"),
         required=False,
         widget=forms.Textarea,
-        help_text=Text("Empty: those of this system."),
+        help_text=Text("Leave empty to trust the CAs of this system."),
     )
     tls_certificate = forms.CharField(
         label=Text("Client certificate (PEM)"),
         required=False,
         widget=forms.Textarea,
-        help_text=Text("Only where brokers require one."),
+        help_text=Text("Only if the brokers require one."),
     )
     tls_key = forms.CharField(
         label=Text("Key of the client certificate (PEM)"), required=False, widget=forms.Textarea
@@ -73,11 +73,11 @@ class AddClusterForm(ConnectionFields):
     name = forms.CharField(
         label=Text("Name"),
         max_length=63,
-        help_text=Text("Used in addresses: lower-case letters, digits and dashes."),
+        help_text=Text("Part of page addresses: lower-case letters, digits and dashes."),
         validators=[RegexValidator(CLUSTER_NAME, Text("Lower-case letters, digits and dashes, at most 63."))],
     )
     is_production = forms.BooleanField(
-        label=Text("Production: its pages are marked with a colour band"), required=False
+        label=Text("Production: mark its pages with a colour band"), required=False
     )
 
 

@@ -39,7 +39,7 @@ def unmasked(principal: Any, cluster: str, topic: str, message_id: str, *, remot
     if not may_unmask(principal, cluster, topic):
         raise PermissionDenied(
             Text(
-                "This needs the right to show masked fields (UNMASK) of %(topic)s on %(cluster)s.",
+                "This needs permission to show masked fields (UNMASK) of %(topic)s on %(cluster)s.",
                 topic=topic,
                 cluster=cluster,
             )

@@ -71,9 +71,9 @@ def not_found(user: Any, name: str) -> Text:
     """Return why there is no cluster of that name for ``user``, and which there are."""
     names = [cluster.name for cluster in clusters_for(user)]
     if not names:
-        return Text("There is no cluster %(name)s, or none that you may see.", name=name)
+        return Text("The cluster %(name)s does not exist, or you may not view it.", name=name)
     return Text(
-        "There is no cluster %(name)s, or none that you may see. You may see %(names)s.",
+        "The cluster %(name)s does not exist, or you may not view it. You may view %(names)s.",
         name=name,
         names=Text.of_names(names, NAMED_MAX),
     )

@@ -95,7 +95,7 @@ def add_cluster(
     except ValidationError as error:
         raise ClusterNameInvalid(Text.of_parts([text_of(message) for message in error.messages])) from error
     if Cluster.objects.filter(name=name).exists():
-        raise ClusterNameTaken(Text("There is a cluster %(name)s already.", name=name))
+        raise ClusterNameTaken(Text("A cluster %(name)s exists already.", name=name))
     connection.apply_to(cluster)
     facts = {"namesrv_addrs": cluster.namesrv_addrs, **connection.audited(cluster)}
     try:
@@ -121,7 +121,7 @@ def add_cluster(
                 remote_addr=remote_addr,
             )
     except IntegrityError as error:
-        raise ClusterNameTaken(Text("There is a cluster %(name)s already.", name=name)) from error
+        raise ClusterNameTaken(Text("A cluster %(name)s exists already.", name=name)) from error
     return cluster
 
 
@@ -219,7 +219,7 @@ def checked_addrs(namesrv_addrs: str) -> str:
     """Normalize "a:9876, b:9876" to "a:9876;b:9876". Raises NameServerAddressInvalid."""
     addrs = list(dict.fromkeys(split_addrs(namesrv_addrs)))
     if not addrs:
-        raise NameServerAddressInvalid(Text("Give the address of a name server, for example 10.0.0.5:9876."))
+        raise NameServerAddressInvalid(Text("Enter the address of a name server, for example 10.0.0.5:9876."))
     if len(addrs) > NAMESRV_MAX:
         raise NameServerAddressInvalid(
             Text("At most %(most)s name servers; %(number)s were given.", most=NAMESRV_MAX, number=len(addrs))
@@ -293,8 +293,8 @@ def _look(connection: Connection) -> _Look:
             findings.append(_finding(connection, addr, answer))
         elif not answer.broker_addr_table:
             why = Text(
-                "%(addr)s answers as a name server but no broker has registered with it. Is it in the brokers' "
-                "namesrvAddr?",
+                "%(addr)s answers as a name server, but no broker is registered with it. Check that "
+                "namesrvAddr of the brokers names it.",
                 addr=addr,
             )
             findings.append(Finding(addr, Fault.NO_BROKER, why))

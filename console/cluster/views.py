@@ -28,7 +28,7 @@ def connection(request: HttpRequest, cluster: str) -> HttpResponse:
     """Show how a cluster is reached and change it; ``action=test`` tests what is stored."""
     here = selectors.cluster_for(request.user, cluster)
     if not may_add_clusters(request.user):
-        raise PermissionDenied(Text("This needs the right to administer all clusters (ADMIN)."))
+        raise PermissionDenied(Text("This needs permission to administer all clusters (ADMIN)."))
     form = ConnectionForm.of(here)
     findings: Sequence[Finding] | None = None
     problem: Text | None = None
@@ -47,7 +47,7 @@ def connection(request: HttpRequest, cluster: str) -> HttpResponse:
             except ClusterError as refusal:
                 form.add_error(refusal.field if refusal.field in form.fields else None, text_of(refusal))
             else:
-                done = Text("The connection to %(name)s is changed and in use.", name=here.name)
+                done = Text("The connection to %(name)s was changed and is now in use.", name=here.name)
                 messages.success(request, done.local())
                 return redirect("connection", here.name)
     context = {"cluster": here, "form": form, "findings": findings, "problem": problem}

@@ -41,10 +41,10 @@ STOPS = (
     Stop(
         "group",
         "shipping",
-        Text("See why a queue stands still"),
+        Text("See why a queue is stalled"),
         Text(
-            "One queue waits on a parcel without an address while the others go on. The queue table shows which one "
-            "and since when; open the message at its committed offset to see the cause."
+            "One queue waits for a parcel without an address while the others continue. The queue table "
+            "shows which queue and since when; open the message at its committed offset to see the cause."
         ),
     ),
     Stop(
@@ -61,8 +61,8 @@ STOPS = (
         "notifier",
         Text("Replay dead letters"),
         Text(
-            "Mails that failed three times, each with its exception. Make a replay plan for the failed "
-            "group only, run it at a rate of your choice, pause it, resume it."
+            "E-mails that failed three times, each with its exception. Make a replay plan for the failed "
+            "group only, run it at a rate of your choice, pause and resume it."
         ),
     ),
     Stop(
@@ -70,7 +70,7 @@ STOPS = (
         "",
         Text("Read the reports"),
         Text(
-            "Run the hourly lag report: Spark computes it from the history that the collector keeps. A row opens the "
+            "Run the hourly lag report: Spark computes it from the stored history. Each row opens the "
             "report of its group with error budget, heat maps, forecasts and episodes."
         ),
     ),

@@ -51,6 +51,6 @@ def delete_week(request: HttpRequest, cluster: str) -> HttpResponse:
     purge.delete(
         here.name, request.user, remote_addr=remote_addr(request), now_ms=time.time_ns() // 1_000_000
     )
-    done = Text("The generated data of %(name)s is deleted and is not made again.", name=here.name)
+    done = Text("The generated data of %(name)s was deleted and will not be generated again.", name=here.name)
     messages.success(request, done.local())
     return redirect("home")

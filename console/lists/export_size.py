@@ -53,8 +53,8 @@ class ExportSize:
         if self.is_refused:
             places = {"total": count(self.rows or 0), "most": count(self.rows_max or 0)}
             return _("%(total)s rows match, and a file holds %(most)s. Narrow the filter.") % places
-        figures = ", ".join(filter(None, (self._rows, self.short)))
-        return f"{self.scope.local()}: {figures}" if self.scope else figures
+        figures = _(", ").join(filter(None, (self._rows, self.short)))
+        return self.scope.local() + _(": ") + figures if self.scope else figures
 
     @property
     def _rows(self) -> str:

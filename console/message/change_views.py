@@ -80,10 +80,10 @@ def send(request: HttpRequest, cluster: str) -> HttpResponse:
     if topic and place:
         try:
             source = services.record_at(here.name, topic, *place)
-            problem = "" if source else Text("The original no longer exists; nothing can be copied.")
+            problem = "" if source else Text("The original message no longer exists, so it cannot be copied.")
             is_masked = source is not None and masks_of(here.name).hides(source.record)
             if is_masked:
-                source, problem = None, Text("This message has masked fields: it is not copied.")
+                source, problem = None, Text("This message has masked fields and cannot be copied.")
         except BrokerTrouble as trouble:
             problem = text_of(trouble).local()
     initial = initial_of(source) if source is not None else {"topic": topic, "encoding": "text"}
@@ -148,7 +148,7 @@ def schema(request: HttpRequest, cluster: str) -> HttpResponse:
             form.add_error(refusal.field, text_of(refusal))
         else:
             read = Text(
-                "Bodies of %(topic)s are decoded as %(type)s from now on.",
+                "Bodies of %(topic)s are now decoded as %(type)s.",
                 topic=topic,
                 type=saved.message_type,
             )
@@ -172,7 +172,7 @@ def save(request: HttpRequest, cluster: str) -> HttpResponse:
     address = request.POST.get("address", "")
     if name := request.POST.get("remove", ""):
         remove_search(request.user, here.name, name)
-        notices.success(request, Text("The search “%(name)s” is removed.", name=name).local())
+        notices.success(request, Text("The search “%(name)s” was removed.", name=name).local())
         return redirect(f"{back}?{address}")
     form = SavedSearchForm(request.POST)
     if not form.is_valid():
@@ -182,5 +182,5 @@ def save(request: HttpRequest, cluster: str) -> HttpResponse:
     if problem := save_search(request.user, here.name, name, address):
         notices.error(request, problem.local())
     else:
-        notices.success(request, Text("The search is saved as “%(name)s”.", name=name).local())
+        notices.success(request, Text("The search was saved as “%(name)s”.", name=name).local())
     return redirect(f"{back}?{address}")

@@ -53,7 +53,7 @@ class BrowseForm(forms.Form):
         kind = self.cleaned_data["find_in"] or "body"
         if kind not in KIND_NAMES:
             raise forms.ValidationError(
-                Text("Search for one of: %(names)s.", names=", ".join(sorted(KIND_NAMES)))
+                Text("Unknown kind of search. Choose one of: %(names)s.", names=", ".join(sorted(KIND_NAMES)))
             )
         return kind
 
@@ -75,7 +75,7 @@ class BrowseForm(forms.Form):
             "unique": ("id", Text("a unique key")),
         }.get(read)
         if needs and cleaned.get(needs[0]) in (None, "") and needs[0] not in self.errors:
-            self.add_error(needs[0], Text("This search needs %(what)s.", what=needs[1]))
+            self.add_error(needs[0], Text("Enter %(what)s: this search needs it.", what=needs[1]))
         if read != "id" and not cleaned.get("topic") and self.data.get("read"):
             self.add_error("topic", Text("Enter a topic."))
         cleaned["queues"], cleaned["brokers"] = self._queues(), frozenset(self._list("broker"))

@@ -30,7 +30,9 @@ class SavedSearchForm(forms.Form):
         for part in PARTS:
             kept.setlist(part, given.getlist(part))
         if not kept.get("topic") or not BrowseForm(kept).is_valid():
-            raise forms.ValidationError(Text("This search cannot be run, so it cannot be saved."))
+            raise forms.ValidationError(
+                Text("This search is not valid and cannot be saved. Run it first to see why.")
+            )
         return kept.urlencode()
 
 
@@ -43,7 +45,9 @@ def save_search(user: Any, cluster: str, name: str, address: str) -> Text:
     """Save a search, in place of the one with the same name; return why not, or an empty text."""
     others = saved_searches(user, cluster).exclude(name=name).count()
     if others >= SEARCHES_MAX:
-        return Text("You have %(most)s saved searches already: remove one first.", most=SEARCHES_MAX)
+        return Text(
+            "You have %(most)s saved searches, the most for one person. Remove one first.", most=SEARCHES_MAX
+        )
     SavedSearch.objects.update_or_create(user=user, cluster=cluster, name=name, defaults={"address": address})
     return Text()
 

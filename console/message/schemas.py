@@ -71,7 +71,7 @@ def _files(descriptor_set: bytes) -> descriptor_pb2.FileDescriptorSet:
             "descriptor_set",
         ) from error
     if not files.file:
-        raise SchemaRefused(Text("The descriptor set holds no file."), "descriptor_set")
+        raise SchemaRefused(Text("The descriptor set contains no file."), "descriptor_set")
     return files
 
 

@@ -159,7 +159,7 @@ class MessageSocket(AsyncWebsocketConsumer):
 
     async def disconnect(self, code: int) -> None:
         if self.search is not None:
-            self.search.stop(Text("no page shows it any more"))
+            self.search.stop(Text("the page was closed"))
         if self.work is not None:
             self.work.cancel()
 
@@ -203,7 +203,7 @@ class MessageSocket(AsyncWebsocketConsumer):
             return
         except Exception:
             logger.exception("message socket failed query=%r", self.scope["query_string"][:300])
-            await self._send(Refused(Text("The search failed; the reason is in the server's log.").local()))
+            await self._send(Refused(Text("The search failed; the console's log has the reason.").local()))
         with contextlib.suppress(RuntimeError):  # the browser may have disconnected meanwhile
             await self.close()
 
@@ -234,7 +234,7 @@ class MessageSocket(AsyncWebsocketConsumer):
         if await self.viewer.view(f"c/{cluster}/topic/{topic}") is None:
             raise QueryRefused(
                 Text(
-                    "There is no topic %(topic)s on %(cluster)s, or none that you may view.",
+                    "%(cluster)s has no topic %(topic)s, or you may not view it.",
                     topic=topic,
                     cluster=cluster,
                 )

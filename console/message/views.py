@@ -117,25 +117,25 @@ def _nothing(form: BrowseForm, read: str) -> Text:
     topic = given.get("topic", "")
     if read == "key":
         return Text(
-            "No broker has a message of %(value)s with the key “%(value_2)s” in its index.",
+            "No message of %(value)s has the key “%(value_2)s” in the index of any broker.",
             value=topic,
             value_2=given.get("key", ""),
         )
     if read == "unique":
         return Text(
-            "No broker has a message of %(value)s with the unique key “%(value_2)s” in its index.",
+            "No message of %(value)s has the unique key “%(value_2)s” in the index of any broker.",
             value=topic,
             value_2=given.get("id", ""),
         )
     if given.get("cursor"):
-        return Text("There are no more messages.")
+        return Text("No more messages.")
     if any(given.get(name) for name in FILTERS):
-        return Text("No message that was read of %(value)s matches the filters above.", value=topic)
+        return Text("No message of %(value)s that was read matches the filters above.", value=topic)
     if read == "time":
-        return Text("%(value)s holds no readable message from that time on.", value=topic)
+        return Text("%(value)s has no readable message from that time on.", value=topic)
     if read == "offset":
-        return Text("%(value)s holds no readable message from that offset on.", value=topic)
-    return Text("%(value)s holds no readable message.", value=topic)
+        return Text("%(value)s has no readable message from that offset on.", value=topic)
+    return Text("%(value)s has no readable message.", value=topic)
 
 
 def _with(address: QueryDict, **changes: str) -> str:
@@ -236,7 +236,7 @@ def message(request: HttpRequest, cluster: str, message_id: str) -> HttpResponse
         if topic:
             raise PermissionDenied(
                 Text(
-                    "This needs the right to view (VIEW) %(topic)s on %(cluster)s.",
+                    "This needs permission to view (VIEW) %(topic)s on %(cluster)s.",
                     topic=found.record.topic,
                     cluster=here.name,
                 )
@@ -294,7 +294,7 @@ def compare_messages(request: HttpRequest, cluster: str) -> HttpResponse:
     here, _ = admit_to_list(request, cluster)
     chosen = request.GET.getlist("m")
     context = {"cluster": here, "now_ms": int(time.time() * 1000)}
-    problem = Text("Select exactly two messages of a list to compare them.")
+    problem = Text("Select exactly two messages in a list to compare them.")
     status = 400 if chosen else 200
     if len(chosen) == 2:
         try:
@@ -305,7 +305,7 @@ def compare_messages(request: HttpRequest, cluster: str) -> HttpResponse:
             if left is not None and right is not None:
                 return render(request, "message/compare.html", context | {"found": compare(left, right)})
             missing = chosen[0] if left is None else chosen[1]
-            problem, status = Text("No broker has the message %(place)s any more.", place=missing), 404
+            problem, status = Text("No broker stores the message %(place)s any more.", place=missing), 404
     return render(request, "message/compare.html", context | {"problem": problem}, status=status)
 
 

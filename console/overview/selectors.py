@@ -47,10 +47,10 @@ KINDS = {
 
 # status of a group in trouble → what to do next
 ADVICE = {
-    "LOST": Text("A faster group, or longer retention (fileReservedTime), prevents it."),
-    "STALLED": Text("Check the message it waits for, and the threads of the client that holds it."),
+    "LOST": Text("To prevent it, speed up the group or extend retention (fileReservedTime)."),
+    "STALLED": Text("Check the message it waits for, and the threads of the client that owns the queue."),
     "STOPPED": Text("Check its clients."),
-    "FALLING_BEHIND": Text("A faster listener helps; so do more clients, up to the number of queues."),
+    "FALLING_BEHIND": Text("Speed up the listener, or add clients, up to the number of queues."),
     "OFFLINE": Text("Start a client before retention deletes the waiting messages."),
 }
 

@@ -131,7 +131,7 @@ def clusters(request: HttpRequest) -> HttpResponse:
     if request.method == "POST":
         if not may_add:
             raise PermissionDenied(
-                Text("Adding a cluster needs the right to administer all of them (ADMIN).")
+                Text("Adding a cluster needs permission to administer all clusters (ADMIN).")
             )
         if form.is_valid():
             try:
@@ -147,7 +147,7 @@ def clusters(request: HttpRequest) -> HttpResponse:
                 form.add_error(refusal.field if refusal.field in form.fields else None, text_of(refusal))
             else:
                 done = Text(
-                    "%(name)s is added. Its first figures appear with the next round.", name=added.name
+                    "%(name)s was added. Its first figures appear with the next round.", name=added.name
                 )
                 messages.success(request, done.local())
                 return redirect("overview", added.name)

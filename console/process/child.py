@@ -138,7 +138,7 @@ class Child:
             if time.monotonic() - started_s > STEADY_AFTER_S:
                 delay_s = RESTART_DELAY_S_MIN
             self._output.line(
-                "up", f"{self.program.name} ended with code {code}; starting again in {delay_s:.1f} s"
+                "up", f"{self.program.name} ended with code {code}; restarting in {delay_s:.1f} s"
             )
             await asyncio.sleep(delay_s)
             delay_s = min(delay_s * 2, RESTART_DELAY_S_MAX)

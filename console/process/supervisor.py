@@ -159,7 +159,7 @@ class Supervisor:
             await self._until_ready(child)
         if self.options.sample_week and not week_note(self.options.data).exists():
             self._start_child(sample_week_program())
-        self.output.line("up", f"all processes run after {time.monotonic() - started_s:.1f} s")
+        self.output.line("up", f"all processes are running after {time.monotonic() - started_s:.1f} s")
 
     async def _follow_switch(self) -> None:
         """Run the second broker unless its switch is off: an operator turns it off to see a broker fail."""
@@ -223,7 +223,7 @@ class Supervisor:
         if code != 0:
             raise UpError(
                 f"settings and databases could not be prepared (code {code}); "
-                "the lines of `prepare` give the reason"
+                "the output of `prepare` above has the reason"
             )
         schema.mark_current()
         return str(json.loads(answer)["sign_in_key"])
@@ -412,14 +412,14 @@ def parse(argv: Sequence[str]) -> Options:
     parser.add_argument(
         "--second-broker-port",
         type=port_number,
-        help="port of the demo's second broker; by default 10 above the first's",
+        help="port of the demo's second broker (default: --broker-port plus 10)",
     )
     parser.add_argument("--namesrv-port", type=port_number, default=9876, help="port of the name server")
     parser.add_argument(
         "--no-demo", action="store_true", help="start without the demo: its topics, groups and traffic"
     )
     parser.add_argument(
-        "--no-sample-week", action="store_true", help="leave out the demo's cluster with a generated week"
+        "--no-sample-week", action="store_true", help="start without the demo's cluster of a generated week"
     )
     found = parser.parse_args(argv)
     return Options(

@@ -17,7 +17,7 @@ from console.templatetags.figures import icon
 register = template.Library()
 
 NO_SPACE = re.compile(
-    r"\s+(?=(?:<[a-z][^>]*>\s*)?[,.;:)，。；：）（])|(?<=[≥≤≈]</span>)\s+|(?<=[，。；：）！？])\s+"
+    r"\s+(?=(?:<[a-z][^>]*>\s*)?[,.;:)，、。；：）（])|(?<=[≥≤≈]</span>)\s+|(?<=[，、。；：）！？])\s+"
 )
 KEYWORD = re.compile(r"\w+=")
 # Tables whose rows are blocks on a phone: their roles are written out.

@@ -242,7 +242,7 @@ def paused_tag(paused: Mapping[str, Sequence[str]], group: str) -> SafeString | 
     if topics is None:
         return ""
     # The empty name stands for the whole group (`console.group.pauses.WHOLE_GROUP`).
-    where = _("The whole group may not consume.") if "" in topics else ", ".join(topics)
+    where = _("Consumption is disabled for the whole group.") if "" in topics else ", ".join(topics)
     tag = ' <span class="tag tag--warn" tabindex="0" data-tip="{}">{}</span>'
     return format_html(tag, where, _("Paused"))
 

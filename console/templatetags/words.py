@@ -124,7 +124,9 @@ def event_sentence(event: AuditEvent, plans: Mapping[str, AuditedPlan] | None = 
     """Render what an event did, its object as a link where it has a page, else in bold type."""
     plan = (plans or {}).get(event.plan_id)
     kind = plan.kind.local() if plan else ""
-    before, mark, after = sentence_of(event.verb, "\0", kind[:1].lower() + kind[1:]).local().partition("\0")
+    if plan and kind == plan.kind:  # English, whose titles begin with a capital letter
+        kind = kind[:1].lower() + kind[1:]
+    before, mark, after = sentence_of(event.verb, "\0", kind).local().partition("\0")
     page = OBJECT_PAGES.get(event.verb)
     url = plan.object.url if plan else ""
     if page and event.cluster and event.subject:

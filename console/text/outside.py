@@ -5,7 +5,7 @@ from django.utils.translation import ngettext_lazy
 
 IDS = (
     # brokerd.remoting.message.names
-    _("A name has only letters, digits, %% | - and _."),
+    _("Use only letters, digits, %% | - and _."),
     _("Enter a name."),
     _("The name has %(number)s characters; at most %(most)s."),
     # consumers.errors

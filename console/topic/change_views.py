@@ -89,7 +89,7 @@ def used_by(cluster: str, topic: str, scope: NameScope) -> Text:
         return Text("no group reads it")
     online = [group for group in groups if group.clients]
     if not online:
-        return Text("%(groups)s group(s), none of them online", groups=len(groups))
+        return Text("%(groups)s group(s), none online", groups=len(groups))
     named = [group for group in online if scope.covers(group.group)]
     names = [
         Text("%(name)s (%(number)s)", name=group.group, number=group.clients or 0) for group in named[:5]
@@ -97,7 +97,7 @@ def used_by(cluster: str, topic: str, scope: NameScope) -> Text:
     if len(named) < len(online):
         names.append(Text("%(number)s that you may not view", number=len(online) - len(named)))
     return Text(
-        "%(number)s group(s) {is|are} online of %(total)s: %(names)s",
+        "%(number)s of %(total)s group(s) online: %(names)s",
         number=len(online),
         total=len(groups),
         names=Text.of_list(names),

@@ -52,8 +52,8 @@ def findings(row: TopicRow, queues: Sequence[TopicQueueRow], silent: Collection[
                         share=percent(share),
                     ),
                     text=Text(
-                        "An even share of %(number)s queues is %(share)s. Producers that choose the queue by a key "
-                        "send much of it to one; its readers decide the lag.",
+                        "An even share of %(number)s queues is %(share)s. Producers that choose queues "
+                        "by key send a large part to this one, and the client that reads it sets the lag.",
                         number=len(queues),
                         share=percent(even),
                     ),

@@ -49,7 +49,7 @@ class TopicChangeForm(ConfigForm):
         label=Text("Order"),
         required=False,
         choices=[STAY, *TRUE_FALSE],
-        help_text=Text("clients keep the messages of a key on one queue"),
+        help_text=Text("clients send messages of one key to one queue"),
     )
 
     @property
@@ -76,7 +76,7 @@ class TopicCreateForm(TopicChangeForm):
         label=Text("Name"),
         max_length=NAME_LENGTH_MAX,
         help_text=Text("letters, digits, %% | - and _, at most %(number)s", number=NAME_LENGTH_MAX),
-        error_messages={"max_length": Text("A topic's name has at most 127 characters.")},
+        error_messages={"max_length": Text("Enter a name of at most 127 characters.")},
     )
     field_order = ("name", "write_queues", "read_queues", "perm", "message_type", "order", "brokers")
 
@@ -93,7 +93,7 @@ class TopicCreateForm(TopicChangeForm):
         for field in ("write_queues", "read_queues"):
             self.fields[field].required = True
             self.fields[field].error_messages["required"] = Text(
-                "Enter how many; RocketMQ's default is %(number)s.", number=QUEUES_DEFAULT
+                "Enter the number of queues; RocketMQ's default is %(number)s.", number=QUEUES_DEFAULT
             )
 
     def clean_name(self) -> str:

@@ -72,11 +72,11 @@ class TopicPlan(ObjectPlan[TopicFacts, TopicParams, TopicBefore]):
             "queues per broker, permission %(perm)s."
         ),
         (
-            "Delete %(name)s on %(where)s for good: %(stored)s message(s) and the committed "
-            "offsets of %(groups)s group(s)."
+            "Delete %(name)s on %(where)s permanently: %(stored)s message(s) and the committed offsets "
+            "of %(groups)s group(s)."
         ): gettext_noop(
-            "Deleted %(name)s on %(where)s for good: %(stored)s message(s) and the committed "
-            "offsets of %(groups)s group(s)."
+            "Deleted %(name)s on %(where)s permanently: %(stored)s message(s) and the committed offsets "
+            "of %(groups)s group(s)."
         ),
         "Delete the empty topic %(name)s on %(where)s again.": gettext_noop(
             "Deleted the empty topic %(name)s on %(where)s again."
@@ -178,14 +178,19 @@ class TopicCreatePlan(TopicPlan, CreatePlan[TopicFacts, TopicParams, TopicBefore
                 PlanWarning(
                     "warn",
                     Text("The topic exists on %(where)s already", where=Text.of_names(elsewhere)),
-                    Text("It stays there as it is; producers and consumers then use all brokers together."),
+                    Text(
+                        "It is not changed there; producers and consumers will use the topic on all "
+                        "these brokers."
+                    ),
                 )
             )
         chosen = {row.broker_name for row in rows}
         left_out = [name for name in inputs.addrs if name not in chosen]
         if left_out:
             title = Text("Not on %(where)s", where=Text.of_names(left_out))
-            warnings.append(PlanWarning("info", title, Text("Those brokers get no queue of it.")))
+            warnings.append(
+                PlanWarning("info", title, Text("The topic will have no queues on these brokers."))
+            )
         return Stakes(warnings)
 
 
@@ -233,8 +238,8 @@ class TopicQuarantinePlan(TopicPlan, QuarantinePlan[TopicFacts, TopicParams, Top
     kind = "topic_quarantine"
     title = Text("Topic quarantine")
     action = Text("Put it in quarantine")
-    closes = Text("reading and writing is refused, its messages and offsets stay")
-    is_closed = Text("is already closed for all clients")
+    closes = Text("reads and writes are refused; its messages and offsets stay")
+    is_closed = Text("is closed for all clients already")
 
     def stakes(self, inputs: PlanInput[TopicParams], rows: Sequence[ConfigRow], facts: TopicFacts) -> Stakes:
         """Warn which clients are shut out."""
@@ -271,8 +276,8 @@ class TopicDeletePlan(TopicPlan, DeletePlan[TopicFacts, TopicParams, TopicBefore
     def summary(self, inputs: PlanInput[TopicParams], rows: Sequence[ConfigRow], facts: TopicFacts) -> Text:
         """Name what is lost for good."""
         return Text(
-            "Delete %(name)s on %(where)s for good: %(stored)s message(s) and the committed "
-            "offsets of %(groups)s group(s).",
+            "Delete %(name)s on %(where)s permanently: %(stored)s message(s) and the committed offsets "
+            "of %(groups)s group(s).",
             name=inputs.subject,
             where=where(rows),
             stored=facts.stored,

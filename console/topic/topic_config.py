@@ -67,7 +67,7 @@ def check_new_name(name: str, own_names: Sequence[str] = ()) -> None:
         prefix = name[: name.index("%", 1) + 1]
         raise PlanRejected(
             Text(
-                "Topics that begin with %(prefix)s belong to consumer groups; brokers make them.",
+                "Topics that begin with %(prefix)s belong to consumer groups; brokers create them.",
                 prefix=prefix,
             ),
             "topic",
@@ -77,14 +77,14 @@ def check_new_name(name: str, own_names: Sequence[str] = ()) -> None:
     except ValueError as error:
         raise PlanRejected(text_of(error), "topic") from error
     if is_system_topic(name) or name in own_names:
-        raise PlanRejected(Text("%(name)s is a topic of RocketMQ's own.", name=name), "topic")
+        raise PlanRejected(Text("%(name)s is a system topic of RocketMQ.", name=name), "topic")
 
 
 def check_changeable(name: str, own_names: Sequence[str] = ()) -> None:
     """Raise PlanRejected("topic") for topics that RocketMQ itself needs."""
     if is_system_topic(name) or name in own_names:
         raise PlanRejected(
-            Text("%(name)s is a topic of RocketMQ's own: brokers refuse to change it.", name=name), "topic"
+            Text("%(name)s is a system topic of RocketMQ: brokers refuse to change it.", name=name), "topic"
         )
 
 

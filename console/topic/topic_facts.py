@@ -87,7 +87,7 @@ def read_topic_facts(
     """
     answers = _ask(admin, addrs, topic)
     for broker in addrs:
-        unknown = Text("how much %(topic)s holds", topic=topic)
+        unknown = Text("the number of messages in %(topic)s", topic=topic)
         require_answer(broker, addrs[broker], answers["queues", broker], unknown)
     unread = [
         f"{broker}: {what} unknown ({answer})"
@@ -243,20 +243,20 @@ def impact(facts: TopicFacts) -> tuple[ImpactRow, ...]:
         ImpactRow(
             name=Text("Producers connected"),
             value=facts.producers,
-            words=Text("to these brokers; RocketMQ does not list who sends to which topic")
+            words=Text("to these brokers; RocketMQ does not report to which topics they send")
             if facts.producers is not None
             else Text("these brokers do not list producers"),
             source=source,
             at_ms=at_ms,
         ),
         ImpactRow(
-            name=Text("Messages not read yet"),
+            name=Text("Unread messages"),
             value=facts.backlog if readers else 0,
             is_lower_bound=lower or (bool(unknown) and facts.backlog is not None),
             words=Text.foreign(
                 ", ".join(f"{one.group} {one.backlog:,}" for one in readers[:NAMED_MAX] if one.backlog)
             )
-            or (Text("no round has seen the backlog yet") if unknown else Text("of any group")),
+            or (Text("no round has read the backlog yet") if unknown else Text("of any group")),
             source=Text("last round"),
             at_ms=facts.rows_at_ms,
         ),

@@ -39,15 +39,18 @@ def config_warnings(after: Config) -> list[PlanWarning]:
                     "%(number)s queue(s) {is|are} written and never read",
                     number=after["writeQueueNums"] - after["readQueueNums"],
                 ),
-                Text("More write than read queues: messages in the others reach no consumer."),
+                Text(
+                    "There are more write queues than read queues: consumers never receive the messages "
+                    "of the others."
+                ),
             )
         )
     if after["perm"] & (READ | WRITE) != READ | WRITE:
         found.append(
             PlanWarning(
                 "info",
-                Text("Open for: %(names)s", names=PERMISSIONS[after["perm"] & (READ | WRITE)]),
-                Text("Others get NO_PERMISSION."),
+                Text("Permission: %(names)s", names=PERMISSIONS[after["perm"] & (READ | WRITE)]),
+                Text("All other requests get NO_PERMISSION."),
             )
         )
     return found
@@ -63,17 +66,17 @@ def change_warnings(
         warnings.append(
             PlanWarning(
                 "danger",
-                Text("Messages in the queues that vanish are not read yet"),
+                Text("The removed queues hold unread messages"),
                 Text(
-                    "Not read yet on %(brokers)s: %(groups)s. First shrink the write queues, "
-                    "wait until these are read, then shrink the read queues.",
+                    "Unread on %(brokers)s: %(groups)s. Reduce the write queues first, wait until these "
+                    "messages are read, then reduce the read queues.",
                     brokers=Text.of_names(sorted(keep)),
                     groups=of_groups,
                 ),
             )
         )
     elif keep:
-        warnings.append(PlanWarning("ok", Text("The queues that vanish hold nothing unread")))
+        warnings.append(PlanWarning("ok", Text("The removed queues hold no unread messages")))
     afters = [row.after for row in rows if row.after]
     for after in afters[:1]:
         warnings += config_warnings(after)
@@ -83,7 +86,7 @@ def change_warnings(
             PlanWarning(
                 "danger",
                 Text("%(number)s consumer(s) {is|are} online", number=facts.members),
-                Text("They can read no more: NO_PERMISSION (16)."),
+                Text("They can no longer read: NO_PERMISSION (16)."),
             )
         )
     if lost & WRITE and facts.producers:
@@ -91,13 +94,13 @@ def change_warnings(
             PlanWarning(
                 "warn",
                 Text("%(number)s producer(s) {is|are} connected to these brokers", number=facts.producers),
-                Text("Producers see it in the route within 30 s and then fail."),
+                Text("Producers learn it from the route within 30 s; their sends then fail."),
             )
         )
     if any(one.key == "order" for row in rows for one in row.changes):
         warnings.append(
             PlanWarning(
-                "info", Text("order is a hint for clients that choose a queue; brokers do not enforce it")
+                "info", Text("order only tells clients how to choose a queue; brokers do not enforce it")
             )
         )
     return warnings
@@ -113,7 +116,7 @@ def use_warnings(facts: TopicFacts) -> list[PlanWarning]:
             PlanWarning(
                 "danger",
                 Text("%(number)s consumer(s) {is|are} online", number=facts.members),
-                Text("They read it now: %(names)s.", names=names),
+                Text("Reading it now: %(names)s.", names=names),
             )
         )
     if written_lately(facts):
@@ -130,8 +133,8 @@ def use_warnings(facts: TopicFacts) -> list[PlanWarning]:
         warnings.append(
             PlanWarning(
                 "warn",
-                Text("%(number)s message(s) {is|are} not read yet", number=facts.backlog),
-                Text("By the groups that read it, together."),
+                Text("%(number)s unread message(s)", number=facts.backlog),
+                Text("Sum over all groups that read it."),
             )
         )
     if not warnings:
@@ -139,7 +142,7 @@ def use_warnings(facts: TopicFacts) -> list[PlanWarning]:
             PlanWarning(
                 "ok",
                 Text("No client uses it now"),
-                Text("No consumer is online, nothing was written lately."),
+                Text("No consumer is online, and nothing was written in the last ten minutes."),
             )
         )
     return warnings
@@ -164,10 +167,11 @@ def delete_warnings(facts: TopicFacts, quarantine: Quarantine | None) -> list[Pl
                 "danger" if still else "info",
                 Text("%(number)s message(s) {was|were} written in quarantine", number=more),
                 Text(
-                    "Brokers leave the write permission to the client: a producer has not refreshed its route yet."
+                    "Clients check the write permission themselves: a producer has not refreshed its "
+                    "route yet."
                 )
                 if still
-                else Text("All arrived within the minute that clients need to refresh their routes."),
+                else Text("All arrived in the first minute, while clients refreshed their routes."),
             )
         )
     if facts.auto_create:

@@ -18,8 +18,8 @@ def no_room() -> Text:
     if usage.free >= ROOM_BYTES_MIN:
         return Text()
     return Text(
-        "The disk of %(folder)s is full, %(free)s KiB of %(total)s MiB are free: free some space, the rest "
-        "continues automatically",
+        "The disk of %(folder)s is full (%(free)s KiB of %(total)s MiB free). Free some space; "
+        "everything else continues automatically",
         folder=str(settings.DATA_DIR),
         free=usage.free // 1024,
         total=usage.total >> 20,

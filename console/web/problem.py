@@ -13,9 +13,9 @@ from console.text import JsonObject, Text
 CONTENT_TYPE = "application/problem+json"
 TITLES = {
     HTTPStatus.BAD_REQUEST: Text("This request is not valid"),
-    HTTPStatus.METHOD_NOT_ALLOWED: Text("There is no page at this address"),
+    HTTPStatus.METHOD_NOT_ALLOWED: Text("This address only receives forms"),
     HTTPStatus.UNPROCESSABLE_ENTITY: Text("This file would be too large"),
-    HTTPStatus.TOO_MANY_REQUESTS: Text("Too many at once"),
+    HTTPStatus.TOO_MANY_REQUESTS: Text("Too many requests at once"),
     HTTPStatus.SERVICE_UNAVAILABLE: Text("The brokers do not answer"),
 }
 # The same request may succeed later.

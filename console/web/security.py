@@ -68,9 +68,12 @@ class AddressMiddleware:
         query = "" if is_rest else request.META.get("QUERY_STRING", "")
         reason = Text()
         if "\x00" in request.path or "%00" in query:
-            reason = Text("The address has a zero byte; names and search words have none.")
+            reason = Text("The address contains a zero byte, which no name or search can contain.")
         elif max(map(len, request.path.split("/"))) > NAME_LENGTH_MAX:
-            reason = Text("A name in the address has more than %(most)s characters.", most=NAME_LENGTH_MAX)
+            reason = Text(
+                "A name in the address is longer than %(most)s characters, the longest possible name.",
+                most=NAME_LENGTH_MAX,
+            )
         if reason:
             bad = HTTPStatus.BAD_REQUEST
             return _problem(request, reason) if is_rest else refused_page(request, bad, reason)
@@ -82,7 +85,8 @@ class AddressMiddleware:
 def _not_a_page(request: HttpRequest, refused: HttpResponseBase) -> HttpResponse:
     """Return the page of an address that takes forms only, as a reload or a bookmark opens it; Django's is empty."""
     reason = Text(
-        "It only receives forms, and no form was sent. Nothing was changed. Go back and send it again."
+        "It was opened without a form, for example by a reload or a bookmark. Nothing was changed. Go "
+        "back and send the form again."
     )
     answer = refused_page(request, HTTPStatus.METHOD_NOT_ALLOWED, reason)
     answer["Allow"] = refused["Allow"]

@@ -55,7 +55,7 @@
     format: (v, full) => (full ? Tide.count(v) : Tide.compact(v)),
     series: [
       { label: gettext("delayed"), swatch: "c1", tone: "chart-1", values: history.delayed },
-      { label: gettext("for a set time"), swatch: "c2", tone: "chart-2", values: history.timed, dash: [6, 3] },
+      { label: gettext("timed"), swatch: "c2", tone: "chart-2", values: history.timed, dash: [6, 3] },
       { label: gettext("half, at most"), swatch: "c3", tone: "chart-3", values: history.half, dash: [2, 3] },
     ],
   });

@@ -144,8 +144,8 @@
     }).catch(() => null);
     if (!answer?.ok)
       Tide.say(
-        gettext("Columns are not kept"),
-        gettext("They apply to this page only: the console did not save the choice."),
+        gettext("Columns were not saved"),
+        gettext("They apply to this page only: the console did not save them."),
       );
   }
   function fillMenu(menu) {

@@ -98,7 +98,7 @@
       ended = true;
       receive({
         refused: gettext(
-          "The connection to the console was lost; what was found so far stays. Reload the page to search again.",
+          "The connection to the console was lost. Results so far are kept; reload the page to search again.",
         ),
       });
     });
@@ -111,7 +111,7 @@
   function mark(button) {
     if (!button) return;
     button.setAttribute("aria-pressed", paused);
-    button.lastChild.textContent = paused ? gettext("Go on") : gettext("Pause");
+    button.lastChild.textContent = paused ? gettext("Continue") : gettext("Pause");
   }
 
   /* ---- bodies: fetched when a row is opened or another format is chosen ---- */

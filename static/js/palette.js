@@ -35,7 +35,7 @@
         `<span>${mark(item.name, words)}</span><span class="hint">${Tide.escape(item.hint || "")}</span></li>`;
     });
     if (trouble) html += `<li class="head" role="presentation">${Tide.escape(trouble)}</li>`;
-    const none = gettext("Nothing of that name. Names are matched anywhere, case does not matter.");
+    const none = gettext("No match. Any part of a name matches; case is ignored.");
     list.innerHTML = html || `<li class="head" role="presentation">${none}</li>`;
     input.setAttribute("aria-activedescendant", items.length ? "jump-0" : "");
   }

@@ -14,7 +14,7 @@ from console.cluster.models import Cluster
 from tests.api.conftest import problem
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
-NONE = "There is no cluster nowhere, or none that you may see."
+NONE = "The cluster nowhere does not exist, or you may not view it."
 PATHS = ("nowhere", "nowhere/groups", "nowhere/groups/billing", "nowhere/findings")
 
 

@@ -36,7 +36,7 @@ def test_it_sees_that_nothing_reaches_the_storage(settings: Settings, url: str, 
     setattr(settings, name, url)
     (found,) = checks.check_storage_urls()
     protocol, _, _ = url.partition("://")
-    assert (found.id, found.msg) == ("tidemark.E012", f"{name}: nothing here reads {protocol}://")
+    assert (found.id, found.msg) == ("tidemark.E012", f"{name}: no installed package reads {protocol}://")
 
 
 def test_it_sees_a_history_that_no_other_process_could_read(settings: Settings) -> None:

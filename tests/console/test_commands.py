@@ -74,6 +74,6 @@ def test_it_says_that_migrations_are_missing() -> None:
         call_command("doctor", "--format", "json", stdout=out)
     (finding,) = [one for one in json.loads(out.getvalue()) if "lacks" in one["text"]]
     assert (finding["text"], finding["hint"]) == (
-        "Database default lacks 1 migrations.",
+        "Database default has 1 migrations to apply.",
         "manage.py migrate --database default",
     )

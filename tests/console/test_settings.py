@@ -159,7 +159,7 @@ def test_the_web_process_names_a_mistyped_setting(tmp_path: Path) -> None:
 def test_preparing_refuses_a_setting_that_the_checks_refuse(tmp_path: Path) -> None:
     found = run([sys.executable, "manage.py", "prepare"], tmp_path / "var", HISTORY_URL="nowhere://x")
     assert (found.returncode, "Traceback" in found.stderr) == (1, False)
-    assert "HISTORY_URL: nothing here reads nowhere://" in found.stderr
+    assert "HISTORY_URL: no installed package reads nowhere://" in found.stderr
 
 
 def test_a_command_without_a_database_says_how_to_set_it_up(tmp_path: Path) -> None:

@@ -225,7 +225,7 @@ def test_an_open_search_that_found_no_name_finds_it_with_a_later_round(page: Pag
     expect(group_row(page, "analytics")).to_be_visible()
     page.keyboard.press("Control+k")
     page.keyboard.insert_text("analytics")
-    expect(page.locator("#palette li.head")).to_contain_text("Nothing of that name")
+    expect(page.locator("#palette li.head")).to_contain_text("No match")
     expect(page.locator("#palette [role=option]", has_text="analytics").first).to_be_visible()
     assert len(requested) == 2  # what was found is not searched again
 

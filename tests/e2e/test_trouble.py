@@ -250,7 +250,7 @@ def test_a_silent_broker_is_told_everywhere_and_forgotten_when_it_is_back(
         )
         activity = context.new_page()
         activity.goto(f"{product.url}/activity")
-        refused = activity.locator("tbody tr", has_text="Refused to apply to analytics: offset change").first
+        refused = activity.locator("tbody tr", has_text="Refused to apply offset change: analytics").first
         expect(refused).to_contain_text(SECOND_BROKER)
         picture(activity, "refused-in-activity")
     finally:

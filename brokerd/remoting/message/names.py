@@ -208,4 +208,4 @@ def _validate(kind: str, name: str, length_max: int) -> None:
         )
     if not _LEGAL.fullmatch(name):
         reason = f"the {kind} name {name!r} has characters other than % | a-z A-Z 0-9 _ -"
-        raise InvalidName(reason, "A name has only letters, digits, %% | - and _.")
+        raise InvalidName(reason, "Use only letters, digits, %% | - and _.")

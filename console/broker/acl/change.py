@@ -105,10 +105,10 @@ class Inputs(Generic[A]):
         for name in self.params.brokers:
             if name in self.acls and name not in found:
                 raise PlanRejected(
-                    Text("%(broker)s has none: it decides by something else.", broker=name), "brokers"
+                    Text("%(broker)s does not use them for access control.", broker=name), "brokers"
                 )
         if not found and not self.brokers.absent:
-            raise PlanRejected(Text("No broker of this cluster decides by them."), "brokers")
+            raise PlanRejected(Text("No broker of this cluster uses them for access control."), "brokers")
         return found
 
     @property
@@ -145,7 +145,7 @@ class AclPlan(ConfigPlan[A, AclBefore], ABC, Generic[A]):
     past = PAST
     shown_with_next_round = False  # its page reads the brokers themselves
     program = "brokers"
-    typed_reason = Text("It cuts clients off, or lets everyone in")
+    typed_reason = Text("Clients may lose access, or get access without an account")
     place = AclPlace(Text("Broker ACL"), "broker-acl", name_words=Text("Name of the account or user"))
     what: ClassVar[str]
     generation: ClassVar[Generation]
@@ -215,7 +215,7 @@ class AclPlan(ConfigPlan[A, AclBefore], ABC, Generic[A]):
         """Read every broker and compute the change. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
         if subject != WILDCARD:
             raise PlanRejected(
-                Text("Accounts and users belong to the whole cluster: the subject is *."), "subject"
+                Text("Accounts and users belong to the whole cluster: the subject must be *."), "subject"
             )
         inputs = self._inputs(admin_of(cluster), cluster, params)
         rows = _exact_rows(inputs) if params.exact else self.rows(inputs)
@@ -276,7 +276,7 @@ class AclPlan(ConfigPlan[A, AclBefore], ABC, Generic[A]):
                     Text("%(broker)s: %(difference)s", broker=broker, difference=difference(row.before, now))
                 )
         if takes_secret(rows.values()) and self._secret(plan) is None:
-            sentences.append(Text("its new secret is no longer kept: enter it again"))
+            sentences.append(Text("its new secret has expired: enter it again"))
         return sentences
 
     def _secret(self, plan: Plan) -> NewSecret | None:
@@ -288,9 +288,7 @@ class AclPlan(ConfigPlan[A, AclBefore], ABC, Generic[A]):
         """Bring one broker to its target, unless another client changed it meanwhile."""
         secret = self._secret(run.plan)
         if secret is None and NEW in (write.after or {}).values():
-            return write.on(
-                WriteEvent.REFUSED, error=Text("its new secret is no longer kept: make the plan again")
-            )
+            return write.on(WriteEvent.REFUSED, error=Text("its new secret has expired: make the plan again"))
         acls = read_acls(admin, {write.broker_name: write.addr}, secret)
         now = acls[write.broker_name].of(*write.object)
         if not is_between(now, write.before, write.after):
@@ -349,7 +347,7 @@ def _exact_rows(inputs: Inputs[A]) -> list[ConfigRow]:
         note = Text()
         if now not in (without_new_secret(each.expected), without_new_secret(each.config)):
             left = without_new_secret(each.expected)
-            note = Text("changed elsewhere since: %(difference)s", difference=difference(left, now))
+            note = Text("changed by another program since: %(difference)s", difference=difference(left, now))
         rows.append(inputs.row(each.broker_name, now, after, note))
     return rows
 
@@ -357,14 +355,14 @@ def _exact_rows(inputs: Inputs[A]) -> list[ConfigRow]:
 def _undo_warnings(rows: Sequence[ConfigRow]) -> list[PlanWarning]:
     if takes_secret(rows):
         text = Text(
-            "No broker and no plan keeps the secret of what was deleted. It gets a random one that is shown nowhere: "
-            "change it afterwards and set the secret that its clients have."
+            "The secret of a deleted account or user is not stored anywhere. It gets a random secret "
+            "that is not shown: afterwards, set the secret that its clients use."
         )
-        return [PlanWarning("warn", Text("Its secret cannot come back"), text)]
+        return [PlanWarning("warn", Text("Its secret cannot be restored"), text)]
     if any(row.after is None for row in rows):
-        return [PlanWarning("danger", Text("Its clients are refused from then on"))]
-    text = Text("A secret that was changed stays as it is now.")
-    return [PlanWarning("info", Text("Rights are restored, secrets are not"), text)]
+        return [PlanWarning("danger", Text("Its clients will be refused"))]
+    text = Text("A changed secret keeps its present value.")
+    return [PlanWarning("info", Text("Permissions are restored, secrets are not"), text)]
 
 
 def _own_key(cluster: str, what: str, rows: Sequence[ConfigRow]) -> Text:
@@ -374,7 +372,9 @@ def _own_key(cluster: str, what: str, rows: Sequence[ConfigRow]) -> Text:
         changes = row.after is None or NEW in row.after.values()
         if what in SECRET_KEYS and own and row.name == own and row.before is not None and changes:
             return Text(
-                "This console signs as %(name)s: give its connection another access key first.", name=own
+                "This console signs its requests as %(name)s: set another access key in its connection "
+                "first.",
+                name=own,
             )
     return Text()
 
@@ -386,7 +386,7 @@ def _last_right(rows: Sequence[ConfigRow]) -> Text:
             before, after = perms_of(prefix, row.before or {}), perms_of(prefix, row.after or {})
             if row.what == ACCOUNT and row.after is not None and before and not after:
                 return Text(
-                    "RocketMQ 4.x cannot take the last right on topics, or on groups, away from an account: set "
-                    "it to DENY."
+                    "RocketMQ 4.x cannot remove the last topic or group permission of an account: set it "
+                    "to DENY."
                 )
     return Text()

@@ -93,7 +93,7 @@ def read_entries(text: str) -> dict[str, str]:
         name, separator, value = (part.strip() for part in line.partition("="))
         if not separator or name in found:
             raise forms.ValidationError(
-                Text("%(line)s is not name=value, or its name stands twice.", line=line).local()
+                Text("%(line)s is not name=value, or its name occurs twice.", line=line).local()
             )
         found[name] = value
     return found
@@ -120,18 +120,18 @@ class AccountForm(AclForm):
 
     name = _name(Text("Access key"))
     secret = _secret(Text("Secret key"))
-    admin = forms.BooleanField(label=Text("Administrator: owns every right"), required=False)
+    admin = forms.BooleanField(label=Text("Administrator: has all permissions"), required=False)
     default_topic_perm = forms.ChoiceField(
         label=Text("Default permission on topics"), choices=[(perm, perm) for perm in PERMS]
     )
     default_group_perm = forms.ChoiceField(
         label=Text("Default permission on groups"), choices=[(perm, perm) for perm in PERMS]
     )
-    topic_perms = _entries(Text("Rights on topics"), Text("One a line, as orders=PUB|SUB."))
-    group_perms = _entries(Text("Rights on groups"), Text("One a line, as billing=SUB."))
+    topic_perms = _entries(Text("Topic permissions"), Text("One per line, for example orders=PUB|SUB."))
+    group_perms = _entries(Text("Group permissions"), Text("One per line, for example billing=SUB."))
     white_remote_address = forms.CharField(
         label=Text("White address"),
-        help_text=Text("Hosts from which it needs no signature; usually empty."),
+        help_text=Text("Hosts whose requests need no signature; usually empty."),
         required=False,
         max_length=ENTRY_LENGTH_MAX,
     )
@@ -158,13 +158,13 @@ class UserForm(AclForm):
     user_type = forms.ChoiceField(
         label=Text("Type"),
         choices=[(each, each) for each in USER_TYPES],
-        help_text=Text("A super user owns every right."),
+        help_text=Text("A super user has all permissions."),
     )
     user_status = forms.ChoiceField(label=Text("Status"), choices=[(each, each) for each in USER_STATUSES])
     policies = _entries(
         Text("Policies"),
         Text(
-            "One a line: a resource, Allow or Deny, actions, addresses. The most specific resource decides."
+            "One per line: resource, Allow or Deny, actions, addresses. The most specific resource decides."
         ),
     )
 
@@ -185,7 +185,7 @@ class WhiteForm(AclForm):
 
     addresses = forms.CharField(
         label=Text("White addresses"),
-        help_text=Text("Separated by commas, as 192.0.2.7, 192.0.2.{8,9}, 192.0.3.*"),
+        help_text=Text("Separated by commas, for example 192.0.2.7, 192.0.2.{8,9}, 192.0.3.*"),
         max_length=ENTRIES_LENGTH_MAX,
     )
 

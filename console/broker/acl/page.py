@@ -164,8 +164,9 @@ def _reason(cluster: Cluster, addr: str, error: Exception) -> Text:
     if found.fault is not Fault.RIGHT_MISSING:
         return found.text
     return Text(
-        "a right is missing: the console signs as %(name)s, and the broker answers: %(answer)s. Accounts are read by "
-        "an administrator; users by a super user, or with the right to Get and List on the cluster.",
+        "a permission is missing: the console signs as %(name)s, and the broker answers: %(answer)s. "
+        "Reading accounts needs an administrator; reading users needs a super user, or Get and List on "
+        "the cluster.",
         name=cluster.access_key,
         answer=text_of(error),
     )

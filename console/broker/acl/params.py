@@ -132,7 +132,9 @@ def check_name(name: str, least: int) -> None:
     """Raise PlanRejected("name") for a name that no request can carry."""
     if len(name) < least or not re.fullmatch(r"[!-~]+", name):
         raise PlanRejected(
-            Text("A name has %(number)s or more letters, digits and signs, without spaces.", number=least),
+            Text(
+                "Enter a name of at least %(number)s letters, digits or signs, without spaces.", number=least
+            ),
             "name",
         )
 
@@ -142,7 +144,7 @@ def check_secret(secret: str) -> None:
     if len(secret) < KEY_LENGTH_MIN or len(secret) > SECRET_LENGTH_MAX or not re.fullmatch(r"[!-~]+", secret):
         raise PlanRejected(
             Text(
-                "A secret has %(least)s to %(most)s letters, digits and signs, without spaces.",
+                "Enter a secret of %(least)s to %(most)s letters, digits or signs, without spaces.",
                 least=KEY_LENGTH_MIN,
                 most=SECRET_LENGTH_MAX,
             ),

@@ -81,7 +81,7 @@ class AccountPlan(AclPlan[AccountParams], ABC):
     def stakes(self, rows: Sequence[ConfigRow]) -> list[PlanWarning]:
         """Warn of an administrator."""
         if any((row.after or {}).get("admin") and not (row.before or {}).get("admin") for row in rows):
-            return [PlanWarning("warn", Text("An administrator owns every right"))]
+            return [PlanWarning("warn", Text("An administrator has all permissions"))]
         return []
 
 
@@ -114,19 +114,19 @@ class UserPlan(AclPlan[UserParams], ABC):
             (row.after or {}).get("userType") == "Super" and (row.before or {}).get("userType") != "Super"
             for row in rows
         ):
-            return [PlanWarning("warn", Text("A super user owns every right"))]
+            return [PlanWarning("warn", Text("A super user has all permissions"))]
         return []
 
 
 def _created(plan: Any, inputs: Inputs[Any]) -> list[ConfigRow]:
     """Return the rows of a new object. Raises PlanRejected where a broker has it already, or without a secret."""
     if not inputs.params.secret_ref:
-        raise PlanRejected(Text("Enter the secret that its clients sign with."), SECRET)
+        raise PlanRejected(Text("Enter the secret that its clients use."), SECRET)
     there = [name for name, acl in inputs.speaking.items() if acl.of(inputs.what, inputs.params.name)]
     if there:
         raise PlanRejected(
             Text(
-                "%(name)s exists on %(brokers)s: change it there, or choose the other brokers.",
+                "%(name)s already exists on %(brokers)s: change it there, or choose other brokers.",
                 name=inputs.params.name,
                 brokers=Text.of_names(there),
             ),
@@ -153,8 +153,8 @@ def _created_words(what: str, name: str, rows: Sequence[ConfigRow]) -> Text:
 def _change_warnings(rows: Sequence[ConfigRow]) -> list[PlanWarning]:
     if not takes_secret(rows):
         return []
-    text = Text("The former secret is not kept: an undo restores rights, and leaves the new secret.")
-    return [PlanWarning("danger", Text("Clients with the former secret are refused at once"), text)]
+    text = Text("The former secret is not stored: undo restores permissions and keeps the new secret.")
+    return [PlanWarning("danger", Text("Clients with the former secret will be refused immediately"), text)]
 
 
 class AccountCreatePlan(AccountPlan):
@@ -263,10 +263,10 @@ class _DeletePlan(AclPlan[AclParams], ABC):
     def warnings(self, params: AclParams, rows: Sequence[ConfigRow]) -> list[PlanWarning]:
         """Warn that clients are cut off, and that the secret is gone."""
         text = Text(
-            "An undo makes it again with its rights, but its secret cannot come back: it is kept nowhere. It gets a "
-            "random one until another is set."
+            "Undo creates it again with its permissions, but not with its secret, which is not stored "
+            "anywhere. It gets a random secret until you set another."
         )
-        return [PlanWarning("danger", Text("Its clients are refused from then on"), text)]
+        return [PlanWarning("danger", Text("Its clients will be refused"), text)]
 
 
 class AccountDeletePlan(_DeletePlan):
@@ -316,9 +316,9 @@ class WhiteAddressesPlan(AclPlan[WhiteParams]):
     def warnings(self, params: WhiteParams, rows: Sequence[ConfigRow]) -> list[PlanWarning]:
         """Warn of addresses that let everyone in, and that others are checked from now on."""
         if EVERYWHERE & set(params.addresses):
-            text = Text("Every client may then do anything on these brokers, without an account.")
-            return [PlanWarning("danger", Text("This lets everyone in"), text)]
-        return [PlanWarning("warn", Text("Hosts that are no longer listed need an account at once"))]
+            text = Text("Any client can then do anything on these brokers, without an account.")
+            return [PlanWarning("danger", Text("Every client gets access"), text)]
+        return [PlanWarning("warn", Text("Hosts that are no longer listed will need an account immediately"))]
 
 
 PLANS: tuple[AnyPlanKind, ...] = (

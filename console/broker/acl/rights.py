@@ -75,7 +75,7 @@ def rights(prefix: str, perms: Mapping[str, str], field: str) -> Config:
         if not name or re.search(r"[\s,=]", name) or perm not in PERMS:
             raise PlanRejected(
                 Text(
-                    "%(entry)s is no right: write name=permission, with one of %(words)s.",
+                    "%(entry)s is not a permission. Enter name=permission with one of %(words)s.",
                     entry=f"{name}={perm}",
                     words=", ".join(PERMS),
                 ),
@@ -143,8 +143,8 @@ def read_policy(resource: str, words: str) -> PolicyEntryInfo:
     if not _RESOURCE.fullmatch(resource) or matched is None:
         raise PlanRejected(
             Text(
-                "%(entry)s is no policy: write a resource (%(resources)s), then Allow or Deny, actions, and "
-                "addresses where it is only for some, as %(example)s.",
+                "%(entry)s is not a policy. Enter a resource (%(resources)s), Allow or Deny, actions "
+                "and, to limit it, addresses: %(example)s.",
                 entry=f"{resource}={words}",
                 resources="Topic:orders, Group:billing-*, Cluster:*, *",
                 example="Topic:orders=Allow Pub, Sub from 192.0.2.0/24",
@@ -156,7 +156,7 @@ def read_policy(resource: str, words: str) -> PolicyEntryInfo:
     for action in actions:
         if action not in ACTIONS:
             raise PlanRejected(
-                Text("There is no action %(name)s: %(known)s.", name=action, known=", ".join(ACTIONS)),
+                Text("Unknown action %(name)s. Actions: %(known)s.", name=action, known=", ".join(ACTIONS)),
                 "policies",
             )
     source_ips = [source.strip() for source in sources.split(",")] if sources else []
@@ -165,7 +165,7 @@ def read_policy(resource: str, words: str) -> PolicyEntryInfo:
             ipaddress.ip_network(source, strict=False)
         except ValueError:
             raise PlanRejected(
-                Text("%(address)s is no address or network, as 192.0.2.0/24.", address=source),
+                Text("%(address)s is not an address or a network like 192.0.2.0/24.", address=source),
                 "policies",
             ) from None
     return PolicyEntryInfo(resource, sorted(actions, key=ACTIONS.index), source_ips or None, decision)

@@ -27,7 +27,7 @@ _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 class Effect(enum.StrEnum):
     """When a changed value takes effect."""
 
-    AT_ONCE = Text("at once")
+    AT_ONCE = Text("immediately")
     RESTART = Text("after a restart of the broker")
     UNKNOWN = "unknown"
 
@@ -80,9 +80,13 @@ def _restart(name: str, says: Text, unit: Text = Text(), **more: object) -> Conf
 
 WORDS_FROM = 1_000  # a smaller number with its unit is clear as it stands
 BOOL = ("true", "false")
-WHO_IT_IS = Text("It identifies the broker; a change makes it another broker. Set it in the broker's file.")
+WHO_IT_IS = Text(
+    "It identifies the broker; with another value it is another broker. Set it in the broker's "
+    "configuration file."
+)
 WHERE_IT_STORES = Text(
-    "It sets where messages are stored; a change hides the stored ones. Set it in the broker's file."
+    "It sets where messages are stored; after a change the stored ones are not found. Set it in the "
+    "broker's configuration file."
 )
 
 HOURS = Text("hours")
@@ -98,8 +102,8 @@ REQUESTS = Text("requests")
 TIMES = Text("times")
 
 _KEYS = (
-    _restart("brokerName", Text("name under which routes list the broker"), fixed=WHO_IT_IS),
-    _restart("brokerClusterName", Text("RocketMQ's name of the cluster"), fixed=WHO_IT_IS),
+    _restart("brokerName", Text("name of the broker in routes"), fixed=WHO_IT_IS),
+    _restart("brokerClusterName", Text("name of the RocketMQ cluster"), fixed=WHO_IT_IS),
     _restart("brokerId", Text("0 is the master"), fixed=WHO_IT_IS),
     _restart("brokerIP1", Text("address that clients receive"), fixed=WHO_IT_IS),
     _restart("brokerIP2", Text("address that slaves receive"), fixed=WHO_IT_IS),
@@ -114,7 +118,7 @@ _KEYS = (
     _now(
         "brokerPermission",
         Text(
-            "what clients may do on the whole broker: 6 read and write, 4 only read, 2 only write, 0 nothing"
+            "permission of clients on the whole broker: 6 read and write, 4 read only, 2 write only, 0 none"
         ),
         choices=("6", "4", "2", "0"),
         meanings={
@@ -129,13 +133,13 @@ _KEYS = (
         "autoCreateTopicEnable",
         Text("a message to an unknown topic creates it"),
         choices=BOOL,
-        danger=Text("Off: producers of topics that do not exist yet are refused."),
+        danger=Text("When off, producers of topics that do not exist are refused."),
     ),
     _now(
         "autoCreateSubscriptionGroup",
         Text("an unknown group is created when it connects"),
         choices=BOOL,
-        danger=Text("Off: consumers of groups that do not exist yet are refused."),
+        danger=Text("When off, consumers of groups that do not exist are refused."),
     ),
     _now(
         "defaultTopicQueueNums",
@@ -151,49 +155,53 @@ _KEYS = (
         low=1,
         high=87_600,
         danger=Text(
-            "A smaller value deletes older messages at the next deletion; groups that are behind lose them."
+            "A smaller value deletes older messages at the next clean-up; groups that are behind lose them."
         ),
     ),
     _now("deleteWhen", Text("hour of the day at which expired files are deleted"), HOUR),
     _now(
         "diskMaxUsedSpaceRatio",
-        Text("above this share of the disk expired files go at once, not only at deleteWhen"),
+        Text("above this share of the disk expired files are deleted immediately, not only at deleteWhen"),
         PERCENT,
         low=10,
         high=95,
-        danger=Text("Too high leaves no room before writes are refused; too low deletes early."),
+        danger=Text(
+            "Too high: no room is left before writes are refused. Too low: messages are deleted early."
+        ),
     ),
     _now(
         "diskSpaceCleanForciblyRatio",
-        Text("above this share files are deleted although they are not expired"),
+        Text("above this share of the disk files are deleted even if they have not expired"),
         PERCENT,
         low=10,
         high=97,
-        danger=Text("Messages younger than fileReservedTime are deleted above it."),
+        danger=Text("Above it, messages are deleted before fileReservedTime."),
     ),
     _now(
         "diskSpaceWarningLevelRatio",
-        Text("above this share the broker refuses to write"),
+        Text("above this share of the disk the broker refuses to write"),
         PERCENT,
         low=10,
         high=99,
-        danger=Text("With the disk 100 %% full the broker may fail to start again."),
+        danger=Text("On a full disk the broker may fail to restart."),
     ),
     _restart(
         "flushDiskType",
-        Text("ASYNC_FLUSH answers before the disk has it, SYNC_FLUSH after"),
+        Text("ASYNC_FLUSH answers before the message is on disk, SYNC_FLUSH after"),
         choices=("ASYNC_FLUSH", "SYNC_FLUSH"),
         danger=Text(
-            "SYNC_FLUSH makes sending slower; ASYNC_FLUSH can lose the last messages at a power cut."
+            "SYNC_FLUSH makes sending slower; ASYNC_FLUSH can lose the last messages in a power failure."
         ),
     ),
     _restart(
         "brokerRole",
         Text("ASYNC_MASTER, SYNC_MASTER (answers when a slave has it) or SLAVE"),
         choices=("ASYNC_MASTER", "SYNC_MASTER", "SLAVE"),
-        danger=Text("Two masters of one name, or none, after the next restart."),
+        danger=Text("After the next restart there may be two masters of one name, or none."),
     ),
-    _now("flushIntervalCommitLog", Text("how often the commit log goes to disk"), MS, low=1, high=60_000),
+    _now(
+        "flushIntervalCommitLog", Text("how often the commit log is flushed to disk"), MS, low=1, high=60_000
+    ),
     _now(
         "flushConsumerOffsetInterval",
         Text("how often committed offsets are saved"),
@@ -207,7 +215,7 @@ _KEYS = (
         BYTES,
         low=1_024,
         high=256 * 1024 * 1024,
-        danger=Text("Messages larger than clients accept stop their consumers."),
+        danger=Text("A message larger than a client accepts stops its consumer."),
     ),
     _now(
         "enablePropertyFilter",
@@ -233,12 +241,12 @@ _KEYS = (
         Text("requests that wait too long are refused instead of piling up"),
         choices=BOOL,
     ),
-    _now("longPollingEnable", Text("a pull without messages waits for one"), choices=BOOL),
-    _now("shortPollingTimeMills", Text("how long it waits without long polling"), MS, low=1, high=60_000),
+    _now("longPollingEnable", Text("a pull that finds no message waits for one"), choices=BOOL),
+    _now("shortPollingTimeMills", Text("wait of a pull if long polling is off"), MS, low=1, high=60_000),
     _now("litePullMessageEnable", Text("lite pull consumers are served"), choices=BOOL),
     _now(
         "notifyConsumerIdsChangedEnable",
-        Text("members are notified at once when their group changes"),
+        Text("members are notified immediately when their group changes"),
         choices=BOOL,
     ),
     _now("useServerSideResetOffset", Text("offsets are reset in the broker's own table"), choices=BOOL),
@@ -246,9 +254,9 @@ _KEYS = (
         "rejectTransactionMessage",
         Text("transactional messages are refused"),
         choices=BOOL,
-        danger=Text("On: producers of transactional messages get NO_PERMISSION."),
+        danger=Text("When on, producers of transactional messages get NO_PERMISSION."),
     ),
-    _now("defaultQueryMaxNum", Text("most messages that a query by key returns"), MESSAGES, low=1, high=1024),
+    _now("defaultQueryMaxNum", Text("maximum that a query by key returns"), MESSAGES, low=1, high=1024),
     _now(
         "transactionCheckMax",
         Text("check-backs before a half message is dropped"),
@@ -266,14 +274,14 @@ _KEYS = (
     ),
     _now(
         "maxTransferCountOnMessageInMemory",
-        Text("most messages of one pull from memory"),
+        Text("maximum of one pull from memory"),
         MESSAGES,
         low=1,
         high=1024,
     ),
     _now(
         "maxTransferCountOnMessageInDisk",
-        Text("most messages of one pull from disk"),
+        Text("maximum of one pull from disk"),
         MESSAGES,
         low=1,
         high=1024,
@@ -285,20 +293,20 @@ _KEYS = (
         low=1,
         high=90,
     ),
-    _now("slaveReadEnable", Text("consumers that are far behind are sent to the slave"), choices=BOOL),
+    _now("slaveReadEnable", Text("consumers that are far behind read from the slave"), choices=BOOL),
     _now(
         "disableConsumeIfConsumerReadSlowly",
-        Text("groups that fall too far behind are switched off"),
+        Text("groups that are too far behind are disabled"),
         choices=BOOL,
-        danger=Text("On: a group that is 16 GiB behind is no longer served."),
+        danger=Text("When on, a group that is 16 GiB behind is no longer served."),
     ),
     _now("consumerFallbehindThreshold", Text("how far behind a group may fall"), BYTES),
     _now(
         "startAcceptSendRequestTimeStamp",
-        Text("sends are refused until this moment (epoch)"),
+        Text("sends are refused until this time"),
         EPOCH_MS,
         low=0,
-        danger=Text("In the future: every producer is refused until then."),
+        danger=Text("If it is in the future, every producer is refused until then."),
     ),
     _now("traceTopicEnable", Text("the broker stores message traces"), choices=BOOL),
     _now("registerNameServerPeriod", Text("pause between registrations"), MS, low=10_000, high=60_000),
@@ -316,25 +324,25 @@ _KEYS = (
     _restart(
         "messageDelayLevel",
         Text("delays of the 18 delay levels"),
-        danger=Text("Messages already waiting are delivered by the new table."),
+        danger=Text("Messages that already wait use the new delays."),
     ),
     _restart(
         "aclEnable",
         Text("access control of 4.x (ACL)"),
         choices=BOOL,
-        danger=Text("On without accounts for every client: they are all refused."),
+        danger=Text("When on, clients without an account are refused."),
     ),
     _restart(
         "authenticationEnabled",
         Text("5.x clients must sign their requests"),
         choices=BOOL,
-        danger=Text("On without accounts for every client: they are all refused."),
+        danger=Text("When on, clients without an account are refused."),
     ),
     _restart(
         "authorizationEnabled",
-        Text("5.x rules decide who may do what"),
+        Text("access control of 5.x (users and policies)"),
         choices=BOOL,
-        danger=Text("On without rules: clients are refused."),
+        danger=Text("When on, clients without a matching policy are refused."),
     ),
     _restart("timerWheelEnable", Text("messages with an exact delivery time are accepted"), choices=BOOL),
 )
@@ -369,17 +377,21 @@ def problem_of(key: ConfigKey, value: str) -> Text:
             key=repr(key.name[:40]),
         )
     if key.fixed:
-        return Text("%(key)s is not changed here. %(why)s", key=key.name, why=key.fixed)
+        return Text("%(key)s cannot be changed here. %(why)s", key=key.name, why=key.fixed)
     if key.is_secret:
-        return Text("%(key)s is a secret: a plan would show it. Set it in the broker's file.", key=key.name)
+        return Text(
+            "%(key)s is a secret, which a plan would show. Set it in the broker's configuration file.",
+            key=key.name,
+        )
     if len(value) > VALUE_LENGTH_MAX:
         return Text("At most %(number)s characters.", number=VALUE_LENGTH_MAX)
     if any(letter < " " or letter in "\\\x7f" for letter in value):
         return Text(
-            "No line breaks, control characters or backslashes: they mean something else in a broker's file."
+            "Line breaks, control characters and backslashes are not allowed: they have another meaning "
+            "in a broker's configuration file."
         )
     if value != value.strip():
-        return Text("No spaces at the start or the end: the broker removes them.")
+        return Text("Spaces at the start or the end are not allowed: the broker removes them.")
     if key.choices and value not in key.choices:
         return Text("One of: %(names)s.", names=", ".join(key.choices))
     return _number_problem(key, value)

@@ -106,7 +106,7 @@ class BrokerConfigPlan(ConfigPlan[KeyParams, KeyBefore]):
         if found.values is not None:
             return msgspec.structs.replace(found, value=None, brokers=())
         if found.value is None:
-            raise PlanRejected(Text("Give the value as text, as it stands in a broker's file."), "value")
+            raise PlanRejected(Text("Enter the value as text, as in a broker's configuration file."), "value")
         return found
 
     def is_undo(self, params: KeyParams) -> bool:
@@ -241,7 +241,7 @@ def read_request(params: KeyParams, subject: str, cluster: Coverage) -> KeyReque
     if subject != WILDCARD and set(values) != {subject}:
         raise PlanRejected(
             Text(
-                "A plan of %(broker)s changes only %(broker)s; name * to change several.",
+                "A plan for %(broker)s changes only %(broker)s. Use the subject * to change several brokers.",
                 broker=subject,
             ),
             "brokers",
@@ -278,8 +278,8 @@ def _row(requested: KeyRequest, name: str, addr: str, config: Mapping[str, str])
     if key not in config:
         raise PlanRejected(
             Text(
-                "%(name)s has no key %(key)s: a broker of this release would ignore it. The broker's "
-                "page lists all keys.",
+                "%(name)s has no key %(key)s: this release would ignore it. The page of the broker lists "
+                "all keys.",
                 name=name,
                 key=key,
             ),
@@ -293,7 +293,7 @@ def _row(requested: KeyRequest, name: str, addr: str, config: Mapping[str, str])
 def _note(key: ConfigKey) -> Text:
     return {
         Effect.RESTART: Text("takes effect after a restart"),
-        Effect.AT_ONCE: Text("takes effect at once"),
+        Effect.AT_ONCE: Text("takes effect immediately"),
     }.get(key.effect, Text())
 
 
@@ -349,7 +349,7 @@ def _warnings(
     )
     if slaves:
         title = Text("Slaves of %(names)s keep their value", names=Text.of_names(slaves))
-        found.append(PlanWarning("info", title, Text("Each has a file of its own.")))
+        found.append(PlanWarning("info", title, Text("Each slave has its own configuration.")))
     others = {one.broker_name: one.config for one in surveys if one.config is not None and one.broker_id == 0}
     return found + _difference_warning(requested, {**others, **configs})
 

@@ -93,17 +93,18 @@ class BrokerDrainPlan(PlanKind[DrainParams, DrainBefore, ServerRow]):
     kind = "broker_drain"
     past = {
         (
-            "Remove the write permission of %(name)s at %(where)s and move %(what)s. Consumers continue; "
-            "stored messages stay readable. The job then watches until the traffic is gone."
+            "Remove the write permission of %(name)s on %(where)s and move %(what)s. Consumers continue; "
+            "stored messages stay readable. The job then watches until no traffic arrives."
         ): gettext_noop(
-            "Removed the write permission of %(name)s at %(where)s and moved %(what)s. Stored messages stay readable."
+            "Removed the write permission of %(name)s on %(where)s and moved %(what)s. Stored messages "
+            "stay readable."
         ),
         "%(what)s, which then fail: there is no other broker": gettext_noop(
             "%(what)s, which then failed: there was no other broker"
         ),
         "what producers send": gettext_noop("what producers sent"),
-        "Let %(where)s offer %(name)s to producers again. They see it within 30 s.": gettext_noop(
-            "Let %(where)s offer %(name)s to producers again."
+        "Restore the write permission of %(name)s on %(where)s. Producers use it again within 30 s.": gettext_noop(
+            "Restored the write permission of %(name)s on %(where)s."
         ),
     }
     accepted = Accepted(
@@ -123,7 +124,7 @@ class BrokerDrainPlan(PlanKind[DrainParams, DrainBefore, ServerRow]):
         """Return the button's text for the direction."""
         if self.params_of(plan).is_drain:
             return Text("Drain %(name)s", name=plan.subject)
-        return Text("Offer %(name)s again", name=plan.subject)
+        return Text("Restore writes to %(name)s", name=plan.subject)
 
     def rest_call(self, cluster: str, subject: str, params: DrainParams) -> RestCall:
         """Return the REST call, the same as for a change of configuration."""
@@ -268,7 +269,7 @@ class BrokerDrainPlan(PlanKind[DrainParams, DrainBefore, ServerRow]):
                 unlike = sorted(topic for topic, shown in view.offered.items() if shown != wanted)
                 run.note(
                     Text(
-                        "%(address)s returned another state of %(topics)s: the request was sent again",
+                        "%(address)s shows another state of %(topics)s: the request was sent again",
                         address=addr,
                         topics=_named(unlike),
                     ),
@@ -322,8 +323,8 @@ def watch_traffic(run: JobRun, admin: BlockingMQAdmin, check_routes: Callable[[]
             check_routes()
             run.note(
                 Text(
-                    "The traffic is gone: nothing arrived for %(seconds)s s; %(number)s message(s) "
-                    "{was|were} still accepted before",
+                    "No traffic: nothing arrived for %(seconds)s s; %(number)s message(s) {was|were} "
+                    "accepted before that",
                     seconds=traffic.quiet_ms // 1000,
                     number=traffic.puts,
                 )
@@ -332,8 +333,8 @@ def watch_traffic(run: JobRun, admin: BlockingMQAdmin, check_routes: Callable[[]
         if now_ms - count.began_ms >= QUIET_WITHIN_MS:
             raise VerificationFailed(
                 Text(
-                    "No name server offers %(broker)s any more, and producers still send to it after "
-                    "%(minutes)s minutes: they keep an old route, or another name server gives it to them.",
+                    "No name server offers %(broker)s any more, but producers still send to it after "
+                    "%(minutes)s minutes: they use an old route or another name server.",
                     broker=run.plan.subject,
                     minutes=QUIET_WITHIN_MS // 60_000,
                 )
@@ -397,7 +398,7 @@ def _summary(params: DrainParams, subject: str, rate: float | None, views: Seque
     servers = Text("%(number)s name server(s)", number=len(views))
     if not params.is_drain:
         return Text(
-            "Let %(where)s offer %(name)s to producers again. They see it within 30 s.",
+            "Restore the write permission of %(name)s on %(where)s. Producers use it again within 30 s.",
             where=servers,
             name=subject,
         )
@@ -409,8 +410,8 @@ def _summary(params: DrainParams, subject: str, rate: float | None, views: Seque
         else Text("%(what)s, which then fail: there is no other broker", what=moved)
     )
     return Text(
-        "Remove the write permission of %(name)s at %(where)s and move %(what)s. Consumers continue; "
-        "stored messages stay readable. The job then watches until the traffic is gone.",
+        "Remove the write permission of %(name)s on %(where)s and move %(what)s. Consumers continue; "
+        "stored messages stay readable. The job then watches until no traffic arrives.",
         name=subject,
         where=servers,
         what=moved,
@@ -428,10 +429,10 @@ def _warnings(
         found.append(
             PlanWarning(
                 "danger",
-                Text("%(number)s topic(s) {is|are} left with no writable queue", number=len(stranded)),
+                Text("%(number)s topic(s) will have no writable queue", number=len(stranded)),
                 Text(
-                    "Producers of %(names)s will fail: they have no queue on another broker. Create them "
-                    "there first.",
+                    "Sends to %(names)s will fail: these topics have no queue on another broker. Create "
+                    "them there first.",
                     names=_named(stranded),
                 ),
             )
@@ -447,7 +448,7 @@ def _warnings(
             PlanWarning(
                 "info",
                 Text("%(number)s producer(s) {is|are} connected to it", number=len(survey.producers)),
-                Text("They send elsewhere within 30 s: %(names)s.", names=_named(groups)),
+                Text("They switch to other brokers within 30 s: %(names)s.", names=_named(groups)),
             )
         )
     found.append(
@@ -455,9 +456,9 @@ def _warnings(
             "warn",
             Text("It lasts until the broker restarts"),
             Text(
-                "When the broker restarts it registers all its topics with their permissions again, and so does a "
-                "topic that is created or changed on it. Producers of ordered topics change to other queues: "
-                "messages of one key may be read out of order while older ones are still unread here."
+                "A restart of the broker, and any change of a topic on it, registers the permissions "
+                "again. Producers of ordered topics switch to other queues: messages of one key may be "
+                "read out of order while older ones are unread here."
             ),
         )
     )
@@ -470,8 +471,8 @@ def _back_warnings(silent: Mapping[str, str]) -> list[PlanWarning]:
             "info",
             Text("Afterwards every topic shows “read, write”"),
             Text(
-                "The name servers do not store the earlier permission (327 sets 6): a topic with another "
-                "permission on this broker, such as a write-only dead-letter topic, has it back when the broker "
+                "Name servers do not store the earlier permission (327 sets 6). A topic with another "
+                "permission, such as a write-only dead-letter topic, gets it back when the broker "
                 "registers again."
             ),
         )

@@ -107,12 +107,12 @@ LIMITS = (
     (
         "diskMaxUsedSpaceRatio",
         0.75,
-        Text("expired files are deleted at once, not only at the hour of deleteWhen"),
+        Text("expired files are deleted immediately, not only at the hour of deleteWhen"),
     ),
     (
         "diskSpaceCleanForciblyRatio",
         0.85,
-        Text("files are deleted although they are not expired: groups that are behind lose them"),
+        Text("files are deleted even if they have not expired: groups that are behind lose messages"),
     ),
     ("diskSpaceWarningLevelRatio", REFUSES_AT, Text("the broker refuses to write")),
 )
@@ -151,7 +151,7 @@ def full_in(
     span_ms = recent[-1].at_ms - recent[0].at_ms if recent else 0
     if span_ms < HISTORY_MIN_MS:
         words = Text(
-            "how fast the disk fills is known after %(need)s of readings, %(span)s so far",
+            "how fast the disk fills is known after %(need)s of readings; %(span)s so far",
             span=Duration(span_ms),
             need=Duration(HISTORY_MIN_MS),
         )
@@ -166,8 +166,8 @@ def full_in(
         return FullIn(Filling.UNKNOWN, words, None, per_s)
     room = (limit - disk_ratio) * total_bytes
     words = Text(
-        "%(size)s an hour came in during the last %(span)s; %(room)s are left until %(limit)s, where the broker "
-        "refuses to write. Files that expire before are not counted.",
+        "%(size)s an hour were written in the last %(span)s; %(room)s are left until %(limit)s, where "
+        "the broker refuses to write. Files that expire earlier are not taken into account.",
         size=size(per_s * 3600),
         span=Duration(span_ms),
         room=size(room),

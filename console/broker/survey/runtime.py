@@ -139,7 +139,7 @@ def _size_form(text: str) -> str:
 
 def _disk_size(text: str) -> str:
     found = capacity_words(text)
-    return Text("%(total)s with %(free)s free", total=found[0], free=found[1]) if found else text.strip()
+    return Text("%(total)s, %(free)s free", total=found[0], free=found[1]) if found else text.strip()
 
 
 def _time_ms(text: str) -> int | None:
@@ -232,7 +232,7 @@ def _cache(table: Table) -> tuple[Text, str]:
     word, tone = page_cache_state(table)
     state = word or Text("unknown")
     if number(table.get("sendThreadPoolQueueCapacity")) == 0:  # brokerd: one thread, and nothing is refused
-        return Text("%(state)s; one turn of its only thread, in the last 10 s", state=state), tone
+        return Text("%(state)s; longest turn of its single thread in the last 10 s", state=state), tone
     limit = Latency(CACHE_BUSY_MS)
     return Text(
         "%(state)s; from %(limit)s on sends are refused (SYSTEM_BUSY)", state=state, limit=limit
@@ -270,7 +270,7 @@ def _loop(key: str, warn_from_ms: int, bad_from_ms: int) -> Judge:
     def judge(table: Table) -> tuple[Text, str]:
         value = number(table.get(key)) or 0
         tone = "bad" if value >= bad_from_ms else "warn" if value >= warn_from_ms else ""
-        return Text("for the event loop, in the last minute"), tone
+        return Text("wait for the event loop in the last minute"), tone
 
     return judge
 
@@ -280,9 +280,9 @@ def _today(kind: str) -> Judge:
         now, morning = (number(table.get(f"{kind}{one}")) for one in ("TodayNow", "TodayMorning"))
         yesterday = number(table.get(f"{kind}YesterdayMorning"))
         if now is None or morning is None or yesterday is None:
-            return Text("since the broker began to count"), ""
+            return Text("since the counter started"), ""
         text = Text(
-            "since it began to count; %(today)s today, %(yesterday)s yesterday",
+            "since the counter started; %(today)s today, %(yesterday)s yesterday",
             today=round(now - morning),
             yesterday=round(morning - yesterday),
         )
@@ -294,7 +294,7 @@ def _today(kind: str) -> Judge:
 _GROUPS: Sequence[tuple[Text, Text, Sequence[_Entry]]] = (
     (
         Text("Writing"),
-        Text("does it accept messages, and how fast?"),
+        Text("messages accepted, and how fast"),
         (
             _Entry("putTps", Text("Messages in"), _rate, judge=_means("putTps")),
             _Entry("putLatency99", Text("Put, slowest 1 %%"), _ms, judge=_puts),
@@ -326,13 +326,13 @@ _GROUPS: Sequence[tuple[Text, Text, Sequence[_Entry]]] = (
                 "remainTransientStoreBufferNumbs",
                 Text("Free write buffers"),
                 _limited,
-                Text("of the transient store pool; no limit without one"),
+                Text("of the transient store pool; without a pool there is no limit"),
             ),
         ),
     ),
     (
         Text("Event loop"),
-        Text("does its one thread keep up?"),
+        Text("whether its single thread keeps up"),
         (
             _Entry(
                 "loopDelay99", Text("Requests wait, slowest 1 %%"), _ms, judge=_loop("loopDelay99", 20, 100)
@@ -342,7 +342,7 @@ _GROUPS: Sequence[tuple[Text, Text, Sequence[_Entry]]] = (
     ),
     (
         Text("Reading"),
-        Text("do consumers get them?"),
+        Text("messages delivered to consumers"),
         (
             _Entry(
                 "getTransferredTps",
@@ -394,27 +394,25 @@ _GROUPS: Sequence[tuple[Text, Text, Sequence[_Entry]]] = (
         ),
     ),
     (
-        Text("Keeping"),
-        Text("does it reach the disk and the index, and for how long?"),
+        Text("Storage"),
+        Text("flushed to disk, indexed, and kept for how long"),
         (
             _Entry(
                 "commitLogDiskRatio",
                 Text("Disk of the commit log"),
                 _ratio,
-                Text("used, of what the file system does not reserve; in whole percents"),
+                Text("share used, without space that the file system reserves; whole percents"),
             ),
             _Entry(
-                "consumeQueueDiskRatio", Text("Disk of the queues"), _ratio, Text("used, by everything on it")
+                "consumeQueueDiskRatio", Text("Disk of the queues"), _ratio, Text("used by everything on it")
             ),
-            _Entry(
-                "commitLogDirCapacity", Text("Size of that disk"), _disk_size, Text("and what is free of it")
-            ),
+            _Entry("commitLogDirCapacity", Text("Size of this disk"), _disk_size, Text("total and free")),
             _Entry(
                 "remainHowManyDataToFlush",
                 Text("Not yet on disk"),
                 _size_form,
                 judge=_behind(
-                    "remainHowManyDataToFlush", Text("what a power cut would take, without a slave"), 256e6
+                    "remainHowManyDataToFlush", Text("lost in a power failure, unless a slave has it"), 256e6
                 ),
             ),
             _Entry(
@@ -436,15 +434,17 @@ _GROUPS: Sequence[tuple[Text, Text, Sequence[_Entry]]] = (
                 _moment,
                 Text("when it was stored, by the broker's clock"),
             ),
-            _Entry("commitLogMinOffset", Text("Oldest byte kept"), _count, Text("offset in the commit log")),
             _Entry(
-                "commitLogMaxOffset", Text("Bytes ever written"), _count, Text("offset in the commit log")
+                "commitLogMinOffset", Text("Oldest byte stored"), _count, Text("offset in the commit log")
+            ),
+            _Entry(
+                "commitLogMaxOffset", Text("Bytes written in total"), _count, Text("offset in the commit log")
             ),
         ),
     ),
     (
         Text("Delayed"),
-        Text("what is delivered later?"),
+        Text("messages to be delivered later"),
         (
             _Entry(
                 "timerReadBehind",
@@ -454,7 +454,11 @@ _GROUPS: Sequence[tuple[Text, Text, Sequence[_Entry]]] = (
                 release="5.0",
             ),
             _Entry(
-                "timerOffsetBehind", Text("Timer messages not yet sorted in"), _count, Text(), release="5.0"
+                "timerOffsetBehind",
+                Text("Timer messages not in the wheel yet"),
+                _count,
+                Text(),
+                release="5.0",
             ),
             _Entry(
                 "timerCongestNum",
@@ -468,8 +472,8 @@ _GROUPS: Sequence[tuple[Text, Text, Sequence[_Entry]]] = (
         ),
     ),
     (
-        Text("Since it began"),
-        Text("how much has it handled?"),
+        Text("Totals"),
+        Text("messages and bytes handled so far"),
         (
             _Entry("msgPutTotalTodayNow", Text("Messages stored"), _count, judge=_today("msgPutTotal")),
             _Entry("msgGetTotalTodayNow", Text("Messages delivered"), _count, judge=_today("msgGetTotal")),
@@ -566,8 +570,8 @@ def _absence(entry: _Entry, table: Table) -> Text:
 
 
 REST_WORDS = {
-    "runtime": Text("how long it has run"),
-    "startAcceptSendRequestTimeStamp": Text("sends are refused until then, epoch ms; 0: never"),
+    "runtime": Text("uptime"),
+    "startAcceptSendRequestTimeStamp": Text("sends are refused until this time (epoch ms); 0: not refused"),
     "putMessageTimesTotal": Text("writes since the start"),
     "storeRefusal": Text("why it accepts no messages"),
     "getTotalTps": Text("pulls per second over 10 s, 1 m, 10 m"),
@@ -576,5 +580,5 @@ REST_WORDS = {
 
 def _rest_words(key: str) -> Text:
     if key.startswith("scheduleMessageOffset_"):
-        return Text("delay level %(level)s: delivered up to, of", level=key.rpartition("_")[2])
+        return Text("delay level %(level)s: delivered offset, end offset", level=key.rpartition("_")[2])
     return REST_WORDS.get(key, Text())

@@ -58,7 +58,7 @@ def _of_checks() -> list[dict[str, str]]:
 
 def _of_parts() -> list[dict[str, str]]:
     """Report the running parts; one that does not run is a warning, no error of the set-up."""
-    hint = "Start everything with manage.py up, or the workers with the lines in console/celery.py."
+    hint = "Start everything with manage.py up, or the workers as console/celery.py describes."
     return [
         _finding(
             "warning" if part.reason else "ok",
@@ -78,7 +78,9 @@ def _of_clusters() -> list[dict[str, str]]:
         except ClusterError as error:
             found.append(
                 _finding(
-                    "warning", f"cluster {cluster.name}: {error}", "manage.py clusters remove, or start it"
+                    "warning",
+                    f"cluster {cluster.name}: {error}",
+                    "Start it, or remove it with manage.py clusters remove.",
                 )
             )
         else:

@@ -79,7 +79,7 @@ ONWARD = {
 
 
 NOTES = {
-    State.CONSUMED: Text("handled or skipped; no trace shows when"),
+    State.CONSUMED: Text("handled or skipped; no trace of the time"),
     State.FILTERED: Text("skipped: the tag does not match"),
     State.NOT_YET: Text("waiting"),
 }

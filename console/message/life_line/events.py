@@ -464,7 +464,7 @@ def _by_trace(tries: Sequence[Consumed]) -> tuple[State, Text] | None:
         return State.CONSUMED, Text.of_list([part for part in (_took(done), before) if part])
     if tries:
         last = tries[-1]
-        outcome = last.outcome or Text("no end is traced")
+        outcome = last.outcome or Text("its end is not in the trace")
         if last.client:
             return State.UNKNOWN, Text(
                 "tried on %(client)s: %(outcome)s", client=last.client, outcome=outcome
@@ -484,7 +484,7 @@ def _took(done: Consumed) -> Text:
 
 def _by_offset(row: QueueRow | None, first: Hit | None, facts: _Facts) -> tuple[State, Text]:
     if first is None:
-        return State.UNKNOWN, Text("the message is not stored any more, and no copy of it was found")
+        return State.UNKNOWN, Text("the message has expired, and no copy of it was found")
     if row is None:
         return State.UNKNOWN, Text("seen in traces only")
     if facts.models.get(row.group) == BROADCASTING:
@@ -495,13 +495,13 @@ def _by_offset(row: QueueRow | None, first: Hit | None, facts: _Facts) -> tuple[
     if row.committed_offset <= offset:
         ahead = offset - row.committed_offset
         if not ahead:
-            return State.NOT_YET, Text("it is the next one")
-        return State.NOT_YET, Text("%(number)s message(s) of this queue come first", number=ahead)
+            return State.NOT_YET, Text("it is next")
+        return State.NOT_YET, Text("%(number)s message(s) of this queue {is|are} ahead of it", number=ahead)
     subscription = facts.subscriptions.get(row.group)
     expression = "*" if subscription is None else subscription.expression
     if subscription is not None and subscription.kind != "TAG":
         return State.UNKNOWN, Text(
-            "passed; whether %(kind)s “%(expression)s” let it through is not known here",
+            "the group is past it; whether the %(kind)s filter “%(expression)s” matched is unknown",
             kind=subscription.kind,
             expression=expression,
         )

@@ -132,7 +132,10 @@ def read_match(kind: str, text: str) -> Match | None:
         raise MatchRefused(Text("At most %(number)s characters.", number=TEXT_LENGTH_MAX))
     if kind not in KIND_NAMES:
         raise MatchRefused(
-            Text("Search for one of: %(names)s.", names=", ".join(name for name, _, _ in KINDS))
+            Text(
+                "Unknown kind of search. Choose one of: %(names)s.",
+                names=", ".join(name for name, _, _ in KINDS),
+            )
         )
     if kind == "body":
         return Match(kind, text)
@@ -154,7 +157,7 @@ def read_match(kind: str, text: str) -> Match | None:
     if comparison is None:
         raise MatchRefused(
             Text(
-                "After %(path)s use one of %(operators)s and a value, or nothing.",
+                "After %(path)s, enter one of %(operators)s and a value, or nothing.",
                 path=head.group(),
                 operators=" ".join(OPERATORS),
             )
@@ -173,5 +176,5 @@ def _literal(text: str, kind: str) -> Any:
             Text('%(value)s is not a JSON value; write a string as "%(value)s".', value=text)
         ) from error
     if isinstance(value, dict | list):
-        raise MatchRefused(Text("Compare with a text, a number, true, false or null."))
+        raise MatchRefused(Text("Enter text, a number, true, false or null to compare with."))
     return value

@@ -132,7 +132,7 @@ class ExportEnd:
         """Return the end of a search of which ``written`` messages were written."""
         reason = search.stop_reason
         if not reason and search.limit <= 0 and not search.merge.is_ended:
-            reason = Text("it has %(number)s messages, the most of one export", number=written)
+            reason = Text("the limit of one export, %(number)s messages, is reached", number=written)
         return cls(
             messages=written,
             scanned=search.figures().scanned,

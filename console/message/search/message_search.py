@@ -152,11 +152,11 @@ class Search:
 
     def _refuse_too_much(self) -> None:
         if time.monotonic() >= self._deadline_s:
-            self.stop(Text("its time limit is reached"))
+            self.stop(Text("the time limit is reached"))
         elif sum(lane.read for lane in self.merge.lanes) >= SCANNED_MAX:
-            self.stop(Text("it has scanned %(number)s messages", number=SCANNED_MAX))
+            self.stop(Text("the limit of %(number)s messages scanned is reached", number=SCANNED_MAX))
         elif self._bytes >= BYTES_MAX:
-            self.stop(Text("it has received %(number)s MiB", number=BYTES_MAX // 1024**2))
+            self.stop(Text("the limit of %(number)s MiB received is reached", number=BYTES_MAX // 1024**2))
 
     def _puller(self, pull: Pull) -> Callable[[MQAdmin], Awaitable[PullResult]]:
         place, (expression, kind) = pull.lane.place, self.query.expression

@@ -32,8 +32,8 @@ class SearchQuota:
     def place(self, person: str) -> Iterator[None]:
         """Hold one place while the block runs; raise TooManySearches."""
         too_many = Text(
-            "You already run %(number)s searches, tails or exports, the most for one person. Stop one of them, or wait "
-            "until it ends, then try again.",
+            "You are running %(number)s searches, tails or exports, the most for one person. Stop one or "
+            "wait until it ends, then try again.",
             number=PER_PERSON_MAX,
         )
         with self._lock:
@@ -41,7 +41,10 @@ class SearchQuota:
                 raise TooManySearches(too_many)
             if self._running.total() >= TOGETHER_MAX:
                 raise TooManySearches(
-                    Text("%(number)s searches run at the moment; try again in a minute.", number=TOGETHER_MAX)
+                    Text(
+                        "%(number)s searches are running, the most of this console. Try again in a minute.",
+                        number=TOGETHER_MAX,
+                    )
                 )
             self._running[person] += 1
         try:

@@ -20,7 +20,10 @@ class SendForm(forms.Form):
 
     topic = forms.CharField(label=Text("Topic"), max_length=255)
     queue = forms.CharField(
-        label=Text("Queue"), required=False, max_length=255, help_text=Text("broker-a:3; any without it")
+        label=Text("Queue"),
+        required=False,
+        max_length=255,
+        help_text=Text("like broker-a:3; empty: any queue"),
     )
     tags = forms.CharField(label=Text("Tag"), required=False, max_length=255)
     keys = forms.CharField(

@@ -82,7 +82,7 @@ def read_params(given: Given) -> SendParams:
     properties = given.get("properties") or {}
     if not isinstance(properties, Mapping) or len(properties) > PROPERTIES_MAX:
         raise PlanRejected(
-            Text("Properties are names and text values, at most %(most)s.", most=PROPERTIES_MAX),
+            Text("Enter at most %(most)s properties, each a name and a text value.", most=PROPERTIES_MAX),
             field="properties",
         )
     params = SendParams(
@@ -99,7 +99,7 @@ def read_params(given: Given) -> SendParams:
     if (params.body is not None) + (params.body_base64 is not None) + params.keep_body != 1:
         raise PlanRejected(Text("Send exactly one of body, body_base64 and keep_body."), field="body")
     if params.keep_body and params.source is None:
-        raise PlanRejected(Text("Only a copy can keep its body."), field="body")
+        raise PlanRejected(Text("keep_body is for copies only."), field="body")
     return params
 
 
@@ -114,7 +114,7 @@ def _typed_body(text: object) -> str | None:
 def _check_properties(params: SendParams) -> None:
     tags, keys, properties = params.tags, params.keys, params.properties
     if "||" in tags or len(tags) > 255:
-        raise PlanRejected(Text("A message has one tag of at most 255 characters."), field="tags")
+        raise PlanRejected(Text("Enter one tag of at most 255 characters."), field="tags")
     for name, text in {**properties, "TAGS": tags, "KEYS": keys}.items():
         if not name or any(mark in name + text for mark in "\x00\x01\x02"):
             raise PlanRejected(
@@ -124,7 +124,7 @@ def _check_properties(params: SendParams) -> None:
     reserved = sorted(name for name in properties if name in RESERVED and name not in KEPT)
     if reserved:
         raise PlanRejected(
-            Text("RocketMQ writes %(names)s itself; leave it out.", names=", ".join(reserved)),
+            Text("RocketMQ sets %(names)s; remove it.", names=", ".join(reserved)),
             field="properties",
         )
     size = sum(len(name.encode()) + len(text.encode()) + 2 for name, text in properties.items())

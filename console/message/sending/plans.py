@@ -160,7 +160,8 @@ class MessageSendPlan(PlanKind[SendParams, SendBefore, MessagePart]):
         if not params.keep_body and len(body) > TYPED_BODY_BYTES_MAX:
             raise PlanRejected(
                 Text(
-                    "A typed body can have at most %(number)s bytes; a copy can keep a larger one.",
+                    "A typed body can have at most %(number)s bytes; only a copy that keeps its body can "
+                    "be larger.",
                     number=TYPED_BODY_BYTES_MAX,
                 ),
                 field="body",
@@ -202,7 +203,7 @@ class MessageSendPlan(PlanKind[SendParams, SendBefore, MessagePart]):
             if queue in writable
             else [
                 Text(
-                    "%(queue)s cannot be written any more",
+                    "%(queue)s is no longer writable",
                     queue=f"{queue.broker_name} · {queue.queue_id}",
                 )
             ]
@@ -214,7 +215,7 @@ class MessageSendPlan(PlanKind[SendParams, SendBefore, MessagePart]):
         addr = masters(admin).get(queue.broker_name)
         if addr is None:
             raise VerificationFailed(
-                Text("%(broker)s has no master now; nothing was sent.", broker=queue.broker_name)
+                Text("%(broker)s has no master. Nothing was sent.", broker=queue.broker_name)
             )
         offset = None
         from_offset = run.progress_as(SendBegan).from_offset
@@ -299,7 +300,7 @@ def _check_topic(topic: str) -> None:
         raise PlanRejected(text_of(error), field="topic") from error
     if is_system_topic(topic) or topic.startswith((RETRY_TOPIC_PREFIX, DLQ_TOPIC_PREFIX)):
         raise PlanRejected(
-            Text("%(topic)s belongs to RocketMQ; messages are not sent to it by hand.", topic=topic),
+            Text("%(topic)s belongs to RocketMQ; choose another topic to send to.", topic=topic),
             field="topic",
         )
 
@@ -319,7 +320,7 @@ def _source(cluster: str, place: MessagePlace | None) -> Hit | None:
         )
     if masks_of(cluster).hides(found.record):
         raise PlanRejected(
-            Text("This message has masked fields: it is not copied, or the copy would show or lose them."),
+            Text("This message has masked fields and cannot be copied: the copy would show or lose them."),
             field="source",
         )
     return found
@@ -369,7 +370,7 @@ def _queue(
         raise PlanRejected(Text("There is no topic %(topic)s.", topic=topic), field="topic")
     writable = route_queues(route, topic, write=True)
     if not writable:
-        raise PlanRejected(Text("%(topic)s cannot be written on any broker.", topic=topic), field="topic")
+        raise PlanRejected(Text("%(topic)s is not writable on any broker.", topic=topic), field="topic")
     if wanted is not None:
         queue = MessageQueue(topic, wanted.broker_name, wanted.queue_id)
         if queue not in writable:

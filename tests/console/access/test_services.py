@@ -136,8 +136,8 @@ def test_wrong_sign_ins_are_audited_without_what_may_be_a_password(alice: User) 
             sign_in(name, "wrong")
     events = AuditEvent.objects.order_by("pk").values_list("actor", "verb", "subject", "remote_addr")
     assert list(events) == [
-        ("a stranger", "sign-in failed", "alice", "10.0.0.1"),
-        ("a stranger", "sign-in failed", "unknown name", "10.0.0.1"),
+        ("not signed in", "sign-in failed", "alice", "10.0.0.1"),
+        ("not signed in", "sign-in failed", "unknown name", "10.0.0.1"),
     ]
 
 

@@ -51,7 +51,7 @@ def test_it_lists_and_revokes() -> None:
 
 
 def test_it_says_what_is_wrong() -> None:
-    with pytest.raises(CommandError, match="There is no person zoe"):
+    with pytest.raises(CommandError, match="The user zoe"):
         run("create", "--user", "zoe")
     with pytest.raises(CommandError, match="There is no active token tm_nothing"):
         run("revoke", "tm_nothing")

@@ -83,7 +83,7 @@ def test_it_revokes_ones_own_and_an_administrator_everybodys() -> None:
         other.post("/tokens", WISH)
     first, second = ApiToken.objects.order_by("pk")
     some = signed_in("some", verbs=("VIEW",))
-    assert "no valid token" in some.post(f"/tokens/{first.prefix}/revoke", follow=True).content.decode()
+    assert "No valid token" in some.post(f"/tokens/{first.prefix}/revoke", follow=True).content.decode()
     assert some.get(f"/tokens/{first.prefix}/revoke").status_code == 405
     assert "is revoked" in other.post(f"/tokens/{first.prefix}/revoke", follow=True).content.decode()
     assert (

@@ -184,7 +184,7 @@ def test_changed_fields_have_words_units_and_no_bare_null() -> None:
     after = {"second_person_messages": 5_000, "slo_ms": 90_000, "colour": "blue"}
     services.record_audit(actor=None, verb="change cluster", subject="local", before=before, after=after)
     text = " ".join(signed_in("boss").get("/activity").content.decode().split())
-    assert "messages from which a second person must approve: none → 5,000" in text
+    assert "second person approves from (messages): none → 5,000" in text
     assert "no message waits longer than: 1 m → 1 m 30 s" in text
     assert "colour: red → blue" in text
 
@@ -205,9 +205,7 @@ def test_the_object_of_a_plan_is_a_link_to_its_page() -> None:
         )
     services.record_audit(actor=None, verb="plan", cluster="test", subject="gone", plan_id="op-2")
     text = signed_in("boss").get("/activity").content.decode()
-    assert (
-        text.count('Planned for <a href="/c/test/dead-letters/billing">billing</a>: dead-letter replay') == 3
-    )
+    assert text.count('Planned dead-letter replay: <a href="/c/test/dead-letters/billing">billing</a>') == 3
     assert "Made a plan for <b>gone</b>" in text
 
 
@@ -249,9 +247,9 @@ def test_fields_of_one_side_are_lines_with_units() -> None:
     services.record_audit(actor="a", verb="change cluster", subject="local", before=before, after=after)
     lines, detail = lines_of_activity()
     assert lines == [
+        "estimated duration: 1 m 30 s",
         "offset ranges · queue 3: end offset 1,289",
         "on: yes",
-        "takes about: 1 m 30 s",
         "nothing: none",
         "sent per second: 12.5 /s",
         "size bytes: 2 kB",
@@ -327,7 +325,7 @@ def test_the_file_and_rest_name_plan_and_report_as_the_page_does() -> None:
     )
     services.record_audit(actor=None, verb="plan", cluster="test", subject="billing", plan_id="op-1")
     services.record_audit(actor="a", verb="run report", cluster="test", subject="lag_hour")
-    wanted = {"Planned for billing: dead-letter replay", "Requested a run of the report Hourly lag"}
+    wanted = {"Planned dead-letter replay: billing", "Requested a run of the report Hourly lag"}
     client = signed_in("boss")
     rows = list(csv.DictReader(io.StringIO(client.get("/activity?format=csv").getvalue().decode())))
     assert wanted <= {row["sentence"] for row in rows}
@@ -337,13 +335,13 @@ def test_the_file_and_rest_name_plan_and_report_as_the_page_does() -> None:
 
 def test_actors_that_are_no_person_are_named_in_the_readers_language() -> None:
     services.record_audit(actor=None, verb="job start", subject="g")
-    services.record_audit(actor="a stranger", verb="sign-in failed", subject="unknown name")
+    services.record_audit(actor="not signed in", verb="sign-in failed", subject="unknown name")
     client = signed_in("boss")
     client.cookies["tidemark_language"] = "zh-hans"
     text = as_shown(client.get("/activity").content.decode())
     assert '<option value="system">系统</option>' in text
     assert "登录失败：<b>未知用户名</b>" in text
-    assert ">system<" not in text and "a stranger<" not in text
+    assert ">system<" not in text and "not signed in<" not in text
     for part in ("系统", "system"):
         assert client.get("/activity", {"actor": part}).context["page"].total == 1
 

@@ -62,7 +62,7 @@ def test_it_drains_and_gives_back(pair: Pair, monkeypatch: pytest.MonkeyPatch) -
     [
         (("config", KEY, "--set", "broker-a"), "'broker-a' is not a value of a broker; write BROKER=VALUE."),
         (("config", KEY, "--set", "broker-z=1"), "There is no broker broker-z"),
-        (("config", "brokerName", "--set", "broker-a=b"), "brokerName is not changed here"),
+        (("config", "brokerName", "--set", "broker-a=b"), "brokerName cannot be changed here"),
         (("drain", "broker-z"), "No name server that answers lists broker-z."),
     ],
 )

@@ -236,7 +236,7 @@ def test_it_marks_what_most_brokers_do_not_have(admin: Client) -> None:
     assert "brokerName" in text_of(admin, "/c/local/brokers/broker-a?tab=config&show=all&rows=25")
     assert "0 of 3 keys match" in text_of(admin, "/c/local/brokers/broker-a?tab=config&q=nosuchkey")
     health = text_of(admin, "/c/local/brokers/broker-a")
-    assert "flushDiskType is not the same everywhere" in health
+    assert "flushDiskType differs between brokers" in health
 
 
 def test_it_names_where_name_servers_disagree(admin: Client) -> None:
@@ -288,7 +288,7 @@ def operator(pair: Pair) -> Client:
 def test_it_makes_a_plan_of_a_key(operator: Client, pair: Pair) -> None:
     address = f"/c/{NAME}/brokers/broker-a/config"
     form = text_of(operator, f"{address}?key=shortPollingTimeMills")
-    assert 'value="1000"' in form and "How long it waits without long polling, in ms" in form
+    assert 'value="1000"' in form and "Wait of a pull if long polling is off, in ms" in form
     requested = {"key": "shortPollingTimeMills", "value": "250", "brokers": ["broker-a", "broker-b"]}
     plan_page = operator.post(address, requested, follow=True)
     plan = Plan.objects.get()
@@ -305,9 +305,9 @@ def test_it_makes_a_plan_of_a_key(operator: Client, pair: Pair) -> None:
     [
         ({"value": "0"}, "At least 1 ms."),
         ({"value": "soon"}, "Enter a whole number of ms."),
-        ({"key": "brokerName"}, "brokerName is not changed here."),
+        ({"key": "brokerName"}, "brokerName cannot be changed here."),
         ({"key": "noSuchKey"}, "broker-a has no key noSuchKey"),
-        ({"key": ""}, "Name the key."),
+        ({"key": ""}, "Enter the key."),
         ({"brokers": []}, "Choose at least one broker."),
         ({"brokers": ["broker-z"]}, "broker-z is not one of the available choices"),
     ],
@@ -333,7 +333,7 @@ def test_it_makes_a_drain_plan(operator: Client, pair: Pair) -> None:
     pair.create_topic("only-here", "broker-b")
     shown = operator.post(f"/c/{NAME}/brokers/broker-b/drain", {"direction": "drain"}, follow=True)
     text = shown.content.decode()
-    assert "Left with no writable queue" in text and "only-here" in text
+    assert "Topics without a writable queue" in text and "only-here" in text
     assert "Drain broker-b" in text and "Name of the broker" in text
     plan = Plan.objects.get()
     assert operator.post(f"/c/{NAME}/plans/{plan.id}/apply", {"confirm_text": "broker"}).status_code == 422

@@ -37,7 +37,7 @@ def test_it_says_what_is_wrong() -> None:
     services.register_embedded("127.0.0.1:9876")
     with pytest.raises(CommandError, match="127.0.0.1:1: cannot connect"):
         run("add", "staging", "127.0.0.1:1")
-    with pytest.raises(CommandError, match="There is no cluster staging"):
+    with pytest.raises(CommandError, match="The cluster staging does not exist"):
         run("remove", "staging")
     with pytest.raises(CommandError, match="local is the broker that this installation runs"):
         run("remove", "local")
@@ -61,8 +61,8 @@ def test_it_changes_settings_with_an_audit(brokerd: BrokerProcess) -> None:
         ),
     ]
     for words, reason in {
-        ("set", "local"): "Name at least one setting",
-        ("set", "staging", "--production"): "There is no cluster staging",
+        ("set", "local"): "Give at least one setting",
+        ("set", "staging", "--production"): "The cluster staging does not exist",
         ("set", "local", "--namesrv-addrs", "127.0.0.1:1"): "cannot connect",
         ("set", "local", "--poll-interval-s", "0"): "poll_interval",
     }.items():

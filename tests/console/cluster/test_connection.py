@@ -260,11 +260,11 @@ def test_settings_that_are_refused_are_not_stored(tls_broker: TlsBroker, alice: 
 @pytest.mark.parametrize(
     ("change", "field", "why"),
     [
-        (ConnectionChange(access_key="shop"), "secret_key", "secret key of access key shop"),
+        (ConnectionChange(access_key="shop"), "secret_key", "secret key of the access key shop"),
         (ConnectionChange(secret_key=SECRET), "access_key", "are set together"),
         (ConnectionChange(security_token=TOKEN), "access_key", "needs an access key"),
-        (ConnectionChange(tls_ca="nothing"), "tls_ca", "no certificate in PEM form"),
-        (ConnectionChange(tls_key="nothing"), "tls_certificate", "certificate that this key belongs to"),
+        (ConnectionChange(tls_ca="nothing"), "tls_ca", "not a PEM certificate"),
+        (ConnectionChange(tls_key="nothing"), "tls_certificate", "certificate of this key"),
         (ConnectionChange(access_key="a" * 256, secret_key=SECRET), "access_key", "At most 255"),
     ],
 )
@@ -279,7 +279,7 @@ def test_settings_that_do_not_fit_are_named(
 def test_a_key_of_another_certificate_is_named(tls_broker: TlsBroker, alice: User, tmp_path: Path) -> None:
     key = Authority(tmp_path, "other").issue("client").key.read_text()
     change = ConnectionChange(**{**asdict(by_tls(tls_broker)), "tls_key": key})
-    with pytest.raises(ConnectionSettingInvalid, match="not the key of the certificate") as refused:
+    with pytest.raises(ConnectionSettingInvalid, match="does not belong to the certificate") as refused:
         services.add_cluster("staging", tls_broker.namesrv, alice, connection=change)
     assert refused.value.field == "tls_key"
 
@@ -312,7 +312,7 @@ def test_the_command_reads_secrets_from_files(tls_broker: TlsBroker, tmp_path: P
     keys = ["--access-key", "shop", "--secret-key-file", str(secret)]
     assert run("add", "staging", tls_broker.namesrv, *options, *keys) == "staging added\n"
     assert Cluster.objects.get().connection.keys == AccessKeys("shop", SECRET)
-    assert "every name server and broker answers" in run("test", "staging")
+    assert "every name server and broker answered" in run("test", "staging")
     assert run("set", "staging", "--clear-keys") == "staging changed: access_key\n"
     assert Cluster.objects.get().connection.keys is None
     with pytest.raises(CommandError, match="It may require TLS"):

@@ -66,7 +66,7 @@ def test_the_page_adds_tests_and_changes_a_cluster_with_tls_and_keys(
     assert SECRET not in page
     assert page.count("Stored. Leave empty to keep it.") == 2
     tested = browser.post(PAGE, {"action": "test"})
-    assert "Every name server and broker answers, and no right is missing." in tested.content.decode()
+    assert "Every name server and broker answered, and no permission is missing." in tested.content.decode()
     kept = {**typed(tls_broker), "tls_key": "", "secret_key": "another-secret-73"}
     assert browser.post(PAGE, kept).status_code == 302
     connection = Cluster.objects.get().connection
@@ -88,7 +88,7 @@ def test_a_refused_setting_is_named_and_no_secret_is_shown_again(
     assert SECRET not in page
     assert "BEGIN PRIVATE KEY" not in page
     wrong = browser.post("/clusters", {**typed(tls_broker), "tls_ca": "nothing"}).content.decode()
-    assert "This is no certificate in PEM form" in wrong
+    assert "This is not a PEM certificate" in wrong
 
 
 def test_the_test_names_what_is_wrong(staging: Cluster, browser: Client) -> None:

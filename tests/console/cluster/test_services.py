@@ -59,7 +59,7 @@ def test_it_adds_a_cluster_that_answers(brokerd: BrokerProcess, alice: User) -> 
 
 def test_it_refuses_a_name_that_is_taken(brokerd: BrokerProcess, alice: User) -> None:
     services.add_cluster("staging", brokerd.namesrv, alice)
-    with pytest.raises(ClusterNameTaken, match="There is a cluster staging already"):
+    with pytest.raises(ClusterNameTaken, match="A cluster staging exists already"):
         services.add_cluster("staging", brokerd.namesrv, alice)
 
 
@@ -72,8 +72,8 @@ def test_it_refuses_a_name_that_does_not_fit_an_address(alice: User, name: str) 
 @pytest.mark.parametrize(
     ("addrs", "message"),
     [
-        ("", "Give the address of a name server"),
-        (" ; ", "Give the address of a name server"),
+        ("", "Enter the address of a name server"),
+        (" ; ", "Enter the address of a name server"),
         ("localhost", "localhost is not host:port"),
         ("localhost:", "localhost: is not host:port"),
         (":9876", ":9876 is not host:port"),
@@ -91,7 +91,8 @@ def test_it_refuses_what_is_no_address(alice: User, addrs: str, message: str) ->
 
 def test_it_says_that_nobody_is_there(alice: User) -> None:
     with pytest.raises(
-        NameServerUnreachable, match=r"127.0.0.1:1: cannot connect: Connection refused. Is this the name"
+        NameServerUnreachable,
+        match=r"127.0.0.1:1: cannot connect: Connection refused. Check that this is the address",
     ):
         services.add_cluster("staging", "127.0.0.1:1", alice)
 

@@ -46,7 +46,7 @@ def test_it_lists_what_a_person_may_look_at_and_counts_the_rest() -> None:
     text = narrow.get("/c/local/groups").content.decode()
     assert ">billing</a>" in text
     assert ">notifier</a>" not in text
-    assert " not shown: no VIEW right." in text
+    assert " not shown: you do not have the VIEW permission for them." in text
     assert "no VIEW right" not in signed_in("wide", verbs=("VIEW",)).get("/c/local/groups").content.decode()
 
 

@@ -4,7 +4,7 @@ None of these may ever look healthy, and none of them may look worse than it is.
 brought into here are literal: `spark/lag/round/test_status.py` (the same words from histories), `test_window.py` (lost
 tails, incarnations), `test_rows.py` (clock skew, broadcasting). Born times of producers are read nowhere.
 
-POP, the timer wheel, half messages and topics whose offsets are no count take an Apache broker:
+POP, the timer wheel, half messages and topics whose offsets do not count messages take an Apache broker:
 `tests/peers/test_apache_edges.py`; delay levels are in `tests/console/broker/survey/test_held_back.py`.
 """
 

@@ -65,7 +65,7 @@ def test_it_exports(live: LiveCluster, tmp_path: Path) -> None:
     assert (end["messages"], end["complete"], end["ended_because"]) == (
         5,
         False,
-        "it has 5 messages, the most of one export",
+        "the limit of one export, 5 messages, is reached",
     )
 
 
@@ -90,7 +90,7 @@ def test_it_refuses_clearly(live: LiveCluster) -> None:
         call("find", "nowhere")
     live.create_topic("orders", queues=1)
     for arguments, words in (
-        (("get", "x", "orders"), "No broker has a message x of orders"),
+        (("get", "x", "orders"), "No broker stores the message x of orders"),
         (("find", "orders", "--queue", "0"), "0 is not a queue"),
         (("find", "orders", "--find-in", "json", "--find", "x"), "Enter it like"),
         (("find", "orders", "--limit", "0"), "--limit is 1 to"),

@@ -33,7 +33,7 @@ def test_a_person_has_a_search_once_and_not_too_many(alice: User, monkeypatch: p
     assert save_search(alice, "test", "paid", "topic=a") == ""
     assert save_search(alice, "test", "paid", "topic=b") == ""
     assert [each.address for each in saved_searches.saved_searches(alice, "test")] == ["topic=b"]
-    assert "1 saved searches already" in save_search(alice, "test", "other", "topic=a")
+    assert "1 saved searches, the most" in save_search(alice, "test", "other", "topic=a")
 
 
 def test_the_page_saves_opens_and_removes_ones_own() -> None:

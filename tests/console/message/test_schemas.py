@@ -78,7 +78,7 @@ def test_it_reads_bodies_with_the_topics_schema(live: LiveCluster, boss: User) -
     ("data", "message_type", "field", "words"),
     [
         (b"nonsense", "acme.OrderPaid", "descriptor_set", "This is not a descriptor set"),
-        (b"", "acme.OrderPaid", "descriptor_set", "holds no file"),
+        (b"", "acme.OrderPaid", "descriptor_set", "contains no file"),
         (descriptor_set(imports=False), "acme.OrderPaid", "descriptor_set", "made with --include_imports"),
         (
             descriptor_set(),

@@ -249,9 +249,9 @@ async def test_leaving_ends_the_work(live: LiveCluster) -> None:
 @pytest.mark.parametrize(
     ("query", "words"),
     [
-        ({"topic": "secret"}, "There is no topic secret on test, or none that you may view."),
+        ({"topic": "secret"}, "test has no topic secret, or you may not view it."),
         ({"topic": "orders"}, "There is no topic orders in test."),
-        ({"topic": "orders", "read": "offset"}, "This search needs an offset."),
+        ({"topic": "orders", "read": "offset"}, "Enter an offset: this search needs it."),
         ({"topic": "orders", "read": "key", "key": "k"}, "A lookup needs no socket"),
         ({"topic": "orders", "cursor": "x"}, "This is not a cursor of a message search"),
         ({"topic": "orders", "find_in": "json", "find": "x"}, "Enter it like $.shippingTo"),

@@ -87,7 +87,7 @@ def test_it_filters_by_tag_key_and_queue(client: Client, live: LiveCluster) -> N
     [
         ("topic=nothing", 404, "There is no topic nothing in test."),
         ("topic=orders&queue=broken", 400, "Enter a queue as broker name, colon and number"),
-        ("topic=orders&read=time", 400, "This search needs a time."),
+        ("topic=orders&read=time", 400, "Enter a time: this search needs it."),
         ("topic=orders&read=time&since=noon", 400, "Enter a time like"),
         ("topic=orders&cursor=x", 400, "This is not a cursor of a message search"),
     ],
@@ -105,7 +105,7 @@ def test_it_opens_a_message_by_its_link(client: Client) -> None:
     text = client.get(address).content.decode()
     assert "&quot;order&quot;: 1" in text
     assert "ORD-1" in text
-    assert "No group that you may see reads this queue." in text
+    assert "No group that you may view reads this queue." in text
 
 
 def test_it_shows_since_when_a_message_waited_for_its_time(client: Client, live: LiveCluster) -> None:
@@ -124,7 +124,7 @@ def test_it_leads_from_an_id_to_the_message(client: Client) -> None:
 def test_it_says_that_no_broker_has_a_message(client: Client) -> None:
     answer = client.get("/c/test/messages/7F00000100002A9F00000000FFFFFFFF?topic=orders")
     assert answer.status_code == 404
-    assert "No broker has this message" in answer.content.decode()
+    assert "No broker stores this message" in answer.content.decode()
 
 
 def test_it_says_who_has_read_a_message(client: Client) -> None:
@@ -135,7 +135,7 @@ def test_it_says_who_has_read_a_message(client: Client) -> None:
         )
     place = f"{found.broker_name}:0:{found.queue_offset}"
     text = client.get(f"/c/test/messages/x?{urlencode({'topic': 'orders', 'at': place})}").content.decode()
-    assert "1 message of this queue come first" in text
+    assert "1 message of this queue is ahead of it" in text
     assert "handled, or skipped by a reset" in text
     assert "the group has never committed on this queue" in text
 
@@ -168,11 +168,11 @@ def test_it_marks_hits_and_offers_tags(client: Client) -> None:
 @pytest.mark.parametrize(
     ("query", "words"),
     [
-        ("read=offset", "This search needs an offset."),
+        ("read=offset", "Enter an offset: this search needs it."),
         ("read=offset&offset=-1", "Enter at least 0."),
-        ("read=unique", "This search needs a unique key."),
+        ("read=unique", "Enter a unique key: this search needs it."),
         ("find_in=json&find=x", "Enter it like $.shippingTo"),
-        ("find_in=regex&find=x", "Search for one of: body, json, key, property."),
+        ("find_in=regex&find=x", "Unknown kind of search. Choose one of: body, json, key, property."),
         ("tag=||", "Enter tags like paid || refunded."),
     ],
 )
@@ -246,7 +246,7 @@ def test_an_export_too_many_is_refused_on_a_page(client: Client) -> None:
         answer = client.get("/c/test/messages/export?topic=orders&format=csv")
     assert answer.status_code == 429
     page = answer.content.decode()
-    assert "You already run 4 searches, tails or exports" in page
+    assert "You are running 4 searches, tails or exports" in page
     assert 'href="/c/test/messages/export?topic=orders&amp;format=csv"' in page and "Try again" in page
 
 

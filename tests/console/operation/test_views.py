@@ -450,7 +450,7 @@ def test_it_lists_operations_on_what_a_person_may_look_at(
     text = text_of(browser(dora), "/c/test/operations")
     assert mine.id in text
     assert other.id not in text
-    assert "1 not shown: no VIEW right." in text
+    assert "1 not shown: you do not have the VIEW permission for them." in text
 
 
 def test_it_asks_the_database_as_often_for_many_operations_as_for_one(

@@ -75,7 +75,7 @@ def test_a_late_topic_of_which_too_little_is_known_reads_unknown(two_clusters: l
     reader = signed_in()
     PromiseCourse.objects.filter(group="").update(changes=[(0, UNKNOWN), (NOW - 4 * 60_000, KEPT)])
     page = reader.get("/fleet").content.decode()
-    assert ">slow</a>" in page and page.count("less than 95 % of this time is known") == 1
+    assert ">slow</a>" in page and page.count("less than 95 % of this time was observed") == 1
     assert ">1 h</th>" in page and ">6 h</th>" in page
     assert reader.get("/fleet").context["known_from_ms"] == NOW - 4 * 60_000 + round(0.95 * 6 * HOUR)
     assert "if no round is missed" in page
@@ -83,7 +83,7 @@ def test_a_late_topic_of_which_too_little_is_known_reads_unknown(two_clusters: l
     assert "if no round is missed" not in reader.get("/fleet").content.decode()
     PromiseCourse.objects.exclude(group="").delete()
     page = reader.get("/fleet").content.decode()
-    assert "No promise is known to be broken in six hours." in page
+    assert "No promise is known to have been broken in the last six hours." in page
 
 
 def test_a_cluster_without_a_current_round_says_nothing_of_now(two_clusters: list[Cluster]) -> None:
@@ -155,4 +155,4 @@ def test_it_lists_the_longest_times_nobody_watched(two_clusters: list[Cluster]) 
 def test_it_asks_strangers_to_sign_in_and_has_words_for_nothing(client: Client) -> None:
     assert client.get("/fleet").status_code == 302
     page = signed_in().get("/fleet").content.decode()
-    assert "No promise was broken in six hours." in page and "No cluster" in page
+    assert "No promise was broken in the last six hours." in page and "No cluster" in page

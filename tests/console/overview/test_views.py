@@ -369,7 +369,7 @@ def test_a_cluster_that_nobody_reaches_is_unknown_not_empty(page: str) -> None:
         "0 messages",
         "list no broker",
         "No group has",
-        "hold no topic",
+        "have no topic",
         "0 s</span>",
     ):
         assert claim not in text

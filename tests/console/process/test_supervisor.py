@@ -135,7 +135,7 @@ def test_it_starts_everything_and_stops_it_in_order(new_product: Product) -> Non
     status, page = get(product.sign_in_url)
     assert (status, "Set password" in page) == (200, True)
     assert get(f"{product.url}/healthz") == (200, "ok\n")
-    wait_until(lambda: "all processes run after" in product.output(), "start of the worker")
+    wait_until(lambda: "all processes are running after" in product.output(), "start of the worker")
     # The link does not wait for the worker.
     assert product.output().index("Sign in") < product.output().index("worker  │")
     wait_until(lambda: get(f"{product.url}/readyz")[0] == 200, "readiness")
@@ -185,7 +185,7 @@ def test_it_starts_a_dead_process_again(running: Product) -> None:
     for pid, command in processes_of(running.data).items():
         if "valkey-server" in command or "brokerName=broker-a" in command:
             os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: "brokerd ended with code -9; starting again in 0.5 s" in running.output(), "report")
+    wait_until(lambda: "brokerd ended with code -9; restarting in 0.5 s" in running.output(), "report")
     wait_until(lambda: running.output().count("brokerd │ brokerd ready") > ready, "second start of brokerd")
     wait_until(lambda: get(f"{running.url}/readyz")[0] == 200, "readiness after the restart", 60)
 
@@ -345,9 +345,9 @@ async def test_it_pauses_longer_after_each_end(monkeypatch: pytest.MonkeyPatch) 
             await asyncio.sleep(0.01)
     await child.stop()
     assert stream.getvalue().splitlines()[:3] == [
-        "up      │ demo ended with code 3; starting again in 0.1 s",
-        "up      │ demo ended with code 3; starting again in 0.2 s",
-        "up      │ demo ended with code 3; starting again in 0.4 s",
+        "up      │ demo ended with code 3; restarting in 0.1 s",
+        "up      │ demo ended with code 3; restarting in 0.2 s",
+        "up      │ demo ended with code 3; restarting in 0.4 s",
     ]
 
 

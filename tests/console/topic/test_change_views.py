@@ -80,13 +80,13 @@ def test_it_makes_a_plan_from_the_form_and_shows_it(live: LiveCluster, browser: 
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"name": "bad name"}, "A name has only letters, digits, % | - and _."),
+        ({"name": "bad name"}, "Use only letters, digits, % | - and _."),
         ({"name": ""}, "This field is required"),
-        ({"name": "TBW102"}, "is a topic of RocketMQ&#x27;s own"),
+        ({"name": "TBW102"}, "is a system topic of RocketMQ"),
         ({"name": "orders"}, "There is a topic orders already"),
         ({"write_queues": "0"}, "Enter at least 1."),
         ({"read_queues": "many"}, "Enter a whole number"),
-        ({"write_queues": ""}, "Enter how many"),
+        ({"write_queues": ""}, "Enter the number of queues"),
         ({"perm": "9"}, "Select a valid choice"),
         ({"brokers": []}, "Choose at least one broker"),
     ],
@@ -180,11 +180,11 @@ def test_it_shows_each_tab(live: LiveCluster, browser: Client, maria: User) -> N
         and "message.type" not in text
     )
     text = page(browser, "topics/orders?tab=producers")
-    assert "the newest 3 messages show it" in text and "127.0.0.1" in text
+    assert "they are taken from the newest 3 messages" in text and "127.0.0.1" in text
     text = page(browser, "topics/orders?tab=activity")
     assert "maria" in text and "Put orders" in text
-    assert "share is of the traffic" in page(browser, "topics/orders")
-    assert "only: queues, groups, " in page(browser, "topics/orders?tab=nonsense", 404)
+    assert "shares of the traffic" in page(browser, "topics/orders")
+    assert "Its tabs are queues, groups, " in page(browser, "topics/orders?tab=nonsense", 404)
 
 
 def test_it_shows_what_it_can_while_the_broker_is_away(live: LiveCluster, browser: Client) -> None:

@@ -155,14 +155,14 @@ def test_it_warns_of_unread_messages_in_queues_that_vanish(live: LiveCluster, ma
     live.send("orders", 3, [b"m"] * 5)
     live.commit("billing", "orders", 3, 2)
     plan = plan_of(live, maria, "change", read_queues=2, write_queues=2)
-    assert plan.warnings[0]["title"] == "Messages in the queues that vanish are not read yet"
+    assert plan.warnings[0]["title"] == "The removed queues hold unread messages"
     assert "billing 3." in plan.warnings[0]["text"]
     assert (plan.messages, plan.confirm) == (3, "typed")
     with pytest.raises(errors.ConfirmationMissing):
         services.apply_plan(plan.id, maria, "")
     live.commit("billing", "orders", 3, 5)
     read = plan_of(live, maria, "change", read_queues=2, write_queues=2)
-    assert read.warnings[0]["title"] == "The queues that vanish hold nothing unread"
+    assert read.warnings[0]["title"] == "The removed queues hold no unread messages"
     assert (read.messages, read.confirm) == (0, "inline")
 
 
@@ -185,7 +185,7 @@ def test_it_says_who_feels_it(live: LiveCluster, maria: User) -> None:
         plan = plan_of(live, maria, "quarantine")
     online = impact_of(plan, "Consumers online")
     assert (online["value"], online["words"], online["source"]) == (1, "billing (1)", "brokers")
-    backlog = impact_of(plan, "Messages not read yet")
+    backlog = impact_of(plan, "Unread messages")
     assert (backlog["value"], backlog["is_lower_bound"], backlog["source"], backlog["at_ms"]) == (
         7,
         True,
@@ -235,7 +235,7 @@ def test_it_releases_with_the_former_permission(live: LiveCluster, maria: User) 
     with pytest.raises(errors.PlanRejected, match="did not put orders in quarantine"):
         plan_of(live, maria, "release")
     run(plan_of(live, maria, "quarantine"), maria)
-    assert plan_of(live, maria, "quarantine").blocked == "orders is already closed for all clients."
+    assert plan_of(live, maria, "quarantine").blocked == "orders is closed for all clients already."
     plan = plan_of(live, maria, "release")
     assert (keys(plan), plan.confirm) == ([(live.broker_name, "perm", 0, 4)], "inline")
     assert run(plan, maria).state == "SUCCEEDED"

@@ -41,7 +41,7 @@ def test_it_lists_what_a_person_may_look_at_and_counts_the_rest() -> None:
     sample_rows.sample()
     text = signed_in("some", verbs=("VIEW",), names="ord*").get("/c/local/topics").content.decode()
     assert ">orders</a>" in text
-    assert "1 not shown: no VIEW right." in text
+    assert "1 not shown: you do not have the VIEW permission for them." in text
     assert (
         "orders" not in signed_in("none", verbs=("VIEW",), names="x").get("/c/local/topics").content.decode()
     )
@@ -100,10 +100,10 @@ def test_traffic_begins_with_the_first_known_minute() -> None:
 def test_its_figures_and_tabs_are_made_again_alone(admin: Client) -> None:
     figures = admin.get("/c/local/topics/orders?part=figures").content.decode()
     assert (
-        "busiest queue to mean" in figures and "takes 93 % of the traffic" in figures and "<h1" not in figures
+        "busiest queue ÷ mean" in figures and "takes 93 % of the traffic" in figures and "<h1" not in figures
     )
     queues = admin.get("/c/local/topics/orders?tab=queues&part=tab").content.decode()
-    assert "broker-a · 0" in queues and "busiest queue to mean" not in queues
+    assert "broker-a · 0" in queues and "busiest queue ÷ mean" not in queues
     assert "<html" in admin.get("/c/local/topics/orders?tab=activity&part=tab").content.decode()
 
 

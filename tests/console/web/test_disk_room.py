@@ -34,7 +34,7 @@ def leave(monkeypatch: pytest.MonkeyPatch, free_bytes: int) -> None:
 
 @pytest.mark.parametrize(
     ("free_bytes", "words"),
-    [(4 * 1024 * 1024, ""), (2_000_000, "full, 1,953 KiB of 1,024 MiB are free"), (0, "full, 0 KiB of")],
+    [(4 * 1024 * 1024, ""), (2_000_000, "full (1,953 KiB of 1,024 MiB free)"), (0, "full (0 KiB of")],
 )
 def test_it_says_that_the_disk_is_full(monkeypatch: pytest.MonkeyPatch, free_bytes: int, words: str) -> None:
     leave(monkeypatch, free_bytes)
@@ -48,9 +48,10 @@ def test_every_page_of_a_cluster_says_so(admin: Client, monkeypatch: pytest.Monk
     for address in ("/c/local/", "/c/local/groups", "/c/local/reports/lag_hour"):
         page = admin.get(address).content.decode()
         assert (
-            "is full, 0 KiB of 1,024 MiB are free: free some space, the rest continues automatically" in page
+            "is full (0 KiB of 1,024 MiB free). Free some space; everything else continues automatically"
+            in page
         )
-        assert "nothing new is recorded" in page
+        assert "nothing is recorded" in page
     admin.cookies["tidemark_language"] = "zh-hans"
     assert "0 KiB of" not in admin.get("/c/local/groups").content.decode()
 
@@ -61,7 +62,7 @@ def test_it_stands_beside_what_the_database_said(admin: Client, monkeypatch: pyt
         page = admin.get("/c/local/groups")
         problem = admin.get("/api/v1/clusters/local/groups").json()
     assert page.status_code == 503
-    assert "is full, 0 KiB of 1,024 MiB are free" in page.content.decode()
-    assert "is full, 0 KiB of" in problem["detail"]
+    assert "is full (0 KiB of 1,024 MiB free)" in page.content.decode()
+    assert "is full (0 KiB of" in problem["detail"]
     assert "it said: unable to open database file" in problem["detail"]
-    assert json.dumps(health.readiness().as_json()).count("is full, 0 KiB of") == 1
+    assert json.dumps(health.readiness().as_json()).count("is full (0 KiB of") == 1

@@ -70,7 +70,7 @@ def test_a_person_has_four_searches_in_all_processes_together(redis_url: str) ->
     for place in held:
         place.__enter__()
     with (
-        pytest.raises(TooManySearches, match=f"You already run {PER_PERSON_MAX} searches"),
+        pytest.raises(TooManySearches, match=f"You are running {PER_PERSON_MAX} searches"),
         here.place("alice"),
     ):
         pass

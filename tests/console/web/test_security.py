@@ -87,7 +87,7 @@ def test_an_address_of_forms_is_a_page_that_leads_back(admin_client: Client) -> 
     answer = admin_client.get("/c/local/plans/op-1/apply", headers={"referer": form})
     assert (answer.status_code, answer["Allow"]) == (405, "POST")
     page = answer.content.decode()
-    assert "There is no page at this address" in page and f'href="{form}"' in page
+    assert "This address only receives forms" in page and f'href="{form}"' in page
     elsewhere = admin_client.get("/c/local/plans/op-1/apply", headers={"referer": "http://example.com/x"})
     assert "example.com" not in elsewhere.content.decode()
 

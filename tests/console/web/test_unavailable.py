@@ -72,7 +72,7 @@ def test_it_calls_our_own_faults_by_their_name(admin: Client, monkeypatch: pytes
     monkeypatch.setattr(views.selectors, "group_page", broken)
     answer = admin.get("/c/local/groups")
     assert answer.status_code == 500
-    assert "This page failed" in answer.content.decode()
+    assert "The page could not be shown" in answer.content.decode()
 
 
 @pytest.mark.parametrize("alias", ["default", "metrics"])

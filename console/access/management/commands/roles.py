@@ -11,7 +11,7 @@ from console.access.models import Role, Verb
 
 
 class Command(BaseCommand):
-    help = "List, set and remove roles. People receive a role by a grant, in /admin/access/grant/."
+    help = "List, set and remove roles. Give a role to a person or team in /admin/access/grant/."
 
     def add_arguments(self, parser: CommandParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True)
@@ -20,7 +20,7 @@ class Command(BaseCommand):
         setting = actions.add_parser("set", help="create a role, or replace the verbs of one")
         setting.add_argument("name")
         setting.add_argument("verbs", nargs="+", choices=Verb.values)
-        removing = actions.add_parser("remove", help="remove a role that no grant uses")
+        removing = actions.add_parser("remove", help="remove a role that is not in use")
         removing.add_argument("name")
 
     def handle(self, *args: Any, **options: Any) -> None:

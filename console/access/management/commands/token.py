@@ -20,7 +20,10 @@ class Command(BaseCommand):
         actions = parser.add_subparsers(dest="action", required=True)
         creating = actions.add_parser("create", help="create a token; its key is shown only this once")
         creating.add_argument(
-            "name", nargs="?", default="command line", help="what uses it (default: command line)"
+            "name",
+            nargs="?",
+            default="command line",
+            help="the script or system that uses it (default: command line)",
         )
         creating.add_argument("--user", help="its owner (default: the first administrator)")
         creating.add_argument(
@@ -34,7 +37,7 @@ class Command(BaseCommand):
         creating.add_argument("--format", choices=["table", "json"], default="table")
         listing = actions.add_parser("list", help="list all tokens, without their keys")
         listing.add_argument("--format", choices=["table", "json"], default="table")
-        revoking = actions.add_parser("revoke", help="revoke a token at once")
+        revoking = actions.add_parser("revoke", help="revoke a token immediately")
         revoking.add_argument("prefix", help="the first 12 characters of its key")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -54,7 +57,9 @@ class Command(BaseCommand):
         owner = User.objects.filter(username=user).first() if user else selectors.first_administrator()
         if owner is None:
             raise CommandError(
-                f"There is no person {user}." if user else "There is no administrator yet: manage.py up"
+                f"The user {user} does not exist."
+                if user
+                else "There is no administrator yet; run manage.py up."
             )
         if days is not None and days < 1:
             raise CommandError("--days is 1 or more.")
@@ -83,7 +88,7 @@ class Command(BaseCommand):
 
     def _revoke(self, *, prefix: str, **_: Any) -> None:
         if not services.revoke_token(prefix=prefix):
-            raise CommandError(f"There is no active token {prefix}; see: manage.py token list")
+            raise CommandError(f"There is no active token {prefix}; list them with manage.py token list.")
         self.stdout.write(f"{prefix} revoked")
 
 

@@ -37,12 +37,12 @@ class Command(BaseCommand):
         setting.add_argument(
             "--typed-confirm-messages",
             type=int,
-            help="messages affected from which a name must be typed to confirm",
+            help="from this many affected messages a name must be typed to confirm",
         )
         setting.add_argument(
             "--second-person-messages",
             type=int,
-            help="messages affected from which a second person must approve; -1: never",
+            help="from this many affected messages a second person must approve; -1: never",
         )
         setting.add_argument(
             "--poll-interval-s", type=int, help="seconds between two rounds of the collector"
@@ -55,7 +55,9 @@ class Command(BaseCommand):
         setting.add_argument(
             "--clear-keys", action="store_true", help="remove access key, secret key and token"
         )
-        testing = actions.add_parser("test", help="name what is wrong with a connection: TLS, keys, rights")
+        testing = actions.add_parser(
+            "test", help="test a connection and list its problems: TLS, keys, permissions"
+        )
         testing.add_argument("name")
         removing = actions.add_parser(
             "remove", help="remove a cluster from this console; the cluster itself is not changed"
@@ -68,7 +70,7 @@ class Command(BaseCommand):
         except ClusterError as error:
             raise CommandError(str(error)) from error
         except Cluster.DoesNotExist as error:
-            raise CommandError(f"There is no cluster {options['name']}.") from error
+            raise CommandError(f"The cluster {options['name']} does not exist.") from error
 
     def _list(self, *, format: str, **_: Any) -> None:
         found = selectors.clusters()
@@ -102,7 +104,7 @@ class Command(BaseCommand):
             changes["second_person_messages"] = None
         names = sorted([*changes, *connection.names()])
         if not names:
-            raise CommandError("Name at least one setting; `clusters set --help` lists them.")
+            raise CommandError("Give at least one setting; `clusters set --help` lists them.")
         services.change_cluster(name, None, connection=connection, **changes)
         self.stdout.write(f"{name} changed: {', '.join(names)}")
 
@@ -111,10 +113,8 @@ class Command(BaseCommand):
         for finding in findings:
             self.stdout.write(str(finding.text))
         if findings:
-            raise CommandError(
-                f"The connection to {name} does not work as it should: {len(findings)} findings."
-            )
-        self.stdout.write(f"{name}: every name server and broker answers, no right is missing")
+            raise CommandError(f"The connection to {name} has {len(findings)} problem(s).")
+        self.stdout.write(f"{name}: every name server and broker answered, no permission is missing")
 
     def _remove(self, *, name: str, **_: Any) -> None:
         services.remove_cluster(name, None)
@@ -123,16 +123,16 @@ class Command(BaseCommand):
 
 def _add_connection(parser: CommandParser) -> None:
     """Add the options of TLS and keys. Secrets come from files: arguments of a process can be read by others."""
-    parser.add_argument("--tls", action="store_true", default=None, help="connect by TLS")
-    parser.add_argument("--tls-ca", metavar="FILE", help="authorities of the brokers' certificates (PEM)")
+    parser.add_argument("--tls", action="store_true", default=None, help="connect with TLS")
+    parser.add_argument("--tls-ca", metavar="FILE", help="CA certificates for the brokers (PEM)")
     parser.add_argument(
         "--tls-check-host",
         action=BooleanOptionalAction,
-        help="whether the certificate must name the address (it must at first)",
+        help="check that the certificate is for the address (default: yes)",
     )
     parser.add_argument("--tls-certificate", metavar="FILE", help="certificate of this client (PEM)")
     parser.add_argument("--tls-key", metavar="FILE", help="its key")
-    parser.add_argument("--access-key", help="sign requests with it; of 5.x: the name of a user")
+    parser.add_argument("--access-key", help="access key that signs requests; for 5.x, a user name")
     parser.add_argument("--secret-key-file", metavar="FILE", help="file whose first line is its secret key")
     parser.add_argument(
         "--security-token-file", metavar="FILE", help="file whose first line is a security token"

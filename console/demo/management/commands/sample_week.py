@@ -13,7 +13,7 @@ NICENESS = 15
 
 
 class Command(BaseCommand):
-    help = "Make the cluster sample-week: seven generated days and their reports, unless it was made before."
+    help = "Create the cluster sample-week: seven generated days and their reports, unless it exists already."
 
     def handle(self, *args: Any, **options: Any) -> None:
         os.nice(NICENESS)

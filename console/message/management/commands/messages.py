@@ -46,7 +46,7 @@ class Command(ChangeCommand):
         showing.add_argument("--as", dest="body_format", choices=sorted(FORMAT_NAMES), default="auto")
         following = actions.add_parser("tail", help="print messages as they arrive, until Ctrl-C")
         following.add_argument(
-            "--count", type=int, default=0, help="end after this many messages (default: never)"
+            "--count", type=int, default=0, help="stop after this many messages (default: never)"
         )
         exporting = actions.add_parser(
             "export", help="write every message that matches to a file or standard output"
@@ -114,9 +114,9 @@ class Command(ChangeCommand):
 
     def _warn(self, silent: Mapping[str, str], stop_reason: str) -> None:
         for broker, reason in silent.items():
-            self.stderr.write(f"{broker} could not be read, its messages are missing: {reason}")
+            self.stderr.write(f"{broker} could not be read; its messages are missing: {reason}")
         if stop_reason:
-            self.stderr.write(f"The search ended before the end of the topic because {stop_reason}.")
+            self.stderr.write(f"Stopped before the end of the topic: {stop_reason}.")
 
     def _get(
         self, *, topic: str, message_id: str, body_format: str, cluster: str, format: str, **_: Any
@@ -124,7 +124,7 @@ class Command(ChangeCommand):
         name = cluster_name(cluster)
         found = services.hit_by_id(name, message_id, topic)
         if found is None:
-            raise CommandError(f"No broker has a message {message_id} of {topic}.")
+            raise CommandError(f"No broker stores the message {message_id} of {topic}.")
         self._print([services.shown(name, found, body_format=body_format)], format)
 
     def _tail(self, *, topic: str, count: int, cluster: str, format: str, **options: Any) -> None:

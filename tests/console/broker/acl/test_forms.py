@@ -81,11 +81,11 @@ def test_the_form_of_a_user_and_of_white_addresses_make_plans(guarded: Guarded) 
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        ({"name": "bob-key", "secret": "short"}, "A secret has 7 to 255"),
+        ({"name": "bob-key", "secret": "short"}, "Enter a secret of 7 to 255"),
         ({"name": "bob-key", "secret": SECRET, "topic_perms": "orders"}, "is not name=value"),
-        ({"name": "bob-key", "secret": SECRET, "topic_perms": "orders=ALL"}, "is no right"),
+        ({"name": "bob-key", "secret": SECRET, "topic_perms": "orders=ALL"}, "is not a permission"),
         ({"name": "bob-key", "secret": SECRET, "brokers": []}, "Choose at least one broker."),
-        ({"name": "alice-key", "secret": SECRET}, "alice-key exists on broker-a"),
+        ({"name": "alice-key", "secret": SECRET}, "alice-key already exists on broker-a"),
         ({"name": "bob-key", "secret": ""}, "Enter the secret"),
     ],
 )
@@ -99,9 +99,9 @@ def test_a_wrong_form_comes_back_with_the_reason_and_without_the_secret(
 
 def test_a_wrong_right_is_reported_beside_a_missing_name(guarded: Guarded) -> None:
     status, page = post(guarded, "user", name="", secret=SECRET, policies="x=y", user_type="Normal")
-    assert status == 422 and "x=y is no policy" in page and "This field is required." in page
+    assert status == 422 and "x=y is not a policy" in page and "This field is required." in page
     status, page = post(guarded, "account", **{**ACCOUNT, "name": "", "topic_perms": "orders=ALL"})
-    assert status == 422 and "orders=ALL is no right" in page and "This field is required." in page
+    assert status == 422 and "orders=ALL is not a permission" in page and "This field is required." in page
 
 
 @pytest.mark.parametrize(

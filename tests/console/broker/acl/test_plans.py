@@ -103,12 +103,12 @@ def test_a_deleted_account_comes_back_with_its_rights_and_a_secret_that_no_perso
 ) -> None:
     guarded.make_topic("broker-a", "orders")
     plan = guarded.plan("acl_account_delete", {"name": "alice-key"})
-    assert "its secret cannot come back" in plan.warnings[0]["text"] and plan.confirm == "typed"
+    assert "not with its secret" in plan.warnings[0]["text"] and plan.confirm == "typed"
     with pytest.raises(ConfirmationMissing):
         operation_services.apply_plan(plan.id, guarded.actor, "")
     assert guarded.apply(plan).state == JobState.SUCCEEDED
     back = guarded.undo(plan)
-    assert back.warnings[0]["title"] == "Its secret cannot come back"
+    assert back.warnings[0]["title"] == "Its secret cannot be restored"
     assert shown(back, "topic orders") == [("broker-a", None, "PUB|SUB")]
     assert guarded.apply(back).state == JobState.SUCCEEDED
     assert "Check signature failed" in may_send(guarded, "broker-a", "alice-key", ALICE_SECRET)
@@ -139,7 +139,7 @@ def test_white_addresses_are_set_and_restored(guarded: Guarded) -> None:
     assert shown(back, key) == [("broker-a", "192.0.2.7, 192.0.2.{8,9}", "192.0.2.7")]
     assert guarded.apply(back).state == JobState.SUCCEEDED
     open_to_all = guarded.plan("acl_white_addresses", {"addresses": ["*"]})
-    assert [one["title"] for one in open_to_all.warnings] == ["This lets everyone in"]
+    assert [one["title"] for one in open_to_all.warnings] == ["Every client gets access"]
 
 
 def test_a_change_by_another_client_refuses_the_plan(guarded: Guarded) -> None:
@@ -156,7 +156,7 @@ def test_a_change_by_another_client_refuses_the_plan(guarded: Guarded) -> None:
 def test_a_secret_that_is_no_longer_kept_refuses_the_plan(guarded: Guarded) -> None:
     plan = guarded.plan("acl_account_create", {"name": BOB, "secret": BOB_SECRET})
     KeptSecret.objects.all().delete()
-    with pytest.raises(PlanDrifted, match="no longer kept"):
+    with pytest.raises(PlanDrifted, match="has expired"):
         operation_services.apply_plan(plan.id, guarded.actor, plan.confirm_text)
 
 
@@ -173,7 +173,9 @@ def test_a_silent_broker_blocks_until_it_is_accepted_by_name(guarded: Guarded) -
 @pytest.mark.parametrize("kind", ["acl_account_delete", "acl_user_delete"])
 def test_the_console_does_not_cut_itself_off(guarded: Guarded, kind: str) -> None:
     plan = guarded.plan(kind, {"name": ADMIN})
-    assert plan.blocked == ("This console signs as rocketmq2: give its connection another access key first.")
+    assert plan.blocked == (
+        "This console signs its requests as rocketmq2: set another access key in its connection first."
+    )
     with pytest.raises(PlanBlocked):
         operation_services.apply_plan(plan.id, guarded.actor, plan.confirm_text)
 

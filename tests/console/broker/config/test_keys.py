@@ -49,10 +49,10 @@ def test_a_code_or_a_large_number_has_words_beside_it(key: str, value: str, mean
         ("fileReservedTime", "two days", "Enter a whole number of hours."),
         ("flushDiskType", "NO_FLUSH", "One of: ASYNC_FLUSH, SYNC_FLUSH."),
         ("nobodyKnowsThis", "anything", ""),
-        ("nobodyKnowsThis", "a\nbrokerPermission=0", "No line breaks"),
-        ("nobodyKnowsThis", " a", "No spaces"),
+        ("nobodyKnowsThis", "a\nbrokerPermission=0", "Line breaks, control characters"),
+        ("nobodyKnowsThis", " a", "Spaces at the start"),
         ("no key", "1", "is not a configuration key"),
-        ("brokerName", "b", "brokerName is not changed here."),
+        ("brokerName", "b", "brokerName cannot be changed here."),
         ("aclSecretKey", "b", "is a secret"),
     ],
 )

@@ -66,7 +66,7 @@ def test_it_names_topics_that_nobody_could_write_to(pair: Pair) -> None:
     plan = pair.plan(KIND, "broker-b", {"direction": "drain"})
     assert plan.before["stranded"] == ["only-here"]
     (warning,) = [one for one in plan.warnings if one["level"] == "danger"]
-    assert warning["title"] == "1 topic is left with no writable queue"
+    assert warning["title"] == "1 topic will have no writable queue"
     assert "only-here" in warning["text"]
     with pytest.raises(ConfirmationMissing):
         operation_services.apply_plan(plan.id, pair.actor, "")

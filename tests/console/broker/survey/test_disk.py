@@ -31,7 +31,7 @@ def test_it_looks_at_the_last_hour_only() -> None:
 def test_it_says_nothing_before_there_is_history() -> None:
     found = full_in(log(0, 10**9, every_ms=9 * MINUTE_MS), 0.5, TB)
     assert (found.filling, found.full_in_ms) == (Filling.UNKNOWN, None)
-    assert found.words.endswith("of readings, 9 m so far")
+    assert found.words.endswith("of readings; 9 m so far")
     assert full_in([], 0.5, TB).filling == Filling.UNKNOWN
 
 

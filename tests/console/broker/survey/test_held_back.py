@@ -123,8 +123,8 @@ def test_what_was_not_told_is_unknown_with_its_reason() -> None:
 @pytest.mark.parametrize(
     ("offset_ms", "title"),
     [
-        (-70_000, "Its clock is 1 m 10 s behind ours"),
-        (3_000, "Its clock is 3 s ahead of ours"),
+        (-70_000, "Its clock is 1 m 10 s behind this machine"),
+        (3_000, "Its clock is 3 s ahead of this machine"),
         (0, ""),
         (None, ""),
     ],
@@ -144,5 +144,5 @@ def test_a_broker_that_takes_no_messages_is_a_finding_with_its_reason() -> None:
     )
     view = selectors.BrokerView(row, surveyed(delayed=[], half=0, timed={}), [], [], [], [])
     assert [(one.status, one.title, one.text) for one in findings.findings(view)] == [
-        ("STALLED", "The broker accepts no messages", "the commit log could not be flushed")
+        ("STALLED", "The broker does not accept messages", "the commit log could not be flushed")
     ]

@@ -112,7 +112,7 @@ def test_it_says_how_long_the_disk_lasts_after_ten_minutes(pair: Pair) -> None:
     if row.filling == "FILLING":
         assert row.full_in_ms is not None and row.full_in_ms > HOUR_MS
         assert row.write_bytes_per_s is not None and row.write_bytes_per_s > 0
-        assert "an hour came in during the last 10 m" in row.full_words
+        assert "an hour were written in the last 10 m" in row.full_words
 
 
 def test_it_names_the_topics_about_which_name_servers_disagree(pair: Pair, stranger: BrokerProcess) -> None:

@@ -56,7 +56,7 @@ def test_the_event_loop_is_a_figure_of_brokers_that_have_one() -> None:
     )
     assert (shown["loopDelay99"].text, shown["loopDelay99"].tone) == ("22 ms", "warn")
     assert (shown["loopDelayMax"].text, shown["loopDelayMax"].tone) == ("1.3 s", "bad")
-    assert shown["loopDelayMax"].says == "for the event loop, in the last minute"
+    assert shown["loopDelayMax"].says == "wait for the event loop in the last minute"
     assert "loopDelay50" not in shown
 
 
@@ -84,7 +84,9 @@ def test_it_takes_no_zero_for_an_answer_where_nothing_is_measured() -> None:
     assert absent.keys() == {"remainHowManyDataToCommit"} | {key.replace("Capacity", "Size") for key in pools}
     assert absent["pullThreadPoolQueueSize"] == "this broker has no such queue"
     assert shown["pullThreadPoolQueueSize"].text == ""
-    assert shown["pageCacheLockTimeMills"].says == "keeps up; one turn of its only thread, in the last 10 s"
+    assert (
+        shown["pageCacheLockTimeMills"].says == "keeps up; longest turn of its single thread in the last 10 s"
+    )
     assert shown["EndTransactionQueueSize"].is_known  # that one has room for 100,000
 
 

@@ -128,4 +128,4 @@ def test_its_file_has_the_rows_of_the_filter(admin: Client) -> None:
 def test_a_person_of_some_names_has_no_other(admin: Client) -> None:
     narrow = signed_in("narrow", verbs=("VIEW",), names="noti*")
     assert shown(narrow) == ["10.0.0.4@1"]
-    assert " not shown: no VIEW right." in narrow.get(PAGE).content.decode()
+    assert " not shown: you do not have the VIEW permission for them." in narrow.get(PAGE).content.decode()

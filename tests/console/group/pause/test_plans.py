@@ -116,7 +116,7 @@ def test_it_pauses_all_topics_and_undoes_it(shop: LiveCluster, maria: User) -> N
 
 
 def test_it_refuses_a_name_that_no_group_may_have(shop: LiveCluster, maria: User) -> None:
-    with pytest.raises(errors.PlanRejected, match="A name has only letters") as refusal:
+    with pytest.raises(errors.PlanRejected, match="Use only letters") as refusal:
         services.create_plan("group_pause", shop.name, "no group", {}, maria)
     assert refusal.value.field == "group"
 

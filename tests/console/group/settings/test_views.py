@@ -55,7 +55,7 @@ def test_it_makes_a_plan_from_the_form(live: LiveCluster, browser: Client) -> No
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"name": "bad name"}, "A name has only letters, digits, % | - and _."),
+        ({"name": "bad name"}, "Use only letters, digits, % | - and _."),
         ({"name": "x" * 121}, "at most 120 characters"),
         ({"name": "billing"}, "There is a group billing already"),
         ({"retry_max_times": "-2"}, "Enter at least -1."),

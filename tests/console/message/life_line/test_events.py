@@ -119,9 +119,10 @@ def test_it_judges_by_offsets_and_subscriptions(stored: Hit) -> None:
         "picky": State.FILTERED,
     }
     assert (
-        one(life, "behind").reason == "2 messages of this queue come first" and one(life, "behind").is_offline
+        one(life, "behind").reason == "2 messages of this queue are ahead of it"
+        and one(life, "behind").is_offline
     )
-    assert one(life, "next").reason == "it is the next one"
+    assert one(life, "next").reason == "it is next"
     assert one(life, "picky").reason == "subscribes to tags “new || old”; this one has “paid”"
     assert "never committed" in one(life, "fresh").reason
     assert dict(life.counts) == {State.CONSUMED: 1, State.NOT_YET: 2, State.FILTERED: 1, State.UNKNOWN: 2}

@@ -64,11 +64,11 @@ def test_it_looks_into_compressed_bodies() -> None:
     ("kind", "text", "words"),
     [
         ("json", "city", r"Enter it like \$\.shippingTo"),
-        ("json", "$.city = 1", "use one of"),
+        ("json", "$.city = 1", "enter one of"),
         ("json", "$.city == 杭州", "is not a JSON value"),
-        ("json", "$.city == [1]", "Compare with a text"),
+        ("json", "$.city == [1]", "Enter text, a number"),
         ("property", "== 1", "Enter it like channel"),
-        ("regex", "a+", "Search for one of"),
+        ("regex", "a+", "Choose one of"),
         ("body", "x" * 1_001, "At most 1,000"),
     ],
 )

@@ -70,7 +70,7 @@ def test_who_may_see_some_names_reads_their_rows_only(django_assert_max_num_quer
     some = signed_in("some", verbs=("VIEW",), names="bill*")
     with django_assert_max_num_queries(20):
         text = page(some)
-    assert ">billing</a>" in text and "1 not shown: no VIEW right." in text
+    assert ">billing</a>" in text and "1 not shown: you do not have the VIEW permission for them." in text
     assert "analytics" not in text and "8,000" not in text  # nor in the sums
     lines = b"".join(some.get(f"{PAGE}/csv")).decode()
     assert "billing" in lines and "analytics" not in lines
