@@ -25,6 +25,7 @@ from brokerd.store.recovery.log_inspection import LogInspection, QueueKey, check
 from brokerd.store.recovery.record_walk import walk_file
 from brokerd.store.store_config import MessageStoreConfig
 
+BATCH_QUEUES = "batchconsumequeue/*"  # Apache's queues of topics that are not served here
 HOLE_BYTES_MIN = 92  # the smallest record: 91 and a topic of one letter
 
 
@@ -156,6 +157,7 @@ class Surveyor:
         checker = EntryChecker(entries) if entries is not None else None
         self._survey.is_index_compared = checker is not None
         has_light = any(is_light(queue.topic) for queue in self.table)
+        in_batches = {path.name for path in self._root.glob(BATCH_QUEUES)}
         while (mapped_file := files.find(offset)) is not None:
             base, mapped, cut_record = mapped_file.start_offset, mapped_file.map, -1
             try:
@@ -167,7 +169,7 @@ class Surveyor:
                     self._survey.last_store_timestamp_ms = timestamp_ms
                     if offset >= self._deleted.end_of(name) and offset < derived_from:
                         properties = mapped[properties_start:end]
-                        if gets_unit(sys_flag):
+                        if gets_unit(sys_flag) and name not in in_batches:
                             unit = (offset, base + end - offset)
                             code = dispatch_tags_code(
                                 name, properties, timestamp_ms, self._config.delay_levels_ms

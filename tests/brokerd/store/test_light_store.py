@@ -214,6 +214,21 @@ def test_the_check_finds_nothing_wrong_and_what_is(tmp_path: Path) -> None:
     assert fault.path == "consumequeue/%LMQ%third/0"
 
 
+def test_the_check_misses_no_queue_of_a_topic_in_batches(tmp_path: Path) -> None:
+    """It has its units where Apache keeps them."""
+    store = open_light(tmp_path)
+    put(store, topic="Batched")
+    fill(store, 3)
+    store.close(NOW_MS)
+    shutil.rmtree(tmp_path / "consumequeue" / "Batched")
+    (fault,) = Surveyor(small_config(tmp_path)).look().faults
+    assert fault.path == "consumequeue/Batched/0"
+    (tmp_path / "batchconsumequeue" / "Batched" / "0").mkdir(parents=True)
+    # The manifest of our last stop has the queue still, Apache's knows none.
+    (tmp_path / "consumequeue.json").unlink()
+    assert Surveyor(small_config(tmp_path)).look().faults == []
+
+
 def test_a_slave_has_its_masters_light_queues(tmp_path: Path) -> None:
     master = open_light(tmp_path / "master")
     fill(master)
