@@ -77,8 +77,8 @@ def config_findings(table: ConfigTable) -> list[Finding]:
 def _silence(view: BrokerView) -> Iterable[Finding]:
     if not view.row.answered:
         reason = view.row.reason or Text("It does not answer")
-        text = Text("%(reason)s. The figures are the last ones it reported.", reason=reason)
-        title = Text("%(name)s does not answer", name=view.name)
+        text = Text("Reason: %(reason)s. The figures are the last ones it reported.", reason=reason)
+        title = Text("%(name)s: no answer", name=view.name)
         yield Finding("UNKNOWN", title, text, view.row.since_ms)
 
 

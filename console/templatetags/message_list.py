@@ -155,7 +155,7 @@ LIFE_STATES: Mapping[str, tuple[str, str, str]] = {
     "DEAD": ("bad", "lost", gettext_noop("Dead letter")),
     "REPLAYED": ("catch", "catch", gettext_noop("Replayed")),
     "NOT_YET": ("offline", "never", gettext_noop("Not yet")),
-    "FILTERED": ("offline", "offline", gettext_noop("Filtered")),
+    "FILTERED": ("offline", "offline", gettext_noop("Filtered out")),
     "UNKNOWN": ("unknown", "unknown", gettext_noop("Unknown")),
 }
 

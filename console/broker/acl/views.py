@@ -116,5 +116,5 @@ def _known(table: AclTable, what: str, name: str) -> Holder:
     """Return an account or user that some broker reports. Raises Http404."""
     holder = next((each for each in table.of(what) if each.name == name), None)
     if holder is None:
-        raise Http404(Text("No broker that answers has %(name)s.", name=name))
+        raise Http404(Text("No broker that answers has the account or user %(name)s.", name=name))
     return holder

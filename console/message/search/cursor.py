@@ -52,7 +52,11 @@ class Cursor:
     def from_text(cls, text: str, fingerprint: str) -> Cursor:
         """Decode the cursor of the search with this fingerprint; raise BadCursor for any other text."""
         if len(text) > TEXT_LENGTH_MAX:
-            raise BadCursor(Text("This is not a cursor of a message search: it is too long."))
+            raise BadCursor(
+                Text(
+                    "This is not a cursor of a message search: it is too long. Search again without a cursor."
+                )
+            )
         try:
             packed = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
             value = json.loads(zlib.decompressobj().decompress(packed, JSON_BYTES_MAX))
@@ -64,8 +68,11 @@ class Cursor:
             found = cls(str(value["s"]), bool(value["u"]), cuts)
         except (binascii.Error, zlib.error, ValueError, KeyError, TypeError, AttributeError) as error:
             raise BadCursor(
-                Text("This is not a cursor of a message search: %(why)s", why=str(error))
+                Text(
+                    "This is not a cursor of a message search (%(why)s). Search again without a cursor.",
+                    why=str(error),
+                )
             ) from error
         if found.fingerprint != fingerprint:
-            raise BadCursor(Text("This cursor belongs to another search; begin this one without a cursor."))
+            raise BadCursor(Text("This cursor belongs to another search. Search again without a cursor."))
         return found

@@ -243,7 +243,7 @@ def queues_now(source: Source, query: Query) -> Queues:
         return Queues([], {name: source.silent[name] or Text("not registered") for name in held}, 0)
     if route is None:
         raise TopicNotFound(
-            Text("There is no topic %(topic)s in %(cluster)s.", topic=query.topic, cluster=source.cluster)
+            Text("%(cluster)s has no topic %(topic)s.", topic=query.topic, cluster=source.cluster)
         )
     routed = route_queues(route, query.topic)
     wanted = {queue: addr for queue, addr in routed.items() if query.needs_queue(queue)}

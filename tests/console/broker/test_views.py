@@ -126,7 +126,7 @@ def test_it_shows_a_silent_broker_as_unknown_since_when_and_why(admin: Client) -
     assert "last reported 1.1" in page and "last reported 17 %" in page
     form = text_of(admin, "/c/local/brokers/broker-a/config?key=fileReservedTime")
     assert "does not answer; " in form
-    assert "broker-b does not answer" in page and "connection refused" in page
+    assert "broker-b: no answer" in page and "connection refused" in page
     assert text_of(admin, "/c/local/brokers/broker-b?tab=runtime").count("Last reported") == 1
 
 

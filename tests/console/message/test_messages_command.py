@@ -86,7 +86,7 @@ def test_it_sends_a_copy_with_where_it_came_from(live: LiveCluster) -> None:
 
 
 def test_it_refuses_clearly(live: LiveCluster) -> None:
-    with pytest.raises(CommandError, match="There is no topic nowhere"):
+    with pytest.raises(CommandError, match="test has no topic nowhere"):
         call("find", "nowhere")
     live.create_topic("orders", queues=1)
     for arguments, words in (

@@ -250,7 +250,7 @@ async def test_leaving_ends_the_work(live: LiveCluster) -> None:
     ("query", "words"),
     [
         ({"topic": "secret"}, "test has no topic secret, or you may not view it."),
-        ({"topic": "orders"}, "There is no topic orders in test."),
+        ({"topic": "orders"}, "test has no topic orders."),
         ({"topic": "orders", "read": "offset"}, "Enter an offset: this search needs it."),
         ({"topic": "orders", "read": "key", "key": "k"}, "A lookup needs no socket"),
         ({"topic": "orders", "cursor": "x"}, "This is not a cursor of a message search"),

@@ -85,7 +85,7 @@ def test_it_filters_by_tag_key_and_queue(client: Client, live: LiveCluster) -> N
 @pytest.mark.parametrize(
     ("query", "status", "words"),
     [
-        ("topic=nothing", 404, "There is no topic nothing in test."),
+        ("topic=nothing", 404, "test has no topic nothing."),
         ("topic=orders&queue=broken", 400, "Enter a queue as broker name, colon and number"),
         ("topic=orders&read=time", 400, "Enter a time: this search needs it."),
         ("topic=orders&read=time&since=noon", 400, "Enter a time like"),

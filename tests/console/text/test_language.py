@@ -133,7 +133,7 @@ def test_scripts_get_their_words_once_and_keep_them(admin: Client) -> None:
 
 def test_figures_say_their_units_and_months() -> None:
     with translation.override("zh-hans"):
-        assert figure_words("3 h 12 m") == "3 小时 12 分"
+        assert figure_words("3 h 12 m") == "3 小时 12 分钟"
         assert figure_words("210 ms") == "210 毫秒"
         assert figure_words("12 Mar 12:02:41") == "3月12日 12:02:41"
         assert figure_words("12 Mar 2025 12:02:41") == "2025年3月12日 12:02:41"

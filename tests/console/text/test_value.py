@@ -55,7 +55,7 @@ CASES = [
         "not connected; no answer in time",
         "未连接；应答超时",
     ),
-    (Text("about %(time)s", time=Duration(11_520_000)), "about 3 h 12 m", "about 3 小时 12 分"),
+    (Text("about %(time)s", time=Duration(11_520_000)), "about 3 h 12 m", "about 3 小时 12 分钟"),
     (
         Text.foreign("CODE: 1 DESC: no such topic"),
         "CODE: 1 DESC: no such topic",
