@@ -23,6 +23,7 @@ from spark.lag.local_time import DAY_MS
 Offsets = Mapping[tuple[str, MessageQueue], int]
 # How far back a loss is searched: each step reads a file with all groups, of an hour up to there, of a day before.
 LOOKED_BACK_MS = DAY_MS
+QUEUES_SHOWN = 50  # of a group on the page; its plan has all
 
 
 class QueueState(enum.Enum):
@@ -70,6 +71,11 @@ class ComparedGroup:
     def lost(self) -> list[MessageQueue]:
         """Return the queues whose offset is gone."""
         return [each.queue for each in self.queues if each.state is QueueState.LOST]
+
+    @property
+    def shown(self) -> list[ComparedQueue]:
+        """Return the first queues that are not as recorded."""
+        return [each for each in self.queues if each.state is not QueueState.SAME][:QUEUES_SHOWN]
 
     @property
     def moves(self) -> bool:

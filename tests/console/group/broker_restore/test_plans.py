@@ -69,6 +69,8 @@ def test_the_page_leads_from_the_loss_to_its_end(
         ("audit", 1),
     ]
     assert (before["progress"].lost_queues, before["progress"].lacking) == (4, 2)
+    lines = " ".join(client.get(address).content.decode().split())
+    assert "orders · 0: 7 → –" in lines and "orders · 1: 5 → 8" in lines
     assert client.post(address, {"action": "plan"}).status_code == 422, "a choice without a default"
     answer = client.post(address, {"action": "plan", "scope": LOST})
     assert (answer.status_code, answer["Location"]) == (302, address)
