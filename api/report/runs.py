@@ -101,7 +101,7 @@ class LagRowSerializer(serializers.ModelSerializer[LagRow]):
     """Null is unknown, never zero. ``grain`` topic: ``broker_name`` is empty and ``queue_id`` -1."""
 
     run = serializers.CharField(source="run_id")
-    is_partial = serializers.BooleanField(help_text="the window was not over yet: figures so far")
+    is_partial = serializers.BooleanField(help_text="the window had not ended: figures are incomplete")
 
     class Meta:
         model = LagRow

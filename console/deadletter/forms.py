@@ -25,7 +25,7 @@ TARGETS = (
     (
         replay_copy.CLIENT,
         Text("One client, one message"),
-        Text("the newest that matches; shows what the client answers"),
+        Text("the newest matching dead letter; shows the client's answer"),
     ),
     (replay_copy.OTHER_TOPIC, Text("Another topic"), Text("with properties that name their origin")),
     (
@@ -89,7 +89,7 @@ class ReplayForm(FilterForm):
         if target == replay_copy.OTHER_TOPIC and not cleaned.get("topic"):
             self.add_error("topic", Text("Enter the topic that receives the copies."))
         if target == replay_copy.CLIENT and not cleaned.get("client_id"):
-            self.add_error("client_id", Text("Choose an online member of the group."))
+            self.add_error("client_id", Text("Choose an online client of the group."))
 
     def params(self) -> ReplayParams:
         """Return the parameters of the plan: only those that belong to the target."""

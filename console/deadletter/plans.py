@@ -357,15 +357,15 @@ class ReplayPlan(PlanKind[ReplayParams, ReplayBefore, PreviewRow]):
         if target == replay_copy.FAILED_GROUP:
             if not route_queues_of(admin, retry_topic(group), write=True):
                 return Text(
-                    "There is no topic %(topic)s: no member of the group was ever online.",
+                    "There is no topic %(topic)s: no client of the group has ever been online.",
                     topic=retry_topic(group),
                 )
             seen = selectors.group_row(finding.cluster, group)
             if seen is not None and seen.consume_mode == ORDERLY and seen.clients:
                 return Text(
-                    "The group consumes in order: while its members hold queue locks, 5.x brokers move "
+                    "The group consumes in order: while its clients hold queue locks, 5.x brokers move "
                     "messages of its retry topic straight back to the dead letters. Choose the original "
-                    "topic, or stop the members."
+                    "topic, or stop the clients."
                 )
             return Text()
         if target == replay_copy.OTHER_TOPIC:
@@ -450,9 +450,7 @@ class DlqReadablePlan(ConfigPlan[ConfigParams, ReadableBefore]):
         admin, topic, is_undo = _admin(cluster), topic_of(subject), self.is_undo(params)
         brokers = read_coverage(admin, cluster, params.accept_without)
         if any((each.what, each.name) != (TOPIC, topic) for each in params.exact):
-            raise PlanRejected(
-                Text("An undo of this kind is about %(topic)s only.", topic=topic), field="exact"
-            )
+            raise PlanRejected(Text("This undo covers %(topic)s only.", topic=topic), field="exact")
         rows = (
             exact_rows(admin, brokers, params.exact)
             if is_undo

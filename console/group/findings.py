@@ -125,7 +125,7 @@ def _promise(group: GroupRow, promised_ms: int | None) -> Iterable[Finding]:
     text = Text("The oldest unread message has waited %(time)s.", time=Duration(late_ms))
     if group.worst_queue:
         text = Text(
-            "The oldest unread message of %(queue)s has waited %(time)s.",
+            "The oldest unread message, on %(queue)s, has waited %(time)s.",
             queue=group.worst_queue,
             time=Duration(late_ms),
         )
@@ -159,9 +159,9 @@ def _popped(group: GroupRow, queues: Sequence[QueueRow]) -> Iterable[Finding]:
     is_standing = group.consume_mode == "POP" and group.status == "STALLED"
     if is_standing and not any(row.status == "STALLED" for row in queues):
         advice = Text(
-            "Check the clients: after its invisible time a message is delivered to the group again."
+            "Check the clients. After its invisible time, a message is delivered to the group again."
         )
-        title = Text("Messages are taken and not acknowledged")
+        title = Text("Messages are delivered but not acknowledged")
         yield Finding(
             "STALLED", title, Text.of_parts([_sentence(group.reason), advice]), group.since_ms, "clients"
         )
@@ -172,11 +172,11 @@ def _paused(held: Sequence[QueueRow], pauses: GroupPauses) -> Iterable[Finding]:
     if not pauses.paused:
         return
     waiting = sum(row.lag or 0 for row in held)
-    text = Text("%(number)s message(s) waiting there until it is resumed.", number=waiting)
+    text = Text("%(number)s message(s) {waits|wait} until the group is resumed.", number=waiting)
     if any(row.lag is None for row in held):
-        text = Text("At least %(number)s message(s) waiting there until it is resumed.", number=waiting)
+        text = Text("At least %(number)s message(s) {waits|wait} until the group is resumed.", number=waiting)
     people = ", ".join(sorted({pause.by for pause in pauses.paused if pause.by}))
-    who = Text("By %(person)s.", person=people) if people else Text("Not by this console.")
+    who = Text("Done by %(person)s.", person=people) if people else Text("Not done by this console.")
     title = Text("The whole group is stopped")
     if pauses.whole_group is None:
         title = Text("Paused on %(topic)s", topic=_names(pauses.topics))
@@ -185,8 +185,9 @@ def _paused(held: Sequence[QueueRow], pauses: GroupPauses) -> Iterable[Finding]:
     moved = [row for row in held if _moves_though_paused(row, pauses)]
     if moved:
         text = Text(
-            "Their offsets moved since. The permission is not checked for members that pull themselves or send "
-            "their filter with each pull: consumeEnable = false in the group's settings stops all."
+            "Their offsets have moved since. Brokers do not check the permission for clients that pull "
+            "themselves or send their filter with each pull; consumeEnable = false in the group's "
+            "settings stops all clients."
         )
         title = _are(moved, Text("consumed although paused"))
         yield Finding("INVALID", title, text, None, "queues")
@@ -248,15 +249,15 @@ def _reasons(rows: Sequence[QueueRow]) -> Text:
 QUEUE_WORDS = {
     "LOST": (
         Text("lost messages"),
-        Text("Retention removed messages before the group read them. They cannot be read any more."),
+        Text("Retention deleted messages before the group read them. They cannot be read any more."),
     ),
     "STALLED": (
         Text("stalled"),
-        Text("Clients are online, and the committed offset does not move. Check the client."),
+        Text("Clients are online but the committed offset does not move. Check the client."),
     ),
     "STOPPED": (
         Text("stopped committing"),
-        Text("No commit for longer than the window while messages arrived."),
+        Text("Messages arrived, but nothing was committed for longer than the window."),
     ),
     "REWOUND": (
         Text("moved back"),
@@ -267,7 +268,7 @@ QUEUE_WORDS = {
     ),
     "SKIPPED": (
         Text("jumped ahead"),
-        Text("The committed offset jumped over messages that were not handled."),
+        Text("The committed offset skipped messages that were not consumed."),
     ),
     "INVALID": (
         Text("contradictory"),
@@ -276,7 +277,7 @@ QUEUE_WORDS = {
             "recreated."
         ),
     ),
-    "UNKNOWN": (Text("unknown"), Text("There are no figures since then.")),
+    "UNKNOWN": (Text("unknown"), Text("There have been no figures since then.")),
 }
 
 
@@ -293,7 +294,7 @@ def _by_queue_status(queues: Sequence[QueueRow]) -> Iterable[Finding]:
         facts = [_waiting(rows)] if status in ("STALLED", "STOPPED") and len(rows) > len(reasons) else []
         owners = sorted({row.owner for row in rows if row.owner})
         if status == "STALLED" and owners:
-            facts.append(Text("Held by %(names)s.", names=", ".join(owners[:NAMED_MAX])))
+            facts.append(Text("Owner: %(names)s.", names=", ".join(owners[:NAMED_MAX])))
         since = min((row.since_ms for row in rows if row.since_ms), default=None)
         text = Text.of_parts([*facts, _reasons(rows), meaning])
         standing = [row for row in rows if row.committed_offset is not None and row.lag]
@@ -325,7 +326,7 @@ def _resets(queues: Sequence[QueueRow]) -> Iterable[Finding]:
     if rows:
         text = Text(
             "%(number)s message(s) waiting there. The offset was set by a change, not by consumption: "
-            "online members apply it with their next pull, others when they return.",
+            "online clients apply it with their next pull, others when they return.",
             number=sum(row.lag or 0 for row in rows),
         )
         since = min((row.reset_at_ms for row in rows if row.reset_at_ms), default=None)
@@ -353,8 +354,8 @@ def _stored(row: QueueRow) -> int:
 def _unknown(queues: Sequence[QueueRow], group: GroupRow) -> Iterable[Finding]:
     """Report a group that is UNKNOWN although its queues are read: its members are not known yet."""
     if group.status == "UNKNOWN" and group.reason and not any(row.status == "UNKNOWN" for row in queues):
-        text = Text.of_parts([_sentence(group.reason), Text("Members are queried about every 30 s.")])
-        yield Finding("UNKNOWN", Text("Its health is unknown so far"), text, group.since_ms or None)
+        text = Text.of_parts([_sentence(group.reason), Text("Clients are queried about every 30 s.")])
+        yield Finding("UNKNOWN", Text("The status is not known yet"), text, group.since_ms or None)
 
 
 def _offline(group: GroupRow) -> Iterable[Finding]:
@@ -365,8 +366,8 @@ def _offline(group: GroupRow) -> Iterable[Finding]:
             if group.lag_lower_bound:
                 waiting = Text("At least %(number)s {message waits|messages wait}.", number=group.lag)
         text = Text(
-            "No client consumes for this group. Messages that retention removes before one returns are "
-            "lost for the group."
+            "No client of this group is online. Messages that retention deletes before a client returns "
+            "are lost to the group."
         )
         title = Text("No client is online")
         yield Finding("OFFLINE", title, Text.of_parts([waiting, text]), group.offline_since_ms)
@@ -378,17 +379,17 @@ def _pace(group: GroupRow) -> Iterable[Finding]:
     entering, leaving = group.in_rate, group.out_rate
     if entering and leaving is not None and leaving < SLOWER_SHARE * entering:
         text = Text(
-            "%(in)s messages a second arrive, %(out)s are handled: the backlog grows by %(growth)s a "
-            "second. More clients help up to the number of queues; a faster listener always helps.",
+            "%(in)s messages/s arrive and %(out)s messages/s are consumed: the lag grows by "
+            "%(growth)s/s. Make the listener faster, or add clients (up to the number of queues).",
             **{"in": round(entering), "out": round(leaving), "growth": round(entering - leaving)},
         )
-        title = Text("The group handles %(share)s less than arrives", share=percent(1 - leaving / entering))
+        title = Text("The group consumes %(share)s less than arrives", share=percent(1 - leaving / entering))
         yield Finding(
             "FALLING_BEHIND", title, Text.of_parts([text, _clients_needed(group)]), group.since_ms or None
         )
     else:
         text = Text(
-            "The group handles what arrives, but the lag of its slowest queue does not fall steadily."
+            "The group consumes as much as arrives, but the lag of its slowest queue does not fall steadily."
         )
         title = Text("The group falls behind")
         yield Finding("FALLING_BEHIND", title, text, group.since_ms or None, "queues")
@@ -399,7 +400,7 @@ def _clients_needed(group: GroupRow) -> Text:
     if needed is None or group.clients is None or needed <= group.clients:
         return Text()
     return Text(
-        "At the present speed %(number)s client(s) {is|are} needed to keep up and to clear the backlog "
+        "At the current speed, %(number)s client(s) {is|are} needed to keep up and to clear the lag "
         "within 15 min.",
         number=needed,
     )
@@ -415,11 +416,11 @@ def _retention(group: GroupRow) -> Iterable[Finding]:
     left = group.time_to_loss_ms
     if left is not None and not group.time_to_loss_lower_bound and left < LOSS_SOON_MS:
         text = Text(
-            "At the present pace retention removes messages of %(queue)s before the group reads them. A "
-            "faster group, or longer retention (fileReservedTime), prevents it.",
+            "At the current rate, retention deletes messages of %(queue)s before the group reads them. "
+            "Speed up the group or extend the retention (fileReservedTime).",
             queue=group.time_to_loss_queue,
         )
-        title = Text("Unread messages are lost in about %(time)s", time=Duration(left))
+        title = Text("Unread messages will be lost in about %(time)s", time=Duration(left))
         yield Finding("LOST", title, text, None, "queues")
 
 
@@ -442,8 +443,8 @@ def _skew(queues: Sequence[QueueRow], group: GroupRow) -> Iterable[Finding]:
 def _subscriptions(clients: Sequence[ClientRow]) -> Iterable[Finding]:
     if len(subscription_kinds(clients)) > 1:
         text = Text(
-            "RocketMQ keeps only the subscription received last, so deliveries change with every "
-            "heartbeat. All members of a group must subscribe to the same topics and tags."
+            "RocketMQ keeps only the subscription it received last, so delivery changes with every "
+            "heartbeat. All clients of a group must subscribe to the same topics and tags."
         )
         kinds = len(subscription_kinds(clients))
         title = Text("Clients subscribe in %(number)s different ways", number=kinds)
@@ -499,13 +500,13 @@ def _ownership(queues: Sequence[QueueRow], clients: Sequence[ClientRow]) -> Iter
 def _failures(group: GroupRow) -> Iterable[Finding]:
     if group.retry_lag:
         text = Text(
-            "They failed at least once and are delivered again after a delay; they are not part of the "
+            "They failed at least once and are delivered again after a delay. They do not count in the "
             "lag above."
         )
         yield Finding(
             "REWOUND", Text("%(number)s message(s) in the retry topic", number=group.retry_lag), text
         )
     if group.dlq_count:
-        text = Text("They failed every retry. Look at a sample, then replay them to this group only.")
+        text = Text("They failed all their retries. Check a sample, then replay them to this group only.")
         title = Text("%(number)s dead letter(s)", number=group.dlq_count)
         yield Finding("SKIPPED", title, text, None, "dead-letters")

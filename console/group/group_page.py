@@ -48,7 +48,7 @@ MARK_MEANINGS = (
     ("R", Text("offset change")),
     ("D", Text("dead-letter replay")),
     ("S", Text("settings")),
-    ("M", Text("members")),
+    ("M", Text("clients")),
     ("B", Text("broker restarted or silent")),
     ("L", Text("messages lost")),
     ("Q", Text("topic recreated, or its end lost")),

@@ -22,7 +22,7 @@ WAITING, PLANNED, OPEN = "waiting", "planned", "open"
 STATES: Mapping[str, Text] = {
     WAITING: Text("Waiting for a second person"),
     PLANNED: Text("Planned only"),
-    OPEN: Text("Under way"),
+    OPEN: Text("In progress"),
     "done": Text("Done"),
     "failed": Text("Failed"),
     "cancelled": Text("Cancelled"),

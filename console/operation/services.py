@@ -306,7 +306,9 @@ def _start(
         )
         journal.note(
             job,
-            Text("Applied by %(person)s: state read again, nothing had changed", person=job.created_by),
+            Text(
+                "Applied by %(person)s: the state was read again and had not changed", person=job.created_by
+            ),
             at_ms=at_ms,
         )
         transaction.on_commit(lambda: worker_queue.enqueue(job.id))

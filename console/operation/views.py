@@ -257,7 +257,7 @@ def plan_apply(request: HttpRequest, cluster: str, plan_id: str) -> HttpResponse
         messages.info(
             request,
             Text(
-                "%(person)s already applied this plan; this is its job. Nothing was done twice.",
+                "%(person)s already applied this plan. This is its job; nothing was done twice.",
                 person=who,
             ).local(),
         )

@@ -167,14 +167,14 @@ CAPACITY = RowsView(
             "utilisation_pct",
             Text("Used"),
             "percent",
-            note=Text("peak of arrivals over the group's capacity"),
+            note=Text("peak arrival rate divided by the group's capacity"),
         ),
         Column(
             "mu_max",
             Text("Capacity"),
             "rate",
             Text("/s"),
-            note=Text("95th percentile of the minutes in which it was behind; a dash: it never was"),
+            note=Text("95th percentile of the minutes in which it was behind; –: it was never behind"),
         ),
         Column(
             "lambda_peak", Text("Peak in"), "rate", Text("/s"), note=Text("99th percentile of the minutes")
@@ -183,11 +183,13 @@ CAPACITY = RowsView(
         Column("queues", Text("Queues"), priority=2),
         Column("clients", Text("Clients"), priority=2),
         Column(
-            "consumers_needed", Text("Needed"), note=Text("clients to be current again in the recovery time")
+            "consumers_needed",
+            Text("Needed"),
+            note=Text("clients needed to catch up within the recovery time"),
         ),
         Column("runway_ms", Text("Data loss in"), "optional_duration"),
         Column("skew_offender", Text("Worst queue"), "text", priority=3),
-        Column("dead_weight", Text("Dead weight"), "code"),
+        Column("dead_weight", Text("Unused"), "code"),
     ),
     "utilisation_pct",
 )
@@ -250,7 +252,10 @@ SCORES = (
     Column("said_never", Text("Forecast “never”"), priority=2),
     Column("never_wrong", Text("Of these wrong"), priority=2),
     Column(
-        "unseen", Text("Not judged"), priority=2, note=Text("their end was not seen: the day or a gap cut it")
+        "unseen",
+        Text("Not judged"),
+        priority=2,
+        note=Text("their end was not observed: it lies after the day or in a gap"),
     ),
 )
 TRAFFIC = (
@@ -331,7 +336,9 @@ SLO_COLUMNS = (
         "percent2",
         note=Text("share of the watched time in which no message was late"),
     ),
-    Column("budget_left_pct", Text("Budget left"), "budget", note=Text("of 28 days that end with this one")),
+    Column(
+        "budget_left_pct", Text("Budget left"), "budget", note=Text("of the 28 days that end on this day")
+    ),
     Column("breach_ms", Text("In breach"), "optional_duration"),
     Column("burn_rate", Text("Burn"), "rate", "×", note=Text("1: just what the target allows")),
     Column("slo_ms", Text("SLO"), "optional_duration"),
@@ -340,7 +347,7 @@ SLO_COLUMNS = (
     Column(
         "budget_days",
         Text("Days computed"),
-        note=Text("days of the 28 that were computed; the others spend nothing and prove nothing"),
+        note=Text("computed days of the 28; the other days are unknown and use no budget"),
     ),
 )
 SLO_WORDS = Text("The topic of each group that was worst; promises are set on the report of the group.")
@@ -402,7 +409,7 @@ REVIEWS: dict[str, tuple[RowsView, ...]] = {
         ),
         RowsView(
             "dead_weight",
-            Text("Dead weight"),
+            Text("Unused"),
             (
                 DAY,
                 Column("why", Text("Why"), "code"),
@@ -464,7 +471,7 @@ REVIEWS: dict[str, tuple[RowsView, ...]] = {
                     Text("msg·h"),
                     note=Text("messages times the hours they waited beyond the promise"),
                 ),
-                Column("days", Text("Days"), priority=2, note=Text("of the week that were computed")),
+                Column("days", Text("Days"), priority=2, note=Text("computed days of the week")),
                 COVERAGE,
             ),
             "late_message_hours",
@@ -487,7 +494,7 @@ REVIEWS: dict[str, tuple[RowsView, ...]] = {
                     Text.foreign("p"),
                     "p_value",
                     priority=2,
-                    note=Text("how often chance alone does as much"),
+                    note=Text("probability that chance alone explains it"),
                 ),
                 Column("days", Text("Days computed"), priority=2),
             ),
@@ -506,7 +513,7 @@ REVIEWS: dict[str, tuple[RowsView, ...]] = {
                 Column("now", Text("Now")),
                 Column("evidence", Text("Evidence"), "code"),
                 Column("runway_ms", Text("Data loss in"), "optional_duration"),
-                Column("on_days", Text("On days"), note=Text("days that speak for it")),
+                Column("on_days", Text("On days"), note=Text("days that support it")),
                 Column("days", Text("Days computed")),
             ),
             "proposal",
@@ -539,12 +546,12 @@ LONG_COLUMNS = (
     Column(
         "days",
         Text("Days"),
-        note=Text("days of the period that were computed; the others are unknown, not zero"),
+        note=Text("computed days of the period; the others are unknown, not zero"),
     ),
     COVERAGE,
 )
 LONG_WORDS = Text(
-    "Computed from the daily rows that are kept. ≥: some days of the period were not computed, or it is not over."
+    "Computed from the stored daily rows. ≥: some days of the period are not computed, or it has not ended."
 )
 
 
@@ -558,7 +565,7 @@ VIEWS: dict[str, tuple[RowsView, ...]] = {
     "capacity": CAPACITY_VIEWS,
     "forecast_scorecard": (
         RowsView("group", Text("Groups"), SCORES, "backlogs"),
-        RowsView("cluster", Text("All together"), SCORES, "window_start_ms"),
+        RowsView("cluster", Text("Total"), SCORES, "window_start_ms"),
     ),
     "lag_trend": (
         _long("month", Text("Months")),

@@ -74,8 +74,8 @@ class ScheduleForm(forms.Form):
         max_length=ZONE_LENGTH_MAX,
         label=Text("Time zone"),
         help_text=Text(
-            "Empty: the zone of the installation. Daily lag, weekly lag, capacity, and months, quarters "
-            "and years share one zone."
+            "Empty: the time zone of the installation. Daily lag, weekly lag, capacity, and months, "
+            "quarters and years share one time zone."
         ),
     )
     emails = forms.CharField(required=False, max_length=2_000, label=Text("Mail to"))

@@ -21,7 +21,7 @@ WORDS = {
     "lag_week": Text(
         "Lag of every group, topic and queue per week, from Monday to Monday of the report's zone."
     ),
-    "episodes": Text("When a group was late, stood still or lost messages, why, and how it ended."),
+    "episodes": Text("When a group was late, stalled or lost messages, why, and how it ended."),
     "capacity": Text(
         "What each group can process, what it has to process, and how much room retention leaves."
     ),

@@ -231,7 +231,8 @@ def seen_cell(row: object, name: str, now_ms: int) -> SafeString:
     value = value_of(row, name)
     if value_of(row, "reset_pending"):
         why = _(
-            "This offset was set by a change, and no member has committed since: it is a target, not progress."
+            "This offset was set by a change, and no client has committed since: it is a target, not "
+            "progress."
         )
         words = _("reset pending")
         return format_html('<span class="tag tag--warn" tabindex="0" data-why="{}">{}</span>', why, words)

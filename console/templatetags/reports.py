@@ -49,7 +49,7 @@ EPISODES: Mapping[str, tuple[str, str]] = {
 
 TEXT_KINDS = frozenset(("percent", "percent2", "points", "p_value", "ranked"))
 BUDGET_LOW_PCT = 25
-SOME_DAYS = Text("not all days of the period were computed, or it is not over")
+SOME_DAYS = Text("some days of the period are not computed, or it has not ended")
 
 
 @register.filter
@@ -192,7 +192,7 @@ def _beside(row: LagRow) -> Iterator[Text]:
         yield Text("Its oldest queue is %(spread)s behind its median queue.", spread=spread)
     if row.little_agrees is False and row.little_mean_ms is not None:
         yield Text(
-            "By lag and throughput alone messages waited %(time)s on average: ages and offsets disagree.",
+            "By lag and throughput, messages waited %(time)s on average, which contradicts their ages.",
             time=Duration(row.little_mean_ms),
         )
     shares = row.filter_ratio, row.filter_ratio_low, row.filter_ratio_high
@@ -274,7 +274,8 @@ def _zone_of_head(context: Context) -> str:
 
 def _partial(row: LagRow | ReportRow) -> SafeString:
     why = Text(
-        "The window was not over when this was computed: figures up to %(time)s. Its next run replaces them.",
+        "The window had not ended when this was computed: figures up to %(time)s. The next run replaces "
+        "them.",
         time=Moment(row.window_end_ms),
     )
     return format_html(

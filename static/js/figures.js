@@ -306,7 +306,7 @@
     seen(row, name, now) {
       if (row.reset_pending) {
         const reason = gettext(
-          "This offset was set by a change, and no member has committed since: it is a target, not progress.",
+          "This offset was set by a change, and no client has committed since: it is a target, not progress.",
         );
         const words = gettext("reset pending");
         return `<span class="tag tag--warn" tabindex="0" data-why="${escape(reason)}">${words}</span>`;

@@ -479,7 +479,7 @@
       const used = data.unread_ms.map((v, at) => (v === null ? 0 : v / Math.max(1, data.kept_ms[at])));
       if (Math.max(...used) < ROOM_USED_MIN)
         return [
-          Tide.text(gettext("the least room was %(room)s: no message came near its deletion"), { room: least }),
+          Tide.text(gettext("smallest margin %(room)s: no message came near its deletion"), { room: least }),
           false,
         ];
       room(canvas, data);

@@ -402,7 +402,7 @@
     const rate = Number(input.value);
     $("#" + input.dataset.takesIn).textContent =
       rate > 0
-        ? Tide.text(gettext("%(messages)s messages take %(time)s or longer at this rate."), {
+        ? Tide.text(gettext("%(messages)s messages take at least %(time)s at this rate."), {
             messages: Tide.count(Number(input.dataset.takes)),
             time: Tide.duration(Math.max(1000, (Number(input.dataset.takes) / rate) * 1000)),
           })

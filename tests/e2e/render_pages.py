@@ -159,7 +159,7 @@ PLANS: dict[str, tuple[str, dict[str, str], str]] = {
         "Make plan…",
     ),
     "plan-drain": ("/c/local/brokers/{broker}?tab=drain", {}, "Plan the drain…"),
-    "plan-replay": ("/c/local/dead-letters/notifier", {}, "Plan a replay…"),
+    "plan-replay": ("/c/local/dead-letters/notifier", {}, "Plan the replay…"),
 }
 # Forms that are sent wrong: name → (page, what is filled in by field name). The browser's own checks are left out, so
 # that the page's words are seen.
@@ -186,7 +186,7 @@ def make_something_to_see(page: Page, product: Product, asked: argparse.Namespac
     confirm = page.get_by_label("Name of the group")
     if confirm.count():
         confirm.fill("analytics")
-    page.get_by_label("Reason, kept in the audit").fill("rendering the pages")
+    page.get_by_label("Reason (recorded in the audit)").fill("rendering the pages")
     page.locator("#apply").click()
     page.wait_for_url("**/operations/job-*")
     shown = [path for name, path in FIXED_PAGES.items() if asked.only.search(name)]

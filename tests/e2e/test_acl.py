@@ -51,7 +51,7 @@ def test_an_operator_makes_a_user_and_sees_it_on_the_broker(
     looks(page, picture, "acl-plan")
     page.locator("#apply").click()
     expect(page).to_have_url(re.compile(r"/operations/job-"), timeout=PATIENCE_MS)
-    expect(page.locator("main")).to_contain_text("Every broker reports it.", timeout=PATIENCE_MS)
+    expect(page.locator("main")).to_contain_text("Every broker reports the new state.", timeout=PATIENCE_MS)
     looks(page, picture, "acl-job")
     page.goto(f"{product.url}/c/local/acl")
     expect(page.locator("tbody", has_text="bob")).to_contain_text("Allow Pub, Sub")

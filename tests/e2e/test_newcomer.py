@@ -85,7 +85,7 @@ def apply_plan(page: Page, group: str) -> None:
     if confirm.count():
         expect(page.locator("#apply")).to_be_disabled()
         confirm.fill(group)
-    page.get_by_label("Reason, kept in the audit").fill("browser story")
+    page.get_by_label("Reason (recorded in the audit)").fill("browser story")
     page.locator("#apply").click()
     expect(page).to_have_url(re.compile(r"/operations/job-"))
 
@@ -118,7 +118,7 @@ def test_it_replays_dead_letters_to_the_failed_group_with_a_pause(
         page.reload()
     expect(page.locator("body")).to_contain_text("Original topic")
     page.get_by_label("Rate").fill("1")
-    page.get_by_role("button", name="Plan a replay").click()
+    page.get_by_role("button", name="Plan the replay").click()
     expect(page).to_have_url(re.compile(r"/plans/op-"))
     apply_plan(page, "notifier")
     page.get_by_role("button", name="Pause").click()

@@ -164,7 +164,7 @@ def plan_slow_replay(page: Page, product: Product, group: str) -> None:
         page.wait_for_timeout(2_000)
         page.reload()
     page.locator("#plan-rate").fill("1")
-    page.get_by_role("button", name="Plan a replay").click()
+    page.get_by_role("button", name="Plan the replay").click()
     expect(page).to_have_url(re.compile(r"/plans/op-"))
 
 

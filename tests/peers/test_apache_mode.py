@@ -36,9 +36,9 @@ def test_it_sets_a_mode_and_puts_it_back(world: ApacheWorld) -> None:
     world.create_group("moders")
     plan = world.plan("group_mode", "moders", {"topic": "moded", "mode": "POP", "pop_share_queues": 2})
     assert plan.summary == (
-        "Set how members of moders get messages of moded: POP, shared by 2 at broker-a and broker-b."
+        "Set how clients of moders get messages of moded: POP, shared by 2 at broker-a and broker-b."
     )
-    assert {row["note"] for row in plan.diff} == {"the broker's default so far"}
+    assert {row["note"] for row in plan.diff} == {"currently the broker's default"}
     job = done(world, plan)
     assert {row["state"] for row in job.result["brokers"]} == {"verified"}
     assert modes(world, "moded", "moders") == dict.fromkeys(BOTH, ("POP", 2))

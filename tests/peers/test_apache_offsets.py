@@ -202,7 +202,7 @@ def test_it_moves_a_group_of_brokers_that_only_tell_members(world: ApacheWorld) 
             wait_for(lambda: len(seen) == 80, within_s=30)
             wait_for_places(world, "pushed-to", "pushed", dict.fromkeys(PLACES, 10))
             plan = world.plan("offset_change", "pushed-to", {"target": "offset", "offset": 3})
-            assert plan.blocked.startswith("broker-a, broker-b can send running members only a time")
+            assert plan.blocked.startswith("broker-a, broker-b can send running clients only a time")
     finally:
         for addr in world.cluster.addrs.values():
             world.admin.update_broker_config(addr, {"useServerSideResetOffset": "true"})

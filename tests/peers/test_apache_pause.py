@@ -55,7 +55,7 @@ def test_a_java_member_stops_and_goes_on(world: ApacheWorld, reader: JavaPeer) -
     world.fill("flow", 2)
     reader.wait_for(lambda one: len(one.consumed) == 8, "the first messages", 90)
     plan = world.plan("group_pause", "held", {"topics": ["flow"]})
-    assert plan.warnings[0]["title"] == "1 member is online"
+    assert plan.warnings[0]["title"] == "1 client is online"
     job = done(world, plan)
     assert {(row["broker_name"], row["state"]) for row in job.result["brokers"]} == {
         (name, "verified") for name in BOTH

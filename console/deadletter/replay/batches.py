@@ -60,7 +60,7 @@ NAP_S = 0.02  # longest sleep between two checks of the rate
 DLQ_LOOK_S = 1.0  # between two checks of the dead-letter topic's growth, where the policy limits it
 SPEED_EVERY_S = 2.0
 REASON_LENGTH_MAX = 300
-BURIED = Text("the broker made a dead letter of it again: members of the group hold queue locks")
+BURIED = Text("the broker made a dead letter of it again: clients of the group hold queue locks")
 HANDLED = Text("marked as handled, not sent")
 RENEW_S = 0.25  # between two renewals of the lease while another thread works
 Letter = MessageRecord | Unreadable
@@ -437,10 +437,10 @@ class Replay:
         if not self.buried:
             return Text()
         return Text(
-            "Stopped: what is sent to %(topic)s becomes a dead letter again, because members of the "
-            "group hold queue locks (orderly consumption), or held some until a minute ago. %(number)s of "
-            "the copies ended so. Choose the original topic, or stop the members and try again a minute "
-            "later.",
+            "Stopped: what is sent to %(topic)s becomes a dead letter again, because clients of the "
+            "group hold queue locks (orderly consumption), or held some until a minute ago. %(number)s "
+            "of the copies ended so. Choose the original topic, or stop the clients and try again a "
+            "minute later.",
             topic=retry_topic(self.group),
             number=self.buried,
         )
@@ -451,8 +451,8 @@ class Replay:
         if limit is None or failed < limit:
             return Text()
         return Text(
-            "Stopped as set: %(number)s dead letters failed, %(limit)s were allowed. The ledger lists "
-            "the reasons; a new plan skips what was sent.",
+            "Stopped at the limit: %(number)s dead letters failed (limit %(limit)s). The ledger lists "
+            "the reasons; a new plan skips those that were sent.",
             number=failed,
             limit=limit,
         )
@@ -471,8 +471,8 @@ class Replay:
         if growth < limit:
             return Text()
         return Text(
-            "Stopped as set: %(number)s new dead letters of %(group)s since it began, %(limit)s were "
-            "allowed. The cause still exists.",
+            "Stopped at the limit: %(group)s got %(number)s new dead letters since the start (limit "
+            "%(limit)s). The cause still exists.",
             number=growth,
             group=self.group,
             limit=limit,

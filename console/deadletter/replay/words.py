@@ -135,7 +135,7 @@ def preview_warnings(
     if params.target == FAILED_GROUP and online is False:
         found.append(
             PlanWarning(
-                "info", Text("No member of the group is online"), Text("The copies wait in its retry topic.")
+                "info", Text("No client of the group is online"), Text("The copies wait in its retry topic.")
             )
         )
     if params.target == FAILED_GROUP:
@@ -201,7 +201,8 @@ def _letters(preview: Preview, params: ReplayParams, expiring: int | None) -> li
                 "warn",
                 Text("%(number)s may have been sent before", number=preview.in_doubt),
                 Text(
-                    "Their outcome in an earlier replay is unknown. Check whether they arrived: this plan sends them."
+                    "Their outcome in an earlier replay is unknown. Check whether they arrived: this "
+                    "plan sends them again."
                 ),
             )
         )

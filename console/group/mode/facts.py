@@ -86,7 +86,7 @@ async def ask_modes(client: MQAdmin, addr: str) -> BrokerModes:
         default = ModeSetting(POP, int(share) if share.lstrip("-").isdigit() else 0, is_set=False)
     capabilities = await client.capabilities(addr)
     if capabilities and POP_CAPABILITY not in capabilities:
-        no_pop = Text("it serves no POP yet, and members set to it would get nothing")
+        no_pop = Text("it does not serve POP yet: clients set to POP would get no messages")
     elif config.get("timerWheelEnable") == "false":
         no_pop = Text("it answers no POP while its timerWheelEnable is false")
     try:
@@ -132,7 +132,7 @@ def ask_followers(admin: BlockingMQAdmin, addrs: Mapping[str, str], group: str) 
     cannot_pop: set[str] = set()
     online = ask_each(admin, addrs, lambda client, addr: client.consumer_connection(addr, group))
     for name, answer in online.items():
-        connection = require_answer(name, addrs[name], answer, Text("who its members are"))
+        connection = require_answer(name, addrs[name], answer, Text("who its clients are"))
         for one in () if connection is None else connection.connection_set:
             where.setdefault(one.client_id, addrs[name])
             if one.language in LANGUAGES_WITHOUT_POP:

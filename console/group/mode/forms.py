@@ -12,7 +12,7 @@ from console.group.mode.plans import SHARE_MAX, ModeParams
 from console.operation.config.forms import ConfigForm
 from console.text import Text
 
-WORDS = {PULL: Text("PULL: each queue has one member"), POP: Text("POP: members share queues")}
+WORDS = {PULL: Text("PULL: each queue has one client"), POP: Text("POP: clients share queues")}
 
 
 class ModeForm(ConfigForm):
@@ -25,7 +25,7 @@ class ModeForm(ConfigForm):
         required=False,
         min_value=0,
         max_value=SHARE_MAX,
-        help_text=Text("POP only: how many further members share a queue; empty or 0: all"),
+        help_text=Text("POP only: number of further clients that share a queue; empty or 0: all clients"),
         error_messages={"invalid": Text("Enter a whole number.")},
     )
 

@@ -109,11 +109,11 @@ class GroupModePlan(ConfigPlan[ModeParams, ModeBefore]):
     accepted = ACCEPTED
     kind = "group_mode"
     past = {
-        "Set how members of %(group)s get messages of %(topic)s: %(modes)s.": gettext_noop(
-            "Changed how members of %(group)s get messages of %(topic)s: %(modes)s."
+        "Set how clients of %(group)s get messages of %(topic)s: %(modes)s.": gettext_noop(
+            "Changed how clients of %(group)s get messages of %(topic)s: %(modes)s."
         ),
     }
-    title = Text("Consume mode of a group")
+    title = Text("Group consume mode")
     action = Text("Set the consume mode")
     program = "groups"
     another = Another("group-mode", Text("Choose another topic or mode"))
@@ -261,7 +261,7 @@ class GroupModePlan(ConfigPlan[ModeParams, ModeBefore]):
 
 
 def _row(topic: str, broker_name: str, addr: str, now: ModeSetting, wanted: ModeSetting) -> ConfigRow:
-    note = Text() if now.is_set else Text("the broker's default so far")
+    note = Text() if now.is_set else Text("currently the broker's default")
     return ConfigRow.of(MODE, topic, broker_name, addr, now.value(), wanted.value(), note)
 
 
@@ -288,7 +288,7 @@ def _summary(group: str, topic: str, rows: Sequence[ConfigRow]) -> Text:
         for words, names in by_mode.items()
     ]
     return Text(
-        "Set how members of %(group)s get messages of %(topic)s: %(modes)s.",
+        "Set how clients of %(group)s get messages of %(topic)s: %(modes)s.",
         group=group,
         topic=topic,
         modes=Text.of_parts(modes),
@@ -299,8 +299,8 @@ def _blocked(wanted: Mapping[str, ModeSetting], modes: Mapping[str, BrokerModes]
     unable = [name for name in wanted if not modes[name].is_able]
     if unable:
         return Text(
-            "%(broker)s does not support consume modes: they were added in RocketMQ 5.0 (requests 401, 402). "
-            "Members there always pull.",
+            "%(broker)s does not support consume modes: they were added in RocketMQ 5.0 (requests 401, "
+            "402). Clients there always pull.",
             broker=Text.of_names(unable),
         )
     for name, setting in wanted.items():
@@ -313,13 +313,13 @@ def _blocked(wanted: Mapping[str, ModeSetting], modes: Mapping[str, BrokerModes]
 
 def _impact(followers: Followers, now_ms: int) -> list[ImpactRow]:
     parts = (
-        (Text("Members that follow it"), followers.follow, Text("they let the broker divide the queues")),
+        (Text("Clients that follow it"), followers.follow, Text("they let the broker divide the queues")),
         (
-            Text("Members that ignore it"),
+            Text("Clients that ignore it"),
             followers.ignore,
             Text("they divide the queues themselves, or do not support POP"),
         ),
-        (Text("Unknown members"), followers.unknown, Text("they did not report how they rebalance")),
+        (Text("Unknown clients"), followers.unknown, Text("they did not report how they rebalance")),
     )
     return [
         ImpactRow(
@@ -328,7 +328,7 @@ def _impact(followers: Followers, now_ms: int) -> list[ImpactRow]:
             words=Text("%(what)s: %(names)s", what=words, names=Text.of_names(members, NAMED_MAX))
             if members
             else Text("no client"),
-            source=Text("members"),
+            source=Text("clients"),
             at_ms=now_ms,
         )
         for name, members, words in parts
@@ -340,32 +340,35 @@ def _warnings(
 ) -> list[PlanWarning]:
     warnings = []
     if followers.follow:
-        title = Text("%(number)s member(s) will follow within 20 s", number=len(followers.follow))
-        text = Text("They query a broker every 20 s for what to read; what they hold is finished first.")
+        title = Text("%(number)s client(s) will follow within 20 s", number=len(followers.follow))
+        text = Text(
+            "They query a broker for their queues every 20 s, and finish the messages they hold first."
+        )
         warnings.append(PlanWarning("warn", title, text))
     elif followers.online and not followers.unknown:
         text = Text(
-            "They divide the queues among themselves (clientRebalance is true, as by default) and go on "
-            "pulling; the mode counts for members with clientRebalance = false."
+            "They divide the queues themselves (clientRebalance = true, the default) and keep pulling. "
+            "The mode applies to clients with clientRebalance = false."
         )
-        warnings.append(PlanWarning("warn", Text("No member that is online follows it"), text))
+        warnings.append(PlanWarning("warn", Text("No online client follows it"), text))
     elif not followers.online:
-        text = Text("It applies to members with clientRebalance = false that come online later.")
-        warnings.append(PlanWarning("info", Text("No member is online"), text))
+        text = Text("It applies to clients with clientRebalance = false that come online later.")
+        warnings.append(PlanWarning("info", Text("No client is online"), text))
     after = {name: one.of(topic, group).value() for name, one in modes.items() if one.is_able}
     after |= {row.broker_name: row.after or {} for row in rows}
     if len({str(value) for value in after.values()}) > 1:
         says = ", ".join(f"{name} {_words(value)}" for name, value in sorted(after.items()))
         text = Text(
-            "Members may query any of them, so their mode would change from one request to the next: %(says)s.",
+            "Clients may query any of them, so their mode would change from one request to the next: "
+            "%(says)s.",
             says=says,
         )
         warnings.append(PlanWarning("danger", Text("The brokers will differ"), text))
     if any((row.after or {}).get("mode") == POP and (row.before or {}).get("mode") == PULL for row in rows):
         text = Text(
-            "The brokers keep what is not acknowledged invisible for a while and give it out again, "
-            "failures by %(retry_topic)s; the offset moves when all before it is acknowledged.",
+            "Brokers hide unacknowledged messages for a while and then deliver them again, failed ones "
+            "through %(retry_topic)s. The offset advances when all messages before it are acknowledged.",
             retry_topic=f"{RETRY_TOPIC_PREFIX}{group}_{topic}",
         )
-        warnings.append(PlanWarning("info", Text("Popped messages are counted by the brokers"), text))
+        warnings.append(PlanWarning("info", Text("Brokers track popped messages"), text))
     return warnings

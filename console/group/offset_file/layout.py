@@ -229,7 +229,9 @@ def _decoded(content: str | bytes) -> str:
 
 
 def _of_json(parsed: object) -> OffsetFile:
-    words = Text("This is no file of offsets: it needs format %(format)s and queues.", format=repr(FORMAT))
+    words = Text(
+        "This is not an offsets file: it must have the format %(format)s and queues.", format=repr(FORMAT)
+    )
     try:
         found = msgspec.convert(parsed, _JsonFile)
     except msgspec.ValidationError as error:

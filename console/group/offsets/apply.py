@@ -152,8 +152,9 @@ def _save_late(run: JobRun, queues: int) -> None:
         run.save()
     except LeaseLost:
         text = Text(
-            "A worker stood still for longer than its lease with requests for %(number)s queue(s) in hand. They may "
-            "have reached the broker after everything that came since: look at the committed offsets",
+            "A worker was suspended for longer than its lease while it sent requests for %(number)s "
+            "queue(s). They may have reached the broker after all later requests: check the committed "
+            "offsets",
             number=queues,
         )
         run.note(text, level="danger")

@@ -207,14 +207,16 @@ def _how(state: GroupState, row: Change) -> str:
 def blocked(state: GroupState, requested: TargetRequest, rows: Sequence[Change]) -> Text:
     """Return why a plan with these rows cannot be applied; empty where it can."""
     if state.broadcasting:
-        return Text("The group is broadcasting: each member keeps its own offsets, no broker can move them.")
+        return Text(
+            "The group is broadcasting: each client keeps its own offsets, and brokers cannot move them."
+        )
     moving = [row for row in rows if row.moves]
     if not moving:
         level = sum(row.after is not None for row in rows)
         if level < len(rows):
             return Text(
                 "Nothing would change: %(level)s of %(rows)s queues are at the target, the others stay "
-                "as they are.",
+                "unchanged.",
                 level=level,
                 rows=len(rows),
             )
@@ -223,14 +225,15 @@ def blocked(state: GroupState, requested: TargetRequest, rows: Sequence[Change])
     if by_time and not requested.target.is_time:
         names = ", ".join(sorted({row.queue.broker_name for row in by_time}))
         return Text(
-            "%(names)s can send running members only a time, not an offset (RocketMQ 4.x, or "
-            "useServerSideResetOffset=false). Stop the group's members, or choose earliest, latest or a time.",
+            "%(names)s can send running clients only a time, not an offset (RocketMQ 4.x, or "
+            "useServerSideResetOffset=false). Stop the group's clients, or choose earliest, latest or a "
+            "time.",
             names=names,
         )
     if by_time and _covers_part(state, by_time, moving):
         return Text(
-            "Some queues only: these brokers (RocketMQ 4.x) move all queues of a topic at once while members "
-            "run. Stop the group's members, or choose whole topics."
+            "Only some queues are selected, but these brokers (RocketMQ 4.x) move all queues of a topic "
+            "while clients run. Stop the group's clients, or select whole topics."
         )
     return Text()
 

@@ -104,7 +104,7 @@ class OffsetChangeForm(OffsetPlanForm):
         field = TARGETS[target].field if target else ""
         if field and field not in self.errors:
             if cleaned.get(field) in (None, ""):
-                self.add_error(field, Text("This target needs a value."))
+                self.add_error(field, Text("Enter a value for this target."))
             elif target == "shift" and cleaned[field] == 0:
                 self.add_error(field, Text("A shift by 0 changes nothing."))
 

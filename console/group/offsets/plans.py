@@ -210,7 +210,8 @@ class OffsetChangePlan(PlanKind[OffsetParams, OffsetBefore, DiffRow]):
         if passed:
             run.note(
                 Text(
-                    "Applied to %(number)s queues; %(passed)s were consumed past their target and are unchanged",
+                    "Applied to %(number)s queues; %(passed)s had already passed their target and are "
+                    "unchanged",
                     number=applied,
                     passed=passed,
                 )

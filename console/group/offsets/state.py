@@ -134,7 +134,7 @@ def read_group_state(
     if not committed and not members and not recorded:
         coverage.of_queues(away, 0).require_some(group)
         raise PlanRejected(
-            Text("No broker has offsets or members of the group %(group)s.", group=group), field=field
+            Text("No broker has offsets or clients of the group %(group)s.", group=group), field=field
         )
     chosen = list(topics) if topics else _own_topics([*committed, *away], members)
     if not topics:
@@ -232,7 +232,8 @@ def _places(
     if len(queues) + len(lost) > QUEUES_MAX:
         raise PlanRejected(
             Text(
-                "%(number)s queues are too many for one change (at most %(most)s); name topics.",
+                "%(number)s queues are too many for one change (at most %(most)s). Select whole topics "
+                "instead.",
                 number=len(queues) + len(lost),
                 most=QUEUES_MAX,
             )

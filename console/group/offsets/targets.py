@@ -94,7 +94,7 @@ def _integer(value: object, field: str, minimum: int) -> int:
 
 def _wrong_integer(value: object, field: str, minimum: int) -> Text:
     if value is None:
-        return Text("This target needs a value: %(field)s.", field=NAMES.get(field, field))
+        return Text("Enter a value for this target: %(field)s.", field=NAMES.get(field, field))
     if minimum < 0:
         return Text("%(field)s must be a whole number.", field=field)
     return Text("%(field)s must be a whole number from %(minimum)s.", field=field, minimum=minimum)
@@ -217,7 +217,7 @@ def _shifted(requested: TargetRequest, at: Standing) -> Wanted:
 def _given(requested: TargetRequest, at: Standing) -> Wanted:
     exact = requested.offsets[at.queue]
     if exact.or_beyond and at.committed is not None and at.committed >= exact.offset:
-        return None, Text("has already reached or passed %(offset)s by consumption", offset=exact.offset)
+        return None, Text("has already reached or passed %(offset)s", offset=exact.offset)
     return exact.offset, Text()
 
 
@@ -286,7 +286,7 @@ ROWS = (
         "latest",
         lambda requested, at: (at.high, Text()),
         Text("Latest"),
-        Text("skip all messages that are not handled"),
+        Text("skip all messages not consumed yet"),
         is_time=True,
     ),
     Target(
@@ -303,7 +303,7 @@ ROWS = (
         "offset",
         lambda requested, at: (requested.offset, Text()),
         Text("Offset"),
-        Text("one number for every chosen queue"),
+        Text("the same number for every selected queue"),
         OFFSET,
         "offset",
     ),
@@ -318,7 +318,7 @@ ROWS = (
     Target(
         "like_group",
         _looked_up,
-        Text("Like group …"),
+        Text("Same as group …"),
         Text("copy the offsets of another group"),
         LIKE_GROUP,
         "like_group",

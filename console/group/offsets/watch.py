@@ -119,7 +119,7 @@ def _conclude(run: JobRun, moves: Moves, missing: list[QueueMove], asleep: list[
         run.note(found, level="warn")
     if asleep:
         text = Text(
-            "%(number)s queues are at the target, but no member has resumed from there yet",
+            "%(number)s queues are at the target, but no client has resumed from there yet",
             number=len(asleep),
         )
         run.note(text, level="warn")

@@ -30,8 +30,8 @@ PAST = {
     ),
     "Replay %(number)s message(s)": gettext_noop("Replayed %(number)s message(s)"),
     "Skip %(number)s message(s)": gettext_noop("Skipped %(number)s message(s)"),
-    "Move offsets without touching a message that is still stored": gettext_noop(
-        "Moved offsets without touching a message that is still stored"
+    "Move offsets; no stored message is replayed or skipped": gettext_noop(
+        "Moved offsets; no stored message was replayed or skipped"
     ),
 }
 NAMED_MAX = 3  # queues, topics or brokers that are named; the others are counted
@@ -122,7 +122,7 @@ def _effect(again: int, past: int) -> Text:
         return Text("Replay %(number)s message(s)", number=again)
     if past:
         return Text("Skip %(number)s message(s)", number=past)
-    return Text("Move offsets without touching a message that is still stored")
+    return Text("Move offsets; no stored message is replayed or skipped")
 
 
 def nothing_moves(rows: Sequence[Change], group: str = "") -> Text:
@@ -155,32 +155,30 @@ def how_long(again: int, rows: Sequence[Change], pace: Pace, online: bool) -> Te
         return Text(
             "How long that takes is unknown: no consumption of the group was recorded in the last hour."
         )
-    at_rate = Text(
-        "At %(rate)s messages a second, the group's best minute of the last hour", rate=rate(speed)
-    )
+    at_rate = Text("At %(rate)s messages/s (the group's best minute of the last hour)", rate=rate(speed))
     if pace.was_behind:
         at_rate = Text(
-            "At %(rate)s messages a second, the group's median when it was behind in the last hour",
+            "At %(rate)s messages/s (the group's median while behind in the last hour)",
             rate=rate(speed),
         )
     if pace.best is None or (pace.out_rate is not None and pace.out_rate >= pace.best):
-        at_rate = Text("At its present rate of %(rate)s messages a second", rate=rate(speed))
+        at_rate = Text("At its current rate of %(rate)s messages/s", rate=rate(speed))
     if not pace.in_rate or not pace.was_behind:
         takes = Text(
-            "%(pace)s, that takes about %(time)s", pace=at_rate, time=Duration(round(again / speed * 1000))
+            "%(pace)s, this takes about %(time)s", pace=at_rate, time=Duration(round(again / speed * 1000))
         )
         return _once_online(takes, online)
     waiting = sum(
         max(0, row.max_offset - (row.before or 0 if row.after is None else row.after)) for row in rows
     )
-    arriving = Text("while %(rate)s a second arrive", rate=rate(pace.in_rate))
+    arriving = Text("while %(rate)s messages/s arrive", rate=rate(pace.in_rate))
     if speed <= pace.in_rate:
         never = Text(
             "%(pace)s, %(arriving)s, the group would never catch up", pace=at_rate, arriving=arriving
         )
         return _once_online(never, online)
     level = Text(
-        "%(pace)s, %(arriving)s, the group has caught up in about %(time)s",
+        "%(pace)s, %(arriving)s, the group catches up in about %(time)s",
         pace=at_rate,
         arriving=arriving,
         time=Duration(round(waiting / (speed - pace.in_rate) * 1000)),
@@ -191,7 +189,7 @@ def how_long(again: int, rows: Sequence[Change], pace: Pace, online: bool) -> Te
 def _once_online(sentence: Text, online: bool) -> Text:
     if online:
         return Text("%(sentence)s.", sentence=sentence)
-    return Text("%(sentence)s, once members are online.", sentence=sentence)
+    return Text("%(sentence)s, once clients are online.", sentence=sentence)
 
 
 # --- Warnings -----------------------------------------------------------------------------------------------
@@ -267,11 +265,11 @@ def _size(messages: int, limits: Limits) -> Iterable[PlanWarning]:
     second, typed = limits.second_person_from, limits.typed_from
     if second is not None and messages >= second:
         text = Text(
-            "From %(number)s message(s) on, a second person must approve on this cluster.", number=second
+            "From %(number)s message(s), a second person must approve on this cluster.", number=second
         )
     elif typed is not None and messages >= typed:
         text = Text(
-            "From %(number)s message(s) on, the name of the group must be typed to confirm.", number=typed
+            "From %(number)s message(s), the name of the group must be typed to confirm.", number=typed
         )
     else:
         return
@@ -302,19 +300,19 @@ def _way(how: str, where: str) -> Text:
     """Return how members learn of the change from these brokers."""
     if how == RESET_PER_QUEUE:
         return Text(
-            "On %(where)s the offsets are moved and the members notified by the broker (222 per queue); each drops "
-            "what it has in flight and starts again, usually within 10 s.",
+            "%(where)s: the broker moves the offsets and notifies the clients (222 per queue). Each "
+            "client drops its messages in flight and resumes at the target, usually within 10 s.",
             where=where,
         )
     if how == RESET_BY_TIME:
         return Text(
-            "%(where)s can only pass a time on to the members (222, as RocketMQ 4.x does); each looks up "
-            "its own queues, drops what it has in flight and starts again after about 10 s.",
+            "%(where)s can only send a time to the clients (222, as in RocketMQ 4.x). Each client looks "
+            "up the offsets of its queues, drops its messages in flight and resumes after about 10 s.",
             where=where,
         )
     return Text(
-        "%(where)s is written directly (15) for queues without a stored offset; members read them at their next "
-        "rebalance.",
+        "On %(where)s, queues without a stored offset are written directly (15); clients read the offset "
+        "at their next rebalance.",
         where=where,
     )
 
@@ -324,12 +322,12 @@ def _telling(state: GroupState, moving: Sequence[Change], seen_model: str) -> It
     if not state.online:
         yield PlanWarning(
             "info",
-            Text("No member is online"),
-            Text("The offsets are written to the brokers (15); members read them when they start."),
+            Text("No client is online"),
+            Text("The offsets are written to the brokers (15); clients read them when they start."),
         )
         if seen_model == BROADCASTING:
             text = Text(
-                "When last queried, its members kept their own offsets in files; they do not read the "
+                "When last queried, its clients kept their own offsets in files; they do not read the "
                 "offsets on brokers."
             )
             yield PlanWarning("danger", Text("The group was broadcasting"), text)

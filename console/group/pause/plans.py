@@ -342,14 +342,14 @@ class GroupPausePlan(ReadingPlan):
     kind = "group_pause"
     past = {
         (
-            "Pause %(group)s on %(topics)s, at %(brokers)s: its members receive no more "
-            "messages from there. Its offsets stay, and messages wait until the group is resumed."
+            "Pause %(group)s on %(topics)s at %(brokers)s. Its clients stop receiving messages. Its "
+            "offsets stay, and messages wait until the group is resumed."
         ): gettext_noop(
-            "Paused %(group)s on %(topics)s, at %(brokers)s. Its offsets stay, and messages "
-            "wait until it is resumed."
+            "Paused %(group)s on %(topics)s at %(brokers)s. Its offsets stay, and messages wait until "
+            "the group is resumed."
         ),
     }
-    title = Text("Pause of a group")
+    title = Text("Group pause")
     action = Text("Pause reading")
     another = Another("group-settings", Text("Stop the whole group (consumeEnable)"))
     readable = False
@@ -361,13 +361,13 @@ class GroupResumePlan(ReadingPlan):
     kind = "group_resume"
     past = {
         (
-            "Let %(group)s read %(topics)s again, at %(brokers)s: its members continue from "
-            "their offsets within seconds."
+            "Resume %(group)s on %(topics)s at %(brokers)s. Its clients continue from their offsets "
+            "within seconds."
         ): gettext_noop(
-            "Let %(group)s read %(topics)s again, at %(brokers)s: its members continued from their offsets."
+            "Resumed %(group)s on %(topics)s at %(brokers)s. Its clients continued from their offsets."
         ),
     }
-    title = Text("Resumption of a group")
+    title = Text("Group resumption")
     action = Text("Resume reading")
     only_adds = True
     another = Another("group-pause", Text("Choose other topics or brokers"))
@@ -446,7 +446,7 @@ def _pause_again(run: JobRun, admin: BlockingMQAdmin, broker_name: str) -> None:
             admin.group_forbidden(addr, group, topic, readable=False)
             run.note(
                 Text(
-                    "%(broker)s let %(topic)s be read too: paused again at once",
+                    "%(broker)s also resumed %(topic)s; it was paused again at once",
                     broker=broker_name,
                     topic=topic,
                 ),

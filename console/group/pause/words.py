@@ -22,15 +22,15 @@ def summary(group: str, rows: Sequence[ConfigRow], is_closing: bool) -> Text:
     brokers = Text.of_names(list(dict.fromkeys(row.broker_name for row in rows)))
     if is_closing:
         return Text(
-            "Pause %(group)s on %(topics)s, at %(brokers)s: its members receive no more messages from there. "
-            "Its offsets stay, and messages wait until the group is resumed.",
+            "Pause %(group)s on %(topics)s at %(brokers)s. Its clients stop receiving messages. Its "
+            "offsets stay, and messages wait until the group is resumed.",
             group=group,
             topics=topics,
             brokers=brokers,
         )
     return Text(
-        "Let %(group)s read %(topics)s again, at %(brokers)s: its members continue from their offsets "
-        "within seconds.",
+        "Resume %(group)s on %(topics)s at %(brokers)s. Its clients continue from their offsets within "
+        "seconds.",
         group=group,
         topics=topics,
         brokers=brokers,
@@ -46,32 +46,34 @@ def closing_warnings(
     if members.not_held:
         how = " and ".join(members.not_held)
         text = Text(
-            "Brokers check this permission only when push members pull. consumeEnable = false in the group's "
-            "settings stops all members."
+            "Brokers check this permission only when push clients pull. consumeEnable = false in the "
+            "group's settings stops all clients."
         )
-        warnings.append(PlanWarning("danger", Text("Its %(how)s members are not held", how=how), text))
+        warnings.append(PlanWarning("danger", Text("Its %(how)s clients are not paused", how=how), text))
     if members.client_ids:
         text = Text(
-            "The next pull is refused (NO_PERMISSION, 16) and tried again every few seconds; messages that were "
-            "pulled before are still handled."
+            "Their next pull is refused (NO_PERMISSION, 16) and retried every few seconds. Messages "
+            "already pulled are still consumed."
         )
         warnings.append(
             PlanWarning(
-                "warn", Text("%(number)s member(s) {is|are} online", number=len(members.client_ids)), text
+                "warn", Text("%(number)s client(s) {is|are} online", number=len(members.client_ids)), text
             )
         )
     else:
         warnings.append(
-            PlanWarning("info", Text("No member is online"), Text("Those that come are held too."))
+            PlanWarning(
+                "info", Text("No client is online"), Text("Clients that connect later are paused too.")
+            )
         )
     warnings.append(_growth(rate))
     warnings.append(_retention(kept_ms))
     if retry_topic(group) not in topics and not _is_retry_paused(group, facts):
         text = Text(
-            "%(topic)s is not among these topics: what failed comes again after its delay.",
+            "%(topic)s is not paused: failed messages are delivered again after their delay.",
             topic=retry_topic(group),
         )
-        warnings.append(PlanWarning("warn", Text("Retries go on"), text))
+        warnings.append(PlanWarning("warn", Text("Retries continue"), text))
     return warnings
 
 
@@ -86,16 +88,16 @@ def opening_warnings(
             if waits.is_lower_bound
             else Text("%(number)s message(s) waiting", number=waits.messages)
         )
-        text = Text("Members consume them as fast as they can: consider the systems that they call.")
+        text = Text("Clients consume them as fast as they can: consider the systems that they call.")
         warnings.append(PlanWarning("info", title, text))
     if not facts.members.client_ids:
         warnings.append(
-            PlanWarning("warn", Text("No member is online"), Text("Nothing is consumed until one connects."))
+            PlanWarning("warn", Text("No client is online"), Text("Nothing is consumed until one connects."))
         )
     for broker_name, topics in others.items():
         text = Text(
-            "Apache brokers make them readable with the first topic that is resumed: they are paused again at "
-            "once, and a pull may happen in between."
+            "Apache brokers resume all of these topics with the first one. The others are paused again "
+            "at once, but a pull may happen in between."
         )
         names = Text.of_names(topics, NAMED_MAX)
         title = (
@@ -117,7 +119,7 @@ def impact(
     shown = Text.of_names(members, NAMED_MAX)
     rows = [
         ImpactRow(
-            name=Text("Members online"),
+            name=Text("Clients online"),
             value=len(members),
             words=shown or Text("no client is online"),
             source=now,
@@ -127,7 +129,7 @@ def impact(
             name=Text("Waiting there"),
             value=waits.messages,
             is_lower_bound=waits.is_lower_bound and waits.messages is not None,
-            words=Text("messages not handled yet"),
+            words=Text("messages not consumed yet"),
             source=last,
             at_ms=round_at_ms,
         ),
@@ -173,7 +175,7 @@ def _growth(rate: Arriving) -> PlanWarning:
     per_minute = round(rate.per_minute)
     if not per_minute:
         return PlanWarning(
-            "info", Text("Nothing is written there at present"), Text("So the lag would stay as it is.")
+            "info", Text("Nothing is written there at present"), Text("The lag would stay the same.")
         )
     title = (
         Text("The lag will grow by at least %(number)s message(s) a minute", number=per_minute)
@@ -181,7 +183,7 @@ def _growth(rate: Arriving) -> PlanWarning:
         else Text("The lag will grow by %(number)s message(s) a minute", number=per_minute)
     )
     text = Text(
-        "That is %(number)s in an hour, at the present rate of the producers.",
+        "That is %(number)s per hour at the current rate of the producers.",
         number=round(rate.per_minute * 60),
     )
     return PlanWarning("warn", title, text)
@@ -194,6 +196,8 @@ def _retention(kept_ms: int | None) -> PlanWarning:
             Text("How long unread messages are kept is unknown"),
             Text("The age of the oldest, or fileReservedTime of a broker, is not known."),
         )
-    text = Text("Then a broker may delete them unread (fileReservedTime); a disk that fills deletes sooner.")
+    text = Text(
+        "After that, brokers may delete messages unread (fileReservedTime), or sooner if a disk fills up."
+    )
     title = Text("Retention reaches the oldest unread message in about %(time)s", time=Duration(kept_ms))
     return PlanWarning("danger" if kept_ms < SOON_MS else "info", title, text)

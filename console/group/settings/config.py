@@ -76,11 +76,11 @@ OF_DELETION = Accepted(
 MEANING: Mapping[str, Text] = {
     "retry_max_times": Text("retries before a message becomes a dead letter; −1: the client decides"),
     "retry_queues": Text("queues of the group's %%RETRY%% topic on each broker"),
-    "consume_enable": Text("members may consume; off while in quarantine"),
-    "consume_broadcast_enable": Text("members may read in broadcast mode"),
+    "consume_enable": Text("clients may consume; off while in quarantine"),
+    "consume_broadcast_enable": Text("clients may read in broadcast mode"),
     "consume_from_min_enable": Text("a new group may begin with the oldest message"),
-    "consume_message_orderly": Text("POP members get the messages of a queue in order"),
-    "notify_members": Text("members are notified at once when another joins or leaves"),
+    "consume_message_orderly": Text("POP clients get the messages of a queue in order"),
+    "notify_members": Text("clients are notified at once when another joins or leaves"),
     "consume_timeout_minutes": Text("a message that takes longer is delivered again"),
 }
 

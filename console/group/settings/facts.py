@@ -116,7 +116,7 @@ def impact(facts: GroupFacts, group: str) -> tuple[ImpactRow, ...]:
     topics = sorted({topic for _, topic, _ in facts.offsets if topic != retry_topic(group)})
     return (
         ImpactRow(
-            name=Text("Members online"),
+            name=Text("Clients online"),
             value=len(facts.members),
             words=shown or Text("no client is online"),
             source=now,
@@ -126,9 +126,9 @@ def impact(facts: GroupFacts, group: str) -> tuple[ImpactRow, ...]:
             name=Text("Lag"),
             value=None if row is None else row.lag,
             is_lower_bound=row is not None and row.lag_lower_bound,
-            words=Text("no round has seen the group yet")
+            words=Text("no round has read the group yet")
             if row is None
-            else Text("messages not handled yet"),
+            else Text("messages not consumed yet"),
             source=last,
             at_ms=round_at_ms,
         ),
@@ -136,7 +136,7 @@ def impact(facts: GroupFacts, group: str) -> tuple[ImpactRow, ...]:
             name=Text("Last commit"),
             value=None,
             moment_ms=facts.last_commit_ms,
-            words=Text() if facts.last_commit_ms else Text("no round has seen an offset move"),
+            words=Text() if facts.last_commit_ms else Text("no round has recorded an offset change"),
             source=last,
             at_ms=round_at_ms,
         ),

@@ -149,7 +149,7 @@ class GroupCreatePlan(GroupPlan, CreatePlan[GroupFacts, GroupParams, GroupBefore
         left_out = [name for name in inputs.addrs if name not in chosen and inputs.found[name] is None]
         if left_out:
             text = Text(
-                "A member that reads queues there is refused, unless the broker creates groups automatically."
+                "A client that reads queues there is refused, unless the broker creates groups automatically."
             )
             warnings.append(
                 PlanWarning("warn", Text("Not on %(where)s", where=Text.of_names(left_out)), text)
@@ -198,7 +198,7 @@ class GroupQuarantinePlan(GroupPlan, QuarantinePlan[GroupFacts, GroupParams, Gro
     kind = "group_quarantine"
     title = Text("Group quarantine")
     action = Text("Put it in quarantine")
-    closes = Text("its members may not consume, its offsets stay")
+    closes = Text("its clients cannot consume, its offsets stay")
     is_closed = Text("is already not allowed to consume")
 
     def stakes(self, inputs: PlanInput[GroupParams], rows: Sequence[ConfigRow], facts: GroupFacts) -> Stakes:
@@ -214,7 +214,7 @@ class GroupReleasePlan(GroupPlan, ReleasePlan[GroupFacts, GroupParams, GroupBefo
     title = Text("Group release")
     action = Text("Release it")
     only_adds = True
-    opens = Text("its members may consume again")
+    opens = Text("its clients can consume again")
     switch = Text("consumeEnable")
 
 
@@ -276,7 +276,7 @@ class GroupDeletePlan(GroupPlan, DeletePlan[GroupFacts, GroupParams, GroupBefore
         was = self.before_of(plan).members
         if now.members <= was:
             return []
-        return [Text("%(number)s member(s) {is|are} online, %(before)s were", number=now.members, before=was)]
+        return [Text("%(number)s client(s) {is|are} online, %(before)s were", number=now.members, before=was)]
 
     def before_apply(self, run: JobRun, admin: BlockingMQAdmin) -> None:
         """Record the committed offsets, which brokers delete with the group."""
@@ -316,7 +316,8 @@ class GroupDeletePlan(GroupPlan, DeletePlan[GroupFacts, GroupParams, GroupBefore
                 gone.add(topic)
         for topic in sorted(gone):
             run.note(
-                Text("Offsets of %(topic)s are not put back: the topic is gone", topic=topic), level="warn"
+                Text("The offsets of %(topic)s are not restored: the topic no longer exists", topic=topic),
+                level="warn",
             )
 
     def verify(self, run: JobRun) -> None:
@@ -388,13 +389,11 @@ def change_warnings(rows: Sequence[ConfigRow], facts: GroupFacts) -> list[PlanWa
             text = Text("Their pulls are refused (NO_PERMISSION, 16) from the next one on.")
             warnings.append(
                 PlanWarning(
-                    "danger", Text("%(number)s member(s) {is|are} online", number=len(facts.members)), text
+                    "danger", Text("%(number)s client(s) {is|are} online", number=len(facts.members)), text
                 )
             )
         if 0 <= after["retryMaxTimes"] < before["retryMaxTimes"]:
-            text = Text(
-                "Messages that were retried as often already become dead letters at their next failure."
-            )
+            text = Text("Messages already retried that often become dead letters at their next failure.")
             warnings.append(
                 PlanWarning(
                     "warn",
@@ -416,7 +415,7 @@ def use_warnings(facts: GroupFacts) -> list[PlanWarning]:
         warnings.append(
             PlanWarning(
                 "danger",
-                Text("%(number)s member(s) {is|are} online", number=len(facts.members)),
+                Text("%(number)s client(s) {is|are} online", number=len(facts.members)),
                 Text("Now: %(names)s.", names=names),
             )
         )
@@ -430,15 +429,15 @@ def use_warnings(facts: GroupFacts) -> list[PlanWarning]:
         )
     elif _lag(facts):
         title = (
-            Text("At least %(number)s message(s) {is|are} not handled yet", number=_lag(facts))
+            Text("At least %(number)s message(s) {is|are} not consumed yet", number=_lag(facts))
             if facts.row is not None and facts.row.lag_lower_bound
-            else Text("%(number)s message(s) {is|are} not handled yet", number=_lag(facts))
+            else Text("%(number)s message(s) {is|are} not consumed yet", number=_lag(facts))
         )
         warnings.append(PlanWarning("warn", title, Text("As of the last round.")))
     if not warnings:
         warnings.append(
             PlanWarning(
-                "ok", Text("No client uses it now"), Text("No member is online, nothing waits for it.")
+                "ok", Text("No client uses it now"), Text("No client is online, nothing waits for it.")
             )
         )
     return warnings
@@ -480,7 +479,7 @@ def _delete_warnings(group: str, facts: GroupFacts, with_topics: bool) -> list[P
         )
     if facts.auto_create:
         text = Text(
-            "autoCreateSubscriptionGroup is true: a member that connects makes the group with default "
+            "autoCreateSubscriptionGroup is true: a client that connects makes the group with default "
             "settings."
         )
         warnings.append(

@@ -63,7 +63,7 @@ def delete(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
     row = selectors.group(here.name, group)
     members = Text("unknown")
     if row is not None and row.clients is not None:
-        members = Text("%(number)s {member|members} online", number=row.clients)
+        members = Text("%(number)s {client|clients} online", number=row.clients)
     context = {
         "cluster": here,
         "group": group,

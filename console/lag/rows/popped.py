@@ -92,13 +92,13 @@ def pop_figures(row: GroupFigures, popped: Popped, *, taken_ms: int | None, now_
     lag = None if row.lag is None else row.lag + held
     taken = (
         Text(
-            "POP: members have taken an unknown number of messages and not acknowledged them; members that do not "
-            "report may have more"
+            "POP: clients have taken an unknown number of messages and not acknowledged them; clients "
+            "that do not report may have more"
         )
         if popped.at_ms is None
         else Text(
-            "POP: members have taken %(number)s messages and not acknowledged them; members that do not report may "
-            "have more",
+            "POP: clients have taken %(number)s messages and not acknowledged them; clients that do not "
+            "report may have more",
             number=held,
         )
     )
@@ -131,7 +131,7 @@ def _judged(row: GroupFigures, popped: Popped, taken_ms: int | None, now_ms: int
     stood_ms = now_ms - max(taken_ms or 0, popped.since_ms or 0)
     if held and popped.since_ms is not None and stood_ms > POP_QUIET_MS:
         reason = Text(
-            "POP: members hold %(number)s messages, and the number has not decreased for %(time)s: none "
+            "POP: clients hold %(number)s messages, and the number has not decreased for %(time)s: none "
             "is acknowledged",
             number=held,
             time=Duration(stood_ms),
@@ -141,8 +141,8 @@ def _judged(row: GroupFigures, popped: Popped, taken_ms: int | None, now_ms: int
     comes_back = row.retry_in_rate or row.retry_lag
     if not popped.is_whole and comes_back and now_ms - (taken_ms or 0) > POP_QUIET_MS:
         reason = Text(
-            "POP: messages that members took come back unacknowledged, and not every member reports what it holds: "
-            "some fail, or a member is stuck"
+            "POP: messages that clients took come back unacknowledged, and not every client reports what "
+            "it holds: some fail, or a client is stuck"
         )
         return _not_well(row, LagStatus.UNKNOWN, taken_ms or row.since_ms, reason)
     return row

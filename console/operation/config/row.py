@@ -224,7 +224,7 @@ def nothing_changes(rows: Sequence[ConfigRow]) -> Text:
     """Return why a plan without changes cannot be applied; empty if it has changes."""
     if any(row.before != row.after for row in rows):
         return Text()
-    return Text("Nothing would change: the brokers show it already.")
+    return Text("Nothing would change: the brokers already report these values.")
 
 
 def shown(value: Any) -> str:

@@ -51,7 +51,9 @@ WOKEN_MAX = 8  # waiting jobs that are queued again when a place becomes free
 # A broker may be away this often in a row, RETRY_PAUSE_MS apart: its restart is no failure.
 RETRIES_MAX = 12
 RETRY_PAUSE_MS = 5_000
-NO_WORKER = Text("No worker has this job. It resumes when one is back; nothing is done twice.")
+NO_WORKER = Text(
+    "No worker is running this job. It continues when a worker is available; no step runs twice."
+)
 TRANSIENT = (BrokerUnavailable, RemotingTimeout)
 DATABASE_AWAY = (OperationalError, InterfaceError)
 
@@ -97,8 +99,8 @@ def without_worker(job: Job, now_ms: int) -> Text:
     if not job.lease_owner or lease_ms <= now_ms:
         return NO_WORKER
     return Text(
-        "The worker that has it has not reported for %(silent)s s. Another one takes over in %(left)s s at the "
-        "earliest; nothing is done twice.",
+        "The worker of this job has not reported for %(silent)s s. Another worker takes over in %(left)s "
+        "s at the earliest; no step runs twice.",
         silent=(now_ms - (lease_ms - LEASE_MS)) // 1000,
         left=-(-(lease_ms - now_ms) // 1000),
     )
@@ -258,7 +260,7 @@ def _transition(work: JobRun, event: JobEventKind) -> None:
 
 
 FINISH_WORDS = {
-    JobEventKind.VERIFIED: ("ok", Text("Verified: the brokers show the target")),
+    JobEventKind.VERIFIED: ("ok", Text("Verified: the brokers report the target values")),
     JobEventKind.STOP: ("warn", Text("Cancelled; what was in flight is settled")),
     JobEventKind.FAIL: ("danger", Text("Failed")),
 }
@@ -300,7 +302,7 @@ def _write_end(work: JobRun, event: JobEventKind, error: Text) -> None:
     if event is JobEventKind.VERIFIED and left_out is not None:
         level, sentence = (
             "warn",
-            Text("Verified: the brokers show the target on %(coverage)s", coverage=left_out.words),
+            Text("Verified: the brokers report the target values on %(coverage)s", coverage=left_out.words),
         )
     if error:
         sentence = Text("%(what)s: %(reason)s", what=sentence, reason=error)

@@ -86,8 +86,8 @@ def away_findings(topic: str, pins: Mapping[str, str], members: Collection[str])
         Finding(
             "PINNED_CLIENT_AWAY",
             "FALLING_BEHIND",
-            Text("%(client)s is away, and queues are pinned to it", client=client_id),
-            Text("Others read %(queues)s until it is back; then it gets them again.", queues=_names(queues)),
+            Text("%(client)s is offline and has pinned queues", client=client_id),
+            Text("Other clients read %(queues)s until it reconnects.", queues=_names(queues)),
             (client_id,),
             tuple(queues),
         )
@@ -161,7 +161,7 @@ def _no_owner(subject: Subject) -> Iterator[Finding]:
         words = {"queues": _names(theirs), "client": client_id}
         if subject.topic not in by_id[client_id].topics and by_id[client_id].topics:
             parts.append(
-                Text("%(client)s should own %(queues)s, and does not subscribe to this topic.", **words)
+                Text("%(client)s should own %(queues)s but does not subscribe to this topic.", **words)
             )
         else:
             parts.append(Text("%(client)s should own %(queues)s.", **words))
@@ -251,7 +251,7 @@ def _stuck(subject: Subject) -> Iterator[Finding]:
             Text.of_parts(
                 [
                     _waiting(subject, queues),
-                    Text("The queue has an owner, its committed offset does not move: check that client."),
+                    Text("The queue has an owner but its committed offset does not move. Check that client."),
                 ]
             ),
             (client_id,),
@@ -276,13 +276,13 @@ def _wrong_list(subject: Subject) -> Iterator[Finding]:
             "WRONG_LIST",
             "INVALID",
             Text(
-                "%(client)s divides by a list of the group without %(absent)s",
+                "%(client)s divides the queues by a client list without %(absent)s",
                 client=member.client_id,
                 absent=absent,
             ),
             Text(
-                "It holds exactly what %(strategy)s gives it among %(number)s clients. A broker whose list lacked a "
-                "client answered it: check the connections of %(absent)s to each broker.",
+                "Its queues match %(strategy)s for %(number)s clients: a broker returned a client list "
+                "without %(absent)s. Check the connections of %(absent)s to each broker.",
                 strategy=subject.expected.strategy,
                 number=len(ids) - 1,
                 absent=absent,
@@ -297,7 +297,7 @@ def _flapping(returns: Mapping[str, int]) -> Iterator[Finding]:
         yield Finding(
             "FLAPPING",
             "FALLING_BEHIND",
-            Text("%(client)s flaps: it came back %(number)s times", client=name, number=count),
+            Text("%(client)s keeps reconnecting: %(number)s times", client=name, number=count),
             Text(
                 "Within the last %(span)s. Each time all clients of the group compute their queues again, and messages "
                 "in flight are delivered twice. Check its restarts and its connections.",
@@ -342,8 +342,8 @@ def _versions(members: Sequence[Member]) -> Iterator[Finding]:
         "FALLING_BEHIND",
         Text("%(number)s of %(total)s clients run another version", number=len(others), total=kinds.total()),
         Text(
-            "%(clients)s: %(theirs)s; the others: %(usual)s. That is usual while a new version is deployed, and a risk "
-            "when it stays: strategies may differ.",
+            "%(clients)s: %(theirs)s; the others: %(usual)s. This is normal during a deployment. If it "
+            "persists, it is a risk: strategies may differ.",
             clients=_few(others),
             theirs=Text.of_names(sorted({_kind(one) for one in kinds if one != usual}), NAMED_MAX),
             usual=_kind(usual),
@@ -367,7 +367,7 @@ def _strategies(members: Sequence[Member]) -> Iterator[Finding]:
         "INVALID",
         Text("Clients divide by different strategies: %(names)s", names=", ".join(sorted(counts))),
         Text(
-            "%(clients)s and the others compute different owners: queues stay without one or get two.",
+            "%(clients)s and the other clients compute different owners: some queues get no owner, or two.",
             clients=_few(others),
         ),
         others,
@@ -380,10 +380,10 @@ def _idle(members: Sequence[Member], topics_read: Collection[str], due: Collecti
         return
     strangers = [one for one in idle if one.topics and not set(one.topics) & set(topics_read)]
     lacking = [one.client_id for one in idle if one.client_id in due]
-    text = Text("There are more clients than queues, or the strategy gives it none: it is a reserve only.")
+    text = Text("There are more clients than queues, or the strategy assigns it none. It is a standby.")
     if strangers:
         text = Text(
-            "%(clients)s subscribes to no topic that the others read, and is counted all the same when queues are "
+            "%(clients)s subscribes to no topic that the others read, but still counts when queues are "
             "divided.",
             clients=_few([one.client_id for one in strangers]),
         )

@@ -94,7 +94,7 @@ REBALANCED = ListSpec(
         Column("idle", Text("Idle"), css="num p2", order=attrgetter("idle"), fields=("idle",)),
         Column("silent", Text("Silent"), css="num p3", order=attrgetter("silent"), fields=("silent",)),
         Column(
-            "changed", Text("Members changed"), order=attrgetter("changed_at_ms"), fields=("changed_at_ms",)
+            "changed", Text("Clients changed"), order=attrgetter("changed_at_ms"), fields=("changed_at_ms",)
         ),
     ),
     orders={"urgency": _by_urgency},

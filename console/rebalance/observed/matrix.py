@@ -48,7 +48,7 @@ MARKS: Mapping[Mark, tuple[Text, str]] = {
     Mark.OWNS: (Text("owns"), ""),
     Mark.TWO: (Text("two owners"), "2"),
     Mark.NONE: (Text("no owner"), "!"),
-    Mark.DUE: (Text("falls here by the strategy, not taken"), ""),
+    Mark.DUE: (Text("assigned by the strategy, not taken"), ""),
     Mark.LAST_KNOWN: (Text("last known, client silent"), "?"),
     Mark.UNKNOWN: (Text("owner unknown"), "?"),
     Mark.TAKES: (Text("should own it, does not"), "+"),

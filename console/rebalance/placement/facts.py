@@ -48,7 +48,7 @@ def read_members(admin: BlockingMQAdmin, addrs: Mapping[str, str], group: str) -
     where: dict[str, str] = {}
     model = ""
     for name, answer in answers.items():
-        connection = require_answer(name, addrs[name], answer, Text("who its members are"))
+        connection = require_answer(name, addrs[name], answer, Text("who its clients are"))
         if connection is None:
             continue
         model = connection.message_model or model

@@ -91,7 +91,7 @@ def read_placement(given: Given) -> PlacementParams:
         try:
             queue_of(found.topic, word)
         except ValueError as error:
-            text = Text("%(word)s names no queue: write broker/queue id, as broker-a/3.", word=word)
+            text = Text("%(word)s is not a queue. Enter broker/queue id, for example broker-a/3.", word=word)
             raise PlanRejected(text, "pins") from error
         if client in found.drained:
             text = Text("%(client)s is drained and cannot have a pinned queue.", client=client)

@@ -59,7 +59,7 @@ class GroupPlacementPlan(PlanKind[PlacementParams, PlacementBefore, PlacementRow
     read_params = staticmethod(read_placement)
     kind = "group_placement"
     verb = "CONFIGURE"
-    title = Text("Placement of a group")
+    title = Text("Group placement")
     program = "rebalance"
     diff_template = "rebalance/_diff_placement.html"
     job_template = "rebalance/_job_placement.html"
@@ -143,7 +143,9 @@ class GroupPlacementPlan(PlanKind[PlacementParams, PlacementBefore, PlacementRow
             ),
             warnings=_warnings(wanted, members),
             blocked=_blocked(admin, addrs, subject, params.topic, members)
-            or (Text("Nothing would change: this placement is in force.") if wanted == now else Text()),
+            or (
+                Text("Nothing would change: this placement is already in force.") if wanted == now else Text()
+            ),
         )
 
     def drift(self, plan: Plan, now_ms: int) -> list[Text]:
@@ -156,7 +158,7 @@ class GroupPlacementPlan(PlanKind[PlacementParams, PlacementBefore, PlacementRow
         ).first()
         found = []
         if (row.placed_at_ms if row is not None else 0) != before.placed_at_ms:
-            found.append(Text("another placement is in force since the plan was made"))
+            found.append(Text("another placement was applied after the plan was made"))
         if {queue_word(queue) for queue in queues} != set(before.queues):
             found.append(Text("the topic has other queues since the plan was made"))
         members = set(read_members(admin, addrs, plan.subject).by_id)
@@ -180,7 +182,7 @@ class GroupPlacementPlan(PlanKind[PlacementParams, PlacementBefore, PlacementRow
         is_ours = known.filter(placed_at_ms__gt=0).first()
         done = is_ours is not None and of_json(KeptPlacement, is_ours.placement) == params.placement
         if at_ms != before.placed_at_ms and not done:
-            raise PlanDrifted([Text("another placement is in force since the plan was made")])
+            raise PlanDrifted([Text("another placement was applied after the plan was made")])
         while True:
             run.hold_lease()
             row = services.put_placement(
@@ -328,7 +330,11 @@ def _not_followed(wrong: Sequence[MessageQueue], members: MembersNow) -> Text:
     """Return which queues are not read as placed, and the members that may be the cause."""
     names = Text.of_names([queue_word(queue) for queue in wrong], NAMED_MAX)
     found = [
-        Text("%(number)s queue(s) {is|are} not read as placed: %(queues)s", number=len(wrong), queues=names)
+        Text(
+            "%(number)s queue(s) {does|do} not follow the placement: %(queues)s",
+            number=len(wrong),
+            queues=names,
+        )
     ]
     for words, clients in (
         (

@@ -129,7 +129,7 @@ def _row_json(row: Row) -> JsonObject:
 
 def subject(notice: Notice) -> str:
     """Return one line: the report, its window and its outcome."""
-    how = "failed" if _failed(notice) else "figures so far" if notice.is_partial else "ready"
+    how = "failed" if _failed(notice) else "incomplete" if notice.is_partial else "ready"
     return f"[Tidemark] {notice.name} of {notice.cluster}, {_window(notice)}: {how}"
 
 
@@ -158,7 +158,7 @@ def sentences(notice: Notice) -> list[str]:
     if notice.error:
         found.append(notice.error)
     if notice.is_partial and not notice.error:
-        found.append("Its time was not over when it was computed: these are the figures so far.")
+        found.append("The period had not ended when the report was computed: the figures are incomplete.")
     if notice.rows is not None:
         rows = f"{notice.rows:,} row{'s' * (notice.rows != 1)}"
         own = "; only groups and topics that you may view are included" if notice.only_some_names else ""
@@ -167,7 +167,7 @@ def sentences(notice: Notice) -> list[str]:
     if notice.warnings:
         first, more = notice.warnings[0], len(notice.warnings) - 1
         others = f" (and {more} more)" if more else ""
-        found.append(f"Part of its time could not be read: {first}{others}.")
+        found.append(f"Part of the period could not be read: {first}{others}.")
     return found
 
 

@@ -117,7 +117,7 @@ def _fire(schedule: ReportSchedule, due_ms: int, now_ms: int) -> None:
             services.enqueue(run.id)
         except ReportAlreadyRunning as error:
             why = text_of(error)
-            outcome, run = Text("skipped, runs of a report do not overlap: %(why)s", why=why), None
+            outcome, run = Text("skipped because the previous run has not ended: %(why)s", why=why), None
     logger.info("schedule due cluster=%s job=%s outcome=%s", schedule.cluster, schedule.job, outcome)
     changed = ReportSchedule.objects.filter(pk=schedule.pk)
     changed.update(last_outcome=outcome, **({"last_run": run} if run else {}))

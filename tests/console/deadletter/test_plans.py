@@ -232,7 +232,8 @@ def test_it_explains_a_group_that_was_never_online(live: LiveCluster, alice: Use
     live.create_topic(DLQ, queues=1)
     write_letters(live, 1)
     assert (
-        plan_of(live, alice).blocked == f"There is no topic {RETRY}: no member of the group was ever online."
+        plan_of(live, alice).blocked
+        == f"There is no topic {RETRY}: no client of the group has ever been online."
     )
 
 

@@ -59,7 +59,7 @@ def test_it_refuses_other_methods(viewer: Client) -> None:
 
 
 def test_it_refuses_replays_to_those_who_may_only_look(viewer: Client) -> None:
-    assert "Plan a replay" not in viewer.get(ADDRESS).content.decode()
+    assert "Plan the replay" not in viewer.get(ADDRESS).content.decode()
     assert viewer.post(ADDRESS, {"target": "failed_group"}).status_code == 403
     assert Plan.objects.count() == 0
 
@@ -186,7 +186,7 @@ def test_it_shows_a_replay_that_is_not_finished_beside_the_form_for_the_next(cli
     client.post(f"/c/test/plans/{Plan.objects.get().id}/apply")
     text = client.get(ADDRESS).content.decode()
     assert f"/c/test/operations/{Job.objects.get().id}/rate" in text
-    assert "Plan a replay" in text and "A replay of this group is not finished." in text
+    assert "Plan the replay" in text and "A replay of this group is not finished." in text
     ids = re.findall(r'\sid="([^"]+)"', text)
     assert {"rate", "plan-rate"} <= set(ids)
     assert [one for one, times in Counter(ids).items() if times > 1] == [], "a label names one field"

@@ -45,7 +45,7 @@ def test_it_is_silent_about_a_healthy_group() -> None:
 def test_it_names_the_stalled_queue_and_who_holds_it() -> None:
     (found,) = findings(group(status="STALLED"), [queue(3, status="STALLED", lag=1000)], [])
     assert found.title == "broker-a · 3 is stalled"
-    assert found.text.startswith("1,000 messages waiting there. Held by c1.")
+    assert found.text.startswith("1,000 messages waiting there. Owner: c1.")
 
 
 def test_it_counts_what_it_does_not_name() -> None:
@@ -65,9 +65,9 @@ def test_it_names_no_queue_twice() -> None:
 def test_it_says_why_a_group_is_unknown_whose_queues_are_read() -> None:
     waiting = group(status="UNKNOWN", clients=None, reason=Text("messages wait, nothing was consumed yet"))
     (found,) = findings(waiting, [queue(0)], [])
-    assert (found.status, found.title) == ("UNKNOWN", "Its health is unknown so far")
+    assert (found.status, found.title) == ("UNKNOWN", "The status is not known yet")
     assert (
-        found.text == "Reason: messages wait, nothing was consumed yet. Members are queried about every 30 s."
+        found.text == "Reason: messages wait, nothing was consumed yet. Clients are queried about every 30 s."
     )
 
 
@@ -112,8 +112,8 @@ def test_it_sees_clients_without_a_queue() -> None:
 
 def test_it_says_how_fast_the_backlog_grows() -> None:
     (found,) = findings(group(status="FALLING_BEHIND", in_rate=100.0, out_rate=80.0), [], [])
-    assert found.title == "The group handles 20 % less than arrives"
-    assert "grows by 20 a second" in found.text
+    assert found.title == "The group consumes 20 % less than arrives"
+    assert "grows by 20/s" in found.text
 
 
 def test_it_leaves_the_retry_topic_out_of_subscriptions() -> None:
@@ -138,8 +138,8 @@ def test_it_leads_to_the_message_at_which_a_queue_stands() -> None:
 def test_it_warns_before_retention_reaches_the_unread() -> None:
     soon = group(time_to_loss_ms=7_800_000, time_to_loss_queue="orders · broker-a · 3")
     (found,) = findings(soon, [queue(0)], [client("c1")])
-    assert (found.status, found.title) == ("LOST", "Unread messages are lost in about 2 h 10 m")
-    assert "retention removes messages of orders · broker-a · 3 before" in found.text
+    assert (found.status, found.title) == ("LOST", "Unread messages will be lost in about 2 h 10 m")
+    assert "retention deletes messages of orders · broker-a · 3 before" in found.text
     assert titles(group(time_to_loss_ms=86_400_000), [], []) == []
     assert titles(group(time_to_loss_ms=1_000, time_to_loss_lower_bound=True), [], []) == []
 
@@ -150,7 +150,7 @@ def test_it_says_when_more_clients_help_and_when_not() -> None:
     )
     (found,) = findings(slow, [queue(n) for n in range(4)], [])
     assert found.text.endswith(
-        "At the present speed 3 clients are needed to keep up and to clear the backlog within 15 min."
+        "At the current speed, 3 clients are needed to keep up and to clear the lag within 15 min."
     )
     slow.consumers_needed, slow.effective_queues, slow.worst_queue = 1, 1.2, "orders · broker-a · 2"
     pace, uneven = findings(slow, [queue(n) for n in range(4)], [])
@@ -161,7 +161,7 @@ def test_it_says_when_more_clients_help_and_when_not() -> None:
 def test_it_says_at_least_where_a_part_is_not_known() -> None:
     offline = group(clients=0, status="OFFLINE", lag=1_200, lag_lower_bound=True)
     (found,) = findings(offline, [queue(0)], [])
-    assert found.text.startswith("At least 1,200 messages wait. No client consumes")
+    assert found.text.startswith("At least 1,200 messages wait. No client of this group is online")
     rows = [queue(0, status="STALLED", lag=7), queue(1, status="STALLED", lag=None)]
     assert findings(group(status="STALLED"), rows, [])[0].text.startswith(
         "At least 7 messages waiting there."
@@ -180,7 +180,7 @@ def test_it_says_paused_and_not_stalled() -> None:
         ("STALLED", "broker-a · 1 is stalled"),
         ("STOPPED", "Paused on orders"),
     ]
-    assert found[1].text == "At least 7 messages waiting there until it is resumed. By maria."
+    assert found[1].text == "At least 7 messages wait until the group is resumed. Done by maria."
     assert found[1].since_ms == 1_000
 
 
@@ -192,7 +192,7 @@ def test_it_says_that_a_paused_topic_is_read_all_the_same() -> None:
         "The whole group is stopped",
         "broker-a · 1 is consumed although paused",
     ]
-    assert found[0].text == "10 messages waiting there until it is resumed. Not by this console."
+    assert found[0].text == "10 messages wait until the group is resumed. Not done by this console."
 
 
 def test_a_status_that_needs_attention_has_a_finding() -> None:
@@ -208,7 +208,7 @@ def test_a_broken_promise_is_a_finding_whatever_the_status() -> None:
     row = group(status="CATCHING_UP", time_lag_ms=480_000, worst_queue="broker-a · 0")
     (found,) = findings(row, [queue(0)], [], promised_ms=60_000)
     assert found.title == "Time lag exceeds the promise of 1 m"
-    assert found.text == "The oldest unread message of broker-a · 0 has waited 8 m."
+    assert found.text == "The oldest unread message, on broker-a · 0, has waited 8 m."
     assert findings(row, [queue(0)], [], promised_ms=480_000) == []
     assert findings(group(time_lag_ms=None), [queue(0)], [], promised_ms=1) == []
 

@@ -102,13 +102,13 @@ def test_it_says_what_an_empty_list_hides(admin: Client) -> None:
 
 def test_it_shows_findings_in_words(admin: Client) -> None:
     text = admin.get("/c/local/groups/analytics").content.decode()
-    assert "The group handles 14.3 % less than arrives" in text
-    assert "backlog grows by 183 a second" in text
+    assert "The group consumes 14.3 % less than arrives" in text
+    assert "lag grows by 183/s" in text
 
 
 def test_it_gives_the_findings_alone(admin: Client) -> None:
     part = admin.get("/c/local/groups/analytics?part=findings").content.decode()
-    assert "The group handles 14.3 % less than arrives" in part
+    assert "The group consumes 14.3 % less than arrives" in part
     assert "<html" not in part
 
 
@@ -225,7 +225,7 @@ def test_it_reads_times_in_the_zone_of_the_browser(
         ({}, "Choose a target for the queues."),
         ({"target": "latest"}, "Choose at least one queue."),
         ({"target": "sideways"}, "Select a valid choice"),
-        ({"target": "time"}, "This target needs a value."),
+        ({"target": "time"}, "Enter a value for this target."),
         ({"target": "time", "time": "tomorrow"}, "Enter a time like 2026-03-12 08:20:00"),
         (
             {"target": "time", "time": "2026-03-12T08:20:00", "zone": "Mars/Base"},
@@ -233,7 +233,7 @@ def test_it_reads_times_in_the_zone_of_the_browser(
         ),
         ({"target": "offset", "offset": "-1"}, "Enter at least 0."),
         ({"target": "shift", "shift": "0"}, "A shift by 0 changes nothing."),
-        ({"target": "like_group"}, "This target needs a value."),
+        ({"target": "like_group"}, "Enter a value for this target."),
     ],
 )
 def test_it_says_what_is_wrong_with_a_wish(
@@ -288,7 +288,7 @@ def test_it_asks_to_undo_a_plan(admin: Client, source: list[dict[str, Any]]) -> 
 def test_it_offers_the_groups_to_stand_like_that_one_may_see() -> None:
     sample_rows.sample()
     own = signed_in("own", verbs=("RESET",), names="billing").get("/c/local/groups/billing/offsets")
-    assert "No other group that you may see reads these topics." in own.content.decode()
+    assert "No other group that you may view reads these topics." in own.content.decode()
     wide = signed_in("wide", verbs=("RESET",)).get("/c/local/groups/billing/offsets").content.decode()
     assert '<option value="analytics"></option>' in wide
 
@@ -408,12 +408,12 @@ def test_it_marks_what_happened_to_the_group(admin: Client) -> None:
         ("B", "broker-a did not answer: timed out"),
     ]
     assert not found.is_cut
-    assert found.meanings == [("R", "offset change"), ("M", "members"), ("B", "broker restarted or silent")]
+    assert found.meanings == [("R", "offset change"), ("M", "clients"), ("B", "broker restarted or silent")]
     least = group_page.chart_marks("local", "billing", ["broker-a"], now_ms - 3_600_000, now_ms, 2)
     assert (least.is_cut, [one.mark for one in least.marks]) == (True, ["B", "B"])
     assert group_page.chart_marks("local", "billing", ["broker-a"], now_ms, now_ms + 1).marks == ()
     text = admin.get("/c/local/groups/billing").content.decode()
-    assert "M members" in text and "Marks: 5" in text and "12 clients restarted (10.0.0.1@7, …)" in text
+    assert "M clients" in text and "Marks: 5" in text and "12 clients restarted (10.0.0.1@7, …)" in text
 
 
 def test_it_says_that_a_member_does_not_answer(admin: Client) -> None:
@@ -430,7 +430,7 @@ def test_a_member_that_is_silent_shows_what_the_last_sweep_and_round_knew(admin:
     assert "as reported when last queried" in text and "1 m 30 s" in text and "77" in text
     assert "every message" in text  # subscribed to orders: *
     gone = admin.get("/c/local/groups/billing/clients/nobody").content.decode()
-    assert "This client is not connected" in gone and "Members of the group" in gone
+    assert "This client is not connected" in gone and "Clients of the group" in gone
 
 
 def test_the_page_of_a_member_joins_its_words_with_the_last_round(

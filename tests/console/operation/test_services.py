@@ -66,8 +66,8 @@ def test_it_audits_every_step(tally: type[Tally], alice: User) -> None:
         ("system", "job verified"),
     ]
     assert [event.text for event in job.events.all()] == [
-        "Applied by alice: state read again, nothing had changed",
-        "Verified: the brokers show the target",
+        "Applied by alice: the state was read again and had not changed",
+        "Verified: the brokers report the target values",
     ]
 
 

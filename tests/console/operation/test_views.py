@@ -140,7 +140,7 @@ def test_it_leads_to_the_job_when_the_button_is_pressed_twice(tally: type[Tally]
     first = client.post(f"/c/test/plans/{plan.id}/apply")
     again = client.post(f"/c/test/plans/{plan.id}/apply", follow=True)
     assert again.redirect_chain == [(first["Location"], 302)]
-    assert "You already applied this plan; this is its job." in again.content.decode()
+    assert "You already applied this plan. This is its job;" in again.content.decode()
     assert Job.objects.count() == 1
 
 
@@ -150,7 +150,7 @@ def test_it_tells_the_second_of_two_operators_who_was_quicker(
     plan = make(alice)
     browser(alice).post(f"/c/test/plans/{plan.id}/apply")
     answer = browser(bob).post(f"/c/test/plans/{plan.id}/apply", follow=True)
-    assert "alice already applied this plan; this is its job." in answer.content.decode()
+    assert "alice already applied this plan. This is its job;" in answer.content.decode()
     assert Job.objects.count() == 1
 
 
@@ -159,7 +159,7 @@ def test_it_says_that_somebody_else_changes_the_same_group(
 ) -> None:
     mine, job = make(bob), start(alice)
     text = text_of(browser(bob), f"/c/test/plans/{mine.id}")
-    assert "alice is changing billing at this moment" in text
+    assert "alice is changing billing now" in text
     assert job.id in text
     runner.run(job.id, "worker-1")
     refused = browser(bob).post(f"/c/test/plans/{mine.id}/apply")
@@ -175,9 +175,9 @@ def test_it_says_that_a_job_waits_for_a_broker(tally: type[Tally], alice: User) 
     job, client = start(alice), browser(alice)
     runner.run(job.id, "worker-1")
     text = text_of(client, f"/c/test/operations/{job.id}")
-    assert "A broker does not answer; the job waits for it." in text
+    assert "The job is waiting for a broker." in text
     assert "10.0.0.1:10911" in text
-    assert "1 of 12 times so far" in text
+    assert "attempt 1 of 12" in text
     Job.objects.update(lease_until=None)
     runner.run(job.id, "worker-2")
     assert "A broker does not answer; the job waits" not in text_of(client, f"/c/test/operations/{job.id}")
@@ -334,15 +334,15 @@ def test_it_sets_the_rate(tally: type[Tally], alice: User) -> None:
 def test_it_shows_that_no_worker_has_the_job(tally: type[Tally], alice: User) -> None:
     job, client = start(alice), browser(alice)
     address = f"/c/test/operations/{job.id}"
-    assert "No worker has this job" not in text_of(client, address)
+    assert "No worker is running this job" not in text_of(client, address)
     assert "Queued" in text_of(client, "/c/test/operations")
     Job.objects.update(created_at=timezone.now() - datetime.timedelta(seconds=5))
     part = text_of(client, f"{address}?part=1")
-    assert "No worker has this job. It resumes when one is back" in part
+    assert "No worker is running this job. It continues when a worker is available" in part
     assert "Queued" not in part
     shown = client.get("/c/test/operations").content.decode()
     assert "Queued" not in shown and "Waiting for a worker" in shown
-    assert "No worker has this job" in client.get(f"/api/v1/jobs/{job.id}").json()["without_worker"]
+    assert "No worker is running this job" in client.get(f"/api/v1/jobs/{job.id}").json()["without_worker"]
 
 
 def test_it_refuses_control_to_those_who_may_only_look(tally: type[Tally], alice: User, carol: User) -> None:
@@ -409,7 +409,7 @@ def test_it_filters_sorts_and_counts_operations(tally: type[Tally], alice: User,
         text = text_of(browser(alice), f"/c/test/operations?{query}")
         assert {name for name in every if f">{name}</span>" in text} == wanted, query
     text = text_of(browser(alice), "/c/test/operations?by=bob")
-    assert "Under way <b>1</b>" in text
+    assert "In progress <b>1</b>" in text
     assert "Failed <b>1</b>" in text
     first = text_of(browser(alice), "/c/test/operations?sort=by&dir=desc")
     assert first.index(running.id) < first.index(done.id)

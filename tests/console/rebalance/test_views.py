@@ -176,7 +176,7 @@ def test_a_flapping_client_is_named(admin: Client) -> None:
             members={"joined": {"count": 1, "names": ["10.0.0.2@1"]}},
         )
     text = shown(admin, GROUP)
-    assert "10.0.0.2@1 flaps: it came back 3 times" in text
+    assert "10.0.0.2@1 keeps reconnecting: 3 times" in text
     assert text.count("1 client joined (10.0.0.2@1)") == 3
 
 

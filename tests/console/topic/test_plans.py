@@ -145,7 +145,7 @@ def test_it_changes_queues_and_puts_them_back_to_the_letter(live: LiveCluster, m
 def test_it_says_that_nothing_would_change(live: LiveCluster, maria: User) -> None:
     live.create_topic("orders", queues=4)
     plan = plan_of(live, maria, "change", write_queues=4)
-    assert plan.blocked == "Nothing would change: the brokers show it already."
+    assert plan.blocked == "Nothing would change: the brokers already report these values."
 
 
 def test_it_warns_of_unread_messages_in_queues_that_vanish(live: LiveCluster, maria: User) -> None:

@@ -138,7 +138,10 @@ def _read(here: GroupSource, requested: TargetRequest) -> _There:
     name, group = address_of(requested.clone_of)
     if name == here.cluster:
         raise PlanRejected(
-            Text("Name a group of another cluster; within one, “like group” copies the offsets exactly."),
+            Text(
+                "Enter a group of another cluster. Within a cluster, the target “Same as group” copies "
+                "the offsets exactly."
+            ),
             FIELD,
         )
     cluster = Cluster.objects.filter(name=name).first()

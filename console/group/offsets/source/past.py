@@ -98,7 +98,7 @@ def stored_from(cluster: str, group: str, state: GroupState, at_ms: int) -> Know
         return Known(offsets)
     return Known(
         offsets,
-        sampled=Text("Known to within %(count)s messages: the time lies between two rounds.", count=apart),
+        sampled=Text("Accurate to %(count)s messages: the time lies between two rounds.", count=apart),
     )
 
 

@@ -48,13 +48,13 @@ def test_it_refuses_pop_where_the_broker_serves_none(
     monkeypatch.setattr(MQAdmin, "capabilities", of_a_release_before)
     plan = plan_of(shop, maria, mode="POP", pop_share_queues=2)
     assert plan.blocked == (
-        f"{shop.broker_name} cannot be set to POP: it serves no POP yet, and members set to it would get nothing."
+        f"{shop.broker_name} cannot be set to POP: it does not serve POP yet: clients set to POP would get no messages."
     )
     (row,) = plan.diff
     assert (row["before"], row["after"], row["note"]) == (
         {"mode": "PULL", "popShareQueueNum": 0},
         {"mode": "POP", "popShareQueueNum": 2},
-        "the broker's default so far",
+        "currently the broker's default",
     )
     with pytest.raises(errors.PlanBlocked):
         services.apply_plan(plan.id, maria)
@@ -71,7 +71,7 @@ def test_it_sets_pop_on_brokerd(shop: LiveCluster, maria: User) -> None:
 
 def test_it_says_that_nothing_would_change(shop: LiveCluster, maria: User) -> None:
     plan = plan_of(shop, maria, mode="PULL")
-    assert plan.blocked == "Nothing would change: the brokers show it already."
+    assert plan.blocked == "Nothing would change: the brokers already report these values."
     assert plan.summary == "Nothing would change for billing."
 
 
@@ -79,11 +79,11 @@ def test_it_tells_members_that_follow_from_those_that_do_not(shop: LiveCluster, 
     with shop.member("billing", "orders"):
         wait_for(lambda: shop.admin.consumer_connection(shop.addr, "billing") is not None, within_s=30)
         plan = plan_of(shop, maria, mode="POP")
-    assert [warning["title"] for warning in plan.warnings][0] == "No member that is online follows it"
+    assert [warning["title"] for warning in plan.warnings][0] == "No online client follows it"
     assert {row["name"]: row["value"] for row in plan.before["impact"]} == {
-        "Members that follow it": 0,
-        "Members that ignore it": 1,
-        "Unknown members": 0,
+        "Clients that follow it": 0,
+        "Clients that ignore it": 1,
+        "Unknown clients": 0,
     }
 
 

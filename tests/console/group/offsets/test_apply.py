@@ -80,4 +80,4 @@ def test_requests_that_may_have_come_after_the_lease_are_reported(
     assert (found.state, found.lease_owner) == ("RUNNING", "worker-2")
     event = found.events.last()
     assert event.level == "danger"
-    assert "stood still for longer than its lease with requests for 2 queues in hand" in event.text
+    assert "suspended for longer than its lease while it sent requests for 2 queues" in event.text

@@ -73,7 +73,7 @@ def test_it_blocks_what_an_old_broker_can_not_tell_its_members() -> None:
     assert blocked(state(server_side=False, online=False), target="shift", shift=-1) == ""
     one_of_two = state(server_side=False, q0=50, q1=60)
     only = [{"topic": "orders", "broker_name": "broker-a", "queue_id": 0}]
-    assert "all queues of a topic at once" in blocked(one_of_two, target="earliest", queues=only)
+    assert "all queues of a topic while clients run" in blocked(one_of_two, target="earliest", queues=only)
     assert "broadcasting" in blocked(state(broadcasting=True), target="earliest")
 
 

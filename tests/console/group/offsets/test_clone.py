@@ -161,7 +161,7 @@ def test_what_has_no_time_or_no_topic_is_named_and_never_0(
         ("billing", "Name the cluster and the group to clone, such as main/billing."),
         ("nowhere/billing", "There is no cluster nowhere with brokers."),
         ("elsewhere/billing", "Name a group of another cluster"),
-        ("test/payroll", "No broker has offsets or members of the group payroll."),
+        ("test/payroll", "No broker has offsets or clients of the group payroll."),
     ],
 )
 def test_a_source_that_cannot_be_is_refused_beside_its_field(

@@ -117,7 +117,7 @@ def test_the_verdict_says_what_was_left_out_and_who_accepted_it(halved: World) -
     said = job.events.order_by("-at", "-id")[0]
     assert (said.level, said.text) == (
         "warn",
-        "Verified: the brokers show the target on 1 of 2 queues; broker-1 left out, accepted by alice",
+        "Verified: the brokers report the target values on 1 of 2 queues; broker-1 left out, accepted by alice",
     )
 
 

@@ -107,4 +107,4 @@ def test_the_form_shows_it_and_what_it_lacks(cluster: str) -> None:
     shown = client.post(url, form).content.decode()
     assert "Skip <strong>60</strong> messages" in shown and "broker-a · 0" in shown
     assert "Choose a target" in client.post(url, {**form, "target": ""}).content.decode()
-    assert "This target needs a value." in client.post(url, {**form, "target": "shift"}).content.decode()
+    assert "Enter a value for this target." in client.post(url, {**form, "target": "shift"}).content.decode()

@@ -69,7 +69,7 @@ def test_it_shows_before_and_after_per_queue(orders: LiveCluster, alice: User) -
     assert plan.messages == 17
     assert plan.summary.startswith("Replay 17 messages on 2 queues of orders, written ")
     assert [warning["title"] for warning in plan.warnings] == [
-        "No member is online",
+        "No client is online",
         "Every target is still retained",
     ]
     assert orders.committed("billing", "orders") == {0: 7, 1: 10}, "a plan changes nothing"
@@ -182,7 +182,7 @@ def test_the_estimate_of_a_time_is_where_the_rounds_around_it_were(orders: LiveC
     assert (found.unknown, found.precision) == (0, "")
     before_five = means(history + 121_000)
     assert [row.after for row in before_five.rows] == [10, 10]
-    assert "within 5 messages" in before_five.precision
+    assert "Accurate to 5 messages" in before_five.precision
     with pytest.raises(errors.PlanRejected, match="Unknown: the history has no round"):
         means(history + 60_000)
     orders.create_topic("refunds", queues=1)
@@ -585,7 +585,7 @@ def test_it_uses_the_old_way_with_members_online(live_old: LiveCluster, alice: U
     with live.member("billing", "orders", persist_consumer_offset_interval_ms=1_000) as seen:
         wait_for(lambda: live.committed("billing", "orders") == {0: 10, 1: 10})
         blocked = plan_of(live, alice, target="offset", offset=5)
-        assert "can send running members only a time" in blocked.blocked
+        assert "can send running clients only a time" in blocked.blocked
         plan = plan_of(live, alice, target="earliest")
         assert {row["how"] for row in plan.diff} == {"222_time"}
         before = len(seen)

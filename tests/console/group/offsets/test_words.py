@@ -49,20 +49,20 @@ def test_it_counts_messages(row: Change, again: int, past: int) -> None:
             True,
             "How long that takes is unknown: no consumption of the group was recorded in the last hour.",
         ),
-        (Pace(0.0, 2.0), True, "At its present rate of 2 messages a second, that takes about 15 s."),
+        (Pace(0.0, 2.0), True, "At its current rate of 2 messages/s, this takes about 15 s."),
         (
             Pace(2.0, 2.0, 10.0),
             True,
-            "when it was behind in the last hour, while 2 a second arrive, the group has caught up in about 10 s.",
+            "while behind in the last hour), while 2 messages/s arrive, the group catches up in about 10 s.",
         ),
         (
             Pace(20.0, 10.0, 10.0),
             True,
-            "At its present rate of 10 messages a second, while 20 a second arrive, the group would never catch up.",
+            "At its current rate of 10 messages/s, while 20 messages/s arrive, the group would never catch up.",
         ),
         # a healthy group reads what comes: its best minute is no bound of what it can do
-        (Pace(78.0, 78.0, 80.7, was_behind=False), True, "that takes about 0.4 s."),
-        (Pace(0.0, 0.0, 1.0), False, "that takes about 30 s, once members are online."),
+        (Pace(78.0, 78.0, 80.7, was_behind=False), True, "this takes about 0.4 s."),
+        (Pace(0.0, 0.0, 1.0), False, "this takes about 30 s, once clients are online."),
     ],
 )
 def test_it_says_how_long_a_replay_takes(pace: Pace, online: bool, words: str) -> None:
@@ -102,13 +102,13 @@ def test_it_warns_of_what_a_change_may_cost() -> None:
     ]
     assert titles(state(online=False, q0=50), Limits(50, 51), target="earliest")[:2] == [
         ("warn", "Affects 50 messages"),
-        ("info", "No member is online"),
+        ("info", "No client is online"),
     ]
     gone = titles(state(online=False, q0=None, q1=5), model="BROADCASTING", target="shift", shift=-9)
     assert gone == [
         ("warn", "1 queue cannot go back that far"),
         ("warn", "1 queue stays unchanged"),
-        ("info", "No member is online"),
+        ("info", "No client is online"),
         ("danger", "The group was broadcasting"),
     ]
     late = titles(state(online=False, q0=None), target="time", time_ms=NOW_MS)
@@ -142,10 +142,10 @@ def test_it_says_what_the_cluster_asks_for_a_large_change(
         (
             True,
             50,
-            "On broker-a the offsets are moved and the members notified by the broker (222 per queue)",
+            "broker-a: the broker moves the offsets and notifies the clients (222 per queue)",
         ),
-        (False, 50, "broker-a can only pass a time on to the members"),
-        (False, None, "broker-a is written directly (15) for queues without a stored offset"),
+        (False, 50, "broker-a can only send a time to the clients"),
+        (False, None, "On broker-a, queues without a stored offset are written directly (15)"),
     ],
 )
 def test_it_says_how_members_are_told(server_side: bool, committed: int | None, words: str) -> None:

@@ -70,17 +70,17 @@ def test_it_stops_members_and_lets_them_go_on(shop: LiveCluster, maria: User) ->
         wait_for(lambda: len(seen) == 1, "the first message", within_s=60)
         plan = plan_of(shop, maria, "pause", topics=["orders"])
         assert plan.summary == (
-            f"Pause billing on orders, at {shop.broker_name}: its members receive no more messages from there. "
+            f"Pause billing on orders at {shop.broker_name}. Its clients stop receiving messages. "
             "Its offsets stay, and messages wait until the group is resumed."
         )
-        assert titles(plan)[0] == "1 member is online"
+        assert titles(plan)[0] == "1 client is online"
         run(plan, maria)
         shop.send("orders", 0, [b"held"] * 5)
         refused = shop.admin.gather({"": lambda one: one.pull(shop.addr, "orders", 0, 1)}, 10_000)[""]
         assert not isinstance(refused, MQBrokerError), "others read on"
         resumed = plan_of(shop, maria, "resume")
         assert [message.body for message in seen] == [b"before"]
-        assert resumed.summary.startswith("Let billing read orders again")
+        assert resumed.summary.startswith("Resume billing on orders")
         run(resumed, maria)
         wait_for(lambda: len(seen) == 6, "what was held", within_s=60)
 
@@ -93,13 +93,13 @@ def test_it_pauses_all_topics_and_undoes_it(shop: LiveCluster, maria: User) -> N
     ]
     assert (plan.messages, plan.confirm) == (90, "inline")
     assert titles(plan) == [
-        "No member is online",
+        "No client is online",
         "The lag will grow by at least 1,200 messages a minute",
         "Retention reaches the oldest unread message in about 2 d 23 h",
     ]
     figures = {row["name"]: (row["value"], row.get("is_lower_bound", False)) for row in plan.before["impact"]}
     assert figures == {
-        "Members online": (0, False),
+        "Clients online": (0, False),
         "Waiting there": (90, False),
         "Arriving": (1_200, True),
         "Kept unread, hours": (71, False),
@@ -112,7 +112,7 @@ def test_it_pauses_all_topics_and_undoes_it(shop: LiveCluster, maria: User) -> N
     )
     run(services.undo(plan.id, maria), maria)
     assert forbidden(shop) == set()
-    assert plan_of(shop, maria, "pause", topics=["orders"]).warnings[-1]["title"] == "Retries go on"
+    assert plan_of(shop, maria, "pause", topics=["orders"]).warnings[-1]["title"] == "Retries continue"
 
 
 def test_it_refuses_a_name_that_no_group_may_have(shop: LiveCluster, maria: User) -> None:

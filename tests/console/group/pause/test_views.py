@@ -65,7 +65,7 @@ def test_it_plans_a_pause_of_the_ticked_topics(live: LiveCluster, browser: Clien
     assert answer["Location"] == f"/c/test/plans/{plan.id}"
     assert (plan.kind, plan.params) == ("group_pause", {"topics": ["orders"]})
     text = text_of(browser, f"/c/test/plans/{plan.id}")
-    assert "Pause reading" in text and "Retries go on" in text and "Kept unread, hours" in text
+    assert "Pause reading" in text and "Retries continue" in text and "Kept unread, hours" in text
     assert "manage.py groups pause billing --topic orders --cluster test" in text
 
 
@@ -98,7 +98,7 @@ def test_it_knows_no_other_deed(browser: Client) -> None:
 def test_it_resumes_with_one_click(live: LiveCluster, browser: Client) -> None:
     pause(live, "orders", RETRY)
     refusals.survey_cluster(live.name, now_ms=1_000)
-    assert "Plan to resume" in text_of(browser, PAGE)
+    assert "Plan the resumption" in text_of(browser, PAGE)
     text = text_of(browser, "/c/test/groups/billing")
     assert "Paused on orders" in text and "since before this console's first round" in text
     assert 'data-tip="%RETRY%billing, orders">Paused</span>' in text_of(browser, "/c/test/groups")
@@ -154,4 +154,4 @@ def test_it_pauses_from_a_terminal(live: LiveCluster, browser: Client) -> None:
     assert live.admin.group_refusals(live.addr).topics == {"billing": {"orders", "refunds"}}
     out = StringIO()
     call_command("groups", "resume", "billing", stdout=out)
-    assert "Let billing read orders and refunds again" in out.getvalue()
+    assert "Resume billing on orders and refunds" in out.getvalue()

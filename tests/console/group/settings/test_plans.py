@@ -98,7 +98,7 @@ def test_it_asks_for_the_name_before_it_stops_members_that_are_online(live: Live
     with live.member("billing", "orders"):
         wait_for(lambda: live.admin.consumer_connection(live.addr, "billing") is not None, within_s=30)
         plan = plan_of(live, maria, "change", consume_enable=False)
-    assert (plan.confirm, titles(plan)) == ("typed", ["1 member is online"])
+    assert (plan.confirm, titles(plan)) == ("typed", ["1 client is online"])
 
 
 def test_it_deletes_from_quarantine_and_brings_the_offsets_back(
@@ -188,7 +188,7 @@ def test_it_refuses_when_members_came_online(live: LiveCluster, maria: User, set
     plan = plan_of(live, maria, "delete")
     with live.member("billing", "orders"):
         wait_for(lambda: live.admin.consumer_connection(live.addr, "billing") is not None, within_s=30)
-        with pytest.raises(errors.PlanDrifted, match="1 member is online, 0 were"):
+        with pytest.raises(errors.PlanDrifted, match="1 client is online, 0 were"):
             services.apply_plan(plan.id, maria, "billing")
 
 

@@ -79,7 +79,7 @@ def test_it_changes_what_is_filled_in_only(live: LiveCluster, browser: Client) -
     plan = Plan.objects.get()
     assert (plan.kind, plan.params) == ("group_change", {"retry_max_times": 3})
     text = page(browser, f"plans/{plan.id}")
-    assert "Members online" in text and "<del>7</del>" in text and "At most 3 retries" in text
+    assert "Clients online" in text and "<del>7</del>" in text and "At most 3 retries" in text
 
 
 def test_it_leads_from_quarantine_to_deletion_and_back(
@@ -137,7 +137,7 @@ def test_settings_stand_by_area_with_default_and_present_value(live: LiveCluster
     table, form = shown.split("Change to", 1)
     assert table.index("Retries and dead letters") < table.index("retryMaxTimes retries before a message")
     assert table.index("Who may consume") < table.index(
-        "consumeEnable members may consume; off while in quarantine"
+        "consumeEnable clients may consume; off while in quarantine"
     )
     assert table.index("Not changed here") < table.index("groupRetryPolicy wait before each retry")
     assert "the client decides 16 7" in table

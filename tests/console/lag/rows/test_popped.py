@@ -62,7 +62,7 @@ def test_members_that_hold_messages_and_acknowledge_none_of_them_are_not_well() 
     assert (row.status, row.lag, row.lag_lower_bound) == (LagStatus.STALLED, 60, True)
     assert (row.attention, row.drain_never, row.stall_ms) == (6, True, POP_QUIET_MS + 1)
     assert row.since_ms == NOW_MS - POP_QUIET_MS - 1
-    assert row.reason.startswith("POP: members hold 60 messages, and the number has not decreased for 6 m")
+    assert row.reason.startswith("POP: clients hold 60 messages, and the number has not decreased for 6 m")
     assert standing(replace(held, since_ms=NOW_MS - POP_QUIET_MS)).status == LagStatus.OK
     assert standing(held, status="OFFLINE").status == "OFFLINE"  # which says more
 

@@ -293,7 +293,7 @@ def test_a_job_whose_worker_is_silent_counts_the_seconds(job: Job) -> None:
     assert runner.without_worker(held, at_ms + SILENT_MS - 1) == ""
     assert runner.shown_state(held, at_ms + SILENT_MS - 1) == "RUNNING"
     assert runner.shown_state(held, at_ms + SILENT_MS) == "WAITING"
-    assert "has not reported for 5 s. Another one takes over in 10 s" in runner.without_worker(
+    assert "has not reported for 5 s. Another worker takes over in 10 s" in runner.without_worker(
         held, at_ms + 5_000
     )
     assert runner.without_worker(held, at_ms + LEASE_MS) == runner.NO_WORKER

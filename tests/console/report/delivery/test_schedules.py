@@ -92,7 +92,7 @@ def test_a_schedule_that_overlaps_itself_leaves_one_out_and_says_so(cluster: Clu
     outcome = ReportSchedule.objects.get(job="lag_hour").last_outcome
     assert (
         outcome
-        == f"skipped, runs of a report do not overlap: Hourly lag of local is already being computed ({run.id})."
+        == f"skipped because the previous run has not ended: Hourly lag of local is already being computed ({run.id})."
     )
 
 

@@ -230,7 +230,7 @@ def test_a_run_before_its_window_is_over_says_so(hook: Hook) -> None:
     run = rows.run(to_ms=NOW + 60_000, requested_by=None)
     delivery.deliver(run, now_ms=NOW)
     ((_, body),) = hook.got
-    assert body["is_partial"] is True and "the figures so far" in body["text"]
+    assert body["is_partial"] is True and "the figures are incomplete" in body["text"]
 
 
 def test_a_failed_run_is_news_too(hook: Hook) -> None:

@@ -209,7 +209,7 @@ class TestPage:
         assert drawn["hours"]["p95_ms"][:4] == [9_000, 9_000, None, 9_000]
         assert drawn["flow"]["times"][0] == TODAY + 6 * HOUR  # where its first hour ends
         assert f"from_ms={TODAY + 5 * HOUR}&amp;" in page
-        assert "Time that was not observed is not in it." in page  # the hour between
+        assert "Time without observation is not included." in page  # the hour between
 
     def test_the_week_is_one_of_the_reports_zone(self, admin: Client, run: ReportRun) -> None:
         """18:00 UTC on Monday is 23:30 in India, 18:30 there is Tuesday: the hour of UTC keeps its beginning."""
@@ -231,7 +231,7 @@ class TestPage:
         page = self.text(admin, "?span=28d")
         assert "No hour of this time has been computed" in page
         next_hour_ms = NOW - NOW % HOUR + HOUR
-        assert re.search(rf'running hour a few minutes after\s+<time data-at="{next_hour_ms}"', page)
+        assert re.search(rf'current hour a few minutes after\s+<time data-at="{next_hour_ms}"', page)
 
     def test_a_group_nobody_knows_is_not_found(self, admin: Client) -> None:
         assert admin.get("/c/local/reports/groups/nobody").status_code == 404

@@ -61,4 +61,4 @@ def test_the_report_of_the_group_says_it(monkeypatch: pytest.MonkeyPatch) -> Non
     sample_rows.sample()
     week()
     text = signed_in().get("/c/local/reports/groups/billing").content.decode()
-    assert "the 36,000 messages of orders are read within 7 h" in text
+    assert "the 36,000 messages of orders drain within 7 h" in text

@@ -97,7 +97,7 @@ def test_it_says_which_reports_there_are(admin: Client) -> None:
 
 def test_it_explains_itself_before_the_first_run(admin: Client) -> None:
     text = page(admin)
-    assert "No report yet" in text and "or run it now, below" in text
+    assert "No report yet" in text and "You can also run it now, below" in text
     assert 'value="2024-10-03T00:00"' in text and 'value="2024-10-04T09:05"' in text  # yesterday to now, UTC
     assert "download" not in text.split("<main")[1]
 
@@ -137,7 +137,7 @@ def test_it_marks_counts_of_offsets_and_says_what_has_no_column(admin: Client) -
         "At its catch-up speed it drains in 1 m 30 s.",
         "The lags of its queues vary by 150 % of their mean.",
         "Its oldest queue is 30 s behind its median queue.",
-        "By lag and throughput alone messages waited 12 s on average: ages and offsets disagree.",
+        "By lag and throughput, messages waited 12 s on average, which contradicts their ages.",
         "Of 512 sampled waiting messages, 40 % pass its filter (36 % to 44 %).",
     ):
         assert words in text

@@ -105,4 +105,4 @@ def test_its_row_keeps_what_happened(cluster: Cluster, admin_client: Client) -> 
     assert "happened_lower_bound" not in row.figures
     LagEvent.objects.all().delete()
     text = admin_client.get("/c/local/reports/episodes?span=all").content.decode()
-    assert "What happened: 1" in text and "1 client left (10.0.0.1@7); 1 → 0 clients" in text
+    assert "Events: 1" in text and "1 client left (10.0.0.1@7); 1 → 0 clients" in text
