@@ -23,7 +23,7 @@ from console.broker.models import NameServerRow, RouteDifference
 from console.broker.own_share import OwnShare
 from console.broker.selectors import BrokerView
 from console.broker.survey import runtime
-from console.broker.survey.connections import Producer, Replica
+from console.broker.survey.connections import ControlledReplica, Producer, Replica
 from console.broker.survey.held_back import DelayLevel, HeldBack
 from console.broker.survey.slaves import Link, Slave
 from console.cluster import selectors as cluster_selectors
@@ -110,6 +110,10 @@ class SlaveSerializer(StructSerializer):
     )
 
 
+class ControlledReplicaSerializer(StructSerializer):
+    struct = ControlledReplica
+
+
 class ProducerSerializer(StructSerializer):
     struct = Producer
 
@@ -157,6 +161,19 @@ class BrokerDetailSerializer(BrokerSerializer):
 
     replicas = ReplicaSerializer(source="survey.replicas", many=True, allow_null=True, default=None)
     slaves = SlaveSerializer(many=True, help_text="those that name servers list")
+    sync_set = ControlledReplicaSerializer(
+        source="survey.sync_set",
+        many=True,
+        allow_null=True,
+        default=None,
+        help_text="replicas by the broker's controller; null: it has none, or it did not answer",
+    )
+    epoch = serializers.IntegerField(
+        source="survey.epoch", allow_null=True, default=None, help_text="the newest in its log"
+    )
+    master_epoch = serializers.IntegerField(
+        source="survey.master_epoch", allow_null=True, default=None, help_text="by the broker's controller"
+    )
     producers = serializers.SerializerMethodField()
     surveyed_at_ms = serializers.IntegerField(source="survey.read_at_ms", allow_null=True, default=None)
 
