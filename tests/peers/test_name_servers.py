@@ -6,6 +6,7 @@ Clients and tools of both releases find the same routes at either.
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -13,8 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from brokerd.remoting.body.topic import TopicConfig
+from brokerd.remoting.body.topic import TopicConfig, TopicQueueMappingInfo
+from brokerd.remoting.codes import RequestCode
 from consumers import MQAdmin, MQBrokerError
+from tests.brokerd.running import RawClient
 from tests.peers.apache_world import ApacheWorld
 from tests.support import java_peer
 from tests.support.apache_cluster import OLD_RELEASE, SMALL_JVM, ApacheBroker, ApacheCluster, build
@@ -157,6 +160,53 @@ def test_mqadmin_lists_the_same_brokers_and_routes(
     for name, address in mixed.addrs.items():
         assert any(line.split()[:4] == ["mixed", name, "0", address] for line in table.splitlines()), table
     assert mixed.ours.address in mqadmin("topicRoute", "-t", "ours")
+
+
+async def make_static(address: str, topic: str, queues: int, broker: str) -> None:
+    """As `mqadmin updateStaticTopic` does, which needs all brokers of 5.x: queues of one broker, none moved yet."""
+    item = {"gen": 0, "bname": broker, "logicOffset": 0, "startOffset": 0}
+    open_end = dict.fromkeys(("endOffset", "timeOfStart", "timeOfEnd"), -1)
+    detail = {
+        "topic": topic, "scope": "__global__", "totalQueues": queues, "bname": broker, "dirty": False,
+        "epoch": time.time_ns() // 1_000_000, "currIdMap": {},
+        "hostedQueues": {str(n): [{**item, **open_end, "queueId": n}] for n in range(queues)},
+    }  # fmt: skip
+    fields = {
+        "topic": topic, "defaultTopic": "TBW102", "readQueueNums": str(queues), "writeQueueNums": str(queues),
+        "perm": "6", "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false", "force": "false",
+    }  # fmt: skip
+    client = await RawClient.connect(address)
+    code = RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC
+    answer = await client.ask(code, fields, json.dumps(detail).encode())
+    assert answer.code == 0, answer
+    await client.close()
+
+
+@pytest.mark.parametrize("release", ["5.3.3"], indirect=True)
+def test_a_static_topic_of_apache_is_used_over_our_name_server(mixed: MixedCluster, class_path: str) -> None:
+    """Its clients see queues of no broker; the route says which broker has them."""
+    asyncio.run(make_static(mixed.addrs["apache"], "Fixed", 3, "apache"))
+
+    def mappings(namesrv: str) -> dict[str, TopicQueueMappingInfo]:
+        async def read() -> dict[str, TopicQueueMappingInfo]:
+            async with MQAdmin([namesrv]) as admin:
+                try:
+                    return (await admin.topic_route("Fixed")).topic_queue_mapping_by_broker or {}
+                except MQBrokerError:
+                    return {}
+
+        return asyncio.run(read())
+
+    mixed.wait_for(lambda: all(map(mappings, mixed.both)), "mapped queues")
+    ours, theirs = map(mappings, mixed.both)
+    assert ours == theirs
+    assert (ours["apache"].total_queues, ours["apache"].curr_id_map.keys()) == (3, {0, 1, 2})
+    where = ["--namesrv", mixed.namesrv, "--topic", "Fixed"]
+    finished(JavaPeer(class_path, ["produce", *where, "--count", "30"]))
+    consume = ["consume", *where, "--group", "fixed", "--expect", "30", "--seconds", "120"]
+    consumer = JavaPeer(class_path, consume)
+    finished(consumer)
+    assert {message.key for message in consumer.consumed} == {f"k{i}" for i in range(30)}
 
 
 def test_the_console_collects_all_three_brokers(
