@@ -22,6 +22,7 @@ from console.lag import selectors as lag_selectors
 from console.lag.models import TopicRow
 from console.lag.rows.queue_row import TopicQueueRow
 from console.lists.file import file_of
+from console.lists.page import PER_PAGE_MAX, cut
 from console.lists.query import ListQuery
 from console.operation.config.row import TOPIC
 from console.operation.config.table import read_table
@@ -102,14 +103,18 @@ def topic(request: HttpRequest, cluster: str, topic: str) -> HttpResponse:
     without_figures = {one.broker_name for one in silent if not one.answered}
     read = [queue for queue in queues if queue.broker_name not in without_figures]
     tab = chosen_tab(request, TABS)
+    page = ListQuery.plain(request).page
+    shown_groups = [group for group in groups if scope.covers(group.group)]
     context = {
         "cluster": here,
         "row": row,
         "kind_word": KIND_WORDS.get(row.kind, row.kind),
         "perm_word": permission_word(row.perm),
-        "queues": _shares(queues, without_figures),
+        "queues": queues,
+        "queue_page": cut(_shares(queues, without_figures), page=page, per_page=PER_PAGE_MAX),
         "groups": groups,
-        "shown_groups": [group for group in groups if scope.covers(group.group)],
+        "shown_groups": shown_groups,
+        "group_page": cut(shown_groups, page=page, per_page=PER_PAGE_MAX),
         "even": 1 / len(read) if read else None,
         "scope": scope,
         "behind": sum(lag_selectors.is_in_trouble(group.status, group.lag) for group in groups),

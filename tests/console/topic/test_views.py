@@ -10,7 +10,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from console.lag.models import TopicRow
-from console.lag.rows.queue_row import TopicQueueRow
+from console.lag.rows.queue_row import QueueRow, TopicQueueRow
 from console.text import Text
 from console.topic.topic_config import permission_word
 from console.topic.views import traffic
@@ -87,6 +87,31 @@ def test_figures_of_a_silent_broker_count_in_no_share(admin: Client) -> None:
     text = admin.get("/c/local/topics/halved").content.decode()
     assert "100 %" in text and "75 %" not in text
     assert text.count("as of <time") == 1
+
+
+def test_long_tables_of_a_topic_are_paged_and_made_again_as_they_are(admin: Client) -> None:
+    wide = "/c/local/topics/wide"
+    sample_rows.topic_row("wide")
+    place = {"topic": "wide", "broker_name": "broker-a"}
+    queues = [TopicQueueRow(**place, queue_id=number, min_offset=0, max_offset=9) for number in range(450)]
+    sample_queues.save("local", *queues)
+    pages = [admin.get(f"{wide}?page={page}").content.decode() for page in (1, 2, 3)]
+    assert ["broker-a · 449" in shown(page) for page in pages] == [False, False, True]
+    assert ["broker-a · 200<" in shown(page) for page in pages] == [False, True, False]
+    assert f'data-part="{wide}?page=2&amp;part=tab"' in pages[1]
+    again = admin.get(f"{wide}?page=2&part=tab").content.decode()
+    assert "broker-a · 200<" in shown(again) and f'href="{wide}?page=3"' in again
+    readers = [sample_rows.group_row(f"reader-{number}").group for number in range(250)]
+    sample_queues.save("local", *(QueueRow(**place, group=group, queue_id=0) for group in readers))
+    groups = [
+        admin.get(f"{wide}?tab=groups&page={page}").content.decode().split('id="g-h"')[1] for page in (1, 2)
+    ]
+    assert [page.count('class="primary"') for page in groups] == [200, 50]
+
+
+def shown(page: str) -> str:
+    """With one space where the template has a line break."""
+    return " ".join(page.split())
 
 
 def test_traffic_begins_with_the_first_known_minute() -> None:
