@@ -213,6 +213,8 @@ def blocked(state: GroupState, requested: TargetRequest, rows: Sequence[Change])
     moving = [row for row in rows if row.moves]
     if not moving:
         level = sum(row.after is not None for row in rows)
+        if rows and not level:
+            return Text("Nothing would change: all %(rows)s queues stay unchanged.", rows=len(rows))
         if level < len(rows):
             return Text(
                 "Nothing would change: %(level)s of %(rows)s queues are at the target, the others stay "

@@ -142,8 +142,11 @@ def nothing_moves(rows: Sequence[Change], group: str = "") -> Text:
         parts.append(Text("%(number)s queue(s) {is|are} at the target already", number=level))
     parts += [
         Text("%(number)s queue(s) {stays|stay} unchanged: %(why)s", number=number, why=note)
-        for note, number in alone.items()
+        for note, number in alone.most_common(NAMED_MAX)
     ]
+    others = sum(number for _, number in alone.most_common()[NAMED_MAX:])
+    if others:
+        parts.append(Text("%(number)s more queue(s) {stays|stay} unchanged", number=others))
     why = Text.of_parts(parts) or Text("no queue is in scope")
     return Text("Nothing would change: %(why)s.", why=why)
 

@@ -85,6 +85,17 @@ def test_it_says_why_nothing_would_change() -> None:
     )
 
 
+def test_of_many_reasons_it_names_three() -> None:
+    rows = [
+        Change(QUEUE, 9, None, 0, 9, note=f"has already reached or passed {offset}") for offset in range(5)
+    ]
+    assert offset_words.nothing_moves(rows) == (
+        "Nothing would change: 1 queue stays unchanged: has already reached or passed 0; 1 queue stays "
+        "unchanged: has already reached or passed 1; 1 queue stays unchanged: has already reached or passed 2; "
+        "2 more queues stay unchanged."
+    )
+
+
 def titles(
     now: GroupState, limits: Limits = NO_LIMITS, model: str = "", **params: Any
 ) -> list[tuple[str, str]]:
