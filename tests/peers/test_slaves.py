@@ -15,6 +15,7 @@ from brokerd.remoting.codes import RequestCode
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.message.message import Message
 from brokerd.remoting.message.record import decode_records
+from brokerd.timer.timer_checkpoint import TimerProgress
 from consumers import BrokerUnavailable, MQAdmin, MQBrokerError
 from consumers.client.remoting_client import RemotingClient
 from tests.brokerd.running import pull_fields
@@ -30,7 +31,10 @@ PAIR: dict[str, str | int] = {
     "mappedFileSizeCommitLog": 16 << 20,
 }
 AS_SLAVE: dict[str, str | int] = {"brokerRole": "SLAVE", "brokerId": 1}
+# Apache's checkpoint of the timer is as old as its last flush.
+TIMER: dict[str, str | int] = {"timerFlushIntervalMs": 1_000, "mappedFileSizeTimerLog": 1_040_000}
 TOPIC, GROUP, COUNT = "Copied", "copied", 300
+TIMED = "Timed"
 WITHIN_S = 90
 
 
@@ -85,7 +89,38 @@ def fill(name_server: NameServerProcess, master: str, first: int) -> None:
     asyncio.run(send())
 
 
-def bodies(address: str, queue_id: int) -> list[bytes]:
+def send_timed(name_server: NameServerProcess, master: str, due_ms: dict[bytes, int]) -> None:
+    async def send() -> None:
+        async with MQAdmin([name_server.namesrv]) as admin:
+            await admin.create_topic(master, TopicConfig(TIMED, 1, 1))
+            for body, deliver_ms in due_ms.items():
+                properties = {"TIMER_DELIVER_MS": str(deliver_ms), "UNIQ_KEY": f"{deliver_ms:032}"}
+                await admin.send_many(master, [(Message(TIMED, body, properties), 0)])
+
+    asyncio.run(send())
+
+
+def timer_of(address: str) -> TimerProgress:
+    """How far the timer of a broker has come."""
+
+    async def read() -> TimerProgress:
+        client = RemotingClient()
+        try:
+            answer = await client.invoke(
+                address, RemotingCommand.request(RequestCode.GET_TIMER_CHECK_POINT), 5_000
+            )
+            return TimerProgress.decode(answer.body)
+        finally:
+            await client.close()
+
+    return asyncio.run(read())
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def bodies(address: str, queue_id: int, topic: str = TOPIC) -> list[bytes]:
     """All messages of a queue, as this broker serves them."""
 
     async def read() -> list[bytes]:
@@ -93,7 +128,7 @@ def bodies(address: str, queue_id: int) -> list[bytes]:
         client = RemotingClient()
         try:
             while True:
-                fields = pull_fields("reader", TOPIC, len(found), queue_id=queue_id)
+                fields = pull_fields("reader", topic, len(found), queue_id=queue_id)
                 answer = await client.invoke(
                     address, RemotingCommand.request(RequestCode.PULL_MESSAGE, fields), 5_000
                 )
@@ -152,15 +187,20 @@ def offset_at(address: str) -> int | None:
 def test_our_slave_follows_a_master_of_apache(
     tmp_path: Path, name_server: NameServerProcess, apache_release: str
 ) -> None:
-    changes = {**PAIR, "brokerIP2": "127.0.0.1"}
+    has_timer = apache_release == RELEASE
+    changes = {**PAIR, **TIMER, "brokerIP2": "127.0.0.1"}
     master = ApacheBroker(
         tmp_path / "master", build(apache_release), "broker-a", name_server.namesrv, changes, SMALL_JVM
     )
-    slave = BrokerProcess(tmp_path / "slave", namesrvAddr=name_server.namesrv, **PAIR, **AS_SLAVE)
+    slave = BrokerProcess(tmp_path / "slave", namesrvAddr=name_server.namesrv, **PAIR, **TIMER, **AS_SLAVE)
+    soon_ms = 0
     try:
         master.launch()
         wait_for(lambda: addresses(name_server) == {0: master.address}, "master in the routes")
         fill(name_server, master.address, 0)
+        if has_timer:
+            soon_ms = now_ms() + 2_000
+            send_timed(name_server, master.address, {b"soon": soon_ms, b"late": soon_ms + 15_000})
         slave.start()
         wait_for_copy(slave.address, 1)
         slave.kill()
@@ -171,8 +211,18 @@ def test_our_slave_follows_a_master_of_apache(
         assert addresses(name_server) == {0: master.address, 1: slave.address}
         for queue_id in (0, 1):
             assert bodies(slave.address, queue_id) == bodies(master.address, queue_id)
+        if has_timer:
+            wait_for(lambda: b"soon" in bodies(slave.address, 0, TIMED), "copy of the delivered message")
+            wait_for(lambda: timer_of(slave.address).queue_offset == 2, "waiting message in the wheel")
+            wait_for(lambda: timer_of(slave.address).read_ms > soon_ms, "progress of the timer")
         master.kill()
         wait_for_copy(slave.address, 2)
+        if has_timer:
+            slave.stop()
+            slave.settings |= {"brokerRole": "ASYNC_MASTER", "brokerId": 0}
+            slave.start()
+            wait_for(lambda: b"late" in bodies(slave.address, 0, TIMED), "delivery by the slave")
+            assert bodies(slave.address, 0, TIMED).count(b"soon") == 1
     finally:
         slave.stop()
         master.kill()
@@ -191,7 +241,7 @@ def test_a_slave_of_apache_follows_our_master(
         build(apache_release),
         "broker-a",
         name_server.namesrv,
-        {**PAIR, **AS_SLAVE, "slaveReadEnable": "true"},  # otherwise 5.3.3 answers pulls 20
+        {**PAIR, **TIMER, **AS_SLAVE, "slaveReadEnable": "true"},  # otherwise 5.3.3 answers pulls 20
         SMALL_JVM,
     )
     try:
@@ -209,6 +259,11 @@ def test_a_slave_of_apache_follows_our_master(
         wait_for_copy(slave.address, 2)
         for queue_id in (0, 1):
             assert bodies(slave.address, queue_id) == bodies(master.address, queue_id)
+        if apache_release == RELEASE:
+            sent_ms = now_ms()
+            send_timed(name_server, master.address, {b"later": sent_ms + 60_000})
+            wait_for(lambda: timer_of(slave.address).master_queue_offset == 1, "timer's offset at the slave")
+            wait_for(lambda: timer_of(slave.address).read_ms > sent_ms, "timer's time at the slave")
     finally:
         slave.kill()
         master.stop()
