@@ -90,7 +90,8 @@ class ConfigWrite(Stored, frozen=True, kw_only=True, omit_defaults=False):
     def changed_by_another(self, changed: Text) -> ConfigWrite:
         """Return the write refused because another client changed the broker meanwhile."""
         text = Text(
-            "%(broker)s was changed elsewhere in the meantime: %(difference)s",
+            "%(name)s on %(broker)s was changed elsewhere in the meantime: %(difference)s",
+            name=self.name,
             broker=self.broker_name,
             difference=changed,
         )
