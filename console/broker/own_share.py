@@ -29,7 +29,7 @@ class OwnShare:
     lag_lower_bound: bool = False
     time_lag_ms: int | None = None
     time_lag_lower_bound: bool = False
-    reason: Text = Text("some queues of it were not read")
+    reason: Text = Text("some of its queues were not read")
     unknown_since_ms: int | None = None
     status: str = ""
 

@@ -123,7 +123,7 @@ def unpack(body: bytes, sys_flag: int, *, limit_bytes: int = UNPACKED_BYTES_MAX)
             body = _run(found[1], body, limit_bytes)
         except DoesNotUnpack as error:
             return Unpacked(
-                body, tuple(how), Text("begins like %(kind)s, but %(why)s", kind=found[0], why=text_of(error))
+                body, tuple(how), Text("looks like %(kind)s, but %(why)s", kind=found[0], why=text_of(error))
             )
         how.append(found[0])
     return Unpacked(body, tuple(how))

@@ -179,7 +179,7 @@ def _of_answer(addr: str, error: MQBrokerError, request: str) -> Finding:
             code=str(error.code),
         )
         if fault == Fault.RIGHT_MISSING:
-            text = Text("%(text)s Give this access key the right there.", text=text)
+            text = Text("%(text)s Give this access key the permission there.", text=text)
         return Finding(addr, fault, text)
     text = Text(
         "%(addr)s uses the RocketMQ protocol but refused the request: %(remark)s (code %(code)s). It is "
@@ -197,8 +197,8 @@ def _of_connection(addr: str, error: BrokerUnavailable, *, uses_tls: bool, reque
         return Finding(addr, fault, WORDS[fault](addr, why))
     if request:
         text = Text(
-            "%(addr)s, a broker that the name server lists, cannot be reached: %(why)s. Does it run, and may this "
-            "machine reach that address (the broker's brokerIP1)?",
+            "%(addr)s, a broker that the name server lists, cannot be reached: %(why)s. Check that it is "
+            "running and that this machine can reach this address (brokerIP1 of the broker).",
             addr=addr,
             why=why,
         )

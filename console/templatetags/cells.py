@@ -256,7 +256,8 @@ def never_committed_cell(row: object, name: str, now_ms: int) -> SafeString:
     if not waiting:
         return SafeString("")
     tip = _(
-        "Messages in queues without a committed offset: they are in no lag. Where a client begins is its own setting."
+        "Messages in queues without a committed offset are not part of any lag. Where a client starts is "
+        "its own setting."
     )
     words = _("%(count)s never committed") % {"count": count(waiting)}
     bound = at_least(row) if value_of(row, "partial") else ""

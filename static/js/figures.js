@@ -271,7 +271,7 @@
       const waiting = (row[name] || []).reduce((sum, topic) => sum + (topic.never_committed_lag || 0), 0);
       if (!waiting) return "";
       const tip = gettext(
-        "Messages in queues without a committed offset: they are in no lag. Where a client begins is its own setting.",
+        "Messages in queues without a committed offset are not part of any lag. Where a client starts is its own setting.",
       );
       const words = say(gettext("%(count)s never committed"), { count: count(waiting) });
       const bound = row.partial ? atLeast(row) : "";

@@ -151,11 +151,9 @@ def test_it_detects_what_the_producer_compressed(name: str) -> None:
 def test_it_cuts_bombs_and_says_so(name: str) -> None:
     bomb = PACKERS[name][0](b"\0" * (9 * 1024 * 1024))
     found = unpack(bomb, 0)
-    assert (
-        found.body == bomb and found.problem == f"begins like {name}, but it is larger than 8,388,608 bytes"
-    )
+    assert found.body == bomb and found.problem == f"looks like {name}, but it is larger than 8,388,608 bytes"
     short = unpack(PACKERS[name][0](b"hello" * 4_000)[:-3], 0)
-    assert short.how == () and short.problem.startswith(f"begins like {name}, but ")
+    assert short.how == () and short.problem.startswith(f"looks like {name}, but ")
 
 
 def test_it_shows_what_does_not_inflate_as_stored() -> None:
