@@ -80,7 +80,7 @@ class Load:
         """Kill the broker after a while; return when that was."""
         clients = [await RawClient.connect(self._address) for _ in range(CONNECTIONS + 2)]
         tasks = [asyncio.create_task(work) for work in self.works(clients)]
-        await asyncio.sleep(after_s)
+        await self._until_kill(after_s)
         killed_s = time.monotonic()
         assert process.process is not None
         process.process.kill()
@@ -96,6 +96,9 @@ class Load:
             await client.close()
         process.process.wait()
         return killed_s
+
+    async def _until_kill(self, after_s: float) -> None:
+        await asyncio.sleep(after_s)
 
     async def _send(self, client: RawClient) -> None:
         while not client.is_closed.is_set():

@@ -97,6 +97,11 @@ class Jvm:
         lines = [f"{key}={value}\n" for key, value in settings.items()]
         (folder / "conf.properties").write_text("".join(lines))
 
+    def change(self, settings: Mapping[str, str | int]) -> None:
+        """Add settings for the next start, or others in place of those: the last value counts."""
+        with (self.folder / "conf.properties").open("a") as file:
+            file.writelines(f"{key}={value}\n" for key, value in settings.items())
+
     @property
     def is_running(self) -> bool:
         return self.process is not None and self.process.poll() is None
