@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from brokerd.timer.timer_checkpoint import LAYOUT, TimerCheckpoint, TimerProgress
 
 PROGRESS = TimerProgress(1_800_000_000_000, 5_200, 100, 100, 0, 1_800_000_000_500, 3)
@@ -37,3 +39,9 @@ def test_a_torn_file_is_none(tmp_path: Path) -> None:
     (tmp_path / "timercheck").write_bytes(b"short")
     assert not TimerCheckpoint(tmp_path / "timercheck").load()
     assert not TimerCheckpoint(tmp_path / "none").load()
+
+
+def test_a_checkpoint_that_is_cut_short_is_refused() -> None:
+    assert TimerProgress.decode(PROGRESS.encode() + b"more") == PROGRESS
+    with pytest.raises(ValueError, match="of 55 bytes, 56 expected"):
+        TimerProgress.decode(PROGRESS.encode()[:55])
