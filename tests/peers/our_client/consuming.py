@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from consumers import (
+    ClientConfig,
     ConsumeContext,
     ConsumeFromWhere,
     ConsumeStatus,
@@ -314,6 +315,23 @@ async def test_it_moves_members_that_run(broker: Place, orderly: bool) -> None:
     assert await committed(broker, topic, group) == 200
 
 
+async def test_it_keeps_to_its_namespace(broker: Place) -> None:
+    await create_topic(broker, "emea%Named")
+    client = ClientConfig(namespace="emea", namespace_v2="emea")
+    reader = Reader("k1")
+    settings = config(client=client, max_reconsume_times=1, delay_level_when_next_consume=1)
+    async with (
+        PushConsumer("named", broker.namesrv, reader, {"Named": "*"}, config=settings),
+        Producer("senders", broker.namesrv, ProducerConfig(client=client)) as producer,
+    ):
+        await send_numbered(producer, "Named", 10)
+        await until(lambda: set(reader.keys) == expected(10) and reader.times("k1") == [0, 1])
+    assert {message.topic for message in reader.messages} == {"Named"}
+    assert await committed(broker, "emea%Named", "emea%named") == 10
+    (dead,) = await read_all(broker, "%DLQ%emea%named", 1)
+    assert dead.keys == "k1"
+
+
 async def test_it_shows_what_it_does_to_an_operator(broker: Place) -> None:
     await create_topic(broker, "Shown")
     reader = Reader()
@@ -324,7 +342,10 @@ async def test_it_shows_what_it_does_to_an_operator(broker: Place) -> None:
     ):
         await send_numbered(producer, "Shown", 10)
         await until(lambda: len(reader.keys) == 10)
-        info = await admin.consumer_running_info(broker.address, "shown", consumer.client.client_id)
+        client_id = consumer.client.client_id
+        info = await admin.consumer_running_info(broker.address, "shown", client_id, jstack=True)
+        assert info.jstack is not None and "PullLoop.run(" in info.jstack
+        assert info.status_table["Shown"].consume_ok_tps > 0
         assert {queue.queue_id for queue in info.mq_table if queue.topic == "Shown"} == {0, 1, 2, 3}
         connection = await admin.consumer_connection(broker.address, "shown")
         assert connection is not None
