@@ -264,8 +264,9 @@
   /* ---- a table that is wider than its card scrolls inside it, never the page ---- */
   const widths = new ResizeObserver((entries) => {
     for (const wrap of new Set(entries.map(({ target }) => target.closest(".tablewrap")))) {
-      if (!wrap) continue;
-      const isWide = $("table", wrap).offsetWidth > wrap.clientWidth;
+      const table = wrap && $("table", wrap); // a detail may be a line of text
+      if (!table) continue;
+      const isWide = table.offsetWidth > wrap.clientWidth;
       wrap.classList.toggle("is-wide", isWide);
       // the keyboard scrolls what has the focus
       wrap.toggleAttribute("tabindex", isWide);

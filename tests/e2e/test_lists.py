@@ -89,6 +89,14 @@ def test_a_page_that_agrees_with_its_round_is_not_fetched_again(
     assert again == []
 
 
+def test_details_of_activity_without_a_table_are_no_error(page: Page, product: Product) -> None:
+    """The events of a new product: a sign-in has a line of text."""
+    page.goto(f"{product.url}/activity")
+    expect(page.locator("tbody tr", has_text="Signed in by a link").first).to_be_visible()
+    # what observes the widths has run once a frame is drawn
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
+
+
 def test_a_refused_form_has_the_focus_on_its_wrong_field(page: Page, product: Product) -> None:
     page.goto(f"{product.url}/tokens")
     page.locator("[name=scopes]").first.check()
