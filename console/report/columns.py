@@ -223,9 +223,7 @@ CAPACITY_VIEWS = (
         (
             DAY,
             Column("skew_offender", Text("Worst queue"), "text"),
-            Column(
-                "skew_share_pct", Text("Worst in"), "percent", note=Text("share of the hours with a backlog")
-            ),
+            Column("skew_share_pct", Text("Worst in"), "percent", note=Text("share of the hours with lag")),
             Column("queues", Text("Queues")),
             Column("lag_max", Text("Lag max"), unit=Text("msgs")),
             Column("coverage_pct", Text("Coverage"), "percent", priority=2),

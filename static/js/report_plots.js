@@ -458,7 +458,7 @@
       return [
         Tide.text(
           data.censored
-            ? gettext("%(messages)s messages, %(share)s within the SLO, of %(censored)s only a lower bound is known")
+            ? gettext("%(messages)s messages, %(share)s within the SLO; for %(censored)s, only a lower bound is known")
             : gettext("%(messages)s messages, %(share)s within the SLO"),
           {
             messages: Tide.count(data.messages),

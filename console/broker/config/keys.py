@@ -246,7 +246,7 @@ _KEYS = (
     _now("litePullMessageEnable", Text("lite pull consumers are served"), choices=BOOL),
     _now(
         "notifyConsumerIdsChangedEnable",
-        Text("members are notified immediately when their group changes"),
+        Text("clients are notified immediately when their group changes"),
         choices=BOOL,
     ),
     _now("useServerSideResetOffset", Text("offsets are reset in the broker's own table"), choices=BOOL),

@@ -317,7 +317,7 @@ def _drift_of(
     if now < before:
         return Text("%(moved)s, backwards", moved=moved)
     if now - before > allowed:
-        return Text("%(moved)s, more than the group's own pace on this queue explains", moved=moved)
+        return Text("%(moved)s, more than the group's own rate on this queue explains", moved=moved)
     return None
 
 

@@ -342,7 +342,7 @@ def _telling(state: GroupState, moving: Sequence[Change], seen_model: str) -> It
     yield PlanWarning(
         "info",
         Text("The group is online: %(number)s client(s)", number=len(state.clients)),
-        Text.of_parts([*ways, Text("Messages in flight may be handled twice.")]),
+        Text.of_parts([*ways, Text("Messages in flight may be consumed twice.")]),
     )
 
 

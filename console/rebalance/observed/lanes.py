@@ -188,7 +188,7 @@ def _changes(moved: Moved, window: Window, causes: Sequence[tuple[int, str]]) ->
         counts = [f"+{len(took)}"] * bool(took) + [f"{MINUS}{len(gave)}"] * bool(gave)
         label = " ".join(counts) if has_room else ""
         words = [Text("takes %(queues)s", queues=names_of(took))] if took else []
-        words += [Text("gives up %(queues)s", queues=names_of(gave))] if gave else []
+        words += [Text("releases %(queues)s", queues=names_of(gave))] if gave else []
         if cause := _cause(at_ms, causes):
             words.append(Text("after: %(cause)s", cause=Text.foreign(cause)))
         text = Text("%(at)s: %(what)s", at=Moment(at_ms), what=Text.of_parts(words))

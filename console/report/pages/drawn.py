@@ -171,12 +171,12 @@ def not_shown(
         (
             has_forecast,
             Text("Drain forecast"),
-            Text("no backlog of more than a minute at the end of the last hour"),
+            Text("no lag of more than a minute at the end of the last hour"),
         ),
         (
             plots.phase,
             Text("Time lag and catch-up speed"),
-            Text("fewer than two hours with a backlog, or none waited %(time)s or longer", time=least),
+            Text("fewer than two hours with lag, or none waited %(time)s or longer", time=least),
         ),
         (plots.ways, Text("Retries and dead letters"), _no_retries(rows)),
         (

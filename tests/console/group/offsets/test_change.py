@@ -99,7 +99,7 @@ def test_it_leaves_alone_what_came_back_by_itself() -> None:
         (40, "moved from 50 to 40, backwards"),
         (60, None),
         (590, None),
-        (591, "moved from 50 to 591, more than the group's own pace on this queue explains"),
+        (591, "moved from 50 to 591, more than the group's own rate on this queue explains"),
     ],
 )
 def test_it_tells_progress_from_a_reset(now: int, sentence: str | None) -> None:
@@ -116,7 +116,7 @@ def test_it_measures_each_queue_by_its_own_pace() -> None:
     assert offset_change.drift(rows, True, state(q0=90_000, q1=150), 1.0, fast) == []
     found = offset_change.drift(rows, True, state(q0=90_000, q1=151), 1.0, fast)
     assert found == [
-        "orders · broker-a · 1 moved from 50 to 151, more than the group's own pace on this queue explains"
+        "orders · broker-a · 1 moved from 50 to 151, more than the group's own rate on this queue explains"
     ]
 
 

@@ -463,7 +463,7 @@ def test_a_plan_is_drift_when_somebody_else_set_the_offsets(orders: LiveCluster,
     with slow_member(orders):
         plan = plan_of(orders, alice, target="earliest")
         orders.commit("billing", "orders", 0, 407)
-        with pytest.raises(errors.PlanDrifted, match="moved from 7 to 407, more than the group's own pace"):
+        with pytest.raises(errors.PlanDrifted, match="moved from 7 to 407, more than the group's own rate"):
             services.apply_plan(plan.id, alice, plan.confirm_text)
 
 

@@ -40,7 +40,7 @@ def test_a_client_that_left_and_the_one_that_took_its_queues() -> None:
     (took,), (gave,) = taker.changes, leaver.changes
     assert (took.x, took.label, gave.x, gave.label) == ("50.82%", "+2", "50.00%", "−2")
     assert took.words == "2026-03-11 08:30:30 UTC: takes broker-a · 2 and broker-a · 3; after: c-2 left"
-    assert gave.words == "2026-03-11 08:30:00 UTC: gives up broker-a · 2 and broker-a · 3; after: c-2 left"
+    assert gave.words == "2026-03-11 08:30:00 UTC: releases broker-a · 2 and broker-a · 3; after: c-2 left"
     assert (found.moves, found.steady, found.since_ms) == (2, [], None)
     # Between two sweeps both queues had no known owner.
     assert found.without_owner == [Step("50.00%", "0.82%", "50.00%", "50.00%", 2)]
@@ -90,7 +90,7 @@ def test_a_cause_is_what_happened_shortly_before() -> None:
         return lane.changes[0]
 
     assert str(change((-11.5, "too early"), (-9, "later")).words).endswith("after: too early")
-    assert str(change((-11.6, "too early"), (-9, "later")).words).endswith("gives up broker-a · 3")
+    assert str(change((-11.6, "too early"), (-9, "later")).words).endswith("releases broker-a · 3")
     assert str(change((-11, "older"), (-10, "at the same sweep")).words).endswith("after: at the same sweep")
 
 
@@ -112,7 +112,7 @@ def test_a_queue_of_two_clients_is_marked_on_both_lanes_and_moves_once() -> None
     assert (by_id["c-1"].claimed, by_id["c-2"].claimed) == (marked, marked)
     words = {client_id: [str(each.words) for each in lane.changes] for client_id, lane in by_id.items()}
     assert words == {
-        "c-1": ["2026-03-11 08:40:00 UTC: gives up broker-a · 0"],
+        "c-1": ["2026-03-11 08:40:00 UTC: releases broker-a · 0"],
         "c-2": ["2026-03-11 08:30:00 UTC: takes broker-a · 0"],
     }
     assert (found.without_owner, found.moves) == ([], 1)
