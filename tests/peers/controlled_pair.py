@@ -1,14 +1,10 @@
 """A pair of Apache RocketMQ 5.3.3 whose master a controller chooses: what the console shows of it.
 
-    python -m tests.peers.controlled_pair
-
-Not in the suite: three JVMs, and a controller that waits for heartbeats. Ends with the test's status.
+Not in the suite, but in `python -m tests.peers.real_clusters`: three JVMs, and a controller that waits for heartbeats.
 """
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -89,8 +85,3 @@ def test_the_replicas_of_a_controller_and_its_choice_of_another_master(
         second.address,
         True,
     )
-
-
-if __name__ == "__main__":
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0", __file__]
-    sys.exit(subprocess.run(command, check=False).returncode)

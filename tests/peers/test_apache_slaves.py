@@ -1,6 +1,6 @@
 """Slaves of Apache RocketMQ 5.3.3: what the console shows of them, and what it knows while one serves for its master.
 
-The suite gives one broker of its cluster a slave; `python -m tests.peers.two_pairs` gives both one.
+The suite gives one broker of its cluster a slave; `python -m tests.peers.real_clusters` gives both one.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from console.broker.survey.slaves import Link
 from console.lag.models import BrokerRow, GroupRow, LagEvent
 from tests.console.operation.live_cluster import LiveCluster, wait_for
 from tests.peers.apache_world import NAME, ApacheWorld
+from tests.peers.real_clusters import PAIRS_VARIABLE
 from tests.support.apache_cluster import ApacheBroker
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(400)]
-PAIRS_VARIABLE = "TIDEMARK_PEER_PAIRS"
 TOPIC, GROUP = "doubled", "doublers"
 WITHIN_S = 120
 

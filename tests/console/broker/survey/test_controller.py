@@ -1,6 +1,6 @@
 """What the survey reads of a broker that a controller manages; bodies as Apache 5.3.3 writes them.
 
-`python -m tests.peers.controlled_pair` reads the real ones.
+`python -m tests.peers.real_clusters` reads the real ones.
 """
 
 from __future__ import annotations
