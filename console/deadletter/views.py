@@ -94,7 +94,7 @@ def dead_letter_group(request: HttpRequest, cluster: str, group: str) -> HttpRes
     if request.method == "POST":
         if not may_replay:
             raise PermissionDenied(
-                Text("This needs the right to replay dead letters (REPLAY) of %(group)s.", group=group)
+                Text("This needs permission to replay dead letters (REPLAY) of %(group)s.", group=group)
             )
         form = replay = ReplayForm(request.POST)
         if replay.is_valid():

@@ -50,7 +50,7 @@ def test_it_refuses_groups_one_may_not_see(viewer: Client) -> None:
     some = signed_in("some", verbs=("VIEW",), names="ledger")
     assert some.get(ADDRESS).status_code == 403
     listed = some.get("/c/test/dead-letters").content.decode()
-    assert "1 not shown: no VIEW right" in listed and "billing" not in listed
+    assert "1 not shown: you do not have the VIEW permission" in listed and "billing" not in listed
 
 
 def test_it_refuses_other_methods(viewer: Client) -> None:

@@ -47,7 +47,7 @@ def test_it_lists_what_a_person_may_look_at_and_counts_the_rest() -> None:
     assert ">billing</a>" in text
     assert ">notifier</a>" not in text
     assert " not shown: you do not have the VIEW permission for them." in text
-    assert "no VIEW right" not in signed_in("wide", verbs=("VIEW",)).get("/c/local/groups").content.decode()
+    assert "VIEW permission" not in signed_in("wide", verbs=("VIEW",)).get("/c/local/groups").content.decode()
 
 
 @pytest.mark.parametrize("address", PAGES[1:])

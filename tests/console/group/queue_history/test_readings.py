@@ -137,7 +137,7 @@ def test_page_and_file_have_the_rows_in_the_zone_of_the_reader(recorded: LiveClu
             "The end",
         ),
         ("topic=orders&broker=broker-a&queue=1&step=7", 422, "Select a valid choice"),
-        ("topic=orders&broker=broker-a&queue=9", 200, "Nothing is recorded"),
+        ("topic=orders&broker=broker-a&queue=9", 200, "No records"),
     ],
 )
 def test_what_cannot_be_shown_is_named(

@@ -221,7 +221,7 @@ def test_it_refuses_a_run_without_the_verb(enqueued: list[str]) -> None:
         text = page(person)
         assert (
             "disabled>Run hourly lag" in text
-            and "This needs the right to run reports (REPORT) on local." in text
+            and "This needs permission to run reports (REPORT) on local." in text
         )
     assert signed_in("maintainer", verbs=("REPORT",)).post(f"{PAGE}/run").status_code == 302
     assert len(enqueued) == 1
