@@ -92,7 +92,7 @@ def test_a_page_that_agrees_with_its_round_is_not_fetched_again(
 def test_details_of_activity_without_a_table_are_no_error(page: Page, product: Product) -> None:
     """The events of a new product: a sign-in has a line of text."""
     page.goto(f"{product.url}/activity")
-    expect(page.locator("tbody tr", has_text="Signed in by a link").first).to_be_visible()
+    expect(page.locator("tbody tr", has_text="Signed in with a link").first).to_be_visible()
     # what observes the widths has run once a frame is drawn
     page.evaluate("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
 
