@@ -32,7 +32,7 @@ def sentences(user: User, client: APIClient, path: str) -> tuple[str, str]:
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize(
-    ("person", "names"), [("admin", " You may see local and secret."), ("carol", " You may see local.")]
+    ("person", "names"), [("admin", " You may view local and secret."), ("carol", " You may view local.")]
 )
 def test_an_unknown_cluster_is_a_sentence(
     request: pytest.FixtureRequest,

@@ -183,7 +183,7 @@ def test_a_replay_survives_a_killed_worker(
     killed = worker_pid(product)
     assert killed is not None
     os.kill(killed, signal.SIGKILL)
-    expect(page.locator("body")).to_contain_text("No worker has this job")
+    expect(page.locator("body")).to_contain_text("No worker is running this job")
     assert "done in about" not in page.locator("main").inner_text()
     expect(page.locator(".timeline .is-now")).to_contain_text("Waiting for a worker")
     expect(page.locator("h1 .badge")).to_have_text("Waiting for a worker")
@@ -196,7 +196,7 @@ def test_a_replay_survives_a_killed_worker(
     assert counts(page) == shown
     expect(page.locator("#ledger .seg a", has_text="Sent")).to_have_text(re.compile(rf"\s{shown[1]:,}$"))
     page.go_back()
-    expect(page.locator("body")).not_to_contain_text("No worker has this job", timeout=PATIENCE_MS)
+    expect(page.locator("body")).not_to_contain_text("No worker is running this job", timeout=PATIENCE_MS)
     assert worker_pid(product) != killed
     # One a second takes long; on a slow machine the replay may be over, and the slider gone, by now.
     page.locator("#rate").evaluate_all(
