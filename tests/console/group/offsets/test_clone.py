@@ -160,7 +160,7 @@ def test_what_has_no_time_or_no_topic_is_named_and_never_0(
     [
         ("billing", "Name the cluster and the group to clone, such as main/billing."),
         ("nowhere/billing", "There is no cluster nowhere with brokers."),
-        ("elsewhere/billing", "Name a group of another cluster"),
+        ("elsewhere/billing", "Enter a group of another cluster"),
         ("test/payroll", "No broker has offsets or clients of the group payroll."),
     ],
 )
