@@ -251,6 +251,8 @@ class BlockingMQAdmin:
     update_broker_config = _BlockingCall(MQAdmin.update_broker_config)
     producers = _BlockingCall(MQAdmin.producers)
     ha_status = _BlockingCall(MQAdmin.ha_status)
+    broker_epochs = _BlockingCall(MQAdmin.broker_epochs)
+    replicas_of = _BlockingCall(MQAdmin.replicas_of)
     cluster_info_of = _BlockingCall(MQAdmin.cluster_info_of)
     topic_list_of = _BlockingCall(MQAdmin.topic_list_of)
     topic_routes_of = _BlockingCall(MQAdmin.topic_routes_of)

@@ -300,7 +300,7 @@ async def test_it_refuses_what_is_too_large_before_it_is_read() -> None:
     headers = {"host": "localhost", "content-length": str(REQUEST_BYTES_MAX + 1)}
     status, answered, body = await get("/sign-in", headers=headers, method="POST")
     assert (status, answered["connection"]) == (413, "close")
-    assert "larger than 8,388,608 bytes" in body and "Nothing was changed" in body
+    assert "at most 8,388,608 bytes" in body and "Nothing was changed" in body
     assert "default-src 'none'" in answered["content-security-policy"]
     assert answered["x-content-type-options"] == "nosniff"
 

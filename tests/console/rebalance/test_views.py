@@ -201,7 +201,7 @@ def test_movement_is_drawn_of_the_time_that_is_chosen(admin: Client) -> None:
     hour, day = shown(admin, GROUP), shown(admin, f"{GROUP}?span=24h&part=now")
     assert "0 queue moves on orders" in hour and "2 clients without a change" in hour
     assert "1 queue move on orders" in day and "1 client without a change" in day
-    assert ": gives up broker-a · 1</title>" in day and ": takes broker-a · 1</title>" in day
+    assert ": releases broker-a · 1</title>" in day and ": takes broker-a · 1</title>" in day
     assert "Queues without a known owner" in day
     assert shown(admin, f"{GROUP}?span=9y").count('aria-current="true">1h<') == 1
 

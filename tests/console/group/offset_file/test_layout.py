@@ -97,7 +97,7 @@ def test_offsets_take_other_broker_names_and_only_some_topics() -> None:
     [
         ("", "The file is empty."),
         ("{\n \"format\": 'x'}", "Line 2 is no JSON: Expecting value."),
-        ('{"format": "other", "queues": []}', "it needs format 'tidemark-offsets-1' and queues"),
+        ('{"format": "other", "queues": []}', "it must have the format 'tidemark-offsets-1' and queues"),
         ('{"format": "tidemark-offsets-1", "queues": [], "read_at_ms": "x"}', "read_at_ms must be a time"),
         ('{"format": "tidemark-offsets-1", "queues": [7], "read_at_ms": 1}', "Queue 1: topic is missing."),
         ('{"format": "tidemark-offsets-1", "queues": [], "read_at_ms": 1}', "The file has no queue."),

@@ -240,7 +240,7 @@ def test_the_page_asks_for_the_broker_by_name(halved: World, client: Client, set
     assert "1 of 2 queues." in page and "broker-1 is left out, accepted by alice." in page
     client.cookies[settings.LANGUAGE_COOKIE_NAME] = "zh-hans"
     page = client.get(f"/c/local/plans/{plan.id}").content.decode()
-    assert "2 个队列中有 1 个在其上。请等待其恢复应答" in page and "不包含它重新生成计划" in page
+    assert "2 个队列中有 1 个在其上。请等待其恢复应答" in page and "不包含该 Broker 继续？" in page
 
 
 def test_rest_names_it_and_takes_the_acceptance(halved: World, client: Client) -> None:
