@@ -54,7 +54,7 @@ def test_half_a_change_is_named_accepted_and_told_in_the_verdict(world: ApacheWo
     job = world.apply(accepted)
     assert (job.state, job.error, job.result["verified"]) == ("SUCCEEDED", "", 2)
     last = job.events.order_by("-at", "-id")[0].text
-    assert last.endswith("the target on 2 of 4 queues; broker-b left out, accepted by alice")
+    assert last.endswith("the target values on 2 of 4 queues; broker-b left out, accepted by alice")
     kinds: list[tuple[str, str, dict[str, Any]]] = [
         ("group_change", "halved", {"retry_max_times": 3}),
         ("group_force_delete", "halved", {}),

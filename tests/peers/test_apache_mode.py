@@ -66,7 +66,7 @@ def test_a_java_member_that_follows_pops(world: ApacheWorld) -> None:
             within_s=90,
         )
         plan = world.plan("group_mode", "poppers", {"topic": "popped", "mode": "POP"})
-        assert plan.warnings[0]["title"] == "1 member will follow within 20 s"
+        assert plan.warnings[0]["title"] == "1 client will follow within 20 s"
         assert plan.confirm == "typed"
         done(world, plan)
         world.fill("popped", 3)
