@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 
 from brokerd.remoting.body.topic import TopicConfig
 from console.broker.acl.page import read_table
-from console.brokers.mqadmin import Message, MQBrokerError, close_admins, with_admin
+from console.brokers.mqadmin import BlockingMQAdmin, Message, MQBrokerError, close_admins, with_admin
 from console.cluster import services
 from console.cluster.connection_change import ConnectionChange
 from console.cluster.diagnosis import Fault
@@ -21,6 +21,7 @@ from console.operation import services as operation_services
 from console.operation.job import runner
 from console.operation.models import Plan
 from consumers import AccessKeys, RemotingClientConfig, tls_context
+from tests.console.operation.live_cluster import wait_for
 from tests.support.apache_cluster import OLD_RELEASE, RELEASE, ApacheCluster
 from tests.support.certificates import Authority
 
@@ -107,14 +108,23 @@ def _uses(cluster: ApacheCluster, ca: str) -> None:
     keys = ConnectionChange(access_key=ADMIN, secret_key=SECRET, **tls)
     services.add_cluster("apache", cluster.namesrv, alice, connection=keys)
     connection = Cluster.objects.get().connection
-    assert services.check_connection(connection) == ()
     admin = with_admin(connection)
+    # 4.9.7 refuses it until its statistics have their first sample, a second after its start.
+    wait_for(lambda: has_samples(admin, cluster.brokers[0].address))
+    assert services.check_connection(connection) == ()
     admin.create_topic(
         cluster.brokers[0].address, TopicConfig("orders", read_queue_nums=2, write_queue_nums=2)
     )
     assert "orders" in admin.all_topic_config(cluster.brokers[0].address).topic_config_table
     unsigned = services.check_connection(replace(connection, keys=None))
     assert [each.fault for each in unsigned] == [Fault.KEY_REQUIRED]
+
+
+def has_samples(admin: BlockingMQAdmin, addr: str) -> bool:
+    try:
+        return bool(admin.runtime_info(addr))
+    except MQBrokerError:
+        return False
 
 
 OWN_SECRET = "bobs-own-secret-77"  # noqa: S105 - of tests

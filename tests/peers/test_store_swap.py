@@ -68,6 +68,7 @@ class SwapLoad(Load):
         self.has_timer = has_timer
         self.due_ms: dict[str, int] = {}  # acknowledged and delayed
         self.ended_s: dict[str, float] = {}  # transactions; monotonic
+        self.in_doubt: set[str] = set()  # ended so shortly before a kill that no broker may know it
         self.killed_s = 0.0
         self._wanted = 0  # messages acknowledged in all, before the kill
 
@@ -221,7 +222,9 @@ async def check_store(address: str, namesrv: str, load: SwapLoad, ops_late_s: fl
         assert groups["g"].retry_max_times == 7
         load.ledger.transactions.check_visible(await swap.check_stored(load.killed_s))
         checked = await swap.until_settled(namesrv)
-        ended = {name for name, at_s in load.ended_s.items() if at_s < load.killed_s - ops_late_s}
+        known_s = load.killed_s - ops_late_s
+        load.in_doubt |= {name for name, at_s in load.ended_s.items() if at_s >= known_s}
+        ended = load.ended_s.keys() - load.in_doubt
         assert ended and not checked & ended, "a check of a transaction that had ended"
         await swap.until_delivered()
         await swap.sends_go_on(admin, address)
