@@ -53,7 +53,7 @@ class RestoredGroupSerializer(serializers.Serializer[Any]):
 
 
 class BrokerRestoreSerializer(serializers.Serializer[Any]):
-    """All groups of a broker at a moment. The plans of the moment belong together, whoever made them."""
+    """All groups of a broker at a moment. Plans for the same moment belong together, also those of other users."""
 
     broker_name = serializers.CharField()
     time_ms = serializers.IntegerField()

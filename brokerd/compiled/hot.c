@@ -268,7 +268,7 @@ static int read_properties(Send *s)
             s->unique_key = value;
         else if (is(name, "TAGS") && java_hash(value, &hash))
             s->tags_code = (int32_t)hash;
-        for (int i = 0; i < 7; i++)
+        for (size_t i = 0; i < sizeof SPECIAL / sizeof *SPECIAL; i++)
             if (is(name, SPECIAL[i]))
                 return 0;
         at = stop + 1;

@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from brokerd.remoting.message.names import is_light
+from brokerd.remoting.message.names import LIGHT_QUEUE_ID, is_light
 from brokerd.store.dispatcher import gets_unit
 from brokerd.store.errors import LightQueuesExceeded
 from brokerd.store.message_store import MessageStore
 from brokerd.store.queue.consume_queue import ConsumeQueue
 from brokerd.store.queue.light_queues import (
     DISPATCH,
-    QUEUE_ID,
     checked_names,
     light_names,
     takes_light,
@@ -36,7 +35,7 @@ class LightMessageStore(MessageStore):
 
     def check_light(self, topic: str, names: str) -> None:
         """Check what a producer names, before a message waits too. Raises MessageIllegal, LightQueuesExceeded."""
-        new = [name for name in checked_names(topic, names) if (name, QUEUE_ID) not in self._queues]
+        new = [name for name in checked_names(topic, names) if (name, LIGHT_QUEUE_ID) not in self._queues]
         if not new:
             return
         present, most = (
@@ -63,7 +62,7 @@ class LightMessageStore(MessageStore):
         if DISPATCH in properties:
             if takes_light(topic) and gets_unit(fields.get("sys_flag", 0)):
                 names = light_names(topic, properties)
-                queues = [self.table.find_or_create(name, QUEUE_ID) for name in names]
+                queues = [self.table.find_or_create(name, LIGHT_QUEUE_ID) for name in names]
             if queues:
                 properties = with_offsets(properties, [queue.next_offset for queue in queues])
             else:

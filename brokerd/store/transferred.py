@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import logging
 
+from brokerd.remoting.message.names import LIGHT_QUEUE_ID
 from brokerd.store.dispatcher import Dispatcher, dispatch_tags_code, gets_unit
 from brokerd.store.errors import MessageIllegal, TornRecord, TransferDiverged
 from brokerd.store.log.commit_log import CommitLog
 from brokerd.store.log.record import BLANK_BYTES, BLANK_MAGIC, TWO_INTS, StoredRecord, read_record
 from brokerd.store.queue.consume_queue import ConsumeQueue
 from brokerd.store.queue.consume_queue_table import ConsumeQueueTable
-from brokerd.store.queue.light_queues import GAP_MAX, QUEUE_ID, goes_behind, light_units
+from brokerd.store.queue.light_queues import GAP_MAX, goes_behind, light_units
 from brokerd.store.store_config import MessageStoreConfig
 
 logger = logging.getLogger(__name__)
@@ -191,7 +192,7 @@ class TransferredLog:
             return []
         found = []
         for name, number in light_units(record.properties):
-            queue = self._table.find_or_create(name, QUEUE_ID)
+            queue = self._table.find_or_create(name, LIGHT_QUEUE_ID)
             if not goes_behind(queue.next_offset, record.topic, number):
                 continue
             if not queue.next_offset:

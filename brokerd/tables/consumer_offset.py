@@ -15,7 +15,7 @@ import orjson
 from brokerd.remoting.body import fastjson
 from brokerd.remoting.body.offset import ConsumerOffsetWrapper
 from brokerd.remoting.body.topic import DataVersion
-from brokerd.remoting.message.names import is_light
+from brokerd.remoting.message.names import LIGHT_QUEUE_ID, is_light
 from brokerd.tables import config_manager
 from brokerd.tables.table_file import TableFile
 
@@ -25,7 +25,6 @@ COMMITS_PER_VERSION = 500  # the data version moves every so many commits, as in
 RESETS = "resetOffsetTable"
 # With light queues Apache keeps all offsets in another file, and those of groups of light queues as bare numbers.
 LIGHT_FILE, LIGHT_OFFSETS = "lmqConsumerOffset.json", "lmqOffsetTable"
-LIGHT_QUEUE_ID = 0
 
 Key = tuple[str, str]  # topic, group
 OffsetTable = dict[Key, dict[int, int]]

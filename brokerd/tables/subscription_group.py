@@ -60,7 +60,7 @@ class SubscriptionGroupManager:
 
     def find_or_create(self, group: str, now_ms: int) -> SubscriptionGroupConfig | None:
         """Return the group's settings, made on first use when that is allowed and the name is valid; else None."""
-        config = self.groups.get(group) or self.get(group)
+        config = self.get(group)
         if config is not None:
             return config
         if not (self._config.broker.auto_create_subscription_group or is_system_group(group)):

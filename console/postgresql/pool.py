@@ -54,7 +54,7 @@ class Pool:
         """Do nothing: the first caller connects."""
 
     def getconn(self) -> Connection:
-        """Return a connection that works. Raises OperationalError; whoever takes one gives it back by `putconn`."""
+        """Return a connection that works; the caller returns it with `putconn`. Raises OperationalError."""
         if not self._places.acquire(timeout=self._wait_s):
             raise ConnectionsInUse(
                 f"all {self._most} connections of this process to PostgreSQL were in use for {self._wait_s:g} s "

@@ -170,7 +170,8 @@ class _Channel(asyncio.Protocol):
             for command in commands:
                 if command.is_response:
                     continue
-                command.ext_fields = {**command.ext_fields, **fields}
+                if fields:
+                    command.ext_fields = {**command.ext_fields, **fields}
                 if keys is not None:
                     sign(command, keys)
         if not self._unsent:

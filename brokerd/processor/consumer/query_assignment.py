@@ -23,12 +23,11 @@ from brokerd.remoting.body.route import TopicRouteData
 from brokerd.remoting.codes import Permission, RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.errors import error_for
-from brokerd.remoting.message.names import RETRY_TOPIC_PREFIX, is_light
+from brokerd.remoting.message.names import LIGHT_QUEUE_ID, RETRY_TOPIC_PREFIX, is_light
 from brokerd.remoting.message.queue import MessageQueue
 from brokerd.tables.assignment import SERVER_STRATEGIES, Assignment, MessageRequestMode, pop_queues
 
 PULL, POP = "PULL", "POP"
-LIGHT_QUEUE_ID = 0
 TOPICS_REMEMBERED = 64  # with 100,000 queues at most
 # What GET_CAPABILITIES (75002) lists; Apache brokers answer it with code 3.
 CAPABILITIES = ("assignment", "pop")

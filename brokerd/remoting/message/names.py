@@ -5,6 +5,7 @@ import re
 RETRY_TOPIC_PREFIX = "%RETRY%"
 DLQ_TOPIC_PREFIX = "%DLQ%"
 LIGHT_PREFIX = "%LMQ%"  # of light queues and of groups that read them; neither has settings
+LIGHT_QUEUE_ID = 0  # the only queue of a light queue's topic
 TOPIC_LENGTH_MAX = 127
 # Retry and dead-letter topics carry a group's name: TopicValidator allows them more.
 LONG_NAME_LENGTH_MAX = 255

@@ -14,6 +14,7 @@ from brokerd.remoting.message.names import (
     CHECK_MAX_TIME_TOPIC,
     DLQ_TOPIC_PREFIX,
     HALF_TOPIC,
+    LIGHT_QUEUE_ID,
     RETRY_TOPIC_PREFIX,
     SCHEDULE_TOPIC,
     SYSTEM_TOPIC_PREFIX,
@@ -29,7 +30,6 @@ from brokerd.store.queue.consume_queue_table import check_name, is_name
 # As they lie in a record.
 DISPATCH = MessageProperty.INNER_MULTI_DISPATCH.encode() + b"\x01"
 OFFSETS = MessageProperty.INNER_MULTI_QUEUE_OFFSET.encode() + b"\x01"
-QUEUE_ID = 0
 NAMES_MAX = 512  # a file, a note and a unit each; an ordinary message has one of each
 DIGITS_MAX = 18
 # How far a number may be ahead of its queue: it comes from the log, where a producer may have put it.
@@ -82,7 +82,7 @@ def checked_names(topic: str, text: str) -> list[str]:
     for name in names:
         if not is_light(name):
             raise MessageIllegal(f"INNER_MULTI_DISPATCH names {name!r}; light queues begin with %LMQ%")
-        check_name(name, QUEUE_ID)
+        check_name(name, LIGHT_QUEUE_ID)
     if len(set(names)) < len(names) or topic in names:
         raise MessageIllegal(f"INNER_MULTI_DISPATCH names a queue twice, or the message's own topic: {text}")
     return names
@@ -115,7 +115,7 @@ def light_units(properties: bytes) -> list[tuple[str, int]]:
     return [
         (name, int(number))
         for name, number in zip(names, numbers, strict=True)
-        if is_light(name) and is_name(name, QUEUE_ID) and is_number(number)
+        if is_light(name) and is_name(name, LIGHT_QUEUE_ID) and is_number(number)
     ]
 
 

@@ -13,6 +13,7 @@ import os
 import sys
 from dataclasses import dataclass
 
+from brokerd.remoting.message.names import LIGHT_QUEUE_ID
 from brokerd.store.dispatcher import gets_unit
 from brokerd.store.errors import TornRecord
 from brokerd.store.files.checkpoint import StoreCheckpoint
@@ -20,7 +21,7 @@ from brokerd.store.files.deleted_topics import DeletedTopics
 from brokerd.store.files.mapped_file import MappedFile
 from brokerd.store.files.mapped_file_queue import MappedFileQueue
 from brokerd.store.log.record import StoredRecord, decode_topic, read_record
-from brokerd.store.queue.light_queues import QUEUE_ID, has_units, light_units
+from brokerd.store.queue.light_queues import has_units, light_units
 from brokerd.store.recovery.record_walk import walk_file
 
 MAGIC_PREFIX = b"\xda\xa3\x20"  # of V1 and V2
@@ -92,7 +93,7 @@ class LogInspection:
                     if offset >= light_from and gets_unit(sys_flag) and has_units(topic.decode()):
                         for name, number in light_units(mapped_file.map[properties_start:end]):
                             if offset >= ends.get(name, 0):
-                                firsts.setdefault((name, QUEUE_ID), (number, offset))
+                                firsts.setdefault((name, LIGHT_QUEUE_ID), (number, offset))
                     newest_ms = max(newest_ms, last_ms)
                     records += 1
                     offset = base + end

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from brokerd.remoting.message.java_hash import tags_code
-from brokerd.remoting.message.names import is_light
+from brokerd.remoting.message.names import LIGHT_QUEUE_ID, is_light
 from brokerd.store.derived_flush import DerivedFlush
 from brokerd.store.dispatcher import Dispatcher, dispatch_tags_code, gets_unit
 from brokerd.store.errors import CorruptRecord, MessageIllegal, TornRecord
@@ -32,7 +32,7 @@ from brokerd.store.log.commit_log import CommitLog
 from brokerd.store.log.record import BLANK_BYTES, TAGS, find_property, read_record
 from brokerd.store.queue.consume_queue import BLANK_SIZE, UNIT_BYTES, ConsumeQueue
 from brokerd.store.queue.consume_queue_table import ConsumeQueueTable
-from brokerd.store.queue.light_queues import GAP_MAX, QUEUE_ID, goes_behind, is_record_of, light_units
+from brokerd.store.queue.light_queues import GAP_MAX, goes_behind, is_record_of, light_units
 from brokerd.store.recovery.log_inspection import LogInspection, LogState, QueueKey
 from brokerd.store.recovery.record_walk import walk_file
 from brokerd.store.results import RecoveryReport
@@ -421,7 +421,7 @@ class Recovery:
     ) -> None:
         """Give a record its units in light queues. Raises OSError."""
         for name, number in light_units(properties):
-            target = self._target(plan, name, QUEUE_ID, offset)
+            target = self._target(plan, name, LIGHT_QUEUE_ID, offset)
             queue = target.queue
             if offset < max(target.live_from, target.units_from):
                 continue
@@ -432,7 +432,7 @@ class Recovery:
                 continue
             code = tags_code(find_property(properties, TAGS))
             self._dispatched += queue.append(number, offset, size_bytes, code)
-            self._table.queues[name, QUEUE_ID] = queue
+            self._table.queues[name, LIGHT_QUEUE_ID] = queue
 
     def _target(self, plan: OpeningPlan, topic: str, queue_id: int, offset: int) -> Target:
         key = (topic, queue_id)

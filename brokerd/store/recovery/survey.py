@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from brokerd.remoting.message.names import SCHEDULE_TOPIC, is_light
+from brokerd.remoting.message.names import LIGHT_QUEUE_ID, SCHEDULE_TOPIC, is_light
 from brokerd.store.dispatcher import dispatch_tags_code, gets_unit
 from brokerd.store.errors import StoreFilesInvalid, TornRecord
 from brokerd.store.files.checkpoint import StoreCheckpoint
@@ -20,7 +20,7 @@ from brokerd.store.index.index_file import IndexEntry, IndexFile, index_file_byt
 from brokerd.store.index.key_index import key_hashes
 from brokerd.store.queue.consume_queue import BLANK_SIZE, ConsumeQueue
 from brokerd.store.queue.consume_queue_table import ConsumeQueueTable
-from brokerd.store.queue.light_queues import QUEUE_ID, has_units, light_units
+from brokerd.store.queue.light_queues import has_units, light_units
 from brokerd.store.recovery.log_inspection import LogInspection, QueueKey, checked_topic
 from brokerd.store.recovery.record_walk import walk_file
 from brokerd.store.store_config import MessageStoreConfig
@@ -224,7 +224,7 @@ class Surveyor:
         """Lower numbers than before are of messages that were sent again: they are there already."""
         offset, _, _ = unit
         for name, number in light_units(properties):
-            key = (name, QUEUE_ID)
+            key = (name, LIGHT_QUEUE_ID)
             if offset >= self._deleted.end_of(name) and number >= self._ends.get(key, 0):
                 self._compare_unit(key, number, unit)
 

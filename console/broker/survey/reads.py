@@ -9,7 +9,6 @@ unknown with its reason.
 
 from __future__ import annotations
 
-import re
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -30,6 +29,7 @@ from console.brokers.mqadmin import (
     ResponseCode,
     TopicRouteData,
     TopicStatsTable,
+    split_addrs,
 )
 from console.lag.collect.sweep import version_name
 from console.lag.round.broker_reads import READ_ERRORS
@@ -198,9 +198,7 @@ async def _ask_broker(answer: BrokerAnswer, is_master: bool, admin: MQAdmin) -> 
 async def _ask_controller(answer: BrokerAnswer, admin: MQAdmin) -> None:
     """Read the replicas of a broker's name from the first of its controllers that answers."""
     answer.sync_set_reason = Text("the broker names no controller")
-    for controller in re.split("[;,]", (answer.config or {}).get("controllerAddr", "")):
-        if not controller:
-            continue
+    for controller in split_addrs((answer.config or {}).get("controllerAddr", "")):
         found, answer.sync_set_reason = await _read(
             answer, admin.replicas_of(controller, answer.place.broker_name)
         )

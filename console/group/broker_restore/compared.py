@@ -166,15 +166,13 @@ def moment_before_loss(cluster: str, brokers: Collection[str], now: Offsets, now
     """Return the last round that read offsets which are gone now; None: no such round is recorded."""
     step_ms = lag_selectors.collect_interval_ms(cluster)
 
-    def lost(at_ms: int) -> Collection[tuple[str, MessageQueue]]:
-        return _recorded(cluster, brokers, at_ms).keys() - now.keys()
+    def lost(at_ms: int) -> list[int]:
+        """Return when the offsets were read that were recorded then and are gone now."""
+        recorded = _recorded(cluster, brokers, at_ms)
+        return [reading.read_at_ms for key, reading in recorded.items() if key not in now]
 
     at_ms = last_with_lost(lost, now_ms, step_ms)
-    if at_ms is None:
-        return None
-    return max(
-        reading.read_at_ms for key, reading in _recorded(cluster, brokers, at_ms).items() if key not in now
-    )
+    return None if at_ms is None else max(lost(at_ms))
 
 
 def last_with_lost(lost: Callable[[int], Collection[object]], now_ms: int, step_ms: int) -> int | None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from django import forms
 
-from console.group.broker_restore.plans import LOST, SCOPES
+from console.group.broker_restore.plans import ALL, LOST
 from console.text import Text
 from console.text.moment_field import MomentField
 
-SCOPE_WORDS = {
-    "lost": Text("Only queues that have no offset now"),
-    "all": Text("All recorded queues, also those whose offset has moved since"),
-}
+SCOPE_CHOICES = (
+    (LOST, Text("Only queues that have no offset now")),
+    (ALL, Text("All recorded queues, also those whose offset has moved since")),
+)
 
 
 class MomentForm(forms.Form):
@@ -23,4 +23,4 @@ class MomentForm(forms.Form):
 class MakeForm(forms.Form):
     """Which queues go back."""
 
-    scope = forms.ChoiceField(choices=[(name, SCOPE_WORDS[name]) for name in SCOPES], initial=LOST)
+    scope = forms.ChoiceField(choices=SCOPE_CHOICES, initial=LOST)

@@ -1,7 +1,7 @@
 """Restore the offsets of all groups on brokers that lost them: a plan for each group, so that each is judged alone.
 
-The plans for the same brokers and the same moment belong together, whoever made them: a repeated request finds those
-that are open, running or done, and makes only what is missing.
+The plans for the same brokers and the same moment belong together, also those of other users: a repeated request finds
+those that are open, running or done, and makes only what is missing.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ from console.operation import selectors, services
 from console.operation.errors import ConfirmationMissing, OperationError, PlanBlocked
 from console.operation.models import FINAL_STATES, Job, JobState, Plan, PlanState
 from console.operation.plan.places import QueuePlace
-from console.operation.rules import UNAPPROVED, fingerprint, shown_plan
+from console.operation.rules import APPROVED, UNAPPROVED, fingerprint, shown_plan
 from console.text import Text, text_of
 from console.text.stored import as_json
 
 KIND, TARGET = "offset_change", "as_of"
 # Which queues of a group go back: those without an offset now, or every recorded one.
 LOST, ALL = SCOPES = ("lost", "all")
+# Plans that nothing hinders, unless they are blocked.
+READY = (PlanState.DRAFT, APPROVED)
 # Plans of which nothing will come.
 DEAD = (PlanState.EXPIRED, PlanState.DISCARDED)
 # Made by one request of a page or of REST; a plan reads every broker. The next request makes the others.
@@ -71,17 +73,18 @@ class GroupRestore(Struct, frozen=True, kw_only=True):
 
     def is_open(self, now: datetime.datetime) -> bool:
         """Return whether its plan can be applied, or is being applied."""
-        if self.plan is None:
-            return False
         if self.job is not None:
             return self.job.state not in FINAL_STATES
-        return self.can_apply(now) or shown_plan(self.plan, now) == UNAPPROVED
+        return self.can_apply(now) or self.waits_for_approval(now)
 
     def can_apply(self, now: datetime.datetime) -> bool:
         """Return whether its plan waits to be applied, and nothing hinders it."""
         plan = self.plan
-        is_draft = plan is not None and plan.state == PlanState.DRAFT and plan.expires_at > now
-        return is_draft and plan is not None and not plan.blocked and shown_plan(plan, now) != UNAPPROVED
+        return plan is not None and not plan.blocked and shown_plan(plan, now) in READY
+
+    def waits_for_approval(self, now: datetime.datetime) -> bool:
+        """Return whether a second person has to approve its plan."""
+        return self.plan is not None and shown_plan(self.plan, now) == UNAPPROVED
 
     def is_blocked(self, now: datetime.datetime) -> bool:
         """Return whether its plan cannot be applied, as the plan says."""
@@ -202,7 +205,7 @@ def approve_plans(
     approved = []
     for each in found:
         plan = each.plan
-        if plan is not None and plan.created_by != name and shown_plan(plan, now) == UNAPPROVED:
+        if plan is not None and plan.created_by != name and each.waits_for_approval(now):
             try:
                 services.approve_plan(plan.id, actor, remote_addr=remote_addr)
             except OperationError as refusal:

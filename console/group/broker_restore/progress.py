@@ -11,7 +11,6 @@ from msgspec import Struct
 from console.access.services import actor_name
 from console.group.broker_restore.plans import GroupRestore
 from console.operation.models import FINAL_STATES
-from console.operation.rules import UNAPPROVED, shown_plan
 
 
 class Progress(Struct, frozen=True, kw_only=True):
@@ -31,11 +30,7 @@ class Progress(Struct, frozen=True, kw_only=True):
 
 def progress_of(found: Collection[GroupRestore], now: datetime.datetime, reader: Any) -> Progress:
     """Count groups; ``approvable``: plans that wait for a second person, who may be the reader."""
-    waiting = [
-        each.plan
-        for each in found
-        if each.plan is not None and each.job is None and shown_plan(each.plan, now) == UNAPPROVED
-    ]
+    waiting = [each.plan for each in found if each.plan is not None and each.waits_for_approval(now)]
     jobs = [each.job for each in found if each.job is not None]
     return Progress(
         groups=len(found),

@@ -20,10 +20,9 @@ from console.brokers.errors import BROKER_TROUBLE
 from console.cluster.admission import admit
 from console.cluster.models import Cluster
 from console.group.broker_restore.compared import Offsets, moment_before_loss, offsets_now
-from console.group.broker_restore.forms import SCOPE_WORDS, MakeForm, MomentForm
+from console.group.broker_restore.forms import SCOPE_CHOICES, MakeForm, MomentForm
 from console.group.broker_restore.plans import (
     PLANS_MAX,
-    SCOPES,
     GroupRestore,
     apply_plans,
     approve_plans,
@@ -82,7 +81,7 @@ def _page(
         "problem": problem,
         "missing": missing,
         "refused": refused,
-        "scopes": [(name, SCOPE_WORDS[name]) for name in SCOPES],
+        "scopes": SCOPE_CHOICES,
         "is_known": offsets is not None,
         "plans_max": PLANS_MAX,
         "here_url": _address(here.name, broker, at_ms),

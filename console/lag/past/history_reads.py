@@ -4,8 +4,8 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from django.db.models import QuerySet
@@ -25,6 +25,8 @@ from spark.lag.samples import Samples, SeriesKey
 from spark.lag.snapshot import Int64Array
 
 logger = logging.getLogger(__name__)
+
+Place = TypeVar("Place", bound=Hashable)
 
 # More than the pixels of a chart.
 POINTS_MAX = 2_000
@@ -350,12 +352,11 @@ def offsets_at(cluster: str, group: str, at_ms: int, *, ahead_ms: int = 0) -> di
 def committed_at(cluster: str, at_ms: int, within_ms: int) -> dict[tuple[str, MessageQueue], OffsetThen]:
     """Return the committed offsets of all groups, by group and queue, as the rounds of `within_ms` before read them."""
     samples = load(cluster, None, at_ms - within_ms, at_ms + 1)
-    found: dict[tuple[str, MessageQueue], OffsetThen] = {}
-    for key, then in _readings(samples, samples.committed, at_ms):
-        place = key.group, MessageQueue(key.topic, key.broker_name, key.queue_id)
-        if key.group and (place not in found or found[place].read_at_ms < then.read_at_ms):
-            found[place] = then
-    return found
+    return _newest(
+        ((key.group, MessageQueue(key.topic, key.broker_name, key.queue_id)), then)
+        for key, then in _readings(samples, samples.committed, at_ms)
+        if key.group
+    )
 
 
 def max_offsets_at(
@@ -373,11 +374,18 @@ def max_offsets_at(
 
 def _read_at(samples: Samples, offsets: Int64Array, at_ms: int) -> dict[MessageQueue, OffsetThen]:
     """Return the readings of one column of samples at a moment, by queue."""
-    found: dict[MessageQueue, OffsetThen] = {}
-    for key, then in _readings(samples, offsets, at_ms):
-        queue = MessageQueue(key.topic, key.broker_name, key.queue_id)
-        if queue not in found or found[queue].read_at_ms < then.read_at_ms:
-            found[queue] = then
+    return _newest(
+        (MessageQueue(key.topic, key.broker_name, key.queue_id), then)
+        for key, then in _readings(samples, offsets, at_ms)
+    )
+
+
+def _newest(readings: Iterable[tuple[Place, OffsetThen]]) -> dict[Place, OffsetThen]:
+    """Return the last reading of each place: a topic that was deleted and created again has two series."""
+    found: dict[Place, OffsetThen] = {}
+    for place, then in readings:
+        if place not in found or found[place].read_at_ms < then.read_at_ms:
+            found[place] = then
     return found
 
 
