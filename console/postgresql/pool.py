@@ -65,7 +65,7 @@ class Pool:
         except BaseException:
             self._places.release()
             raise
-        connection._pool = self  # type: ignore[assignment] # Django gives it back there
+        vars(connection)["_pool"] = self  # Django gives it back there
         return connection
 
     def putconn(self, connection: Connection) -> None:
