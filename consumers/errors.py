@@ -80,7 +80,7 @@ class RemotingTimeout(MQClientError):
     """No answer from `addr` to request `code` within `timeout_ms`. The request may have been carried out."""
 
     retriable = True
-    text = "%(address)s did not answer within %(seconds)s s (request %(code)s)"
+    text = "%(address)s did not answer within %(seconds)s s"
 
     def __init__(self, addr: str, code: int, timeout_ms: int) -> None:
         super().__init__(addr, code, timeout_ms)
@@ -90,7 +90,7 @@ class RemotingTimeout(MQClientError):
 
     @property
     def values(self) -> Mapping[str, object]:
-        return {"address": self.addr, "code": self.code, "seconds": f"{self.timeout_ms / 1000:g}"}
+        return {"address": self.addr, "seconds": f"{self.timeout_ms / 1000:g}"}
 
 
 class TooManyRequests(MQClientError):

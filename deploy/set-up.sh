@@ -33,7 +33,7 @@ if [ "$wish" = test ]; then
   needs compiles || wanted+=(gcc python3-dev zlib1g-dev)
   needs xgettext --version && needs msgfmt --version || wanted+=(gettext)
   needs command -v chromium-headless-shell || needs command -v google-chrome || [ -n "${CHROMIUM:-}" ] ||
-    wanted+=(chromium-headless-shell fonts-dejavu-core)
+    wanted+=(chromium-headless-shell fonts-dejavu-core fonts-wqy-microhei)  # Chinese pages are looked at too
 else
   needs java_17 || wanted+=(openjdk-17-jre-headless)
 fi

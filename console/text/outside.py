@@ -10,7 +10,7 @@ IDS = (
     _("The name has %(number)s characters; at most %(most)s."),
     # consumers.errors
     _("%(address)s is not available: %(why)s"),
-    _("%(address)s did not answer within %(seconds)s s (request %(code)s)"),
+    _("%(address)s did not answer within %(seconds)s s"),
     _("%(number)s requests to %(address)s are already waiting for an answer"),
     _("no queue of topic %(topic)s to %(purpose)s is registered with the name servers"),
     _("message to %(topic)s not sent in %(number)s attempts: %(why)s"),

@@ -18,7 +18,7 @@ from consumers.errors import (
     ("error", "text", "retriable"),
     [
         (BrokerUnavailable("a:1", "refused"), "a:1 is not available: refused", True),
-        (RemotingTimeout("a:1", 11, 3_000), "a:1 did not answer within 3 s (request 11)", True),
+        (RemotingTimeout("a:1", 11, 3_000), "a:1 did not answer within 3 s", True),
         (TooManyRequests("a:1", 9), "9 requests to a:1 are already waiting for an answer", True),
         (
             TopicRouteNotFound("T", "write"),

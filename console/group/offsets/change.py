@@ -16,9 +16,9 @@ from console.text import Text
 
 RESET_PER_QUEUE, RESET_BY_TIME, UPDATE_PER_QUEUE, UNCHANGED = "222_queue", "222_time", "15", ""
 HOW_WORDS = {
-    RESET_PER_QUEUE: Text("222 per queue, online"),
-    RESET_BY_TIME: Text("222 by time, online"),
-    UPDATE_PER_QUEUE: Text("15 per queue"),
+    RESET_PER_QUEUE: Text("moved by the broker (222)"),
+    RESET_BY_TIME: Text("looked up by clients (222)"),
+    UPDATE_PER_QUEUE: Text("written directly (15)"),
     UNCHANGED: Text("stays"),
     LEFT_OUT: Text("not covered"),
 }

@@ -401,7 +401,7 @@ def button(diff: Sequence[DiffRow]) -> Text:
 
 
 def terminal_row(row: DiffRow) -> str:
-    """Return ``orders · broker-a · 3   1,204 → 800   15 per queue``."""
+    """Return ``orders · broker-a · 3   1,204 → 800   written directly (15)``."""
     place = f"{row.topic} · {row.broker_name} · {row.queue_id}"
     unread = "unknown" if row.how == LEFT_OUT else "never committed"
     before = unread if row.before is None else f"{row.before:,}"
