@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -201,6 +202,9 @@ async def run(build_daemon: Callable[[], Daemon], files: Path) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     daemon = build_daemon()
+    # What a start makes stays: looking for garbage in it takes a tenth of a start with 10,000 queues, and later
+    # collections pass over it.
+    gc.disable()
     try:
         await daemon.start()
     except PortTaken as error:
@@ -210,6 +214,8 @@ async def run(build_daemon: Callable[[], Daemon], files: Path) -> int:
     except (StoreError, TableUnreadable, OSError) as error:
         return fail(EXIT_STORE, f"{files}: {error}")
     else:
+        gc.freeze()
+        gc.enable()
         sys.stdout.write(f"brokerd ready {daemon.ready}\n")
         sys.stdout.flush()
         await stopping.wait()

@@ -2,7 +2,8 @@
 
 The walk over a log that recovery does, with and without checksums, of 1 KiB bodies in memory; how long a store with
 many queues takes to open after a clean stop, in seconds and seconds of CPU, and `python -m brokerd` over it until it
-accepts, with access control, TLS and timers on; its CPU and anonymous memory then. Medians.
+accepts, with access control, TLS and timers on; its CPU and anonymous memory then. Medians, with compiled modules
+in place as users have them, whatever PYTHONDONTWRITEBYTECODE says.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import os
 import statistics
 import sys
 import tempfile
@@ -123,6 +125,7 @@ def main() -> None:
     parser.add_argument("--mebibytes", type=int, default=512)
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     with tempfile.TemporaryDirectory(prefix="tm-start-") as folder:
         found: dict[str, object] = dict(walks(Path(folder) / "walk", options.mebibytes, options.rounds))
         for queues in (0, options.queues):

@@ -90,14 +90,16 @@ def sync_pages(mapped: mmap.mmap, start: int, length_bytes: int) -> None:
 class MappedFile:
     """A file of `size_bytes`, created (sparse, zero) when missing, mapped for reading and writing."""
 
-    __slots__ = ("map", "path", "size_bytes", "start_offset", "view")
+    __slots__ = ("_path", "map", "size_bytes", "start_offset", "view")
 
-    def __init__(self, path: Path, size_bytes: int, start_offset: int = 0, reserved_bytes: int = 0) -> None:
+    def __init__(
+        self, path: Path | str, size_bytes: int, start_offset: int = 0, reserved_bytes: int = 0
+    ) -> None:
         """Raise OSError when it cannot be made or mapped, ValueError when it has another size.
 
         A new file has blocks for its first `reserved_bytes`, or is not made.
         """
-        self.path = path
+        self._path = path  # as it came: a start with 10,000 queues has no time for a Path of each file
         self.size_bytes = size_bytes
         self.start_offset = start_offset
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
@@ -116,6 +118,10 @@ class MappedFile:
 
     def __repr__(self) -> str:
         return f"<MappedFile {self.path.name} {self.size_bytes} bytes>"
+
+    @property
+    def path(self) -> Path:
+        return Path(self._path)
 
     @property
     def end_offset(self) -> int:

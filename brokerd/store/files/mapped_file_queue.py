@@ -18,16 +18,27 @@ NAME_DIGITS = 20
 class MappedFileQueue:
     """The files of one folder, oldest first. Single writer; other threads may read `files`."""
 
-    __slots__ = ("_has_new_name", "_parents_named", "directory", "file_size_bytes", "files", "flushed_offset")
+    __slots__ = (
+        "_directory",
+        "_has_new_name",
+        "_parents_named",
+        "file_size_bytes",
+        "files",
+        "flushed_offset",
+    )
 
-    def __init__(self, directory: Path, file_size_bytes: int, parents_named: int = 0) -> None:
+    def __init__(self, directory: Path | str, file_size_bytes: int, parents_named: int = 0) -> None:
         """`parents_named`: so many folders above may be new with a file, and their names are made durable with it."""
         self._parents_named = parents_named
-        self.directory = directory
+        self._directory = directory
         self.file_size_bytes = file_size_bytes
         self.files: list[MappedFile] = []
         self.flushed_offset = 0
         self._has_new_name = False
+
+    @property
+    def directory(self) -> Path:
+        return Path(self._directory)
 
     def load(self) -> None:
         """Map the files that are there; nothing is changed. Raises StoreFilesInvalid for a size or gap unexplained.
@@ -35,7 +46,7 @@ class MappedFileQueue:
         An empty last file is what a crash between creating and sizing it leaves: it is created again when needed.
         """
         try:
-            with os.scandir(self.directory) as entries:
+            with os.scandir(self._directory) as entries:
                 files = sorted(
                     (entry.name, entry.stat().st_size)
                     for entry in entries
@@ -46,7 +57,7 @@ class MappedFileQueue:
         if files and files[-1][1] == 0:
             files.pop()
         for name, size_bytes in files:
-            path = self.directory / name
+            path = f"{self._directory}/{name}"
             if size_bytes != self.file_size_bytes:
                 raise StoreFilesInvalid(
                     f"{path} has {size_bytes} bytes, but the settings have {self.file_size_bytes}: "

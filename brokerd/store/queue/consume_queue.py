@@ -56,7 +56,7 @@ class ConsumeQueue:
         "topic_hash",
     )
 
-    def __init__(self, topic: str, queue_id: int, directory: Path, file_size_bytes: int) -> None:
+    def __init__(self, topic: str, queue_id: int, directory: Path | str, file_size_bytes: int) -> None:
         self.topic = topic
         self.queue_id = queue_id
         self.magic_and_topic = encode_topic(topic)

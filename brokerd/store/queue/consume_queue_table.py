@@ -87,8 +87,8 @@ class ConsumeQueueTable:
                 if name.isdecimal():
                     yield topic, int(name)
 
-    def _folder(self, topic: str, queue_id: int) -> Path:
-        return Path(f"{self.directory}/{topic}/{queue_id}")
+    def _folder(self, topic: str, queue_id: int) -> str:
+        return f"{self.directory}/{topic}/{queue_id}"
 
     def _new(self, topic: str, queue_id: int) -> ConsumeQueue:
         queue = ConsumeQueue(topic, queue_id, self._folder(topic, queue_id), self.file_size_bytes)
@@ -142,7 +142,7 @@ class ConsumeQueueTable:
     def reset_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
         """Delete a queue's files, so that recovery builds it from the log. Raises OSError."""
         folder = self._folder(topic, queue_id)
-        if folder.exists():
+        if os.path.exists(folder):
             shutil.rmtree(folder)
         return self._new(topic, queue_id)
 
