@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from brokerd.store.files.mapped_file import fsync_directory
+from brokerd.store.files.mapped_file import clear_range, fsync_directory
 
 UNIT = struct.Struct(">iqiqiqiIq")
 UNIT_BYTES = 52
@@ -103,13 +103,19 @@ class TimerLog:
         return (self.file_size_bytes - BLANK.size) // UNIT_BYTES * UNIT_BYTES
 
     def open(self) -> None:
-        """Find the files; recovery then says where the end is."""
+        """Find the files; recovery then says where the end is.
+
+        A kill between making a file and giving it its size leaves an empty one: it gets its size here.
+        """
         names = sorted(int(path.name) for path in self._folder.glob("[0-9]*") if path.name.isdecimal())
         for start in names:
             self._files[start] = os.open(self._path(start), os.O_RDWR)
         if self._files:
             # Positions depend on the size that the first one has, whatever the settings say now.
             self.file_size_bytes = os.fstat(self._files[names[0]]).st_size or self.file_size_bytes
+        for descriptor in self._files.values():
+            if os.fstat(descriptor).st_size < self.file_size_bytes:
+                os.ftruncate(descriptor, self.file_size_bytes)
         self.end = self.start
 
     def _path(self, start: int) -> Path:
@@ -184,6 +190,8 @@ class TimerLog:
             file_end = position - position % self.file_size_bytes + self.file_size_bytes
             while position < file_end:
                 data = self._read(position, min(BLOCK_BYTES, file_end - position))
+                if not data:
+                    return
                 for offset in range(0, len(data), UNIT_BYTES):
                     unit = decode_unit(data, offset)
                     if unit is None:
@@ -201,8 +209,7 @@ class TimerLog:
             self._remove(start)
         start = end - end % self.file_size_bytes
         if start in self._files and self._read(end, UNIT_BYTES).strip(b"\0"):
-            os.ftruncate(self._files[start], end - start)
-            os.ftruncate(self._files[start], self.file_size_bytes)
+            clear_range(self._files[start], end - start, self.file_size_bytes)
 
     def _remove(self, start: int) -> None:
         os.close(self._files.pop(start))

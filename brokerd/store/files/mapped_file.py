@@ -75,6 +75,16 @@ def reserve_blocks(descriptor: int, start: int, length_bytes: int) -> None:
             raise
 
 
+def clear_range(descriptor: int, start: int, end: int) -> None:
+    """Make a range of a file zero; its size stays, whenever a kill comes. Raises OSError."""
+    if (
+        start < end
+        and _libc().fallocate(descriptor, FALLOC_KEEP_SIZE_AND_PUNCH_HOLE, start, end - start) != 0
+    ):
+        for position in range(start, end, CLEAR_CHUNK_BYTES):  # a file system without holes
+            os.pwrite(descriptor, bytes(min(CLEAR_CHUNK_BYTES, end - position)), position)
+
+
 def sync_pages(mapped: mmap.mmap, start: int, length_bytes: int) -> None:
     """Wait until a range of a map, from a page's start on, is on the disk. Raises OSError.
 
@@ -214,15 +224,9 @@ class MappedFile:
             return
         descriptor = os.open(self.path, os.O_RDWR)
         try:
-            punched = _libc().fallocate(
-                descriptor, FALLOC_KEEP_SIZE_AND_PUNCH_HOLE, page, self.size_bytes - page
-            )
+            clear_range(descriptor, page, self.size_bytes)
         finally:
             os.close(descriptor)
-        if punched != 0:  # a file system without holes
-            for start in range(page, self.size_bytes, CLEAR_CHUNK_BYTES):
-                end = min(start + CLEAR_CHUNK_BYTES, self.size_bytes)
-                self.map[start:end] = bytes(end - start)
 
     def last_modified_ms(self) -> int:
         return self.path.stat().st_mtime_ns // 1_000_000

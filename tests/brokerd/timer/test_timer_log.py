@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
-from brokerd.timer.timer_log import NONE, UNIT_BYTES, TimerLog, TimerUnit, decode_unit
+from brokerd.timer.timer_log import BLANK, BLANK_MAGIC, NONE, UNIT_BYTES, TimerLog, TimerUnit, decode_unit
 
 FILE_BYTES = 52 * 10 + 16
 
@@ -54,6 +55,29 @@ def test_a_cut_leaves_nothing_behind_it(tmp_path: Path) -> None:
     log.cut(positions[12])
     log.append([unit(number=99).encode()])
     assert [each.commit_log_offset for _, each in log.scan(0)] == [n * 100 for n in range(12)] + [9_900]
+    log.close()
+
+
+def test_a_kill_before_a_new_file_has_its_size_loses_nothing(tmp_path: Path) -> None:
+    log, positions = filled(tmp_path, 10)
+    log.close()
+    with (tmp_path / f"{0:020d}").open("r+b") as first:
+        first.seek(10 * UNIT_BYTES)
+        first.write(BLANK.pack(16, 0, BLANK_MAGIC))
+    (tmp_path / f"{FILE_BYTES:020d}").touch()
+    log.open()
+    assert [position for position, _ in log.scan(0)] == positions
+    log.cut(positions[-1] + UNIT_BYTES)
+    log.append([unit(number=99).encode()])
+    assert (tmp_path / f"{FILE_BYTES:020d}").stat().st_size == FILE_BYTES
+    assert [each.commit_log_offset for _, each in log.scan(0)] == [n * 100 for n in range(10)] + [9_900]
+    log.close()
+
+
+def test_a_file_that_is_cut_short_ends_the_log(tmp_path: Path) -> None:
+    log, positions = filled(tmp_path, 25)
+    os.truncate(tmp_path / f"{FILE_BYTES:020d}", 2 * UNIT_BYTES)
+    assert [position for position, _ in log.scan(0)] == positions[:12]
     log.close()
 
 
