@@ -11,13 +11,15 @@ from brokerd.config import LiveConfig
 from brokerd.pop.checkpoint import Checkpoint, GroupQueue
 from brokerd.remoting.errors import RemotingError
 from brokerd.remoting.message.java_hash import tag_code
-from brokerd.remoting.message.names import RETRY_TOPIC_PREFIX, MessageProperty, SysFlag
+from brokerd.remoting.message.names import RETRY_TOPIC_PREFIX, MessageProperty, SysFlag, is_light
 from brokerd.remoting.message.pop_handle import normal_topic, pop_retry_topic
 from brokerd.remoting.message.properties import encode_properties
 from brokerd.remoting.message.record import MessageRecord, decode_record
 from brokerd.store.cold_pages import FileRange
 from brokerd.store.errors import MessageIllegal, PropertiesSizeExceeded
+from brokerd.store.log.record import read_properties
 from brokerd.store.message_store import MessageStore
+from brokerd.store.queue.light_queues import number_in
 from brokerd.tables.consumer_offset import ConsumerOffsetManager
 from brokerd.tables.topic_config import TopicConfigManager
 
@@ -26,6 +28,13 @@ logger = logging.getLogger(__name__)
 RETRY_QUEUES = 1  # PopAckConstants.retryQueueNum
 QUEUE_ID = 0
 KEPT_FLAGS = ~(SysFlag.TRANSACTION_MASK | SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
+
+
+def is_at(record: MessageRecord, view: memoryview, topic: str, offset: int) -> bool:
+    """Return whether a message is the one at an offset of a topic's queue, or of a light queue that it is in."""
+    if record.topic == topic:
+        return record.queue_offset == offset
+    return is_light(topic) and number_in(topic, read_properties(view)) == offset
 
 
 class RetryMessages:
@@ -80,7 +89,7 @@ class RetryMessages:
         except RemotingError as error:
             logger.error("popped message is damaged topic=%s offset=%d: %s", topic, offset, error)  # noqa: TRY400
             return None
-        if record is None or (record.topic, record.queue_offset) != (topic, offset):
+        if view is None or record is None or not is_at(record, view, topic, offset):
             logger.warning("popped message expired topic=%s queue_id=%d offset=%d", topic, queue_id, offset)
             return None
         return record

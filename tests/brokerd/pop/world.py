@@ -34,8 +34,11 @@ class PopWorld:
         self.groups.find_or_create(GROUP, NOW_MS)
         self.open()
 
+    def make_store(self) -> MessageStore:
+        return MessageStore(small_config(self.root / "store", mapped_file_size_commit_log=65_536))
+
     def open(self) -> None:
-        self.store = MessageStore(small_config(self.root / "store", mapped_file_size_commit_log=65_536))
+        self.store = self.make_store()
         self.store.open(self.now_ms)
         self.pops = PopService(
             self.config,
