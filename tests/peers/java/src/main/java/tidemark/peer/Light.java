@@ -5,6 +5,8 @@ import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.PullResult;
 import org.apache.rocketmq.client.consumer.PullStatus;
 import org.apache.rocketmq.client.exception.MQBrokerException;
+import org.apache.rocketmq.client.impl.MQClientAPIImpl;
+import org.apache.rocketmq.client.impl.factory.MQClientInstance;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.common.message.Message;
@@ -14,9 +16,14 @@ import org.apache.rocketmq.common.message.MessageQueue;
 /**
  * {@code light}: --count messages with the property INNER_MULTI_DISPATCH=--queues, then what a group --group finds in each of
  * these light queues, as RocketMQ's guide to them does it. Lines {@code SENT n}, {@code RANGE queue min max},
- * {@code L queue key numbers}, {@code COMMITTED queue offset}.
+ * {@code L queue key numbers}, {@code COMMITTED queue offset}. With --pop true it pops them instead, as {@link LightPop} says.
  */
 final class Light {
+    /** What needs classes of 5.x. */
+    interface Popping {
+        void pop(MQClientAPIImpl api, String broker, String address, String queue) throws Exception;
+    }
+
     private final Peer peer;
 
     Light(Peer peer) {
@@ -31,10 +38,15 @@ final class Light {
         consumer.setNamesrvAddr(peer.option("namesrv", ""));
         consumer.setVipChannelEnabled(false);
         consumer.start();
-        consumer.getDefaultMQPullConsumerImpl().getRebalanceImpl().getmQClientFactory()
-                .updateTopicRouteInfoFromNameServer(topic);
-        for (String name : peer.option("queues", "").split(",")) {
-            read(consumer, new MessageQueue(name, broker, 0));
+        MQClientInstance client = consumer.getDefaultMQPullConsumerImpl().getRebalanceImpl().getmQClientFactory();
+        client.updateTopicRouteInfoFromNameServer(topic);
+        String[] queues = peer.option("queues", "").split(",");
+        if (peer.option("pop", "false").equals("true")) {
+            Popping popping = (Popping) Class.forName("tidemark.peer.LightPop").getDeclaredConstructor(Peer.class).newInstance(peer);
+            String address = client.findBrokerAddressInPublish(broker);
+            for (String name : queues) popping.pop(client.getMQClientAPIImpl(), broker, address, name);
+        } else {
+            for (String name : queues) read(consumer, new MessageQueue(name, broker, 0));
         }
         consumer.shutdown();
     }

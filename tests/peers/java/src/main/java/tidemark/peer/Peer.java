@@ -76,6 +76,7 @@ public final class Peer implements Runnable {
                 case "transact": new Transactions(this).run(); break;
                 case "timed": new Timers(this).run(); break;
                 case "light": new Light(this).run(); break;
+                case "pull": new Pulls(this).run(); break;
                 case "request": new Requests(this).request(); break;
                 case "reply": new Requests(this).reply(); break;
                 case "signed": new Signed(this).run(); break;
@@ -219,6 +220,7 @@ public final class Peer implements Runnable {
     /**
      * Until --expect different keys were consumed, or --seconds passed. --fail-key: that key fails each time. --quiet true: no M lines.
      * --namespace: that of topic and group. --model BROADCASTING: every message, with offsets of its own. --work: milliseconds for each message.
+     * --from CONSUME_FROM_LAST_OFFSET, or CONSUME_FROM_TIMESTAMP with --since yyyyMMddHHmmss.
      * --broker-assigns true (5.x): asks the broker what to read, which is how a group set to POP comes to pop.
      */
     private void consume() throws Exception {
@@ -227,7 +229,8 @@ public final class Peer implements Runnable {
         consumer.setNamesrvAddr(option("namesrv", ""));
         if (!option("namespace", "").isEmpty()) consumer.setNamespace(option("namespace", ""));
         consumer.setInstanceName(option("instance", "one"));
-        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.setConsumeFromWhere(ConsumeFromWhere.valueOf(option("from", "CONSUME_FROM_FIRST_OFFSET")));
+        if (!option("since", "").isEmpty()) consumer.setConsumeTimestamp(option("since", ""));
         consumer.setVipChannelEnabled(false);
         consumer.setConsumeThreadMin(number("threads", 8));
         consumer.setConsumeThreadMax(number("threads", 8));
