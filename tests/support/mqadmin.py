@@ -7,6 +7,7 @@ import base64
 import json
 import re
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 
 from brokerd.remoting.body.group import SubscriptionGroupConfig
@@ -14,7 +15,7 @@ from brokerd.remoting.body.topic import TopicConfig
 from brokerd.remoting.message.message import Message
 from consumers import MQAdmin
 from tests.support import java_peer
-from tests.support.mqadmin_commands import COMMANDS
+from tests.support.mqadmin_commands import COMMANDS, ENDLESS_S
 
 COMMAND_WITHIN_S, ALL_WITHIN_S = 20, 900
 QUEUES, MESSAGES_A_QUEUE, COMMITTED = 4, 5, 3
@@ -38,14 +39,22 @@ async def fill(namesrv: str, broker: str) -> dict[str, str]:
         async with asyncio.timeout(30):  # Apache indexes in a thread of its own
             while not await admin.query_message(broker, "Tools", "k1"):
                 await asyncio.sleep(0.1)
-            # Statistics are sampled every 10 s; 4.9.7 of Apache has no rate here.
+            # Statistics are sampled every 10 s; 4.9.7 of Apache has no rate here: None.
             while (await admin.topic_stats(broker, "Tools")).topic_put_tps == 0:
                 await asyncio.sleep(0.2)
     return {"id": sent[0].offset_message_id, "unique": sent[0].message_id, "key": "k1"}
 
 
-def run_commands(release: str, folder: Path, namesrv: str, broker: str, cluster: str) -> dict[str, str]:
-    """Run every command that the release has; return what each printed, by its text in COMMANDS."""
+@dataclass(frozen=True, slots=True)
+class ToolRun:
+    """One run of mqadmin: what each command printed, by its text in COMMANDS; the names of all that the tool has."""
+
+    printed: dict[str, str]
+    names: frozenset[str]
+
+
+def run_commands(release: str, folder: Path, namesrv: str, broker: str, cluster: str) -> ToolRun:
+    """Run every command that the release has."""
     class_path = java_peer.build(release)
     (folder / "conf").mkdir(parents=True)
     (folder / "conf" / "logback_tools.xml").write_text("<configuration/>")
@@ -61,35 +70,35 @@ def run_commands(release: str, folder: Path, namesrv: str, broker: str, cluster:
     }
     values |= asyncio.run(fill(namesrv, broker))
     texts = [f"{name} {arguments}".strip() for name, arguments, releases in COMMANDS if release in releases]
-    lines = [text.format(**values).split() for text in texts]
     done = subprocess.run(
         ["java", "-Xmx256m", "-Djava.security.manager=allow", *java_peer.SHORT_LIFE, "-Xlog:disable"]
         + [f"-Duser.home={java_peer.HOME}", f"-Drocketmq.home.dir={folder}"]
-        + [
-            "-Drocketmq.client.logUseSlf4j=true",
-            "-cp",
-            class_path,
-            "tidemark.peer.Tools",
-            str(COMMAND_WITHIN_S),
-        ],
-        input="".join(
-            "\t".join([*words, *([] if "-n" in words else ["-n", namesrv])]) + "\n" for words in lines
-        ),
+        + ["-Drocketmq.client.logUseSlf4j=true", "-cp", class_path, "tidemark.peer.Tools"],
+        input="".join(_line(text.format(**values).split(), namesrv) for text in texts),
         capture_output=True,
         text=True,
         check=True,
         timeout=ALL_WITHIN_S,
     )
-    ran = [line.split("\t") for line in done.stdout.splitlines() if line.startswith("RAN\t")]
-    return {text: base64.b64decode(line[2]).decode() for text, line in zip(texts, ran, strict=True)}
+    lines = [line.split("\t") for line in done.stdout.splitlines()]
+    ran = [line for line in lines if line[0] == "RAN"]
+    return ToolRun(
+        {text: base64.b64decode(line[2]).decode() for text, line in zip(texts, ran, strict=True)},
+        frozenset(line[1] for line in lines if line[0] == "HAS"),
+    )
+
+
+def _line(words: list[str], namesrv: str) -> str:
+    """A line of Tools.java's input."""
+    limit_s = ENDLESS_S.get(words[0], COMMAND_WITHIN_S)
+    return "\t".join([str(limit_s), *words, *([] if "-n" in words else ["-n", namesrv])]) + "\n"
 
 
 def outcome(printed: str) -> str:
-    """`done`, the code of the answer that ended it, or `fails` when the tool itself did."""
+    """`done`, the code of the answer that ended it, `fails` when the tool itself did, `runs` when it did not end."""
     code = CODE.search(printed)
     if code is not None:
         return code[1]
-    is_failed = (
-        "SubCommandException" in printed or "still running" in printed or "ended the process" in printed
-    )
-    return "fails" if is_failed else "done"
+    if printed.endswith("still running"):
+        return "runs"
+    return "fails" if "SubCommandException" in printed or "ended the process" in printed else "done"

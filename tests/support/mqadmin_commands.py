@@ -108,5 +108,10 @@ COMMANDS: list[tuple[str, str, tuple[str, ...]]] = [
     ("deleteUser", "-b {broker} -u alice", NEW),
     ("copyUser", "-f {broker} -t {broker}", NEW),
     ("copyAcl", "-f {broker} -t {broker}", NEW),
+    ("exportMetadataInRocksDB", "-p {folder}/no-store -t topics", NEW),
+    ("dumpCompactionLog", "-f {folder}/no-log", NEW),
+    ("clusterRT", "-c {cluster} -a 2 -s 100 -i 1", BOTH),
+    ("startMonitoring", "", BOTH),
 ]
-# Work on a machine's files, or for ever: exportMetadataInRocksDB, dumpCompactionLog; clusterRT, startMonitoring.
+# These do not end: they are left behind after so many seconds.
+ENDLESS_S = {"clusterRT": 3, "startMonitoring": 1}
