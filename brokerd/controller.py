@@ -110,7 +110,7 @@ class BrokerController:
         self._hold = PullRequestHoldService()
         self._cold_reads = ColdReads()
         store_class = LightMessageStore if store_config.has_light_queues else MessageStore
-        self.store = store_class(store_config, self._hold.notify_arrival)
+        self.store = store_class(store_config, self._hold)
         self._queue_files = QueueFiles(self.store)
         self._registration: Registration | None = None
         self._ha_service = HaService(self.store)

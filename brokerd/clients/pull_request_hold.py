@@ -66,6 +66,11 @@ class PullRequestHoldService:
         self.count += 1
         return True
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a pull or a pop waits for any message."""
+        return bool(self._held or self.watchers)
+
     def notify_arrival(self, topic: str, queue_id: int, new_max_offset: int, tags_code: int) -> None:
         """A message got its place in a queue. Caller: the store's dispatcher. Affects: what run_ready resumes."""
         if self.watchers:

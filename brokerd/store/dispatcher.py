@@ -8,8 +8,7 @@ all notes (hot-path.md rule 21). Recovery feeds it from the log.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from brokerd.remoting.message.java_hash import tags_code
 from brokerd.remoting.message.names import SCHEDULE_TOPIC
@@ -25,7 +24,15 @@ from brokerd.store.log.record import (
 )
 from brokerd.store.queue.consume_queue import ConsumeQueue
 
-OnArrival = Callable[[str, int, int, int], None]  # topic, queue_id, new max offset, tags_code
+
+class Arrivals(Protocol):
+    """Takes notice of messages that got their place in a queue."""
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether anyone waits for a message. Asked once per read: without it nothing is noted of each message."""
+
+    def notify_arrival(self, topic: str, queue_id: int, new_max_offset: int, tags_code: int) -> None: ...
 
 
 # (queue, queue offset, commit log offset, size, tags code, store timestamp ms, sys flag, properties):
@@ -63,7 +70,7 @@ def dispatch_tags_code(
 class Dispatcher:
     """Works off notes in log order: units at once, keys later and many together. Caller: the store's single writer."""
 
-    def __init__(self, key_index: KeyIndex | None, on_arrival: OnArrival | None) -> None:
+    def __init__(self, key_index: KeyIndex | None, arrivals: Arrivals | None) -> None:
         self.pending: deque[Note] = deque()
         # (commit log offset, store time in ms): every record before it has its unit and its keys. One tuple, because
         # the flush reads it in another thread.
@@ -71,7 +78,7 @@ class Dispatcher:
         self._units_reach = (0, 0)  # the same for units alone
         self._unindexed: list[KeyedRecord] = []
         self._key_index = key_index
-        self._on_arrival = on_arrival
+        self._arrivals = arrivals
 
     @property
     def first_offset(self) -> int | None:
@@ -88,26 +95,29 @@ class Dispatcher:
 
         Their keys follow with `index_pending`, here where INDEX_AT_ONCE wait.
         """
-        pending, on_arrival = self.pending, self._on_arrival
+        pending, arrivals = self.pending, self._arrivals
+        on_arrival = arrivals.notify_arrival if arrivals is not None and arrivals.is_awaited else None
         unindexed = self._unindexed if self._key_index is not None else None
-        count = 0
-        while pending:
-            queue, queue_offset, offset, size_bytes, code, timestamp_ms, sys_flag, properties = pending[0]
-            record_end = offset + size_bytes
-            if record_end > end_offset:
-                break
-            is_ordinary = not sys_flag & TRANSACTION_MASK
-            has_unit = is_ordinary or gets_unit(sys_flag)
-            if has_unit:
-                queue.append(queue_offset, offset, size_bytes, code)
-            # Removed only now: when a file cannot be made (OSError) the note stays for the next call.
-            pending.popleft()
-            if unindexed is not None and (is_ordinary or has_keys(sys_flag)):
-                unindexed.append((queue, offset, timestamp_ms, properties))
-            self._units_reach = (record_end, timestamp_ms)
-            count += 1
-            if on_arrival is not None and has_unit:
-                on_arrival(queue.topic, queue.queue_id, queue_offset + 1, code)
+        reach, count = self._units_reach, 0
+        try:
+            while pending:
+                queue, queue_offset, offset, size_bytes, code, timestamp_ms, sys_flag, properties = pending[0]
+                if offset + size_bytes > end_offset:
+                    break
+                is_ordinary = not sys_flag & TRANSACTION_MASK
+                has_unit = is_ordinary or gets_unit(sys_flag)
+                if has_unit:
+                    queue.append(queue_offset, offset, size_bytes, code)
+                # Removed only now: when a file cannot be made (OSError) the note stays for the next call.
+                pending.popleft()
+                if unindexed is not None and (is_ordinary or has_keys(sys_flag)):
+                    unindexed.append((queue, offset, timestamp_ms, properties))
+                reach = (offset + size_bytes, timestamp_ms)
+                count += 1
+                if on_arrival is not None and has_unit:
+                    on_arrival(queue.topic, queue.queue_id, queue_offset + 1, code)
+        finally:
+            self._units_reach = reach
         if unindexed is None:
             self.dispatched = self._units_reach
         elif len(unindexed) >= INDEX_AT_ONCE:

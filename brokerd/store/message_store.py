@@ -1,7 +1,7 @@
 """The message store as the broker sees it: put, dispatch, get, query, flush, clean up.
 
     put_message → commit log ─┐
-                              ├─ dispatch_pending → consume queues, key index, on_arrival
+                              ├─ dispatch_pending → consume queues, key index, arrivals
     get_message ← commit log ←┘
 
 Source: `store/.../DefaultMessageStore.java`. Synchronous and single writer: every method belongs to the
@@ -22,7 +22,7 @@ from brokerd.remoting.message.names import SCHEDULE_TOPIC
 from brokerd.remoting.message.properties import PROPERTIES_BYTES_MAX
 from brokerd.store.cold_pages import ColdPages, FileRange
 from brokerd.store.derived_flush import DerivedFlush
-from brokerd.store.dispatcher import Dispatcher, OnArrival, dispatch_tags_code, gets_unit
+from brokerd.store.dispatcher import Arrivals, Dispatcher, dispatch_tags_code, gets_unit
 from brokerd.store.encoded import EncodedRecords
 from brokerd.store.errors import FlushFailed, MessageIllegal, PropertiesSizeExceeded, ServiceNotAvailable
 from brokerd.store.file_cleaner import FileCleaner
@@ -69,8 +69,8 @@ BATCH_ENTRY_BYTES = 22  # fixed bytes of a message in a batch body: 4 total, mag
 class MessageStore:
     """One store directory. `open` before anything else, `close` at the end."""
 
-    def __init__(self, config: MessageStoreConfig, on_arrival: OnArrival | None = None) -> None:
-        """`on_arrival(topic, queue_id, new_max_offset, tags_code)`: called by dispatch per message."""
+    def __init__(self, config: MessageStoreConfig, arrivals: Arrivals | None = None) -> None:
+        """`arrivals` are notified by dispatch."""
         self.config = config
         self._root = config.store_path_root_dir
         self._log = CommitLog(
@@ -79,7 +79,7 @@ class MessageStore:
         self.table = ConsumeQueueTable(config.consume_queue_dir, config.mapped_file_size_consume_queue)
         self._queues = self.table.queues
         self._key_index = KeyIndex(config)
-        self._dispatcher = Dispatcher(self._key_index if config.message_index_enable else None, on_arrival)
+        self._dispatcher = Dispatcher(self._key_index if config.message_index_enable else None, arrivals)
         self._pending = self._dispatcher.pending
         self.cleaner = FileCleaner(config, self._log, self.table, self._key_index)
         self._cold_pages = ColdPages(self._log)

@@ -32,6 +32,17 @@ def small_config(root: Path, **changes: Any) -> MessageStoreConfig:
     return MessageStoreConfig(root, **(settings | changes))
 
 
+class RecordedArrivals:
+    """Notes what dispatch notifies of, while it waits for it."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, int, int, int]] = []
+        self.is_awaited = True
+
+    def notify_arrival(self, *arrival: Any) -> None:
+        self.seen.append(arrival)
+
+
 def open_store(root: Path, **changes: Any) -> MessageStore:
     store = MessageStore(small_config(root, **changes))
     store.open(NOW_MS)

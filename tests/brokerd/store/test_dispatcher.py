@@ -7,7 +7,7 @@ import pytest
 from brokerd.store.dispatcher import INDEX_AT_ONCE, Dispatcher, dispatch_tags_code, gets_unit
 from brokerd.store.index.key_index import KeyIndex
 from brokerd.store.queue.consume_queue import ConsumeQueue
-from tests.brokerd.store.stores import small_config
+from tests.brokerd.store.stores import RecordedArrivals, small_config
 
 LEVELS_MS = (1000, 5000, 10000)
 
@@ -39,16 +39,19 @@ def test_it_hides_prepared_and_rolled_back_messages(sys_flag: int, answer: bool)
 
 
 def test_it_dispatches_in_order_up_to_an_offset_and_tells_of_arrivals(tmp_path: Path) -> None:
-    arrivals: list[tuple[str, int, int, int]] = []
-    dispatcher = Dispatcher(None, lambda *arrival: arrivals.append(arrival))
+    arrivals = RecordedArrivals()
+    dispatcher = Dispatcher(None, arrivals)
     queue = ConsumeQueue("T", 3, tmp_path, 200)
     for number, sys_flag in enumerate((0, 0, 0x4, 0)):
         queue_offset = {0: 0, 1: 1, 2: 0, 3: 2}[number]
         dispatcher.pending.append((queue, queue_offset, number * 100, 100, number, 5, sys_flag, b""))
     assert dispatcher.dispatch_until(199) == 1
-    assert arrivals == [("T", 3, 1, 0)]
-    assert dispatcher.dispatch_until(400) == 3
-    assert arrivals == [("T", 3, 1, 0), ("T", 3, 2, 1), ("T", 3, 3, 3)]
+    assert arrivals.seen == [("T", 3, 1, 0)]
+    assert dispatcher.dispatch_until(300) == 2
+    assert arrivals.seen == [("T", 3, 1, 0), ("T", 3, 2, 1)]
+    arrivals.is_awaited = False
+    assert dispatcher.dispatch_until(400) == 1
+    assert len(arrivals.seen) == 2
     assert [queue.unit(number) for number in range(3)] == [(0, 100, 0), (100, 100, 1), (300, 100, 3)]
     assert dispatcher.dispatch_until(400) == 0
 

@@ -18,6 +18,7 @@ from tests.brokerd.store.stores import (
     BORN_HOST,
     NOW_MS,
     STORE_HOST,
+    RecordedArrivals,
     bodies,
     flush_everything,
     kill,
@@ -59,8 +60,8 @@ def check(store: MessageStore, count: int = 30) -> None:
 
 
 def test_it_puts_one_record_into_all_its_queues(tmp_path: Path) -> None:
-    arrived = []
-    store = LightMessageStore(small_config(tmp_path, **LIGHT), lambda *arrival: arrived.append(arrival))
+    arrivals = RecordedArrivals()
+    store = LightMessageStore(small_config(tmp_path, **LIGHT), arrivals)
     store.open(NOW_MS)
     end = store.commit_log_max_offset
     first = put(store, b"one", properties=naming("a"))
@@ -72,7 +73,7 @@ def test_it_puts_one_record_into_all_its_queues(tmp_path: Path) -> None:
         [("%LMQ%a", 1), ("%LMQ%b", 0)],
     ]
     assert store.units("%LMQ%a", 0, 0, 1) == [(end, first.size_bytes, ord("t"))]
-    assert [arrival[:3] for arrival in arrived] == [
+    assert [arrival[:3] for arrival in arrivals.seen] == [
         ("TopicTest", 0, 1), ("%LMQ%a", 0, 1), ("TopicTest", 0, 2), ("%LMQ%a", 0, 2), ("%LMQ%b", 0, 1),
     ]  # fmt: skip
     store.close(NOW_MS)

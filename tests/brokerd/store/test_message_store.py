@@ -20,6 +20,7 @@ from tests.brokerd.store.stores import (
     BORN_HOST,
     NOW_MS,
     STORE_HOST,
+    RecordedArrivals,
     bodies,
     flush_everything,
     kill,
@@ -71,8 +72,8 @@ def test_it_writes_a_file_any_reader_of_the_format_understands(tmp_path: Path) -
 
 
 def test_it_shows_messages_only_once_dispatched(tmp_path: Path) -> None:
-    arrivals: list[tuple[str, int, int, int]] = []
-    store = MessageStore(small_config(tmp_path), lambda *arrival: arrivals.append(arrival))
+    arrivals = RecordedArrivals()
+    store = MessageStore(small_config(tmp_path), arrivals)
     store.open(NOW_MS)
     put(store, b"a", properties=b"TAGS\x01TagA\x02")
     put(store, b"b", queue_id=1)
@@ -81,7 +82,7 @@ def test_it_shows_messages_only_once_dispatched(tmp_path: Path) -> None:
     assert store.dispatch_pending() == 2
     assert store.dispatch_pending() == 0
     assert store.dispatch_behind_bytes == 0
-    assert arrivals == [("TopicTest", 0, 1, 2598919), ("TopicTest", 1, 1, 0)]
+    assert arrivals.seen == [("TopicTest", 0, 1, 2598919), ("TopicTest", 1, 1, 0)]
     assert (store.topics(), store.queues("TopicTest"), store.queues("None")) == (["TopicTest"], [0, 1], [])
     store.close(NOW_MS)
 
