@@ -77,6 +77,13 @@ class BrokerSample(models.Model):
     delayed = models.BigIntegerField(null=True)  # messages held back: of delay levels,
     timed = models.BigIntegerField(null=True)  # ... for a set time,
     half = models.BigIntegerField(null=True)  # ... and half messages, at most
+    found_rate = models.FloatField(null=True)  # pulls per second that found messages,
+    miss_rate = models.FloatField(null=True)  # ... and that found none
+    log_lock_ms = models.FloatField(null=True)  # longest lock of the commit log
+    waiting_sends = models.FloatField(null=True)  # messages in the queue of the sending threads
+    loop_p99_ms = models.FloatField(null=True)  # wait for brokerd's event loop
+    unflushed_bytes = models.BigIntegerField(null=True)
+    undispatched_bytes = models.BigIntegerField(null=True)  # of the log, not in the queues yet
 
     class Meta:
         constraints = [

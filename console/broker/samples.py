@@ -8,7 +8,7 @@ from typing import Any
 from django.db.models import Avg, BigIntegerField, ExpressionWrapper, F, Min, Value
 
 from console.broker.models import BrokerSample
-from console.broker.survey.course import COLUMNS, MINUTE_MS, Course, course
+from console.broker.survey.course import COLUMNS, HOUR_MINUTES, MINUTE_MS, USUAL_FROM, Course, course
 from console.lag.models import BrokerRow
 
 CHART_POINTS = 288  # five minutes each over a day
@@ -23,6 +23,13 @@ def courses(cluster_name: str, broker_name: str, now_ms: int) -> dict[str, Cours
             if value is not None:
                 samples[at_ms // MINUTE_MS] = value
     return {key: course(by_column[column], now_ms) for key, column in COLUMNS.items()}
+
+
+def usual_from_ms(cluster_name: str, broker_name: str) -> int | None:
+    """Return when the first figures have something usual: some samples and the hour that they are compared with."""
+    rows = BrokerSample.objects.filter(cluster=cluster_name, broker_name=broker_name)
+    first_ms = rows.aggregate(first=Min("at_ms"))["first"]
+    return None if first_ms is None else first_ms + (HOUR_MINUTES + USUAL_FROM) * MINUTE_MS
 
 
 def samples(cluster_name: str, from_ms: int, to_ms: int, broker_name: str = "") -> dict[str, list[Any]]:

@@ -190,32 +190,39 @@ def _judge_disk(found: BrokerSurvey, row: BrokerRow, log: list[disk.LogSample], 
 def _save_samples(
     cluster_name: str, rows: Sequence[BrokerRow], held: Mapping[str, HeldBack], now_ms: int
 ) -> None:
-    """Save one sample of each broker that answers; silent brokers leave a gap in the charts.
-
-    A broker that has just started has no rate yet: its first seconds include everything that its clients had kept.
-    """
+    """Save one sample of each broker that answers; silent brokers leave a gap in the charts."""
+    answered = [row for row in rows if row.answered]
     BrokerSample.objects.bulk_create(
-        [
-            BrokerSample(
-                cluster=cluster_name,
-                broker_name=row.broker_name,
-                at_ms=now_ms,
-                in_rate=None if _is_young(row, now_ms) else row.in_rate,
-                out_rate=None if _is_young(row, now_ms) else row.out_rate,
-                disk_ratio=row.disk_ratio,
-                log_min_offset=runtime.size_bytes(row.runtime.get("commitLogMinOffset")),
-                log_max_offset=runtime.size_bytes(row.runtime.get("commitLogMaxOffset")),
-                put_p99_ms=runtime.put_p99_ms(row.runtime)[0],
-                delayed=held[row.broker_name].delayed,
-                timed=held[row.broker_name].timed,
-                half=held[row.broker_name].half,
-            )
-            for row in rows
-            if row.answered
-        ],
-        ignore_conflicts=True,
+        [_sample(cluster_name, row, held[row.broker_name], now_ms) for row in answered], ignore_conflicts=True
     )
     BrokerSample.objects.filter(cluster=cluster_name, at_ms__lt=now_ms - SAMPLES_KEPT_MS).delete()
+
+
+def _sample(cluster_name: str, row: BrokerRow, held: HeldBack, now_ms: int) -> BrokerSample:
+    """A broker that has just started has no rate yet: its first seconds include all that its clients had kept."""
+    table = row.runtime
+    sample = BrokerSample(
+        cluster=cluster_name,
+        broker_name=row.broker_name,
+        at_ms=now_ms,
+        disk_ratio=row.disk_ratio,
+        log_min_offset=runtime.size_bytes(table.get("commitLogMinOffset")),
+        log_max_offset=runtime.size_bytes(table.get("commitLogMaxOffset")),
+        put_p99_ms=runtime.put_p99_ms(table)[0],
+        delayed=held.delayed,
+        timed=held.timed,
+        half=held.half,
+        log_lock_ms=runtime.log_lock_ms(table),
+        waiting_sends=runtime.number(table.get("sendThreadPoolQueueSize")),
+        loop_p99_ms=runtime.number(table.get("loopDelay99")),
+        unflushed_bytes=runtime.size_bytes(table.get("remainHowManyDataToFlush")),
+        undispatched_bytes=runtime.size_bytes(table.get("dispatchBehindBytes")),
+    )
+    if not _is_young(row, now_ms):
+        sample.in_rate, sample.out_rate = row.in_rate, row.out_rate
+        sample.found_rate = runtime.number(table.get("getFoundTps"))
+        sample.miss_rate = runtime.number(table.get("getMissTps"))
+    return sample
 
 
 def _is_young(row: BrokerRow, now_ms: int) -> bool:

@@ -137,7 +137,7 @@ def _tab_context(
     if tab == "health":
         return _health_context(request, here, view, servers, now_ms, scope)
     if tab == "runtime":
-        return {"groups": runtime.figures(view.figures, samples.courses(here.name, view.name, now_ms))}
+        return _runtime_context(here, view, now_ms)
     if tab == "config":
         return _config_context(request, here)
     if tab == "topics":
@@ -166,6 +166,15 @@ def _health_context(
     found += findings.config_findings(selectors.config_table(here.name, only_differences=True))
     is_part = "part" in request.GET
     return {"findings": found, "chart": None if is_part else _chart(here, view, now_ms)}
+
+
+def _runtime_context(here: Cluster, view: BrokerView, now_ms: int) -> PageContext:
+    courses = samples.courses(here.name, view.name, now_ms)
+    has_usual = any(found.usual is not None for found in courses.values())
+    return {
+        "groups": runtime.figures(view.figures, courses),
+        "usual_from_ms": None if has_usual else samples.usual_from_ms(here.name, view.name),
+    }
 
 
 def _chart(here: Cluster, view: BrokerView, now_ms: int) -> PageContext:

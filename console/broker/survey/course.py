@@ -14,8 +14,15 @@ USUAL_FROM = 30
 COLUMNS = {
     "putTps": "in_rate",
     "putLatency99": "put_p99_ms",
+    "pageCacheLockTimeMills": "log_lock_ms",
+    "sendThreadPoolQueueSize": "waiting_sends",
+    "loopDelay99": "loop_p99_ms",
     "getTransferredTps": "out_rate",
+    "getFoundTps": "found_rate",
+    "getMissTps": "miss_rate",
     "commitLogDiskRatio": "disk_ratio",
+    "remainHowManyDataToFlush": "unflushed_bytes",
+    "dispatchBehindBytes": "undispatched_bytes",
 }
 
 
@@ -33,6 +40,8 @@ class Course:
 def course(samples: Mapping[int, float], now_ms: int) -> Course:
     """Fold the samples of a figure, {minute since the epoch: value}."""
     last = now_ms // MINUTE_MS
+    if last not in samples:
+        last -= 1  # the present minute is sampled somewhere in it: before that it is no gap
     first = last - HOUR_MINUTES + 1
     before = [value for minute, value in samples.items() if minute < first]
     usual = None

@@ -105,10 +105,16 @@ def loop_delay_s(table: Table) -> tuple[float | None, float | None]:
     return None if p99_ms is None else p99_ms / 1000, None if max_ms is None else max_ms / 1000
 
 
+def log_lock_ms(table: Table) -> float | None:
+    """Return the longest current wait for the commit log, or None where it is unreported."""
+    held_ms = number(table.get("pageCacheLockTimeMills"))
+    return None if held_ms is None or held_ms >= NEVER else held_ms
+
+
 def page_cache_state(table: Table, busy_from_ms: int = CACHE_BUSY_MS) -> tuple[Text, str]:
     """Return (word, tone) of the page cache by the longest current wait for the log; "" when unknown."""
-    held_ms = number(table.get("pageCacheLockTimeMills"))
-    if held_ms is None or held_ms >= NEVER:
+    held_ms = log_lock_ms(table)
+    if held_ms is None:
         return Text(), ""
     time = Latency(round(held_ms))
     if held_ms >= busy_from_ms:

@@ -179,17 +179,21 @@ def test_it_explains_runtime_figures_and_names_those_it_can_not_know(admin: Clie
     assert "sends; the first has waited 0 ms, room for 10,000" in text
     assert '<b>Not applicable to this broker</b> <span class="muted">8</span>' in text
     now_ms = int(time.time() * 1000)
+    part = "/c/local/brokers/broker-a?tab=runtime&part=1"
     for minute in range(100):
+        if minute == 2:
+            assert "usual values are known from" in text_of(admin, part)
         BrokerSample.objects.create(
             cluster="local",
             broker_name="broker-a",
             at_ms=now_ms - minute * 60_000,
             in_rate=40.0,
-            out_rate=minute,
+            unflushed_bytes=2048 * minute,
         )
-    part = admin.get("/c/local/brokers/broker-a?tab=runtime&part=1").content.decode()
+    part = admin.get(part).content.decode()
     assert '<td class="num nowrap soft p2">40 /s</td>' in part
-    assert part.count("data-trend") == 4
+    assert "usual values are known from" not in part
+    assert part.count("data-trend") == 10, "brokerd alone has an event loop"
     started_ms = captured("4.9.7")["bootTimestamp"]
     assert f'<time data-at="{started_ms}"' in part and f'<time data-at="{started_ms}" data-as="age">' in part
     assert "Messages in" in part and "<html" not in part

@@ -13,6 +13,11 @@ def test_a_minute_without_a_sample_is_a_gap() -> None:
     assert found.trend[-3:] == [7.0, None, 5.0]
 
 
+def test_the_present_minute_is_no_gap_before_its_sample() -> None:
+    assert course({NOW - 1: 7.0}, NOW * MINUTE_MS).trend[-1] == 7.0
+    assert course({NOW - 2: 7.0}, NOW * MINUTE_MS).trend[-2:] == [7.0, None]
+
+
 def test_usual_is_the_middle_of_what_was_before_the_last_hour() -> None:
     before = {NOW - HOUR_MINUTES - minute: float(minute) for minute in range(100)}
     found = course({**before, NOW: 10_000.0}, NOW * MINUTE_MS)

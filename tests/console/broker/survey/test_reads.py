@@ -44,7 +44,8 @@ def test_it_keeps_what_brokers_and_the_name_server_say(pair: Pair) -> None:
     assert server.config is not None and server.config["orderMessageEnable"] == "false"
     assert BrokerSample.objects.filter(cluster=NAME).count() == 2
     # Both have just started: what they counted so far is no rate.
-    assert set(BrokerSample.objects.values_list("in_rate", "out_rate")) == {(None, None)}
+    assert set(BrokerSample.objects.values_list("in_rate", "out_rate", "miss_rate")) == {(None, None, None)}
+    assert None not in BrokerSample.objects.values_list("unflushed_bytes", flat=True)
     old = [
         {**row.runtime, "bootTimestamp": str(pair.now_ms - 120_000)}
         for row in BrokerRow.objects.order_by("pk")
@@ -54,7 +55,8 @@ def test_it_keeps_what_brokers_and_the_name_server_say(pair: Pair) -> None:
         row.save()
     services.request_survey(NAME)
     assert services.survey_cluster(NAME, now_ms=pair.now_ms + 1) is not None
-    assert {one.in_rate for one in BrokerSample.objects.filter(at_ms=pair.now_ms + 1)} == {7.5}
+    later = BrokerSample.objects.filter(at_ms=pair.now_ms + 1)
+    assert {one.in_rate for one in later} == {7.5} and all(one.miss_rate is not None for one in later)
 
 
 def test_it_runs_once_a_minute_by_whoever_is_first(pair: Pair) -> None:
