@@ -18,6 +18,7 @@ from console.text import Duration, Moment, Text
 from spark.lag.local_time import HOUR_MS, hour_of_week, local
 
 WEEK_HOURS_MIN = 72  # fewer days show no more than the lines by the hour
+WHOLE_PCT = 99.95  # of an error budget: shown as 100.0 %
 # What drains sooner is gone before it is read about.
 FORECAST_MS_MIN = 60_000
 
@@ -106,7 +107,9 @@ def plots_of(
         hours=HourLines(times, hours.p50_ms[drawn], hours.p95_ms[drawn], hours.max_ms[drawn], hours.slo_ms)
         if has_line
         else None,
-        budget=BudgetLines(times, budget.left_pct[drawn], budget.even_pct[drawn]) if has_line else None,
+        budget=BudgetLines(times, budget.left_pct[drawn], budget.even_pct[drawn])
+        if has_line and _is_used(budget)
+        else None,
         flow=group_report.flow_of(hours, drawn) if has_line else None,
         week=Week(hours_of_week, minute, hours.p95_ms) if has_week else None,
         queues=QueueMap(queues.rows, queues.times[drawn], [values[drawn] for values in queues.values])
@@ -117,6 +120,11 @@ def plots_of(
         skew=group_plots.skew(rows),
         ways=group_plots.ways(rows),
     )
+
+
+def _is_used(budget: group_report.Budget) -> bool:
+    """Return whether a part of an error budget is gone: the whole of it would be a card of one colour."""
+    return any(left is not None and left < WHOLE_PCT for left in budget.left_pct)
 
 
 def _is_worth_it(values: Iterable[Sequence[int | None]]) -> bool:
@@ -157,6 +165,11 @@ def not_shown(
     least = Duration(WAIT_MS_MIN)
     reasons = (
         (plots.hours, Text("Time lag by the hour, cumulative flow, error budget"), _no_line(hours)),
+        (
+            plots.budget or not plots.hours,
+            Text("Error budget"),
+            Text("no part of it was used in this time"),
+        ),
         (plots.week, Text("Time lag by hour of week"), _no_week(hours)),
         (
             plots.queues,

@@ -199,7 +199,7 @@ class TestPage:
 
     def test_its_charts_begin_with_the_first_observed_hour(self, admin: Client, run: ReportRun) -> None:
         for hour in (5, 6, 8):
-            add(run, hour, time_lag_p95_ms=9_000)
+            add(run, hour, time_lag_p95_ms=9_000, breach_ms=60_000)
         page = self.text(admin)
         drawn = {
             name: json.loads(re.findall(rf'id="plot-{name}"[^>]*>(.*?)</script>', page)[0])
@@ -210,6 +210,13 @@ class TestPage:
         assert drawn["flow"]["times"][0] == TODAY + 6 * HOUR  # where its first hour ends
         assert f"from_ms={TODAY + 5 * HOUR}&amp;" in page
         assert "Time without observation is not included." in page  # the hour between
+
+    def test_a_budget_of_which_nothing_is_used_is_a_line(self, admin: Client, run: ReportRun) -> None:
+        for hour in (5, 6):
+            add(run, hour, breach_ms=0)
+        page = self.text(admin)
+        assert 'id="plot-hours"' in page and 'id="plot-budget"' not in page
+        assert "<dt>Error budget</dt><dd>no part of it was used in this time</dd>" in re.sub(r"\s*\n\s*", "", page)
 
     def test_the_week_is_one_of_the_reports_zone(self, admin: Client, run: ReportRun) -> None:
         """18:00 UTC on Monday is 23:30 in India, 18:30 there is Tuesday: the hour of UTC keeps its beginning."""
