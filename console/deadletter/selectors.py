@@ -40,9 +40,10 @@ class Cause:
 class DeadLetterRow:
     """Dead letters of one group. None is unknown, never zero. Times in ms since 1970 UTC.
 
-    ``growth_per_h``: letters that arrived in the last hour, as far as it was observed (``growth_minutes`` of
-    60). ``expires_ms``: when a broker may delete the oldest. ``causes`` are those of the ``sampled`` newest;
-    ``settled`` letters were replayed or marked as handled, as of ``surveyed_ms``.
+    ``growth_per_h``: letters that arrived in the last hour and are still stored, as far as it was observed
+    (``growth_minutes`` of 60): means of minutes do not add up to more than there are. ``expires_ms``: when a broker may
+    delete the oldest. ``causes`` are those of the ``sampled`` newest; ``settled`` letters were replayed or marked as
+    handled, as of ``surveyed_ms``.
     """
 
     group: str
@@ -236,7 +237,7 @@ def _row(
         topic=topic.topic,
         count=topic.messages,
         lower_bound=topic.messages_lower_bound,
-        growth_per_h=growth,
+        growth_per_h=growth if growth is None or topic.messages is None else min(growth, topic.messages),
         growth_minutes=minutes,
         oldest_ms=oldest_ms,
         expires_ms=None if oldest_ms is None or kept_ms is None else oldest_ms + kept_ms,

@@ -84,5 +84,8 @@ def test_it_lists_what_the_last_round_saw(db: None) -> None:
     ]
     assert (rows[2].growth_per_h, rows[2].growth_minutes) == (1.8, 2), "the running minute is not counted yet"
     assert rows[0].growth_per_h is None
+    TopicRow.objects.filter(topic="%DLQ%billing").update(messages=1)
+    billing = selectors.dead_letters_of("c", "billing")
+    assert billing is not None and billing.growth_per_h == 1, "no more arrived than there are"
     assert [row.group for row in selectors.dead_letter_page("c", query="LEG")] == ["legacy"]
     assert selectors.dead_letters_of("c", "bill") is None
