@@ -47,7 +47,11 @@ class TopicGroupSerializer(StructSerializer):
 
 class TopicProducerSerializer(StructSerializer):
     struct = Sender
-    help_texts: ClassVar[HelpTexts] = {"messages": "of the sampled messages, those from its address"}
+    help_texts: ClassVar[HelpTexts] = {
+        "messages": "of the sampled messages, those from its address",
+        "mean_bytes": "of those, as they are stored",
+        "mean_delay_ms": "of those, from born (by the clock of the producer) to stored",
+    }
 
 
 class TopicProducersSerializer(StructSerializer):

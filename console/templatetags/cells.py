@@ -23,7 +23,7 @@ from django.utils.translation import pgettext
 
 from console.templatetags.statuses import STATUSES, TIME_TONES, TONES, status_parts
 from console.text import figures as english
-from console.text.figures import SECOND_MS, clock, count, rate
+from console.text.figures import SECOND_MS, clock, count, percent, rate
 from console.text.language import figure_words
 from spark.lag.local_time import DAY_MS, HOUR_MS
 
@@ -213,7 +213,8 @@ def sparkline(values: Sequence[float | None], tone: str = "") -> SafeString:
     steps = (len(LEVELS) - 1) / largest
     trend = "".join("-" if value is None else LEVELS[math.floor(value * steps + 0.5)] for value in values)
     look = f' data-tone="{tone}"' if tone else ""
-    return SafeString(f'<canvas data-trend="{trend}"{look}></canvas>')
+    begun = trend.lstrip("-")  # the plot begins where its data begin
+    return SafeString(f'<canvas data-trend="{begun}"{look}></canvas>')
 
 
 def ago_cell(row: object, name: str, now_ms: int) -> SafeString:
@@ -262,6 +263,14 @@ def never_committed_cell(row: object, name: str, now_ms: int) -> SafeString:
     words = _("%(count)s never committed") % {"count": count(waiting)}
     bound = at_least(row) if value_of(row, "partial") else ""
     return format_html(' + {}<span class="nowrap" tabindex="0" data-tip="{}">{}</span>', bound, tip, words)
+
+
+def pace_cell(row: object, name: str, now_ms: int) -> SafeString:
+    """Render the rate of a group as a share of what arrives, of the same two figures that stand beside it."""
+    entering, leaving = value_of(row, "in_rate"), value_of(row, name)
+    if not entering or leaving is None or value_of(row, "partial"):
+        return SafeString(escape(_("committed")))
+    return SafeString(escape(_("%(share)s of what arrives") % {"share": percent(leaving / entering)}))
 
 
 def progress_cell(row: object, name: str, now_ms: int) -> SafeString:
@@ -333,6 +342,7 @@ CELLS = {
     "ago": ago_cell,
     "seen": seen_cell,
     "never_committed": never_committed_cell,
+    "pace": pace_cell,
     "progress": progress_cell,
     "latency": latency_cell,
     "optional": optional_cell,

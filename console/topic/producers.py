@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from console.brokers.mqadmin import with_admin
+from console.brokers.mqadmin import MessageRecord, with_admin
 from console.brokers.queues import PAGE_DEADLINE_MS, NameServersSilent, ask_each, page_masters
 from console.cluster.models import Cluster
 from console.lag.rows.queue_row import TopicQueueRow
@@ -25,7 +25,11 @@ INNER_GROUPS = frozenset({"CLIENT_INNER_PRODUCER"})  # every consumer has one, t
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sender:
-    """A connected producer; ``messages``: how many of the sampled ones came from its address."""
+    """A connected producer; ``messages``: how many of the sampled ones came from its address.
+
+    Of those, null without any: ``mean_bytes`` as they are stored, ``mean_delay_ms`` from born (by the clock of the
+    producer) to stored.
+    """
 
     group: str
     client_id: str
@@ -35,6 +39,8 @@ class Sender:
     brokers: tuple[str, ...]
     heartbeat_ms: int
     messages: int
+    mean_bytes: float | None
+    mean_delay_ms: float | None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -71,12 +77,10 @@ def senders_of(
         if queue.broker_name in addrs and queue.max_offset > queue.min_offset
     }
     pulls = ask_each(admin, requests, lambda client, arguments: client.pull(*arguments), PAGE_DEADLINE_MS)
-    born = Counter(
-        record.born_host[0]
-        for pull in pulls.values()
-        if not isinstance(pull, Exception)
-        for record in pull.messages
-    )
+    sample = [
+        record for pull in pulls.values() if not isinstance(pull, Exception) for record in pull.messages
+    ]
+    born = Counter(record.born_host[0] for record in sample)
     unread = [
         Text("producers of %(name)s: %(why)s", name=name, why=text_of(answer))
         for name, answer in tables.items()
@@ -87,7 +91,7 @@ def senders_of(
         for (name, queue), answer in pulls.items()
         if isinstance(answer, Exception)
     ]
-    found = _senders(tables, born)
+    found = _senders(tables, sample)
     hosts = {host_of(sender.address) for sender in found}
     return Senders(
         senders=tuple(sorted(found, key=lambda one: (-one.messages, one.group, one.client_id))),
@@ -98,7 +102,10 @@ def senders_of(
     )
 
 
-def _senders(tables: Mapping[str, object], born: Mapping[str, int]) -> list[Sender]:
+def _senders(tables: Mapping[str, object], sample: Sequence[MessageRecord]) -> list[Sender]:
+    by_host: dict[str, list[MessageRecord]] = {}
+    for record in sample:
+        by_host.setdefault(record.born_host[0], []).append(record)
     merged: dict[tuple[str, str], Sender] = {}
     for broker, table in tables.items():
         if not isinstance(table, dict):
@@ -106,6 +113,7 @@ def _senders(tables: Mapping[str, object], born: Mapping[str, int]) -> list[Send
         for group, members in table.items():
             for one in members if group not in INNER_GROUPS else ():
                 seen = merged.get((group, one.client_id))
+                sent = by_host.get(host_of(one.remote_ip), [])
                 merged[group, one.client_id] = Sender(
                     group=group,
                     client_id=one.client_id,
@@ -114,9 +122,17 @@ def _senders(tables: Mapping[str, object], born: Mapping[str, int]) -> list[Send
                     version=one.version,
                     brokers=(*(seen.brokers if seen else ()), broker),
                     heartbeat_ms=max(one.last_update_timestamp, seen.heartbeat_ms if seen else 0),
-                    messages=born.get(host_of(one.remote_ip), 0),
+                    messages=len(sent),
+                    mean_bytes=_mean([record.store_size_bytes for record in sent]),
+                    mean_delay_ms=_mean(
+                        [record.store_timestamp_ms - record.born_timestamp_ms for record in sent]
+                    ),
                 )
     return list(merged.values())
+
+
+def _mean(values: Sequence[int]) -> float | None:
+    return sum(values) / len(values) if values else None
 
 
 def host_of(address: str) -> str:

@@ -316,9 +316,12 @@
       if (panel.highWater && peak > 0) {
         const at = x(times[lead.indexOf(peak)]),
           y = yOf(peak),
-          left = at > box.x + box.w / 2;
-        rule(g, Math.max(box.x, at - 14), y, Math.min(at + 14, box.x + box.w), y, "fg-3");
-        label(g, `${panel.highWater} ${panel.format(peak)}`, left ? at - 18 : at + 18, y, {
+          left = at > box.x + box.w / 2,
+          from = Math.max(box.x, at - 14),
+          to = Math.min(at + 14, box.x + box.w);
+        rule(g, from, y, to, y, "fg-3");
+        // above the peak no line passes through the words
+        label(g, `${panel.highWater} ${panel.format(peak)}`, left ? to : from, y - 8, {
           align: left ? "right" : "left",
           fill: "fg-2",
           halo: true,

@@ -230,6 +230,11 @@
       const bound = row.partial ? atLeast(row) : "";
       return row[name] === 0 && !bound ? zero("0") : bound + escape(rate(row[name]));
     },
+    // the rate of a group as a share of what arrives, of the same two figures that stand beside it
+    pace(row, name) {
+      if (!row.in_rate || missing(row[name]) || row.partial) return gettext("committed");
+      return say(gettext("%(share)s of what arrives"), { share: percent(row[name] / row.in_rate) });
+    },
     duration: (row, name) =>
       missing(row[name]) ? absent(row) : figure(row, name, duration(row[name]), row[name] === 0),
     time_lag: (row, name) =>
@@ -265,7 +270,8 @@
         steps = (LEVELS.length - 1) / (values.reduce((most, value) => Math.max(most, value), 0) || 1),
         heights = values.map((value) => (missing(value) ? "-" : LEVELS[Math.floor(value * steps + 0.5)])).join("");
       const tone = family in TONES ? ` data-tone="${TONES[family]}"` : "";
-      return `<canvas data-trend="${heights}"${tone}></canvas>`;
+      // the plot begins where its data begin
+      return `<canvas data-trend="${heights.replace(/^-+/, "")}"${tone}></canvas>`;
     },
     never_committed(row, name) {
       const waiting = (row[name] || []).reduce((sum, topic) => sum + (topic.never_committed_lag || 0), 0);
