@@ -12,6 +12,7 @@ import pytest
 from brokerd.remoting.codes import RequestCode
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.signature import AccessKeys, sign
+from tests.support import java_peer
 from tests.support.broker_process import BrokerProcess
 from tests.support.java_peer import JavaPeer, Jvm
 from tests.support.watched_broker import connect, read_answer
@@ -90,11 +91,11 @@ def users(tmp_path: Path) -> Iterator[BrokerProcess]:
         yield broker
 
 
-@pytest.fixture
-def jvm(tmp_path: Path, class_path: str) -> Iterator[Jvm]:
-    """One whose mqadmin signs as the administrator."""
-    home = tmp_path / "tools"
-    (home / "conf").mkdir(parents=True)
+@pytest.fixture(scope="module")
+def jvm(tmp_path_factory: pytest.TempPathFactory, class_path: str) -> Iterator[Jvm]:
+    """One for each release, whose mqadmin signs as the administrator."""
+    home = tmp_path_factory.mktemp("tools")
+    (home / "conf").mkdir()
     (home / "conf/tools.yml").write_text("accessKey: rocketmq2\nsecretKey: '12345678'\n")
     (home / "conf/logback_tools.xml").write_text('<configuration><root level="OFF"/></configuration>')
     jvm = Jvm(class_path, [f"rocketmq.home.dir={home}"])
@@ -104,11 +105,7 @@ def jvm(tmp_path: Path, class_path: str) -> Iterator[Jvm]:
 
 def mqadmin(jvm: Jvm, broker: BrokerProcess, *lines: str) -> list[str]:
     """What mqadmin writes to each of the command lines, which are given the broker's address."""
-    commands = [f"{line} -b {broker.address}" for line in lines]
-    peer = JavaPeer("", ["tools", "--lines", ";;".join(commands)], jvm)
-    assert peer.finish() == 0
-    written = [[line[2] for line in peer.lines if line[:2] == ["OUT", str(i)]] for i in range(len(lines))]
-    return ["\n".join(each) for each in written]
+    return java_peer.mqadmin("", *(f"{line} -b {broker.address}" for line in lines), jvm=jvm)
 
 
 def ask(broker: BrokerProcess, code: int, fields: dict[str, str], body: object = None) -> None:
@@ -141,7 +138,8 @@ def consume_one(jvm: Jvm, broker: BrokerProcess) -> None:
     keys = ["--access-key", "alice-key", "--secret-key", "alice-secret"]
     where = ["--namesrv", broker.namesrv, "--topic", "Orders", "--group", "billing"]
     peer = JavaPeer("", ["consume", *where, *keys, "--expect", "1", "--seconds", "100"], jvm)
-    peer.wait_for(lambda p: len(p.consumed) == 1, "the message")
+    assert peer.finish() == 0
+    assert len(peer.consumed) == 1
 
 
 def test_accounts_decide_what_a_client_may(jvm: Jvm, accounts: BrokerProcess) -> None:

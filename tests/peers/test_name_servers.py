@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -26,7 +25,6 @@ from tests.support.java_peer import JavaPeer
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(400)]
 
-TOOLS = "org.apache.rocketmq.tools.command.MQAdminStartup"
 CLUSTER = {"brokerClusterName": "mixed"}
 # 5.3.3 announces its compressed body as a plain one, which a name server of Apache refuses.
 OLD = {**CLUSTER, "compressedRegister": "true"}
@@ -142,24 +140,12 @@ def test_java_clients_send_and_consume_over_either_name_server(
     assert {message.key for message in consumer.consumed} == {f"k{i}" for i in range(60)}
 
 
-def test_mqadmin_lists_the_same_brokers_and_routes(
-    mixed: MixedCluster, class_path: str, tmp_path: Path
-) -> None:
-    """4.9.7 reads the configuration of its log from the home, and ends without one."""
-    (tmp_path / "conf").mkdir()
-    (tmp_path / "conf" / "logback_tools.xml").write_text("<configuration/>")
-    home = [f"-Drocketmq.home.dir={tmp_path}", f"-Duser.home={tmp_path}"]
-
-    def mqadmin(*words: str) -> str:
-        command = ["java", *home, "-cp", class_path, TOOLS, *words, "-n", mixed.namesrv]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=WITHIN_S, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    table = mqadmin("clusterList")
+def test_mqadmin_lists_the_same_brokers_and_routes(mixed: MixedCluster, class_path: str) -> None:
+    commands = ("clusterList", "topicRoute -t ours")
+    table, route = java_peer.mqadmin(class_path, *(f"{command} -n {mixed.namesrv}" for command in commands))
     for name, address in mixed.addrs.items():
         assert any(line.split()[:4] == ["mixed", name, "0", address] for line in table.splitlines()), table
-    assert mixed.ours.address in mqadmin("topicRoute", "-t", "ours")
+    assert mixed.ours.address in route
 
 
 async def make_static(address: str, topic: str, queues: int, broker: str) -> None:

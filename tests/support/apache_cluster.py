@@ -16,8 +16,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from consumers import BrokerUnavailable, MQAdmin, MQBrokerError, MQClientError, RemotingClientConfig
-from tests.support.maven import build_once
+from tests.support import maven
+from tests.support.broker_process import NameServerProcess
 from tests.support.ports import free_port
+from tests.support.timer_slack import timer_slack
 
 PROJECT = Path(__file__).parent.parent / "peers" / "apache"
 RELEASE, OLD_RELEASE = "5.3.3", "4.9.7"
@@ -37,28 +39,41 @@ SMALL_JVM = (
     "-XX:CompileThresholdScaling=3",
     "-XX:+UseSerialGC",
 )
+# A broker that does nothing wakes up a thousand times a second to look for work: the kernel may wake it up later.
+SLACK_MS = 10
 # For measurements: the heap and collector of bin/runbroker.sh in small, both compilers.
 FAST_JVM = ("-Xms1g", "-Xmx1g", "-XX:MaxDirectMemorySize=1g", "-XX:+UseG1GC")
 
 
 def build(release: str = RELEASE) -> str:
     """Class path of name server and broker; Maven runs only when the pom changed."""
-    target = PROJECT / "target" / release
-    build_once(PROJECT, target / "built", [PROJECT / "pom.xml"], f"-Drocketmq.version={release}")
-    return f"{target / 'jars'}/*"
+    return f"{maven.build(release).parent / 'jars'}/*"
 
 
-def class_archive(release: str) -> Path:
-    """The classes that a broker has loaded when it serves, as the JVM has them in memory."""
-    return PROJECT / "target" / release / "classes.jsa"
+class ClassArchive:
+    """The classes that a broker has loaded when it serves, as the JVM has them in memory: half of a start's CPU."""
 
+    def __init__(self, class_path: str) -> None:
+        target = Path(class_path).parent.parent  # of jars/*
+        self._file, self._built = target / "classes.jsa", target / "built"
 
-def archive_options(release: str) -> list[str]:
-    """Use the archive, or record what one needs. A JVM that finds it unfit (another Java) starts without."""
-    archive, built = class_archive(release), PROJECT / "target" / release / "built"
-    if archive.exists() and archive.stat().st_mtime > built.stat().st_mtime:
-        return [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
-    return ["-XX:+RecordDynamicDumpInfo"]
+    @property
+    def is_current(self) -> bool:
+        return self._file.exists() and self._file.stat().st_mtime > self._built.stat().st_mtime
+
+    @property
+    def options(self) -> list[str]:
+        """Use it, or record what it needs. A JVM that finds it unfit (another Java) starts without."""
+        if self.is_current:
+            return [f"-XX:SharedArchiveFile={self._file}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+        return ["-XX:+RecordDynamicDumpInfo"]
+
+    def keep(self, pid: int) -> None:
+        """Archive the classes of a JVM that records them."""
+        draft = self._file.with_suffix(f".{pid}")
+        dump = ["jcmd", str(pid), "VM.cds", "dynamic_dump", str(draft)]
+        subprocess.run(dump, check=True, timeout=READY_WITHIN_S, stdout=subprocess.DEVNULL)
+        draft.replace(self._file)
 
 
 class Jvm:
@@ -73,21 +88,18 @@ class Jvm:
         jvm: Sequence[str] = SMALL_JVM,
     ) -> None:
         self.folder = folder
-        self.command = [
-            "java",
-            *jvm,
-            *OPENED,
+        self._jvm = [*jvm, *OPENED]
+        # Measurements start as a cluster does.
+        self._archive = ClassArchive(class_path) if jvm == SMALL_JVM else None
+        # The last value of a property counts.
+        self.properties = [
             # Otherwise each start makes a key and a certificate.
-            "-Dtls.server.mode=disabled",
+            "tls.server.mode=disabled",
             # No logs: nothing reads them, and to set up the files of fifty loggers is a tenth of a start.
-            f"-Drmq.logback.configurationFile={folder / 'conf' / 'logback_broker.xml'}",
-            f"-Duser.home={folder}",
-            "-cp",
-            class_path,
-            main,
-            "-c",
-            str(folder / "conf.properties"),
+            f"rmq.logback.configurationFile={folder / 'conf' / 'logback_broker.xml'}",
+            f"user.home={folder}",
         ]
+        self._program = ["-cp", class_path, main, "-c", str(folder / "conf.properties")]
         self.log = folder / "output.log"
         self.process: subprocess.Popen[bytes] | None = None
         (folder / "conf").mkdir(parents=True)
@@ -109,10 +121,22 @@ class Jvm:
     def launch(self) -> None:
         """Start without waiting."""
         environment = {**os.environ, "ROCKETMQ_HOME": str(self.folder)}
-        with self.log.open("ab") as log:
+        archived = self._archive.options if self._archive else []
+        properties = [f"-D{each}" for each in self.properties]
+        with self.log.open("ab") as log, timer_slack(SLACK_MS if self._archive else 0):
             self.process = subprocess.Popen(
-                self.command, cwd=self.folder, env=environment, stdout=log, stderr=subprocess.STDOUT
+                ["java", *self._jvm, *archived, *properties, *self._program],
+                cwd=self.folder,
+                env=environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
             )
+
+    def keep_classes(self) -> None:
+        """Let the next JVMs map the classes that this one has loaded, unless there are such."""
+        if self._archive is not None and not self._archive.is_current:
+            assert self.process is not None
+            self._archive.keep(self.process.pid)
 
     def require_running(self) -> None:
         if not self.is_running:
@@ -180,11 +204,34 @@ class ApacheBroker(Jvm):
         return f"127.0.0.1:{self.port}"
 
 
+class OurNameServer:
+    """One of ours in the place of a JVM."""
+
+    def __init__(self, folder: Path, port: int) -> None:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        self._server = NameServerProcess(folder, listenPort=port)
+
+    @property
+    def is_running(self) -> bool:
+        return self._server.process is not None and self._server.process.poll() is None
+
+    def launch(self) -> None:
+        self._server.start()
+
+    def require_running(self) -> None:
+        assert self.is_running, self._server.output()[-3000:]
+
+    def kill(self) -> None:
+        if self.is_running:
+            self._server.kill()
+
+
 class ApacheCluster:
     """`with ApacheCluster(folder) as cluster:` — name server, broker-a and broker-b.
 
     `names`: other brokers; `changes`: settings of all of them; `jvm`: SMALL_JVM for tests, FAST_JVM to measure;
     `release`: of both, as Maven Central has it. `more_namesrv`: where the brokers register too.
+    `with_our_name_server`: for tests of the broker alone, as a fork of ours costs less than the start of a JVM.
     `with_controller`: the name server has one, which makes one of a name's brokers its master.
     `properties`: of all JVMs; `client`: how to reach them, where they take no plain or unsigned requests.
     """
@@ -198,13 +245,13 @@ class ApacheCluster:
         release: str = RELEASE,
         more_namesrv: str = "",
         *,
+        with_our_name_server: bool = False,
         with_controller: bool = False,
         properties: Sequence[str] = (),
         client: RemotingClientConfig | None = None,
     ) -> None:
         class_path = build(release)
         self._client = client
-        self._release = release
         controller: dict[str, str | int] = {}
         if with_controller:
             address = f"127.0.0.1:{free_port()}"
@@ -224,33 +271,33 @@ class ApacheCluster:
                 **(changes or {}),
             }
         self._class_path, self._changes = class_path, changes or {}
-        if jvm == SMALL_JVM:  # measurements start as a cluster does
-            jvm = [*SMALL_JVM, *archive_options(release)]
         self._jvm = jvm
         self.namesrv_port = free_port()
-        self.name_server = Jvm(
-            folder / "namesrv",
-            class_path,
-            "org.apache.rocketmq.namesrv.NamesrvStartup",
-            {"listenPort": self.namesrv_port, "bindAddress": "127.0.0.1", **controller},
-            jvm,
-        )
+        self.name_server: Jvm | OurNameServer
+        if with_our_name_server:
+            self.name_server = OurNameServer(folder / "namesrv", self.namesrv_port)
+        else:
+            self.name_server = Jvm(
+                folder / "namesrv",
+                class_path,
+                "org.apache.rocketmq.namesrv.NamesrvStartup",
+                {"listenPort": self.namesrv_port, "bindAddress": "127.0.0.1", **controller},
+                jvm,
+            )
+            self.name_server.properties += properties
         namesrv = f"{self.namesrv};{more_namesrv}" if more_namesrv else self.namesrv
         self.brokers = [
             ApacheBroker(folder / name, class_path, name, namesrv, changes or {}, jvm) for name in names
         ]
-        for each in (self.name_server, *self.brokers):
-            # The last value of a property counts.
-            place = each.command.index("-cp")
-            each.command[place:place] = [f"-D{given}" for given in properties]
+        for each in self.brokers:
+            each.properties += properties
 
     def __enter__(self) -> ApacheCluster:
         try:
             self.name_server.launch()
             self._wait_for(lambda: accepts(self.namesrv_port), "a listening name server")
             self.start_brokers()
-            if "-XX:+RecordDynamicDumpInfo" in self.brokers[0].command:
-                self._keep_classes()
+            self.brokers[0].keep_classes()
         except BaseException:
             self.kill()
             raise
@@ -305,15 +352,6 @@ class ApacheCluster:
             {**self._changes, **settings, **(changes or {})},
             self._jvm,
         )
-
-    def _keep_classes(self) -> None:
-        """Archive the loaded classes: the next JVMs map them, which halves the CPU time of a broker's start."""
-        process, archive = self.brokers[0].process, class_archive(self._release)
-        assert process is not None
-        draft = archive.with_suffix(f".{os.getpid()}")
-        dump = ["jcmd", str(process.pid), "VM.cds", "dynamic_dump", str(draft)]
-        subprocess.run(dump, check=True, timeout=READY_WITHIN_S, stdout=subprocess.DEVNULL)
-        draft.replace(archive)
 
     def kill(self) -> None:
         for each in (*self.brokers, self.name_server):

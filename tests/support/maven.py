@@ -1,4 +1,4 @@
-"""Maven for the Java parts of the tests: each project is built once, by one process of tests at a time."""
+"""Maven for the Java parts of the tests: built once for each release, by one process of tests at a time."""
 
 from __future__ import annotations
 
@@ -11,30 +11,31 @@ from pathlib import Path
 
 from tests.support.scratch import common_folder
 
+PEERS = Path(__file__).parent.parent / "peers"
 # Two builds at once would write the same files of Maven's repository in the home folder.
 LOCK = common_folder() / f"tidemark-test-maven-{os.getuid()}.lock"
 
 
-def build_once(
-    project: Path,
-    stamp: Path,
-    sources: Iterable[Path],
-    *options: str,
-    then: Callable[[], None] = lambda: None,
-) -> None:
-    """`mvn compile` and what follows it, unless ``stamp`` is newer than all sources."""
+def build(release: str) -> Path:
+    """Bring the jars and classes of all projects for a release of RocketMQ; return the file that says when."""
+    stamp = PEERS / "apache" / "target" / release / "built"
+    sources = [PEERS / "pom.xml", *PEERS.glob("*/pom.xml"), *PEERS.glob("java/src/**/*.java")]
+
+    def compile_all() -> None:
+        if shutil.which("mvn") is None:
+            raise RuntimeError("Maven is missing: apt-get install maven (make test does it when run as root)")
+        command = ["mvn", "-q", "-B", f"-Drocketmq.version={release}", "compile"]
+        subprocess.run(command, cwd=PEERS, check=True, timeout=600)
+
+    once(stamp, sources, compile_all)
+    return stamp
+
+
+def once(stamp: Path, sources: Iterable[Path], make: Callable[[], None]) -> None:
+    """Make something, unless ``stamp`` is newer than all sources."""
     newest = max(source.stat().st_mtime for source in sources)
     with LOCK.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if stamp.exists() and stamp.stat().st_mtime >= newest:
-            return
-        if shutil.which("mvn") is None:
-            raise RuntimeError("Maven is missing: apt-get install maven (make test does it when run as root)")
-        subprocess.run(
-            ["mvn", "-q", "-B", *options, "compile"],
-            cwd=project,
-            check=True,
-            timeout=600,
-        )
-        then()
-        stamp.touch()
+        if not stamp.exists() or stamp.stat().st_mtime < newest:
+            make()
+            stamp.touch()

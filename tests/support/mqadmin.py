@@ -71,7 +71,13 @@ def run_commands(release: str, folder: Path, namesrv: str, broker: str, cluster:
     values |= asyncio.run(fill(namesrv, broker))
     texts = [f"{name} {arguments}".strip() for name, arguments, releases in COMMANDS if release in releases]
     done = subprocess.run(
-        ["java", "-Xmx256m", "-Djava.security.manager=allow", *java_peer.SHORT_LIFE, "-Xlog:disable"]
+        [
+            "java",
+            "-Xmx256m",
+            "-Djava.security.manager=allow",
+            *java_peer.SHORT_LIFE,
+            *java_peer.archived(class_path),
+        ]
         + [f"-Duser.home={java_peer.HOME}", f"-Drocketmq.home.dir={folder}"]
         + ["-Drocketmq.client.logUseSlf4j=true", "-cp", class_path, "tidemark.peer.Tools"],
         input="".join(_line(text.format(**values).split(), namesrv) for text in texts),

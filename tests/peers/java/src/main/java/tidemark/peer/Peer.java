@@ -2,6 +2,7 @@ package tidemark.peer;
 
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
+import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -38,6 +39,8 @@ import org.apache.rocketmq.common.message.MessageExt;
  * exception. The end of the input ends the JVM.
  */
 public final class Peer implements Runnable {
+    /** As it is at first: mqadmin writes to another one. */
+    private static final PrintStream OUTPUT = System.out;
     private final String number;
     private final String command;
     private final Map<String, String> options = new HashMap<>();
@@ -112,8 +115,8 @@ public final class Peer implements Runnable {
         StringBuilder line = new StringBuilder(number);
         for (Object column : columns) line.append('\t').append(column);
         synchronized (Peer.class) {
-            System.out.println(line);
-            System.out.flush();
+            OUTPUT.println(line);
+            OUTPUT.flush();
         }
     }
 

@@ -16,7 +16,7 @@ import org.apache.rocketmq.tools.command.MQAdminStartup;
 /**
  * Signed requests. {@code signed}: --attempts, separated by commas, each {@code send KEY SECRET TOPIC} or
  * {@code pull KEY SECRET GROUP TOPIC} (no key: {@code -}); lines {@code DONE n result}, {@code FAILED n text}. {@code tools}:
- * mqadmin's --lines, separated by {@code ;;}; lines {@code OUT n text}. It needs a JVM of its own: mqadmin writes to standard output.
+ * mqadmin's --lines, separated by {@code ;;}; lines {@code OUT n text}. One at a time: mqadmin writes to standard output.
  */
 final class Signed {
     private final Peer peer;
@@ -77,21 +77,25 @@ final class Signed {
 
     void tools() {
         String[] lines = peer.option("lines", "").split(";;");
-        PrintStream output = System.out;
-        PrintStream errors = System.err;
         for (int i = 0; i < lines.length; i++) {
-            ByteArrayOutputStream written = new ByteArrayOutputStream();
-            System.setOut(new PrintStream(written, true));
-            System.setErr(System.out);
-            try {
-                MQAdminStartup.main(lines[i].trim().split(" "));
-            } finally {
-                System.setOut(output);
-                System.setErr(errors);
-            }
-            for (String line : new String(written.toByteArray(), StandardCharsets.UTF_8).split("\n")) {
+            for (String line : written(lines[i].trim().split(" ")).split("\n")) {
                 peer.say("OUT", i, line.replace('\t', ' ').replace('\r', ' '));
             }
         }
+    }
+
+    private static synchronized String written(String[] command) {
+        ByteArrayOutputStream written = new ByteArrayOutputStream();
+        PrintStream output = System.out;
+        PrintStream errors = System.err;
+        System.setOut(new PrintStream(written, true));
+        System.setErr(System.out);
+        try {
+            MQAdminStartup.main(command);
+        } finally {
+            System.setOut(output);
+            System.setErr(errors);
+        }
+        return new String(written.toByteArray(), StandardCharsets.UTF_8);
     }
 }
