@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from consumers import Message, MQAdmin, Producer
 from tests.peers.test_apache_transactions import SIZES, keys_of, until_keys
 from tests.support.apache_cluster import ApacheCluster
 from tests.support.broker_process import BrokerProcess
+from tests.support.parallel_cases import ParallelCases
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(400)]
 
@@ -48,8 +50,7 @@ async def until_enqueued(admin: MQAdmin, addr: str) -> None:
         await asyncio.sleep(0.1)
 
 
-@pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
-def test_what_waits_goes_on_when_a_store_changes_its_broker(clean: bool, tmp_path: Path) -> None:
+def swap(clean: bool, tmp_path: Path) -> None:
     """Some are delivered, recalled and wait on each of them in turn; each comes once, and none before its time."""
     names = {"brokerName": "broker-a", "brokerClusterName": "apache"}
     ours = BrokerProcess(tmp_path / "ours", **names, **RECALL, **SIZES, **TIMER).start()
@@ -79,7 +80,9 @@ def test_what_waits_goes_on_when_a_store_changes_its_broker(clean: bool, tmp_pat
         assert ours.process is not None
         ours.process.send_signal(signal.SIGKILL)
         ours.process.wait()
-    cluster = ApacheCluster(tmp_path / "apache", names=("broker-a",), changes={**RECALL, **TIMER})
+    cluster = ApacheCluster(
+        tmp_path / "apache", names=("broker-a",), with_our_name_server=True, changes={**RECALL, **TIMER}
+    )
     theirs = cluster.brokers[0]
     shutil.copytree(tmp_path / "ours", theirs.folder / "store")
 
@@ -115,3 +118,17 @@ def test_what_waits_goes_on_when_a_store_changes_its_broker(clean: bool, tmp_pat
         asyncio.run(end_here())
     finally:
         ours.stop()
+
+
+@pytest.fixture(scope="module")
+def swaps(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ParallelCases[bool, None]]:
+    """By whether the broker is stopped or killed."""
+    with ParallelCases(lambda clean: swap(clean, tmp_path_factory.mktemp("swap")), (True, False)) as begun:
+        yield begun
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
+def test_what_waits_goes_on_when_a_store_changes_its_broker(
+    clean: bool, swaps: ParallelCases[bool, None]
+) -> None:
+    swaps.finish(clean)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from tests.brokerd.running import RawClient, pull_fields, send_fields
 from tests.peers.test_store_swap import LIVELY, NAMES, SIZES, WITHIN_S
 from tests.support.apache_cluster import OLD_RELEASE, RELEASE, ApacheBroker, ApacheCluster
 from tests.support.broker_process import BrokerProcess
+from tests.support.parallel_cases import ParallelCases
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(400)]
 
@@ -140,11 +141,12 @@ async def end_with(
     await client.close()
 
 
-@pytest.mark.parametrize("release", [RELEASE, OLD_RELEASE])
-def test_light_queues_go_to_brokerd_and_back(release: str, tmp_path: Path) -> None:
+def swap(release: str, tmp_path: Path) -> None:
     changes = {**SIZES, **LIVELY, **LIGHT}
     unserved = UNSERVED if release == RELEASE else {}
-    with ApacheCluster(tmp_path, names=("broker-a",), changes=changes, release=release) as cluster:
+    with ApacheCluster(
+        tmp_path, names=("broker-a",), with_our_name_server=True, changes=changes, release=release
+    ) as cluster:
         theirs = cluster.brokers[0]
         store = theirs.folder / "store"
         file = store / "config" / "lmqConsumerOffset.json"
@@ -162,3 +164,17 @@ def test_light_queues_go_to_brokerd_and_back(release: str, tmp_path: Path) -> No
             ours.stop()
         cluster.start_brokers()
         asyncio.run(end_with(theirs.address, 3 * COUNT, committed, unserved))
+
+
+@pytest.fixture(scope="module")
+def swaps(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ParallelCases[str, None]]:
+    """By Apache's release."""
+    with ParallelCases(
+        lambda release: swap(release, tmp_path_factory.mktemp("swap")), (RELEASE, OLD_RELEASE)
+    ) as begun:
+        yield begun
+
+
+@pytest.mark.parametrize("release", [RELEASE, OLD_RELEASE])
+def test_light_queues_go_to_brokerd_and_back(release: str, swaps: ParallelCases[str, None]) -> None:
+    swaps.finish(release)

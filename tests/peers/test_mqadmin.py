@@ -6,21 +6,24 @@ compares them with that page's other column.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
 from tests.peers.mqadmin_table import documented
 from tests.support.apache_cluster import ApacheCluster
 from tests.support.apache_server import is_apache
 from tests.support.broker_process import BrokerProcess
+from tests.support.java_peer import RELEASES
 from tests.support.mqadmin import COMMITTED, MESSAGES_A_QUEUE, QUEUES, ToolRun, outcome, run_commands
 from tests.support.mqadmin_commands import COMMANDS
+from tests.support.parallel_cases import ParallelCases
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(900)]
 
 
-@pytest.fixture(scope="module")
-def run(release: str, tmp_path_factory: pytest.TempPathFactory) -> ToolRun:
-    folder = tmp_path_factory.mktemp("mqadmin")
+def run_all(release: str, folder: Path) -> ToolRun:
     if is_apache():
         with ApacheCluster(folder / "apache", names=("broker-a",), release=release) as cluster:
             return run_commands(release, folder / "tools", cluster.namesrv, cluster.address, "apache")
@@ -29,6 +32,20 @@ def run(release: str, tmp_path_factory: pytest.TempPathFactory) -> ToolRun:
         return run_commands(release, folder / "tools", broker.namesrv, broker.address, "DefaultCluster")
     finally:
         broker.stop()
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ParallelCases[str, ToolRun]]:
+    """By release."""
+    with ParallelCases(
+        lambda release: run_all(release, tmp_path_factory.mktemp("mqadmin")), RELEASES
+    ) as begun:
+        yield begun
+
+
+@pytest.fixture(scope="module")
+def run(release: str, runs: ParallelCases[str, ToolRun]) -> ToolRun:
+    return runs.finish(release)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
 
 import pytest
@@ -25,6 +25,7 @@ from tests.hard.kill_broker import Ledger, Load, Verification
 from tests.support import transaction_ledger
 from tests.support.apache_cluster import OLD_RELEASE, RELEASE, ApacheBroker, ApacheCluster
 from tests.support.broker_process import BrokerProcess
+from tests.support.parallel_cases import ParallelCases
 from tests.support.transaction_ledger import Decision
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(400)]
@@ -231,10 +232,11 @@ async def check_store(address: str, namesrv: str, load: SwapLoad, ops_late_s: fl
     await client.close()
 
 
-@pytest.mark.parametrize("release", [RELEASE, OLD_RELEASE])
-def test_a_killed_brokers_store_is_served_by_the_other_and_goes_back(release: str, tmp_path: Path) -> None:
+def swap(release: str, tmp_path: Path) -> None:
     changes = {**SIZES, **LIVELY, **APACHE_OPS}
-    cluster = ApacheCluster(tmp_path, names=("broker-a",), changes=changes, release=release)
+    cluster = ApacheCluster(
+        tmp_path, names=("broker-a",), with_our_name_server=True, changes=changes, release=release
+    )
     theirs = cluster.brokers[0]
     store = theirs.folder / "store"
     load = SwapLoad(has_timer=release == RELEASE)
@@ -255,3 +257,19 @@ def test_a_killed_brokers_store_is_served_by_the_other_and_goes_back(release: st
     theirs.process = None
     with cluster:
         asyncio.run(check_store(theirs.address, cluster.namesrv, load, ops_late_s=0))
+
+
+@pytest.fixture(scope="module")
+def swaps(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ParallelCases[str, None]]:
+    """By Apache's release."""
+    with ParallelCases(
+        lambda release: swap(release, tmp_path_factory.mktemp("swap")), (RELEASE, OLD_RELEASE)
+    ) as begun:
+        yield begun
+
+
+@pytest.mark.parametrize("release", [RELEASE, OLD_RELEASE])
+def test_a_killed_brokers_store_is_served_by_the_other_and_goes_back(
+    release: str, swaps: ParallelCases[str, None]
+) -> None:
+    swaps.finish(release)

@@ -72,18 +72,20 @@ class Forks:
             text=True,
         )
         self._requests = 0
+        self._asking = threading.Lock()
         self._owner = os.getpid()
         atexit.register(self.close)
 
     def start(self, arguments: Sequence[str], log: Path) -> ForkedProgram:
         """Its output is appended to `log`."""
         assert self._process.stdin is not None and self._process.stdout is not None
-        self._requests += 1
-        note = self._notes / str(self._requests)
-        request = {"arguments": arguments, "log": str(log.absolute()), "note": str(note)}
-        self._process.stdin.write(json.dumps(request) + "\n")
-        self._process.stdin.flush()
-        return ForkedProgram(int(self._process.stdout.readline()), note)
+        with self._asking:
+            self._requests += 1
+            note = self._notes / str(self._requests)
+            request = {"arguments": arguments, "log": str(log.absolute()), "note": str(note)}
+            self._process.stdin.write(json.dumps(request) + "\n")
+            self._process.stdin.flush()
+            return ForkedProgram(int(self._process.stdout.readline()), note)
 
     def close(self) -> None:
         """End the process and all its forks."""
@@ -101,8 +103,13 @@ def _brokers(process_id: int) -> Forks:
     return Forks("brokerd.__main__")
 
 
+_first_broker = threading.Lock()
+
+
 def forked_broker(arguments: Sequence[str], log: Path) -> ForkedProgram:
-    return _brokers(os.getpid()).start(arguments, log)
+    with _first_broker:
+        brokers = _brokers(os.getpid())
+    return brokers.start(arguments, log)
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ import fcntl
 import os
 import random
 import socket
+import threading
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
@@ -68,17 +69,19 @@ def _locks(process_id: int) -> int:
 
 
 _taken: set[int] = set()  # a process is granted its own locks again
+_taking = threading.Lock()
 
 
 def _take(port: int) -> bool:
-    if port in _taken:
-        return False
-    try:
-        fcntl.lockf(_locks(os.getpid()), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
-    except OSError:
-        return False
-    _taken.add(port)
-    return True
+    with _taking:
+        if port in _taken:
+            return False
+        try:
+            fcntl.lockf(_locks(os.getpid()), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+        except OSError:
+            return False
+        _taken.add(port)
+        return True
 
 
 def _is_bindable(port: int) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 from tests.support.ports import SYSTEM_RANGE, free_port, ports_to_take
 
@@ -50,3 +51,9 @@ def test_a_neighbour_that_is_taken_costs_one_try_only() -> None:
 def test_the_longer_stretch_outside_of_the_systems_range_is_taken() -> None:
     assert ports_to_take((32_768, 60_999)) == range(12_000, 32_768)
     assert ports_to_take((1_024, 30_000)) == range(30_001, 65_536)
+
+
+def test_threads_take_different_ports() -> None:
+    with ThreadPoolExecutor(8) as threads:
+        taken = list(threads.map(lambda _: free_port(), range(200)))
+    assert len(set(taken)) == 200
