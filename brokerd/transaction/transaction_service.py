@@ -79,7 +79,8 @@ class TransactionService:
         self._producers = producers
         self.waiting = WaitingHalves()
         self._round: deque[int] = deque()  # copies that this round has still to check
-        self._owed_ops: deque[int] = deque()  # ended transactions whose op message could not be put yet
+        # Op messages that could not be put yet: of which copy, and the checks of the one that replaced it.
+        self._owed_ops: deque[tuple[int, int | None]] = deque()
         self._next_round_ms = 0
         self._next_save_ms = 0
         self._go_on_ms = 0
@@ -113,7 +114,12 @@ class TransactionService:
                 (replaced if has_copy else ended).update(ended_offsets(op.body))
         for half in self._halves.halves(begin.half_offset, end.half_offset, ended | replaced):
             if half.first_offset not in ended:
+                before = self.waiting.newest(half.first_offset)
                 self._wait(half)
+                if before is not None:
+                    # The broker died between this copy and the op message of the one before, which would go on at a
+                    # later start: that one reads only copies without an op message, so not the end of this one.
+                    self._owe_op(before, half.check_times or 0, now_ms)
         ended_last = self._halves.ended_last()
         newest = None if ended_last is None else self.waiting.newest(ended_last.first_offset)
         if newest is not None:
@@ -178,15 +184,19 @@ class TransactionService:
     def _end(self, newest: int, now_ms: int) -> None:
         """The transaction ends here; an op message that cannot be put now follows, unless the broker dies before."""
         self.waiting.remove(newest)
-        self._owed_ops.append(newest)
+        self._owe_op(newest, None, now_ms)
+
+    def _owe_op(self, half_offset: int, check_times: int | None, now_ms: int) -> None:
+        """Put an op message, now or as soon as it can be."""
+        self._owed_ops.append((half_offset, check_times))
         try:
             self._pay_ops(now_ms)
         except (StoreError, OSError, QueueMissing) as error:
-            logger.warning("op message not put half_offset=%d: %s; trying again", newest, error)
+            logger.warning("op message not put half_offset=%d: %s; trying again", half_offset, error)
 
     def _pay_ops(self, now_ms: int) -> None:
         while self._owed_ops:
-            self._halves.put_op(self._owed_ops[0], None, now_ms)
+            self._halves.put_op(*self._owed_ops[0], now_ms)
             self._owed_ops.popleft()
 
     def resume(self, commit_log_offset: int, now_ms: int) -> None:

@@ -348,6 +348,7 @@ def kill_in_start(process: BrokerProcess, after_s: float) -> int:
         process.start()
         timer.join()
         assert process.process is not None
+        process.process.kill()  # the timer may have come before there was a process
         process.process.wait()
         return 0
     timer.join()

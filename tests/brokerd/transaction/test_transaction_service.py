@@ -152,6 +152,24 @@ def test_a_kill_before_the_op_message_gives_up_once(tmp_path: Path, monkeypatch:
     world.close()
 
 
+@pytest.mark.parametrize("decision", [COMMIT, ROLLBACK])
+@pytest.mark.parametrize("checks", [1, 2])
+def test_a_kill_between_a_copy_and_its_op_message_ends_once(
+    checks: int, decision: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = TransactionWorld(tmp_path)
+    place = world.send("k1")
+    world.wait((checks - 1) * INTERVAL_MS)
+    killed_before_an_op_message(world, monkeypatch, world.wait)
+    assert len(world.service.waiting) == 1
+    assert world.end(place, decision) == 0
+    world.kill()
+    assert len(world.service.waiting) == 0
+    assert world.end(place, COMMIT) == 1
+    assert world.visible() == (["k1"] if decision == COMMIT else [])
+    world.close()
+
+
 def test_a_message_that_apaches_broker_gave_up_ends_no_other(tmp_path: Path) -> None:
     """It names no half message: 0, where another one may lie."""
     world = TransactionWorld(tmp_path)
