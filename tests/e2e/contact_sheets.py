@@ -1,4 +1,4 @@
-"""Contact sheets of `make pages`: all pictures of a page side by side and what its checks found, one PNG a page."""
+"""Contact sheets of `make pages`: all pictures of a page side by side and what its checks found, one JPEG a page."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from playwright.sync_api import Browser
 # Both widths of a theme and a language stand side by side, a third of their size.
 SHOWN_SCALE = 3
 SHEET_WIDTH = 1_300
+SHEET_QUALITY = 90
 FOLDER = "sheets"
-PICTURE = re.compile(r"(?P<page>.+)-(?P<theme>light|dark)-(?P<width>\d+)-(?P<language>en|zh-hans)\.png")
+PICTURE = re.compile(r"(?P<page>.+)-(?P<theme>light|dark)-(?P<width>\d+)-(?P<language>en|zh-hans)\.jpg")
 STYLE = """<style>
   body { margin: 8px; font: 13px system-ui; background: #888; color: #000 }
   h2 { margin: 0; font-size: 18px } ul { margin: 4px 0; padding-left: 20px; color: #800 }
@@ -21,10 +22,14 @@ STYLE = """<style>
 </style>"""
 
 
+def picture_name(page: str, theme: str, width: int, language: str) -> str:
+    return f"{page}-{theme}-{width}-{language}.jpg"
+
+
 def pictures_by_page(folder: Path) -> dict[str, list[re.Match[str]]]:
     """Page → its pictures: light above dark, wide before narrow."""
     found: dict[str, list[re.Match[str]]] = {}
-    for path in sorted(folder.glob("*.png")):
+    for path in sorted(folder.glob("*.jpg")):
         if picture := PICTURE.fullmatch(path.name):
             found.setdefault(picture["page"], []).append(picture)
     for pictures in found.values():
@@ -44,25 +49,29 @@ def sheet(page: str, pictures: Sequence[re.Match[str]], found: Sequence[str]) ->
     return f'<section id="{page}"><h2>{page}</h2><ul>{lines}</ul>{shown}</section>'
 
 
-def write(folder: Path, findings: Mapping[str, Sequence[str]], browser: Browser) -> int:
-    """Write `sheets/<page>.png` and an index of all sheets; return the number of pages.
-
-    The pictures are scaled by the browser, which has their format.
-    """
-    (folder / FOLDER).mkdir(exist_ok=True)
-    tab = browser.new_page(viewport={"width": SHEET_WIDTH, "height": 900})
-    sheets = {
+def sheets(folder: Path, findings: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Return the sheet of every page that has a picture in the folder."""
+    return {
         page: sheet(page, pictures, findings.get(page, ()))
         for page, pictures in pictures_by_page(folder).items()
     }
-    document = folder / "sheet.html"
-    for page, part in sheets.items():
+
+
+def draw(folder: Path, parts: Mapping[str, str], browser: Browser) -> None:
+    """Write `sheets/<page>.jpg` of some sheets; the browser, which has their format, scales the pictures."""
+    (folder / FOLDER).mkdir(exist_ok=True)
+    tab = browser.new_page(viewport={"width": SHEET_WIDTH, "height": 900})
+    for page, part in parts.items():
+        document = folder / f"{page}.html"
         document.write_text(f"<!doctype html><meta charset=utf-8>{STYLE}{part}")
         tab.goto(document.as_uri())
-        tab.screenshot(path=folder / FOLDER / f"{page}.png", full_page=True)
-    document.unlink(missing_ok=True)
+        tab.screenshot(path=folder / FOLDER / f"{page}.jpg", full_page=True, quality=SHEET_QUALITY)
+        document.unlink()
     tab.close()
-    whole = "".join(sheets.values()).replace("<img ", '<img loading="lazy" ')
+
+
+def write_index(folder: Path, parts: Mapping[str, str]) -> None:
+    """Write `index.html` with all sheets."""
+    whole = "".join(parts.values()).replace("<img ", '<img loading="lazy" ')
     title = "<!doctype html><meta charset=utf-8><title>Tidemark, every page</title>"
     (folder / "index.html").write_text(title + STYLE + whole)
-    return len(sheets)

@@ -5,8 +5,8 @@
 Starts its own product with demo traffic and a past week of reference history, runs every report, makes plans and a
 job while the demo runs, prints what is wrong by rule and by page and ends with exit code 1 when there is something: a
 page that answers an error, writes to the browser's console or fails a check of `page_checks`. The pictures are in
-`tests/e2e/screenshots/pages`, those of a page side by side in `sheets/<page>.png`, all of them in `index.html`. Takes
-less than ten minutes on two free cores; `--only` names pages.
+`tests/e2e/screenshots/pages`, those of a page side by side in `sheets/<page>.jpg`, all of them in `index.html`. Takes
+less than ten minutes on two free cores, and says at the end what each part took; `--only` names pages.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import product as pairs
 from pathlib import Path
+from typing import TypeVar
 
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
@@ -41,6 +43,11 @@ WIDTHS = {1440: 900, 390: 844}
 LANGUAGES = ("en", "zh-hans")
 # Its rules look at structure and colours, which both languages share; it takes longer than all else together.
 AXE_LANGUAGE = "en"
+# Pages of one browser. Few, so that no core is idle at the end; a browser takes as long to start as half a look.
+TOUR_PAGES = 12
+# Of each core: a look waits for its page to be drawn a fifth of its time, and the others go on.
+TOURS_PER_CORE = 2
+PICTURE_QUALITY = 85  # JPEG: PNG takes Chromium twice the time, a quarter of a look
 # Dead letters appear after the demo's three retries; charts want a few minutes of rounds.
 WARM_UP_S = 150
 FIXED_PAGES = {
@@ -171,6 +178,8 @@ WRONG: dict[str, tuple[str, dict[str, str]]] = {
     "wrong-cluster": ("/clusters", {"name": "Not So", "namesrv_addrs": "nowhere"}),
     "wrong-token": ("/tokens", {}),
 }
+DOOR = "sign-in"  # seen by a stranger
+Work, Made = TypeVar("Work"), TypeVar("Made")
 DRAWN_MS = 300  # charts are drawn, popovers gone
 # A violation is one that is still there after as many looks: a picture may wait for its figures.
 LOOKS = 3
@@ -244,13 +253,12 @@ def addresses(page: Page, url: str, wanted: re.Pattern[str]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Tour:
-    """All pages once, as one reader in one language and width sees them."""
+    """Some pages once, as one reader in one language and width sees them."""
 
     url: str
     state: Path
+    names: tuple[str, ...]
     pages: dict[str, str]
-    wrong: tuple[str, ...]
-    with_door: bool
     themes: tuple[str, ...]
     language: str
     width: int
@@ -274,19 +282,20 @@ class Tour:
     def findings(self, signed_in: BrowserContext, stranger: BrowserContext) -> Iterator[Finding]:
         page = signed_in.new_page()
         written = listen(page)
-        for name, path in self.pages.items():
-            answer = page.goto(self.url + path)
-            if answer is None or answer.ok is (name in MISSING):
-                written.append(Violation("status", path, str(answer and answer.status)))
+        for name in self.names:
+            if name == DOOR:
+                door = stranger.new_page()
+                told = listen(door)
+                door.goto(f"{self.url}/sign-in")
+                yield from self.look(door, name, told)
+                continue
+            if name in WRONG:
+                send_wrong(page, self.url, name)
+            else:
+                answer = page.goto(self.url + self.pages[name])
+                if answer is None or answer.ok is (name in MISSING):
+                    written.append(Violation("status", self.pages[name], str(answer and answer.status)))
             yield from self.look(page, name, written)
-        for name in self.wrong:
-            send_wrong(page, self.url, name)
-            yield from self.look(page, name, written)
-        if self.with_door:
-            door = stranger.new_page()
-            written = listen(door)
-            door.goto(f"{self.url}/sign-in")
-            yield from self.look(door, "sign-in", written)
 
     def look(self, page: Page, name: str, written: list[Violation]) -> Iterator[Finding]:
         """Picture a page that is open in every theme, and check it."""
@@ -299,7 +308,8 @@ class Tour:
                 violations += axe_violations(page, *rules)
             for violation in violations:
                 yield Finding(name, f"{theme} {self.width} {self.language}", violation)
-            page.screenshot(path=FOLDER / f"{name}-{theme}-{self.width}-{self.language}.png", full_page=True)
+            picture = FOLDER / contact_sheets.picture_name(name, theme, self.width, self.language)
+            page.screenshot(path=picture, full_page=True, quality=PICTURE_QUALITY)
 
 
 def listen(page: Page) -> list[Violation]:
@@ -342,12 +352,11 @@ def send_wrong(page: Page, url: str, name: str) -> None:
     page.wait_for_load_state()
 
 
-def write_sheets(findings: Mapping[str, Sequence[str]]) -> int:
+def with_browser(work: Callable[[Browser], None]) -> None:
     with sync_playwright() as playwright:
         browser = launch(playwright)
-        count = contact_sheets.write(FOLDER, findings, browser)
+        work(browser)
         browser.close()
-    return count
 
 
 def options() -> argparse.Namespace:
@@ -385,18 +394,41 @@ def prepare(product: Product, asked: argparse.Namespace) -> tuple[Path, dict[str
     return state, pages
 
 
-def render(product: Product, state: Path, pages: dict[str, str], asked: argparse.Namespace) -> list[Finding]:
-    """A tour for each language and width, as many at once as there are cores."""
-    wrong = tuple(name for name in WRONG if asked.only.search(name))
-    with_door = bool(asked.only.search("sign-in"))
-    tours = [
-        Tour(product.url, state, pages, wrong, with_door, tuple(asked.themes), language, width)
-        for language, width in pairs(asked.languages, asked.widths)
+def tours(product: Product, state: Path, pages: dict[str, str], asked: argparse.Namespace) -> list[Tour]:
+    """Return all pages in every language and width, a few in each tour; those that take longest first."""
+    names = [*pages, *(name for name in (*WRONG, DOOR) if asked.only.search(name))]
+    some = [tuple(names[at : at + TOUR_PAGES]) for at in range(0, len(names), TOUR_PAGES)]
+    languages = sorted(asked.languages, key=lambda language: language != AXE_LANGUAGE)
+    return [
+        Tour(product.url, state, part, pages, tuple(asked.themes), language, width)
+        for language, part, width in pairs(languages, some, asked.widths)
     ]
-    # a fork would share Playwright's event loop
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(len(tours), os.cpu_count() or 1), mp_context=spawn) as pool:
-        return [finding for found in pool.map(Tour.run, tours) for finding in found]
+
+
+def at_once(work: Callable[[Work], Made], parts: Sequence[Work]) -> list[Made]:
+    """Do parts in processes of their own, and print how long it took. A fork would share Playwright's event loop."""
+    started = time.monotonic()
+    workers = min(len(parts), TOURS_PER_CORE * (os.cpu_count() or 1)) or 1
+    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
+        made = list(pool.map(work, parts))
+    print(f"  in {time.monotonic() - started:.0f} s", flush=True)
+    return made
+
+
+def render(product: Product, state: Path, pages: dict[str, str], asked: argparse.Namespace) -> list[Finding]:
+    every = tours(product, state, pages, asked)
+    print(f"{sum(len(one.names) * len(one.themes) for one in every)} looks", flush=True)
+    return [finding for found in at_once(Tour.run, every) for finding in found]
+
+
+def draw_sheets(of_pages: dict[str, list[str]]) -> int:
+    """Write the sheets of all pages and their index; return the number of pages."""
+    sheets = contact_sheets.sheets(FOLDER, of_pages)
+    shares = [dict(list(sheets.items())[at::TOUR_PAGES]) for at in range(min(TOUR_PAGES, len(sheets)))]
+    print(f"{len(sheets)} sheets", flush=True)
+    at_once(with_browser, [partial(contact_sheets.draw, FOLDER, share) for share in shares])
+    contact_sheets.write_index(FOLDER, sheets)
+    return len(sheets)
 
 
 def main() -> int:
@@ -408,12 +440,13 @@ def main() -> int:
     product = Product(data).start()
     try:
         state, pages = prepare(product, asked)
+        print(f"prepared in {time.monotonic() - started:.0f} s", flush=True)
         findings = render(product, state, pages, asked)
     finally:
         product.stop()
         shutil.rmtree(data.parent, ignore_errors=True)
     of_pages = by_page(findings)
-    count = write_sheets(of_pages)
+    count = draw_sheets(of_pages)
     wrong, accepted = table(findings)
     print(wrong or "no violations")
     for name, lines in of_pages.items():

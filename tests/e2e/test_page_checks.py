@@ -63,16 +63,19 @@ def test_a_sheet_has_every_picture_of_its_page_and_its_findings(browser: Browser
     page = browser.new_page(viewport={"width": 390, "height": 900})
     for look in ("light-1440-en", "light-390-zh-hans", "dark-1440-en"):
         page.set_content(f'<body style="background: {"#00f" if "dark" in look else "#f00"}">')
-        page.screenshot(path=tmp_path / f"topic-groups-{look}.png")
-    (tmp_path / "plan-send-not-made.png").write_bytes(b"no page")
-    assert contact_sheets.write(tmp_path, {"topic-groups": ["overflow (dark 390 en)"]}, browser) == 1
-    assert [one.name for one in (tmp_path / "sheets").iterdir()] == ["topic-groups.png"]
+        page.screenshot(path=tmp_path / f"topic-groups-{look}.jpg")
+    (tmp_path / "plan-send-not-made.jpg").write_bytes(b"no page")
+    sheets = contact_sheets.sheets(tmp_path, {"topic-groups": ["overflow (dark 390 en)"]})
+    contact_sheets.draw(tmp_path, sheets, browser)
+    contact_sheets.write_index(tmp_path, sheets)
+    assert list(sheets) == ["topic-groups"]
+    assert [one.name for one in (tmp_path / "sheets").iterdir()] == ["topic-groups.jpg"]
     page.goto((tmp_path / "index.html").as_uri())
     pictures = page.locator("img").evaluate_all("all => all.map((one) => [one.title, one.width])")
     assert pictures == [
-        ["topic-groups-light-1440-en.png", 480],
-        ["topic-groups-light-390-zh-hans.png", 130],
-        ["topic-groups-dark-1440-en.png", 480],
+        ["topic-groups-light-1440-en.jpg", 480],
+        ["topic-groups-light-390-zh-hans.jpg", 130],
+        ["topic-groups-dark-1440-en.jpg", 480],
     ]
     assert page.locator("li").all_inner_texts() == ["overflow (dark 390 en)"]
     page.close()
