@@ -16,7 +16,7 @@ from console.message.search.lanes import Hit
 from console.message.services import views
 
 EXCERPT_SOURCE_BYTES = 16 * 1024  # searched in a body for the excerpt
-PREVIEW_LENGTH = 240  # characters of a body in its row
+PREVIEW_LENGTH = 160  # characters of a body in its row
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -30,12 +30,6 @@ class ListRow:
     key: str
     excerpt: tuple[str, str, str] | None
     preview: str
-
-    @property
-    def dom_id(self) -> str:
-        """Return the id of its detail row."""
-        message = self.message
-        return f"m-{message.broker_name}-{message.queue_id}-{message.queue_offset}"
 
 
 def list_rows(messages: Iterable[MessageView], match: Match | None = None) -> list[ListRow]:

@@ -10,7 +10,7 @@ from typing import Any
 from django import template
 from django.template import Context
 from django.utils.dates import WEEKDAYS_ABBR
-from django.utils.html import escape, format_html, json_script
+from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString
 from django.utils.timezone import get_current_timezone
 from django.utils.translation import gettext, gettext_noop
@@ -55,7 +55,7 @@ SOME_DAYS = Text("some days of the period are not computed, or it has not ended"
 @register.filter
 def plot_script(plot: Any, element_id: str) -> SafeString:
     """`{{ plots.hours|plot_script:"plot-hours" }}`: the data of a plot for its script."""
-    return json_script(dataclasses.asdict(plot), element_id)
+    return figures.series(dataclasses.asdict(plot), element_id)
 
 
 @register.simple_tag(takes_context=True)

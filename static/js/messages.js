@@ -32,6 +32,7 @@
         : compare(JSON.parse(other.dataset.key), parsed) > 0,
     );
     keys.set(key, row);
+    choosable(row);
     body.insertBefore(part.content, before || null);
   }
   function drop(row) {
@@ -65,6 +66,7 @@
     html("[data-scan]", frame.scan ?? frame.tail);
     if (paused) mark($("[data-do=pause-tail]"));
     for (const row of frame.rows || []) put(row.key, row.html, card.dataset.search === "tail");
+    if (frame.rows?.length) Tide.fit(list);
     if (card.dataset.search === "tail") for (const old of rows().slice(ROWS_KEPT)) drop(old);
     if (frame.done) {
       ended = true;
@@ -141,9 +143,13 @@
     }
     const button = event.target.closest("[data-do]");
     if (!button) return;
-    if (button.dataset.do === "expand" && button.dataset.peek && !button.dataset.read) {
-      button.dataset.read = "1";
-      peek(button.dataset.peek, document.querySelector(`[data-row-of="${CSS.escape(button.dataset.target)}"] > td`));
+    if (button.matches("[data-peek] .expander") && !button.dataset.read) {
+      button.dataset.read = "1"; // shell.js has made the row that shows it
+      const row = button.closest("tr");
+      const link = $("td a", row),
+        cell = Tide.detailOf(row).cells[0];
+      cell.append(link.cloneNode(true)); // of the message's own page, until its body is here
+      peek(`${link.href}&part=peek`, cell);
     }
     if (button.dataset.do === "stop-search") {
       button.disabled = true;
@@ -157,6 +163,19 @@
     if (button.dataset.do === "fold") button.setAttribute("aria-expanded", !$("#ask").classList.toggle("is-folded"));
   });
 
+  function choosable(row) {
+    const cell = $(".pick", row);
+    if (!cell) return;
+    const { searchParams: place } = new URL($("td a", row).href),
+      box = Object.assign(document.createElement("input"), {
+        type: "checkbox",
+        name: "m",
+        value: `${place.get("topic")}:${place.get("at")}`,
+        ariaLabel: gettext("Select to compare"),
+      });
+    box.setAttribute("form", "compare");
+    cell.append(box);
+  }
   /* Two rows are compared: marking a third takes the place of the one marked first. */
   const marked = [];
   const compareButton = $("[data-compare]");
@@ -176,7 +195,10 @@
   });
   if ($("[data-do=fold]") && !$("#ask [aria-invalid]")) $("#ask").classList.add("is-folded");
   if (card) {
-    for (const row of rows()) keys.set(row.dataset.key, row);
+    for (const row of rows()) {
+      keys.set(row.dataset.key, row);
+      choosable(row);
+    }
     if (card.dataset.search) {
       $("[data-foot]", card).hidden = true;
       open();

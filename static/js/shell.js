@@ -278,10 +278,11 @@
   const stacked = matchMedia("(max-width: 899px)");
   function giveRoles(within) {
     if (!stacked.matches) return;
-    for (const body of $$("[data-details]", within)) {
+    for (const body of $$("[data-rows]", within)) {
       const heads = [...(body.closest("table").tHead?.rows[0].cells || [])],
         units = heads.map((head) => $(".unit", head)?.textContent || "");
       for (const row of body.rows) {
+        if (row.hasAttribute("role")) continue;
         row.setAttribute("role", "row");
         [...row.cells].forEach((cell, i) => {
           cell.setAttribute("role", cell.scope ? "rowheader" : "cell");
@@ -302,7 +303,7 @@
         button.type = "button";
         button.dataset.do = "expand";
         button.ariaExpanded = "false";
-        button.ariaLabel = Tide.text(body.dataset.opens, { name: row.dataset.key });
+        button.ariaLabel = Tide.text(body.dataset.opens, { name: $("a", row).textContent.trim().replace(/\s+/g, " ") });
       }
   }
   Tide.fit = (within) => {

@@ -2,14 +2,16 @@
 
     python -m tests.benchmark.page_speed [--only pages tables] [--page REGEX] [--groups 10000] [--seconds 10]
 
-Prints a line for each page, chart and table as it goes (stderr), at the end JSON. `pages`, of the demo, every page of
-`make pages`: what the server takes from request to last byte (median of `VISITS`), bytes of the page on the wire and
-unpacked, and the browser's first contentful paint. `next_page`: from a click on the navigation to the first paint of
-the next page, as it comes and after `HOVER_MS` of hovering, which fetches it ahead. `layout_shift` while figures
-change: see `layout_shift.py`. `charts`: one redraw of every chart of a group, in ms of the page's thread. `tables` of
-so many rows, served to the browser by a process of this command: a sort from click to paint, and the gaps between two
-frames (`long_frames`: above 50 ms) while the longest page of the list is scrolled; `busy_ms_per_frame` is the time of
-the page's own thread, which a busy machine does not lengthen.
+Prints a line for each page, chart and table as it goes (stderr), at the end JSON with what misses its goal. `pages`, of
+the demo, every page of `make pages`: what the server takes from request to last byte (median of `VISITS`);
+`paint_bytes`: the page, style sheets and scripts that its first paint waits for, as they come over the wire to an empty
+cache; `html_bytes`: the page alone, unpacked; and the browser's first contentful paint. `next_page`: from a click on
+the navigation to the first paint of the next page, as it comes and after `HOVER_MS` of hovering, which fetches it
+ahead. `layout_shift` while figures change: see `layout_shift.py`. `charts`: one redraw of every chart of a group, in ms
+of the page's thread. `tables` of so many rows, served to the browser by a process of this command, in ms of the page's
+thread too, which a busy machine does not lengthen: all of a sort (`sort_ms`, from click to paint; `sort_paint_ms` is
+the clock's time), and each frame (`frame_ms`) while the longest page of the list is scrolled; `empty`: a page without a
+table, scrolled as far in the same run.
 """
 
 from __future__ import annotations
@@ -41,21 +43,24 @@ from tests.support.simulated_cluster import Layout, SimulatedCluster
 
 GOALS = {
     "server_ms": 150,
-    "page_bytes": 60_000,
+    "paint_bytes": 60_000,
+    "html_bytes": 60_000,
     "redraw_ms": 4,
-    "frame_gap_ms": 50,
-    "sort_ms": 200,
-    "script_ms": 50,
+    "frame_ms": 16,
+    "sort_ms": 50,
 }
 PARTS = ("pages", "next_page", "charts", "layout_shift", "tables")
 VISITS = 5
 WARM_UP_S = 45
 SORTS = 5
+ROUNDS_MAX, ROUND_MS = 8, 5_000
 HOVER_MS = 600  # Chromium fetches after 200 ms on a link
 TIMING = """() => {
   const [visit] = performance.getEntriesByType("navigation");
   const [paint] = performance.getEntriesByName("first-contentful-paint");
-  return { server: visit.responseEnd - visit.requestStart, bytes: visit.transferSize, html: visit.decodedBodySize,
+  const awaited = performance.getEntriesByType("resource").filter((one) => one.renderBlockingStatus === "blocking");
+  return { server: visit.responseEnd - visit.requestStart, html: visit.decodedBodySize,
+           bytes: [visit, ...awaited].reduce((sum, one) => sum + one.encodedBodySize, 0),
            ahead: visit.deliveryType, paint: (paint?.startTime ?? NaN) - visit.activationStart };
 }"""
 NEXT_PAGE_MS = 20_000
@@ -80,22 +85,13 @@ ARM_SORT = """() => {
     look();
   }, { once: true, capture: true }));
 }"""
-# The longest piece of our own script in a frame is measured apart from layout, raster and paint.
-SCROLL = """async () => {
-  const scripts = [0], watch = new PerformanceObserver((list) => {
-    for (const frame of list.getEntries()) scripts.push(...frame.scripts.map((script) => script.duration));
-  });
-  watch.observe({ type: "long-animation-frame" });
-  const gaps = [], bottom = () => scrollY + innerHeight >= document.documentElement.scrollHeight - 1;
-  let last = performance.now();
-  for (let i = 0; i < 200 && !bottom(); i++) {
-    scrollBy(0, 100);
-    await new Promise(requestAnimationFrame);
-    gaps.push(performance.now() - last);
-    last = performance.now();
-  }
-  return { gaps, script: Math.max(...scripts) };
+SCROLL_PX, FRAMES_MAX = 100, 200
+SCROLL = """async (pixels) => {
+  scrollBy(0, pixels);
+  await new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)));
+  return scrollY + innerHeight >= document.documentElement.scrollHeight - 1;
 }"""
+EMPTY = '<!doctype html><body style="margin: 0; height: 8000px">'
 
 
 def tables_of(rows: int) -> list[tuple[dict[str, int], dict[str, str]]]:
@@ -156,7 +152,7 @@ def first_paints(context: BrowserContext, url: str, wanted: re.Pattern[str]) -> 
             visits.append(timing(page))
         results[name] = {
             "server_ms": round(statistics.median(visit["server"] for visit in visits), 1),
-            "page_bytes": max(visit["bytes"] for visit in visits),
+            "paint_bytes": max(visit["bytes"] for visit in visits),
             "html_bytes": max(visit["html"] for visit in visits),
             "paint_ms": round(statistics.median(visit["paint"] for visit in visits), 1),
         }
@@ -196,9 +192,7 @@ def charts(context: BrowserContext, url: str) -> dict[str, float]:
     for name, path in (("group", layout_shift.PAGES["group"]), ("broker", layout_shift.PAGES["broker"])):
         page.goto(url + path)
         page.wait_for_timeout(2_000)
-        # ticks of the page's own thread: what else the machine does is left out
-        devtools = context.new_cdp_session(page)
-        devtools.send("Performance.enable", {"timeDomain": "threadTicks"})
+        devtools = thread_of(page)
         for canvas in page.locator("main canvas[tabindex]").all():
             before = busy_s(devtools)
             canvas.evaluate(REDRAW, REDRAWS)
@@ -209,47 +203,69 @@ def charts(context: BrowserContext, url: str) -> dict[str, float]:
     return results
 
 
-def sorted_after_ms(page: Page, head: Locator) -> float:
-    """From the click on a head to the paint of the other order, in place or as the next page."""
+def thread_of(page: Page) -> CDPSession:
+    """Count the ticks of the page's own thread: what else the machine does is left out."""
+    devtools = page.context.new_cdp_session(page)
+    devtools.send("Performance.enable", {"timeDomain": "threadTicks"})
+    return devtools
+
+
+def sort(page: Page, devtools: CDPSession, head: Locator) -> tuple[float, float]:
+    """From the click on a head to the paint of the other order, by the page's thread and by the clock, in ms."""
     page.evaluate(ARM_SORT)
+    before_s = busy_s(devtools)
     # a list that changes in place changes its address, which is a navigation too
     with page.expect_event("framenavigated", timeout=NEXT_PAGE_MS):
         head.click()
     in_place = page.evaluate("() => window.sorted ?? null")
-    return float(timing(page)["paint"] if in_place is None else in_place)
+    paint_ms = float(timing(page)["paint"] if in_place is None else in_place)
+    return (busy_s(devtools) - before_s) * 1000, paint_ms
+
+
+def scroll(page: Page, devtools: CDPSession) -> list[float]:
+    """Scroll to the end; what the page's thread did in each frame, in ms."""
+    frames, at_end = [], False
+    while not at_end and len(frames) < FRAMES_MAX:
+        before_s = busy_s(devtools)
+        at_end = page.evaluate(SCROLL, SCROLL_PX)
+        frames.append((busy_s(devtools) - before_s) * 1000)
+    return frames
 
 
 def tables(context: BrowserContext, url: str, paths: Mapping[str, str]) -> dict[str, Any]:
     page, results = context.new_page(), {}
+    page.set_content(EMPTY)
+    empty = rounded(scroll(page, thread_of(page)))
     for name, path in paths.items():
-        sorts = []
         page.goto(f"{url}/c/big/{path}")
         page.locator("[data-rows] > tr").first.wait_for()
         heads = page.locator("thead a[href*=sort]")
-        for index in range(min(SORTS, heads.count())):
-            sorts.append(sorted_after_ms(page, heads.nth(index)))
+        sorts = [sort(page, thread_of(page), heads.nth(at)) for at in range(min(SORTS, heads.count()))]
         page.goto(f"{url}/c/big/{path}{'&' if '?' in path else '?'}rows=200")
         page.wait_for_timeout(1_000)
-        devtools = context.new_cdp_session(page)
-        devtools.send("Performance.enable", {"timeDomain": "threadTicks"})
-        before_s = busy_s(devtools)
-        scrolled = page.evaluate(SCROLL)
-        frames = len(scrolled["gaps"])
+        frames = scroll(page, thread_of(page))
         results[name] = {
             "rows_on_page": page.locator("[data-rows] > tr:not(.detail)").count(),
             "dom_nodes": page.evaluate("document.querySelectorAll('*').length"),
-            "page_bytes": timing(page)["bytes"],
             "html_bytes": timing(page)["html"],
-            "sort_paint_ms": rounded(sorts) if sorts else None,
-            "frame_gap_ms": rounded(scrolled["gaps"] or [0]),
-            "frames": frames,
-            "busy_ms_per_frame": round((busy_s(devtools) - before_s) * 1000 / max(1, frames), 2),
-            "long_frames": sum(gap > GOALS["frame_gap_ms"] for gap in scrolled["gaps"]),
-            "longest_script_ms": round(scrolled["script"], 1),
+            "sort_ms": rounded([by_thread for by_thread, _ in sorts]) if sorts else None,
+            "sort_paint_ms": rounded([by_clock for _, by_clock in sorts]) if sorts else None,
+            "frames": len(frames),
+            "frame_ms": rounded(frames),
+            "empty": empty,
         }
         report(f"table of {name}", **results[name])
     page.close()
     return results
+
+
+def collect_all(services: Any) -> None:
+    """Run rounds until one has read every broker, which a busy machine may not within its deadline."""
+    for at in range(ROUNDS_MAX):
+        done = services.collect("big", now_ms=services.system_now_ms() + at * ROUND_MS)
+        if done and done.brokers_answered == done.brokers_total:
+            return
+    raise AssertionError(f"no round of {ROUNDS_MAX} read every broker")
 
 
 @contextmanager
@@ -265,7 +281,7 @@ def big_lists(sizes: Mapping[str, int]) -> Iterator[tuple[str, dict[str, str]]]:
 
         from console.lag import services
 
-        services.collect("big", now_ms=services.system_now_ms())
+        collect_all(services)
         server = ThreadedWSGIServer(("127.0.0.1", 0), WSGIRequestHandler)
         server.set_app(get_internal_wsgi_application())
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -340,19 +356,17 @@ def misses(found: dict[str, Any]) -> list[str]:
     missed = [
         f"{name}: {key} {page[key]} > {GOALS[key]}"
         for name, page in found.get("pages", {}).items()
-        for key in ("server_ms", "page_bytes")
+        for key in ("server_ms", "paint_bytes", "html_bytes")
         if page[key] > GOALS[key]
     ]
     for name, chart in found.get("charts", {}).items():
         if chart >= GOALS["redraw_ms"]:
             missed.append(f"chart {name}: {chart} ms")
     for name, table in found.get("tables", {}).items():
-        if table["frame_gap_ms"]["p95"] > GOALS["frame_gap_ms"]:
-            missed.append(f"table of {name}: {table['frame_gap_ms']['p95']} ms between frames")
-        if table["longest_script_ms"] > GOALS["script_ms"]:
-            missed.append(f"table of {name}: a script of {table['longest_script_ms']} ms while scrolling")
-        if table["sort_paint_ms"] and table["sort_paint_ms"]["median"] > GOALS["sort_ms"]:
-            missed.append(f"table of {name}: sorted after {table['sort_paint_ms']['median']} ms")
+        if table["frame_ms"]["max"] > GOALS["frame_ms"]:
+            missed.append(f"table of {name}: {table['frame_ms']['max']} ms of a frame while scrolling")
+        if table["sort_ms"] and table["sort_ms"]["median"] > GOALS["sort_ms"]:
+            missed.append(f"table of {name}: sorted in {table['sort_ms']['median']} ms of its thread")
     shift = found.get("layout_shift", {}).get("live_max", 0)
     if shift >= layout_shift.LIVE_BELOW:
         missed.append(f"layout shift {shift}")

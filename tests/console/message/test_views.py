@@ -61,10 +61,7 @@ def test_it_asks_for_a_topic_first() -> None:
 
 def test_it_shows_the_newest_first_and_escapes_bodies(client: Client) -> None:
     text = client.get("/c/test/messages?topic=orders").content.decode()
-    places = [
-        text.index(body)
-        for body in ("00 ff", "&lt;script&gt;alert(1)&lt;/script&gt;", "{ &quot;order&quot;: 1")
-    ]
+    places = [text.index(body) for body in ("00 ff", "&lt;script&gt;alert(1)&lt;/script&gt;", '{ "order": 1')]
     assert places == sorted(places)
     assert "<script>alert" not in text
 
@@ -198,17 +195,17 @@ def _address(page: str, rel: str) -> str:
 def test_it_pages_on_and_back(client: Client, live: LiveCluster) -> None:
     live.send("orders", 0, [b"more"] * 60)
     first = client.get("/c/test/messages?topic=orders").content.decode()
-    assert first.count('role="row" data-key=') == 50 and 'rel="prev"' not in first
+    assert first.count("<tr data-key=") == 50 and 'rel="prev"' not in first
     second = client.get(_address(first, "next")).content.decode()
-    assert second.count('role="row" data-key=') == 13 and 'rel="next"' not in second
+    assert second.count("<tr data-key=") == 13 and 'rel="next"' not in second
     back = client.get(_address(second, "prev"))
-    assert back.content.decode().count('role="row" data-key=') == 50
+    assert back.content.decode().count("<tr data-key=") == 50
 
 
 def test_it_shows_every_copy_of_a_unique_key(client: Client, live: LiveCluster) -> None:
     live.send("orders", 0, [b"one", b"two"], UNIQ_KEY="0" * 32)
     text = client.get(f"/c/test/messages?topic=orders&read=unique&id={'0' * 32}").content.decode()
-    assert text.count('role="row" data-key=') == 2
+    assert text.count("<tr data-key=") == 2
 
 
 def test_a_row_opens_its_body_in_any_format(client: Client, live: LiveCluster) -> None:
