@@ -32,8 +32,8 @@
         : compare(JSON.parse(other.dataset.key), parsed) > 0,
     );
     keys.set(key, row);
-    choosable(row);
     body.insertBefore(part.content, before || null);
+    choosable(row); // in the document: a link of a template has no address
   }
   function drop(row) {
     keys.delete(row.dataset.key);
