@@ -202,6 +202,14 @@ def test_it_pages_on_and_back(client: Client, live: LiveCluster) -> None:
     assert back.content.decode().count("<tr data-key=") == 50
 
 
+def test_a_full_page_is_below_60_kb_before_compression(client: Client, live: LiveCluster) -> None:
+    body = b'{"orderId": "A-8396752", "status": "paid", "items": [{"sku": "kettle", "quantity": 2}], "currency": "EUR"}'
+    live.send("orders", 0, [body + b" " * 200] * 60, TAGS="paid", KEYS="A-8396752")
+    page = client.get("/c/test/messages?topic=orders").content
+    assert page.count(b"<tr data-key=") == 50 and b'{ "orderId": "A-8396752", ' in page
+    assert len(page) < 60_000
+
+
 def test_it_shows_every_copy_of_a_unique_key(client: Client, live: LiveCluster) -> None:
     live.send("orders", 0, [b"one", b"two"], UNIQ_KEY="0" * 32)
     text = client.get(f"/c/test/messages?topic=orders&read=unique&id={'0' * 32}").content.decode()
