@@ -216,7 +216,9 @@ class TestPage:
             add(run, hour, breach_ms=0)
         page = self.text(admin)
         assert 'id="plot-hours"' in page and 'id="plot-budget"' not in page
-        assert "<dt>Error budget</dt><dd>no part of it was used in this time</dd>" in re.sub(r"\s*\n\s*", "", page)
+        assert "<dt>Error budget</dt><dd>no part of it was used in this time</dd>" in re.sub(
+            r"\s*\n\s*", "", page
+        )
 
     def test_the_week_is_one_of_the_reports_zone(self, admin: Client, run: ReportRun) -> None:
         """18:00 UTC on Monday is 23:30 in India, 18:30 there is Tuesday: the hour of UTC keeps its beginning."""
