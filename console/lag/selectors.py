@@ -57,6 +57,11 @@ def silent_or_without_master(cluster_name: str) -> Sequence[BrokerRow]:
     return list(rows.order_by("broker_name", "broker_id"))
 
 
+def without_master_count(cluster_name: str) -> int:
+    """Return for how many brokers a slave was read in the last round, in the place of a master that is gone."""
+    return BrokerRow.objects.filter(cluster=cluster_name, answered=True, broker_id__gt=0).count()
+
+
 def last_round(cluster_name: str) -> Round | None:
     """Return the newest collection round, or None before the first."""
     return Round.objects.filter(cluster=cluster_name).order_by("-number").first()

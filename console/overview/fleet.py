@@ -20,7 +20,7 @@ from console.lag.facts import Gap
 from console.lag.models import Episode, GroupRow, HistoryFile, HistoryGap, Round
 from console.lag.promise_courses import Budgets
 from console.lag.promise_versions import promises_of
-from console.lag.selectors import last_round, silent_brokers, system_groups
+from console.lag.selectors import last_round, silent_brokers, system_groups, without_master_count
 from console.overview.selectors import TopGroup, growing_groups, losing_groups
 from console.text import Text, text_of
 from spark.lag.local_time import DAY_MS, HOUR_MS
@@ -43,6 +43,7 @@ class ClusterLine:
     unknown: int
     open_episodes: int
     silent: int
+    without_master: int
     days: Sequence[float | None]
 
 
@@ -114,6 +115,7 @@ def lines(clusters: Sequence[Cluster], person: Any, now_ms: int) -> list[Cluster
                 unknown=rows.filter(Q(status="UNKNOWN") | Q(partial=True)).count(),
                 open_episodes=scope.filter(going, "group").count(),
                 silent=len(silent_brokers(cluster.name)),
+                without_master=without_master_count(cluster.name),
                 days=watched_pct(_gaps(cluster.name, now_ms), _first_ms(cluster.name), now_ms),
             )
         )

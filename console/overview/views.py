@@ -152,7 +152,8 @@ def clusters(request: HttpRequest) -> HttpResponse:
                 messages.success(request, done.local())
                 return redirect("overview", added.name)
     visible = [
-        (one, lag_selectors.last_round(one.name)) for one in cluster_selectors.clusters_for(request.user)
+        (one, lag_selectors.last_round(one.name), lag_selectors.without_master_count(one.name))
+        for one in cluster_selectors.clusters_for(request.user)
     ]
     context = {"clusters": visible, "form": form, "may_add": may_add}
     return render(request, "overview/clusters.html", context, status=422 if form.errors else 200)

@@ -12,6 +12,7 @@ from console.brokers.mqadmin import (
     assign_server_side,
     place,
 )
+from console.lag.collect.version import version_ordinal
 from console.text import Text
 from console.text.stored import Stored
 
@@ -19,7 +20,6 @@ from console.text.stored import Stored
 SERVER_STRATEGIES = ("AVG", "AVG_BY_CIRCLE")
 ASSIGNMENT_CAPABILITY = "assignment"
 PERM_READ = 4
-FIRST_NAMED_VERSION = 213  # MQVersion ordinal of V4_0_0; each release has a snapshot before it
 
 Assignment = Mapping[str, Sequence[MessageQueue]]
 
@@ -69,14 +69,6 @@ def queue_of(topic: str, word: str) -> MessageQueue:
 def queue_word(queue: MessageQueue) -> str:
     """Return a queue as `broker-a/3`."""
     return f"{queue.broker_name}/{queue.queue_id}"
-
-
-def version_ordinal(name: str) -> int:
-    """Return the MQVersion ordinal of a release like 5.3.3. Raises ValueError."""
-    major, minor, patch = (int(part) for part in name.split("."))
-    if major < 4 or not 0 <= minor <= 9 or not 0 <= patch <= 9:
-        raise ValueError(name)
-    return FIRST_NAMED_VERSION + 2 * ((major - 4) * 100 + minor * 10 + patch)
 
 
 def readable_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:

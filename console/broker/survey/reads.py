@@ -31,7 +31,7 @@ from console.brokers.mqadmin import (
     TopicStatsTable,
     split_addrs,
 )
-from console.lag.collect.sweep import version_name
+from console.lag.collect.version import version_name
 from console.lag.round.broker_reads import READ_ERRORS
 from console.text import Text, text_of
 

@@ -13,6 +13,8 @@ from typing import NamedTuple
 import msgspec
 
 from console.brokers.mqadmin import BlockingMQAdmin, MQAdmin, MQBrokerError, ResponseCode
+from console.lag.collect.version import version_name
+from console.lag.rows.popped import CONSUME_POP
 
 # ProxyConfig.heartbeatSyncerTopicName, unless it was set.
 SYNC_TOPIC = "DefaultHeartBeatSyncerTopic"
@@ -22,6 +24,8 @@ FRESH_MS = 45_000
 MESSAGES_MAX = 8_000
 DEADLINE_MS = 4_000
 UNREGISTER = "UNREGISTER"
+# ChannelProtocolType of a gRPC client (RemoteChannelSerializer.java).
+GRPC = "GRPC_V2"
 
 
 class _Subscription(msgspec.Struct, rename="camel"):
@@ -31,8 +35,21 @@ class _Subscription(msgspec.Struct, rename="camel"):
 
 
 class _Channel(msgspec.Struct, rename="camel"):
+    """Of a client; `extend_attribute` of a gRPC client are its `_Settings`, absent until it has sent them."""
+
     remote_proxy_ip: str = ""
     remote_address: str = ""
+    type: str = ""
+    extend_attribute: str = ""
+
+
+class _UserAgent(msgspec.Struct, frozen=True):
+    language: str = ""
+    version: str = ""
+
+
+class _Settings(msgspec.Struct, rename="camel"):
+    user_agent: _UserAgent = _UserAgent()
 
 
 class _Heartbeat(msgspec.Struct, rename="camel"):
@@ -51,12 +68,12 @@ class _Heartbeat(msgspec.Struct, rename="camel"):
 
 
 class ProxyMember(NamedTuple):
-    """A member as its proxy reports it; `subscription` is {topic: {"expression", "type"}}."""
+    """A member as its proxy reports it; `subscription` is {topic: {"expression", "type"}}, `version` a release."""
 
     proxy: str
     address: str
     language: str
-    version: int
+    version: str
     model: str
     consume_type: str
     subscription: Mapping[str, Mapping[str, str]]
@@ -72,6 +89,7 @@ def members_of(bodies: Iterable[bytes]) -> Members:
         try:
             heartbeat = msgspec.json.decode(body, type=_Heartbeat)
             channel = msgspec.json.decode(heartbeat.channel_data or "{}", type=_Channel)
+            settings = msgspec.json.decode(channel.extend_attribute or "{}", type=_Settings)
         except (msgspec.DecodeError, UnicodeDecodeError):
             # Written by something else, or by a release that we do not know.
             continue
@@ -79,19 +97,25 @@ def members_of(bodies: Iterable[bytes]) -> Members:
         if heartbeat.heartbeat_type == UNREGISTER:
             found.pop(key, None)
             continue
-        found[key] = ProxyMember(
-            proxy=channel.remote_proxy_ip or heartbeat.local_proxy_id.partition("%")[0],
-            address=channel.remote_address.removeprefix("/"),
-            language=heartbeat.language or "",
-            version=heartbeat.version,
-            model=heartbeat.message_model or "",
-            consume_type=heartbeat.consume_type or "",
-            subscription={
-                one.topic: {"expression": one.sub_string, "type": one.expression_type or "TAG"}
-                for one in heartbeat.subscription_data_set or ()
-            },
-        )
+        found[key] = _member(heartbeat, channel, settings.user_agent)
     return found
+
+
+def _member(heartbeat: _Heartbeat, channel: _Channel, agent: _UserAgent) -> ProxyMember:
+    # In the name of a gRPC client the proxy writes its own version and a consume type of remoting: all of them pop.
+    is_grpc = channel.type == GRPC
+    return ProxyMember(
+        proxy=channel.remote_proxy_ip or heartbeat.local_proxy_id.partition("%")[0],
+        address=channel.remote_address.removeprefix("/"),
+        language=agent.language or heartbeat.language or "",
+        version=agent.version if is_grpc else version_name(heartbeat.version),
+        model=heartbeat.message_model or "",
+        consume_type=CONSUME_POP if is_grpc else heartbeat.consume_type or "",
+        subscription={
+            one.topic: {"expression": one.sub_string, "type": one.expression_type or "TAG"}
+            for one in heartbeat.subscription_data_set or ()
+        },
+    )
 
 
 def read_members(admin: BlockingMQAdmin, brokers: Mapping[str, int]) -> Members | None:

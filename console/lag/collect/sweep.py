@@ -25,6 +25,7 @@ from console.brokers.mqadmin import (
 )
 from console.cluster.models import Cluster
 from console.lag.collect import proxies
+from console.lag.collect.version import version_name
 from console.lag.database_router import METRICS
 from console.lag.history import chronicle, client_positions, owners
 from console.lag.history.member_changes import change_of
@@ -42,7 +43,14 @@ from console.lag.round.broker_reads import describe
 from console.lag.round.view import QueueProgress
 from console.lag.rows import broadcast, queues
 from console.lag.rows.broadcast import Place
-from console.lag.rows.popped import POP_MODE, HeldQueue, held_queues, popped_count, popped_entries
+from console.lag.rows.popped import (
+    CONSUME_POP,
+    POP_MODE,
+    HeldQueue,
+    held_queues,
+    popped_count,
+    popped_entries,
+)
 from console.text import Text
 
 logger = logging.getLogger(__name__)
@@ -69,8 +77,6 @@ STRATEGY_OF_CLASS = {
     "AllocateMachineRoomNearby": "MACHINE_ROOM_NEARBY",
     "AllocateMessageQueueByConfig": "CONFIG",
 }
-# MQVersion ordinal of V4_0_0; from there on every patch release has a snapshot before it.
-FIRST_NAMED_VERSION = 213
 
 
 class ClientFacts(NamedTuple):
@@ -78,7 +84,7 @@ class ClientFacts(NamedTuple):
 
     address: str
     language: str
-    version: int
+    version: str
     broker_addr: str
     # Through which proxy of RocketMQ 5; empty: it is connected to brokers.
     proxy: str = ""
@@ -254,7 +260,8 @@ def _join(answers: Mapping[str, ConsumerConnection | None | Exception]) -> Group
             found.subscription[topic] = {"expression": one.sub_string, "type": one.expression_type}
         for client in answer.connection_set:
             clients.setdefault(
-                client.client_id, ClientFacts(client.client_addr, client.language, client.version, addr)
+                client.client_id,
+                ClientFacts(client.client_addr, client.language, version_name(client.version), addr),
             )
     is_certain = bool(answers) and not any(isinstance(answer, Exception) for answer in answers.values())
     found.clients = clients if clients or is_certain else None
@@ -453,7 +460,7 @@ def _client_row(
         client_id=client_id,
         address=facts.address,
         language=facts.language,
-        version=version_name(facts.version),
+        version=facts.version,
         subscription=found.subscription,
         proxy=facts.proxy,
     )
@@ -519,7 +526,7 @@ def _members_row(
     mode = before.consume_mode if before is not None else ""
     pops = any(one.popped is not None for row in rows for one in held_queues(row.queues) or ())
     # Java members report PUSH and pop all the same.
-    if pops or found.consume_type == "CONSUME_POP":
+    if pops or found.consume_type == CONSUME_POP:
         mode = POP_MODE
     elif orderly:
         mode = "ORDERLY" if all(orderly) else "CONCURRENTLY"
@@ -547,13 +554,3 @@ def _popped_since_ms(held: int, held_before: int, before: GroupMembers | None, n
     if before is None or before.popped_since_ms is None or held < held_before:
         return now_ms
     return before.popped_since_ms
-
-
-def version_name(ordinal: int) -> str:
-    """Return "5.3.3" for MQVersion ordinal 479; the number itself for releases before 4.0."""
-    if ordinal < FIRST_NAMED_VERSION:
-        return str(ordinal)
-    release, is_snapshot = divmod(ordinal - FIRST_NAMED_VERSION + 1, 2)
-    major, rest = divmod(release, 100)
-    name = f"{4 + major}.{rest // 10}.{rest % 10}"
-    return name if is_snapshot else f"{name}-SNAPSHOT"

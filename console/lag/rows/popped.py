@@ -21,6 +21,8 @@ from console.text.value import Duration
 from spark.lag.round.status import POP_QUIET_MS, LagStatus, attention
 
 POP_MODE = "POP"
+# ConsumeType.java of members that pop.
+CONSUME_POP = "CONSUME_POP"
 
 
 class HeldQueue(Struct, frozen=True, omit_defaults=True):

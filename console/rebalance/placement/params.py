@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from console.lag.collect.version import version_ordinal
 from console.operation.errors import PlanRejected
 from console.operation.plan.params import Accepted, Given, Parameter, Params
-from console.rebalance.rules import KeptPlacement, queue_of, version_ordinal
+from console.rebalance.rules import KeptPlacement, queue_of
 from console.text import Text
 from console.text.stored import Stored
 

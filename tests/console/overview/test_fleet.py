@@ -7,7 +7,7 @@ from django.test import Client
 
 from console.cluster.models import Cluster
 from console.lag.facts import Gap
-from console.lag.models import GroupSlo, HistoryFile, HistoryGap, PromiseCourse, Round
+from console.lag.models import BrokerRow, GroupSlo, HistoryFile, HistoryGap, PromiseCourse, Round
 from console.overview import fleet, views
 from console.text import Text
 from spark.lag.folds.promise import ABSENT, KEPT, LATE, UNKNOWN
@@ -120,6 +120,21 @@ def test_it_shows_how_much_of_each_day_was_watched() -> None:
     # a broker that was silent when the collector stood still too counts once
     silent = Gap(MIDNIGHT - DAY + DAY // 4, MIDNIGHT - DAY // 4)
     assert fleet.watched_pct([*gaps, silent], MIDNIGHT - 4 * DAY, NOW)[5] == 25
+
+
+def test_a_cluster_whose_slave_is_read_for_a_master_is_not_ok(two_clusters: list[Cluster]) -> None:
+    for number, broker_id in ((1, 0), (2, 1), (3, 2)):
+        BrokerRow.objects.create(
+            cluster="east", broker_name=f"broker-{number}", addr=f"127.0.0.1:{number}", broker_id=broker_id,
+            answered=True, since_ms=NOW, read_at_ms=NOW,
+        )  # fmt: skip
+    reader = signed_in()
+    for page in ("/fleet", "/clusters"):
+        text = reader.get(page).content.decode()
+        assert "No master" in text and "2 brokers have no master" in text, page
+    BrokerRow.objects.filter(broker_id__gt=0).update(broker_id=0)
+    for page in ("/fleet", "/clusters"):
+        assert "No master" not in reader.get(page).content.decode()
 
 
 def test_a_silent_broker_is_on_the_map_of_coverage(two_clusters: list[Cluster]) -> None:

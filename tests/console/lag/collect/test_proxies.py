@@ -21,14 +21,18 @@ from tests.console.lag.conftest import CollectedCluster
 DATABASES = pytest.mark.django_db(databases=["default", "metrics"])
 
 
-def heartbeat(client_id: str, kind: str = "REGISTER", **changes: Any) -> bytes:
-    channel = {
+def channel_data(kind: str, extend_attribute: str | None = None) -> dict[str, str]:
+    found = {
         "remoteProxyIp": "10.0.0.5",
         "remoteAddress": "10.9.8.7:51234",
         "localAddress": "10.0.0.5:8081",
-        "type": "GRPC_V2",
-        "extendAttribute": "",
+        "type": kind,
     }
+    return found if extend_attribute is None else {**found, "extendAttribute": extend_attribute}
+
+
+def heartbeat(client_id: str, kind: str = "REGISTER", **changes: Any) -> bytes:
+    channel = channel_data("REMOTING", "{}")
     data: dict[str, Any] = {
         "channelData": json.dumps(channel),
         "clientId": client_id,
@@ -60,7 +64,7 @@ MEMBER = proxies.ProxyMember(
     proxy="10.0.0.5",
     address="10.9.8.7:51234",
     language="JAVA",
-    version=479,
+    version="5.3.3",
     model="CLUSTERING",
     consume_type="CONSUME_PASSIVELY",
     subscription={"orders": {"expression": "paid", "type": "TAG"}},
@@ -82,6 +86,24 @@ def test_the_newest_heartbeats_are_the_members() -> None:
 def test_a_channel_without_an_address_leaves_the_proxys_name() -> None:
     (member,) = proxies.members_of([heartbeat("a", channelData="")]).values()
     assert (member.proxy, member.address) == ("10.0.0.5", "")
+
+
+def grpc_heartbeat(*attribute: str) -> bytes:
+    """As a proxy of 5.3.3 wrote it for rocketmq-client-java 5.0.8; its settings come with the second heartbeat."""
+    return heartbeat("a", channelData=json.dumps(channel_data("GRPC_V2", *attribute)))
+
+
+def test_a_grpc_client_has_its_own_version_and_pops() -> None:
+    """What the proxy writes beside them is its own version, and a consume type of remoting."""
+    settings = {
+        "clientType": "PUSH_CONSUMER",
+        "subscription": {"group": {"name": "billing"}, "fifo": False, "longPollingTimeout": "20s"},
+        "userAgent": {"language": "JAVA", "version": "5.0.8", "platform": "Linux", "hostname": "vm"},
+    }
+    (early,) = proxies.members_of([grpc_heartbeat()]).values()
+    assert early == MEMBER._replace(version="", consume_type="CONSUME_POP")
+    (member,) = proxies.members_of([grpc_heartbeat(), grpc_heartbeat(json.dumps(settings))]).values()
+    assert member == MEMBER._replace(version="5.0.8", consume_type="CONSUME_POP")
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b"\xff\xfe", heartbeat("a", version="new"), b"[1]"])

@@ -104,14 +104,6 @@ def test_it_runs_once_at_a_time(collected: CollectedCluster) -> None:
     assert sweep.is_due("local", collected.now_ms + 30_000)
 
 
-@pytest.mark.parametrize(
-    ("ordinal", "name"),
-    [(479, "5.3.3"), (480, "5.3.4-SNAPSHOT"), (407, "4.9.7"), (213, "4.0.0"), (317, "4.5.2"), (121, "121")],
-)
-def test_it_names_versions_as_releases_are_named(ordinal: int, name: str) -> None:
-    assert sweep.version_name(ordinal) == name
-
-
 def status(group: str) -> str:
     return GroupRow.objects.get(group=group).status
 
