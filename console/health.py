@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import redis
 from django.conf import settings
 from django.db import Error as DatabaseError
-from django.db import ProgrammingError, connections
+from django.db import connections
 from django.db.models import Count
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
@@ -23,6 +23,7 @@ from console.live import hub as live
 from console.operation.models import Job
 from console.text import JsonObject
 from console.web.disk_room import no_room
+from console.web.old_schema import is_old_schema
 
 TICK_AGE_MAX_S = 60  # a worker that was busy with a long job for some rounds is late, not dead
 PROBE_TIMEOUT_S = 2.0
@@ -93,10 +94,9 @@ def _database_reason(alias: str) -> str:
         with connections[alias].cursor() as cursor:
             cursor.execute("SELECT 1 FROM django_migrations")
     except DatabaseError as error:
-        is_new = isinstance(error, ProgrammingError) or "no such table" in str(error)
         advice = (
             "run manage.py prepare --migrate"
-            if is_new
+            if is_old_schema(error)
             else "check that its server runs and is reachable from here"
         )
         return f"{' '.join(str(error).split())}; {advice}"

@@ -6,6 +6,7 @@ from brokerd.remoting.message.record import MessageRecord
 from brokerd.remoting.signature import AccessKeys
 from consumers.admin.mqadmin import MQAdmin
 from consumers.client.client_instance import ClientInstance
+from consumers.client.namespace import Namespace
 from consumers.client.tls import tls_context
 from consumers.config import (
     ClientConfig,
@@ -66,6 +67,7 @@ __all__ = [
     "MessageQueue",
     "MessageRecord",
     "MessageTooLarge",
+    "Namespace",
     "NoReply",
     "NotAssigned",
     "Producer",

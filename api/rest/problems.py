@@ -34,6 +34,7 @@ from console.report.rules import ReportRejected
 from console.report.services import ReportAlreadyRunning
 from console.text.storable import storable_value
 from console.web.disk_room import why_away
+from console.web.old_schema import OLD_SCHEMA, is_old_schema
 from console.web.problem import CONTENT_TYPE, problem_body
 
 logger = logging.getLogger(__name__)
@@ -140,6 +141,8 @@ def _classify(error: Exception) -> Problem | None:
     if isinstance(error, ClusterError):
         members = Members(field=error.field or None)
         return Problem(CLUSTER_ERROR_STATUS, error.code, _words(error.code), members)
+    if is_old_schema(error):
+        return Problem(503, *OLD_SCHEMA)
     for kind, status, code, title in TABLE:
         if isinstance(error, kind):
             return Problem(status, code, title, _members(error))
@@ -205,7 +208,7 @@ def _detail(error: Exception, request: Request | None, methods: Iterable[str]) -
     match = None if request is None else request.resolver_match
     if isinstance(error, Cluster.DoesNotExist) and request and match and "cluster" in match.kwargs:
         return str(cluster_selectors.not_found(request.user, match.kwargs["cluster"]))
-    if isinstance(error, OperationalError | InterfaceError):
+    if isinstance(error, OperationalError | InterfaceError) or is_old_schema(error):
         return why_away(error)
     return str(error)
 

@@ -73,8 +73,6 @@ class ConnectionChange:
                 Text("Also enter the secret key of the access key %(name)s.", name=self.access_key),
                 "secret_key",
             )
-        if self.tls_certificate and self.tls_certificate != cluster.tls_certificate and not self.tls_key:
-            raise ConnectionSettingInvalid(Text("Also enter the key of this certificate."), "tls_key")
         for name, most in (
             ("access_key", KEY_CHARACTERS_MAX),
             ("secret_key", KEY_CHARACTERS_MAX),
@@ -84,6 +82,8 @@ class ConnectionChange:
             if len(getattr(self, name) or "") > most:
                 raise ConnectionSettingInvalid(Text("At most %(most)s characters.", most=most), name)
         _require_readable(self)
+        if self.tls_certificate and self.tls_certificate != cluster.tls_certificate and not self.tls_key:
+            raise ConnectionSettingInvalid(Text("Also enter the key of this certificate."), "tls_key")
 
 
 def _require_readable(change: ConnectionChange) -> None:

@@ -10,9 +10,9 @@ from typing import ClassVar
 
 from django.db import InterfaceError, OperationalError
 
+from console.web.old_schema import is_old_schema
+
 AGAIN_AFTER_S = 10.0
-# SQLite's message for a missing table or column: no outage.
-OUR_FAULT = "no such "
 KEPT_MAX = 1_000  # reasons contain paths and hosts, of which there are few
 
 
@@ -28,7 +28,7 @@ class OneLine(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether to write the record."""
         error = record.exc_info[1] if record.exc_info else None
-        if not isinstance(error, OperationalError | InterfaceError) or OUR_FAULT in str(error):
+        if not isinstance(error, OperationalError | InterfaceError) or is_old_schema(error):
             return True
         record.exc_info = record.exc_text = None
         key = record.name, str(error)

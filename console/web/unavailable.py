@@ -1,4 +1,4 @@
-"""Answer failed requests: 503 when the database is away, 500 for internal errors, 413 for what is too large.
+"""Answer failed requests: 503 when the database is away or outdated, 500 for internal errors, 413 for too large ones.
 
 Nothing here calls the database or Redis: they may be what is away.
 """
@@ -22,6 +22,7 @@ from django.template.loader import render_to_string
 
 from console.text.locale import ReaderLocaleMiddleware
 from console.web.disk_room import no_room, why_away
+from console.web.old_schema import ADVICE, OLD_SCHEMA, is_old_schema
 from console.web.problem import CONTENT_TYPE, problem_body
 from console.web.request_limit import REQUEST_BYTES_MAX
 from console.web.reverse_proxy import Scope
@@ -39,20 +40,27 @@ SECRET = re.compile("password|secret|token|tls_", re.I)
 def server_error(request: HttpRequest) -> HttpResponse:
     """Answer exceptions that no view caught (Django's handler500)."""
     error = sys.exc_info()[1]
-    is_away = isinstance(error, AWAY)
+    is_old = is_old_schema(error)
+    is_away = is_old or isinstance(error, AWAY)
     status = HTTPStatus.SERVICE_UNAVAILABLE if is_away else HTTPStatus.INTERNAL_SERVER_ERROR
     if is_away:
         logger.error("database away path=%s reason=%s", request.path, error)
     reason = " ".join(str(error).split())[:300] if is_away else ""
     if request.path.startswith(API_PREFIX):
         answer = HttpResponse(
-            _problem(request, status, why_away(error) if isinstance(error, AWAY) else ""),
+            _problem(request, status, error if is_away else None),
             content_type=CONTENT_TYPE,
             status=status,
         )
     else:
         name = "503.html" if is_away else "500.html"
-        context = {"request": request, "reason": reason, "full": no_room(), "typed": typed(request)}
+        context = {
+            "request": request,
+            "reason": reason,
+            "advice": ADVICE if is_old else no_room(),
+            "is_old": is_old,
+            "typed": typed(request),
+        }
         answer = HttpResponse(render_to_string(name, context), status=status)
     if is_away:
         answer["Retry-After"] = str(RETRY_AFTER_S)
@@ -94,8 +102,14 @@ def _too_large(request: HttpRequest) -> HttpResponse:
     return HttpResponse(json.dumps(body), status=status, content_type=CONTENT_TYPE)
 
 
-def _problem(request: HttpRequest, status: HTTPStatus, reason: str) -> bytes:
-    code = "database_unavailable" if reason else "internal_error"
-    title = "The console's database does not answer" if reason else "Internal error"
-    detail = f"{reason}. Nothing was changed; try again in {RETRY_AFTER_S} s." if reason else title
+def _problem(request: HttpRequest, status: HTTPStatus, away: BaseException | None) -> bytes:
+    if away is None:
+        code, title = "internal_error", "Internal error"
+        detail = title
+    elif is_old_schema(away):
+        code, title = OLD_SCHEMA
+        detail = f"{why_away(away)}. Nothing was changed."
+    else:
+        code, title = "database_unavailable", "The console's database does not answer"
+        detail = f"{why_away(away)}. Nothing was changed; try again in {RETRY_AFTER_S} s."
     return json.dumps(problem_body(status, code, title, detail, request.path)).encode()

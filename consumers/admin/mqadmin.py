@@ -5,7 +5,9 @@ Calls with an `addr` go to that broker; the others to the name servers. Every ca
     BrokerUnavailable   it cannot be reached, or the connection broke
     RemotingTimeout     no answer within `timeout_ms`
     RemotingError       the answer is not what the protocol allows
-Request and answer forms: protocol sections 3 and 5. An MQAdmin belongs to the event loop it is used in.
+Request and answer forms: protocol sections 3 and 5. Topics and groups are the brokers' names, with the prefix of their
+namespace if they have one, as of Java's DefaultMQAdminExt; `Namespace.wrap` adds it. An MQAdmin belongs to the event
+loop it is used in.
 """
 
 from __future__ import annotations

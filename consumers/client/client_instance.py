@@ -281,7 +281,13 @@ class ClientInstance:
 
         `or_zero`: for a queue that still has its first message, a broker may answer 0 where nothing is stored.
         """
-        fields = {"consumerGroup": group, "topic": queue.topic, "queueId": str(queue.queue_id)}
+        fields = {
+            "consumerGroup": group,
+            "topic": queue.topic,
+            "queueId": str(queue.queue_id),
+            # By its name a proxy knows whose queue it is: its address is one for all brokers.
+            "bname": queue.broker_name,
+        }
         if not or_zero:
             fields["setZeroIfNotFound"] = "false"
         command = RemotingCommand.request(RequestCode.QUERY_CONSUMER_OFFSET, fields)
@@ -480,6 +486,7 @@ def _update_offset_request(group: str, queue: MessageQueue, offset: int, *, onew
         "topic": queue.topic,
         "queueId": str(queue.queue_id),
         "commitOffset": str(offset),
+        "bname": queue.broker_name,
     }
     return RemotingCommand.request(RequestCode.UPDATE_CONSUMER_OFFSET, fields, oneway=oneway)
 

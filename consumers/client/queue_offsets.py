@@ -30,7 +30,7 @@ async def offset_at(client: ClientInstance, queue: MessageQueue, timestamp_ms: i
 async def _offset(
     client: ClientInstance, queue: MessageQueue, code: RequestCode, fields: dict[str, str] | None = None
 ) -> int:
-    place = {"topic": queue.topic, "queueId": str(queue.queue_id)}
+    place = {"topic": queue.topic, "queueId": str(queue.queue_id), "bname": queue.broker_name}
     response = await client.invoke_broker(
         queue.broker_name, RemotingCommand.request(code, place | (fields or {}))
     )

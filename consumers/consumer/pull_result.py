@@ -80,6 +80,7 @@ def pull_request(
         sub_version=sub_version,
         subscription=subscription,
         expression_type=expression_type,
+        broker_name=queue.broker_name,
     )
     return RemotingCommand.request(RequestCode.PULL_MESSAGE, header.to_ext_fields())
 

@@ -30,7 +30,7 @@ DELAY_LEVEL_MAX = 18
 
 
 def send_back_request(
-    message: MessageRecord, group: str, delay_level: int, max_reconsume_times: int
+    message: MessageRecord, broker_name: str, group: str, delay_level: int, max_reconsume_times: int
 ) -> RemotingCommand:
     """CONSUMER_SEND_MSG_BACK (36). `delay_level` 0: the broker decides, below 0: dead letter at once.
 
@@ -45,6 +45,7 @@ def send_back_request(
         origin_topic=message.topic,
         unit_mode=False,
         max_reconsume_times=max_reconsume_times if max_reconsume_times >= 0 else None,
+        broker_name=broker_name,
     )
     return RemotingCommand.request(RequestCode.CONSUMER_SEND_MSG_BACK, header.to_ext_fields())
 
@@ -82,7 +83,7 @@ async def send_message_back(
     Raises the second attempt's MQBrokerError or MQClientError: the message is then still ours.
     """
     try:
-        request = send_back_request(message, group, delay_level, max_reconsume_times)
+        request = send_back_request(message, broker_name, group, delay_level, max_reconsume_times)
         response = await client.invoke_broker(broker_name, request, SEND_BACK_TIMEOUT_MS)
         if response.code == ResponseCode.SUCCESS:
             return

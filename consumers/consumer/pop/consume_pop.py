@@ -150,7 +150,8 @@ class PopConsumeService:
         times = message.record.reconsume_times
         limit = self._config.max_reconsume_times_for(orderly=False)
         if delay_level < 0 or times >= limit:
-            request = send_back_request(message.record, self._handler.group, DEAD_LETTER, limit)
+            broker_name = queue.message_queue.broker_name
+            request = send_back_request(message.record, broker_name, self._handler.group, DEAD_LETTER, limit)
             if await self._try("made a dead letter", message, request):
                 await self.acknowledge(queue, message)
         else:

@@ -265,6 +265,7 @@ def test_settings_that_are_refused_are_not_stored(tls_broker: TlsBroker, alice: 
         (ConnectionChange(security_token=TOKEN), "access_key", "needs an access key"),
         (ConnectionChange(tls_ca="nothing"), "tls_ca", "not a PEM certificate"),
         (ConnectionChange(tls_key="nothing"), "tls_certificate", "certificate of this key"),
+        (ConnectionChange(tls_certificate="nothing"), "tls_certificate", "not a PEM certificate"),
         (ConnectionChange(access_key="a" * 256, secret_key=SECRET), "access_key", "At most 255"),
     ],
 )

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from django.core.files.base import ContentFile
-from django.db import OperationalError, connections
+from django.db import OperationalError, connections, transaction
 from django.http import HttpRequest
 from django.test import Client
 
@@ -63,6 +63,27 @@ def test_it_says_so_over_rest(admin: Client, alias: str) -> None:
     problem = answer.json()
     assert (problem["code"], problem["status"]) == ("database_unavailable", 503)
     assert REASON in problem["detail"]
+
+
+@pytest.mark.parametrize("statement", ["SELECT no_such FROM lag_grouprow", "SELECT 1 FROM no_such_table"])
+def test_tables_of_another_version_are_no_outage(
+    admin: Client, statement: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A real statement of each kind: SQLite and PostgreSQL have different classes of errors for it."""
+
+    def outdated(*args: Any, **options: Any) -> None:
+        with transaction.atomic(using="metrics"), connections["metrics"].cursor() as cursor:
+            cursor.execute(statement)
+
+    monkeypatch.setattr(views.selectors, "group_page", outdated)
+    answer = admin.get("/c/local/groups")
+    text = answer.content.decode()
+    assert answer.status_code == 503
+    assert "database is of another version" in text and "manage.py prepare --migrate" in text
+    assert "does not answer" not in text and "doctor" not in text
+    problem = admin.get("/api/v1/clusters/local/groups").json()
+    assert (problem["status"], problem["code"]) == (503, "database_outdated")
+    assert "manage.py prepare --migrate" in problem["detail"]
 
 
 def test_it_calls_our_own_faults_by_their_name(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from tests.consumers.records import record
 
 
 def test_it_asks_with_the_place_of_the_message():
-    request = send_back_request(record(7), "billing", delay_level=0, max_reconsume_times=-1)
+    request = send_back_request(record(7), "broker-a", "billing", delay_level=0, max_reconsume_times=-1)
     assert request.code == 36
     assert request.ext_fields == {
         "offset": "1007",
@@ -14,11 +14,12 @@ def test_it_asks_with_the_place_of_the_message():
         "originMsgId": "key-7",
         "originTopic": "orders",
         "unitMode": "false",
+        "bname": "broker-a",
     }
 
 
 def test_it_leaves_the_limit_to_the_group_unless_it_is_set():
-    request = send_back_request(record(7), "billing", delay_level=2, max_reconsume_times=3)
+    request = send_back_request(record(7), "broker-a", "billing", delay_level=2, max_reconsume_times=3)
     assert (request.ext_fields["delayLevel"], request.ext_fields["maxReconsumeTimes"]) == ("2", "3")
 
 
