@@ -12,8 +12,9 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from django.db import connections
 from django.db.backends.signals import connection_created
-from pytest_django import Settings
+from pytest_django import DjangoDbBlocker, Settings
 from redis import Redis
 
 import console.celery  # noqa: F401  the current Celery application, as in every process of the product
@@ -116,6 +117,20 @@ def has_database(item: pytest.Item) -> bool:
 def runs_on_postgresql(item: pytest.Item) -> bool:
     once = item.get_closest_marker("one_database") and not item.get_closest_marker("both_databases")
     return has_database(item) and not once
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    """End the connections of threads that outlive their tests: PostgreSQL drops no database that has one."""
+    yield
+    with django_db_blocker.unblock():
+        for each in connections.all(initialized_only=True):
+            if each.vendor == "postgresql":
+                with each.cursor() as cursor:
+                    cursor.execute(
+                        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                        " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+                    )
 
 
 @pytest.fixture(autouse=True)

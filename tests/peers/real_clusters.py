@@ -1,8 +1,8 @@
-"""Clusters too large for the suite: two masters of Apache 5.3.3 with a slave each, and a pair with a controller.
+"""Clusters too large for the suite: two masters of Apache 5.3.3 with a slave each, a pair with a controller, a proxy.
 
     python -m tests.peers.real_clusters [-k WORDS]
 
-Five JVMs, then three. The suite has one slave (test_apache_slaves.py). Ends with the tests' status.
+Five JVMs, then three, then four. The suite has one slave (test_apache_slaves.py). Ends with the tests' status.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 # How many brokers of the cluster have a slave.
 PAIRS_VARIABLE = "TIDEMARK_PEER_PAIRS"
-MODULES = ("test_apache_slaves.py", "controlled_pair.py")
+MODULES = ("test_apache_slaves.py", "controlled_pair.py", "proxied_members.py")
 
 
 def main() -> int:
