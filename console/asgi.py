@@ -24,7 +24,7 @@ except ImproperlyConfigured as error:
 
 from console import celery, health  # noqa: E402  (celery: current application for every sender of a task)
 from console.routing import websocket_application  # noqa: E402
-from console.web.disk_room import why_away  # noqa: E402
+from console.web.outage import why_away  # noqa: E402
 from console.web.request_limit import Limited, Receive, Send, announces_too_much  # noqa: E402
 from console.web.reverse_proxy import Scope, is_this_machine, with_client  # noqa: E402
 from console.web.unavailable import AWAY, too_large  # noqa: E402

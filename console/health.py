@@ -23,7 +23,7 @@ from console.live import hub as live
 from console.operation.models import Job
 from console.text import JsonObject
 from console.web.disk_room import no_room
-from console.web.old_schema import is_old_schema
+from console.web.outage import is_old_schema
 
 TICK_AGE_MAX_S = 60  # a worker that was busy with a long job for some rounds is late, not dead
 PROBE_TIMEOUT_S = 2.0

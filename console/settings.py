@@ -486,7 +486,7 @@ LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"line": {"format": "{asctime} {levelname:.1} {name}: {message}", "style": "{"}},
-    "filters": {"outage": {"()": "console.web.outage_log.OneLine"}},
+    "filters": {"outage": {"()": "console.web.outage.OneLine"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["outage"]}},
     "root": {"handlers": ["stderr"], "level": environment.log_level()},
     "loggers": {

@@ -33,8 +33,7 @@ from console.operation.errors import OperationError, PlanAlreadyApplied, PlanDri
 from console.report.rules import ReportRejected
 from console.report.services import ReportAlreadyRunning
 from console.text.storable import storable_value
-from console.web.disk_room import why_away
-from console.web.old_schema import OLD_SCHEMA, is_old_schema
+from console.web.outage import OLD_SCHEMA, is_old_schema, why_away
 from console.web.problem import CONTENT_TYPE, problem_body
 
 logger = logging.getLogger(__name__)

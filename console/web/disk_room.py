@@ -5,7 +5,6 @@ import shutil
 from django.conf import settings
 
 from console.text import Text
-from console.web.old_schema import ADVICE, is_old_schema
 
 ROOM_BYTES_MIN = 4 * 1024 * 1024  # one round of a large cluster, in SQLite's log and in the history's
 
@@ -25,10 +24,3 @@ def no_room() -> Text:
         free=usage.free // 1024,
         total=usage.total >> 20,
     )
-
-
-def why_away(error: BaseException) -> str:
-    """Return the error of a database, preceded by its cause where that is known: a full disk, or tables of old."""
-    reason = " ".join(str(error).split())
-    cause = ADVICE if is_old_schema(error) else no_room()
-    return f"{cause}; it said: {reason}" if cause else reason

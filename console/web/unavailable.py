@@ -21,8 +21,8 @@ from django.middleware.security import SecurityMiddleware
 from django.template.loader import render_to_string
 
 from console.text.locale import ReaderLocaleMiddleware
-from console.web.disk_room import no_room, why_away
-from console.web.old_schema import ADVICE, OLD_SCHEMA, is_old_schema
+from console.web.disk_room import no_room
+from console.web.outage import ADVICE, OLD_SCHEMA, is_old_schema, why_away
 from console.web.problem import CONTENT_TYPE, problem_body
 from console.web.request_limit import REQUEST_BYTES_MAX
 from console.web.reverse_proxy import Scope

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 from django.db import OperationalError
 
-from console.web import outage_log
-from console.web.outage_log import OneLine
+from console.web import outage
+from console.web.outage import OneLine
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_it_writes_one_line_and_counts_the_others(
         "round failed cluster=local: disk I/O error",
         "round failed cluster=local: connection refused",
     ]
-    monkeypatch.setattr(outage_log, "AGAIN_AFTER_S", 0.0)
+    monkeypatch.setattr(outage, "AGAIN_AFTER_S", 0.0)
     fail(logger, OperationalError("disk I/O error"), "task of %s raised OperationalError('disk I/O error')")
     assert stream.getvalue().splitlines()[2:] == [
         "task of local raised OperationalError('disk I/O error') (4 more like it before)"
