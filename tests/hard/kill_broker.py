@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import random
 import shutil
+import signal
 import tempfile
 import threading
 import time
@@ -76,14 +78,16 @@ class Load:
         works += [self._transact(clients[0]) for _ in range(TRANSACTIONS_IN_FLIGHT)]
         return works + [self._send_timed(clients[0]) for _ in range(TIMERS_IN_FLIGHT)]
 
-    async def run_until_killed(self, process: BrokerProcess | Jvm, after_s: float) -> float:
-        """Kill the broker after a while; return when that was."""
+    async def run_until_ended(
+        self, process: BrokerProcess | Jvm, after_s: float, ending: signal.Signals = signal.SIGKILL
+    ) -> float:
+        """End the broker after a while; return when that was. The load goes on until its connections close."""
         clients = [await RawClient.connect(self._address) for _ in range(CONNECTIONS + 2)]
         tasks = [asyncio.create_task(work) for work in self.works(clients)]
-        await self._until_kill(after_s)
-        killed_s = time.monotonic()
+        await self._until_end(after_s)
+        ended_s = time.monotonic()
         assert process.process is not None
-        process.process.kill()
+        process.process.send_signal(ending)
         # Answers that were on their way count: their senders were told.
         await asyncio.wait_for(asyncio.gather(*(client.is_closed.wait() for client in clients)), 30)
         await asyncio.sleep(0)
@@ -95,9 +99,9 @@ class Load:
         for client in clients:
             await client.close()
         process.process.wait()
-        return killed_s
+        return ended_s
 
-    async def _until_kill(self, after_s: float) -> None:
+    async def _until_end(self, after_s: float) -> None:
         await asyncio.sleep(after_s)
 
     async def _send(self, client: RawClient) -> None:
@@ -173,8 +177,11 @@ class Verification:
         await self._check_transactions(await self.check_stored(killed_s))
         await self.check_timers(is_last=False)
 
-    async def check_stored(self, killed_s: float) -> set[str]:
-        """Find everything acknowledged, and what the start derives from it; return the visible messages."""
+    async def check_stored(self, ended_s: float, *, is_saved: bool = False) -> set[str]:
+        """Find everything acknowledged, and what the start derives from it; return the visible messages.
+
+        `is_saved`: the broker was stopped, so that every committed offset counts.
+        """
         records = await self._pull_queues()
         names = self._names(records)
         wrong = {
@@ -186,7 +193,7 @@ class Verification:
         self._check_batches(set(names.values()))
         await self._check_keys(names)
         await self._check_tags(records)
-        await self._check_commit(killed_s)
+        await self._check_commit(ended_s, is_saved)
         return set(names.values())
 
     async def check_timers(self, *, is_last: bool) -> None:
@@ -270,15 +277,15 @@ class Verification:
                 f"{topic} {queue_id}: a subscriber of tag1"
             )
 
-    async def _check_commit(self, killed_s: float) -> None:
-        limit_s = killed_s - (SAVING_MS + SAVING_LATE_MS) / 1000
+    async def _check_commit(self, ended_s: float, is_saved: bool) -> None:
+        limit_s = math.inf if is_saved else ended_s - (SAVING_MS + SAVING_LATE_MS) / 1000
         old = [offset for at_s, offset in self._ledger.commits if at_s < limit_s]
         fields = {"consumerGroup": "g", "topic": "Orders", "queueId": "0"}
         answer = await self._client.ask(RequestCode.QUERY_CONSUMER_OFFSET, fields)
         known = int(answer.ext_fields["offset"]) if answer.code == 0 else 0
         late = f"committed offset {known} ({answer.code} {answer.remark}), {max(old, default=0)} was committed before"
         assert known >= max(old, default=0), late
-        self._ledger.commits = [(killed_s, known)]  # later ones went with the kill
+        self._ledger.commits = [(ended_s, known)]  # later ones went with the kill
 
 
 def run_round(seed: int) -> str:
@@ -315,7 +322,7 @@ async def kill_again_and_again(process: BrokerProcess, flush: str, chance: rando
     process.start()
     for number in range(KILLS):
         load = Load(process.address, ledger, chance)
-        killed_s = await load.run_until_killed(process, chance.uniform(0.02, 0.8))
+        killed_s = await load.run_until_ended(process, chance.uniform(0.02, 0.8))
         if chance.random() < 0.3:
             in_start += kill_in_start(process, chance.uniform(0.1, 1.0))
         process.start()

@@ -1,15 +1,21 @@
-"""A broker is killed under load, another opens its store: Apache 5.3.3 or 4.9.7, then brokerd, then Apache again.
+"""A broker ends under load, another opens its store: Apache 5.3.3 or 4.9.7, then brokerd, then Apache again.
+
+Each is killed or stopped; the suite has a sample, `python -m tests.peers.side_by_side` all of them.
 
 Under load: single sends and batches, delay levels, messages for a time, transactions that are committed, rolled back
 and left alone, a consumer that commits offsets. All files are small, so that everything rolls. What was popped is in
-test_apache_pop.py, stores that were stopped cleanly in tests/brokerd/store/test_golden_stores.py.
+test_apache_pop.py, stores one by one in tests/brokerd/store/test_golden_stores.py.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
+import math
 import random
+import signal
 import time
+from collections import Counter
 from collections.abc import Coroutine, Iterator
 from pathlib import Path
 
@@ -24,6 +30,7 @@ from tests.hard import kill_broker
 from tests.hard.kill_broker import Ledger, Load, Verification
 from tests.support import transaction_ledger
 from tests.support.apache_cluster import OLD_RELEASE, RELEASE, ApacheBroker, ApacheCluster
+from tests.support.apache_server import is_by_hand
 from tests.support.broker_process import BrokerProcess
 from tests.support.parallel_cases import ParallelCases
 from tests.support.transaction_ledger import Decision
@@ -48,6 +55,7 @@ OURS_CHECKS_LATE = {"transactionTimeOut": 6_000, "transactionCheckInterval": 30_
 APACHE_OPS = {"transactionOpBatchInterval": 200}
 APACHE_OPS_LATE_S = 1.5  # 4.9.7 and brokerd store them before the answer
 APACHE_CHECKS_SOON = {"transactionTimeOut": 1_000, "transactionCheckInterval": 6_000}
+KILL, STOP = signal.SIGKILL, signal.SIGTERM
 LOAD_S = 3.0
 PAUSE_S = 0.02  # between the messages of one producer of delayed ones or of transactions
 WITHIN_S = 60
@@ -70,15 +78,19 @@ class SwapLoad(Load):
         self.due_ms: dict[str, int] = {}  # acknowledged and delayed
         self.ended_s: dict[str, float] = {}  # transactions; monotonic
         self.in_doubt: set[str] = set()  # ended so shortly before a kill that no broker may know it
-        self.killed_s = 0.0
-        self._wanted = 0  # messages acknowledged in all, before the kill
+        self.ended_at_s = 0.0
+        self.is_stopped = False  # the last broker ended in order
+        self.may_repeat = False  # a broker was killed: what it was about to deliver may come twice
+        self._wanted = 0  # messages acknowledged in all, before the end
 
-    async def run_on(self, broker: BrokerProcess | ApacheBroker) -> None:
-        """Kill the broker under load."""
+    async def run_on(self, broker: BrokerProcess | ApacheBroker, ending: signal.Signals) -> None:
+        """End the broker under load."""
         self._address, self._wanted = broker.address, len(self.ledger.acknowledged) + ACKNOWLEDGED_MIN
-        self.killed_s = await self.run_until_killed(broker, LOAD_S)
+        self.is_stopped = ending is STOP
+        self.may_repeat |= not self.is_stopped
+        self.ended_at_s = await self.run_until_ended(broker, LOAD_S, ending)
 
-    async def _until_kill(self, after_s: float) -> None:
+    async def _until_end(self, after_s: float) -> None:
         """A while, and longer on a slow machine: otherwise nothing rolls and nothing is proved."""
         began_s = time.monotonic()
         await asyncio.sleep(after_s)
@@ -142,7 +154,7 @@ class Swap(Verification):
         self._load = load
 
     async def until_delivered(self) -> None:
-        """Every delayed message comes, none before its time; after a kill Apache's may come twice."""
+        """Every delayed message comes, none before its time, and once; after a kill Apache's may come twice."""
         deadline = time.monotonic() + WITHIN_S
         due_ms = self._load.due_ms
         while True:
@@ -152,6 +164,8 @@ class Swap(Verification):
                 break
             assert time.monotonic() < deadline, f"not delivered: {sorted(missing)}"
             await asyncio.sleep(0.5)
+        if not self._load.may_repeat:
+            assert max(Counter(map(name_of, delivered)).values()) == 1, "delivered twice"
         for record in delivered:
             early_ms = due_ms.get(name_of(record), 0) - record.store_timestamp_ms
             assert early_ms <= EARLY_MAX_MS, f"{name_of(record)} came {early_ms} ms early"
@@ -221,9 +235,11 @@ async def check_store(address: str, namesrv: str, load: SwapLoad, ops_late_s: fl
             assert (config.read_queue_nums, config.write_queue_nums) == (4, 4), config
         groups = (await admin.all_subscription_groups(address)).subscription_group_table
         assert groups["g"].retry_max_times == 7
-        load.ledger.transactions.check_visible(await swap.check_stored(load.killed_s))
+        load.ledger.transactions.check_visible(
+            await swap.check_stored(load.ended_at_s, is_saved=load.is_stopped)
+        )
         checked = await swap.until_settled(namesrv)
-        known_s = load.killed_s - ops_late_s
+        known_s = math.inf if load.is_stopped else load.ended_at_s - ops_late_s
         load.in_doubt |= {name for name, at_s in load.ended_s.items() if at_s >= known_s}
         ended = load.ended_s.keys() - load.in_doubt
         assert ended and not checked & ended, "a check of a transaction that had ended"
@@ -232,7 +248,14 @@ async def check_store(address: str, namesrv: str, load: SwapLoad, ops_late_s: fl
     await client.close()
 
 
-def swap(release: str, tmp_path: Path) -> None:
+Case = tuple[str, signal.Signals, signal.Signals]  # Apache's release, how it ends, how brokerd ends
+EVERY: list[Case] = list(itertools.product((RELEASE, OLD_RELEASE), (KILL, STOP), (KILL, STOP)))
+SAMPLE: list[Case] = [(RELEASE, KILL, STOP), (OLD_RELEASE, STOP, KILL)]
+WORDS = {KILL: "killed", STOP: "stopped"}
+
+
+def swap(case: Case, tmp_path: Path) -> None:
+    release, theirs_by, ours_by = case
     changes = {**SIZES, **LIVELY, **APACHE_OPS}
     cluster = ApacheCluster(
         tmp_path, names=("broker-a",), with_our_name_server=True, changes=changes, release=release
@@ -242,34 +265,36 @@ def swap(release: str, tmp_path: Path) -> None:
     load = SwapLoad(has_timer=release == RELEASE)
     with cluster:
         asyncio.run(make_topics(theirs, cluster.namesrv, store / "config" / "consumerOffset.json"))
-        asyncio.run(load.run_on(theirs))
-    ours = BrokerProcess(store, **NAMES, **SIZES, **LIVELY, **OURS_CHECKS_SOON).start()
-    try:
-        ops_late_s = APACHE_OPS_LATE_S if release == RELEASE else 0
-        asyncio.run(check_store(ours.address, ours.namesrv, load, ops_late_s))
-        ours.stop()
-        ours.settings |= OURS_CHECKS_LATE
-        ours.start()
-        asyncio.run(load.run_on(ours))
-    finally:
-        ours.stop()
-    theirs.change(APACHE_CHECKS_SOON)
-    theirs.process = None
-    with cluster:
+        asyncio.run(load.run_on(theirs, theirs_by))
+        assert (store / "abort").exists() is not load.is_stopped
+        ours = BrokerProcess(store, **NAMES, **SIZES, **LIVELY, **OURS_CHECKS_SOON).start()
+        try:
+            ops_late_s = APACHE_OPS_LATE_S if release == RELEASE else 0
+            asyncio.run(check_store(ours.address, ours.namesrv, load, ops_late_s))
+            ours.stop()
+            ours.settings |= OURS_CHECKS_LATE
+            ours.start()
+            asyncio.run(load.run_on(ours, ours_by))
+        finally:
+            ours.stop()
+        assert (store / "abort").exists() is not load.is_stopped
+        theirs.change(APACHE_CHECKS_SOON)
+        cluster.start_brokers()
         asyncio.run(check_store(theirs.address, cluster.namesrv, load, ops_late_s=0))
 
 
 @pytest.fixture(scope="module")
-def swaps(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ParallelCases[str, None]]:
-    """By Apache's release."""
-    with ParallelCases(
-        lambda release: swap(release, tmp_path_factory.mktemp("swap")), (RELEASE, OLD_RELEASE)
-    ) as begun:
+def swaps(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ParallelCases[Case, None]]:
+    """Those of the suite side by side; by hand each alone, six more brokers would starve."""
+    cases = [] if is_by_hand() else SAMPLE
+    with ParallelCases[Case, None](lambda case: swap(case, tmp_path_factory.mktemp("swap")), cases) as begun:
         yield begun
 
 
-@pytest.mark.parametrize("release", [RELEASE, OLD_RELEASE])
-def test_a_killed_brokers_store_is_served_by_the_other_and_goes_back(
-    release: str, swaps: ParallelCases[str, None]
+@pytest.mark.parametrize(
+    ("release", "theirs_by", "ours_by"), EVERY if is_by_hand() else SAMPLE, ids=lambda each: WORDS.get(each)
+)
+def test_a_brokers_store_is_served_by_the_other_and_goes_back(
+    release: str, theirs_by: signal.Signals, ours_by: signal.Signals, swaps: ParallelCases[Case, None]
 ) -> None:
-    swaps.finish(release)
+    swaps.finish((release, theirs_by, ours_by))
