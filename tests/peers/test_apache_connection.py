@@ -64,15 +64,6 @@ def no_quota(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_cluster_with_tls_and_keys_is_added_and_used(apache: str, tmp_path: Path, redis_url: str) -> None:
     authority = Authority(tmp_path)
     server = authority.issue("server")
-    properties = [
-        "tls.server.mode=enforcing",
-        "tls.test.mode.enable=false",
-        f"tls.server.certPath={server.certificate}",
-        f"tls.server.keyPath={server.key}",
-        "tls.enable=true",
-        "tls.client.authServer=true",
-        f"tls.client.trustCertPath={authority.certificate}",
-    ]
     context = tls_context(authority.certificate, check_host_name=False)
     client = RemotingClientConfig(ssl_context=context, keys=AccessKeys(ADMIN, SECRET))
     cluster = ApacheCluster(
@@ -80,7 +71,7 @@ def test_a_cluster_with_tls_and_keys_is_added_and_used(apache: str, tmp_path: Pa
         ["broker-a"],
         SETTINGS[apache],
         release=apache,
-        properties=properties,
+        properties=authority.enforcing_properties(server),
         client=client,
     )
     (cluster.brokers[0].folder / "conf" / "plain_acl.yml").write_text(PLAIN_ACL)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.peers.test_java_client import create_topic
-from tests.support.apache_server import Server
+from tests.support.apache_server import OLD_APACHE, Server, server_kind
 from tests.support.java_peer import JavaPeer
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(400)]
@@ -37,3 +37,24 @@ def test_light_queues_are_read_and_their_offsets_kept(peer: Start, broker: Serve
             assert ["RANGE", queue, "0", str(begin + COUNT)] in light.lines
             assert ["COMMITTED", queue, str(begin + COUNT)] in light.lines
         assert not light.failures()
+
+
+@pytest.mark.skipif(server_kind() == OLD_APACHE, reason="4.9.7 has no POP")
+@pytest.mark.parametrize("release", ["5.3.3"], indirect=True)
+def test_light_queues_are_popped(peer: Start, broker: Server) -> None:
+    create_topic(broker, "PoppedParent")
+    queue = "%LMQ%popped"
+    asked = {
+        "topic": "PoppedParent",
+        "group": "light-poppers",
+        "fail_key": "k3",
+        "invisible": 2_000,
+        "seconds": 60,
+    }
+    light = peer("light", count=6, queues=queue, pop="true", **asked)
+    assert light.finish() == 0, light.lines
+    found = [tuple(line[2:]) for line in light.lines if line[:2] == ["P", queue]]
+    # The last from the group's retry topic, as the first there, with one more attempt.
+    assert found == [*((f"k{number}", str(number), "0") for number in range(6)), ("k3", "0", "1")]
+    acked = [line[2:] for line in light.lines if line[:2] == ["ACKED", queue]]
+    assert acked == [[f"k{number}", "OK"] for number in (0, 1, 2, 4, 5, 3)]

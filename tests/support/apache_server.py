@@ -8,9 +8,10 @@ Apache's: their topics and groups have names of their own.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from consumers import RemotingClientConfig
 from tests.support.apache_cluster import OLD_RELEASE, RELEASE, ApacheCluster
 from tests.support.broker_process import BrokerProcess
 
@@ -33,13 +34,34 @@ SETTINGS: Mapping[str, str | int] = {
 
 
 class ApacheServer:
-    """A name server and one broker of Apache's, with what scenarios use of a BrokerProcess."""
+    """A name server and one broker of Apache's, with what scenarios use of a BrokerProcess.
 
-    def __init__(self, data: Path) -> None:
-        release = APACHE_RELEASES[server_kind()]
-        self._cluster = ApacheCluster(data, names=("broker-a",), changes=SETTINGS, release=release)
-        self.namesrv = self._cluster.namesrv
-        self.address = self._cluster.brokers[0].address
+    `settings`: of the broker; `release`: another one than this run's; `properties`: of both JVMs; `client`: how to
+    reach them, where they take no plain or unsigned requests; `plain_acl`: the broker's accounts.
+    """
+
+    def __init__(
+        self,
+        data: Path,
+        settings: Mapping[str, str | int] = SETTINGS,
+        release: str = "",
+        properties: Sequence[str] = (),
+        client: RemotingClientConfig | None = None,
+        plain_acl: str = "",
+    ) -> None:
+        self._cluster = ApacheCluster(
+            data,
+            ["broker-a"],
+            settings,
+            release=release or APACHE_RELEASES[server_kind()],
+            properties=properties,
+            client=client,
+        )
+        broker = self._cluster.brokers[0]
+        self.namesrv, self.address, self.port = self._cluster.namesrv, broker.address, broker.port
+        self.plain_acl = broker.folder / "conf" / "plain_acl.yml"
+        if plain_acl:
+            self.plain_acl.write_text(plain_acl)
 
     def start(self) -> ApacheServer:
         if self._cluster.name_server.is_running:
@@ -65,6 +87,11 @@ def server_kind() -> str:
     kinds = (BROKERD, *APACHE_RELEASES)
     assert kind in kinds, f"{SERVER_VARIABLE}={kind}: takes {', '.join(kinds)}"
     return kind
+
+
+def is_by_hand() -> bool:
+    """Return whether a command runs the scenarios, all of them: the suite takes samples of some."""
+    return SERVER_VARIABLE in os.environ
 
 
 def is_apache() -> bool:

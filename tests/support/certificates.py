@@ -69,6 +69,21 @@ class Authority:
         )
         return issued
 
+    @property
+    def trusting_properties(self) -> list[str]:
+        """Properties of a JVM whose clients use TLS and verify what they reach."""
+        return [
+            "tls.enable=true",
+            "tls.test.mode.enable=false",
+            "tls.client.authServer=true",
+            f"tls.client.trustCertPath={self.certificate}",
+        ]
+
+    def enforcing_properties(self, issued: Issued) -> list[str]:
+        """Properties of Apache's broker and name server that take TLS alone, and reach each other by it."""
+        settings = {**issued.server_settings, "tls.server.mode": "enforcing"}
+        return [*self.trusting_properties, *(f"{key}={value}" for key, value in settings.items())]
+
     def client_context(self, issued: Issued | None = None) -> ssl.SSLContext:
         """Trust this authority alone; present `issued` when the server requests a certificate."""
         context = ssl.create_default_context(cafile=str(self.certificate))

@@ -13,17 +13,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.peers.side_by_side import FOLDER as JAVA_FOLDER
-from tests.peers.side_by_side import MODULES as JAVA_MODULES
-from tests.peers.side_by_side import PASSES, outcomes
+from tests.peers.side_by_side import JAVA, PASSES, outcomes, paths
 from tests.support.apache_server import APACHE, BROKERD, OLD_APACHE
 
 FOLDER = Path(__file__).parent
 MODULES = ("sending", "consuming", "secured")
 HEADS: Mapping[str, str] = {BROKERD: "brokerd", OLD_APACHE: "4.9.7", APACHE: "5.3.3"}
 JAVA_RELEASE = "5.3.3"
-# Java scenarios of accounts and TLS bring brokers of their own: they are the same on every server.
-JAVA_ONLY_BROKERD = ("tls",)
 
 Outcomes = Mapping[str, str]
 
@@ -34,8 +30,7 @@ def ours(server: str, options: Sequence[str]) -> dict[str, str]:
 
 def javas(server: str, options: Sequence[str]) -> dict[str, str]:
     """Outcomes of the Java client's scenarios by name; one of several parameters passes when all do."""
-    names = JAVA_MODULES + (JAVA_ONLY_BROKERD if server == BROKERD else ())
-    found = outcomes(server, options, [JAVA_FOLDER / f"test_java_{name}.py" for name in names])
+    found = outcomes(server, options, paths([*(f"test_java_{name}" for name in JAVA), "java_consumers"]))
     by_name: dict[str, str] = {}
     for scenario, outcome in found.items():
         name, _, parameters = scenario.partition(": ")[2].partition("[")

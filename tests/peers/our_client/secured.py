@@ -25,8 +25,7 @@ from consumers import (
 )
 from tests.peers.our_client.world import Reader, config, expected, send_numbered, until
 from tests.peers.test_apache_connection import ADMIN, PLAIN_ACL, SECRET, SETTINGS
-from tests.support.apache_cluster import ApacheCluster
-from tests.support.apache_server import APACHE_RELEASES, server_kind
+from tests.support.apache_server import APACHE_RELEASES, ApacheServer, server_kind
 from tests.support.broker_process import BrokerProcess
 from tests.support.certificates import Authority
 
@@ -58,28 +57,12 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         yield Secured(process.namesrv, process.address, authority.certificate)
         process.stop()
         return
-    properties = [
-        "tls.server.mode=enforcing",
-        "tls.test.mode.enable=false",
-        f"tls.server.certPath={server.certificate}",
-        f"tls.server.keyPath={server.key}",
-        "tls.enable=true",
-        "tls.client.authServer=true",
-        f"tls.client.trustCertPath={authority.certificate}",
-    ]
     context = tls_context(authority.certificate, check_host_name=False)
     client = RemotingClientConfig(ssl_context=context, keys=KEYS)
-    cluster = ApacheCluster(
-        folder / "apache",
-        ["broker-a"],
-        SETTINGS[release],
-        release=release,
-        properties=properties,
-        client=client,
-    )
-    (cluster.brokers[0].folder / "conf" / "plain_acl.yml").write_text(PLAIN_ACL)
-    with cluster:
-        yield Secured(cluster.namesrv, cluster.brokers[0].address, authority.certificate)
+    properties = authority.enforcing_properties(server)
+    theirs = ApacheServer(folder / "apache", SETTINGS[release], release, properties, client, PLAIN_ACL)
+    yield Secured(theirs.namesrv, theirs.start().address, authority.certificate)
+    theirs.stop()
 
 
 async def create(secured: Secured, topic: str) -> None:

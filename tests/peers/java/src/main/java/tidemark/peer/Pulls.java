@@ -1,8 +1,9 @@
 package tidemark.peer;
 
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
-import java.util.Collection;
 import java.util.List;
+import java.util.function.Consumer;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
@@ -40,33 +41,25 @@ final class Pulls {
             for (MessageQueue queue : queues) consumer.seekToBegin(queue);
         }
         peer.say("READY");
-        for (MessageExt m : polled(consumer, peer.number("expect", Integer.MAX_VALUE))) {
-            peer.say("M", peer.option("instance", "one"), m.getQueueId(), m.getQueueOffset(), m.getReconsumeTimes(),
-                    m.getKeys(), m.getTags(), new String(m.getBody(), "UTF-8"));
-        }
+        poll(consumer, peer.number("expect", Integer.MAX_VALUE), m -> peer.say("M", peer.option("instance", "one"),
+                m.getQueueId(), m.getQueueOffset(), m.getReconsumeTimes(), m.getKeys(), m.getTags(),
+                new String(m.getBody(), StandardCharsets.UTF_8)));
+        consumer.commitSync();
         if (assigns) {
-            commit(consumer, queues);
+            for (MessageQueue queue : queues) peer.say("COMMITTED", queue.getQueueId(), consumer.committed(queue));
             for (MessageQueue queue : queues) consumer.seek(queue, peer.number("seek", 0));
-            for (MessageExt m : polled(consumer, peer.number("again", 0))) {
-                peer.say("AGAIN", m.getQueueId(), m.getQueueOffset());
-            }
+            poll(consumer, peer.number("again", 0), m -> peer.say("AGAIN", m.getQueueId(), m.getQueueOffset()));
         }
         consumer.shutdown();
     }
 
     /** Until so many came, the time is over or this peer is to stop. */
-    private List<MessageExt> polled(DefaultLitePullConsumer consumer, int count) throws Exception {
-        List<MessageExt> found = new ArrayList<>();
+    private void poll(DefaultLitePullConsumer consumer, int count, Consumer<MessageExt> say) throws Exception {
         long endMs = System.currentTimeMillis() + peer.number("seconds", 60) * 1000L;
-        while (found.size() < count && System.currentTimeMillis() < endMs && !peer.stay(0)) {
-            found.addAll(consumer.poll(POLL_MS));
-            if (!peer.option("assign", "false").equals("true")) consumer.commitSync();
+        for (int found = 0; found < count && System.currentTimeMillis() < endMs && !peer.stay(0); ) {
+            List<MessageExt> messages = consumer.poll(POLL_MS);
+            messages.forEach(say);
+            found += messages.size();
         }
-        return found;
-    }
-
-    private void commit(DefaultLitePullConsumer consumer, Collection<MessageQueue> queues) throws Exception {
-        consumer.commitSync();
-        for (MessageQueue queue : queues) peer.say("COMMITTED", queue.getQueueId(), consumer.committed(queue));
     }
 }
