@@ -35,8 +35,9 @@ test: set-up-test ## All checks and all tests, with real peers and a real browse
 unit: set-up-test ## Tests of the packages only (T=tests/brokerd for a part)
 	$(GIVING_WAY) $(PYTEST) $(T) -n 3 $(SPREAD) --ignore=tests/peers --ignore=tests/truth --ignore=tests/e2e --ignore=tests/benchmark
 
+# In one process, which makes its databases and imports the tests once: it ends long before the unit tests anyway.
 postgres: set-up-test ## What has a database, once more on PostgreSQL
-	$(GIVING_SOME_WAY) deploy/with-postgres.sh $(PYTEST) tests/api tests/console -n 2 $(SPREAD) --ignore=tests/console/process/test_supervisor.py
+	$(GIVING_SOME_WAY) deploy/with-postgres.sh $(PYTEST) tests/api tests/console -p no:xdist --ignore=tests/console/process/test_supervisor.py
 
 peers: set-up-test ## Real parts: Java clients of RocketMQ 5.3.3 and 4.9.7, an Apache RocketMQ 5.3.3 cluster
 	$(PYTEST) tests/peers -n 2 --dist loadgroup --no-loadscope-reorder

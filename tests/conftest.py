@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import gc
 import os
@@ -97,13 +98,8 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
     """Keep nine thousand tests and their modules out of every collection of garbage; they stay to the end anyway."""
-    gc.collect()
     gc.freeze()
-
-
-def pytest_unconfigure() -> None:
-    """Let extension modules see their objects end."""
-    gc.unfreeze()
+    atexit.register(gc.unfreeze)  # extension modules see their objects end
 
 
 def has_database(item: pytest.Item) -> bool:

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from brokerd.tables.changed_properties import ChangedProperties
 from tests.brokerd.running import RawClient, pull_fields, send_fields
 from tests.support.broker_process import BrokerProcess, CommandBroker
 from tests.support.certificates import Authority
+from tests.support.forks import forked_broker
 
 
 def run(*assignments: str) -> subprocess.CompletedProcess[str]:
@@ -29,10 +31,28 @@ def run(*assignments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def run_fork(folder: Path, *assignments: str) -> tuple[int, str]:
+    """Exit code and output of a start that ends, without the cost of a new interpreter."""
+    log = folder.parent / f"{folder.name}.refused"
+    log.unlink(missing_ok=True)
+    arguments = [item for each in assignments for item in ("--set", each)]
+    return forked_broker(arguments, log).wait(60), log.read_text()
+
+
+# Whole files are compared: an index of the usual size has 400 MB, nearly all of it empty.
+SMALL_INDEX = {"maxHashSlotNum": 1_000, "maxIndexNum": 4_000}
+
+
 @pytest.fixture()
-def process(tmp_path: Path):  # type: ignore[no-untyped-def]
-    # Whole files are compared: an index of the usual size has 400 MB, nearly all of it empty.
-    broker = CommandBroker(tmp_path / "store", maxHashSlotNum=1_000, maxIndexNum=4_000)
+def process(tmp_path: Path) -> Iterator[BrokerProcess]:
+    broker = BrokerProcess(tmp_path / "store", **SMALL_INDEX)
+    yield broker
+    broker.stop()
+
+
+@pytest.fixture()
+def command(tmp_path: Path) -> Iterator[BrokerProcess]:
+    broker = CommandBroker(tmp_path / "store", **SMALL_INDEX)
     yield broker
     broker.stop()
 
@@ -56,8 +76,8 @@ async def test_it_keeps_what_it_confirmed_over_a_kill(process: BrokerProcess) ->
     assert bodies == [str(i).encode() for i in range(100)]
 
 
-async def test_it_stops_beside_a_held_pull_and_saves_offsets(process: BrokerProcess) -> None:
-    process.start()
+async def test_it_stops_beside_a_held_pull_and_saves_offsets(command: BrokerProcess) -> None:
+    process = command.start()
     client = await RawClient.connect(process.address)
     await client.ask(RequestCode.SEND_MESSAGE_V2, send_fields("orders"), b"x")
     patient = {**pull_fields("g", "orders", 1, flags=6), "suspendTimeoutMillis": "600000"}
@@ -126,11 +146,13 @@ def test_it_refuses_to_start_without_a_table_that_was_lost(tmp_path: Path, name:
     (folder / name).write_bytes(b"\xff\xfe")
     (folder / f"{name}.bak").write_bytes(b"\xff\xfe")
     for _ in range(2):
-        done = run("listenPort=0", "namesrvListenPort=0", f"storePathRootDir={tmp_path}")
-        assert done.returncode == 4
-        assert f"{folder / name} cannot be read" in done.stderr
-        assert "does not start with an empty table in its place" in done.stderr
-        assert "Traceback" not in done.stderr
+        code, output = run_fork(
+            tmp_path, "listenPort=0", "namesrvListenPort=0", f"storePathRootDir={tmp_path}"
+        )
+        assert code == 4
+        assert f"{folder / name} cannot be read" in output
+        assert "does not start with an empty table in its place" in output
+        assert "Traceback" not in output
         left = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*"))
         assert left == ["config", f"config/{name}", f"config/{name}.bak"], "the refusal changes nothing"
 
@@ -174,10 +196,11 @@ async def test_it_refuses_a_damaged_store_again_and_again_and_leaves_it_as_it_wa
         file.write(b"X")
     before = contents(process.data)
     for _ in range(3):
-        done = run("listenPort=0", "namesrvListenPort=0", *(f"{k}={v}" for k, v in sizes(process).items()))
-        assert done.returncode == 4
-        assert "body CRC" in done.stderr
-        assert f"python -m brokerd check --store {process.data}" in done.stderr
+        settings = (f"{key}={value}" for key, value in sizes(process).items())
+        code, output = run_fork(process.data, "listenPort=0", "namesrvListenPort=0", *settings)
+        assert code == 4
+        assert "body CRC" in output
+        assert f"python -m brokerd check --store {process.data}" in output
         assert contents(process.data) == before
 
 
@@ -195,9 +218,9 @@ def contents(root: Path) -> dict[str, bytes]:
     }
 
 
-def test_it_starts_small(process: BrokerProcess) -> None:
+def test_it_starts_small(command: BrokerProcess) -> None:
     """30 MiB of anonymous memory (hot-path.md)."""
-    process.start()
+    process = command.start()
     assert process.process is not None
     status = Path(f"/proc/{process.process.pid}/status").read_text()
     anonymous_kib = int(status.split("RssAnon:")[1].split()[0])

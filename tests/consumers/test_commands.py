@@ -8,8 +8,10 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from consumers import MQAdmin
 from consumers.commands import record_line
 from tests.consumers.records import record
 from tests.support.broker_process import BrokerProcess
+from tests.support.forks import Forks
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "consumers"]
@@ -50,18 +53,23 @@ def committed(broker: BrokerProcess, topic: str, group: str) -> dict[int, int]:
     return asyncio.run(call())
 
 
+@cache
+def forks() -> Forks:
+    """A new interpreter for each of fifty commands would cost more than all they do."""
+    return Forks("tests.consumers.forked_command", ENVIRONMENT)
+
+
 def run(
     broker: BrokerProcess, *arguments: str, given: bytes | None = None
 ) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        [*COMMAND, *arguments, "--namesrv", broker.namesrv],
-        env=ENVIRONMENT,
-        input=given,
-        stdin=subprocess.DEVNULL if given is None else None,
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
+    with tempfile.TemporaryDirectory() as folder:
+        files = {name: Path(folder, name) for name in ("log", "errors", "given")}
+        files["given"].write_bytes(given or b"")
+        command = [*arguments, "--namesrv", broker.namesrv]
+        code = forks().start(command, **files).wait(60)
+        return subprocess.CompletedProcess(
+            command, code, files["log"].read_bytes(), files["errors"].read_bytes()
+        )
 
 
 def lines(done: subprocess.CompletedProcess[bytes]) -> list[dict[str, Any]]:

@@ -76,13 +76,21 @@ class Forks:
         self._owner = os.getpid()
         atexit.register(self.close)
 
-    def start(self, arguments: Sequence[str], log: Path) -> ForkedProgram:
-        """Its output is appended to `log`."""
+    def start(
+        self, arguments: Sequence[str], log: Path, *, errors: Path | None = None, given: Path | None = None
+    ) -> ForkedProgram:
+        """Its output is appended to `log`, and so are its errors unless they have a file; it reads `given`."""
         assert self._process.stdin is not None and self._process.stdout is not None
         with self._asking:
             self._requests += 1
             note = self._notes / str(self._requests)
-            request = {"arguments": arguments, "log": str(log.absolute()), "note": str(note)}
+            request = {
+                "arguments": arguments,
+                "given": str((given or Path(os.devnull)).absolute()),
+                "log": str(log.absolute()),
+                "errors": str((errors or log).absolute()),
+                "note": str(note),
+            }
             self._process.stdin.write(json.dumps(request) + "\n")
             self._process.stdin.flush()
             return ForkedProgram(int(self._process.stdout.readline()), note)
@@ -127,14 +135,13 @@ def main() -> None:
             draft.write_text(str(os.waitstatus_to_exitcode(status)))
             draft.rename(note)
 
-    def run(arguments: Sequence[str], log: str) -> NoReturn:
+    def run(arguments: Sequence[str], given: str, log: str, errors: str) -> NoReturn:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
-        output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        os.dup2(output, 1)
-        os.dup2(output, 2)
+        os.dup2(os.open(given, os.O_RDONLY), 0)
+        for descriptor, file in ((1, log), (2, errors)):
+            os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644), descriptor)
         code = command.main(arguments, os.environ)
         if any(
             not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()
@@ -154,7 +161,7 @@ def main() -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
         pid = os.fork()
         if pid == 0:
-            run(request["arguments"], request["log"])
+            run(request["arguments"], request["given"], request["log"], request["errors"])
         notes[pid] = Path(request["note"])
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
         sys.stdout.write(f"{pid}\n")

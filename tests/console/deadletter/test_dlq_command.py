@@ -15,7 +15,12 @@ from console.lag.models import TopicRow
 from tests.console.deadletter.letters import DLQ, RETRY, end, group_with_topics, write_letters
 from tests.console.operation.live_cluster import LiveCluster
 
-pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
+pytestmark = [
+    pytest.mark.django_db(databases=["default", "metrics"]),
+    pytest.mark.one_database(
+        "words of a command; the ledger is written and read as in deadletter/test_plans"
+    ),
+]
 
 
 def call(*arguments: str) -> str:

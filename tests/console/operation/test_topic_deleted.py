@@ -15,7 +15,10 @@ from console.operation.job import runner
 from tests.console.operation.live_cluster import LiveCluster, wait_for
 from tests.support.broker_process import BrokerProcess
 
-pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
+pytestmark = [
+    pytest.mark.django_db(databases=["default", "metrics"]),
+    pytest.mark.one_database("a topic of a broker; jobs are written as in operation/job/test_runner"),
+]
 
 
 @pytest.fixture

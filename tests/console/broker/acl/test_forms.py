@@ -16,7 +16,12 @@ from console.cluster.models import KeptSecret
 from console.operation.models import Plan
 from tests.console.broker.acl.conftest import ALICE_SECRET, NAME, Guarded
 
-pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
+pytestmark = [
+    pytest.mark.django_db(databases=["default", "metrics"]),
+    pytest.mark.one_database(
+        "accounts of brokers; plans, jobs and kept secrets are written as in tests/console/operation and cluster"
+    ),
+]
 SECRET = "a-new-secret-99"  # noqa: S105 - of tests
 ACCOUNT = {
     "default_topic_perm": "DENY",

@@ -14,7 +14,12 @@ from console.templatetags.words import config_object, config_value
 from tests.console.broker.acl.conftest import ADMIN, ALICE_SECRET, NAME, SECRET, Guarded
 from tests.support.people import signed_in
 
-pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
+pytestmark = [
+    pytest.mark.django_db(databases=["default", "metrics"]),
+    pytest.mark.one_database(
+        "accounts of brokers; plans, jobs and kept secrets are written as in tests/console/operation and cluster"
+    ),
+]
 
 
 def rights(table: AclTable, name: str) -> list[tuple[tuple[str, ...], dict[str, Any]]]:

@@ -19,7 +19,12 @@ from console.operation.models import Job, JobEvent, JobState, Plan
 from tests.console.broker.acl.conftest import ADMIN, ALICE_SECRET, NAME, Guarded
 from tests.support.people import signed_in
 
-pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
+pytestmark = [
+    pytest.mark.django_db(databases=["default", "metrics"]),
+    pytest.mark.one_database(
+        "accounts of brokers; plans, jobs and kept secrets are written as in tests/console/operation and cluster"
+    ),
+]
 BOB, BOB_SECRET = "bob-key", "bobs-own-secret-77"  # noqa: S105 - of tests
 TOPICS = {"orders": "PUB|SUB"}
 

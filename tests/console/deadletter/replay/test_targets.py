@@ -27,7 +27,10 @@ from tests.console.deadletter.letters import (
 from tests.console.operation.live_cluster import LiveCluster, wait_for
 from tests.support.people import signed_in
 
-pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
+pytestmark = [
+    pytest.mark.django_db(databases=["default", "metrics"]),
+    pytest.mark.one_database("where letters go; the ledger is written and read as in deadletter/test_plans"),
+]
 
 
 def plan_of(live: LiveCluster, actor: User | None, target: str = "failed_group", **params: Any) -> Plan:

@@ -10,7 +10,12 @@ from django.test import Client
 from console.operation.models import Plan
 from tests.console.operation.live_cluster import LiveCluster
 
-pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
+pytestmark = [
+    pytest.mark.django_db(databases=["default", "metrics"]),
+    pytest.mark.one_database(
+        "files and offsets on a broker; plans are written as in tests/console/operation"
+    ),
+]
 URL = "/c/test/groups/billing/offset-import"
 FILE = "topic,broker_name,queue_id,offset\norders,old,0,9\n"
 

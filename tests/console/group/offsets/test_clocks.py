@@ -11,7 +11,10 @@ from console.lag.models import BrokerRow
 from console.operation import services
 from tests.console.operation.live_cluster import LiveCluster
 
-pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
+pytestmark = [
+    pytest.mark.django_db(databases=["default", "metrics"]),
+    pytest.mark.one_database("clocks of brokers; plans are written as in tests/console/operation"),
+]
 
 
 @pytest.mark.parametrize(

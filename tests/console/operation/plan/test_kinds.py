@@ -87,6 +87,9 @@ def test_every_kind_has_a_heading_a_button_and_pages_that_exist(kind: AnyPlanKin
 NAMES = {"offset_change": "group", "message_send": "topic", "broker_drain": "broker", "topic_delete": "topic"}
 
 
+@pytest.mark.one_database(
+    "words of the kinds; the rows of a plan and its page are those of operation/test_views"
+)
 @pytest.mark.django_db(databases=["default", "metrics"])
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.kind)
 def test_the_page_of_every_kind_shows_what_it_declares(kind: AnyPlanKind) -> None:
