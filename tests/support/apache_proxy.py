@@ -6,8 +6,8 @@ import json
 import subprocess
 from pathlib import Path
 
-from tests.support.apache_cluster import ApacheCluster, Jvm, accepts
-from tests.support.maven import build_once
+from tests.support import maven
+from tests.support.apache_cluster import SMALL_JVM, ApacheCluster, Jvm, accepts
 from tests.support.ports import free_port
 
 PROJECT = Path(__file__).parent.parent / "peers" / "proxy"
@@ -19,7 +19,8 @@ def build() -> tuple[str, str]:
     The client's jar has classes of the proxy's protocol too, over a gRPC of its own: the proxy must not see it.
     """
     target = PROJECT / "target"
-    build_once(PROJECT, target / "built", [PROJECT / "pom.xml", PROJECT / "GrpcPeer.java"])
+    sources = [PROJECT / "pom.xml", PROJECT / "GrpcPeer.java"]
+    maven.once(target / "built", sources, lambda: maven.compile_project(PROJECT))
     (client,) = target.glob("jars/rocketmq-client-java-*.jar")
     others = sorted(set(target.glob("jars/*.jar")) - {client})
     return ":".join(map(str, others)), ":".join(map(str, (target / "classes", client, *others)))
@@ -29,7 +30,9 @@ class ApacheProxy(Jvm):
     """A proxy beside the brokers: gRPC on one port, remoting on another."""
 
     def __init__(self, folder: Path, cluster: ApacheCluster) -> None:
-        super().__init__(folder, build()[0], "org.apache.rocketmq.proxy.ProxyStartup", {})
+        # Not SMALL_JVM itself: started once by hand, it has no archive of its classes.
+        jvm = list(SMALL_JVM)
+        super().__init__(folder, build()[0], "org.apache.rocketmq.proxy.ProxyStartup", {}, jvm)
         self.grpc_port, self.remoting_port = free_port(), free_port()
         settings = folder / "conf" / "rmq-proxy.json"
         settings.write_text(
@@ -43,7 +46,7 @@ class ApacheProxy(Jvm):
                 }
             )
         )
-        self.command[-2:] = ["-pc", str(settings), "-pm", "cluster"]
+        self._program[-2:] = ["-pc", str(settings), "-pm", "cluster"]
 
     @property
     def remoting(self) -> str:

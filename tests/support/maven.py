@@ -21,14 +21,15 @@ def build(release: str) -> Path:
     stamp = PEERS / "apache" / "target" / release / "built"
     sources = [PEERS / "pom.xml", *PEERS.glob("*/pom.xml"), *PEERS.glob("java/src/**/*.java")]
 
-    def compile_all() -> None:
-        if shutil.which("mvn") is None:
-            raise RuntimeError("Maven is missing: apt-get install maven (make test does it when run as root)")
-        command = ["mvn", "-q", "-B", f"-Drocketmq.version={release}", "compile"]
-        subprocess.run(command, cwd=PEERS, check=True, timeout=600)
-
-    once(stamp, sources, compile_all)
+    once(stamp, sources, lambda: compile_project(PEERS, f"-Drocketmq.version={release}"))
     return stamp
+
+
+def compile_project(folder: Path, *options: str) -> None:
+    """`mvn compile` there."""
+    if shutil.which("mvn") is None:
+        raise RuntimeError("Maven is missing: apt-get install maven (make test does it when run as root)")
+    subprocess.run(["mvn", "-q", "-B", *options, "compile"], cwd=folder, check=True, timeout=600)
 
 
 def once(stamp: Path, sources: Iterable[Path], make: Callable[[], None]) -> None:

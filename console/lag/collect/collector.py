@@ -358,8 +358,16 @@ class Collector:
         return changes
 
     def _record(self, view: RoundView, table: QueueTable) -> None:
-        """Record events of the queues that may have one."""
+        """Record events of the queues that may have one.
+
+        None of a broker whose slave is read now for its master, or the master again: each reports offsets of its own,
+        some seconds older or newer, and nothing was moved.
+        """
+        read = {key.broker_name: key.broker_id for key in self.brokers.rows}
+        at = [answer.address for answer in view.answers]
+        other = {each.broker_name for each in at if read.get(each.broker_name, each.broker_id) != each.broker_id}
         after = table.rows(QueueRow, np.flatnonzero(table.remarkable))
+        after = {key: row for key, row in after.items() if key.broker_name not in other}
         was = self.queues.rows.places_of([*after])
         chronicle.record(view, self.queues.rows.rows(QueueRow, was[was >= 0]), after)
 

@@ -391,6 +391,18 @@ def test_it_writes_down_when_a_broker_was_silent(orders: CollectedCluster) -> No
     assert gap.to_ms == orders.now_ms
 
 
+def test_offsets_of_a_slave_that_is_read_for_its_master_are_no_rewind(orders: CollectedCluster) -> None:
+    orders.collect()
+    brokers = services.collectors.get("local", 5_000, orders.now_ms).brokers
+    brokers.rows = {key._replace(broker_id=1): row for key, row in brokers.rows.items()}  # a slave was read
+    orders.commit("billing", "orders", 2, 0)
+    orders.collect()
+    assert LagEvent.objects.count() == 0
+    orders.commit("billing", "orders", 1, 0)
+    orders.collect()
+    assert LagEvent.objects.get().kind == "REWIND"
+
+
 def test_it_explains_a_rewind_by_our_own_change(orders: CollectedCluster) -> None:
     orders.collect()
     moment = datetime.fromtimestamp((orders.now_ms + 4_000) / 1000, UTC)
