@@ -39,7 +39,12 @@
       clock.textContent = `${Tide.clock(Tide.now())} ${Tide.zoneOffset(Tide.now())}`;
       clock.dataset.tip = new Date(Tide.now()).toISOString().slice(11, 19) + " UTC";
     }
-    if (!document.hidden) $$('time[data-as="age"], time[data-as="left"]').forEach(tell);
+    if (!document.hidden) $$('time[data-as="age"], time[data-as="left"]').filter(isNear).forEach(tell);
+  }
+  /* Ages tick where they are seen or may be within a second: all of a long list would be laid out and painted anew. */
+  function isNear(element) {
+    const { top, bottom } = element.getBoundingClientRect();
+    return bottom > -innerHeight && top < 2 * innerHeight;
   }
   Tide.tell(document);
   $$("[data-zone-name]").forEach((element) => {
@@ -50,6 +55,7 @@
   });
   tick();
   setInterval(tick, 1000);
+  addEventListener("scrollend", tick);
 
   /* ---- theme: system → its opposite → the same, fixed ---- */
   function nextTheme() {
@@ -73,6 +79,7 @@
   addEventListener("beforeprint", () => {
     themeOnScreen = root.dataset.theme;
     root.dataset.theme = "light";
+    Tide.tell(document);
   });
   addEventListener("afterprint", () => {
     if (themeOnScreen) root.dataset.theme = themeOnScreen;

@@ -46,8 +46,9 @@ GOALS = {
     "paint_bytes": 60_000,
     "html_bytes": 60_000,
     "redraw_ms": 4,
-    "frame_ms": 16,
-    "sort_ms": 50,
+    "frame_ms": 16,  # p95
+    "long_frame_ms": 50,  # none
+    "sort_ms": 100,  # what still feels like at once
 }
 PARTS = ("pages", "next_page", "charts", "layout_shift", "tables")
 VISITS = 5
@@ -363,8 +364,11 @@ def misses(found: dict[str, Any]) -> list[str]:
         if chart >= GOALS["redraw_ms"]:
             missed.append(f"chart {name}: {chart} ms")
     for name, table in found.get("tables", {}).items():
-        if table["frame_ms"]["max"] > GOALS["frame_ms"]:
-            missed.append(f"table of {name}: {table['frame_ms']['max']} ms of a frame while scrolling")
+        for figure, goal in (("p95", "frame_ms"), ("max", "long_frame_ms")):
+            if table["frame_ms"][figure] > GOALS[goal]:
+                missed.append(
+                    f"table of {name}: {figure} of its frames {table['frame_ms'][figure]} > {GOALS[goal]}"
+                )
         if table["sort_ms"] and table["sort_ms"]["median"] > GOALS["sort_ms"]:
             missed.append(f"table of {name}: sorted in {table['sort_ms']['median']} ms of its thread")
     shift = found.get("layout_shift", {}).get("live_max", 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 
@@ -95,6 +96,22 @@ def test_details_of_activity_without_a_table_are_no_error(page: Page, product: P
     expect(page.locator("tbody tr", has_text="Signed in with a link").first).to_be_visible()
     # what observes the widths has run once a frame is drawn
     page.evaluate("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
+
+
+def test_ages_tick_where_they_are_seen(page: Page, product: Product) -> None:
+    page.goto(f"{product.url}/c/local/groups")
+    page.evaluate("""() => {
+      for (const [id, down] of [["near", 0], ["far", 6000]]) {
+        const age = Object.assign(document.createElement("time"), { id, textContent: "not yet" });
+        Object.assign(age.dataset, { as: "age", at: Date.now() - 600_500 });
+        age.style.cssText = `display: block; margin-top: ${down}px`;
+        document.querySelector("main")[down ? "append" : "prepend"](age);
+      }
+    }""")
+    expect(page.locator("#near")).to_have_text(re.compile("^10 m"))
+    assert page.locator("#far").text_content() == "not yet"
+    page.locator("#far").scroll_into_view_if_needed()
+    expect(page.locator("#far")).to_have_text(re.compile("^10 m"))
 
 
 def test_a_refused_form_has_the_focus_on_its_wrong_field(page: Page, product: Product) -> None:
