@@ -293,7 +293,7 @@
         row.setAttribute("role", "row");
         [...row.cells].forEach((cell, i) => {
           cell.setAttribute("role", cell.scope ? "rowheader" : "cell");
-          if (units[i]) cell.dataset.unit = units[i];
+          if (units[i] && "details" in body.dataset) cell.dataset.unit = units[i];
         });
       }
     }

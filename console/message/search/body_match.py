@@ -28,7 +28,7 @@ KIND_NAMES = frozenset(kind for kind, _, _ in KINDS)
 TEXT_LENGTH_MAX = 1_000
 JSON_BYTES_MAX = 1024 * 1024  # of a body that is parsed; a larger one never matches a JSON path
 MATCHED_BYTES_MAX = 4 * 1024 * 1024  # RocketMQ's own largest message, decompressed
-EXCERPT_BEFORE, EXCERPT_LENGTH = 40, 160  # characters around a hit in a list
+EXCERPT_BEFORE, EXCERPT_LENGTH = 40, 140  # characters around a hit in a list
 
 OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq,
