@@ -365,7 +365,9 @@ class Collector:
         """
         read = {key.broker_name: key.broker_id for key in self.brokers.rows}
         at = [answer.address for answer in view.answers]
-        other = {each.broker_name for each in at if read.get(each.broker_name, each.broker_id) != each.broker_id}
+        other = {
+            each.broker_name for each in at if read.get(each.broker_name, each.broker_id) != each.broker_id
+        }
         after = table.rows(QueueRow, np.flatnonzero(table.remarkable))
         after = {key: row for key, row in after.items() if key.broker_name not in other}
         was = self.queues.rows.places_of([*after])
