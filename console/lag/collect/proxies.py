@@ -35,7 +35,7 @@ class _Subscription(msgspec.Struct, rename="camel"):
 
 
 class _Channel(msgspec.Struct, rename="camel"):
-    """Of a client; `extend_attribute` of a gRPC client are its `_Settings`, absent until it has sent them."""
+    """Of a client; `extend_attribute` of a gRPC client are its `_Settings`, once it has sent them; of others a list."""
 
     remote_proxy_ip: str = ""
     remote_address: str = ""
@@ -89,7 +89,7 @@ def members_of(bodies: Iterable[bytes]) -> Members:
         try:
             heartbeat = msgspec.json.decode(body, type=_Heartbeat)
             channel = msgspec.json.decode(heartbeat.channel_data or "{}", type=_Channel)
-            settings = msgspec.json.decode(channel.extend_attribute or "{}", type=_Settings)
+            settings = _settings(channel)
         except (msgspec.DecodeError, UnicodeDecodeError):
             # Written by something else, or by a release that we do not know.
             continue
@@ -99,6 +99,12 @@ def members_of(bodies: Iterable[bytes]) -> Members:
             continue
         found[key] = _member(heartbeat, channel, settings.user_agent)
     return found
+
+
+def _settings(channel: _Channel) -> _Settings:
+    if channel.type != GRPC or not channel.extend_attribute:
+        return _Settings()
+    return msgspec.json.decode(channel.extend_attribute, type=_Settings)
 
 
 def _member(heartbeat: _Heartbeat, channel: _Channel, agent: _UserAgent) -> ProxyMember:

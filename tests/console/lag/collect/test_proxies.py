@@ -32,7 +32,8 @@ def channel_data(kind: str, extend_attribute: str | None = None) -> dict[str, st
 
 
 def heartbeat(client_id: str, kind: str = "REGISTER", **changes: Any) -> bytes:
-    channel = channel_data("REMOTING", "{}")
+    subscription = {"topic": "orders", "subString": "paid", "expressionType": "TAG"}
+    channel = channel_data("REMOTING", json.dumps([subscription]))
     data: dict[str, Any] = {
         "channelData": json.dumps(channel),
         "clientId": client_id,
