@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 import struct
-from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
@@ -76,8 +75,7 @@ _strict = msgspec.json.Decoder(_JsonHeader)
 _lenient = msgspec.json.Decoder(_LenientHeader, strict=False)
 
 
-@dataclass(slots=True)
-class RemotingCommand:
+class RemotingCommand(msgspec.Struct, gc=False):
     """A request or a response. `code` is a RequestCode or, with the response flag, a ResponseCode."""
 
     code: int
@@ -86,7 +84,7 @@ class RemotingCommand:
     opaque: int = 0
     flag: int = 0
     remark: str | None = None
-    ext_fields: dict[str, str] = field(default_factory=dict)
+    ext_fields: dict[str, str] = {}  # noqa: RUF012 - each struct gets its own
     body: bytes = b""
     serialize_type: SerializeType = SerializeType.JSON
 

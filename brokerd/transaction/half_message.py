@@ -12,7 +12,9 @@ offset of a half message that is done with (TransactionalMessageBridge.java, Tra
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from brokerd.remoting.message.hosts import encode_host
 from brokerd.remoting.message.names import HALF_TOPIC, MessageProperty

@@ -20,8 +20,9 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import replace
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from brokerd.clients.producer_manager import ProducerManager
 from brokerd.config import LiveConfig

@@ -15,6 +15,8 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from typing import Any
 
+import msgspec
+
 from console.brokers.body_unpack import UNPACKED_BYTES_MAX, unpack
 from console.brokers.mqadmin import MessageProperty, MessageRecord, SysFlag
 from console.text import JsonObject, Text
@@ -84,13 +86,13 @@ class Masks:
             properties = {
                 name: HIDDEN if name in hidden else value for name, value in record.properties.items()
             }
-            record = dataclasses.replace(record, properties=properties)
+            record = msgspec.structs.replace(record, properties=properties)
         paths = [rule.steps for rule in rules if rule.steps]
         body = _masked_body(record, paths) if paths else None
         if body is None:
             return record
         # Neither compressed nor a batch any more, and without the checksum, against which a guess could be tried.
-        return dataclasses.replace(record, body=body, body_crc=0, sys_flag=record.sys_flag & ~PACKED)
+        return msgspec.structs.replace(record, body=body, body_crc=0, sys_flag=record.sys_flag & ~PACKED)
 
     def hides(self, record: MessageRecord) -> bool:
         """Return whether something of the record is hidden."""

@@ -6,7 +6,9 @@ without it. Source: NamespaceUtil.java.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from brokerd.remoting.message.names import (
     DLQ_TOPIC_PREFIX,

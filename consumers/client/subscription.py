@@ -53,6 +53,15 @@ def check_body(client_id: str, group: str, subscription: SubscriptionData) -> by
 
 def matches(subscription: SubscriptionData, message: MessageRecord) -> bool:
     """Compare the text of tags: the broker compares hashes only, and two tags may share one."""
-    if subscription.expression_type != TAG or not subscription.tags_set:
-        return True
-    return message.tags in subscription.tags_set
+    return not _names_tags(subscription) or message.tags in subscription.tags_set
+
+
+def matching(subscription: SubscriptionData, messages: list[MessageRecord]) -> list[MessageRecord]:
+    """Return those that match; without tags all, at no cost for each."""
+    if not _names_tags(subscription):
+        return messages
+    return [message for message in messages if matches(subscription, message)]
+
+
+def _names_tags(subscription: SubscriptionData) -> bool:
+    return subscription.expression_type == TAG and bool(subscription.tags_set)

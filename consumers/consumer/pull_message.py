@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec.structs import replace
 
 from brokerd.remoting.body.client import SubscriptionData
 from brokerd.remoting.codes import ResponseCode
@@ -20,7 +22,7 @@ from brokerd.remoting.message.queue import MessageQueue
 from brokerd.remoting.message.record import MessageRecord
 from consumers.client.client_instance import ClientInstance
 from consumers.client.route import MASTER_ID
-from consumers.client.subscription import TAG, matches
+from consumers.client.subscription import TAG, matching
 from consumers.clock import Clock
 from consumers.config import MessageModel, PushConsumerConfig
 from consumers.consumer.offset_store import OffsetStore
@@ -190,8 +192,7 @@ class PullLoop:
         self._broker_id = result.suggest_which_broker_id
         if result.messages:
             context.count_pulled(message_queue.topic, len(result.messages), context.clock() - started_ms)
-        wanted = [message for message in result.messages if matches(subscription, message)]
-        return replace(result, messages=wanted)
+        return replace(result, messages=matching(subscription, result.messages))
 
     async def _follow(self, result: PullResult) -> None:
         """Act on an answer; the queue is still ours."""

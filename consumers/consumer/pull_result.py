@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
@@ -33,8 +34,7 @@ FLAG_SUSPEND = 2
 FLAG_SUBSCRIPTION = 4
 
 
-@dataclass(frozen=True, slots=True)
-class PullResult:
+class PullResult(msgspec.Struct, frozen=True):
     """One answer to a pull. `messages` are as stored: bodies compressed, tags matched by hash only."""
 
     status: PullStatus

@@ -11,9 +11,10 @@ import logging
 import random
 import sys
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import replace
 from types import TracebackType
 from typing import Self
+
+from msgspec.structs import replace
 
 from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
@@ -32,8 +33,7 @@ STATUS_OF_CODE: dict[int, SendStatus] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class SendResult:
+class SendResult(msgspec.Struct, frozen=True, gc=False):
     """Where a message was stored.
 
     `message_id` is the unique key the client gave it (what RocketMQ shows to users); `offset_message_id`

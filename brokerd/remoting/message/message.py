@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import msgspec
 
 from brokerd.remoting.message.names import MessageProperty
 
 
-@dataclass(slots=True)
-class Message:
+class Message(msgspec.Struct, gc=False):
     """A message to be sent."""
 
     topic: str
     body: bytes
-    properties: dict[str, str] = field(default_factory=dict)
+    properties: dict[str, str] = {}  # noqa: RUF012 - each struct gets its own
     flag: int = 0
 
     @property

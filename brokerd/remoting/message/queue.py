@@ -1,11 +1,13 @@
 """The name of a queue: the unit of ordering, ownership and progress."""
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class MessageQueue:
-    """Orders as Java's does: topic, broker name, queue id (MessageQueue.compareTo)."""
+class MessageQueue(msgspec.Struct, frozen=True, order=True, gc=False):
+    """Orders as Java's does: topic, broker name, queue id (MessageQueue.compareTo).
+
+    A struct, not a dataclass: it is the key of most tables, and is made, hashed and compared with each message.
+    """
 
     topic: str
     broker_name: str

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import struct
 import zlib
-from dataclasses import dataclass
+
+import msgspec
 
 from brokerd.remoting.errors import CorruptRecord, TornRecord
 from brokerd.remoting.message import compression
@@ -43,11 +44,11 @@ MAGIC_V1, MAGIC_V2 = 0xDAA320A7, 0xDAA320AB
 RECORD_BYTES_MIN = 91
 
 
-@dataclass(slots=True)
-class MessageRecord:
+class MessageRecord(msgspec.Struct, gc=False):
     """A stored message. Hosts are (address, port); the body is as stored, compressed perhaps.
 
-    Replaced, never changed. Not frozen: to make one would cost consumers more than to read it.
+    Replaced, never changed. A struct, since one is made for each message that is read; nothing in it can refer back to
+    it, so it is none of the garbage collector's.
     """
 
     topic: str

@@ -12,6 +12,8 @@ import enum
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from brokerd.remoting.message.names import TRACE_TOPIC
 from console.access.name_scope import NameScope
 from console.brokers.body_unpack import unpack
@@ -341,7 +343,7 @@ def _trail(record: MessageRecord, readings: _Readings) -> MessageTrail:
 
 def _on(record: MessageRecord, broker_name: str) -> MessageRecord:
     """Return the record with its broker's name, which its queue needs and no record has."""
-    return dataclasses.replace(record, properties={**record.properties, BROKER_MARK: broker_name})
+    return msgspec.structs.replace(record, properties={**record.properties, BROKER_MARK: broker_name})
 
 
 BROKER_MARK = "\x00broker"  # no producer can send this name

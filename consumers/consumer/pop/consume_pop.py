@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from brokerd.remoting.body.client import PopProcessQueueInfo
 from brokerd.remoting.codes import ResponseCode

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.message.names import HALF_TOPIC, MessageProperty

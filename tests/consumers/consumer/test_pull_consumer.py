@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from brokerd.remoting.body.client import ConsumerRunningInfo
@@ -88,7 +89,7 @@ async def test_it_keeps_positions_of_queues_that_stay_assigned(brokerd: BrokerPr
         await consumer.assign([first, second])
         assert consumer.position(first) == 2
         with pytest.raises(NotAssigned, match="queue 7"):
-            await consumer.assign([dataclasses.replace(first, queue_id=7)])
+            await consumer.assign([msgspec.structs.replace(first, queue_id=7)])
 
 
 async def test_members_share_the_queues_of_a_subscription(brokerd: BrokerProcess) -> None:
@@ -142,7 +143,7 @@ async def test_without_auto_commit_only_commit_stores_progress(brokerd: BrokerPr
         assert await consumer.committed(queue) == 6
         await consumer.commit({queue: 2})
         with pytest.raises(NotAssigned):
-            await consumer.commit({dataclasses.replace(queue, queue_id=1): 1})
+            await consumer.commit({msgspec.structs.replace(queue, queue_id=1): 1})
     assert await committed(brokerd, "audit") == {0: 2}
     async with PullConsumer("audit", brokerd.namesrv, {"orders": "*"}, config=MANUAL) as consumer:
         assert (await polled(consumer, 4))[0] == b"m2"

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from brokerd.remoting.errors import CorruptRecord, RemotingError, TornRecord
 from brokerd.remoting.message.properties import encode_properties
