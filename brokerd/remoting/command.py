@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import struct
 from enum import IntEnum
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import orjson
@@ -28,6 +28,7 @@ from brokerd.remoting.errors import RemotingCommandError
 PREFIX = struct.Struct(">iI")  # length, serialize type in the top byte and header length below
 BINARY_HEAD = struct.Struct(">hBhii")  # code, language, version, opaque, flag
 LENGTH = struct.Struct(">i")
+HEADER_LENGTH = struct.Struct(">I")  # the second half of PREFIX
 KEY_LENGTH = struct.Struct(">h")
 assert PREFIX.size == 8
 assert BINARY_HEAD.size == 13
@@ -47,14 +48,17 @@ class SerializeType(IntEnum):
     ROCKETMQ = 1
 
 
-class _JsonHeader(msgspec.Struct):
+_Int32 = Annotated[int, msgspec.Meta(ge=INT32_MIN, le=INT32_MAX)]
+
+
+class _JsonHeader(msgspec.Struct, gc=False):
     """What a JSON header may hold; unknown keys are ignored as Java does."""
 
-    code: int
+    code: _Int32
     language: str | int | None = "JAVA"
-    version: int = 0
-    opaque: int = 0
-    flag: int = 0
+    version: _Int32 = 0
+    opaque: _Int32 = 0
+    flag: _Int32 = 0
     remark: str | None = None
     extFields: dict[str, str] | None = None  # noqa: N815
 
@@ -166,14 +170,18 @@ def encode_binary_header(command: RemotingCommand) -> bytes:
     return b"".join((head, LENGTH.pack(len(remark)), remark, LENGTH.pack(len(ext)), ext))
 
 
-def decode_frame(frame: bytes | memoryview) -> RemotingCommand:
-    """Decode a frame without its 4-byte length. Raises RemotingCommandError."""
-    if len(frame) < 4:
-        raise RemotingCommandError(f"frame of {len(frame)} bytes has no room for its header's length")
-    serialize_type, header_length = frame[0], int.from_bytes(frame[1:4], "big")
-    if header_length > len(frame) - 4:
-        raise RemotingCommandError(f"header of {header_length} bytes in a frame of {len(frame)}")
-    header, body = frame[4 : 4 + header_length], bytes(frame[4 + header_length :])
+def decode_frame(data: bytes | memoryview, start: int = 0, end: int | None = None) -> RemotingCommand:
+    """Decode the frame data[start:end], without its 4-byte length. Raises RemotingCommandError."""
+    end = len(data) if end is None else end
+    header_start = start + HEADER_LENGTH.size
+    if header_start > end:
+        raise RemotingCommandError(f"frame of {end - start} bytes has no room for its header's length")
+    (word,) = HEADER_LENGTH.unpack_from(data, start)
+    serialize_type, header_length = word >> 24, word & 0xFFFFFF
+    body_start = header_start + header_length
+    if body_start > end:
+        raise RemotingCommandError(f"header of {header_length} bytes in a frame of {end - start}")
+    header, body = data[header_start:body_start], bytes(data[body_start:end])
     if serialize_type == SerializeType.JSON:
         return _decode_json(header, body)
     if serialize_type == SerializeType.ROCKETMQ:
@@ -188,7 +196,6 @@ def _decode_json(data: bytes | memoryview, body: bytes) -> RemotingCommand:
     header: _JsonHeader | _LenientHeader
     try:
         header = _strict.decode(data)
-        ext_fields = header.extFields or {}
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         try:
             header = _lenient.decode(data)
@@ -197,9 +204,11 @@ def _decode_json(data: bytes | memoryview, body: bytes) -> RemotingCommand:
         ext_fields = {
             key: _text(value) for key, value in (header.extFields or {}).items() if value is not None
         }
-    numbers = (header.code, header.version, header.opaque, header.flag)
-    if max(numbers) > INT32_MAX or min(numbers) < INT32_MIN:
-        raise RemotingCommandError(f"JSON header: one of {numbers} is not a 32-bit number")
+        numbers = (header.code, header.version, header.opaque, header.flag)
+        if max(numbers) > INT32_MAX or min(numbers) < INT32_MIN:
+            raise RemotingCommandError(f"JSON header: one of {numbers} is not a 32-bit number") from None
+    else:
+        ext_fields = header.extFields or {}
     language = header.language
     if not isinstance(language, str):
         language = LANGUAGE_NAMES.get(language, "OTHER") if isinstance(language, int) else "OTHER"

@@ -155,6 +155,33 @@ def test_it_survives_any_changed_byte(position: int, byte: int) -> None:
         return
 
 
+def one_by_one(data: bytes) -> list[MessageRecord]:
+    """The plain twin of `decode_records`."""
+    records: list[MessageRecord] = []
+    position = 0
+    while position < len(data):
+        records.append(decode_record(data, position))
+        position += records[-1].store_size_bytes
+    return records
+
+
+def outcome(decode: Callable[[bytes], list[MessageRecord]], data: bytes) -> list[MessageRecord] | str:
+    try:
+        return decode(data)
+    except (TornRecord, CorruptRecord) as error:
+        return repr(error)
+
+
+@given(st.integers(0, len(RECORD_BYTES) - 1), st.binary(min_size=1, max_size=9), st.booleans())
+@example(36, b"\x00\x00\x00\x10", True)
+@example(84, b"\xff\xff\xff\xff", True)
+@example(95, b"\xff\xff", False)
+def test_many_are_read_as_each_is_alone(position: int, changes: bytes, is_followed: bool) -> None:
+    data = changed(position, changes)[: len(RECORD_BYTES)] + (RECORD_BYTES if is_followed else b"")
+    for whole in (data, RECORD_BYTES + data, data[:-1]):
+        assert outcome(decode_records, whole) == outcome(one_by_one, whole)
+
+
 def test_it_sums_bodies() -> None:
     assert body_crc(b"hello") == 0x3610A686
     assert body_crc(b"") == 0
