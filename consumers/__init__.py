@@ -36,7 +36,8 @@ from consumers.errors import (
     TopicRouteNotFound,
 )
 from consumers.producer.outgoing import MessageTooLarge
-from consumers.producer.producer import Producer, QueueSelector
+from consumers.producer.producer import Producer
+from consumers.producer.publish_info import QueueSelector
 from consumers.producer.reply import reply_to
 from consumers.producer.send_result import SendResult, SendStatus
 from consumers.producer.transaction_producer import (

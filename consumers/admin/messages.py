@@ -118,7 +118,8 @@ class MessageAdmin(AdminCalls):
         SEND_MESSAGE_V2 (310).
         """
         request = self._send_request(message, queue_id, producer_group)
-        return send_result(await self._remoting.invoke(addr, request, self.timeout_ms), message, "")
+        response = await self._remoting.invoke(addr, request, self.timeout_ms)
+        return send_result(response, message, MessageQueue(message.topic, "", queue_id))
 
     async def send_many(
         self,
@@ -138,8 +139,11 @@ class MessageAdmin(AdminCalls):
         requests = [self._send_request(message, queue_id, producer_group) for message, queue_id in messages]
         answers = await self._remoting.invoke_many(addr, requests, self.timeout_ms, window=window)
         return [
-            outcome(answer, partial(send_result, message=message, broker_name=""))
-            for (message, _), answer in zip(messages, answers, strict=True)
+            outcome(
+                answer,
+                partial(send_result, message=message, sent_to=MessageQueue(message.topic, "", queue_id)),
+            )
+            for (message, queue_id), answer in zip(messages, answers, strict=True)
         ]
 
     def _send_request(self, message: Message, queue_id: int, producer_group: str) -> RemotingCommand:

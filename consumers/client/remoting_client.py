@@ -20,10 +20,12 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, cast
+from typing import Protocol, cast
+
+import msgspec
 
 from brokerd.remoting.codes import ResponseCode
-from brokerd.remoting.command import RemotingCommand
+from brokerd.remoting.command import RESPONSE_FLAG, RemotingCommand
 from brokerd.remoting.connection import RemotingConnection
 from brokerd.remoting.errors import RemotingError
 from brokerd.remoting.signature import sign
@@ -87,7 +89,16 @@ class Answer(Protocol):
     def set_exception(self, error: Exception, /) -> None: ...
 
 
-class _Waiting(NamedTuple):
+class OwnRequest(Answer, Protocol):
+    """A request that writes its own frame: what costs less than a command. Both are the same bytes."""
+
+    def frame(self, opaque: int) -> bytes:
+        """Raise ValueError for what no frame can hold."""
+
+    def command(self) -> RemotingCommand: ...
+
+
+class _Waiting(msgspec.Struct):
     """A request without an answer so far. Times of the event loop."""
 
     answer: Answer
@@ -102,9 +113,12 @@ class _Channel(asyncio.Protocol):
         self.addr = addr
         self.waiting: dict[int, _Waiting] = {}  # by opaque
         self.closed_reason: Reason | None = None
+        # Whether a request can be sent without waiting.
+        self.is_ready = False
         self._loop = asyncio.get_running_loop()
         self.last_received_s = self._loop.time()
         self._client = client
+        self._changes_requests = client.changes_requests
         self._connection = RemotingConnection()
         self._transport: asyncio.Transport | None = None
         self._writable = asyncio.Event()
@@ -120,6 +134,7 @@ class _Channel(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
         self._transport = transport
+        self.is_ready = True
         transport.set_write_buffer_limits(high=self._client.config.write_buffer_bytes_max)
 
     def data_received(self, data: bytes) -> None:
@@ -131,19 +146,27 @@ class _Channel(asyncio.Protocol):
             self.close(Reason("it sent a bad frame: %(why)s", {"why": error}))
             return
         for command in commands:
-            if command.is_response:
-                self._receive_response(command)
-            else:
+            if not command.flag & RESPONSE_FLAG:
                 self._client.receive_request(self, command)
+                continue
+            request = self.waiting.pop(command.opaque, None)
+            if request is None:
+                # Java drops it as well: the request has timed out, or was cancelled.
+                late = self.addr, command.code, command.opaque
+                logger.debug("late response addr=%s code=%d opaque=%d", *late)
+            elif not request.answer.done():
+                request.answer.set_result(command)
 
     def connection_lost(self, exc: Exception | None) -> None:
         lost = Reason("connection lost: %(why)s", {"why": exc})
         self._fail(lost if exc else CLOSED_BY_PEER)
 
     def pause_writing(self) -> None:
+        self.is_ready = False
         self._writable.clear()
 
     def resume_writing(self) -> None:
+        self.is_ready = self.is_open
         self._writable.set()
 
     # RemotingClient's calls
@@ -152,11 +175,6 @@ class _Channel(asyncio.Protocol):
     def is_open(self) -> bool:
         return self.closed_reason is None
 
-    @property
-    def is_ready(self) -> bool:
-        """Whether a request can be sent without waiting."""
-        return self.closed_reason is None and self._writable.is_set()
-
     def send(self, commands: Iterable[RemotingCommand], *, is_urgent: bool = False) -> None:
         """Write whole frames, requests signed, in this round of the event loop; at once where urgent.
 
@@ -164,24 +182,22 @@ class _Channel(asyncio.Protocol):
         """
         if self._transport is None or self.closed_reason is not None:
             raise BrokerUnavailable(self.addr, self.closed_reason or Reason("not connected"))
-        keys, fields = self._client.config.keys, self._client.request_fields
-        if keys is not None or fields:
-            commands = list(commands)
-            for command in commands:
-                if command.is_response:
-                    continue
-                if fields:
-                    command.ext_fields = {**command.ext_fields, **fields}
-                if keys is not None:
-                    sign(command, keys)
-        if not self._unsent:
-            self._loop.call_soon(self._write)
-        for command in commands:
-            frame = command.encode()
-            self._unsent.append(frame)
-            self._unsent_bytes += len(frame)
-        if is_urgent or self._unsent_bytes >= GATHERED_BYTES_MAX:
+        if self._changes_requests:
+            commands = [self._client.changed(command) for command in commands]
+        self._gather([command.encode() for command in commands])
+        if is_urgent:
             self._write()
+
+    def begin(self, request: OwnRequest, opaque: int, timeout_s: float) -> None:
+        """Send a request now: the connection is ready. Raises ValueError, TooManyRequests, and nothing is sent."""
+        if self._changes_requests:
+            command = request.command()
+            command.opaque = opaque
+            frame = self._client.changed(command).encode()
+        else:
+            frame = request.frame(opaque)
+        self.expect_for(request, opaque, time.monotonic() + timeout_s)
+        self._gather((frame,))
 
     async def wait_writable(self) -> None:
         """Return when the socket takes more; raises BrokerUnavailable if it ends instead."""
@@ -199,7 +215,7 @@ class _Channel(asyncio.Protocol):
         """As `expect`; at `deadline_s` the answer is TimeoutError."""
         if len(self.waiting) >= self._client.config.outstanding_requests_max:
             raise TooManyRequests(self.addr, len(self.waiting))
-        self.waiting[opaque] = _Waiting(answer, self._loop.time(), deadline_s)
+        self.waiting[opaque] = _Waiting(answer, time.monotonic(), deadline_s)
         if deadline_s < self._expire_at_s:
             self._set_expiry(deadline_s)
 
@@ -215,6 +231,16 @@ class _Channel(asyncio.Protocol):
         self._fail(reason)
         if self._transport is not None:
             self._transport.abort()
+
+    def _gather(self, frames: Sequence[bytes]) -> None:
+        """Have frames written in this round of the event loop, together with the others."""
+        if not self._unsent:
+            self._loop.call_soon(self._write)
+        for frame in frames:
+            self._unsent.append(frame)
+            self._unsent_bytes += len(frame)
+        if self._unsent_bytes >= GATHERED_BYTES_MAX:
+            self._write()
 
     def _write(self) -> None:
         if self._unsent and self._transport is not None:
@@ -244,18 +270,11 @@ class _Channel(asyncio.Protocol):
             self._set_expiry(next_s)
         self.close_if_silent(sent_at_s)
 
-    def _receive_response(self, command: RemotingCommand) -> None:
-        request = self.waiting.pop(command.opaque, None)
-        if request is None:
-            # Java drops it as well: the request has timed out, or was cancelled.
-            logger.debug("late response addr=%s code=%d opaque=%d", self.addr, command.code, command.opaque)
-        elif not request.answer.done():
-            request.answer.set_result(command)
-
     def _fail(self, reason: Reason) -> None:
         if self.closed_reason is not None:
             return
         self.closed_reason = reason
+        self.is_ready = False
         self._writable.set()
         self._unsent.clear()
         if self._expiry is not None:
@@ -323,18 +342,15 @@ class RemotingClient:
             if channel is not None:
                 channel.waiting.pop(command.opaque, None)
 
-    def begin(self, addr: str, command: RemotingCommand, timeout_ms: int, answer: Answer) -> bool:
+    def begin(self, addr: str, request: OwnRequest, timeout_ms: int) -> bool:
         """Send one request now; False, and it is not sent, where it would have to wait for the connection.
 
-        The answer may be BrokerUnavailable or, after `timeout_ms`, TimeoutError. Raises TooManyRequests.
+        Its answer may be BrokerUnavailable or, after `timeout_ms`, TimeoutError. Raises TooManyRequests, ValueError.
         """
         channel = self._channels.get(addr)
         if channel is None or not channel.is_ready:
             return False
-        command.opaque = self._next_opaque()
-        deadline_s = asyncio.get_running_loop().time() + timeout_ms / 1000
-        channel.expect_for(answer, command.opaque, deadline_s)
-        channel.send((command,))
+        channel.begin(request, self._next_opaque(), timeout_ms / 1000)
         return True
 
     async def invoke_many(
@@ -412,6 +428,20 @@ class RemotingClient:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     # called by _Channel
+
+    @property
+    def changes_requests(self) -> bool:
+        """Whether requests are signed, or have further fields."""
+        return self.config.keys is not None or bool(self.request_fields)
+
+    def changed(self, command: RemotingCommand) -> RemotingCommand:
+        """Return a request signed, with the fields that all have; a response as it is."""
+        if not command.is_response:
+            if self.request_fields:
+                command.ext_fields = {**command.ext_fields, **self.request_fields}
+            if self.config.keys is not None:
+                sign(command, self.config.keys)
+        return command
 
     def receive_request(self, channel: _Channel, command: RemotingCommand) -> None:
         """Serve a broker's request, in a task of its own.

@@ -119,7 +119,7 @@ async def send_to_retry(client: ClientInstance, message: Message) -> None:
         )
         try:
             response = await client.invoke_broker(queue.broker_name, request, SEND_BACK_TIMEOUT_MS)
-            send_result(response, message, queue.broker_name)
+            send_result(response, message, queue)
             return
         except (MQClientError, MQBrokerError) as failure:
             error = failure

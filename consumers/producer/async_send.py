@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
@@ -14,10 +15,14 @@ from brokerd.remoting.message.message import Message
 from brokerd.remoting.message.queue import MessageQueue
 from consumers.errors import RemotingTimeout
 from consumers.producer.send_result import SendResult
+from consumers.producer.send_template import SendTemplate
 
 
 class Sender(Protocol):
     """What an AsyncSend needs of its producer."""
+
+    def command_of(self, send: AsyncSend) -> RemotingCommand:
+        """Return the request of the first attempt."""
 
     def read_answer(self, send: AsyncSend, response: RemotingCommand) -> SendResult:
         """Raise MQBrokerError where the message is not stored, RemotingError for what is no answer to a send."""
@@ -29,24 +34,34 @@ class Sender(Protocol):
         """Nothing of the message is under way any more."""
 
 
-@dataclass(slots=True, eq=False)
-class AsyncSend:
+class AsyncSend(msgspec.Struct, eq=False):
     """The first attempt; the connection gives it its answer as it gives one to a future.
 
-    `result` is the application's: it may cancel it, and what is sent stays sent. Not frozen: one is made for each
-    message.
+    `result` is the application's: it may cancel it, and what is sent stays sent.
     """
 
     message: Message
     body: bytes  # as sent, that is, compressed
     sys_flag: int
-    queue: MessageQueue
+    template: SendTemplate
     addr: str
     began_ms: int
     deadline_ms: int
     sender: Sender
     result: asyncio.Future[SendResult]
     answer: RemotingCommand | Exception | None = None
+
+    @property
+    def queue(self) -> MessageQueue:
+        return self.template.queue
+
+    def frame(self, opaque: int) -> bytes:
+        """Return what `command` encodes to. Caller: the connection, once."""
+        return self.template.encode(self.message, self.body, self.sys_flag, self.began_ms, opaque)
+
+    def command(self) -> RemotingCommand:
+        """Return the request without its opaque. Caller: the connection, where requests are signed."""
+        return self.sender.command_of(self)
 
     def done(self) -> bool:
         return self.answer is not None

@@ -23,7 +23,8 @@ class InFlight:
         """Take room if there is some and none waits for it."""
         if self._waiting or not self._has_room(size_bytes):
             return False
-        self._take(size_bytes)
+        self.messages += 1
+        self.size_bytes += size_bytes
         return True
 
     async def enter(self, size_bytes: int) -> None:
@@ -46,18 +47,16 @@ class InFlight:
         """Give the room to the next."""
         self.messages -= 1
         self.size_bytes -= size_bytes
-        self._admit()
+        if self._waiting:
+            self._admit()
 
     def _admit(self) -> None:
         while self._waiting and self._has_room(self._waiting[0][0]):
             size_bytes, room = self._waiting.popleft()
-            self._take(size_bytes)
+            self.messages += 1
+            self.size_bytes += size_bytes
             room.set_result(None)
 
     def _has_room(self, size_bytes: int) -> bool:
         fits = self.size_bytes + size_bytes <= self._bytes_max and self.messages < self._messages_max
         return fits or not self.messages
-
-    def _take(self, size_bytes: int) -> None:
-        self.messages += 1
-        self.size_bytes += size_bytes

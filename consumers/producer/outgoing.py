@@ -40,7 +40,7 @@ class Outgoing:
 
     def __init__(self, config: ProducerConfig, namespace: Namespace, clock: Clock) -> None:
         self._config = config
-        self._namespace = namespace
+        self._instance_id = namespace.name
         self._unique_keys = UniqueKeys(clock)
 
     def prepare(self, message: Message) -> None:
@@ -53,8 +53,8 @@ class Outgoing:
             raise ValueError("the message has no body")
         if len(message.body) > self._config.max_message_bytes:
             raise MessageTooLarge(len(message.body), self._config.max_message_bytes)
-        if self._namespace:
-            message.properties[MessageProperty.INSTANCE_ID] = self._namespace.name
+        if self._instance_id:
+            message.properties[MessageProperty.INSTANCE_ID] = self._instance_id
         if MessageProperty.UNIQ_KEY not in message.properties:
             message.properties[MessageProperty.UNIQ_KEY] = self._unique_keys.create()
 

@@ -8,18 +8,17 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import random
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from types import TracebackType
 from typing import Self
 
 from msgspec.structs import replace
 
+from brokerd.remoting.body.route import TopicRouteData
 from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.errors import error_for
-from brokerd.remoting.message.java_hash import java_string_hash
 from brokerd.remoting.message.message import Message
 from brokerd.remoting.message.names import (
     GROUP_LENGTH_MAX,
@@ -51,36 +50,12 @@ from consumers.producer.async_send import AsyncSend
 from consumers.producer.in_flight import InFlight
 from consumers.producer.latency_fault import LatencyFaults
 from consumers.producer.outgoing import Outgoing
+from consumers.producer.publish_info import QueueSelector, TopicPublishInfo, queue_for_key
 from consumers.producer.send_result import SendResult, SendStatus, send_request, send_result
+from consumers.producer.send_template import SPECIAL_PROPERTIES, SendTemplate
 from consumers.producer.send_trace import pub_trace
 
 logger = logging.getLogger(__name__)
-
-
-# Chooses one of the topic's writable queues, which come sorted (MessageQueueSelector).
-QueueSelector = Callable[[Sequence[MessageQueue], Message], MessageQueue]
-
-
-def queue_for_key(queues: Sequence[MessageQueue], key: str) -> MessageQueue:
-    """Return the same queue for the same key as long as the queues stay (SelectMessageQueueByHash.java)."""
-    return queues[abs(java_string_hash(key)) % len(queues)]
-
-
-def next_queue(
-    queues: Sequence[MessageQueue],
-    index: int,
-    failed_broker: str | None,
-    is_available: Callable[[str], bool] | None = None,
-) -> MessageQueue:
-    """Round robin; after a failure another broker if there is one, and first of all one that is available.
-
-    TopicPublishInfo.selectOneMessageQueue, MQFaultStrategy.java.
-    """
-    for step in range(len(queues)):
-        queue = queues[(index + step) % len(queues)]
-        if queue.broker_name != failed_broker and (is_available is None or is_available(queue.broker_name)):
-            return queue
-    return queues[index % len(queues)] if is_available is None else next_queue(queues, index, failed_broker)
 
 
 class Producer:
@@ -106,10 +81,10 @@ class Producer:
         self.client = client or ClientInstance(namesrv_addrs, self.config.client)
         self._owns_client = client is None
         self._clock = clock
-        self._indexes: dict[str, itertools.count[int]] = {}
-        self._queues: dict[str, tuple[object, list[MessageQueue]]] = {}
+        self._publish_infos: dict[str, TopicPublishInfo] = {}
         self._outgoing = Outgoing(self.config, self._namespace, clock)
         self._faults = LatencyFaults()
+        self._chooses_by_latency = self.config.send_latency_fault_enable
         self._in_flight = InFlight(
             self.config.async_in_flight_messages_max, self.config.async_in_flight_bytes_max
         )
@@ -178,7 +153,7 @@ class Producer:
         if queue is None and (selector is not None or sharding_key is not None):
             queue = await self._selected(message, sharding_key, selector)
         if queue is not None:
-            await self._publish_queues(message.topic)  # so that the address of the broker is known
+            await self._publish_info(message.topic)  # so that the address of the broker is known
             return await self._send_once(message, body, queue, sys_flag, deadline_ms)
         return await self._send_with_retry(message, body, sys_flag, deadline_ms)
 
@@ -197,17 +172,18 @@ class Producer:
         `timeout_ms`: then TooManyRequests, and nothing was sent. `close` waits for all.
         """
         size_bytes = len(message.body)
+        timeout_ms = timeout_ms or self.config.send_timeout_ms
         if not self._in_flight.enter_at_once(size_bytes):
             try:
-                async with asyncio.timeout((timeout_ms or self.config.send_timeout_ms) / 1000):
+                async with asyncio.timeout(timeout_ms / 1000):
                     await self._in_flight.enter(size_bytes)
             except TimeoutError:
                 raise TooManyRequests("brokers", self._in_flight.messages) from None
         if queue is None and sharding_key is None and selector is None:
-            begun = self._send_at_once(message, timeout_ms or self.config.send_timeout_ms)
-            if begun is not None:
-                self._async_sends.add(begun.result)
-                return begun.result
+            result = self._send_at_once(message, timeout_ms)
+            if result is not None:
+                self._async_sends.add(result)
+                return result
         task = asyncio.get_running_loop().create_task(
             self.send(
                 message, queue=queue, sharding_key=sharding_key, selector=selector, timeout_ms=timeout_ms
@@ -230,7 +206,7 @@ class Producer:
         MQClientError.
         """
         handle = decode_recall_handle(recall_handle)
-        await self._publish_queues(topic)
+        await self._publish_info(topic)
         request = RemotingCommand.request(
             RequestCode.RECALL_MESSAGE,
             {
@@ -255,7 +231,7 @@ class Producer:
         deadline_ms = self._clock() + timeout_ms
         if not self.client.has_route(self._stored_topic(message.topic)):
             # The reply comes by any broker of the cluster that has this producer's heartbeat.
-            await self._publish_queues(message.topic)
+            await self._publish_info(message.topic)
             await self.client.send_heartbeats()
         with self.client.replies.expected() as (correlation_id, reply):
             properties = {
@@ -285,7 +261,7 @@ class Producer:
         self._check_topic(carrier.topic)
         deadline_ms = self._clock() + (timeout_ms or self.config.send_timeout_ms)
         if queue is not None:
-            await self._publish_queues(carrier.topic)
+            await self._publish_info(carrier.topic)
             return await self._send_once(carrier, body, queue, 0, deadline_ms, batch=messages)
         return await self._send_with_retry(carrier, body, 0, deadline_ms, batch=messages)
 
@@ -300,11 +276,11 @@ class Producer:
         """Write it to the socket without waiting for a result. Raises MQClientError, ValueError."""
         self._prepare(message)
         body, sys_flag = self._outgoing.compressed(message.body)
-        queues = await self._publish_queues(message.topic)
+        info = await self._publish_info(message.topic)
         if queue is None and (selector is not None or sharding_key is not None):
             queue = await self._selected(message, sharding_key, selector)
         if queue is None:
-            queue = self._next(message.topic, queues, None)
+            queue = self._next(info, None)
         request = self._request(message, body, queue, sys_flag, self._clock(), oneway=True)
         await self.client.remoting.invoke_oneway(
             self.client.find_addr(queue.broker_name, only_this=True), request, self.config.send_timeout_ms
@@ -312,7 +288,7 @@ class Producer:
 
     async def publish_queues(self, topic: str) -> list[MessageQueue]:
         """Return queues that may be written, for a caller that chooses one. Raises TopicRouteNotFound."""
-        return list(await self._publish_queues(topic))
+        return list((await self._publish_info(topic)).queues)
 
     # Attempts: the loop and one attempt
 
@@ -330,7 +306,7 @@ class Producer:
 
         There is a next one while errors are retriable. `begun`: the first one, which has its answer.
         """
-        send = self._watched_send if self.config.send_latency_fault_enable else self._send_once
+        send = self._watched_send if self._chooses_by_latency else self._send_once
         attempts = 0
         failed_broker: str | None = None
         while True:
@@ -340,8 +316,7 @@ class Producer:
                     failed_broker = begun.queue.broker_name
                     result = begun.first_result()
                 else:
-                    queues = await self._publish_queues(message.topic)
-                    queue = self._next(message.topic, queues, failed_broker)
+                    queue = self._next(await self._publish_info(message.topic), failed_broker)
                     failed_broker = queue.broker_name
                     result = await send(message, body, queue, sys_flag, deadline_ms, batch=batch)
                 is_last = attempts > self.config.retry_times_when_send_failed
@@ -402,7 +377,7 @@ class Producer:
         if timeout_ms <= 0:
             raise RemotingTimeout(addr, request.code, 0)
         response = await self.client.remoting.invoke(addr, request, timeout_ms)
-        result = send_result(response, message, queue.broker_name)
+        result = send_result(response, message, queue)
         if self.traces is not None:
             sizes = [(each, len(each.body)) for each in batch] or [(message, len(body))]
             self._trace_sends(self.traces, sizes, result, response, addr, began_ms)
@@ -410,28 +385,34 @@ class Producer:
 
     # AsyncSend: the first attempt of `send_async`, and what it calls
 
-    def _send_at_once(self, message: Message, timeout_ms: int) -> AsyncSend | None:
-        """Write a message to the socket now; None where something has to be waited for, or is wrong: `send` does it."""
-        queues = self._known_queues(message.topic)
-        if queues is None or self.config.send_latency_fault_enable:
+    def _send_at_once(self, message: Message, timeout_ms: int) -> asyncio.Future[SendResult] | None:
+        """Write a message to the socket now, and return its result to come.
+
+        None where something has to be waited for, is unusual, or wrong: `send` does it then.
+        """
+        info = self._known_publish_info(message.topic)
+        if info is None or self._chooses_by_latency or not SPECIAL_PROPERTIES.isdisjoint(message.properties):
             return None
         try:
-            self._prepare(message)
+            self._outgoing.prepare(message)
             body, sys_flag = self._outgoing.compressed(message.body)
-            queue = self._next(message.topic, queues, None)
-            addr = self.client.find_addr(queue.broker_name, only_this=True)
+            template = info.next_template()
+            addr = self.client.find_addr(template.queue.broker_name, only_this=True)
             now_ms = self._clock()
             result: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
-            place = queue, addr, now_ms, now_ms + timeout_ms
-            begun = AsyncSend(message, body, sys_flag, *place, self, result)
-            request = self._request(message, body, queue, sys_flag, now_ms)
-            is_sent = self.client.remoting.begin(addr, request, timeout_ms, begun)
+            send = AsyncSend(
+                message, body, sys_flag, template, addr, now_ms, now_ms + timeout_ms, self, result
+            )
+            is_sent = self.client.remoting.begin(addr, send, timeout_ms)
         except (MQClientError, ValueError):
             return None
-        return begun if is_sent else None
+        return result if is_sent else None
+
+    def command_of(self, send: AsyncSend) -> RemotingCommand:
+        return self._request(send.message, send.body, send.queue, send.sys_flag, send.began_ms)
 
     def read_answer(self, send: AsyncSend, response: RemotingCommand) -> SendResult:
-        result = send_result(response, send.message, send.queue.broker_name)
+        result = send_result(response, send.message, send.template.queue)
         if self.traces is not None:
             sizes = [(send.message, len(send.body))]
             self._trace_sends(self.traces, sizes, result, response, send.addr, send.began_ms)
@@ -505,34 +486,35 @@ class Producer:
 
     def _check_topic(self, topic: str) -> None:
         """Raise ValueError for a name that no topic has; one that was sent to is known."""
-        if topic not in self._queues:
+        if topic not in self._publish_infos:
             validate_topic(self._stored_topic(topic))
 
-    async def _publish_queues(self, topic: str) -> list[MessageQueue]:
-        """Return writable queues of the topic.
+    async def _publish_info(self, topic: str) -> TopicPublishInfo:
+        """Return the topic's writable queues.
 
         For an unknown topic those that creating it by sending would give it (5.4).
         """
-        known = self._known_queues(topic)
+        known = self._known_publish_info(topic)
         if known is not None:
             return known
         try:
             route = await self.client.route(self._stored_topic(topic))
         except MQBrokerError as error:
-            return await self._queues_of_new_topic(topic, error)
+            return await self._info_of_new_topic(topic, error)
         queues = publish_queues(topic, route)
         if not queues:
             raise TopicRouteNotFound(topic, "write")
-        self._queues[topic] = (route, queues)
-        return queues
+        info = self._publish_infos[topic] = self._create_publish_info(topic, route, queues)
+        return info
 
-    def _known_queues(self, topic: str) -> list[MessageQueue] | None:
+    def _known_publish_info(self, topic: str) -> TopicPublishInfo | None:
         """Return the queues without a request; None: the route is unknown, or has changed."""
-        route, queues = self._queues.get(topic, (None, []))
-        is_current = route is not None and route is self.client.known_route(self._stored_topic(topic))
-        return queues if is_current else None
+        info = self._publish_infos.get(topic)
+        if info is None or info.route is not self.client.known_route(info.stored_topic):
+            return None
+        return info
 
-    async def _queues_of_new_topic(self, topic: str, error: MQBrokerError) -> list[MessageQueue]:
+    async def _info_of_new_topic(self, topic: str, error: MQBrokerError) -> TopicPublishInfo:
         try:
             route = await self.client.route(self.config.create_topic_key)
         except MQBrokerError:
@@ -541,18 +523,21 @@ class Producer:
         queues = [queue for queue in publish_queues(topic, route) if queue.queue_id < limit]
         if not queues:
             raise TopicRouteNotFound(topic, "write") from error
-        return queues
+        return self._create_publish_info(topic, route, queues)
 
-    def _next(self, topic: str, queues: Sequence[MessageQueue], failed_broker: str | None) -> MessageQueue:
-        counter = self._indexes.get(topic)
-        if counter is None:
-            # A random start, so that many producers do not all begin with queue 0.
-            counter = self._indexes[topic] = itertools.count(random.randrange(len(queues)))
-        is_available = None
-        if self.config.send_latency_fault_enable:
-            now_ms = self._clock()
-            is_available = lambda broker_name: self._faults.is_available(broker_name, now_ms)  # noqa: E731
-        return next_queue(queues, next(counter), failed_broker, is_available)
+    def _create_publish_info(
+        self, topic: str, route: TopicRouteData, queues: list[MessageQueue]
+    ) -> TopicPublishInfo:
+        stored_topic = self._stored_topic(topic)
+        defaults = self.config.create_topic_key, self.config.default_topic_queue_nums
+        templates = [SendTemplate(queue, stored_topic, self.group, *defaults) for queue in queues]
+        return TopicPublishInfo(stored_topic, route, queues, templates)
+
+    def _next(self, info: TopicPublishInfo, failed_broker: str | None) -> MessageQueue:
+        if not self._chooses_by_latency:
+            return info.next(failed_broker)
+        now_ms = self._clock()
+        return info.next(failed_broker, lambda broker_name: self._faults.is_available(broker_name, now_ms))
 
     async def _selected(
         self, message: Message, sharding_key: str | None, selector: QueueSelector | None
@@ -561,7 +546,7 @@ class Producer:
         if selector is not None:
             return selector(await self.publish_queues(message.topic), message)
         if sharding_key is not None:
-            return queue_for_key(await self._publish_queues(message.topic), sharding_key)
+            return queue_for_key((await self._publish_info(message.topic)).queues, sharding_key)
         return None
 
     def _prepare(self, message: Message) -> None:

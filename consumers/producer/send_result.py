@@ -99,8 +99,8 @@ def send_request(
     return RemotingCommand.request(code, fields, body, oneway=oneway)
 
 
-def send_result(response: RemotingCommand, message: Message, broker_name: str) -> SendResult:
-    """Read the answer to a send.
+def send_result(response: RemotingCommand, message: Message, sent_to: MessageQueue) -> SendResult:
+    """Read the answer to a send. The broker may have chosen another queue than `sent_to`.
 
     Raises MQBrokerError when the message was not stored, HeaderFieldError when the answer does not name its
     place.
@@ -113,15 +113,26 @@ def send_result(response: RemotingCommand, message: Message, broker_name: str) -
     queue_id, queue_offset = fields.get("queueId", ""), fields.get("queueOffset", "")
     if unique_key and queue_id.isdecimal() and queue_offset.isdecimal() and "msgId" in fields:
         # Hot path: what every broker answers, read in 1.3 instead of 4.0 µs; the rest goes the plain way.
-        queue = MessageQueue(message.topic, broker_name, int(queue_id))
-        place = fields["msgId"], queue, int(queue_offset)
-        return SendResult(status, unique_key, *place, fields.get("recallHandle"))
+        return SendResult(
+            status,
+            unique_key,
+            fields["msgId"],
+            _stored_in(sent_to, int(queue_id)),
+            int(queue_offset),
+            fields.get("recallHandle"),
+        )
     header = SendMessageResponseHeader.from_ext_fields(fields)
     return SendResult(
         status=status,
         message_id=unique_key or header.transaction_id or header.msg_id,
         offset_message_id=header.msg_id,
-        queue=MessageQueue(message.topic, broker_name, header.queue_id),
+        queue=_stored_in(sent_to, header.queue_id),
         queue_offset=header.queue_offset,
         recall_handle=fields.get("recallHandle"),
     )
+
+
+def _stored_in(sent_to: MessageQueue, queue_id: int) -> MessageQueue:
+    if queue_id == sent_to.queue_id:
+        return sent_to
+    return MessageQueue(sent_to.topic, sent_to.broker_name, queue_id)

@@ -8,11 +8,14 @@ PROPERTIES_BYTES_MAX = 32_767  # their length is an i16
 NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR = "\x01", "\x02"
 
 
-def encode_properties(properties: Mapping[str, str]) -> bytes:
+def properties_text(properties: Mapping[str, str]) -> str:
     """Name, 1, value, 2 for each, with the 2 after the last one too (releases up to 4.9.0 and from 5.2 on)."""
-    return "".join(
-        [f"{name}{NAME_VALUE_SEPARATOR}{value}{PROPERTY_SEPARATOR}" for name, value in properties.items()]
-    ).encode()
+    return "".join([f"{name}\x01{value}\x02" for name, value in properties.items()])
+
+
+def encode_properties(properties: Mapping[str, str]) -> bytes:
+    """Return the text as records and batches have it."""
+    return properties_text(properties).encode()
 
 
 def decode_properties(data: bytes | str) -> dict[str, str]:

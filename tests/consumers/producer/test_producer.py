@@ -21,7 +21,8 @@ from consumers.errors import (
     TopicRouteNotFound,
 )
 from consumers.producer.outgoing import MessageTooLarge
-from consumers.producer.producer import Producer, next_queue, queue_for_key
+from consumers.producer.producer import Producer
+from consumers.producer.publish_info import next_queue, queue_for_key
 from consumers.producer.send_result import SendStatus
 from tests.consumers.fake_broker import FakeBroker, wait_until
 from tests.consumers.fake_cluster import route_to

@@ -48,13 +48,16 @@ def test_it_reads_the_answer_with_and_without_a_unique_key() -> None:
     fields = {"msgId": "7F" * 16, "queueId": "3", "queueOffset": "42", "transactionId": "T1"}
     answer = RemotingCommand(0, ext_fields=fields)
     queue = MessageQueue("orders", "broker-a", 3)
-    keyed = send_result(answer, Message("orders", b"", {"UNIQ_KEY": "U1"}), "broker-a")
+    keyed = send_result(answer, Message("orders", b"", {"UNIQ_KEY": "U1"}), queue)
     assert keyed == SendResult(SendStatus.SEND_OK, "U1", "7F" * 16, queue, 42)
-    assert send_result(answer, Message("orders", b""), "broker-a").message_id == "T1"
+    assert send_result(answer, Message("orders", b""), queue).message_id == "T1"
+    elsewhere = MessageQueue("orders", "broker-a", 0)
+    assert send_result(answer, Message("orders", b""), elsewhere).queue == queue
 
 
 @pytest.mark.parametrize("broken", [{"queueOffset": "x"}, {"queueOffset": "-"}, {"queueId": ""}])
 def test_it_refuses_an_answer_that_does_not_say_where(broken: dict[str, str]) -> None:
     fields = {"msgId": "7F" * 16, "queueId": "3", "queueOffset": "42"} | broken
+    queue = MessageQueue("orders", "broker-a", 3)
     with pytest.raises(RemotingError):
-        send_result(RemotingCommand(0, ext_fields=fields), Message("orders", b"", {"UNIQ_KEY": "U1"}), "b")
+        send_result(RemotingCommand(0, ext_fields=fields), Message("orders", b"", {"UNIQ_KEY": "U1"}), queue)
