@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 
+import msgspec
 from msgspec.structs import replace
 
 from brokerd.remoting.message.record import MessageRecord
@@ -32,8 +32,9 @@ EXPIRED_DELAY_LEVEL = 3
 SendBack = Callable[[MessageRecord, str, int], Awaitable[None]]
 
 
-@dataclass(slots=True)
-class ConsumeRequest:
+class ConsumeRequest(msgspec.Struct):
+    """Messages of a queue for one call of the handler."""
+
     queue: ProcessQueue
     messages: list[MessageRecord]
 
@@ -107,18 +108,17 @@ class ConcurrentConsumeService:
 
     async def _consume(self, request: ConsumeRequest) -> None:
         queue, messages = request.queue, request.messages
-        if not self._handler.rate.is_free:
+        if self._handler.rate.is_limited:
             await self._handler.rate.wait()
         if queue.is_dropped:
             return
         self._handler.rate.count(len(messages))
         context = ConsumeContext(
-            group=self._handler.group,
-            message_queue=queue.message_queue,
-            delay_level_when_next_consume=self._config.delay_level_when_next_consume,
+            self._handler.group, queue.message_queue, self._config.delay_level_when_next_consume
         )
-        queue.start_messages(messages, self._clock())
-        outcome = await self._handler.call(messages, context)
+        now_ms = self._clock()
+        queue.start_messages(messages, now_ms)
+        outcome = await self._handler.call(messages, context, now_ms)
         if queue.is_dropped:
             # Somebody else has the queue now and gets these again: an offset of ours would hide what he has.
             logger.info("result ignored, the queue is not ours any more %s", _where(messages[0]))

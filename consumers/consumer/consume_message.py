@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol, cast
 
+import msgspec
+
 from brokerd.remoting.body.client import ConsumeStatus as ConsumeStatistics
 from brokerd.remoting.message.queue import MessageQueue
 from brokerd.remoting.message.record import MessageRecord
@@ -50,8 +52,7 @@ class ConsumeReturnType(StrEnum):
     EXCEPTION = "EXCEPTION"
 
 
-@dataclass(slots=True)
-class ConsumeContext:
+class ConsumeContext(msgspec.Struct):
     """Given with each batch; the handler may set the fields after the first two."""
 
     group: str
@@ -82,9 +83,8 @@ def as_async_handler(handler: Handler) -> AsyncHandler:
     return run_in_thread
 
 
-@dataclass(slots=True)
-class ConsumeOutcome:
-    """One call of the handler. Not frozen: that would double what it costs to make one for each message."""
+class ConsumeOutcome(msgspec.Struct, frozen=True, gc=False):
+    """One call of the handler."""
 
     is_success: bool
     return_type: ConsumeReturnType
@@ -106,38 +106,31 @@ class MessageHandler:
     ) -> None:
         self.group = group
         self._tracer = tracer
-        self.clock = clock
+        self._clock = clock
         self.statistics = ConsumeStatisticsTable()
         self.rate = rate or ConsumeRate()
         self._namespace = namespace
+        self._has_namespace = bool(namespace)
         self._handler = as_async_handler(handler)
 
-    async def call(self, messages: Sequence[MessageRecord], context: ConsumeContext) -> ConsumeOutcome:
-        """Caller: workers. Affects: statistics, traces. Cancelling it cancels the handler."""
-        topic = context.message_queue.topic
-        request_id = "" if self._tracer is None else self._tracer.before(messages, self.clock())
-        outcome = await self.call_unrecorded(messages, context)
-        ended_ms = self.clock()
-        self.statistics.count(topic, len(messages), outcome.is_success, outcome.elapsed_ms, ended_ms)
-        if self._tracer is not None:
-            self._tracer.after(
-                request_id,
-                messages,
-                TRACED_OUTCOMES[outcome.return_type],
-                is_success=outcome.is_success,
-                ended_ms=ended_ms,
-                elapsed_ms=outcome.elapsed_ms,
-            )
-        return outcome
-
-    async def call_unrecorded(
-        self, messages: Sequence[MessageRecord], context: ConsumeContext
+    async def call(
+        self,
+        messages: Sequence[MessageRecord],
+        context: ConsumeContext,
+        started_ms: int,
+        *,
+        is_delivery: bool = True,
     ) -> ConsumeOutcome:
-        """As `call`, for what is no delivery to the group: neither counted nor traced."""
-        started_ms = self.clock()
+        """Call the handler, at `started_ms`. Cancelling it cancels the handler.
+
+        Caller: workers. Affects: statistics and traces, where it `is_delivery` to the group.
+        """
+        topic = context.message_queue.topic
+        tracer = self._tracer if is_delivery else None
+        request_id = "" if tracer is None else tracer.before(messages, started_ms)
         error = ""
         try:
-            given = self._without_namespace(messages, context) if self._namespace else messages
+            given = self._without_namespace(messages, context) if self._has_namespace else messages
             status = await self._handler(given, context)
         except Exception as failure:  # the handler is foreign code: whatever it raises means "later"
             logger.exception(
@@ -150,8 +143,20 @@ class MessageHandler:
             return_type, error = ConsumeReturnType.EXCEPTION, f"{type(failure).__name__}: {failure}"
         else:
             return_type = RETURN_TYPES.get(status, ConsumeReturnType.RETURNNULL)
-        is_success = return_type is ConsumeReturnType.SUCCESS
-        return ConsumeOutcome(is_success, return_type, self.clock() - started_ms, error)
+        ended_ms = self._clock()
+        is_success, elapsed_ms = return_type is ConsumeReturnType.SUCCESS, ended_ms - started_ms
+        if is_delivery:
+            self.statistics.count(topic, len(messages), is_success, elapsed_ms, ended_ms)
+        if tracer is not None:
+            tracer.after(
+                request_id,
+                messages,
+                TRACED_OUTCOMES[return_type],
+                is_success=is_success,
+                ended_ms=ended_ms,
+                elapsed_ms=elapsed_ms,
+            )
+        return ConsumeOutcome(is_success, return_type, elapsed_ms, error)
 
     def _without_namespace(
         self, messages: Sequence[MessageRecord], context: ConsumeContext

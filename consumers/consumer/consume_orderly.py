@@ -146,7 +146,7 @@ class OrderlyConsumeService:
         """Run the handler once, with what follows; return how long the queue must wait, in ms."""
         context = ConsumeContext(group=self._handler.group, message_queue=queue.message_queue)
         async with self._slots:
-            outcome = await self._handler.call(messages, context)
+            outcome = await self._handler.call(messages, context, self._clock())
         if queue.is_dropped:
             return 0
         if outcome.is_success or not await self._fail(queue, messages):

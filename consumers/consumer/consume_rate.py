@@ -32,6 +32,10 @@ class ConsumeRate:
         self._free_at_s = 0.0
 
     @property
+    def is_limited(self) -> bool:
+        return self._per_s is not None
+
+    @property
     def is_free(self) -> bool:
         """Whether a message may begin now."""
         return self._wait_s() <= 0

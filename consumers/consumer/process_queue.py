@@ -111,10 +111,12 @@ class ProcessQueue:
     def put_messages(self, messages: Iterable[MessageRecord]) -> None:
         """Caller: pull loop. Affects: cached messages and bytes. A repeated offset replaces the message."""
         for message in messages:
-            old = self._messages.get(message.queue_offset)
-            self.cached_bytes += len(message.body) - (len(old.body) if old is not None else 0)
-            self._messages[message.queue_offset] = message
-            self._next_offset = max(self._next_offset, message.queue_offset + 1)
+            offset = message.queue_offset
+            if offset < self._next_offset and offset in self._messages:
+                self.cached_bytes -= len(self._messages[offset].body)
+            self.cached_bytes += len(message.body)
+            self._messages[offset] = message
+            self._next_offset = max(self._next_offset, offset + 1)
 
     # ConsumeMessageService, concurrent
 

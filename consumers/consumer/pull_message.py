@@ -102,6 +102,17 @@ def prepare_message(message: MessageRecord, group: str) -> MessageRecord:
     return message if topic == message.topic else replace(message, topic=topic)
 
 
+def prepare_messages(messages: list[MessageRecord], group: str) -> list[MessageRecord]:
+    """As `prepare_message`, at no cost for each where all are as the handler sees them."""
+    repeated = retry_topic(group)
+    return [
+        prepare_message(message, group)
+        if message.sys_flag & SysFlag.COMPRESSED or message.topic == repeated
+        else message
+        for message in messages
+    ]
+
+
 @dataclass(frozen=True, slots=True)
 class PullContext:
     """What the pull loops of one consumer share."""
@@ -203,7 +214,7 @@ class PullLoop:
             return
         self.next_offset = result.next_begin_offset
         if result.messages:
-            prepared = [prepare_message(message, context.group) for message in result.messages]
+            prepared = prepare_messages(result.messages, context.group)
             self.queue.put_messages(prepared)
             context.submit(self.queue, prepared)
             if context.config.pull_interval_ms:

@@ -189,7 +189,7 @@ class PushConsumer(Consumer[PushConsumerConfig]):
         """309: call the handler once; nothing is committed and nothing sent back."""
         prepared = prepare_message(message, self.group)
         context = ConsumeContext(self.group, MessageQueue(prepared.topic, broker_name, prepared.queue_id))
-        outcome = await self.handler.call_unrecorded([prepared], context)
+        outcome = await self.handler.call([prepared], context, self._clock(), is_delivery=False)
         return ConsumeMessageDirectlyResult(
             order=self.orderly,
             auto_commit=True,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
+import copy
 
 import pytest
 
@@ -69,7 +69,7 @@ class Handler:
 
     async def __call__(self, messages: list[MessageRecord], context: ConsumeContext) -> ConsumeStatus:
         self.seen += messages
-        self.contexts.append(dataclasses.replace(context))
+        self.contexts.append(copy.copy(context))
         context.delay_level_when_next_consume = 1
         is_first = not messages[0].reconsume_times
         return ConsumeStatus.RECONSUME_LATER if is_first else ConsumeStatus.CONSUME_SUCCESS

@@ -132,7 +132,7 @@ class PopConsumeService:
             delay_level_when_next_consume=self._config.delay_level_when_next_consume,
         )
         records = [self._prepared(queue, message) for message in messages]
-        outcome = await self._handler.call(records, context)
+        outcome = await self._handler.call(records, context, self._clock())
         done, _ = split_by_ack_index(records, outcome, context.ack_index)
         await asyncio.gather(
             *(self.acknowledge(queue, message) for message in messages[: len(done)]),

@@ -51,8 +51,8 @@ async def test_a_call_counts_for_the_topic_of_its_queue() -> None:
 
     handler = MessageHandler(handle, "billing", lambda: 1_000)
     again = ConsumeContext("billing", MessageQueue("%RETRY%billing", "broker-a", 0))
-    await handler.call([record(1, topic="orders")], again)
-    await handler.call_unrecorded([record(2)], again)
+    await handler.call([record(1, topic="orders")], again, 0)
+    await handler.call([record(2)], again, 0, is_delivery=False)
     assert {topic: each.consume_ok_tps for topic, each in handler.statistics.table(1_000).items()} == {
         "%RETRY%billing": 1 / 60
     }
