@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from consumers.consumer.worker_line import WorkerLine
 
 
@@ -24,6 +26,27 @@ async def test_as_many_pieces_run_at_once_as_there_are_workers() -> None:
     await asyncio.sleep(0)
     assert running == [0, 1]
     assert await line.close(0) == [2, 3]
+
+
+@pytest.mark.parametrize(("waits", "workers"), [(False, 1), (True, 3)])
+async def test_workers_are_woken_as_far_as_work_waits(waits: bool, workers: int) -> None:
+    by: list[asyncio.Task[None] | None] = []
+
+    async def work(_: int) -> None:
+        by.append(asyncio.current_task())
+        if waits:
+            await asyncio.sleep(0.01)
+
+    line = WorkerLine(3, work)
+    line.start()
+    await asyncio.sleep(0)  # all of them wait
+    for rounds in (1, 2):
+        for number in range(5):
+            line.put(number)
+        while len(by) < 5 * rounds:
+            await asyncio.sleep(0)
+        assert len(set(by[-5:])) == workers
+    await line.close(100)
 
 
 async def test_running_work_ends_within_its_time_when_the_line_closes() -> None:

@@ -12,7 +12,17 @@ from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.errors import RemotingError
 from brokerd.remoting.message.names import TRACE_TOPIC
 from brokerd.remoting.message.queue import MessageQueue
-from consumers import Message, MQBrokerError, MQClientError, Producer, ProducerConfig, SendResult
+from consumers import (
+    AccessKeys,
+    ClientConfig,
+    Message,
+    MQBrokerError,
+    MQClientError,
+    Producer,
+    ProducerConfig,
+    RemotingClientConfig,
+    SendResult,
+)
 from tests.consumers.fake_broker import wait_until
 from tests.consumers.fake_cluster import FakeCluster, route_to
 from tests.consumers.producer.test_producer import SEND, sends, stored
@@ -94,6 +104,32 @@ async def test_it_ends_as_a_send_that_is_waited_for(
         return await (await producer.send_async(message()))
 
     assert await outcome(lambda producer: asyncio.ensure_future(at_once(producer))) == waited_for
+
+
+async def test_it_is_signed_as_every_request(cluster: FakeCluster) -> None:
+    client = ClientConfig(
+        namespace_v2="emea", remoting=RemotingClientConfig(keys=AccessKeys("shop", "secret-of-shop"))
+    )
+    async with await opened(cluster, ProducerConfig(client=client)) as producer:
+        before = asyncio.all_tasks()
+        sent = await producer.send_async(message())
+        assert asyncio.all_tasks() == before
+        await sent
+        await producer.send(message())
+    at_once, waited_for = (command.ext_fields for command in sends(cluster.broker))
+    assert (at_once["AccessKey"], at_once["ns"]) == ("shop", "emea")
+    changing = {"Signature", "g"}
+    assert {name: at_once[name] for name in at_once.keys() - changing} == {
+        name: waited_for[name] for name in waited_for.keys() - changing
+    }
+
+
+async def test_a_repeated_message_has_its_times_in_the_header(cluster: FakeCluster) -> None:
+    async with await opened(cluster) as producer:
+        repeated = Message("orders", b"body", {"RECONSUME_TIME": "2", "MAX_RECONSUME_TIMES": "16"})
+        await (await producer.send_async(repeated))
+    (command,) = sends(cluster.broker)
+    assert (command.ext_fields["j"], command.ext_fields["l"]) == ("2", "16")
 
 
 async def test_it_is_sent_again_when_the_connection_breaks(cluster: FakeCluster) -> None:
