@@ -22,33 +22,12 @@ from consumers.errors import (
 )
 from consumers.producer.outgoing import MessageTooLarge
 from consumers.producer.producer import Producer
-from consumers.producer.publish_info import next_queue, queue_for_key
 from consumers.producer.send_result import SendStatus
 from tests.consumers.fake_broker import FakeBroker, wait_until
 from tests.consumers.fake_cluster import route_to
 from tests.support.documented import example
 
 SEND, BATCH = 310, 320
-QUEUES = [MessageQueue("orders", broker, queue_id) for broker in ("a", "b") for queue_id in (0, 1)]
-
-
-def test_it_goes_round():
-    assert [next_queue(QUEUES, index, None) for index in range(5)] == [*QUEUES, QUEUES[0]]
-
-
-def test_it_avoids_the_broker_that_failed():
-    assert next_queue(QUEUES, 0, "a") == MessageQueue("orders", "b", 0)
-    assert next_queue(QUEUES, 3, "a") == MessageQueue("orders", "b", 1)
-
-
-def test_it_takes_the_failed_broker_if_there_is_no_other():
-    assert next_queue(QUEUES[:2], 1, "a") == MessageQueue("orders", "a", 1)
-
-
-def test_it_keeps_a_key_in_one_queue():
-    # Java: "acc-1".hashCode() == 92624370, "hello".hashCode() == 99162322
-    assert queue_for_key(QUEUES, "hello") == QUEUES[99162322 % 4]
-    assert queue_for_key(QUEUES, "") == QUEUES[0]
 
 
 def stored(command, code: int = 0, **fields: str):
