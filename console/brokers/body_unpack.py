@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Callable
 
 import lz4.frame
+import msgspec
 import zstandard
 
 from console.brokers.mqadmin import BodyError, MessageProperty, MessageRecord, SysFlag, decode_batch
@@ -172,7 +173,7 @@ def inner_messages(record: MessageRecord) -> list[MessageRecord]:
         if name not in (MessageProperty.INNER_NUM, MessageProperty.INNER_BASE)
     }
     return [
-        dataclasses.replace(
+        msgspec.structs.replace(
             record,
             queue_offset=record.queue_offset + index,
             body=message.body,
