@@ -14,12 +14,13 @@ from brokerd.remoting.errors import RemotingError
 from brokerd.remoting.message.message import Message
 from brokerd.remoting.message.queue import MessageQueue
 from consumers.errors import RemotingTimeout
+from consumers.producer.in_flight import InFlight
 from consumers.producer.send_result import SendResult
 from consumers.producer.send_template import SendTemplate
 
 
-class Sender(Protocol):
-    """What an AsyncSend needs of its producer."""
+class Attempts(Protocol):
+    """What an AsyncSend needs of the sender."""
 
     def command_of(self, send: AsyncSend) -> RemotingCommand:
         """Return the request of the first attempt."""
@@ -29,9 +30,6 @@ class Sender(Protocol):
 
     def go_on(self, send: AsyncSend) -> Coroutine[object, object, SendResult]:
         """Do what there is to do after a first attempt that did not simply succeed, perhaps further ones."""
-
-    def ended(self, send: AsyncSend) -> None:
-        """Nothing of the message is under way any more."""
 
 
 class AsyncSend(msgspec.Struct, eq=False):
@@ -47,7 +45,9 @@ class AsyncSend(msgspec.Struct, eq=False):
     addr: str
     began_ms: int
     deadline_ms: int
-    sender: Sender
+    attempts: Attempts
+    room: InFlight
+    size_bytes: int  # of the room that it has taken; the application may change the message
     result: asyncio.Future[SendResult]
     answer: RemotingCommand | Exception | None = None
 
@@ -61,7 +61,7 @@ class AsyncSend(msgspec.Struct, eq=False):
 
     def command(self) -> RemotingCommand:
         """Return the request without its opaque. Caller: the connection, where requests are signed."""
-        return self.sender.command_of(self)
+        return self.attempts.command_of(self)
 
     def done(self) -> bool:
         return self.answer is not None
@@ -73,7 +73,7 @@ class AsyncSend(msgspec.Struct, eq=False):
             self._go_on()
             return
         try:
-            result = self.sender.read_answer(self, response)
+            result = self.attempts.read_answer(self, response)
         except RemotingError as error:
             self._end(error)
         else:
@@ -91,25 +91,25 @@ class AsyncSend(msgspec.Struct, eq=False):
         assert self.answer is not None
         if isinstance(self.answer, Exception):
             raise self.answer
-        return self.sender.read_answer(self, self.answer)
+        return self.attempts.read_answer(self, self.answer)
 
     def _go_on(self) -> None:
         if self.result.done():
-            self.sender.ended(self)
+            self.room.leave(self.size_bytes)
             return
-        task = asyncio.get_running_loop().create_task(self.sender.go_on(self))
+        task = asyncio.get_running_loop().create_task(self.attempts.go_on(self))
         self.result.add_done_callback(lambda _: task.cancel())
         task.add_done_callback(self._end_by_task)
 
     def _end_by_task(self, task: asyncio.Task[SendResult]) -> None:
         if task.cancelled():
             self.result.cancel()
-            self.sender.ended(self)
+            self.room.leave(self.size_bytes)
         else:
             self._end(task.exception() or task.result())
 
     def _end(self, outcome: SendResult | BaseException) -> None:
-        self.sender.ended(self)
+        self.room.leave(self.size_bytes)
         if self.result.done():
             return
         if isinstance(outcome, SendResult):

@@ -18,6 +18,7 @@ class InFlight:
         self._messages_max = messages_max
         self._bytes_max = bytes_max
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._empty: asyncio.Event | None = None  # as soon as somebody waits for it
 
     def enter_at_once(self, size_bytes: int) -> bool:
         """Take room if there is some and none waits for it."""
@@ -49,6 +50,15 @@ class InFlight:
         self.size_bytes -= size_bytes
         if self._waiting:
             self._admit()
+        if self._empty is not None and not self.messages:
+            self._empty.set()
+            self._empty = None
+
+    async def wait_empty(self) -> None:
+        """Return when nothing is under way, and none waits for room."""
+        while self.messages:
+            self._empty = self._empty or asyncio.Event()
+            await self._empty.wait()
 
     def _admit(self) -> None:
         while self._waiting and self._has_room(self._waiting[0][0]):

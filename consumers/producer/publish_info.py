@@ -1,4 +1,7 @@
-"""Which queue a message goes to: by turns, by key, or away from a broker that failed (TopicPublishInfo.java). Pure."""
+"""Which queues a topic has for messages, and which of them gets the next (TopicPublishInfo.java).
+
+By turns, by key, or away from a broker that failed.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,13 @@ from collections.abc import Callable, Sequence
 from brokerd.remoting.body.route import TopicRouteData
 from brokerd.remoting.message.java_hash import java_string_hash
 from brokerd.remoting.message.message import Message
+from brokerd.remoting.message.names import REPLY_TOPIC_SUFFIX, validate_topic
 from brokerd.remoting.message.queue import MessageQueue
+from consumers.client.client_instance import ClientInstance
+from consumers.client.namespace import Namespace
+from consumers.client.route import publish_queues
+from consumers.config import ProducerConfig
+from consumers.errors import MQBrokerError, TopicRouteNotFound
 from consumers.producer.send_template import SendTemplate
 
 # Chooses one of the topic's writable queues, which come sorted (MessageQueueSelector).
@@ -68,3 +77,69 @@ class TopicPublishInfo:
         """As `next` for a first attempt: what a send to that queue looks like."""
         self._index = (self._index + 1) % len(self._templates)
         return self._templates[self._index]
+
+
+class TopicPublishInfoTable:
+    """What a producer knows of the topics that it sends to, as long as their routes stay. One event loop."""
+
+    def __init__(
+        self, group: str, client: ClientInstance, config: ProducerConfig, namespace: Namespace
+    ) -> None:
+        self._group = group
+        self._client = client
+        self._config = config
+        self._namespace = namespace
+        self._infos: dict[str, TopicPublishInfo] = {}
+
+    def stored_topic(self, topic: str) -> str:
+        """Return the brokers' name of a topic. That of replies is the cluster's, in every namespace."""
+        if not self._namespace or topic.endswith(REPLY_TOPIC_SUFFIX):
+            return topic
+        return self._namespace.wrap(topic)
+
+    def check(self, topic: str) -> None:
+        """Raise ValueError for a name that no topic has; one that was sent to is known."""
+        if topic not in self._infos:
+            validate_topic(self.stored_topic(topic))
+
+    async def info(self, topic: str) -> TopicPublishInfo:
+        """Return the topic's writable queues.
+
+        For an unknown topic those that creating it by sending would give it (5.4).
+        """
+        known = self.known(topic)
+        if known is not None:
+            return known
+        try:
+            route = await self._client.route(self.stored_topic(topic))
+        except MQBrokerError as error:
+            return await self._of_new_topic(topic, error)
+        queues = publish_queues(topic, route)
+        if not queues:
+            raise TopicRouteNotFound(topic, "write")
+        info = self._infos[topic] = self._create(topic, route, queues)
+        return info
+
+    def known(self, topic: str) -> TopicPublishInfo | None:
+        """Return the queues without a request; None: the route is unknown, or has changed."""
+        info = self._infos.get(topic)
+        if info is None or info.route is not self._client.known_route(info.stored_topic):
+            return None
+        return info
+
+    async def _of_new_topic(self, topic: str, error: MQBrokerError) -> TopicPublishInfo:
+        try:
+            route = await self._client.route(self._config.create_topic_key)
+        except MQBrokerError:
+            raise error from None
+        limit = self._config.default_topic_queue_nums
+        queues = [queue for queue in publish_queues(topic, route) if queue.queue_id < limit]
+        if not queues:
+            raise TopicRouteNotFound(topic, "write") from error
+        return self._create(topic, route, queues)
+
+    def _create(self, topic: str, route: TopicRouteData, queues: list[MessageQueue]) -> TopicPublishInfo:
+        stored_topic = self.stored_topic(topic)
+        defaults = self._config.create_topic_key, self._config.default_topic_queue_nums
+        templates = [SendTemplate(queue, stored_topic, self._group, *defaults) for queue in queues]
+        return TopicPublishInfo(stored_topic, route, queues, templates)

@@ -82,7 +82,6 @@ class TransactionProducer(Producer):
         super().__init__(group, namesrv_addrs, config, client=client, clock=clock)
         self._check = check
         self._under_way: set[asyncio.Future[None]] = set()
-        self._is_closing = False
 
     async def start(self) -> None:
         """As Producer's; from then on brokers may ask, also about what an earlier process has left.
@@ -137,16 +136,18 @@ class TransactionProducer(Producer):
             self._under_way.discard(ended)
 
     async def _send_half(self, message: Message, timeout_ms: int | None) -> SendResult:
-        self._prepare(message)
+        self._sender.prepare(message)
         properties = {
             **message.properties,
             MessageProperty.TRANSACTION_PREPARED: "true",
             MessageProperty.PRODUCER_GROUP: self.group,
         }
         half = Message(message.topic, message.body, properties, message.flag)
-        body, sys_flag = self._outgoing.compressed(message.body)
+        body, sys_flag = self._sender.outgoing.compressed(message.body)
         deadline_ms = self._clock() + (timeout_ms or self.config.send_timeout_ms)
-        return await self._send_with_retry(half, body, sys_flag | SysFlag.TRANSACTION_PREPARED, deadline_ms)
+        return await self._sender.send_with_retry(
+            half, body, sys_flag | SysFlag.TRANSACTION_PREPARED, deadline_ms
+        )
 
     async def _end_half(
         self, message: Message, half: SendResult, state: LocalTransactionState, remark: str = ""
@@ -161,7 +162,7 @@ class TransactionProducer(Producer):
             from_transaction_check=False,
             msg_id=half.message_id,
             transaction_id=half.message_id,
-            topic=self._stored_topic(half.queue.topic),
+            topic=self._sender.topics.stored_topic(half.queue.topic),
             broker_name=half.queue.broker_name,
         )
         try:

@@ -156,9 +156,9 @@ async def test_what_is_cancelled_keeps_its_room_until_the_broker_has_answered(cl
         sent = await producer.send_async(message())
         sent.cancel()
         await asyncio.sleep(0.05)
-        assert producer._in_flight.messages == 1
+        assert producer._sender.in_flight.messages == 1
         answer.set()
-        await wait_until(lambda: producer._in_flight.messages == 0)
+        await wait_until(lambda: producer._sender.in_flight.messages == 0)
     assert len(sends(cluster.broker)) == 1, "not sent again"
 
 
@@ -171,7 +171,7 @@ async def test_cancelling_it_ends_further_attempts(cluster: FakeCluster) -> None
         cluster.broker.drop_connections()  # the next attempt is 200 ms away
         await asyncio.sleep(0.02)
         sent.cancel()
-        await wait_until(lambda: producer._in_flight.messages == 0)
+        await wait_until(lambda: producer._sender.in_flight.messages == 0)
         await asyncio.sleep(0.3)
     assert len(sends(cluster.broker)) == 1
 

@@ -53,6 +53,21 @@ async def test_who_gives_up_waiting_frees_the_way_for_the_next() -> None:
     assert (room.messages, room.size_bytes) == (2, 70)
 
 
+async def test_it_is_empty_when_the_last_has_left() -> None:
+    room = InFlight(messages_max=1, bytes_max=100)
+    await room.wait_empty()
+    await entering(room, 1, 1)
+    waiting = [asyncio.create_task(room.wait_empty()) for _ in range(2)]
+    await settle()
+    waiting[0].cancel()
+    room.leave(1)  # the second has its room now
+    await settle()
+    assert (waiting[1].done(), room.messages) == (False, 1)
+    room.leave(1)
+    await settle()
+    assert (waiting[0].cancelled(), waiting[1].done()) == (True, True)
+
+
 async def test_room_given_to_a_cancelled_one_goes_to_the_next() -> None:
     room = InFlight(messages_max=1, bytes_max=100)
     tasks = await entering(room, 1, 1, 1)

@@ -14,6 +14,7 @@ from brokerd.remoting.message.properties import decode_properties
 from brokerd.remoting.message.queue import MessageQueue
 from consumers.config import CompressionType, InvalidClientConfig, ProducerConfig
 from consumers.errors import (
+    ClientClosed,
     MessageNotSent,
     MQBrokerError,
     RemotingTimeout,
@@ -179,6 +180,8 @@ async def test_closing_waits_for_async_sends(cluster, producer):
     sending = await other.send_async(Message("orders", b"1", {}))
     closing = asyncio.create_task(other.close())
     await wait_until(lambda: bool(sends(cluster.broker)))
+    with pytest.raises(ClientClosed):
+        await other.send_async(Message("orders", b"2", {}))
     answer.set()
     await closing
     assert sending.result().status is SendStatus.SEND_OK
