@@ -21,7 +21,7 @@ from brokerd.remoting.message import compression
 from brokerd.remoting.message.hosts import IPV4_BYTES, IPV6_BYTES, address_text
 from brokerd.remoting.message.ids import create_offset_message_id
 from brokerd.remoting.message.names import MessageProperty, SysFlag
-from brokerd.remoting.message.properties import parse_properties
+from brokerd.remoting.message.properties import parse_each_properties, parse_properties
 
 # Size, magic, body CRC, queue id, flag, queue offset, commit-log offset, sysFlag, born timestamp.
 HEAD = struct.Struct(">iIIiiqqiq")
@@ -173,22 +173,28 @@ def _sized(record: bytes, start: int, size_bytes: int) -> tuple[bytes, int]:
 def decode_records(body: bytes | memoryview, *, check_crc: bool = False) -> list[MessageRecord]:
     """Records one after the other: the body of a pull, a query, a check. Raises TornRecord, CorruptRecord."""
     body = bytes(body)
-    records = []
+    records: list[MessageRecord] = []
+    usual: list[MessageRecord] = []
+    texts: list[bytes] = []  # of the properties of usual ones
     position = 0
     while position < len(body):
-        record = None if check_crc else _decode_usual(body, position)
+        record = None if check_crc else _decode_usual(body, position, texts)
         if record is None:
             record = decode_record(body, position, check_crc=check_crc)
+        else:
+            usual.append(record)
         records.append(record)
         position += record.store_size_bytes
+    for record, properties in zip(usual, parse_each_properties(texts), strict=True):
+        record.properties = properties
     return records
 
 
-def _decode_usual(data: bytes, position: int) -> MessageRecord | None:
-    """Return a record of V1 with IPv4 hosts; None for any other, and for what is none.
+def _decode_usual(data: bytes, position: int, texts: list[bytes]) -> MessageRecord | None:
+    """Return a record of V1 with IPv4 hosts, but its properties: they go to `texts`.
 
-    Hot path of consumers: one layout and no slice of the whole record, 2.1 instead of 3.4 us besides the properties.
-    Its plain twin, which also names what is wrong, is `decode_record`.
+    None for any other record, and for what is none. Hot path of consumers: one layout, no slice of the whole record,
+    properties of all together; 2.5 instead of 4.1 us. Its plain twin, which names what is wrong, is `decode_record`.
     """
     try:
         (
@@ -220,6 +226,7 @@ def _decode_usual(data: bytes, position: int) -> MessageRecord | None:
     is_whole = body_length >= 0 and properties_length >= 0 and end == position + size <= len(data)
     if magic != MAGIC_V1 or sys_flag & HOSTS_V6 or not is_whole:
         return None
+    texts.append(data[topic_end + 2 : end])
     return MessageRecord(
         _topic_text(data[body_end + 1 : topic_end]),
         queue_id,
@@ -236,7 +243,7 @@ def _decode_usual(data: bytes, position: int) -> MessageRecord | None:
         (address_text(store_address), store_port),
         reconsume_times,
         prepared_offset,
-        parse_properties(data[topic_end + 2 : end].decode(errors="replace")),
+        {},
     )
 
 
