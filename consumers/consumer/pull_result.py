@@ -68,7 +68,7 @@ def pull_request(
         sys_flag |= FLAG_SUSPEND
     if subscription is not None:
         sys_flag |= FLAG_SUBSCRIPTION
-    # Hot path: the fields of PullMessageRequestHeader written down, 1.5 instead of 7 us (twin in the tests).
+    # Hot path: the fields of PullMessageRequestHeader written down, 1.3 instead of 3.8 us (twin in the tests).
     fields = {
         "consumerGroup": group,
         "topic": queue.topic,

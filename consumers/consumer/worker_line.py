@@ -56,7 +56,7 @@ class WorkerLine(Generic[Work]):
     def _wake(self) -> None:
         """Have a free worker look at the line; it wakes the next one if there is more.
 
-        So handlers that wait for nothing need one worker, and the others sleep on: a third of what a message costs.
+        So handlers that wait for nothing need one worker, and the others sleep on.
         """
         while self._free and not self._is_waking:
             worker = self._free.popleft()

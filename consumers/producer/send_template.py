@@ -1,6 +1,6 @@
 """Hot path: sends to one queue, of which only a few values change from message to message.
 
-A frame of SEND_MESSAGE_V2 is written in 2.0 instead of 5.6 us (header as a dict, command, JSON encoder). Its plain twin
+A frame of SEND_MESSAGE_V2 is written in 2.4 instead of 4.5 us (header as a dict, command, JSON encoder). Its plain twin
 is `send_request(...).encode()`; tests/consumers/producer/test_send_template.py compares both.
 """
 
