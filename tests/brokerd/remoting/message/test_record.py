@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 
 import pytest
@@ -180,6 +181,18 @@ def test_many_are_read_as_each_is_alone(position: int, changes: bytes, is_follow
     data = changed(position, changes)[: len(RECORD_BYTES)] + (RECORD_BYTES if is_followed else b"")
     for whole in (data, RECORD_BYTES + data, data[:-1]):
         assert outcome(decode_records, whole) == outcome(one_by_one, whole)
+
+
+def test_lengths_below_zero_that_add_up_are_refused_all_the_same() -> None:
+    # A body of -4 bytes ends before its length does, whose first byte 255 then is the length of the topic.
+    body = RECORD_BYTES[:84] + b"\xff\xff\xff\xfc" + bytes(254)
+    body = struct.pack(">i", len(body)) + body[4:]
+    # Properties of -2 bytes end where they begin.
+    properties = struct.pack(">i", 95) + RECORD_BYTES[4:95] + b"\xff\xfe"
+    for data in (body, properties):
+        assert outcome(decode_records, data) == outcome(one_by_one, data)
+        with pytest.raises(CorruptRecord, match="field of -4|ends inside"):
+            decode_records(data)
 
 
 def test_it_sums_bodies() -> None:
