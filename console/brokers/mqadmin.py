@@ -54,7 +54,7 @@ from brokerd.remoting.placement import Placement, fewest_moves, place
 from console.brokers.connection import Connection, split_addrs
 from consumers.admin.group_refusals import GroupRefusals, read_forbidden
 from consumers.admin.mqadmin import MQAdmin
-from consumers.client.remoting_client import CLOSED_BY_PEER
+from consumers.client.channel import CLOSED_BY_PEER
 from consumers.config import InvalidClientConfig, RemotingClientConfig
 from consumers.consumer.pull_result import PullResult, PullStatus
 from consumers.errors import BrokerUnavailable, MQClientError, RemotingTimeout

@@ -8,7 +8,8 @@ from typing import TypeVar
 from brokerd.remoting.codes import ResponseCode
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.errors import MQBrokerError, RemotingError, error_for
-from consumers.client.remoting_client import NEVER_S, RemotingClient
+from consumers.client.channel import NEVER_S
+from consumers.client.remoting_client import RemotingClient
 from consumers.client.route import NameServers
 from consumers.errors import MQClientError
 

@@ -14,7 +14,7 @@ from brokerd.remoting.body.offset import (
 from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.header.headers import OffsetResponseHeader
 from consumers.admin.calls import AdminCalls, checked
-from consumers.client.remoting_client import NEVER_S
+from consumers.client.channel import NEVER_S
 
 
 class OffsetAdmin(AdminCalls):

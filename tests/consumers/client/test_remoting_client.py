@@ -99,7 +99,7 @@ async def test_it_drops_an_answer_that_comes_too_late(broker, client):
 
 
 async def test_it_gives_up_a_connection_that_is_silent(broker, client, monkeypatch):
-    monkeypatch.setattr("consumers.client.remoting_client.SILENT_CONNECTION_S", 0.001)
+    monkeypatch.setattr("consumers.client.channel.SILENT_CONNECTION_S", 0.001)
     broker.answers[ECHO] = lambda command: None
     with pytest.raises(RemotingTimeout):
         await client.invoke(broker.addr, request(), timeout_ms=50)
