@@ -114,6 +114,9 @@ class TopicPublishInfoTable:
             route = await self._client.route(self.stored_topic(topic))
         except MQBrokerError as error:
             return await self._of_new_topic(topic, error)
+        known = self.known(topic)
+        if known is not None:  # of another first send, which waited for the same route: they share its turns
+            return known
         queues = publish_queues(topic, route)
         if not queues:
             raise TopicRouteNotFound(topic, "write")

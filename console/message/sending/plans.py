@@ -58,6 +58,7 @@ SHOWN_BYTES = 4 * 1024  # of a body in the diff
 EVENTS_MAX = 50
 TERMINAL_CHARACTERS = 100  # of a value
 LOOK_BACK_PULL = 32
+READ_BACK_WITHIN_S, READ_BACK_EVERY_S = 10.0, 0.5
 
 
 class SendBegan(Stored, frozen=True, kw_only=True):
@@ -242,9 +243,16 @@ class MessageSendPlan(PlanKind[SendParams, SendBefore, MessagePart]):
         )
 
     def verify(self, run: JobRun) -> None:
-        """Read the message back from the offset that the broker returned."""
+        """Read the message back from the offset that the broker returned.
+
+        A broker answers before the queue has the message (ReputMessageService.java): it is waited for.
+        """
         offset, queue = run.result_as(MessagePlace).queue_offset, self._planned_queue(run.plan)
-        found = services.record_at(run.plan.cluster, queue.topic, queue.broker_name, queue.queue_id, offset)
+        place = run.plan.cluster, queue.topic, queue.broker_name, queue.queue_id, offset
+        waited_s = 0.0
+        while (found := services.record_at(*place)) is None and waited_s < READ_BACK_WITHIN_S:
+            run.sleep(READ_BACK_EVERY_S)
+            waited_s += READ_BACK_EVERY_S
         if found is None or found.record.properties.get(PLAN_PROPERTY) != run.plan.id:
             raise VerificationFailed(
                 Text(

@@ -84,6 +84,11 @@ async def test_it_spreads_messages_over_the_queues(cluster, producer):
     assert sorted(command.ext_fields["e"] for command in sends(cluster.broker)) == list("00112233")
 
 
+async def test_first_sends_that_wait_for_one_route_share_its_turns(cluster, producer):
+    await asyncio.gather(*(producer.send(Message("orders", b"x", {})) for _ in range(40)))
+    assert sorted(command.ext_fields["e"] for command in sends(cluster.broker)) == sorted("0123" * 10)
+
+
 async def test_it_keeps_the_messages_of_a_sharding_key_together(cluster, producer):
     for _ in range(5):
         await producer.send(Message("orders", b"x", {}), sharding_key="acc-7")

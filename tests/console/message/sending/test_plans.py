@@ -14,6 +14,8 @@ from django.core.management import call_command
 from django.utils.http import urlencode
 
 from console.message import services
+from console.message.search.lanes import Hit
+from console.message.sending import plans
 from console.message.sending.plans import BODY_BYTES_MAX, MessageSendPlan
 from console.operation import services as operation_services
 from console.operation.errors import NotPermitted, PlanDrifted, PlanRejected
@@ -62,6 +64,36 @@ def test_it_sends_once_and_reads_it_back(orders: LiveCluster, alice: User) -> No
         "2",
     )
     assert found.record.properties["TIDEMARK_PLAN"] == plan.id
+
+
+def test_it_waits_for_the_queue_to_have_the_message(
+    orders: LiveCluster, alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Apache's broker answers a send before its queue has the message."""
+    read, looks = services.record_at, []
+
+    def late(*place: Any) -> Hit | None:
+        looks.append(place[-1])
+        return None if looks.count(1) in (1, 2) else read(*place)
+
+    params = copy_params(orders, body="second")
+    plan = operation_services.create_plan("message_send", "test", "orders", params, alice)
+    monkeypatch.setattr(plans, "READ_BACK_EVERY_S", 0.01)
+    monkeypatch.setattr(services, "record_at", late)
+    assert (run(plan, alice).state, looks.count(1)) == ("SUCCEEDED", 3)
+
+
+def test_a_message_that_never_shows_ends_the_job(
+    orders: LiveCluster, alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    params = copy_params(orders, body="second")
+    plan = operation_services.create_plan("message_send", "test", "orders", params, alice)
+    monkeypatch.setattr(plans, "READ_BACK_WITHIN_S", 0.02)
+    monkeypatch.setattr(plans, "READ_BACK_EVERY_S", 0.01)
+    read = services.record_at
+    monkeypatch.setattr(services, "record_at", lambda *place: None if place[-1] else read(*place))
+    job = run(plan, alice)
+    assert (job.state, "is not the message" in job.error) == ("FAILED", True)
 
 
 def test_the_request_beside_the_plan_is_one_word_of_a_shell(orders: LiveCluster, alice: User) -> None:
