@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from brokerd.remoting.body.topic import TopicConfig
+from brokerd.timer.timer_checkpoint import TimerProgress
 from consumers import Message, MQAdmin, Producer
 from tests.peers.test_apache_transactions import SIZES, keys_of, until_keys
 from tests.support.apache_cluster import ApacheCluster
@@ -50,6 +51,13 @@ async def until_enqueued(admin: MQAdmin, addr: str) -> None:
         await asyncio.sleep(0.1)
 
 
+async def until_saved(store: Path) -> None:
+    """Wait until a start after a kill knows what was delivered until now."""
+    delivered_ms = now_ms()
+    while TimerProgress.decode((store / "config" / "timercheck").read_bytes()).read_ms < delivered_ms:
+        await asyncio.sleep(0.1)
+
+
 def swap(clean: bool, tmp_path: Path) -> None:
     """Some are delivered, recalled and wait on each of them in turn; each comes once, and none before its time."""
     names = {"brokerName": "broker-a", "brokerClusterName": "apache"}
@@ -71,7 +79,7 @@ def swap(clean: bool, tmp_path: Path) -> None:
             await shop.recall(handles["b2"])
             await until_keys(admin, ours.address, TOPIC, ["a1"])
             await until_enqueued(admin, ours.address)
-            await asyncio.sleep(2)  # its flush, which Apache's start reads after a kill
+            await until_saved(tmp_path / "ours")
 
     asyncio.run(send_here())
     if clean:
@@ -97,7 +105,7 @@ def swap(clean: bool, tmp_path: Path) -> None:
                 assert "b1" not in await keys_of(admin, theirs.address, TOPIC)
             await until_keys(admin, theirs.address, TOPIC, ["a1", "b1", "b3", "b4"])
             await until_enqueued(admin, theirs.address)
-            await asyncio.sleep(2)
+            await until_saved(theirs.folder / "store")
 
     with cluster:
         asyncio.run(go_on_there())
