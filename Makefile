@@ -9,10 +9,9 @@ ARGS ?=
 PYTEST := $(PY) -m pytest -q --reruns 1 --reruns-delay 1 --rerun-show-tracebacks
 # Tests of a file share what it starts; files run in the order of collection, which puts the long ones first.
 SPREAD := --dist loadfile --no-loadscope-reorder
-# What waits for real clients, brokers and a browser has deadlines: the rest computes while those wait, on more workers
-# than there are cores, and gives way to them; what waits for PostgreSQL, which runs beside it, by less.
-GIVING_WAY := nice -n 10
-GIVING_SOME_WAY := nice -n 5
+# What waits for real clients, brokers and a browser has deadlines: the rest computes while those wait and gives way to
+# them. The unit tests have more workers than there are cores: many of them wait too, and they end last.
+GIVING_WAY := nice -n 5
 
 # Every process of the product and of the tests would compile the same modules again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -33,11 +32,11 @@ test: set-up-test ## All checks and all tests, with real peers and a real browse
 	@$(MAKE) --no-print-directory --keep-going --jobs 6 --output-sync=target peers e2e truth unit postgres check
 
 unit: set-up-test ## Tests of the packages only (T=tests/brokerd for a part)
-	$(GIVING_WAY) $(PYTEST) $(T) -n 3 $(SPREAD) --ignore=tests/peers --ignore=tests/truth --ignore=tests/e2e --ignore=tests/benchmark
+	$(GIVING_WAY) $(PYTEST) $(T) -n 4 $(SPREAD) --ignore=tests/peers --ignore=tests/truth --ignore=tests/e2e --ignore=tests/benchmark
 
 # In one process, which makes its databases and imports the tests once: it ends long before the unit tests anyway.
 postgres: set-up-test ## What has a database, once more on PostgreSQL
-	$(GIVING_SOME_WAY) deploy/with-postgres.sh $(PYTEST) tests/api tests/console -p no:xdist --ignore=tests/console/process/test_supervisor.py
+	$(GIVING_WAY) deploy/with-postgres.sh $(PYTEST) tests/api tests/console -p no:xdist --ignore=tests/console/process/test_supervisor.py
 
 peers: set-up-test ## Real parts: Java clients of RocketMQ 5.3.3 and 4.9.7, an Apache RocketMQ 5.3.3 cluster
 	$(PYTEST) tests/peers -n 2 --dist loadscope --no-loadscope-reorder
