@@ -53,23 +53,23 @@ def test_it_sets_a_mode_and_puts_it_back(world: ApacheWorld) -> None:
 
 
 def test_a_java_member_that_follows_pops(world: ApacheWorld) -> None:
-    world.create_topic("popped")
-    world.create_group("poppers")
-    arguments = ["consume", "--namesrv", world.cluster.namesrv, "--group", "poppers", "--topic", "popped"]
+    world.create_topic("switched")
+    world.create_group("switchers")
+    arguments = ["consume", "--namesrv", world.cluster.namesrv, "--group", "switchers", "--topic", "switched"]
     arguments += ["--broker-assigns", "true", "--expect", "1000", "--seconds", "200"]
     peer = JavaPeer(java_peer.build("5.3.3"), arguments)
     try:
         wait_for(
             lambda: any(
-                world.admin.consumer_connection(addr, "poppers") for addr in world.cluster.addrs.values()
+                world.admin.consumer_connection(addr, "switchers") for addr in world.cluster.addrs.values()
             ),
             within_s=90,
         )
-        plan = world.plan("group_mode", "poppers", {"topic": "popped", "mode": "POP"})
+        plan = world.plan("group_mode", "switchers", {"topic": "switched", "mode": "POP"})
         assert plan.warnings[0]["title"] == "1 client will follow within 20 s"
         assert plan.confirm == "typed"
         done(world, plan)
-        world.fill("popped", 3)
+        world.fill("switched", 3)
         peer.wait_for(lambda one: len({each.key or each.body for each in one.consumed}) > 0, "a message", 90)
         wait_for(lambda: has_popped(world), within_s=90)
     finally:
@@ -79,8 +79,8 @@ def test_a_java_member_that_follows_pops(world: ApacheWorld) -> None:
 def has_popped(world: ApacheWorld) -> bool:
     """The member says itself which queues it pops."""
     for addr in world.cluster.addrs.values():
-        connection = world.admin.consumer_connection(addr, "poppers")
+        connection = world.admin.consumer_connection(addr, "switchers")
         for client in connection.connection_set if connection else ():
-            if world.admin.consumer_running_info(addr, "poppers", client.client_id).mq_pop_table:
+            if world.admin.consumer_running_info(addr, "switchers", client.client_id).mq_pop_table:
                 return True
     return False
