@@ -46,7 +46,7 @@ FORMS = {
     "message-send": ["topic queue tags keys properties body"],
     "message-schema": ["message_type"],
     "group-report": ["seconds target_pct"],
-    "report": ["start end", "hour minute zone emails webhook_url"],
+    "report": ["start end", "hour minute emails webhook_url zone"],
 }
 # Secrets are never put back into a page.
 SECRETS = {"tls_key", "webhook_url"}
@@ -68,7 +68,7 @@ UNMARKED = {
     *("clusters tls_ca", "clusters tls_certificate", "clusters tls_key", "message-schema message_type"),
     "acl-change white_remote_address",
     # One of a pair without the other: the empty one is marked.
-    *("connection tls_certificate", "connection tls_key", "connection access_key"),
+    *("connection tls_key", "connection access_key"),
     # The sample's brokers are away: the refusal is about them, above the form.
     *("acl-white-addresses addresses", "offset-change like_group"),
 }
