@@ -67,15 +67,9 @@ def routes(patterns: list[Any], before: str = "") -> Iterator[tuple[str, URLPatt
 
 
 @functools.cache
-def all_routes() -> list[tuple[str, URLPattern]]:
-    """Every route of the product with its address, but those of Django's admin."""
-    return list(routes(get_resolver().url_patterns))
-
-
-@functools.cache
 def address_of(name: str) -> str:
     """The address of a route, with names of what `world` made."""
-    pattern = next(each for _, each in all_routes() if each.name == name)
+    pattern = next(each for _, each in routes(get_resolver().url_patterns) if each.name == name)
     is_job = name in ("job", "job-control", "api-ledger") or name.startswith("api-job-") or name == "api-job"
     known = {
         "cluster": "local",
@@ -108,7 +102,7 @@ def address_of(name: str) -> str:
 def needs_cluster(name: str) -> bool:
     return any(
         each.name == name and address.startswith(("c/<str:cluster>/", "api/classic/<str:cluster>/"))
-        for address, each in all_routes()
+        for address, each in routes(get_resolver().url_patterns)
     )
 
 
@@ -143,7 +137,7 @@ def who_and_verb(name: str, method: str) -> tuple[str, str]:
 
 
 def test_every_address_is_in_the_table() -> None:
-    found = all_routes()
+    found = list(routes(get_resolver().url_patterns))
     assert {each.name for _, each in found if each.name} == set(TABLE)
     assert {address for address, each in found if not each.name} == NAMELESS
 

@@ -30,7 +30,7 @@ class Arrivals(Protocol):
 
     @property
     def is_awaited(self) -> bool:
-        """Whether anyone waits for a message. Asked once per read: without it nothing is noted of each message."""
+        """Whether a pull or a pop waits for a message. Asked once per read: if not, nothing is noted of each."""
 
     def notify_arrival(self, topic: str, queue_id: int, new_max_offset: int, tags_code: int) -> None: ...
 

@@ -18,7 +18,7 @@ class InFlight:
         self._messages_max = messages_max
         self._bytes_max = bytes_max
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
-        self._empty: asyncio.Event | None = None  # as soon as somebody waits for it
+        self._empty: asyncio.Event | None = None  # made by the first caller that waits
 
     def enter_at_once(self, size_bytes: int) -> bool:
         """Take room if there is some and none waits for it."""

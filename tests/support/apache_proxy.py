@@ -78,7 +78,7 @@ class GrpcMember:
         return "CONSUMED" in text
 
     def close(self) -> None:
-        """End it in order: it tells its proxy."""
+        """End it in order: it unregisters from its proxy."""
         assert self.process.stdin is not None
         self.process.stdin.close()
         self.process.wait(30)

@@ -14,7 +14,7 @@ from consumers.errors import BrokerUnavailable, Reason, TooManyRequests
 
 
 class Owner:
-    """A client that adds a field to its requests, where it is told to."""
+    """A client that adds a field to its requests where that is switched on."""
 
     def __init__(self, **settings: int) -> None:
         self.config = RemotingClientConfig(**settings)
