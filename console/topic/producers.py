@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from console.brokers.mqadmin import MessageRecord, with_admin
@@ -80,7 +79,9 @@ def senders_of(
     sample = [
         record for pull in pulls.values() if not isinstance(pull, Exception) for record in pull.messages
     ]
-    born = Counter(record.born_host[0] for record in sample)
+    born: dict[str, list[MessageRecord]] = {}
+    for record in sample:
+        born.setdefault(record.born_host[0], []).append(record)
     unread = [
         Text("producers of %(name)s: %(why)s", name=name, why=text_of(answer))
         for name, answer in tables.items()
@@ -91,21 +92,23 @@ def senders_of(
         for (name, queue), answer in pulls.items()
         if isinstance(answer, Exception)
     ]
-    found = _senders(tables, sample)
+    found = _senders(tables, born)
     hosts = {host_of(sender.address) for sender in found}
     return Senders(
         senders=tuple(sorted(found, key=lambda one: (-one.messages, one.group, one.client_id))),
-        others={host: count for host, count in born.most_common() if host not in hosts},
-        sampled=sum(born.values()),
+        others={
+            host: len(sent)
+            for host, sent in sorted(born.items(), key=lambda item: -len(item[1]))
+            if host not in hosts
+        },
+        sampled=len(sample),
         unread=tuple(unread),
         read_at_ms=now_ms,
     )
 
 
-def _senders(tables: Mapping[str, object], sample: Sequence[MessageRecord]) -> list[Sender]:
-    by_host: dict[str, list[MessageRecord]] = {}
-    for record in sample:
-        by_host.setdefault(record.born_host[0], []).append(record)
+def _senders(tables: Mapping[str, object], born: Mapping[str, Sequence[MessageRecord]]) -> list[Sender]:
+    """`born`: the sampled messages by the host that sent them."""
     merged: dict[tuple[str, str], Sender] = {}
     for broker, table in tables.items():
         if not isinstance(table, dict):
@@ -113,7 +116,7 @@ def _senders(tables: Mapping[str, object], sample: Sequence[MessageRecord]) -> l
         for group, members in table.items():
             for one in members if group not in INNER_GROUPS else ():
                 seen = merged.get((group, one.client_id))
-                sent = by_host.get(host_of(one.remote_ip), [])
+                sent = born.get(host_of(one.remote_ip), [])
                 merged[group, one.client_id] = Sender(
                     group=group,
                     client_id=one.client_id,
