@@ -10,10 +10,10 @@ import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 
 /**
- * {@code pull}: a lite pull consumer of --group. With --assign true it takes all queues of the topic, else it subscribes and
- * shares them. It polls until --expect messages came or --seconds passed and commits. With --seek N it goes back to N in every
- * queue and polls --again messages. Lines {@code READY}, {@code M client queue offset reconsume key tag body}, {@code AGAIN queue
- * offset}, {@code COMMITTED queue offset}.
+ * {@code pull}: a lite pull consumer of --group. With --assign true it takes all queues of the topic, from what the group
+ * committed, else it subscribes and shares them. It polls until --expect messages came or --seconds passed and commits. With
+ * --seek N it goes back to N in every queue and polls --again messages. Lines {@code READY}, {@code M client queue offset
+ * reconsume key tag body}, {@code AGAIN queue offset}, {@code COMMITTED queue offset}.
  */
 final class Pulls {
     private static final int POLL_MS = 500;
@@ -37,8 +37,8 @@ final class Pulls {
         List<MessageQueue> queues = new ArrayList<>();
         if (assigns) {
             queues.addAll(consumer.fetchMessageQueues(topic));
+            // Not seekToBegin: a pull that is under way is put behind the client's own, and messages come twice.
             consumer.assign(queues);
-            for (MessageQueue queue : queues) consumer.seekToBegin(queue);
         }
         peer.say("READY");
         poll(consumer, peer.number("expect", Integer.MAX_VALUE), m -> peer.say("M", peer.option("instance", "one"),
