@@ -16,7 +16,7 @@ from brokerd.config import LiveConfig
 from brokerd.remoting.body.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from brokerd.remoting.body.topic import DataVersion
 from brokerd.remoting.codes import READ_REFUSED
-from brokerd.remoting.message.names import SYSTEM_GROUPS, is_light, is_system_group, validate_group
+from brokerd.remoting.message.names import SYSTEM_GROUP_PREFIX, SYSTEM_GROUPS, is_light, validate_group
 from brokerd.tables import config_manager
 from brokerd.tables.table_file import EntryTexts, TableFile
 
@@ -63,7 +63,7 @@ class SubscriptionGroupManager:
         config = self.get(group)
         if config is not None:
             return config
-        if not (self._config.broker.auto_create_subscription_group or is_system_group(group)):
+        if not (self._config.broker.auto_create_subscription_group or group.startswith(SYSTEM_GROUP_PREFIX)):
             return None
         if len(self.groups) >= GROUPS_MAX:
             logger.warning("group not created group=%s: %d groups exist already", group, GROUPS_MAX)

@@ -35,6 +35,7 @@ from brokerd.remoting.message.message import Message
 from brokerd.remoting.message.names import (
     DLQ_TOPIC_PREFIX,
     HALF_TOPIC,
+    PROXY_TOPIC,
     RETRY_TOPIC_PREFIX,
     SCHEDULE_TOPIC,
     TRANSACTION_GROUP,
@@ -64,6 +65,7 @@ __all__ = [
     "CLOSED_BY_PEER",
     "DLQ_TOPIC_PREFIX",
     "HALF_TOPIC",
+    "PROXY_TOPIC",
     "RETRY_TOPIC_PREFIX",
     "SCHEDULE_TOPIC",
     "STRATEGIES",

@@ -40,8 +40,7 @@ def members(world: ApacheWorld) -> dict[str, tuple[str, str, str, object]]:
     """Return (proxy, language, version, queues) of the client of each group, after a round and a sweep."""
     world.collect()
     world.sweep()
-    # Without the proxy's own consumer of the topic by which proxies share their clients.
-    rows = ClientRow.objects.filter(cluster=NAME).exclude(group__contains=proxies.SYNC_TOPIC)
+    rows = ClientRow.objects.filter(cluster=NAME)
     return {row.group: (row.proxy, row.language, row.version, row.queues) for row in rows}
 
 

@@ -19,7 +19,7 @@ from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.errors import error_for
 from brokerd.remoting.header.broker import QueryConsumeQueueRequestHeader
-from brokerd.remoting.message.names import is_light, is_system_topic
+from brokerd.remoting.message.names import is_broker_topic, is_light
 from brokerd.store.cold_pages import NotInMemory
 
 logger = logging.getLogger(__name__)
@@ -107,7 +107,7 @@ def clean_unused_topic(broker: Broker, channel: Channel, command: RemotingComman
     """CLEAN_UNUSED_TOPIC (316): forget topics that have no settings any more, their offsets too (Java keeps those)."""
     topics = {*broker.store.topics(), *(topic for topic, _ in broker.offsets.offsets)}
     unused = sorted(
-        t for t in topics - broker.topics.topics.keys() if not (is_system_topic(t) or is_light(t))
+        t for t in topics - broker.topics.topics.keys() if not (is_broker_topic(t) or is_light(t))
     )
     for topic in unused:
         drop_topic_data(broker, topic)

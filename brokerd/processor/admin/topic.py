@@ -28,7 +28,7 @@ from brokerd.remoting.header.topic import (
     SearchOffsetRequestHeader,
     TopicRequestHeader,
 )
-from brokerd.remoting.message.names import is_light, is_system_topic, validate_topic
+from brokerd.remoting.message.names import is_broker_topic, is_light, validate_topic
 from brokerd.remoting.message.pop_handle import both_retry_topics
 from brokerd.remoting.message.queue import MessageQueue
 from brokerd.store.cold_pages import gathered
@@ -99,7 +99,7 @@ def refuse_bad_topic(broker: Broker, config: TopicConfig) -> None:
 
 
 def refuse_system_topic(broker: Broker, name: str) -> None:
-    if is_system_topic(name) or name in broker.topics.system_topics:
+    if is_broker_topic(name) or name in broker.topics.system_topics:
         raise error_for(ResponseCode.INVALID_PARAMETER, f"The topic[{name}] is conflict with system topic.")
 
 

@@ -151,6 +151,10 @@ SYSTEM_GROUPS = frozenset(
     }
 )
 SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
+# ProxyConfig.heartbeatSyncerTopicName and AbstractSystemMessageSyncer.java: proxies make this topic and read it in a
+# broadcasting group, to know each other's clients.
+PROXY_TOPIC = "DefaultHeartBeatSyncerTopic"
+PROXY_GROUP = f"CID_{PROXY_TOPIC}"
 
 
 def retry_topic(group: str) -> str:
@@ -178,14 +182,19 @@ def is_light(name: str) -> bool:
     return name.startswith(LIGHT_PREFIX)
 
 
-def is_system_topic(name: str) -> bool:
-    """Return whether the topic is RocketMQ's own. Retry and dead-letter topics are not."""
+def is_broker_topic(name: str) -> bool:
+    """Return whether brokers make the topic themselves: nobody else creates or deletes it."""
     return name in SYSTEM_TOPICS or name.startswith(SYSTEM_TOPIC_PREFIX)
 
 
+def is_system_topic(name: str) -> bool:
+    """Return whether the topic is RocketMQ's own, of brokers or proxies. Retry and dead-letter topics are not."""
+    return name == PROXY_TOPIC or is_broker_topic(name)
+
+
 def is_system_group(name: str) -> bool:
-    """Return whether the group is RocketMQ's own."""
-    return name in SYSTEM_GROUPS or name.startswith(SYSTEM_GROUP_PREFIX)
+    """Return whether the group is RocketMQ's own, of brokers or proxies."""
+    return name == PROXY_GROUP or name in SYSTEM_GROUPS or name.startswith(SYSTEM_GROUP_PREFIX)
 
 
 def validate_topic(name: str) -> None:

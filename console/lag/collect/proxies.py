@@ -12,12 +12,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from console.brokers.mqadmin import BlockingMQAdmin, MQAdmin, MQBrokerError, ResponseCode
+from console.brokers.mqadmin import PROXY_TOPIC, BlockingMQAdmin, MQAdmin, MQBrokerError, ResponseCode
 from console.lag.collect.version import version_name
 from console.lag.rows.popped import CONSUME_POP
 
-# ProxyConfig.heartbeatSyncerTopicName, unless it was set.
-SYNC_TOPIC = "DefaultHeartBeatSyncerTopic"
 # One and a half of the longest interval between two heartbeats.
 FRESH_MS = 45_000
 # Of one broker and sweep: 1,000 members that send every 10 s make 4,500 in that time.
@@ -138,7 +136,7 @@ def read_members(admin: BlockingMQAdmin, brokers: Mapping[str, int]) -> Members 
 async def _read(admin: MQAdmin, *, addr: str, now_ms: int) -> Sequence[tuple[int, bytes]]:
     """Return (when it was stored, body) of the fresh messages of a broker."""
     try:
-        table = (await admin.topic_stats(addr, SYNC_TOPIC)).offset_table
+        table = (await admin.topic_stats(addr, PROXY_TOPIC)).offset_table
     except MQBrokerError as error:
         if error.code == ResponseCode.TOPIC_NOT_EXIST:
             return ()
@@ -147,10 +145,10 @@ async def _read(admin: MQAdmin, *, addr: str, now_ms: int) -> Sequence[tuple[int
     for queue, offsets in table.items():
         if offsets.last_update_timestamp < now_ms - FRESH_MS:
             continue
-        at = await admin.search_offset(addr, SYNC_TOPIC, queue.queue_id, now_ms - FRESH_MS)
+        at = await admin.search_offset(addr, PROXY_TOPIC, queue.queue_id, now_ms - FRESH_MS)
         at = max(at, offsets.max_offset - MESSAGES_MAX)
         while at < offsets.max_offset:
-            result = await admin.pull(addr, SYNC_TOPIC, queue.queue_id, at)
+            result = await admin.pull(addr, PROXY_TOPIC, queue.queue_id, at)
             if not result.messages:
                 break
             found += [

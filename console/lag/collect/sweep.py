@@ -15,6 +15,7 @@ import msgspec
 from django.db import transaction
 
 from console.brokers.mqadmin import (
+    PROXY_TOPIC,
     BlockingMQAdmin,
     ConsumerConnection,
     MQAdmin,
@@ -39,7 +40,6 @@ from console.lag.models import (
     GroupWatch,
     TopicRow,
 )
-from console.lag.round.broker_reads import describe
 from console.lag.round.view import QueueProgress
 from console.lag.rows import broadcast, queues
 from console.lag.rows.broadcast import Place
@@ -51,7 +51,7 @@ from console.lag.rows.popped import (
     popped_count,
     popped_entries,
 )
-from console.text import Text
+from console.text import Text, text_of
 
 logger = logging.getLogger(__name__)
 
@@ -159,7 +159,7 @@ def _add_proxied(
     now_ms: int,
 ) -> None:
     """Add the members that are connected through proxies: the brokers do not list them."""
-    shared = TopicRow.objects.filter(cluster=cluster_name, topic=proxies.SYNC_TOPIC).first()
+    shared = TopicRow.objects.filter(cluster=cluster_name, topic=PROXY_TOPIC).first()
     if shared is None:
         return
     homes = {
@@ -298,7 +298,7 @@ def ask_clients(
     }
     answers = admin.gather(calls, deadline_ms=SWEEP_DEADLINE_MS)
     return {
-        key: ClientFound(reason=describe(answer)) if isinstance(answer, Exception) else answer
+        key: ClientFound(reason=text_of(answer)) if isinstance(answer, Exception) else answer
         for key, answer in answers.items()
     }
 
@@ -359,7 +359,7 @@ def read_offsets(
     found = {}
     for broker_name, answer in admin.gather(calls, deadline_ms=OFFSETS_DEADLINE_MS).items():
         if isinstance(answer, Exception):
-            logger.warning("offsets not read broker=%s reason=%s", broker_name, describe(answer))
+            logger.warning("offsets not read broker=%s reason=%s", broker_name, text_of(answer))
             continue
         for topic, ranges in answer.items():
             for queue_id, low, high, _ in ranges:

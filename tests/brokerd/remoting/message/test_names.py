@@ -3,7 +3,9 @@ from __future__ import annotations
 import pytest
 
 from brokerd.remoting.message.names import (
+    PROXY_TOPIC,
     dead_letter_topic,
+    is_broker_topic,
     is_system_group,
     is_system_topic,
     retry_topic,
@@ -18,7 +20,7 @@ def test_it_names_the_topics_of_a_group() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["TBW102", "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer", "OFFSET_MOVED_EVENT"]
+    "name", ["TBW102", "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer", "OFFSET_MOVED_EVENT", PROXY_TOPIC]
 )
 def test_it_knows_system_topics(name: str) -> None:
     assert is_system_topic(name)
@@ -29,9 +31,14 @@ def test_it_knows_other_topics(name: str) -> None:
     assert not is_system_topic(name)
 
 
+def test_proxies_may_make_their_topic() -> None:
+    assert is_broker_topic("TBW102") and not is_broker_topic(PROXY_TOPIC)
+
+
 def test_it_knows_system_groups() -> None:
     assert is_system_group("TOOLS_CONSUMER")
     assert is_system_group("CID_RMQ_SYS_anything")
+    assert is_system_group("CID_DefaultHeartBeatSyncerTopic")
     assert not is_system_group("billing")
 
 

@@ -13,9 +13,9 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from console.brokers.mqadmin import Message
+from console.brokers.mqadmin import PROXY_TOPIC, Message
 from console.lag.collect import proxies, sweep
-from console.lag.models import ClientRow, CollectorLease, GroupMembers, GroupRow
+from console.lag.models import ClientRow, CollectorLease, GroupMembers, GroupRow, TopicRow
 from tests.console.lag.conftest import CollectedCluster
 
 DATABASES = pytest.mark.django_db(databases=["default", "metrics"])
@@ -129,14 +129,15 @@ def test_a_group_behind_a_proxy_is_not_offline(collected: CollectedCluster, clie
     collected.collect()
     assert GroupRow.objects.get(group="billing").status == "OFFLINE"
 
-    collected.make_topic(proxies.SYNC_TOPIC, 1)
+    collected.make_topic(PROXY_TOPIC, 1)
+    collected.make_group(f"CID_{PROXY_TOPIC}")
     for body in (
         heartbeat("a"),
         heartbeat("b"),
         heartbeat("b", "UNREGISTER"),
         heartbeat("c", group="unknown"),
     ):
-        collected.admin.send(collected.broker.address, Message(proxies.SYNC_TOPIC, body, {}), queue_id=0)
+        collected.admin.send(collected.broker.address, Message(PROXY_TOPIC, body, {}), queue_id=0)
     for _ in range(7):  # until the topic's table is read again
         collected.collect()
     collected.now_ms = int(time.time() * 1000)
@@ -157,6 +158,8 @@ def test_a_group_behind_a_proxy_is_not_offline(collected: CollectedCluster, clie
     collected.collect(200_000)
     assert GroupRow.objects.get(group="billing").status != "OFFLINE"
 
+    assert TopicRow.objects.get(topic=PROXY_TOPIC).kind == "SYSTEM"
+    assert [*GroupRow.objects.filter(is_system=False).values_list("group", flat=True)] == ["billing"]
     client.force_login(User.objects.create_user("alice", is_superuser=True))
     for page in ("clients", "groups/billing?tab=clients"):
         assert "through proxy 10.0.0.5" in client.get(f"/c/local/{page}").content.decode(), page
