@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from console.text.value import JsonObject, Text
+from console.text.value import JsonObject, Text, kept_text
 
 T = TypeVar("T")
 
@@ -59,7 +59,6 @@ def _default(field: msgspec.structs.FieldInfo) -> Any:
 
 
 def _text(kind: type, value: Any) -> Any:
-    """Read a text; rows of earlier versions have a plain sentence."""
     if kind is not Text:
         raise NotImplementedError(kind)
-    return value if isinstance(value, Text) else Text.foreign(value)
+    return kept_text(value)

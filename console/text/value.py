@@ -394,6 +394,11 @@ def of_json(value: JsonObject) -> Any:
     return Text(str(value["text"]), **{name: _value_of(each) for name, each in value["values"].items()})
 
 
+def kept_text(value: Text | str) -> Text:
+    """Return the text of a decoded value; a plain sentence of an earlier version is a text without values."""
+    return value if isinstance(value, Text) else Text(value)
+
+
 def _value_of(value: Any) -> Value:
     if isinstance(value, list):
         return tuple(value)

@@ -84,7 +84,7 @@ def check_changeable(name: str, own_names: Sequence[str] = ()) -> None:
     """Raise PlanRejected("topic") for topics that RocketMQ itself needs."""
     if is_system_topic(name) or name in own_names:
         raise PlanRejected(
-            Text("%(name)s is a system topic of RocketMQ: brokers refuse to change it.", name=name), "topic"
+            Text("%(name)s is a system topic of RocketMQ: it cannot be changed here.", name=name), "topic"
         )
 
 

@@ -37,6 +37,9 @@ class SampleFlag(IntFlag):
     PAUSED = 8
     RESET_PENDING = 16
     MOVED = 32  # the committed offset was set, not consumed, since the last known sample
+    # Not comparable with the last known sample: from another machine (a slave in the place of its master, or the
+    # master again), or from a slave that has not yet what was known before. Neither consumed nor a rewind.
+    SWITCHED = 64
 
 
 ABSENT = 0  # the series does not exist from here on

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spark.lag.codes import ABSENT, NO_FLAGS, UNKNOWN_CODE, ByteArray
+from spark.lag.codes import ABSENT, NO_FLAGS, UNKNOWN_CODE, ByteArray, SampleFlag
 from spark.lag.samples import SAMPLE_COLUMNS, Previous, Samples, SeriesKey, samples_of, starts_of
 from spark.lag.snapshot import UNKNOWN_TIME, BoolArray, Int64Array
 
@@ -27,7 +27,8 @@ QUEUE_WIDTH, TOPIC_WIDTH = 4, 2  # leading parts of a SeriesKey that name a queu
 class Grid:
     """Queues in key order; of a queue with several incarnations each round has the one that lived then.
 
-    `is_linked` where the round before has a sample of the same series: only what changed since then is a difference.
+    `is_linked` where the round before has a sample of the same series, and a comparable one (`SampleFlag.SWITCHED`):
+    only what changed since then is a difference.
 
     A compact grid has one row for all queues of a topic in which nothing happens: queue i is row `source[i]`. Its
     offsets count from the lowest one of their queue, in 32 bits: good for differences only. `decoded` makes it whole.
@@ -136,6 +137,8 @@ def linked(keys: Sequence[SeriesKey], t_ms: Int64Array, interval_ms: int, matric
     exists = matrices["status"] != ABSENT
     is_linked = np.zeros(exists.shape, dtype=np.bool_)
     np.logical_and(exists[:, 1:], exists[:, :-1], out=is_linked[:, 1:])
+    if matrices["flags"].any():
+        is_linked &= (matrices["flags"] & SampleFlag.SWITCHED) == 0
     return Grid(keys, t_ms, interval_ms, **matrices, is_linked=is_linked)
 
 

@@ -56,7 +56,8 @@ where t >= $a or after > $a or after = $b
 CELLS = """
 create table cells as
 with linked as (
-  select *, lag(life) over w = life and lag(status) over w <> 0 and status <> 0 as linked, lag(high) over w as high0,
+  select *, lag(life) over w = life and lag(status) over w <> 0 and status <> 0 and flags & 64 = 0 as linked,
+    lag(high) over w as high0,
     lag(c) over w as c0, lag(low) over w as low0, lag(status) over w as status0
   from samples where t < $b window w as (partition by g, topic, broker, queue order by t)
 )

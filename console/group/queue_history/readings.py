@@ -28,14 +28,18 @@ NOT_RECORDED = Text(
     "nothing was recorded: no round took place, its broker was silent, or nothing was committed"
 )
 RECREATED = Text("the topic was recreated: its offsets begin again")
+SWITCHED = Text(
+    "read from another machine than before: a slave that may be some seconds behind, or the master again"
+)
 
 
 class QueueReading(Struct, frozen=True, kw_only=True):
     """The last reading of [at_ms, to_ms), or with offsets None a time without one, for a ``reason``.
 
-    ``moved``: messages since the reading before, negative after a rewind. ``age_ms``: how old the reading was when the
-    step ended. ``lag_max``: the largest lag of the step. ``…_lower_bound``: at least that. ``offset_is_not_count``:
-    there are at most as many messages. ``is_recreated``: the topic was, since the reading before.
+    ``moved``: messages since the reading before, negative after a rewind, None where the two are of different machines.
+    ``age_ms``: how old the reading was when the step ended. ``lag_max``: the largest lag of the step.
+    ``…_lower_bound``: at least that. ``offset_is_not_count``: there are at most as many messages. ``is_recreated``: the
+    topic was, since the reading before.
     """
 
     at_ms: int
@@ -175,13 +179,15 @@ def _of_step(own: Sequence[_Round], before: _Round | None, at_ms: int, to_ms: in
     """Return the last reading of a step, compared with the last one of the steps before."""
     last = own[-1]
     is_recreated = before is not None and before.incarnation != last.incarnation
+    is_switched = any(each.flags & SampleFlag.SWITCHED for each in own)
+    is_comparable = before is not None and not is_recreated and not is_switched
     return QueueReading(
         at_ms=at_ms,
         to_ms=to_ms,
         read_at_ms=last.t_ms,
         age_ms=to_ms - last.t_ms,
         committed_offset=last.committed,
-        moved=None if before is None or is_recreated else last.committed - before.committed,
+        moved=last.committed - before.committed if before is not None and is_comparable else None,
         max_offset=last.max_offset,
         min_offset=last.min_offset,
         lag=last.lag,
@@ -191,7 +197,7 @@ def _of_step(own: Sequence[_Round], before: _Round | None, at_ms: int, to_ms: in
         lag_lower_bound=bool(last.flags & SampleFlag.LAG_BOUND),
         offset_is_not_count=bool(last.flags & SampleFlag.NOT_COUNT),
         is_recreated=is_recreated,
-        reason=_read_as(last.flags, is_recreated),
+        reason=SWITCHED if is_switched and not is_recreated else _read_as(last.flags, is_recreated),
     )
 
 

@@ -37,6 +37,7 @@ from console.lag.round.series import (
     TopicQueueKey,
     clock_offset_ms,
     columns_of,
+    commit_key,
     learn_store_times,
     newest_writes_ms,
     series_of,
@@ -50,14 +51,14 @@ from console.lag.rows.queue_rows import QueueTable
 from console.lag.rows.row_store import READ_AT, Changes, RowStore
 from console.lag.rows.sheets import QUEUES, TOPIC_QUEUES, SheetStore
 from console.lag.rows.topic_rows import TopicQueueTable
-from console.text import Text
+from console.text import Text, text_of
 from spark.lag.history import chunk
 from spark.lag.history.files import StorageError
 from spark.lag.local_time import HOUR_MS
 from spark.lag.round.status import WINDOW_MS, LagStatus
 from spark.lag.round.window import LagWindow
 from spark.lag.samples import from_snapshots
-from spark.lag.snapshot import Snapshot
+from spark.lag.snapshot import UNKNOWN_OFFSET, BoolArray, Snapshot
 
 logger = logging.getLogger(__name__)
 
@@ -301,10 +302,11 @@ class Collector:
         """
         series = series_of(answers, self.window)
         self._remember(answers, series)
-        read = snapshot_of(answers, series, ts_ms=now_ms, number=number)
+        switched = self._switched(answers, series)
+        read = snapshot_of(answers, series, ts_ms=now_ms, number=number, switched=switched)
         self.window.append(read)
         learn_store_times(self.window, series, answers, self.clock_offsets_ms)
-        view = self._view(answers, series, knowledge, deserted(series), now_ms)
+        view = self._view(answers, series, knowledge, deserted(series), switched, now_ms)
         queues, topic_queues = queue_rows.queue_table(view), topic_rows.topic_queue_table(view)
         return Judged(view, queues, topic_queues, judged_round(read, view, queues, topic_queues, before))
 
@@ -358,18 +360,8 @@ class Collector:
         return changes
 
     def _record(self, view: RoundView, table: QueueTable) -> None:
-        """Record events of the queues that may have one.
-
-        None of a broker whose slave is read now for its master, or the master again: each reports offsets of its own,
-        some seconds older or newer, and nothing was moved.
-        """
-        read = {key.broker_name: key.broker_id for key in self.brokers.rows}
-        at = [answer.address for answer in view.answers]
-        other = {
-            each.broker_name for each in at if read.get(each.broker_name, each.broker_id) != each.broker_id
-        }
+        """Record events of the queues that may have one."""
         after = table.rows(QueueRow, np.flatnonzero(table.remarkable))
-        after = {key: row for key, row in after.items() if key.broker_name not in other}
         was = self.queues.rows.places_of([*after])
         chronicle.record(view, self.queues.rows.rows(QueueRow, was[was >= 0]), after)
 
@@ -378,11 +370,11 @@ class Collector:
     ) -> tuple[list[BrokerAddress], Text, int]:
         """Return the brokers to read: those the name servers list, and recorded ones that they do not."""
         error, rpcs = Text(), 0
-        if not self.registered or number % TABLES_EVERY == 0 or self._is_any_silent():
+        if not self.registered or number % TABLES_EVERY == 0 or self._is_any_master_away():
             try:
                 self.registered, rpcs = broker_reads.find_brokers(admin)
             except broker_reads.READ_ERRORS as failure:
-                why = broker_reads.describe(failure)
+                why = text_of(failure)
                 error, rpcs = Text("no name server answers: %(reason)s", reason=why), 1
         listed = {address.broker_name for address in self.registered}
         addresses = list(self.registered)
@@ -424,12 +416,35 @@ class Collector:
                 if one.offset_kind
             }
 
+    def _switched(self, answers: Sequence[BrokerAnswers], series: RoundSeries) -> BoolArray | np.bool_:
+        """Return which queues of groups were read from another machine than before, or from a slave that is behind.
+
+        A slave in its master's place, or the master again: each has offsets of its own, some seconds older or newer,
+        and a slave takes those of its master over when that is back.
+        """
+        known = {key.broker_name for key in self.brokers.rows}
+        read = {key for key, row in self.brokers.rows.items() if row.read_at_ms}
+        keys = [BrokerKey(*answer.address[:2]) for answer in answers if answer.answered]
+        other = {key.broker_name for key in keys if key.broker_name in known and key not in read}
+        slaves = {key.broker_name for key in keys if key.broker_id}
+        if not other | slaves:
+            return np.False_
+        groups = series.groups
+        found = np.array([key.broker_name in other for key in groups.keys], dtype=np.bool_)
+        of_slaves = np.array([key.broker_name in slaves for key in groups.keys], dtype=np.bool_)
+        at = np.flatnonzero(of_slaves & (groups.committed != UNKNOWN_OFFSET))
+        found[at] |= self.window.is_below_known(
+            [commit_key(series, one) for one in at.tolist()], groups.committed[at]
+        )
+        return found
+
     def _view(
         self,
         answers: Sequence[BrokerAnswers],
         series: RoundSeries,
         knowledge: Knowledge,
         without_members: frozenset[str],
+        switched: BoolArray | np.bool_,
         now_ms: int,
     ) -> RoundView:
         silences = self._silences(answers, now_ms)
@@ -453,6 +468,7 @@ class Collector:
             filters=knowledge.filters,
             set_here=found.marks,
             moved_here=found.moved,
+            switched=switched,
             without_members=without_members,
             offset_kinds=self.offset_kinds,
             own_topics=own_topics([answer.address for answer in answers]),
@@ -462,8 +478,8 @@ class Collector:
             previous_topic_queues=self.topic_queues.rows,
         )
 
-    def _is_any_silent(self) -> bool:
-        return any(not row.answered for row in self.brokers.rows.values())
+    def _is_any_master_away(self) -> bool:
+        return any(key.broker_id or not row.answered for key, row in self.brokers.rows.items())
 
     def _to_ask_briefly(self, number: int) -> Mapping[str, Text]:
         """Return the brokers that were silent in the round before, and why; none in every sixth round."""

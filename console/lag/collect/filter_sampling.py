@@ -13,9 +13,9 @@ from typing import NamedTuple
 from console.brokers.mqadmin import MQAdmin, retry_topic, with_admin
 from console.cluster.models import Cluster
 from console.lag.models import BrokerRow, ClientRow, GroupFilterSample
-from console.lag.round.broker_reads import describe
 from console.lag.round.view import SampledFilter
 from console.lag.rows import queues
+from console.text import text_of
 from spark.lag.local_time import DAY_MS
 from spark.lag.round.filter_ratio import FilterSample, strata
 
@@ -100,7 +100,7 @@ def sample_filters(cluster_name: str, *, now_ms: int) -> list[str]:
         found = [one for one in of_group if isinstance(one, FilterSample)]
         failed = [one for one in of_group if isinstance(one, Exception)]
         if failed:
-            logger.warning("filter not sampled everywhere group=%s reason=%s", group, describe(failed[0]))
+            logger.warning("filter not sampled everywhere group=%s reason=%s", group, text_of(failed[0]))
         if found:
             _save(cluster_name, group, sum(found, FilterSample(0, 0, 0)), now_ms)
             sampled.append(group)

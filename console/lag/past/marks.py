@@ -16,6 +16,7 @@ from django.db.models import Q
 from console.lag.models import Episode, HistoryGap, LagEvent
 from console.lag.rows import queues
 from console.text import JsonObject, Text
+from console.text.value import kept_text
 
 SILENT = "SILENT"
 NO_CAUSE = Text()
@@ -74,7 +75,7 @@ class Mark:
     @classmethod
     def from_json(cls, kept: object) -> Mark:
         """Return the mark of a stored row; fields of a later version are ignored."""
-        return msgspec.convert(kept, cls, dec_hook=lambda _, words: Text.foreign(words))
+        return msgspec.convert(kept, cls, dec_hook=lambda _, words: kept_text(words))
 
 
 @dataclass(frozen=True, slots=True)

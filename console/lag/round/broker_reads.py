@@ -31,8 +31,7 @@ from console.brokers.mqadmin import (
     queue_ranges,
 )
 from console.lag.round.offset_kind import offset_kind
-from console.text import Text
-from console.text.value import text_of
+from console.text import Text, text_of
 from spark.lag.local_time import HOUR_MS
 
 # Up to so many topics without consumers are read in every round, of more only a part ...
@@ -174,7 +173,7 @@ def read_brokers(
     for place, answer in enumerate(answers):
         outcome = outcomes[place]
         if isinstance(outcome, Exception) and not answer.error:
-            answer.error = describe(outcome)
+            answer.error = text_of(outcome)
         _decode(answer, bodies[place])
     return answers
 
@@ -270,7 +269,7 @@ async def _ask_stats(admin: MQAdmin, answer: BrokerAnswers, bodies: _Bodies, wan
             # Deleted; its committed offsets outlive it on some versions.
             continue
         if isinstance(body, Exception):
-            answer.unread[topic] = describe(body)
+            answer.unread[topic] = text_of(body)
         else:
             bodies.stats[topic] = body
 
@@ -282,13 +281,13 @@ def _decode(answer: BrokerAnswers, bodies: _Bodies) -> None:
     try:
         answer.offsets = ConsumerOffsetWrapper.from_body(bodies.offsets).offset_table
     except READ_ERRORS as error:
-        answer.answered, answer.error = False, describe(error)
+        answer.answered, answer.error = False, text_of(error)
         return
     for topic, body in bodies.stats.items():
         try:
             answer.stats[topic] = list(map(QueueOffsets._make, queue_ranges(body)))
         except READ_ERRORS as error:
-            answer.unread[topic] = describe(error)
+            answer.unread[topic] = text_of(error)
     if bodies.stats and not answer.stats:
         answer.answered, answer.error = False, next(iter(answer.unread.values()))
 
@@ -338,7 +337,7 @@ async def _read_extras(admin: MQAdmin, answer: BrokerAnswers, bodies: _Bodies, q
                 if found.messages:
                     answer.stored_ms[lookup] = found.messages[0].store_timestamp_ms
     except READ_ERRORS as error:
-        answer.error = describe(error)
+        answer.error = text_of(error)
 
 
 def topics_to_read(consumed: Collection[str], existing: Collection[str], number: int) -> list[str]:
@@ -358,13 +357,6 @@ def topics_to_read(consumed: Collection[str], existing: Collection[str], number:
 
 def _is_its_turn(topic: str, number: int) -> bool:
     return zlib.crc32(topic.encode()) % QUIET_PARTS == number % QUIET_PARTS
-
-
-def describe(error: Exception) -> Text:
-    """Return an error in one line of at most 300 characters; texts of brokers and the network as they are."""
-    found = text_of(error)
-    line = " ".join(found.split())[:300]
-    return found if found and line == found else Text.foreign(line or type(error).__name__)
 
 
 def _now_ms() -> int:

@@ -10,6 +10,7 @@ import numpy as np
 
 from console.brokers.mqadmin import is_system_topic
 from console.lag.round.broker_reads import BrokerAnswers
+from spark.lag.codes import NO_FLAGS, SampleFlag
 from spark.lag.round import round_arrays
 from spark.lag.round.window import LagWindow
 from spark.lag.snapshot import (
@@ -211,9 +212,17 @@ def _topic_queues(answers: Sequence[BrokerAnswers], window: LagWindow) -> TopicQ
 
 
 def snapshot_of(
-    answers: Sequence[BrokerAnswers], series: RoundSeries, *, ts_ms: int, number: int
+    answers: Sequence[BrokerAnswers],
+    series: RoundSeries,
+    *,
+    ts_ms: int,
+    number: int,
+    switched: BoolArray | np.bool_ = np.False_,
 ) -> Snapshot:
-    """Return what was read, as the window takes it: no queue of a group without a committed offset."""
+    """Return what was read, as the window takes it: no queue of a group without a committed offset.
+
+    `switched`: queues of groups whose offsets are not comparable with those read before (`SampleFlag.SWITCHED`).
+    """
     topics, groups = series.topics, series.groups
     known = np.array([head is not None for head in topics.heads], dtype=np.bool_)
     committed = np.flatnonzero(groups.committed != UNKNOWN_OFFSET)
@@ -232,6 +241,9 @@ def snapshot_of(
         commit_keys=commit_keys,
         committed=groups.committed[committed],
         pulled=groups.pulled[committed],
+        flags=np.where(
+            np.broadcast_to(switched, len(groups.keys))[committed], SampleFlag.SWITCHED, NO_FLAGS
+        ).astype(np.uint8),
     )
 
 

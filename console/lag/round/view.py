@@ -125,6 +125,8 @@ class RoundView:
     # Which of the groups' queues are where this console put them, and which it moved ahead since the last reading.
     set_here: BoolArray | np.bool_ = np.False_
     moved_here: BoolArray | np.bool_ = np.False_
+    # ... and which are not comparable with the last reading (`SampleFlag.SWITCHED`).
+    switched: BoolArray | np.bool_ = np.False_
     # Groups without a connected member by the brokers' answers of this round.
     without_members: frozenset[str] = frozenset()
     # Of topics whose offsets do not count messages.

@@ -190,7 +190,9 @@ def _report(view: RoundView, group: str, client: ClientProgress, one: QueueProgr
         return QueueReport(key, None, None, False, None)
     low, high, committed = samples[-1, 1:].tolist()
     offsets = samples[:, 2], samples[:, 1], samples[:, 3]
-    history = QueueHistory(samples[:, 0], *offsets, np.append(False, np.diff(samples[:, 3]) < 0))
+    went_back = np.append(False, np.diff(samples[:, 3]) < 0)
+    # Members report their own positions, whichever machine is read.
+    history = QueueHistory(samples[:, 0], *offsets, went_back, np.zeros_like(went_back))
     if committed > high:
         return QueueReport(key, None, None, False, judge(history, time_lag_ms=None, clients=None))
     age_ms, is_bound = _age_then(view, key, max(committed, low), high, client.read_at_ms)

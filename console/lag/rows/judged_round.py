@@ -245,6 +245,7 @@ def _flags(table: QueueTable, at: Int64Array) -> ByteArray:
         (SampleFlag.PAUSED, table.columns["paused"][at]),
         (SampleFlag.RESET_PENDING, table.columns["reset_pending"][at]),
         (SampleFlag.MOVED, table.columns["moved"][at]),
+        (SampleFlag.SWITCHED, table.switched[at]),
     ):
         found |= holds.astype(np.uint8) * np.uint8(flag)
     return found

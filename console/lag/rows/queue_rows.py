@@ -58,11 +58,12 @@ class QueueTable(KeyedColumns[QueueKey]):
     """Hold every queue of every group, sorted by `keys`, a column for each of `KINDS`.
 
     `place` is a queue's index among the topics' queues of the round, -1 where it was not read. `remarkable` marks
-    queues that may need an event.
+    queues that may need an event, `switched` those whose offsets are not comparable with those before.
     """
 
     place: Int64Array
     remarkable: BoolArray
+    switched: BoolArray
 
     def part(self, chosen: BoolArray | Int64Array) -> "QueueTable":
         """Return some of the queues, or all in another order: by indexes, or by a mark for each."""
@@ -72,6 +73,7 @@ class QueueTable(KeyedColumns[QueueKey]):
             {name: column[places] for name, column in self.columns.items()},
             self.place[places],
             self.remarkable[places],
+            self.switched[places],
         )
 
 
@@ -84,13 +86,15 @@ def queue_table(view: RoundView) -> QueueTable:
     if not unknown.keys:
         keys = previous.keys if keys == previous.keys else keys  # the next round compares them at no cost
         columns = {name: read[name] for name in KINDS}
-        return QueueTable(keys, columns, series.groups.place, read["remarkable"])
+        return QueueTable(keys, columns, series.groups.place, read["remarkable"], read["switched"])
     nothing = np.full(len(unknown.keys), -1, dtype=np.int64)
+    no_mark = np.zeros(len(unknown.keys), dtype=np.bool_)
     table = QueueTable(
         keys,
         {name: np.concatenate([read[name], unknown.columns[name]]) for name in KINDS},
         np.concatenate([series.groups.place, nothing]),
-        np.concatenate([read["remarkable"], np.zeros(len(nothing), dtype=np.bool_)]),
+        np.concatenate([read["remarkable"], no_mark]),
+        np.concatenate([read["switched"], no_mark]),
     )
     return table.part(np.array(sorted(range(len(keys)), key=keys.__getitem__), dtype=np.int64))
 
@@ -124,7 +128,8 @@ class _Read:
         self.heads = view.columns.heads[place]
         self.commit = np.full(self.count, -1, dtype=np.int64)
         self.commit[self.has] = view.columns.commits
-        self.moved = self._moved()
+        self.switched = np.broadcast_to(view.switched, self.count)
+        self.moved = self._moved() & ~self.switched
         self.window.mark_moved(self.commit[self.moved])
         self.waiting = np.flatnonzero(self.valid & (self.lag > 0))
         self.behind = self._progress(self.waiting)
@@ -140,7 +145,7 @@ class _Read:
         )
 
     def columns(self) -> dict[str, Column]:
-        """Return a column for each figure of `KINDS`, and `remarkable`."""
+        """Return a column for each figure of `KINDS`, `remarkable` and `switched`."""
         pulled = self.valid & (self.pulled != UNKNOWN_OFFSET)
         in_flight = np.minimum(self.lag, np.maximum(0, self.pulled - self.first))
         available = np.maximum(0, self.high - np.maximum(self.pulled, self.first))
@@ -152,6 +157,7 @@ class _Read:
         judged = self._judged()
         committed_before = self.before["committed_offset"]
         changed = self.has & (committed_before != NULL) & (committed_before != self.committed)
+        changed &= ~self.switched
         return {
             "min_offset": self.low,
             "max_offset": self.high,
@@ -181,9 +187,13 @@ class _Read:
             "moved": self.moved,
             "paused": self._paused(),
             **self._resets(changed),
-            "remarkable": self.moved
-            | (lost > np.maximum(self.before["lost"], 0))
-            | (self.high < self.view.series.topics.before[self.view.series.groups.place]),
+            "switched": self.switched,
+            "remarkable": ~self.switched
+            & (
+                self.moved
+                | (lost > np.maximum(self.before["lost"], 0))
+                | (self.high < self.view.series.topics.before[self.view.series.groups.place])
+            ),
         }
 
     def _out_rates(self) -> round_arrays.FloatArray:
@@ -268,6 +278,7 @@ class _Read:
         kept = np.maximum(self.before["lost"], 0) + np.maximum(0, self.low - unread_from)
         # Lower than before: the topic was created again.
         found = np.where(self.low < low_before, 0, kept)
+        found = np.where(self.switched, np.maximum(self.before["lost"], 0), found)
         found = np.where(is_new, np.maximum(0, self.low - self.committed), found)
         return np.where(self.has, found, NULL)
 

@@ -12,9 +12,9 @@ from django.db import connections, models
 from django.db.models import Q
 
 from console.lag.database_router import METRICS
-from console.text import Text
 from console.text.columns import TextColumn, as_stored
 from console.text.encoding import encoded
+from console.text.value import kept_text
 
 Key = TypeVar("Key", bound=Hashable)
 Row = TypeVar("Row", bound=msgspec.Struct)
@@ -72,7 +72,7 @@ class RowStore(Generic[Key, Row]):
     def load(self) -> None:
         """Load the rows from the database."""
         stored = self._objects().values(*self.key_fields, *self.fields)
-        rows = msgspec.convert(list(stored), list[self.row], dec_hook=_text)  # type: ignore[name-defined]
+        rows = msgspec.convert(list(stored), list[self.row], dec_hook=lambda _, found: kept_text(found))  # type: ignore[name-defined]
         key = _getter(self.key_fields)
         self.rows = {self.make_key(*key(row)): row for row in rows}
 
@@ -268,8 +268,3 @@ def _getter(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
         one = attrgetter(names[0])
         return lambda row: (one(row),)
     return attrgetter(*names)
-
-
-def _text(_: type[Text], value: object) -> Text:
-    """Return a text as its column has decoded it; one of an earlier version may be a plain sentence."""
-    return value if isinstance(value, Text) else Text.foreign(str(value))

@@ -61,7 +61,8 @@ SKIP_FACTOR = 8  # a group whose database recovers is several times as fast at o
 class QueueHistory:
     """Hold the window of a queue as one group consumes it: rounds that were read, at least one, in order.
 
-    `moved`: the committed offset was set, not consumed, since the round before.
+    `moved`: the committed offset was set, not consumed, since the round before. `switched`: the two are of different
+    machines (`SampleFlag.SWITCHED`).
     """
 
     t_ms: Int64Array
@@ -69,17 +70,23 @@ class QueueHistory:
     min_offset: Int64Array
     committed: Int64Array
     moved: BoolArray
+    switched: BoolArray
 
     def moves(self) -> Int64Array:
-        """Return the changes of the committed offset from round to round."""
+        """Return the changes of the committed offset from round to round; another machine's did not go back."""
         changes: Int64Array = self.committed[1:] - self.committed[:-1]
-        return changes
+        return np.where(self.switched[1:], np.maximum(changes, 0), changes)
 
     def part(self, since: int | slice) -> "QueueHistory":
         """Return some of the rounds: a slice, or all from one place on."""
         own = since if isinstance(since, slice) else slice(since, None)
         return QueueHistory(
-            self.t_ms[own], self.max_offset[own], self.min_offset[own], self.committed[own], self.moved[own]
+            self.t_ms[own],
+            self.max_offset[own],
+            self.min_offset[own],
+            self.committed[own],
+            self.moved[own],
+            self.switched[own],
         )
 
     def drain(self) -> Drain:
@@ -221,13 +228,15 @@ def _judge_trend(history: QueueHistory, backlog: slice, previous: LagStatus | No
 def _rewound(history: QueueHistory, moves: Int64Array) -> Judgement | None:
     """Return REWOUND if the committed offset went back in the window and is still below its old place, else None.
 
-    One beyond the end is no place: it is of an earlier topic of that name, or of a tail that a broker lost.
+    One beyond the end is no place: it is of an earlier topic of that name, or of a tail that a broker lost. Neither
+    is one that another machine reported.
     """
     is_place = history.committed <= history.max_offset
     falls = np.flatnonzero((moves < 0) & is_place[:-1])
     if len(falls) == 0:
         return None
-    earlier = slice(falls[-1] + 1)
+    machine = np.flatnonzero(history.switched[: falls[-1] + 1])
+    earlier = slice(machine[-1] if len(machine) else 0, falls[-1] + 1)
     before = int(history.committed[earlier][is_place[earlier]].max())
     now = int(history.committed[-1])
     if now >= before:
@@ -279,7 +288,7 @@ def is_beyond_handling(history: QueueHistory) -> bool:
         return False
     gained, late = history.moves(), _was_late(history)
     took_ms = np.maximum(np.diff(history.t_ms), 1)
-    handled = late[:-1] & late[1:] & (gained > 0) & ~history.moved[1:]
+    handled = late[:-1] & late[1:] & (gained > 0) & ~(history.moved | history.switched)[1:]
     handled[-1] = False
     if not late[-2] or int(handled.sum()) < SPEEDS_MIN:
         return False

@@ -9,6 +9,7 @@ and statuses), max offsets for longer (`old_heads`: ages of old messages). The f
 from bisect import insort
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -118,6 +119,10 @@ class LagWindow:
         self.known_times: dict[HeadKey, list[KnownTime]] = {}
         # time of a round → columns of `commits` that were set, not consumed, since the reading before
         self._moves: dict[int, Int64Array] = {}
+        # ... that are not comparable with the reading before (`SampleFlag.SWITCHED`)
+        self._switches: dict[int, Int64Array] = {}
+        # per column of `commits`, the highest offset since the last comparable reading
+        self._peaks = no_offsets()
         self._rates: dict[str, npt.NDArray[np.float64]] = {}  # of the newest round, computed on first use
         self._newest: dict[tuple[str, str, int], int] = {}  # incarnation of each queue
         self._head_of = no_offsets()  # per column of `commits`, the queue's column of `heads`
@@ -146,9 +151,14 @@ class LagWindow:
             now = self.heads.first[row, : len(self.heads.keys)]
             self.coarse.put(snapshot.ts_ms, now, now != UNKNOWN_OFFSET)
         self.number, self.ts_ms = snapshot.number, snapshot.ts_ms
-        moved = (before != UNKNOWN_OFFSET) & (committed < before)
-        moved |= (snapshot.flags[has] & SampleFlag.MOVED) != 0
+        flags = snapshot.flags[has]
+        switched = (flags & SampleFlag.SWITCHED) != 0
+        moved = (before != UNKNOWN_OFFSET) & (committed < before) & ~switched
+        moved |= (flags & SampleFlag.MOVED) != 0
         self.mark_moved(self.newest_commits[moved])
+        self._mark(self._switches, self.newest_commits[switched])
+        peaks = np.maximum(self._peaks[self.newest_commits], committed)
+        self._peaks[self.newest_commits] = np.where(switched, peaks, committed)
 
     def _head_columns(self, keys: Sequence[HeadKey]) -> Int64Array:
         known = len(self.heads.keys)
@@ -169,21 +179,38 @@ class LagWindow:
                 self._head_columns([key.head for key in new])
                 heads = [self.heads.index[key.head] for key in new]
             self._head_of = np.append(self._head_of, np.array(heads, dtype=np.int64))
+            self._peaks = np.append(self._peaks, np.full(len(new), UNKNOWN_OFFSET, dtype=np.int64))
+        return found
+
+    def is_below_known(self, keys: Sequence[CommitKey], committed: Int64Array) -> BoolArray:
+        """Return which committed offsets lie, or lay at the reading before, below one that is known."""
+        found = np.zeros(len(keys), dtype=np.bool_)
+        for at, key in enumerate(keys):
+            column = self.commits.index.get(key)
+            if column is not None:
+                found[at] = min(self.commits.last[column], committed[at]) < self._peaks[column]
         return found
 
     def mark_moved(self, columns: Int64Array) -> None:
         """Note which committed offsets (columns of `commits`) were set, not consumed, before the newest round."""
+        self._mark(self._moves, columns)
+
+    def _mark(self, marks: dict[int, Int64Array], columns: Int64Array) -> None:
+        """Note columns of `commits` in the newest round, and drop what has left the window."""
         if len(columns):
-            oldest_ms = int(self.times[self.order[0]])
-            self._moves = {t_ms: moved for t_ms, moved in self._moves.items() if t_ms >= oldest_ms}
-            self._moves[self.ts_ms] = np.union1d(self._moves.get(self.ts_ms, no_offsets()), columns)
+            for t_ms in [t_ms for t_ms in marks if t_ms < self.times[self.order[0]]]:
+                del marks[t_ms]
+            marks[self.ts_ms] = np.union1d(marks.get(self.ts_ms, no_offsets()), columns)
             self._rates.clear()
 
     def has_moved(self, columns: Int64Array, since_ms: Int64Array | None = None) -> BoolArray:
-        """Return which committed offsets were set in this window, or in it after each one's reading of `since_ms`."""
+        """Return which committed offsets were set, or are of another machine.
+
+        In this window, or in it after each one's reading of `since_ms`.
+        """
         after_ms = self.times[self.order[0]] if since_ms is None else since_ms
         found = np.zeros(len(columns), dtype=np.bool_)
-        for t_ms, moved in self._moves.items():
+        for t_ms, moved in chain(self._moves.items(), self._switches.items()):
             found |= np.isin(columns, moved) & (t_ms > after_ms)
         return found
 
@@ -287,9 +314,12 @@ class LagWindow:
         committed, high = commits.first[order, column], heads.first[order, head]
         read = (committed != UNKNOWN_OFFSET) & (high != UNKNOWN_OFFSET)
         times = self.times[order][read]
-        set_ms = [t_ms for t_ms, moved in self._moves.items() if column in moved]
         low = heads.second[order, head][read]
-        return QueueHistory(times, high[read], low, committed[read], np.isin(times, set_ms))
+        moved, switched = (
+            np.isin(times, [t_ms for t_ms, columns in marks.items() if column in columns])
+            for marks in (self._moves, self._switches)
+        )
+        return QueueHistory(times, high[read], low, committed[read], moved, switched)
 
     def coverage_pct(self) -> float:
         """Return which share of the window's rounds took place, since this window began."""
@@ -356,8 +386,8 @@ class LagWindow:
                 read &= high != UNKNOWN_OFFSET
                 now, before = np.clip(now, low, high), np.where(read, np.maximum(before, low), before)
             known = read & (last_ms >= 0)
-            if head_of is not None and t_ms in self._moves:
-                known[self._moves[t_ms]] = False
+            for marks in (self._moves, self._switches) if head_of is not None else ():
+                known[marks.get(t_ms, no_offsets())] = False
             gained[known] += np.maximum(now - before, 0)[known]
             first_ms[read & (last_ms < 0)] = t_ms
             last_ms[read] = t_ms

@@ -180,6 +180,7 @@ def _series(
     flags = np.where(moved, SampleFlag.MOVED, 0).astype(np.uint8)
     flags |= np.where(chance.random(count) < 0.03, SampleFlag.TIME_LAG_BOUND, 0).astype(np.uint8)
     flags |= np.where(chance.random(count) < 0.01, SampleFlag.LAG_BOUND, 0).astype(np.uint8)
+    flags |= np.where(chance.random(count) < 0.02, SampleFlag.SWITCHED, 0).astype(np.uint8)
     if chance.random() < 0.2:
         flags |= np.uint8(SampleFlag.NOT_COUNT)
     pulled = np.where(chance.random(count) < 0.5, committed + 3, -1)

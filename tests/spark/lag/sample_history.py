@@ -62,7 +62,7 @@ def judged(one: Snapshot, chance: int) -> Snapshot:
         one,
         time_lag_ms=np.where(is_rare, -1, 100 * draw.integers(0, 10_000_000, commits)),
         status=np.where(is_rare, draw.integers(0, 13, commits), 1).astype(np.uint8),
-        flags=np.where(is_rare, draw.integers(0, 64, commits), 0).astype(np.uint8),
+        flags=np.where(is_rare, draw.integers(0, 128, commits), 0).astype(np.uint8),
         head_status=draw.choice(np.array([0, 1, 12], dtype=np.uint8), heads),
         oldest_ms=np.where(draw.random(heads) < 0.3, -1, oldest),
     )

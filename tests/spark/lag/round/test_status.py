@@ -34,16 +34,21 @@ def history(
     lowest: list[int] | int = 0,
     every_s: int = 30,
     moved: tuple[int, ...] = (),
+    switched: tuple[int, ...] = (),
 ) -> QueueHistory:
     count = len(committed)
     marks = np.append(False, np.diff(committed) < 0)
     marks[[*moved]] = True
+    switches = np.zeros(count, dtype=np.bool_)
+    switches[[*switched]] = True
+    marks &= ~switches
     return QueueHistory(
         np.arange(count, dtype=np.int64) * every_s * 1000,
         np.array(highest if isinstance(highest, list) else [highest] * count, dtype=np.int64),
         np.array(lowest if isinstance(lowest, list) else [lowest] * count, dtype=np.int64),
         np.array(committed, dtype=np.int64),
         marks,
+        switches,
     )
 
 
@@ -88,6 +93,12 @@ def word(found: Judgement) -> tuple[str, int]:
         # went back and is not yet where it was; then it is
         (history([500, 500, 100, 150], 600), 90_000, 1, ("REWOUND", 60_000)),
         (history([100, 90, 110, 120], [130, 140, 150, 160]), 20_000, 1, ("OK", 90_000)),
+        # another machine answers, and what it has is older: nothing went back
+        (history([500, 500, 480, 490], 600, switched=(2,)), 20_000, 1, ("OK", 90_000)),
+        (history([500, 500, 500, 490], 500, switched=(3,)), 0, 1, ("OK", 90_000)),
+        # ... until it goes back there
+        (history([500, 500, 100, 90], 600, switched=(2,)), 90_000, 1, ("REWOUND", 90_000)),
+        (history([500, 100, 90, 110], 600, switched=(1,)), 20_000, 1, ("OK", 90_000)),
         # a member that did not notice that its topic was made again, then did
         (history([500, 500, 40, 60], [10, 30, 50, 70]), 4_000, 1, ("OK", 90_000)),
         # unknown number of clients is not "nobody"
@@ -273,6 +284,7 @@ def test_it_never_renumbers_a_status() -> None:
         ("PAUSED", 8),
         ("RESET_PENDING", 16),
         ("MOVED", 32),
+        ("SWITCHED", 64),
     ]
 
 
