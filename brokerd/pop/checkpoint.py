@@ -8,6 +8,7 @@ Source: `PopCheckPoint.java`, `AckMsg.java`, `BatchAckMsg.java`, `PopMessageProc
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -64,11 +65,12 @@ class Checkpoint:
 
     def with_acked(self, acked_offsets: tuple[int, ...] | frozenset[int]) -> Checkpoint:
         """Return it with more offsets acknowledged; offsets that it does not have are passed over."""
-        bits = self.acked
-        for bit, offset in enumerate(self.offsets):
-            if offset in acked_offsets:
+        bits, offsets = self.acked, self.offsets
+        for offset in acked_offsets:
+            bit = bisect_left(offsets, offset)
+            if bit < len(offsets) and offsets[bit] == offset:
                 bits |= 1 << bit
-        return Checkpoint(self.key, self.invisible_ms, self.offsets, bits)
+        return Checkpoint(self.key, self.invisible_ms, offsets, bits)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 # One turn answers no more than this before it writes: a read can hold a thousand pulls of a MiB each.
 REPLY_BYTES_A_TURN = 2 * 1024 * 1024
-TURN_NS_MAX = 5_000_000  # and handles no more plain requests once it took that long
+TURN_NS_MAX = 5_000_000  # and handles no more requests once it took that long
 # Properties of 32 KiB, with every character escaped; a pull's expression has 16 KiB.
 HEADER_BYTES_MAX = 256 * 1024
 WAITING_BYTES_MAX = 64 * 1024 * 1024  # of requests that wait for pages
@@ -135,6 +135,8 @@ class Dispatcher(Generic[Context]):
         unpack_length = LENGTH.unpack_from
         replies: list[bytes] = []
         while end - position >= 4 and reply_bytes < REPLY_BYTES_A_TURN:
+            if position and time.monotonic_ns() - began_ns > TURN_NS_MAX:
+                break
             if run is not None:
                 run_end, answers = run(data, position, peer.remote_address, now_ms)
                 if run_end > position:
@@ -153,13 +155,11 @@ class Dispatcher(Generic[Context]):
             if length > HEADER_BYTES_MAX and is_header_too_long(data, position):
                 position = self._malformed(peer, f"a header has more than {HEADER_BYTES_MAX} bytes", end)
                 break
-            is_plain = False
             try:
                 reply = try_frame(data, position, frame_end, peer, now_ms) if try_frame is not None else None
                 if reply is None:
                     if fast_path is not None and fast_path.is_turn_over:
                         break
-                    is_plain = True
                     command = decode_frame(memoryview(data)[position + 4 : frame_end])
                     reply = self._answer_plain(command, peer, now_ms)
             except RemotingCommandError as error:
@@ -173,8 +173,6 @@ class Dispatcher(Generic[Context]):
                 replies.append(reply)
                 reply_bytes += len(reply)
             position = frame_end
-            if is_plain and time.monotonic_ns() - began_ns > TURN_NS_MAX:
-                break
         if fast_path is not None:
             replies = fast_path.after_read(peer, replies, began_ms)
         return position, replies

@@ -1,4 +1,4 @@
-"""The fast way of sends: typed header, one implementation of the checks (Sender.send), reply from a template.
+"""The fast way of what arrives most: typed header, one implementation of the checks, reply from a template.
 
 JSON and binary headers both. Everything unusual (keys in odd order, signed requests, errors in the header) is left to
 the plain handlers, which must give the same answers: tests/brokerd/processor/test_hot_path.py compares both.
@@ -9,16 +9,25 @@ from __future__ import annotations
 from brokerd.clock import steady_ms
 from brokerd.connections.channel import Channel
 from brokerd.processor.broker import AnswerWriter, Broker
+from brokerd.processor.consumer.pop_ack import acknowledge_run
 from brokerd.processor.consumer.pull_message import pull_message
 from brokerd.processor.dispatch import Run
+from brokerd.processor.send.end_transaction import end
 from brokerd.processor.send.group_commit import GroupCommit, refused
 from brokerd.processor.send.send_message import Sender, SendOutcome, outcome_fields
 from brokerd.processor.send.slave_wait import SlaveWait, SlaveWriter
 from brokerd.remoting.codes import RequestCode
 from brokerd.remoting.command import ONEWAY_FLAG, RESPONSE_FLAG, RemotingCommand, SerializeType
-from brokerd.remoting.errors import MQBrokerError
+from brokerd.remoting.errors import HeaderFieldError, MQBrokerError
 from brokerd.remoting.header.binary_send_header import BinarySendReplyTemplate, decode_binary_send_head
-from brokerd.remoting.header.send_header import PullFields, SendReplyTemplate, decode_hot_head
+from brokerd.remoting.header.send_header import (
+    ACK_BEGINNING,
+    EndTransactionHead,
+    PullHead,
+    SendReplyTemplate,
+    decode_hot_head,
+    done_reply,
+)
 from brokerd.store.errors import StoreError
 
 SEND_BATCH_MESSAGE = int(RequestCode.SEND_BATCH_MESSAGE)
@@ -56,8 +65,13 @@ class HotPath:
         self._binary_template = BinarySendReplyTemplate(self._sender.region_fields)
 
     def run_for(self, peer: Channel) -> Run | None:
+        return self._run
+
+    def _run(self, data: bytes, position: int, peer: tuple[str, int], now_ms: int) -> tuple[int, list[bytes]]:
+        if data.startswith(ACK_BEGINNING, position + 8):
+            return acknowledge_run(self._broker, data, position, peer, now_ms)
         compiled = self._sender.compiled
-        return compiled.sends if compiled is not None else None
+        return compiled.sends(data, position, peer, now_ms) if compiled is not None else (position, [])
 
     def try_frame(self, data: bytes, start: int, end: int, peer: Channel, now_ms: int) -> bytes | None:
         """Answer one frame if its header reads typed; None leaves it to the plain handlers."""
@@ -68,9 +82,11 @@ class HotPath:
         flag = head.flag
         if flag & RESPONSE_FLAG:
             return None
+        if isinstance(head, PullHead):
+            return self._pull(head, peer, now_ms)
+        if isinstance(head, EndTransactionHead):
+            return self._end_transaction(head, now_ms) if body_start == end else None
         fields = head.extFields
-        if isinstance(fields, PullFields):
-            return self._pull(head.code, head.opaque, fields, peer, now_ms)
         is_batch = fields.batch_text != "false" and bool(fields.batch)
         if head.code == SEND_BATCH_MESSAGE and not is_batch:
             return None
@@ -99,13 +115,20 @@ class HotPath:
     def is_turn_over(self) -> bool:
         return self._broker.filtered_entries >= FILTERED_ENTRIES_A_TURN
 
-    def _pull(self, code: int, opaque: int, fields: PullFields, peer: Channel, now_ms: int) -> bytes | None:
+    def _pull(self, head: PullHead, peer: Channel, now_ms: int) -> bytes | None:
         if self._broker.filtered_entries >= FILTERED_ENTRIES_A_TURN:
             return None
         try:
-            return pull_message(self._broker, peer, fields, code, opaque, now_ms) or b""
+            return pull_message(self._broker, peer, head.extFields, head.code, head.opaque, now_ms) or b""
         except (OSError, StoreError):
             return None  # the group could not be made, or a record is damaged: the plain way reports which
+
+    def _end_transaction(self, head: EndTransactionHead, now_ms: int) -> bytes | None:
+        try:
+            is_answered = end(self._broker, head.extFields, now_ms)
+        except (OSError, HeaderFieldError, MQBrokerError, StoreError):
+            return None  # nothing was changed; the plain way answers with the reason
+        return done_reply(head.opaque) if is_answered and not head.flag & ONEWAY_FLAG else b""
 
     def _refusal(self, opaque: int, error: MQBrokerError, is_binary: bool) -> bytes:
         refusal = RemotingCommand(error.code, "JAVA", opaque=opaque, flag=RESPONSE_FLAG, remark=error.remark)

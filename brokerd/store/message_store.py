@@ -479,15 +479,18 @@ class MessageStore:
         """Store time in ms of the oldest message of a queue, -1 for an empty one."""
         return self.store_timestamp(topic, queue_id, self.min_offset(topic, queue_id))
 
-    def look_message(self, commit_log_offset: int, size_bytes: int | None = None) -> memoryview | None:
+    def look_message(
+        self, commit_log_offset: int, size_bytes: int | None = None, *, is_checked: bool = True
+    ) -> memoryview | None:
         """Return the stored record at an offset a client named; None when no record starts there. Raises NotInMemory.
 
-        Given its size, `cold_pages` has seen to it that it is in memory.
+        Given its size, `cold_pages` has seen to it that it is in memory. Not checked, the bytes may be no record: the
+        caller decodes them.
         """
         if size_bytes is not None:
             return self._log.view(commit_log_offset, size_bytes)
         self._cold_pages.ready_record(commit_log_offset)
-        return self._log.record_view(commit_log_offset)
+        return (self._log.record_view if is_checked else self._log.sized_view)(commit_log_offset)
 
     def query_by_key(
         self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int, visits_max: int | None = None
@@ -550,9 +553,6 @@ class MessageStore:
         for topic, queue_id in self._queues:
             counts[topic] = max(counts.get(topic, 0), queue_id + 1)
         return counts
-
-    def queues(self, topic: str) -> list[int]:
-        return self.table.queue_ids(topic)
 
     # Flushing
 

@@ -17,6 +17,7 @@ from brokerd.store.errors import WheelTimerFlowControl, WheelTimerMessageIllegal
 
 QUEUE_ID = 0
 WANTED = (MessageProperty.TIMER_DELAY_SEC, MessageProperty.TIMER_DELAY_MS, MessageProperty.TIMER_DELIVER_MS)
+OF_PARKING = frozenset({MessageProperty.DELAY, *WANTED})  # without any of them a message does not wait
 RECALL_TAG = "_RECALL_TAG_"
 RECALL_BODY = b"0"
 LONG_DIGITS_MAX = 18  # of a number in a property; Java's longs have 19

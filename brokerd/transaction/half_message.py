@@ -11,7 +11,6 @@ offset of a half message that is done with (TransactionalMessageBridge.java, Tra
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -37,6 +36,7 @@ class HalfMessage:
     """A record of the half topic: one copy of a message whose transaction goes on, or went on when it was stored."""
 
     record: MessageRecord
+    encoded_properties: bytes = b""  # as they are stored, where they were read to be stored again
 
     @property
     def first_offset(self) -> int:
@@ -116,7 +116,7 @@ def half_of_send(
     topic: str,
     queue_id: int,
     body: bytes,
-    properties: Mapping[str, str],
+    properties: dict[str, str],
     *,
     flag: int,
     sys_flag: int,
@@ -127,14 +127,15 @@ def half_of_send(
 ) -> HalfMessage:
     """Return what a producer sent, with the properties of a half message, not stored yet (parseHalfMessageInner).
 
-    Properties of a check are the broker's: a sender's are left out.
+    `properties` are its own from here on. Those of a check are the broker's: a sender's are left out.
     """
-    kept = {name: value for name, value in properties.items() if name not in OF_CHECKS}
-    unique_key = kept.get(MessageProperty.UNIQ_KEY)
+    for name in OF_CHECKS:
+        properties.pop(name, None)
+    unique_key = properties.get(MessageProperty.UNIQ_KEY)
     if unique_key:
-        kept[MessageProperty.TRANSACTION_ID] = unique_key
-    kept[MessageProperty.REAL_TOPIC] = topic
-    kept[MessageProperty.REAL_QUEUE_ID] = str(queue_id)
+        properties[MessageProperty.TRANSACTION_ID] = unique_key
+    properties[MessageProperty.REAL_TOPIC] = topic
+    properties[MessageProperty.REAL_QUEUE_ID] = str(queue_id)
     return HalfMessage(
         MessageRecord(
             topic=HALF_TOPIC,
@@ -152,7 +153,7 @@ def half_of_send(
             store_host=store_host,
             reconsume_times=reconsume_times,
             prepared_transaction_offset=0,
-            properties=kept,
+            properties=properties,
         )
     )
 

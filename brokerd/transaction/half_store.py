@@ -18,12 +18,12 @@ from brokerd.remoting.message.names import (
     SysFlag,
 )
 from brokerd.remoting.message.properties import encode_properties
-from brokerd.remoting.message.record import MessageRecord, decode_record
+from brokerd.remoting.message.record import MessageRecord, decode_record, decode_records
 from brokerd.store.cold_pages import FileRange
-from brokerd.store.log.record import TWO_INTS
+from brokerd.store.log.record import TWO_INTS, read_properties
 from brokerd.store.message_store import MessageStore
 from brokerd.store.results import PutResult
-from brokerd.timer.timer_message import Parking
+from brokerd.timer.timer_message import OF_PARKING, Parking
 from brokerd.transaction.half_message import REMOVE_TAG, HalfMessage
 
 logger = logging.getLogger(__name__)
@@ -58,12 +58,15 @@ class HalfStore:
 
     def half_at(self, commit_log_offset: int) -> HalfMessage | None:
         """Return the half message at an offset that a client named. Raises NotInMemory."""
-        record = self._record_at(commit_log_offset)
-        return HalfMessage(record) if record is not None and record.topic == HALF_TOPIC else None
+        view = self._store.look_message(commit_log_offset, is_checked=False)
+        record = record_of(view, commit_log_offset)
+        if view is None or record is None or record.topic != HALF_TOPIC:
+            return None
+        return HalfMessage(record, read_properties(view))
 
     def discarded_at(self, commit_log_offset: int) -> HalfMessage | None:
         """The same among those that were checked too often."""
-        record = self._record_at(commit_log_offset)
+        record = record_of(self._store.look_message(commit_log_offset, is_checked=False), commit_log_offset)
         return HalfMessage(record) if record is not None and record.topic == CHECK_MAX_TIME_TOPIC else None
 
     def ended_last(self) -> HalfMessage | None:
@@ -90,9 +93,6 @@ class HalfStore:
             return None
         half = HalfMessage(record)
         return half if half.unique_key == HalfMessage(newest).unique_key else None
-
-    def _record_at(self, commit_log_offset: int) -> MessageRecord | None:
-        return record_of(self._store.look_message(commit_log_offset), commit_log_offset)
 
     def halves(
         self, start: int, end: int, done: frozenset[int] | set[int] = frozenset()
@@ -133,31 +133,36 @@ class HalfStore:
 
     def put_half(self, half: HalfMessage, properties: Mapping[str, str], now_ms: int) -> PutResult:
         """Put it into the half topic, the first time or once more."""
-        return self._put(HALF_TOPIC, QUEUE_ID, half, properties, 0, 0, now_ms)
+        return self._put(HALF_TOPIC, QUEUE_ID, half, encode_properties(properties), 0, 0, now_ms)
 
     def put_discarded(self, half: HalfMessage, now_ms: int) -> PutResult:
         """Keep one that was given up, with room for its op message behind it."""
         self._store.make_room(half.record.store_size_bytes + ROOM_BYTES)
-        prepared_at = half.record.commit_log_offset
-        return self._put(CHECK_MAX_TIME_TOPIC, QUEUE_ID, half, half.record.properties, 0, prepared_at, now_ms)
+        encoded, prepared_at = encode_properties(half.record.properties), half.record.commit_log_offset
+        return self._put(CHECK_MAX_TIME_TOPIC, QUEUE_ID, half, encoded, 0, prepared_at, now_ms)
 
     def put_real(self, half: HalfMessage, now_ms: int) -> PutResult:
         """Make a committed message visible, where its op message has room behind it, on a full disk too.
 
         Its property string stays that of the half message, as Java's does.
         """
-        self._store.make_room(half.record.store_size_bytes + ROOM_BYTES)
-        properties = dict(half.record.properties)
-        topic, queue_id = self._parking.park(properties, half.real_topic, half.real_queue_id, now_ms)
-        prepared_at = half.record.commit_log_offset
-        return self._put(topic, queue_id, half, properties, SysFlag.TRANSACTION_COMMIT, prepared_at, now_ms)
+        record, encoded = half.record, half.encoded_properties
+        self._store.make_room(record.store_size_bytes + ROOM_BYTES)
+        topic, queue_id = half.real_topic, half.real_queue_id
+        if not (encoded and OF_PARKING.isdisjoint(record.properties)):
+            properties = dict(record.properties)
+            topic, queue_id = self._parking.park(properties, topic, queue_id, now_ms)
+            encoded = encode_properties(properties)
+        return self._put(
+            topic, queue_id, half, encoded, SysFlag.TRANSACTION_COMMIT, record.commit_log_offset, now_ms
+        )
 
     def _put(
         self,
         topic: str,
         queue_id: int,
         half: HalfMessage,
-        properties: Mapping[str, str],
+        encoded_properties: bytes,
         transaction_flag: int,
         prepared_transaction_offset: int,
         now_ms: int,
@@ -167,7 +172,7 @@ class HalfStore:
             topic,
             queue_id,
             record.body,
-            encode_properties(properties),
+            encoded_properties,
             tag_code(record.tags) if record.tags else 0,
             flag=record.flag,
             sys_flag=record.sys_flag & NOT_TRANSACTIONAL | transaction_flag,
@@ -200,7 +205,7 @@ class HalfStore:
 def record_of(view: memoryview | None, commit_log_offset: int) -> MessageRecord | None:
     """Return the record of a view; None where no record of that offset is."""
     try:
-        record = None if view is None else decode_record(view)
+        records = decode_records(view or b"")  # quicker than decode_record
     except RemotingError:
         return None
-    return record if record is not None and record.commit_log_offset == commit_log_offset else None
+    return records[0] if records and records[0].commit_log_offset == commit_log_offset else None

@@ -30,6 +30,7 @@ from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.errors import error_for
 from brokerd.remoting.header.headers import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
+from brokerd.remoting.header.send_header import EndTransactionFields
 from brokerd.remoting.message.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, MessageProperty, SysFlag
 from brokerd.store.cold_pages import FileRange
 from brokerd.store.errors import StoreError
@@ -45,6 +46,7 @@ from brokerd.transaction.progress import TransactionProgress
 from brokerd.transaction.waiting_halves import WaitingHalves
 
 ReadAhead = Callable[[list[FileRange]], Future[None]]
+EndHeader = EndTransactionRequestHeader | EndTransactionFields
 MakeQueue = Callable[[str, int], asyncio.Future[None]]
 
 logger = logging.getLogger(__name__)
@@ -143,7 +145,7 @@ class TransactionService:
         self.waiting.add(offset, offset, due_ms)
         return result
 
-    def end(self, header: EndTransactionRequestHeader, now_ms: int) -> Committed | None:
+    def end(self, header: EndHeader, now_ms: int) -> Committed | None:
         """Commit or roll back; returns a committed message. Raises MQBrokerError, PutRefused, NotReady.
 
         Java commits a second time what has ended already; here that is refused.
@@ -163,7 +165,7 @@ class TransactionService:
         self._end(newest, now_ms)
         return committed
 
-    def _half_of(self, header: EndTransactionRequestHeader, now_ms: int) -> HalfMessage:
+    def _half_of(self, header: EndHeader, now_ms: int) -> HalfMessage:
         """Return the half message a request is about, checked in Java's order. Raises MQBrokerError, NotInMemory."""
         half = self._halves.half_at(header.commit_log_offset)
         if half is None:

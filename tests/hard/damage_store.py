@@ -363,7 +363,7 @@ def unprotected(made: Shape, root: Path, kind: str, state: str) -> str:
 
 def views(store: MessageStore) -> Iterator[memoryview]:
     for topic in store.topics():
-        for queue_id in store.queues(topic):
+        for queue_id in store.table.queue_ids(topic):
             offset = store.min_offset(topic, queue_id)
             while offset < store.max_offset(topic, queue_id):
                 result = store.get_message(topic, queue_id, offset, 32)
@@ -440,7 +440,7 @@ def served(store: MessageStore, tag: str = "") -> dict[tuple[str, int, int], byt
     codes = frozenset((tags_code(tag.encode()),)) if tag else None
     found: dict[tuple[str, int, int], bytes] = {}
     for topic in store.topics():
-        for queue_id in store.queues(topic):
+        for queue_id in store.table.queue_ids(topic):
             offset, last = store.min_offset(topic, queue_id), -1
             while offset < store.max_offset(topic, queue_id):
                 result = store.get_message(topic, queue_id, offset, 32, tags_codes=codes)

@@ -13,20 +13,30 @@ from brokerd.processor.consumer.pop_message import INVISIBLE_MAX_MS
 from brokerd.processor.route import FAQ
 from brokerd.remoting.body.pop import BatchAck, BatchAckMessageRequestBody
 from brokerd.remoting.codes import RequestCode, ResponseCode
-from brokerd.remoting.command import RemotingCommand
-from brokerd.remoting.errors import error_for
+from brokerd.remoting.command import ONEWAY_FLAG, RESPONSE_FLAG, RemotingCommand
+from brokerd.remoting.errors import HeaderFieldError, MQBrokerError, error_for
 from brokerd.remoting.header.headers import (
     AckMessageRequestHeader,
     ChangeInvisibleTimeRequestHeader,
     PopMessageResponseHeader,
 )
+from brokerd.remoting.header.send_header import ACK_BEGINNING, decode_ack_head, done_reply
 from brokerd.remoting.message.names import REVIVE_QUEUES
-from brokerd.remoting.message.pop_handle import ORDER_REVIVE_QUEUE, Handle, parse_handle, topic_of_flag
+from brokerd.remoting.message.pop_handle import (
+    ORDER_REVIVE_QUEUE,
+    PARTS_MIN,
+    Handle,
+    parse_handle,
+    topic_of_flag,
+)
+from brokerd.store.errors import NotReady, PutRefused
+
+RUN_MAX = 256  # requests that are acknowledged by one record
 
 
 def ack_message(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> RemotingCommand:
     header = AckMessageRequestHeader.from_ext_fields(command.ext_fields)
-    low, high = offsets_of(broker, channel, header.topic, header.queue_id)
+    low, high = offsets_of(broker, channel.remote_address, header.topic, header.queue_id)
     if not low <= header.offset <= high:
         raise error_for(
             ResponseCode.NO_MESSAGE,
@@ -43,7 +53,52 @@ def ack_message(broker: Broker, channel: Channel, command: RemotingCommand, now_
     return command.response(ResponseCode.SUCCESS)
 
 
-def offsets_of(broker: Broker, channel: Channel, topic: str, queue_id: int) -> tuple[int, int]:
+def acknowledge_run(
+    broker: Broker, data: bytes, start: int, peer: tuple[str, int], now_ms: int
+) -> tuple[int, list[bytes]]:
+    """Acknowledge, by one record, messages of one pop whose requests follow each other; (where they end, answers).
+
+    Where that is `start` nothing has changed: what is refused, orderly or unusual is the plain handler's. A client that
+    acknowledges one by one mostly has several under way: 7 instead of 35 µs each.
+    """
+    position, low, high = start, 0, 0
+    first: tuple[str, str, int, str] | None = None
+    offsets: list[int] = []
+    answers: list[bytes] = []
+    while data.startswith(ACK_BEGINNING, position + 8) and len(offsets) < RUN_MAX:
+        decoded = decode_ack_head(data, position)
+        if decoded is None or decoded[0].flag & RESPONSE_FLAG:
+            break
+        head, end = decoded
+        fields = head.extFields
+        # Handles of one pop differ in their last part, the message's own offset.
+        of_pop, _, _ = fields.extra_info.rpartition(" ")
+        pop = (fields.topic, fields.consumer_group, fields.queue_id, of_pop)
+        if first is None:
+            try:
+                low, high = offsets_of(broker, peer, fields.topic, fields.queue_id)
+                handle = parse_handle(fields.extra_info)
+                check_revive_queue(handle.revive_queue_id)
+                broker.pops.need_queue(handle.revive_queue_id)
+            except (HeaderFieldError, MQBrokerError, NotReady, OSError):
+                break
+            first = pop
+        if pop != first or not low <= fields.offset <= high or of_pop.count(" ") != PARTS_MIN - 1:
+            break
+        offsets.append(fields.offset)
+        if not head.flag & ONEWAY_FLAG:
+            answers.append(done_reply(head.opaque))
+        position = end
+    if first is None or not offsets:
+        return start, []
+    try:
+        acknowledge(broker, GroupQueue(*first[:3]), handle, tuple(dict.fromkeys(offsets)), now_ms)
+    except PutRefused:
+        return start, []
+    return position, answers
+
+
+def offsets_of(broker: Broker, peer: tuple[str, int], topic: str, queue_id: int) -> tuple[int, int]:
     """Return the queue's first offset and the one after its last. Raises MQBrokerError."""
     config = broker.topics.get(topic)
     if config is None:
@@ -52,7 +107,7 @@ def offsets_of(broker: Broker, channel: Channel, topic: str, queue_id: int) -> t
         raise error_for(
             ResponseCode.MESSAGE_ILLEGAL,
             f"queueId[{queue_id}] is illegal, topic:[{topic}] topicConfig.readQueueNums:"
-            f"[{config.read_queue_nums}] consumer:[/{address_text(channel.remote_address)}]",
+            f"[{config.read_queue_nums}] consumer:[/{address_text(peer)}]",
         )
     return broker.store.min_offset(topic, queue_id), broker.store.max_offset(topic, queue_id)
 
@@ -140,7 +195,7 @@ def change_invisible_time(
 ) -> RemotingCommand:
     """Give one message another time from now on: a checkpoint of its own, then it is acknowledged in the old one."""
     header = ChangeInvisibleTimeRequestHeader.from_ext_fields(command.ext_fields)
-    low, high = offsets_of(broker, channel, header.topic, header.queue_id)
+    low, high = offsets_of(broker, channel.remote_address, header.topic, header.queue_id)
     if not low <= header.offset < high:
         raise error_for(
             ResponseCode.NO_MESSAGE, f"no message {header.offset}: the queue holds {low} to {high}"

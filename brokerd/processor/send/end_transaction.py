@@ -14,6 +14,7 @@ from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.errors import HeaderFieldError, MQBrokerError, error_for
 from brokerd.remoting.header.headers import EndTransactionRequestHeader, ResumeCheckHalfMessageRequestHeader
+from brokerd.remoting.header.send_header import EndTransactionFields
 from brokerd.remoting.message.ids import decode_offset_message_id
 from brokerd.remoting.message.names import SysFlag
 from brokerd.store.errors import PutRefused
@@ -27,14 +28,9 @@ DECISIONS = (SysFlag.TRANSACTION_COMMIT, SysFlag.TRANSACTION_ROLLBACK)
 def end_transaction(
     broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand | None:
-    """Commit or roll back; a state that is unknown yet is never answered."""
     header = EndTransactionRequestHeader.from_ext_fields(command.ext_fields)
-    if header.commit_or_rollback == UNDECIDED:
-        return None
-    if header.commit_or_rollback not in DECISIONS:
-        raise HeaderFieldError("commitOrRollback", str(header.commit_or_rollback), "takes 0, 8 or 12")
     try:
-        committed = broker.transactions.end(header, now_ms)
+        is_answered = end(broker, header, now_ms)
     except MQBrokerError as error:
         # Most clients request it one-way: this line is all that shows why a message stays invisible.
         logger.warning(
@@ -45,9 +41,22 @@ def end_transaction(
     except PutRefused as error:
         broker.stats.put_failed_total += 1
         raise error_for(PUT_CODES.get(error.status, ResponseCode.SYSTEM_ERROR), str(error)) from error
+    return command.response(ResponseCode.SUCCESS) if is_answered else None
+
+
+def end(broker: Broker, header: EndTransactionRequestHeader | EndTransactionFields, now_ms: int) -> bool:
+    """Commit or roll back; False for a state that is unknown yet, which is never answered.
+
+    Raises HeaderFieldError, MQBrokerError, PutRefused, NotReady; nothing has changed then.
+    """
+    if header.commit_or_rollback == UNDECIDED:
+        return False
+    if header.commit_or_rollback not in DECISIONS:
+        raise HeaderFieldError("commitOrRollback", str(header.commit_or_rollback), "takes 0, 8 or 12")
+    committed = broker.transactions.end(header, now_ms)
     if committed is not None:
         broker.sender.count_put(committed.topic, committed.size_bytes)
-    return command.response(ResponseCode.SUCCESS)
+    return True
 
 
 def resume_check_half_message(

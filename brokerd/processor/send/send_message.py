@@ -358,11 +358,13 @@ class Sender:
                 ResponseCode.NO_PERMISSION,
                 f"the broker[{broker.address}] sending transaction message is forbidden",
             )
+        properties["UNIQ_KEY"] = unique_key
+        properties |= self._added_properties
         half = half_of_send(
             header.topic,
             queue_id,
             body,
-            {**properties, "UNIQ_KEY": unique_key, **self._added_properties},
+            properties,
             flag=header.flag,
             sys_flag=sys_flag,
             born_timestamp_ms=header.born_timestamp,

@@ -1,4 +1,4 @@
-"""Hot path: the header of a send or pull read straight into a typed struct, the answer to a send from a template.
+"""Hot path: headers of frequent requests read straight into typed structs, the answer to a send from a template.
 
 Measured against the plain way on the same frames (header into a dict into a dataclass, answer through the JSON
 encoder): reading 5.2 to 1.2 µs, answering 1.6 to 0.5 µs. Only frames that begin as the official clients write them come
@@ -111,6 +111,40 @@ class PullFields(msgspec.Struct, gc=False, rename="camel"):
     max_msg_bytes: Int32 | None = None
 
 
+class EndTransactionFields(
+    msgspec.Struct,
+    gc=False,
+    rename=dict(  # noqa: C408
+        producer_group="producerGroup",
+        tran_state_table_offset="tranStateTableOffset",
+        commit_log_offset="commitLogOffset",
+        commit_or_rollback="commitOrRollback",
+        from_check_text="fromTransactionCheck",
+    ),
+):
+    """END_TRANSACTION (37): what is read of `headers.EndTransactionRequestHeader`."""
+
+    producer_group: str
+    tran_state_table_offset: Int64
+    commit_log_offset: Int64
+    commit_or_rollback: Int32
+    from_check_text: str | None = None
+
+    @property
+    def from_transaction_check(self) -> bool | None:
+        return None if self.from_check_text is None else self.from_check_text.lower() == "true"
+
+
+class AckFields(msgspec.Struct, gc=False, rename="camel"):
+    """ACK_MESSAGE (200051): the same attributes as `headers.AckMessageRequestHeader`."""
+
+    consumer_group: str
+    topic: str
+    queue_id: Int32
+    extra_info: str
+    offset: Int64
+
+
 class SendHead(msgspec.Struct, gc=False):
     """The header of a 10."""
 
@@ -141,7 +175,27 @@ class PullHead(msgspec.Struct, gc=False):
     version: Int32 = 0
 
 
-HotHead = SendHead | SendHeadV2 | PullHead
+class EndTransactionHead(msgspec.Struct, gc=False):
+    """The header of a 37."""
+
+    code: Literal[37]
+    opaque: Int32
+    extFields: EndTransactionFields  # noqa: N815
+    flag: Int32 = 0
+    version: Int32 = 0
+
+
+class AckHead(msgspec.Struct, gc=False):
+    """The header of a 200051."""
+
+    code: Literal[200051]
+    opaque: Int32
+    extFields: AckFields  # noqa: N815
+    flag: Int32 = 0
+    version: Int32 = 0
+
+
+HotHead = SendHead | SendHeadV2 | PullHead | EndTransactionHead
 _JSON_BEGINNING_BYTES = 12
 # Both client families write the code first. strict=False: numbers arrive as text.
 _DECODE: dict[bytes, Callable[[bytes], HotHead]] = {
@@ -149,7 +203,15 @@ _DECODE: dict[bytes, Callable[[bytes], HotHead]] = {
     b'{"code":310,': msgspec.json.Decoder(SendHeadV2, strict=False).decode,
     b'{"code":320,': msgspec.json.Decoder(SendHeadV2, strict=False).decode,
     b'{"code":11,"': msgspec.json.Decoder(PullHead, strict=False).decode,
+    b'{"code":37,"': msgspec.json.Decoder(EndTransactionHead, strict=False).decode,
 }
+ACK_BEGINNING = b'{"code":200051,'
+ACK_BYTES_MAX = 4096
+_decode_ack = msgspec.json.Decoder(AckHead, strict=False).decode
+_DONE = (
+    b'{"code":0,"extFields":{},"flag":%d,"language":"JAVA","opaque":%%d,"serializeTypeCurrentRPC":"JSON","version":%d}'
+    % (RESPONSE_FLAG, MQ_VERSION)
+)
 
 
 def begins_hot(data: bytes, start: int) -> bool:
@@ -175,6 +237,30 @@ def decode_hot_head(data: bytes, start: int, end: int) -> tuple[HotHead, int] | 
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     return head, body_start
+
+
+def decode_ack_head(data: bytes, start: int) -> tuple[AckHead, int] | None:
+    """Return the typed header of the ACK_MESSAGE that starts there and where its frame ends; None as above."""
+    header_start = start + 8
+    length, header_length = PREFIX.unpack_from(data, start)
+    # An acknowledgement has no body.
+    if (
+        length != 4 + header_length
+        or header_length > ACK_BYTES_MAX
+        or header_start + header_length > len(data)
+    ):
+        return None
+    end = header_start + header_length
+    try:
+        return _decode_ack(data[header_start:end]), end
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def done_reply(opaque: int) -> bytes:
+    """Return the answer of a request that has no result, as `RemotingCommand.response(0).encode()` gives it."""
+    header = _DONE % opaque
+    return PREFIX.pack(4 + len(header), len(header)) + header
 
 
 class SendReplyTemplate:

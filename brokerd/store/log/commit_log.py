@@ -259,13 +259,14 @@ class CommitLog:
             return None
         return mapped_file.view[position : position + size_bytes]
 
+    def sized_view(self, offset: int) -> memoryview | None:
+        """Return as many bytes from `offset` on as a record there would have: they may be no record."""
+        start = self.view(offset, BLANK_BYTES)
+        return None if start is None else self.view(offset, TWO_INTS.unpack(start)[0])
+
     def record_view(self, offset: int) -> memoryview | None:
         """Return the whole record at `offset`, or None when no record starts there. `offset` may be anything."""
-        start = self.view(offset, BLANK_BYTES)
-        mapped_file = self.files.find(offset)
-        if start is None or mapped_file is None:
-            return None
-        view = self.view(offset, TWO_INTS.unpack(start)[0])
+        view = self.sized_view(offset)
         try:
             if view is None or read_record(view, 0, offset, check_crc=False) is None:
                 return None

@@ -61,6 +61,7 @@ HEADER_BYTES_MIN = 88
 SHORT = struct.Struct(">h")
 TWO_INTS = struct.Struct(">iI")
 MAGIC_LOW_BYTE = 7
+MAGIC_V1_LOW = MAGIC_V1 & 0xFF
 SYS_FLAG_LOW_BYTE = 39
 LONG = struct.Struct(">q")
 INT = struct.Struct(">i")
@@ -223,15 +224,14 @@ def read_store_timestamp(view: memoryview) -> int:
 
 
 def read_properties(view: memoryview) -> bytes:
-    """Return the encoded properties of the record that is `view`."""
+    """Return the encoded properties of the record that is `view`: they are its end."""
     position = HEADERS[view[SYS_FLAG_LOW_BYTE] >> 4 & 3].size
     position += INT.unpack_from(view, position - 4)[0]
-    if view[MAGIC_LOW_BYTE] == MAGIC_V1 & 0xFF:
-        position += 1 + view[position]
+    if view[MAGIC_LOW_BYTE] == MAGIC_V1_LOW:
+        position += 3 + view[position]
     else:
-        position += 2 + SHORT.unpack_from(view, position)[0]
-    length: int = SHORT.unpack_from(view, position)[0]
-    return view[position + 2 : position + 2 + length].tobytes()
+        position += 4 + SHORT.unpack_from(view, position)[0]
+    return bytes(view[position:])
 
 
 # Names as find_property takes them: with the separator, so that none is glued per message.

@@ -41,6 +41,7 @@ async def test_an_unexpected_exception_is_answered_and_the_others_get_theirs(
 
         monkeypatch.setattr(broker.controller._hot_path._sender, "_put", failing)
         channel = MemoryChannel()
+        monkeypatch.setattr(dispatch, "TURN_NS_MAX", 60_000_000_000)  # files are made, a traceback is logged
         with caplog.at_level(logging.ERROR):
             data = send(1) + send(2, queue_id=3) + send(3)
             used, replies = broker.controller._dispatcher.process(data, channel)
@@ -111,6 +112,19 @@ async def test_slow_requests_of_one_read_share_the_loop_with_others(
         while len(greedy.received) < 200:
             await asyncio.sleep(0.01)
         assert [answer.opaque for answer in greedy.received] == list(range(200))
+
+
+@pytest.mark.parametrize("compiled", ["false", "true"])
+async def test_sends_share_the_loop_with_others_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiled: str
+) -> None:
+    async with running(tmp_path, compiledSends=compiled) as broker:
+        broker.broker.topics.put(topic_config("T", 4, 6), 0)
+        broker.broker.store.table.makes_files_in_thread = False
+        monkeypatch.setattr(dispatch, "TURN_NS_MAX", 0)
+        one, other = send(1), frame(RequestCode.GET_MAX_OFFSET, 2, {"topic": "T", "queueId": "0"})
+        used, replies = broker.controller._dispatcher.process(one + other + one, MemoryChannel())
+        assert (used, len(replies)) == (len(one), 1)
 
 
 async def test_a_malformed_frame_behind_a_turn_that_was_cut_short_closes_the_connection(

@@ -6,6 +6,7 @@ import json
 import struct
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -19,6 +20,7 @@ from brokerd.remoting.message.record import decode_record
 from brokerd.remoting.signature import AccessKeys, sign
 from brokerd.tables.topic_config import topic_config
 from tests.brokerd.fakes import MemoryChannel
+from tests.brokerd.processor.send.test_end_transaction import end_fields
 from tests.brokerd.running import RunningBroker, pull_fields, running, send_fields
 
 names = st.text(st.characters(codec="utf-8", exclude_characters="\x01\x02"), max_size=8)
@@ -215,6 +217,41 @@ async def test_it_equals_the_plain_way_for_pulls(tmp_path: Path) -> None:
                 fields = pull_fields("g", "T", offset, subscription=subscription)
                 answers = [each.process(frame(11, fields, b""), channel)[1] for each in (fast, plain)]
                 assert answers[0] == answers[1] != [[]]
+
+
+@pytest.mark.parametrize(
+    ("change", "records"),
+    [
+        ({}, 2),
+        ({"commitOrRollback": "12"}, 1),
+        ({"commitOrRollback": "08", "fromTransactionCheck": "TRUE"}, 2),
+        ({"commitOrRollback": "0"}, 0),
+        ({"commitOrRollback": "5"}, 0),
+        ({"commitOrRollback": "x"}, 0),
+        ({"producerGroup": "q"}, 0),
+        ({"tranStateTableOffset": "99"}, 0),
+        ({"commitLogOffset": "5"}, 0),
+    ],
+)
+async def test_it_equals_the_plain_way_for_ends_of_transactions(
+    tmp_path: Path, change: dict[str, str], records: int
+) -> None:
+    properties = "TRAN_MSG\x01true\x02PGROUP\x01p\x02TAGS\x01a\x02UNIQ_KEY\x01K\x02"
+    half = frame(310, send_fields("T", properties=properties, f="4"), b"x")
+    async with running(tmp_path) as broker:
+        make_topics(broker)
+        process, store = broker.controller._dispatcher.process, broker.broker.store
+        for flag in (0, 2):
+            outcomes = []
+            for code_first in (True, False):
+                _, (sent,) = process(half, MemoryChannel())
+                fields = {**end_fields(decode_frame(sent[4:]), "8", producerGroup="p"), **change}
+                end = frame(37, fields, b"", flag=flag, code_first=code_first)
+                answers, stored = outcome(process, end, store)
+                # The op message names the half message, another one each time.
+                outcomes.append((answers, [record[:2] + record[3:] for record in stored]))  # type: ignore[index]
+            assert outcomes[0] == outcomes[1]
+            assert len(outcomes[0][1]) == records
 
 
 async def test_it_keeps_its_tag_codes(tmp_path: Path) -> None:

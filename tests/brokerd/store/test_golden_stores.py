@@ -49,7 +49,7 @@ def all_units(store: MessageStore) -> dict[tuple[str, int], list[list[int]]]:
     return {
         (topic, queue_id): units(store, topic, queue_id)
         for topic in store.topics()
-        for queue_id in store.queues(topic)
+        for queue_id in store.table.queue_ids(topic)
     }
 
 

@@ -83,7 +83,11 @@ def test_it_shows_messages_only_once_dispatched(tmp_path: Path) -> None:
     assert store.dispatch_pending() == 0
     assert store.dispatch_behind_bytes == 0
     assert arrivals.seen == [("TopicTest", 0, 1, 2598919), ("TopicTest", 1, 1, 0)]
-    assert (store.topics(), store.queues("TopicTest"), store.queues("None")) == (["TopicTest"], [0, 1], [])
+    assert (store.topics(), store.table.queue_ids("TopicTest"), store.table.queue_ids("None")) == (
+        ["TopicTest"],
+        [0, 1],
+        [],
+    )
     store.close(NOW_MS)
 
 

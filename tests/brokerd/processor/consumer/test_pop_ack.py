@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import base64
 import json
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from brokerd.pop import revive_state
+from brokerd.pop.checkpoint import GroupQueue, parse_ack
 from brokerd.processor.consumer.pop_ack import change_invisible_time
+from brokerd.processor.dispatch import Dispatcher
+from brokerd.processor.handlers import BROKER_HANDLERS
 from brokerd.remoting.codes import RequestCode
 from brokerd.remoting.command import RemotingCommand, decode_frame
+from brokerd.remoting.message.record import decode_records
 from tests.brokerd.fakes import MemoryChannel
-from tests.brokerd.popping import ack, pop
+from tests.brokerd.popping import PoppedMessage, ack, pop
 from tests.brokerd.processor.consumer.test_pop_message import send
 from tests.brokerd.processor.send.test_send_message import create
 from tests.brokerd.running import running
@@ -55,7 +61,70 @@ async def test_a_batch_acknowledges_messages_of_many_checkpoints(tmp_path: Path)
         ).code == 13
 
 
-async def test_acknowledgements_of_one_read_get_their_units_together(
+def frames(popped: Sequence[PoppedMessage], group: str, *, flag: int = 0, **fields: str) -> list[bytes]:
+    """Their acknowledgements; opaque numbers are their places."""
+    return [
+        RemotingCommand(
+            ACK, opaque=number, flag=flag, ext_fields={**each.ack_fields(group), **fields}
+        ).encode()
+        for number, each in enumerate(popped)
+    ]
+
+
+async def test_acknowledgements_that_follow_each_other_are_one_record(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+        client = await broker.client()
+        await create(client, "T", 1)
+        await send(client, "T", b"a", b"b", b"c")
+        popped = await pop(client, "g", "T")
+        data = b"".join([*frames(popped[:2], "g"), *frames(popped[2:], "g", flag=2), *frames(popped, "g")])
+        store, begin = broker.broker.store, broker.broker.store.commit_log_max_offset
+        used, replies = broker.controller._dispatcher.process(data, MemoryChannel())
+        assert (used, [decode_frame(reply[4:]).code for reply in replies]) == (len(data), [0] * 5)
+        (record,) = decode_records(store._log.view(begin, store.commit_log_max_offset - begin) or b"")
+        assert (record.tags, parse_ack(record.body, "").offsets) == ("bAck", (0, 1, 2))
+        assert not broker.broker.pops.in_flight
+
+
+async def test_acknowledgements_of_one_read_are_answered_as_one_by_one(tmp_path: Path) -> None:
+    """Of two pops, out of range, unreadable, orderly: each has the answer and the effect it would have alone."""
+    async with running(tmp_path) as broker:
+        broker.broker.store.table.makes_files_in_thread = False
+        client = await broker.client()
+        await create(client, "T", 2)
+        await send(client, "T", b"a", b"b", b"c", b"d")
+        plain = Dispatcher(broker.broker, BROKER_HANDLERS)
+        outcomes = []
+        for group, process in (("fast", broker.controller._dispatcher.process), ("plain", plain.process)):
+            first = await pop(client, group, "T", maxMsgNums="3", queueId="0")
+            second = await pop(client, group, "T", queueId="0")
+            assert (len(first), len(second)) == (3, 1)
+            handle = first[1].handle.split(" ")
+            orderly = " ".join([*handle[:3], "999", *handle[4:]])
+            data = [
+                *frames(first[:1], group),
+                *frames(second, group),
+                *frames(first[:1], group, offset="99"),
+                *frames(first[:1], group, extraInfo="1 2 3"),
+                *frames(first[:1], group, extraInfo=" ".join([*handle[:6], "x"])),
+                *frames(first[:1], group, extraInfo=orderly),
+                *frames(first[:1], group, topic="U"),
+                *frames(first[:1], group, queueId="2"),
+                *frames(first[1:2], group, extraInfo=" ".join(handle[:7])),
+            ]
+            read, answers = b"".join(data), list[tuple[int, str]]()
+            while read:  # a turn ends after 5 ms
+                used, replies = process(read, MemoryChannel())
+                read = read[used:]
+                commands = [decode_frame(reply[4:]) for reply in replies]
+                answers += [(each.code, re.sub(r"\d+", "", each.remark or "")) for each in commands]
+            outcomes.append((answers, broker.broker.pops.in_flight[GroupQueue("T", group, 0)]))
+        assert outcomes[0] == outcomes[1]
+        assert [code for code, _ in outcomes[0][0]] == [0, 0, 208, 1, 1, 0, 17, 13, 0]
+        assert outcomes[0][1] == 1
+
+
+async def test_acknowledgements_that_cannot_be_stored_are_refused_one_by_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running(tmp_path) as broker:
@@ -63,20 +132,14 @@ async def test_acknowledgements_of_one_read_get_their_units_together(
         await create(client, "T", 1)
         await send(client, "T", b"a", b"b")
         popped = await pop(client, "g", "T")
-        store, counts = broker.broker.store, list[int]()
-        dispatch = store.dispatch_pending
-
-        def counted() -> int:
-            counts.append(dispatch())
-            return counts[-1]
-
-        monkeypatch.setattr(store, "dispatch_pending", counted)
-        requests = [RemotingCommand.request(ACK, each.ack_fields("g")) for each in popped]
-        data = b"".join(each.encode() for each in requests)
-        _, replies = broker.controller._dispatcher.process(data, MemoryChannel())
-        assert [decode_frame(reply[4:]).code for reply in replies] == [0, 0]
-        assert counts == [2]
-        assert not broker.broker.pops.in_flight
+        monkeypatch.setattr(broker.broker.store, "_refusal", "the disk is full")
+        _, replies = broker.controller._dispatcher.process(b"".join(frames(popped, "g")), MemoryChannel())
+        answers = [decode_frame(reply[4:]) for reply in replies]
+        assert [(each.code, each.opaque, each.remark) for each in answers] == [
+            (1, 0, "the disk is full"),
+            (1, 1, "the disk is full"),
+        ]
+        assert sum(broker.broker.pops.in_flight.values()) == 2
 
 
 async def test_a_changed_time_counts_from_now_on(tmp_path: Path) -> None:

@@ -12,11 +12,20 @@ from brokerd.remoting.codes import RequestCode
 from brokerd.remoting.command import RemotingCommand, decode_frame
 from brokerd.remoting.errors import HeaderFieldError, RemotingCommandError
 from brokerd.remoting.header.headers import (
+    AckMessageRequestHeader,
+    EndTransactionRequestHeader,
     PullMessageRequestHeader,
     SendMessageRequestHeader,
     SendMessageRequestHeaderV2,
 )
-from brokerd.remoting.header.send_header import HotHead, SendReplyTemplate, decode_hot_head
+from brokerd.remoting.header.send_header import (
+    AckHead,
+    HotHead,
+    SendReplyTemplate,
+    decode_ack_head,
+    decode_hot_head,
+    done_reply,
+)
 from tests.brokerd.remoting.golden_frames import golden_frames
 
 V2 = {"a": "P", "b": "T", "c": "TBW102", "d": "4", "e": "3", "f": "0", "g": "1700000000000", "h": "0"}
@@ -41,18 +50,36 @@ PULL = {
     "suspendTimeoutMillis": "15000",
     "subVersion": "1700000000000",
 }
+END_TRANSACTION = {
+    "producerGroup": "P",
+    "tranStateTableOffset": "7",
+    "commitLogOffset": "1700000000000",
+    "commitOrRollback": "8",
+}
+ACK = {
+    "consumerGroup": "G",
+    "topic": "T",
+    "queueId": "3",
+    "extraInfo": "7 1700000000000 60000 1 0 broker-a 3 9",
+    "offset": "9",
+}
 OPTIONAL = {
+    37: ["fromTransactionCheck", "msgId", "transactionId", "topic", "bname"],
     10: ["properties", "reconsumeTimes", "unitMode", "maxReconsumeTimes", "batch", "bname"],
     310: list("ijklmn"),
     320: list("ijklmn"),
     11: ["subscription", "expressionType", "maxMsgBytes", "bname", "ReqT"],
 }
-REQUIRED = {10: V1, 310: V2, 320: V2, 11: PULL}
+REQUIRED = {10: V1, 310: V2, 320: V2, 11: PULL, 37: END_TRANSACTION}
+# What clients write and no handler reads.
+UNREAD = {37: {"msg_id", "transaction_id", "topic"}}
 HOT_HEADERS = {
     RequestCode.SEND_MESSAGE: SendMessageRequestHeader,
     RequestCode.SEND_MESSAGE_V2: SendMessageRequestHeaderV2,
     RequestCode.SEND_BATCH_MESSAGE: SendMessageRequestHeaderV2,
     RequestCode.PULL_MESSAGE: PullMessageRequestHeader,
+    RequestCode.END_TRANSACTION: EndTransactionRequestHeader,
+    RequestCode.ACK_MESSAGE: AckMessageRequestHeader,
 }
 
 
@@ -62,12 +89,15 @@ def json_frame(header: Any, body: bytes = b"") -> bytes:
     return struct.pack(">iI", 4 + len(text) + len(body), len(text)) + text + body
 
 
-def attributes_of(head: HotHead) -> dict[str, Any]:
+def attributes_of(head: HotHead | AckHead) -> dict[str, Any]:
     """What brokerd reads of a hot header."""
     fields = {name: getattr(head.extFields, name) for name in head.extFields.__struct_fields__}
     if "batch_text" in fields:
         del fields["batch_text"]
         fields["batch"] = head.extFields.batch  # type: ignore[union-attr]
+    if "from_check_text" in fields:
+        del fields["from_check_text"]
+        fields["from_transaction_check"] = head.extFields.from_transaction_check  # type: ignore[union-attr]
     return {
         "code": head.code,
         "opaque": head.opaque,
@@ -82,6 +112,7 @@ def plainly(data: bytes) -> dict[str, Any]:
     command = decode_frame(data[4:])
     header = HOT_HEADERS[RequestCode(command.code)].from_ext_fields(command.ext_fields)
     names = set(header.__dataclass_fields__) - {"unit_mode", "broker_name"}  # type: ignore[attr-defined]
+    names -= UNREAD.get(command.code, set())
     fields = {name: getattr(header, name) for name in names}
     return {
         "code": command.code,
@@ -103,11 +134,23 @@ def check_twins(data: bytes) -> bool:
     return True
 
 
+def check_ack_twins(data: bytes) -> bool:
+    """The same of acknowledgements."""
+    decoded = decode_ack_head(data, 0)
+    if decoded is None:
+        return False
+    head, end = decoded
+    assert end == len(data)
+    assert attributes_of(head) == plainly(data)
+    return True
+
+
 def test_it_takes_every_valid_captured_frame_with_a_json_header() -> None:
     left_to_the_plain_way = set()
     for frame in golden_frames():
         is_hot = frame.is_request and frame.code in HOT_HEADERS and frame.manifest["serialize"] == "json"
-        if is_hot and not check_twins(frame.data):
+        check = check_ack_twins if frame.code == RequestCode.ACK_MESSAGE else check_twins
+        if is_hot and not check(frame.data):
             left_to_the_plain_way.add(frame.name)
     assert left_to_the_plain_way == {
         "4.9.7/10-send_message-11.request.bin",  # defaultTopic is missing: rare
@@ -166,7 +209,7 @@ VALUES = (
 @st.composite
 def headers(draw: st.DrawFn) -> dict[str, Any]:
     """A hot header: mostly right, some fields odd, all in any order; the code stands first or anywhere."""
-    code = draw(st.sampled_from([10, 310, 320, 11]))
+    code = draw(st.sampled_from([10, 310, 320, 11, 37]))
     fields: dict[str, Any] = dict(REQUIRED[code])
     for name in draw(st.lists(st.sampled_from(OPTIONAL[code]), unique=True)):
         fields[name] = draw(VALUES)
@@ -194,7 +237,10 @@ def test_it_agrees_with_the_plain_way(header: dict[str, Any], body: bytes) -> No
 
 
 @given(
-    st.sampled_from([10, 310, 320, 11]), st.randoms(use_true_random=False), TEXT, st.integers(-1, 2**31 - 1)
+    st.sampled_from([10, 310, 320, 11, 37]),
+    st.randoms(use_true_random=False),
+    TEXT,
+    st.integers(-1, 2**31 - 1),
 )
 def test_it_takes_good_frames_in_any_order_of_fields(code: int, random: Any, text: str, number: int) -> None:
     """As long as the code comes first, which is how both client families write."""
@@ -208,6 +254,22 @@ def test_it_takes_good_frames_in_any_order_of_fields(code: int, random: Any, tex
     rest = [("extFields", dict(shuffled)), ("flag", 0), ("language", "GO"), ("opaque", 1), ("version", 317)]
     random.shuffle(rest)
     assert check_twins(json_frame(dict([("code", code), *rest])))
+
+
+@given(st.sampled_from(sorted(ACK)), VALUES, st.sampled_from([b"", b"x"]), st.integers(0, 3))
+def test_it_agrees_with_the_plain_way_for_acknowledgements(
+    name: str, value: object, body: bytes, cut: int
+) -> None:
+    fields = {**ACK, name: value}
+    data = json_frame({"code": 200051, "extFields": fields, "opaque": 5, "flag": 2}, body)
+    is_taken = check_ack_twins(data) if not cut else decode_ack_head(data[: len(data) - cut], 0) is not None
+    assert not (is_taken and (body or cut))
+
+
+def test_it_takes_an_acknowledgement_and_answers_it_as_the_plain_way() -> None:
+    data = json_frame({"code": 200051, "extFields": ACK, "flag": 0, "opaque": 77, "version": 479})
+    assert check_ack_twins(data)
+    assert done_reply(77) == decode_frame(data[4:]).response(0).encode()
 
 
 EDGES = [
