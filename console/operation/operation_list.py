@@ -42,7 +42,6 @@ OPERATIONS = ListSpec(
         Column("kind", Text("Change"), css="", order=("kind",), ascending=True, fields=("id", "kind")),
         Column("subject", Text("Object"), css="", order=("subject",), ascending=True, fields=("subject",)),
         Column("state", Text("State"), css="", order=("where",), ascending=True, fields=("where",)),
-        Column("progress", Text("Progress"), css=""),
         Column("words", Text("Summary"), css="", fields=("summary",)),
         Column("messages", Text("Affects"), MSGS, css="num p3", order=("messages",), fields=("messages",)),
         Column(
@@ -53,10 +52,10 @@ OPERATIONS = ListSpec(
             ascending=True,
             fields=("created_by", "approved_by"),
         ),
-        Column("made", Text("Created"), order=("created_at",), fields=("created_at",)),
-        Column("ended", Text("Ended"), css="num p2", order=("ended_at",), fields=("ended_at",)),
+        Column("made", Text("Created"), order=("created_at",), fields=("created_at", "ended_at")),
         Column("next", Text("Next step"), css="", is_bare=True),
     ),
+    orders={"ended": ("ended_at",)},
     filters=(Filter("state", tuple(Choice(code, words) for code, words in STATES.items())),),
 )
 

@@ -204,7 +204,8 @@ def make_something_to_see(page: Page, product: Product, asked: argparse.Namespac
         if not any(address in path for path in shown for address in wanted):
             continue
         page.goto(f"{product.url}/c/local/reports/{job}")
-        run = page.get_by_role("button", name=re.compile("^Run "))
+        run = page.locator(".run button[type=submit]")
+        page.get_by_text("Run now…").click()
         with page.expect_navigation():
             run.click()
         # the page loads itself anew when the run has ended

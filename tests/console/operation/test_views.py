@@ -379,6 +379,7 @@ def test_it_lists_plans_and_jobs_newest_first(tally: type[Tally], alice: User) -
     job, plan = start(alice), make(alice, steps=9)
     text = text_of(browser(alice), "/c/test/operations")
     assert text.index(plan.id) < text.index(job.id)
+    assert 'data-field="progress"' in text.split('data-field="state"')[1].split("</td>")[0]
     assert job.id not in text_of(browser(alice), "/c/test/operations?q=ledger")
     assert "0 of 2 operations match" in text_of(browser(alice), "/c/test/operations?q=ledger")
 
