@@ -73,7 +73,8 @@ def message_view(
     ``batch``: (index from 1, size) of a message from a stored batch.
     """
     original, record = record, masks.masked(record)
-    unpacked = unpack(record.body, record.sys_flag)
+    stored = unpack(original.body, original.sys_flag)
+    unpacked = stored if record is original else unpack(record.body, record.sys_flag)
     shown = render_body(unpacked.body, limit_bytes, body_format, protobuf)
     return MessageView(
         topic=record.topic,
@@ -89,7 +90,7 @@ def message_view(
         born_host=_host(record.born_host),
         store_host=_host(record.store_host),
         reconsume_times=record.reconsume_times,
-        body_bytes=len(unpacked.body),
+        body_bytes=len(stored.body),
         body_text=shown.text,
         body_format=shown.format,
         body_cut=shown.is_cut,
@@ -99,8 +100,8 @@ def message_view(
         flag=record.flag,
         sys_flag=record.sys_flag,
         commit_log_offset=record.commit_log_offset,
-        body_stored_bytes=len(record.body),
-        body_packing=", ".join(unpacked.how),
+        body_stored_bytes=len(original.body),
+        body_packing=", ".join(stored.how),
         batch_index=batch[0],
         batch_size=batch[1],
         is_masked=record is not original,

@@ -77,6 +77,11 @@ class Comparison:
         return not any(line.differs for line in self.lines)
 
     @property
+    def is_masked(self) -> bool:
+        """Whether values are hidden, which are not compared."""
+        return self.left.is_masked or self.right.is_masked
+
+    @property
     def differences(self) -> int:
         """Return how many facts and properties differ."""
         return sum(pair.differs for pair in (*self.facts, *self.properties))

@@ -13,6 +13,8 @@ from django.utils.translation import gettext, ngettext
 
 from console.access.activity_list import field_name
 from console.access.models import AuditEvent
+from console.operation.config.row import DONE
+from console.templatetags.looks import ROWS, WAITING
 from console.text import Moment, Text
 from console.text.figures import count, duration, rate, size
 from console.text.language import figure_words
@@ -27,6 +29,13 @@ MOMENT_FROM_MS = 100_000_000_000
 IDS = frozenset({"queue_id", "broker_id", "port", "pk", "id"})
 # Fields that name a row of a list, in this order: what a row was before and after is one line.
 ROW_NAMES = ("cluster", "group", "topic", "broker_name", "broker", "addr", "queue_id", "queue", "key", "name")
+# A queue's offset as plans store it, a list.
+OFFSET_NAMES = ("topic", "broker_name", "queue_id", "offset")
+# Rows that are read in one line, by fields that no other has: `ConfigWrite`, `QueueMove` and `ImpactRow`. The page of
+# the job and REST have all of their fields.
+CONFIG_ROW = frozenset({"changes", "deed", "state"})
+OFFSET_ROW = frozenset({"before", "target", "planned", "state"})
+IMPACT_ROW = frozenset({"value", "words", "is_lower_bound"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +45,8 @@ class Line:
     head: str
     fields: Mapping[str, object]
     is_row: bool = False
+    # What the row did or says, where its fields are more than a reader wants.
+    words: SafeString | None = None
 
 
 @register.simple_tag
@@ -43,10 +54,11 @@ def event_detail(event: AuditEvent) -> SafeString:
     """Render before and after as lines: what changed first, then what one side has; the unchanged is folded."""
     before = {line.head: line for line in _lines("", "", event.before)}
     after = {line.head: line for line in _lines("", "", None if event.note else event.after)}
-    both = [(line, after[head]) for head, line in before.items() if head in after]
+    common = {head for head in before.keys() & after.keys() if _is_comparable(before[head], after[head])}
+    both = [(line, after[head]) for head, line in before.items() if head in common]
     parts = (
-        (gettext("Before"), [_alone(line) for head, line in before.items() if head not in after]),
-        (gettext("After"), [_alone(line) for head, line in after.items() if head not in before]),
+        (gettext("Before"), [_alone(line) for head, line in before.items() if head not in common]),
+        (gettext("After"), [_alone(line) for head, line in after.items() if head not in common]),
     )
     only = ((words, _list(lines)) for words, lines in parts if lines)
     return (
@@ -59,12 +71,14 @@ def event_detail(event: AuditEvent) -> SafeString:
 def _lines(head: str, name: str, value: object) -> list[Line]:
     """Return the lines of a stored value; fields in the order of their words: a database has one of its own."""
     if isinstance(value, Mapping) and value:
+        if name == "coverage" and value.get("covered") == value.get("expected") and not value.get("absent"):
+            return []
         found: list[Line] = []
         for field in sorted(value, key=field_name):
             found += _lines(_under(head, field_name(field)), field, value[field])
         return found
     if _is_list(value):
-        rows = [row for row in value if isinstance(row, Mapping)]
+        rows = [row for row in map(_with_names, value) if isinstance(row, Mapping)]
         if rows and len(rows) == len(value):
             return _rows(head, rows)
     return [Line(head, {name: value})] if name or not _is_empty(value) else []
@@ -75,16 +89,72 @@ def _rows(head: str, rows: Sequence[Mapping[str, object]]) -> list[Line]:
     found: dict[str, Line] = {}
     for number, row in enumerate(rows[:ROWS_MAX], 1):
         names = [name for name in ROW_NAMES if isinstance(row.get(name), str | int)]
-        words = [f"{field_name(name)} {row[name]}" if name in IDS else str(row[name]) for name in names]
+        if "broker_name" in names and "addr" in names:
+            names.remove("addr")
+        words = [f"{field_name(name)} {row[name]}" if name in IDS else _local(row[name]) for name in names]
         label = _under(head, " · ".join(words or [str(number)]))
         label = _under(label, str(number)) if label in found else label
         rest = {name: row[name] for name in sorted(row, key=field_name) if name not in names}
-        found[label] = Line(label, rest, is_row=True)
+        found[label] = Line(label, rest, is_row=True, words=_row_words(row))
     more = len(rows) - ROWS_MAX
     if more > 0:
         label = _under(head, gettext("and %(number)s more") % {"number": count(more)})
         found[label] = Line(label, {}, is_row=True)
     return list(found.values())
+
+
+def _is_comparable(old: Line, new: Line) -> bool:
+    """Whether no list stands against one value, such as names of clients against their number."""
+    return all(
+        _is_list(value) is _is_list(new.fields[name])
+        for name, value in old.fields.items()
+        if new.fields.get(name) is not None and value is not None
+    )
+
+
+def _with_names(row: object) -> object:
+    if _is_list(row) and len(row) == len(OFFSET_NAMES) and isinstance(row[2], int):
+        return dict(zip(OFFSET_NAMES, row, strict=True))
+    return row
+
+
+def _local(value: object) -> str:
+    return value.local() if isinstance(value, Text) else str(value)
+
+
+def _row_words(row: Mapping[str, object]) -> SafeString | None:
+    """Return what a row did or says in one line; None where its fields do."""
+    if row.keys() >= IMPACT_ROW:
+        return _impact(row)
+    if row.keys() >= CONFIG_ROW:
+        looks = ROWS["config"]
+        changes = [one for one in _listed(row["changes"]) if isinstance(one, Mapping)]
+        parts = [_arrow(f"{one['key']} ", one["key"], one["before"], one["after"]) for one in changes]
+        if row["deed"] in DONE:
+            parts = [DONE[str(row["deed"])].html()]
+    elif row.keys() >= OFFSET_ROW:
+        looks, parts = ROWS["offsets"], [_arrow("", "", row["before"], row["target"])]
+    else:
+        return None
+    parts.append(format_html("{}", gettext(looks.get(str(row["state"]), WAITING).word)))
+    if row.get("error"):
+        parts.append(_value("", row["error"]))
+    return format_html_join(gettext(", "), "{}", ((part,) for part in parts))
+
+
+def _impact(row: Mapping[str, object]) -> SafeString:
+    """Render a figure, or a moment in its place; without both it is unknown, or never was."""
+    name, missing = ("moment_ms", gettext("never")) if "moment_ms" in row else ("value", gettext("unknown"))
+    figure = missing if row[name] is None else _value(name, row[name])
+    bound = "≥ " if row["is_lower_bound"] else ""
+    words = format_html(" ({})", _value("", row["words"])) if row["words"] else ""
+    return format_html("{}{}{}", bound, figure, words)
+
+
+def _arrow(head: str, name: str, before: object, after: object) -> SafeString:
+    return format_html(
+        '{}{} → <span class="differs strong">{}</span>', head, _value(name, before), _value(name, after)
+    )
 
 
 def _under(head: str, name: str) -> str:
@@ -93,22 +163,25 @@ def _under(head: str, name: str) -> str:
 
 def _change(old: Line, new: Line) -> SafeString:
     """Render a line of both sides; of a row the fields that differ."""
+    if new.words is not None:
+        return _with_head(new, new.words)
     names = [name for name in {**old.fields, **new.fields} if old.fields.get(name) != new.fields.get(name)]
     values = (
-        (
-            format_html("{} ", field_name(name)) if old.is_row else "",
-            _value(name, old.fields.get(name)),
-            _value(name, new.fields.get(name)),
+        _arrow(
+            f"{field_name(name)} " if old.is_row else "",
+            name,
+            old.fields.get(name),
+            new.fields.get(name),
         )
         for name in names
     )
-    return _with_head(
-        old, format_html_join(gettext(", "), '{}{} → <span class="differs strong">{}</span>', values)
-    )
+    return _with_head(old, format_html_join(gettext(", "), "{}", ((value,) for value in values)))
 
 
 def _alone(line: Line) -> SafeString:
     """Render a line that one side has, or both the same."""
+    if line.words is not None:
+        return _with_head(line, line.words)
     if line.is_row:
         return _with_head(line, _named(line.fields))
     return _with_head(line, format_html_join("", "{}", ((_value(*field),) for field in line.fields.items())))
@@ -136,6 +209,10 @@ def _unchanged(lines: Sequence[SafeString]) -> SafeString:
         words % {"number": count(len(lines))},
         _list(lines),
     )
+
+
+def _listed(value: object) -> Sequence[object]:
+    return value if _is_list(value) else ()
 
 
 def _is_list(value: object) -> TypeGuard[Sequence[object]]:

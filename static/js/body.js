@@ -9,6 +9,7 @@
 
   function kind(token, isName) {
     if (isName) return "name";
+    if (token === '"•••"') return "masked";
     if (token[0] === '"') return "text";
     return /^[-\d]/.test(token) ? "number" : "word";
   }

@@ -179,7 +179,6 @@
   /* Two rows are compared: marking a third takes the place of the one marked first. */
   const marked = [];
   const compareButton = $("[data-compare]");
-  if (compareButton) compareButton.disabled = true;
   document.addEventListener("change", (event) => {
     const box = event.target;
     if (box.name !== "m") return;

@@ -20,11 +20,14 @@
       draw(g, w, h) {
         const values = [...canvas.dataset.trend].map((each) => (each === "-" ? null : Tide.LEVELS.indexOf(each))),
           tone = canvas.dataset.tone || "chart-1";
-        if (!values.length) return;
         const slots = Math.max(values.length, Number(canvas.dataset.slots || 60)),
-          first = slots - values.length;
-        const top = Math.max(maxOf([values]) * 1.12, 1e-9),
+          first = slots - values.length,
           base = h - 2;
+        if (!values.length) {
+          rule(g, 1, base, w - 4, base, "chart-axis", [1, 3]);
+          return;
+        }
+        const top = Math.max(maxOf([values]) * 1.12, 1e-9);
         const points = betweenGaps(
           values.map((v, i) => [
             1 + ((first + i) / (slots - 1)) * (w - 5),

@@ -28,6 +28,7 @@ CHANGES_MAX = 30  # marks on one lane, the newest
 # A change of members or brokers is a cause until clients have read routes, divided queues and reported them.
 CAUSE_MS = 90_000
 LEFT_PCT, RIGHT_PCT = 1.0, 99.0
+AREA_PCT = 60.0  # of the lane of queues without owner: their number stands above
 LABEL_PCT = 6.0  # what a label such as "+12 −8" takes of a lane
 
 
@@ -61,7 +62,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """How many queues had no known owner for a time; `height` as a share of all queues."""
+    """How many queues had no known owner for a time; `height`: the share of all queues, of the lane below its label."""
 
     x: str
     width: str
@@ -221,7 +222,7 @@ def _without_owner(
     for a, b in zip(edges, edges[1:], strict=False):
         lacking = len(queues - owners_at(tenures, a).keys())
         if lacking:
-            height = 100 * lacking / len(queues)
+            height = AREA_PCT * lacking / len(queues)
             found.append(
                 Step(
                     window.place(a),

@@ -15,7 +15,12 @@ from django.utils import timezone
 
 from console.access import services
 from console.access.models import AuditEvent, ColumnChoice
+from console.group.offsets.move import MoveState, QueueMove
+from console.operation.config.row import ConfigRow, ImpactRow
+from console.operation.config.write import ConfigWrite
 from console.operation.models import Plan
+from console.text import Text
+from console.text.stored import as_json
 from tests.support import sample_rows
 from tests.support.people import signed_in
 from tests.support.shown import as_shown
@@ -270,6 +275,56 @@ def test_rows_of_both_sides_are_compared_by_their_names() -> None:
         "queues · Orders · broker-a · queue 1: offset 6",
     ]
     assert "1 unchanged field" in detail
+
+
+def test_what_a_job_did_is_a_line_for_each_place() -> None:
+    moved = QueueMove(
+        topic="Orders",
+        broker_name="broker-a",
+        queue_id=0,
+        before=5,
+        target=900,
+        planned=900,
+        max_offset=950,
+        how="222_queue",
+        took_ms=3,
+        state=MoveState.VERIFIED,
+    )
+    old, new = {"perm": 6, "order": False}, {"perm": 4, "order": False}
+    row = ConfigRow.of("topic", "Orders", "broker-a", "10.0.0.1:10911", old, new)
+    made = ConfigRow.of("topic", "Orders", "broker-b", "10.0.0.2:10911", None, new)
+    failed = {"state": "failed", "error": Text("The broker refused it.")}
+    figures = (
+        ImpactRow(
+            name=Text("Lag"), value=41, words=Text("not consumed yet"), source=Text("last round"), at_ms=1
+        ),
+        ImpactRow(name=Text("Producers"), value=None, words=Text(), source=Text("brokers"), at_ms=1),
+        ImpactRow(name=Text("Last commit"), value=None, words=Text(), source=Text(), at_ms=1, moment_ms=None),
+    )
+    before = {
+        "queues": [["Orders", "broker-a", 0, 3], ["Orders", "broker-a", 1, 7]],
+        "clients": ["10.0.0.3@1"],
+        "coverage": {"covered": 2, "expected": 2, "absent": []},
+        "impact": [as_json(one) for one in figures],
+    }
+    after = {
+        "clients": 1,
+        "queues": [as_json(moved)],
+        "brokers": [as_json(ConfigWrite.of(row)) | failed, as_json(ConfigWrite.of(made))],
+    }
+    services.record_audit(actor=None, verb="job verified", subject="rows", before=before, after=after)
+    lines, _ = lines_of_activity()
+    assert lines == [
+        "queues · Orders · broker-a · queue 0: 5 → 900, verified",
+        "clients: 10.0.0.3@1",
+        "impact · Lag: 41 (not consumed yet)",
+        "impact · Producers: unknown",
+        "impact · Last commit: never",
+        "queues · Orders · broker-a · queue 1: offset 7",
+        "brokers · broker-a · Orders: perm 6 → 4, failed, The broker refused it.",
+        "brokers · broker-b · Orders: created, waiting",
+        "clients: 1",
+    ]
 
 
 def test_lines_of_an_event_are_chinese_on_a_chinese_page() -> None:

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from brokerd.remoting.message.record import MessageRecord
-from console.brokers.masking import NO_MASKS
+from console.access.models import MaskRule as MaskRuleRow
+from console.brokers.masking import NO_MASKS, MaskRule, Masks, read_path
 from console.brokers.message_view import MessageView, message_view
 from console.message.compare import CONTEXT_LINES, Line, compare
 from tests.console.operation.live_cluster import LiveCluster
@@ -18,14 +19,23 @@ from tests.support.people import signed_in
 BROKER = ("127.0.0.1", 10911)
 
 
-def message(body: bytes, offset: int = 0, **properties: str) -> MessageView:
+def message(body: bytes, offset: int = 0, *, masks: Masks = NO_MASKS, **properties: str) -> MessageView:
     record = MessageRecord("t", 0, offset, 0, 0, body, 0, 0, 0, 0, BROKER, 0, BROKER, 0, 0, properties)
-    return message_view(record, "broker-a", masks=NO_MASKS)
+    return message_view(record, "broker-a", masks=masks)
 
 
 def test_it_compares_json_by_name() -> None:
     found = compare(message(b'{"a": 1, "b": [2]}'), message(b'{"b": [2], "a": 1}'))
     assert found.is_same_body and not found.is_cut
+
+
+def test_masked_fields_are_not_called_equal() -> None:
+    masks = Masks((MaskRule("t", read_path("$.card")),))
+    found = compare(message(b'{"card": 1}', masks=masks), message(b'{"card":23456}', masks=masks))
+    assert found.is_same_body and found.is_masked
+    # the sizes are those of the messages, not of what is shown of them
+    assert [(pair.left, pair.right) for pair in found.facts if pair.differs] == [("11", "14")]
+    assert not compare(message(b"{}", masks=masks), message(b"{}", masks=masks)).is_masked
 
 
 def test_it_pairs_lines_and_leaves_equal_ones_out() -> None:
@@ -65,6 +75,10 @@ def test_the_page_compares_two_of_a_list(live: LiveCluster) -> None:
     address, some = "/c/test/messages/compare", signed_in("some", verbs=("VIEW",), names="orders")
     text = some.get(f"{address}?{places[0]}&{places[1]}").content.decode()
     assert "<del> &quot;order&quot;: 1</del>" in text and "<ins> &quot;order&quot;: 2</ins>" in text
+    assert "are not compared" not in text
+    MaskRuleRow.objects.create(cluster_pattern="*", topic_pattern="orders", where=MaskRuleRow.Where.BODY, name="$.order")
+    text = some.get(f"{address}?{places[0]}&{places[1]}").content.decode()
+    assert "Masked fields (•••) are not compared." in text and "The bodies are equal." not in text
     assert some.get(f"{address}?{places[0]}").status_code == 400
     assert some.get(f"{address}?{places[0]}&{places[2]}").status_code == 404
     other = signed_in("other", verbs=("VIEW",), names="clicks")

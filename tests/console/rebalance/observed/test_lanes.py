@@ -43,7 +43,7 @@ def test_a_client_that_left_and_the_one_that_took_its_queues() -> None:
     assert gave.words == "2026-03-11 08:30:00 UTC: releases broker-a · 2 and broker-a · 3; after: c-2 left"
     assert (found.moves, found.steady, found.since_ms) == (2, [], None)
     # Between two sweeps both queues had no known owner.
-    assert found.without_owner == [Step("50.00%", "0.82%", "50.00%", "50.00%", 2)]
+    assert found.without_owner == [Step("50.00%", "0.82%", "70.00%", "30.00%", 2)]
 
 
 def test_the_first_record_is_what_there_was_and_no_change() -> None:
@@ -57,7 +57,7 @@ def test_the_first_record_is_what_there_was_and_no_change() -> None:
 
 def test_a_queue_that_none_took_has_no_known_owner_up_to_now() -> None:
     found = drawn(*(tenure(number, "c-1", -90) for number in range(3)), tenure(3, "c-2", -90, -6))
-    assert found.without_owner == [Step("89.20%", "9.80%", "75.00%", "25.00%", 1)]
+    assert found.without_owner == [Step("89.20%", "9.80%", "85.00%", "15.00%", 1)]
 
 
 def test_queues_of_other_topics_and_deleted_ones_are_not_drawn() -> None:
