@@ -76,7 +76,9 @@ def test_the_page_compares_two_of_a_list(live: LiveCluster) -> None:
     text = some.get(f"{address}?{places[0]}&{places[1]}").content.decode()
     assert "<del> &quot;order&quot;: 1</del>" in text and "<ins> &quot;order&quot;: 2</ins>" in text
     assert "are not compared" not in text
-    MaskRuleRow.objects.create(cluster_pattern="*", topic_pattern="orders", where=MaskRuleRow.Where.BODY, name="$.order")
+    MaskRuleRow.objects.create(
+        cluster_pattern="*", topic_pattern="orders", where=MaskRuleRow.Where.BODY, name="$.order"
+    )
     text = some.get(f"{address}?{places[0]}&{places[1]}").content.decode()
     assert "Masked fields (•••) are not compared." in text and "The bodies are equal." not in text
     assert some.get(f"{address}?{places[0]}").status_code == 400
