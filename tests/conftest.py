@@ -10,9 +10,11 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
+import pytest_rerunfailures
 from django.db import connections
 from django.db.backends.signals import connection_created
 from pytest_django import DjangoDbBlocker, Settings
@@ -37,6 +39,9 @@ hypothesis.settings.load_profile("any-speed")
 scratch.add_java_options("-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 # Of Spark: rows are few, and to generate and compile Java for each query takes longer than to read them.
 scratch.add_java_options("-Dspark.sql.codegen.wholeStage=false -Dspark.sql.codegen.factoryMode=NO_CODEGEN")
+# Where the plugin of reruns keeps what crashed workers ran: each test asks it, for 3 ms of CPU and 40 ms of waiting.
+# `pytest_handlecrashitem` does without.
+pytest_rerunfailures.HAS_PYTEST_HANDLECRASHITEM = False
 # What migrations are left to run, none, is seen by `migrate` itself.
 connection_created.connect(migrated.fill)
 emptied.empty_quickly()
@@ -100,6 +105,14 @@ def pytest_collection_finish() -> None:
     """Keep nine thousand tests and their modules out of every collection of garbage; they stay to the end anyway."""
     gc.freeze()
     atexit.register(gc.unfreeze)  # extension modules see their objects end
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_handlecrashitem(crashitem: str, sched: Any) -> None:
+    """Go on after a test that ended its worker: without this the next worker begins with it again."""
+    for tests in sched.workqueue.values():
+        if crashitem in tests:
+            tests[crashitem] = True
 
 
 def has_database(item: pytest.Item) -> bool:
