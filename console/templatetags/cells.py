@@ -214,7 +214,7 @@ def sparkline(values: Sequence[float | None], tone: str = "") -> SafeString:
     trend = "".join("-" if value is None else LEVELS[math.floor(value * steps + 0.5)] for value in values)
     look = f' data-tone="{tone}"' if tone else ""
     begun = trend.lstrip("-")  # the plot begins where its data begin
-    return SafeString(f'<canvas data-trend="{begun}"{look}></canvas>')
+    return SafeString(f'<svg data-trend="{begun}"{look}></svg>')
 
 
 def ago_cell(row: object, name: str, now_ms: int) -> SafeString:

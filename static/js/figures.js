@@ -271,7 +271,7 @@
         heights = values.map((value) => (missing(value) ? "-" : LEVELS[Math.floor(value * steps + 0.5)])).join("");
       const tone = family in TONES ? ` data-tone="${TONES[family]}"` : "";
       // the plot begins where its data begin
-      return `<canvas data-trend="${heights.replace(/^-+/, "")}"${tone}></canvas>`;
+      return `<svg data-trend="${heights.replace(/^-+/, "")}"${tone}></svg>`;
     },
     never_committed(row, name) {
       const waiting = (row[name] || []).reduce((sum, topic) => sum + (topic.never_committed_lag || 0), 0);

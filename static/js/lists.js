@@ -31,8 +31,6 @@
       if (getComputedStyle(cell).display !== "none" || !heads[i]?.textContent.trim()) return;
       const value = document.createElement("dd");
       value.append(...[...cell.childNodes].map((node) => node.cloneNode(true)));
-      // a copy of a canvas has none of its drawing
-      for (const canvas of value.querySelectorAll("canvas")) delete canvas.dataset.drawn;
       const { field, as } = cell.dataset;
       if (field) Object.assign(value.dataset, { field, as });
       const name = document.createElement("div");
@@ -90,7 +88,6 @@
     part.append(skeleton());
     cell.replaceChildren(...putAway(rowOf(button)), part);
     Tide.live.attach(cell);
-    Tide.sparklines(cell);
     return fill(button, part);
   }
   function close(button) {

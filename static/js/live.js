@@ -156,8 +156,8 @@
     indicator.classList.toggle("live--stale", !paused && (stale || isAway));
     indicator.classList.toggle("live--partial", !paused && partial);
     indicator.setAttribute("aria-pressed", String(paused));
-    indicator.querySelector("[data-live-word]").textContent = next;
-    indicator.querySelector("[data-live-age]").textContent = old === null ? gettext("no data") : Tide.age(old);
+    Tide.write(indicator.querySelector("[data-live-word]"), next);
+    Tide.write(indicator.querySelector("[data-live-age]"), old === null ? gettext("no data") : Tide.age(old));
     if (state && next !== state && (paused || stale || !isAway))
       document.getElementById("announce").textContent = Tide.text(gettext("Data: %(state)s"), { state: next });
     state = next;
@@ -227,7 +227,7 @@
     if ((old || gone) && isWatched && root.dataset.cluster) probe();
     const said = since ? Tide.text(text, { time: Tide.moment(since, now) }) : "";
     bar.hidden = !since;
-    if (line.textContent !== said) line.textContent = said;
+    Tide.write(line, said);
   }
   /* Brokers fell silent or came back: what stands above the page about them is made anew. A round may end while a page
      is read from the database, so that it names one round and shows the brokers of the one before: a page is read
@@ -305,11 +305,10 @@
     return ({ groups }) => {
       if (!groups) return;
       for (const chip of document.querySelectorAll("[data-chip]")) {
-        const number = groups[chip.dataset.chip] || 0,
-          text = Tide.count(number);
+        const number = groups[chip.dataset.chip] || 0;
         chip.closest(".chip").hidden =
           !number && !chip.closest(".chip").hasAttribute("aria-current") && chip.dataset.chip !== "ALL";
-        if (chip.textContent !== text) chip.textContent = text;
+        Tide.write(chip, Tide.count(number));
       }
       if (part.dataset.complete === "1")
         note(part, { news: Math.max(0, groups.ALL - part.querySelectorAll("tr[data-key]").length) });
@@ -329,7 +328,7 @@
           : gettext("%(moves)s rows have moved since the page was made."),
       figures,
     );
-    if (!line.hidden && line.querySelector("span").textContent !== text) line.querySelector("span").textContent = text;
+    if (!line.hidden) Tide.write(line.querySelector("span"), text);
   }
   function moved(part, all) {
     const field = part.dataset.sort;
@@ -363,7 +362,7 @@
     const open =
       [...jobs.values()].filter((row) => here(row) && !FINAL.has(row.state)).length +
       [...approvals.values()].filter((row) => here(row) && asks(row)).length;
-    for (const mark of document.querySelectorAll("[data-jobs]")) mark.textContent = open ? Tide.count(open) : "";
+    for (const mark of document.querySelectorAll("[data-jobs]")) Tide.write(mark, open ? Tide.count(open) : "");
   }
 
   /* ---- parts of the page: known by their markup, left when they are replaced ---- */

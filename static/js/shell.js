@@ -28,15 +28,19 @@
     moment: (ms) => Tide.moment(ms, Tide.now()),
     moment_ms: (ms) => Tide.moment(ms, Tide.now(), true),
   };
+  /* The same words again would be laid out and painted again, and all of a long list with them while it is scrolled. */
+  Tide.write = (element, text) => {
+    if (element.textContent !== text) element.textContent = text;
+  };
   function tell(element) {
     const text = MOMENTS[element.dataset.as]?.(Number(element.dataset.at));
-    if (text !== undefined && element.textContent !== text) element.textContent = text;
+    if (text !== undefined) Tide.write(element, text);
   }
   Tide.tell = (within) => $$("time[data-at]", within).forEach(tell);
   function tick() {
     const clock = $("[data-clock]");
     if (clock) {
-      clock.textContent = `${Tide.clock(Tide.now())} ${Tide.zoneOffset(Tide.now())}`;
+      Tide.write(clock, `${Tide.clock(Tide.now())} ${Tide.zoneOffset(Tide.now())}`);
       clock.dataset.tip = new Date(Tide.now()).toISOString().slice(11, 19) + " UTC";
     }
     if (!document.hidden) $$('time[data-as="age"], time[data-as="left"]').filter(isNear).forEach(tell);

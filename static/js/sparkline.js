@@ -1,7 +1,11 @@
-/* Sparklines of lists on the canvas of charts.js: one value per minute of the last hour. */
+/* Sparklines of lists: one value per minute of the last hour, drawn into the <svg data-trend> that a cell holds. As
+   SVG they are paint among paint: each canvas of a long list is a layer of its own, and every frame sorts them all. */
 (function () {
   "use strict";
-  const { Plot, line, hatch, rule, colour, maxOf } = Tide.drawing;
+  const W = 76, // as in table.css
+    H = 22,
+    SLOTS = 60,
+    FLOOR = H - 2;
 
   /* The points without minutes between two rounds: where rounds are minutes apart, only longer silence is a gap. */
   function betweenGaps(points) {
@@ -15,49 +19,53 @@
     };
     return points.filter(([, y], i) => y !== null || isGap(i));
   }
-  function sparkline(canvas) {
-    new Plot(canvas, {
-      draw(g, w, h) {
-        const values = [...canvas.dataset.trend].map((each) => (each === "-" ? null : Tide.LEVELS.indexOf(each))),
-          tone = canvas.dataset.tone || "chart-1";
-        const slots = Math.max(values.length, Number(canvas.dataset.slots || 60)),
-          first = slots - values.length,
-          base = h - 2;
-        if (!values.length) {
-          rule(g, 1, base, w - 4, base, "chart-axis", [1, 3]);
-          return;
-        }
-        const top = Math.max(maxOf([values]) * 1.12, 1e-9);
-        const points = betweenGaps(
-          values.map((v, i) => [
-            1 + ((first + i) / (slots - 1)) * (w - 5),
-            v === null ? null : base - (v / top) * (h - 5),
-          ]),
-        );
-        // the span is an hour, however much of it is known: a dotted floor before data begin
-        if (first > 0) rule(g, 1, base, points[0][0], base, "chart-axis", [1, 3]);
-        g.globalAlpha = 0.16;
-        line(g, points, "transparent", { fill: colour(tone), base: h - 1, width: 0.01 });
-        g.globalAlpha = 1;
-        line(g, points, colour(tone), { width: 1.25 });
-        const [x, y] = points.at(-1);
-        if (y === null) {
-          const from = points.findLast((p) => p[1] !== null)?.[0] ?? 0;
-          hatch(g, from, 2, w - from, h - 4);
-          return;
-        }
-        g.beginPath();
-        g.arc(x, y, 2, 0, 7);
-        g.fillStyle = colour(tone);
-        g.fill();
-      },
-    });
-    canvas.dataset.drawn = "1";
-    Object.assign(canvas, { role: "img", ariaLabel: gettext("last hour") });
+  /* Stretches between gaps. */
+  function runsOf(points) {
+    const runs = [[]];
+    for (const point of points) {
+      if (point[1] !== null) runs.at(-1).push(point);
+      else if (runs.at(-1).length) runs.push([]);
+    }
+    return runs.filter((run) => run.length);
   }
-  const sparklines = (within = document) =>
-    within.querySelectorAll("canvas[data-trend]:not([data-drawn])").forEach(sparkline);
-
-  Tide.sparklines = sparklines;
-  sparklines();
+  function hatch(from) {
+    let strokes = "";
+    for (let x = 4 - H; x < W - from; x += 6) strokes += `M${x} ${H - 4}l${H - 4} ${4 - H}`;
+    return `<svg x="${from}" y="2" width="${W - from}" height="${H - 4}"><path class="gap" d="${strokes}"/></svg>`;
+  }
+  function drawing(heights) {
+    const values = [...heights].map((each) => (each === "-" ? null : Tide.LEVELS.indexOf(each)));
+    const floor = (to) => `<path class="floor" d="M1 ${FLOOR + 0.5}H${to}"/>`;
+    if (!values.length) return floor(W - 4);
+    const first = Math.max(0, SLOTS - values.length),
+      top = Math.max(...values) * 1.12 || 1,
+      round = (v) => Math.round(v * 10) / 10;
+    const points = betweenGaps(
+      values.map((v, i) => [
+        round(1 + ((first + i) / (first + values.length - 1)) * (W - 5)),
+        v === null ? null : round(FLOOR - (v / top) * (H - 5)),
+      ]),
+    );
+    const runs = runsOf(points),
+      lines = runs.filter((run) => run.length > 1),
+      last = points.at(-1),
+      isKnown = last[1] !== null,
+      dots = new Set([...runs.filter((run) => run.length === 1).flat(), ...(isKnown ? [last] : [])]);
+    const area = lines.map((run) => `M${run[0][0]} ${H - 1}L${run.join("L")}V${H - 1}`).join(""),
+      stroke = lines.map((run) => `M${run.join("L")}`).join("");
+    return [
+      // the span is an hour, however much of it is known: a dotted floor before data begin
+      first > 0 ? floor(points[0][0]) : "",
+      stroke && `<path class="area" d="${area}"/><path d="${stroke}"/>`,
+      ...[...dots].map(([x, y]) => `<circle cx="${x}" cy="${y}" r="2"/>`),
+      isKnown ? "" : hatch(points.findLast(([, y]) => y !== null)?.[0] ?? 0),
+    ].join("");
+  }
+  function sparkline(svg) {
+    svg.innerHTML = drawing(svg.dataset.trend);
+    svg.setAttribute("role", "img");
+    svg.ariaLabel = gettext("last hour");
+  }
+  Tide.sparklines = (within = document) => within.querySelectorAll("[data-trend]:not([role])").forEach(sparkline);
+  Tide.sparklines();
 })();

@@ -52,7 +52,7 @@
   }
 
   for (const card of document.querySelectorAll(".card, .cell, .panel")) {
-    if (!seen(card) || card.querySelector("canvas, input, select, textarea, button, .btn")) continue;
+    if (!seen(card) || card.querySelector("canvas, [data-trend], input, select, textarea, button, .btn")) continue;
     const heads = card.querySelectorAll(".card__head, h1, h2, h3");
     const words = [...heads].reduce((left, head) => left - head.innerText.length, card.innerText.trim().length);
     if (words <= 0) report("empty card", card, card.innerText);

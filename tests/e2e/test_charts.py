@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -56,11 +57,16 @@ COLOURS = """() => {
   return seen;
 }"""
 
+# The ends of its line's strokes, and of what it hatches.
 SPARKLINE = """(heights) => {
-  const canvas = document.querySelector("canvas");
-  Object.assign(canvas.dataset, { trend: heights, slots: heights.length });
-  canvas.style.height = "24px";
+  document.querySelector(".chart").innerHTML = `<svg data-trend="${heights}"></svg>`;
   Tide.sparklines();
+  const [svg] = document.querySelectorAll("[data-trend]"),
+    points = [...svg.querySelectorAll(":scope > path:not([class])")]
+      .flatMap((path) => path.getAttribute("d").split("M").slice(1))
+      .map((run) => run.split("L").map((point) => point.split(",").map(Number)));
+  return { points, label: svg.ariaLabel, dots: svg.querySelectorAll("circle").length,
+           gaps: svg.querySelectorAll(".gap").length, floors: svg.querySelectorAll(".floor").length };
 }"""
 
 
@@ -166,18 +172,25 @@ def test_lines_of_the_flow_that_coincide_are_all_seen(bare: Page) -> None:
 def test_only_silence_longer_than_its_rounds_is_a_gap_of_a_sparkline(
     bare: Page, heights: str, crosses: bool
 ) -> None:
-    bare.evaluate(SPARKLINE, heights)
-    expect(bare.locator("canvas")).to_have_attribute("aria-label", re.compile("last hour"))
-    bare.wait_for_function("drawn.lines.length > 0")
-    step = 595 / (len(heights) - 1)
+    drawn = bare.evaluate(SPARKLINE, heights)
+    assert drawn["label"] == "last hour"
+    begins = 60 - len(heights)
     gap = max(re.finditer("-+", heights), key=lambda found: len(found[0]))
-    crossing = long_lines(bare, 1 + step * gap.start() - 2, 1 + step * (gap.end() - 1) + 2)
-    assert bool(crossing) is crosses
+    before, after = (1 + (begins + at) * 71 / 59 for at in (gap.start(), gap.end() - 1))
+    strokes = [(start, end) for run in drawn["points"] for (start, _), (end, _) in itertools.pairwise(run)]
+    assert any(start < before and end > after for start, end in strokes) is crosses
+    assert drawn["dots"] >= 1 and drawn["gaps"] == 0  # the last minute is known
 
 
 def test_a_sparkline_of_nothing_known_is_one_gap(bare: Page) -> None:
-    bare.evaluate(SPARKLINE, "-----")
-    bare.wait_for_function("drawn.lines.length > 0")
-    column = "[...document.querySelector('canvas').getContext('2d').getImageData(100, 0, 9, 24).data].join()"
-    pixels = bare.evaluate(column)
-    assert "9,8,7" in pixels and "1,2,250" not in pixels
+    drawn = bare.evaluate(SPARKLINE, "-----")
+    assert (drawn["points"], drawn["dots"], drawn["gaps"]) == ([], 0, 1)
+
+
+def test_a_sparkline_of_the_last_minutes_stands_at_the_end_of_its_hour(bare: Page) -> None:
+    drawn = bare.evaluate(SPARKLINE, "0Z")
+    assert drawn["points"] == [[[70.8, 20], [72, 4.8]]]
+    assert (drawn["dots"], drawn["floors"]) == (1, 1)
+    assert bare.evaluate(SPARKLINE, "Z" * 60)["floors"] == 0
+    assert bare.evaluate(SPARKLINE, "ZZ-")["gaps"] == 1
+    assert bare.evaluate(SPARKLINE, "")["floors"] == 1

@@ -36,15 +36,14 @@ def test_an_opened_row_draws_the_trend_that_the_width_hides(page: Page, product:
     page.goto(f"{product.url}/c/local/groups?sort=group&dir=asc")
     expect(group_row(page, "analytics")).to_be_visible()
     expect(page.locator("th[data-column=trend]")).to_be_hidden()
-    # a live update would replace a canvas that stayed blank
+    # a live update would replace a trend that stayed blank
     page.locator("[data-do=live]").click()
     expect(page.locator("[data-do=live]")).to_have_attribute("aria-pressed", "true")
     page.get_by_role("button", name="Queues of analytics").click()
     page.wait_for_function(
         """() => {
-          const canvas = document.querySelector("tr.detail .kv--row canvas[data-trend]");
-          return canvas?.width && canvas.getContext("2d")
-            .getImageData(0, 0, canvas.width, canvas.height).data.some(Boolean);
+          const svg = document.querySelector("tr.detail .kv--row [data-trend]");
+          return svg?.getBoundingClientRect().width > 0 && svg.querySelector("circle");
         }"""
     )
 
