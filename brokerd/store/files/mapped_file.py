@@ -21,6 +21,7 @@ MADV_POPULATE_READ, MADV_POPULATE_WRITE = 22, 23  # Linux 5.14
 MS_SYNC = 4
 FALLOC_KEEP_SIZE_AND_PUNCH_HOLE = 0x03
 CLEAR_CHUNK_BYTES = 1 << 20
+ALONE_BYTES_MAX = 1 << 20  # pages of smaller ranges are readied without their neighbours
 
 
 @lru_cache(maxsize=1)
@@ -177,7 +178,13 @@ class MappedFile:
         if length_bytes <= 0:
             return
         pages = (ctypes.c_char * 1).from_buffer(self.map, start)
-        if _libc().madvise(ctypes.addressof(pages), length_bytes, MADV_POPULATE_WRITE) != 0:
+        # A disk that reads 8 MiB ahead clears as much around the first page: 4 ms of CPU for each new queue.
+        if length_bytes < ALONE_BYTES_MAX:
+            self.map.madvise(mmap.MADV_RANDOM)
+        is_ready = _libc().madvise(ctypes.addressof(pages), length_bytes, MADV_POPULATE_WRITE) == 0
+        if length_bytes < ALONE_BYTES_MAX:
+            self.map.madvise(mmap.MADV_NORMAL)
+        if not is_ready:
             code = ctypes.get_errno()
             # A kernel before 5.14: pages fault in one by one, with room.
             if code in (errno.EINVAL, errno.ENOSYS):

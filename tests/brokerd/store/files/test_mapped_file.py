@@ -42,6 +42,16 @@ def test_it_readies_any_range_without_changing_it(tmp_path: Path, how: str) -> N
     assert os.stat(tmp_path / "0").st_blocks * 512 >= 24 * 1024
 
 
+def test_it_readies_a_page_without_its_neighbours(tmp_path: Path) -> None:
+    """A disk that reads ahead would clear the whole file of each new queue, 6 MB."""
+    mapped_file = MappedFile(tmp_path / "file", 6_000_000)
+    mapped_file.prefault(0, 4096)
+    assert mapped_file.is_resident(0, 4096)
+    assert not mapped_file.is_resident(64 * 1024, 4096)
+    mapped_file.prefault(64 * 1024, 8192)
+    assert mapped_file.is_resident(64 * 1024, 8192)
+
+
 def test_it_clears_the_rest_of_a_file_and_keeps_what_is_before(tmp_path: Path) -> None:
     mapped = MappedFile(tmp_path / "0", 3 * 4096)
     mapped.map[:] = b"x" * (3 * 4096)
