@@ -13,13 +13,21 @@ import pytest
 
 from tests.peers.test_java_client import create_topic, expected, has_started, keys
 from tests.peers.test_java_pop import committed
-from tests.support.apache_server import Server
+from tests.support.apache_cluster import OLD_RELEASE
+from tests.support.apache_server import OLD_APACHE, Server, server_kind
 from tests.support.java_peer import JavaPeer
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(400)]
 
 Start = Callable[..., JavaPeer]
 BEGINS = ("CONSUME_FROM_FIRST_OFFSET", "CONSUME_FROM_LAST_OFFSET", "CONSUME_FROM_TIMESTAMP")
+
+
+@pytest.fixture
+def pulls(release: str) -> None:
+    """Pull consumers of 5.x send LITE_PULL_MESSAGE (361)."""
+    if server_kind() == OLD_APACHE and release != OLD_RELEASE:
+        pytest.skip("4.9.7 has no LITE_PULL_MESSAGE")
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
@@ -62,6 +70,7 @@ def test_a_new_group_begins_where_it_says(peer: Start, broker: Server, begin: st
     assert len(consumer.consumed) == 40
 
 
+@pytest.mark.usefixtures("pulls")
 def test_a_pull_consumer_assigns_commits_and_seeks(peer: Start, broker: Server) -> None:
     create_topic(broker, "Pulled", queues=2)
     assert peer("produce", topic="Pulled", count=100).finish() == 0
@@ -86,6 +95,7 @@ def test_a_pull_consumer_assigns_commits_and_seeks(peer: Start, broker: Server) 
     assert again and all(offsets[0] == 10 for offsets in again.values())
 
 
+@pytest.mark.usefixtures("pulls")
 def test_pull_consumers_of_a_group_share_the_queues(peer: Start, broker: Server) -> None:
     create_topic(broker, "Halved")
     asked = {"topic": "Halved", "group": "halves", "filter": "a", "seconds": 60}

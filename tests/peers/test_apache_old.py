@@ -145,7 +145,7 @@ def test_an_online_group_is_planned_to_where_its_broker_will_send_it(
         sending.test_it_chooses_queues_by_selector_and_by_key,
         sending.test_a_request_returns_its_reply,
         consuming.test_an_orderly_queue_waits_for_its_failing_message,
-        consuming.test_it_pulls_seeks_and_commits,
+        consuming.test_a_pull_consumer_assigns_commits_and_seeks,
     ],
 )
 async def test_our_client_uses_it(

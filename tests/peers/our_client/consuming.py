@@ -236,7 +236,7 @@ async def test_it_begins_where_it_says(broker: Place, where: ConsumeFromWhere) -
     assert keys == [f"k{number}" for number in range(first, 5)]
 
 
-async def test_it_pulls_seeks_and_commits(broker: Place) -> None:
+async def test_a_pull_consumer_assigns_commits_and_seeks(broker: Place) -> None:
     await create_topic(broker, "Pulled", queues=2)
     async with Producer("senders", broker.namesrv) as producer:
         await send_numbered(producer, "Pulled", 100)
