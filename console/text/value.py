@@ -91,25 +91,36 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The time between two moments inside a text: ``2026-03-11 09:00:12–11:42:03 UTC``."""
+    """The time between two moments inside a text: ``2026-03-11 09:00:12–11:42:03 UTC``; of one second, that second."""
 
     first_ms: int
     last_ms: int
 
     def __str__(self) -> str:
         first, last = _utc(self.first_ms), _utc(self.last_ms)
+        if self._is_moment:
+            return str(Moment(self.first_ms))
         if first.date() == last.date():
             return f"{first:%Y-%m-%d %H:%M:%S}–{last:%H:%M:%S} UTC"
         return f"{first:%Y-%m-%d %H:%M:%S} – {last:%Y-%m-%d %H:%M:%S} UTC"
 
     def local(self) -> str:
+        if self._is_moment:
+            return Moment(self.first_ms).local()
         between, _, last = self._end()
         return f"{_in_zone(self.first_ms)}{between}{last} {_zone_at(self.last_ms)}"
 
     def html(self) -> str:
+        if self._is_moment:
+            return Moment(self.first_ms).html()
         between, style, last = self._end()
         first = _time_element(self.first_ms, "moment", _in_zone(self.first_ms))
         return first + between + _time_element(self.last_ms, style, last) + _zone_element(self.last_ms)
+
+    @property
+    def _is_moment(self) -> bool:
+        """Whether both ends are in one second: the words of two would be the same."""
+        return self.first_ms // 1000 == self.last_ms // 1000
 
     def _end(self) -> tuple[str, str, str]:
         """Return what stands between, and style and words of the end: on the day of the start a time of day."""

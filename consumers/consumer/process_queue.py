@@ -158,6 +158,20 @@ class ProcessQueue:
             expired.append(message)
         return expired
 
+    # PullConsumer
+
+    def pop_messages(self, limit: int, now_ms: int) -> list[MessageRecord]:
+        """Drop the oldest messages and return them. Caller: PullConsumer. Affects: cached messages and bytes."""
+        self.last_consume_ms = now_ms
+        if len(self._messages) <= limit:
+            popped = list(self._messages.values())
+            self._messages.clear()
+            self.cached_bytes = 0
+        else:
+            popped = [self._messages.popitem(last=False)[1] for _ in range(limit)]
+            self.cached_bytes -= sum(len(message.body) for message in popped)
+        return popped
+
     # ConsumeMessageService, orderly
 
     def take_messages(self, limit: int, now_ms: int) -> list[MessageRecord]:

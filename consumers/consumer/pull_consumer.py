@@ -398,12 +398,13 @@ class PullConsumer(Consumer[PullConsumerConfig]):
             process_queue = self.table.get(queue)
             if process_queue is None:
                 continue
-            taken += process_queue.take_messages(limit - len(taken), now_ms)
-            position = process_queue.commit_taken()
-            if position is not None:
+            popped = process_queue.pop_messages(limit - len(taken), now_ms)
+            if popped:
+                taken += popped
                 # Behind the last of the cached messages the filter may have left others out.
                 is_empty = not process_queue.cached_count
-                self._pass_over(queue, self._pulls[queue][0].next_offset if is_empty else position)
+                next_offset = self._pulls[queue][0].next_offset if is_empty else popped[-1].queue_offset + 1
+                self._pass_over(queue, next_offset)
             self._offer(queue, process_queue)
         if taken and self._tracer is not None:
             self._tracer.taken(taken, now_ms)

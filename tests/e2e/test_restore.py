@@ -1,13 +1,19 @@
-"""A broker loses a group's offsets: its page brings them back."""
+"""A broker loses a group's offsets: its page brings them back. A group moves to another cluster: by time, and back."""
 
 from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from console.brokers.mqadmin import Connection, SubscriptionGroupConfig, with_admin
-from tests.console.operation.live_cluster import wait_for
+from console.brokers.mqadmin import Connection, SubscriptionGroupConfig, close_admins, with_admin
+from tests.console.operation.live_cluster import LiveCluster, wait_for
 from tests.e2e.test_newcomer import PATIENCE_MS
+from tests.support.broker_process import BrokerProcess
 from tests.support.product import Product
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
@@ -44,3 +50,62 @@ def test_offsets_that_a_broker_lost_are_restored(page: Page, product: Product) -
     page.get_by_role("button", name="Apply 1 plan").click()
     expect(page.get_by_text("1 restored, 0 running, 0 failed")).to_be_visible(timeout=PATIENCE_MS)
     assert offsets(product) == before
+
+
+@pytest.fixture
+def mirrored(tmp_path: Path) -> Iterator[tuple[LiveCluster, LiveCluster]]:
+    """Six messages in two clusters, one after another; archive is at 4 of the old one, and at 1 of the new one."""
+    brokers = [
+        BrokerProcess(tmp_path / name, brokerName="broker-a", brokerClusterName=name).start()
+        for name in ("old-site", "new-site")
+    ]
+    clusters = old, new = LiveCluster(brokers[0], "old-site"), LiveCluster(brokers[1], "new-site")
+    for each in clusters:
+        each.create_topic("invoices", queues=1)
+        each.create_group("archive")
+    for number in range(6):
+        for each in clusters:
+            each.send("invoices", 0, [b"%d" % number])
+        now_ms = time.time_ns() // 1_000_000  # store times are whole milliseconds
+        wait_for(lambda now_ms=now_ms: time.time_ns() // 1_000_000 > now_ms)
+    old.commit("archive", "invoices", 0, 4)
+    new.commit("archive", "invoices", 0, 1)
+    yield clusters
+    close_admins()
+    for broker in brokers:
+        broker.stop()
+
+
+def test_a_group_is_cloned_to_another_cluster_by_time_and_undone(
+    page: Page,
+    product: Product,
+    mirrored: tuple[LiveCluster, LiveCluster],
+    picture: Callable[[Page, str], None],
+) -> None:
+    old, new = mirrored
+    for each in mirrored:
+        page.goto(f"{product.url}/clusters")
+        page.get_by_label("Name", exact=True).fill(each.name)
+        page.get_by_label("Name server address").fill(each.broker.namesrv)
+        page.get_by_role("button", name="Add cluster").click()
+        expect(page.get_by_text(f"{each.name} was added.")).to_be_visible()
+    page.goto(f"{product.url}/c/old-site/groups")
+    page.get_by_role("link", name="archive", exact=True).click(timeout=PATIENCE_MS)
+    page.get_by_text("Reset, skip, restore…").click()
+    page.get_by_role("link", name="Import or clone offsets…").click()
+    page.get_by_role("link", name="new-site", exact=True).click()
+    expect(page).to_have_url(re.compile("/c/new-site/groups/archive/offset-import"))
+    expect(page.get_by_label("Group of another cluster")).to_have_value("old-site/archive")
+    picture(page, "clone-form")
+    page.locator("#clone").get_by_role("button", name="Make plan…").click()
+    expect(page.get_by_text("Unread by archive in old-site")).to_be_visible()
+    assert new.committed("archive", "invoices") == {0: 1}, "nothing is changed by a plan"
+    picture(page, "clone-plan")
+    page.locator("#apply").click()
+    expect(page.locator("body")).to_contain_text("1 queue is at its target", timeout=PATIENCE_MS)
+    assert (old.committed("archive", "invoices"), new.committed("archive", "invoices")) == ({0: 4}, {0: 4})
+    picture(page, "clone-job")
+    page.get_by_role("button", name="Undo this change").first.click()
+    page.locator("#apply").click()
+    expect(page.locator("body")).to_contain_text("1 queue is at its target", timeout=PATIENCE_MS)
+    assert new.committed("archive", "invoices") == {0: 1}

@@ -71,6 +71,14 @@ def test_it_gives_messages_in_order_and_commits_what_was_taken():
     assert queue.commit_taken() is None
 
 
+def test_it_drops_what_is_polled():
+    queue = filled(10, 11, 12)
+    assert [m.queue_offset for m in queue.pop_messages(2, now_ms=5)] == [10, 11]
+    assert (queue.cached_count, queue.cached_bytes, queue.last_consume_ms) == (1, 4, 5)
+    assert [m.queue_offset for m in queue.pop_messages(2, now_ms=6)] == [12]
+    assert (queue.cached_count, queue.cached_bytes, queue.pop_messages(2, now_ms=7)) == (0, 0, [])
+
+
 def test_it_gives_a_message_that_was_put_back_first_again():
     queue = filled(10, 11, 12)
     first, second = queue.take_messages(2, now_ms=5)
