@@ -11,7 +11,6 @@ from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
-from msgspec import structs
 
 from console.access import rules
 from console.access import selectors as access_selectors
@@ -60,6 +59,7 @@ QUEUES_SHOWN = 10  # below a row of the list; the group's page has all
 CLIENTS_EVERY_MS = 4_000  # every round, as the queues above: both name what is in flight
 BY_CLIENT_EVERY_MS = 60_000  # members are read every 30 s
 BY_CLIENT_AT_ONCE_MS = HOUR_MS  # a longer history is read after the page
+DRAWN = ("times", "lag", "time_lag_ms", "lower_bound", "time_lag_lower_bound")  # of a LagLine, in group.js
 CHART_POINTS = 480  # about two pixels each on a wide screen
 # Most urgent first; empty ones are not shown.
 CHIPS = (
@@ -229,7 +229,7 @@ def _chart(here: Cluster, row: GroupRow, brokers: Sequence[str], wanted: str, no
     line = lag_selectors.lag_line(cluster, row.group, from_ms, now_ms, CHART_POINTS)
     begins_ms = line.times[0] if line.times else None
     marks = group_page.chart_marks(cluster, row.group, brokers, max(from_ms, begins_ms or from_ms), now_ms)
-    chart = {**structs.asdict(line), "events": [asdict(mark) for mark in marks.marks]}
+    chart = {name: getattr(line, name) for name in DRAWN} | {"events": [asdict(mark) for mark in marks.marks]}
     return {
         "chart": chart,
         "chart_begins_ms": begins_ms if begins_ms and begins_ms - from_ms > span_ms // 20 else None,

@@ -36,12 +36,14 @@ class Burn(NamedTuple):
     rate: float | None
 
 
-def burns(spent: Sequence[Spent], targets: Sequence[float]) -> list[Burn]:
-    """Return the burn over each of WINDOWS_MS: time in breach by time that is known, as in REST and reports.
+def burns(
+    spent: Sequence[Spent], targets: Sequence[float], windows_ms: Sequence[int] = WINDOWS_MS
+) -> list[Burn]:
+    """Return the burn over each window: time in breach by time that is known, as in REST and reports.
 
     Null where less than COVERAGE_MIN of the time is known.
     """
-    windows = zip(WINDOWS_MS, spent, targets, strict=True)
+    windows = zip(windows_ms, spent, targets, strict=True)
     return [Burn(length_ms, _burn(own, target)) for length_ms, own, target in windows]
 
 

@@ -185,8 +185,10 @@ def _course(changes: Sequence[Sequence[int]]) -> Course:
 class Budgets:
     """Compute how fast the topics of a cluster use their error budgets, from the recorded courses."""
 
-    def __init__(self, cluster: str, interval_ms: int, now_ms: int) -> None:
-        self.windows = [(now_ms - length_ms, now_ms) for length_ms in WINDOWS_MS]
+    def __init__(
+        self, cluster: str, interval_ms: int, now_ms: int, windows_ms: Sequence[int] = WINDOWS_MS
+    ) -> None:
+        self.windows = [(now_ms - length_ms, now_ms) for length_ms in windows_ms]
         rows = PromiseCourse.objects.filter(cluster=cluster).values_list(
             "group", "topic", "changes", "read_at_ms"
         )
@@ -198,7 +200,7 @@ class Budgets:
         self._kept = promise.times(self.common, self.windows)
 
     def spent(self, group: str, topic: str) -> list[Spent]:
-        """Return what a topic spent in each of `WINDOWS_MS`."""
+        """Return what a topic spent in each window."""
         own = self.courses.get(TopicKey(group, topic))
         return self._kept if own is None else promise.times(promise.joined(self.common, own), self.windows)
 
@@ -214,8 +216,9 @@ class Budgets:
         return max(ends, default=0)
 
     def burns(self, group: str, topic: str) -> list[Burn]:
-        """Return the burn of a group's topic over each of `WINDOWS_MS`."""
-        return burns(self.spent(group, topic), [self._target(group, topic, one) for one in self.windows])
+        """Return the burn of a group's topic over each window."""
+        targets = [self._target(group, topic, one) for one in self.windows]
+        return burns(self.spent(group, topic), targets, [to_ms - from_ms for from_ms, to_ms in self.windows])
 
     def promised(self, group: str) -> Promised:
         """Return the promise in force now."""

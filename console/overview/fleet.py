@@ -28,6 +28,7 @@ from spark.lag.local_time import DAY_MS, HOUR_MS
 TOP_ROWS = 10
 DAYS_SHOWN = 7
 GAPS_SHOWN = 20
+WINDOWS_MS = HOUR_MS, 6 * HOUR_MS  # of the rates that are shown
 LOW_COVERAGE_PCT = 95.0  # below it a budget is unknown (lag.md 7)
 
 
@@ -173,7 +174,7 @@ def burning(clusters: Sequence[Cluster], person: Any, now_ms: int) -> Burns:
     found: list[Burning] = []
     unknown_since_ms = []
     for cluster in clusters:
-        budgets = Budgets(cluster.name, cluster.poll_interval_s * 1_000, now_ms)
+        budgets = Budgets(cluster.name, cluster.poll_interval_s * 1_000, now_ms, WINDOWS_MS)
         found += _burning(cluster, view_scope(person, cluster.name), budgets, now_ms)
         if _rates(budgets, "", "")[1] is None:
             unknown_since_ms.append(budgets.known_since("", ""))
@@ -181,19 +182,23 @@ def burning(clusters: Sequence[Cluster], person: Any, now_ms: int) -> Burns:
 
 
 def _burning(cluster: Cluster, scope: NameScope, budgets: Budgets, now_ms: int) -> list[Burning]:
-    late = budgets.late_since(now_ms - 6 * HOUR_MS)
+    """Return the worst of a cluster: since when each is known is looked up for these alone."""
     system = set(system_groups(cluster.name))
-    return [
-        Burning(cluster.name, group, topic, *_rates(budgets, group, topic), budgets.known_since(group, topic))
-        for group, topic in late
+    late = [
+        Burning(cluster.name, group, topic, *_rates(budgets, group, topic), None)
+        for group, topic in budgets.late_since(now_ms - 6 * HOUR_MS)
         if group not in system and scope.covers(group)
+    ]
+    return [
+        one._replace(known_since_ms=budgets.known_since(one.group, one.topic))
+        for one in heapq.nlargest(TOP_ROWS, late, key=_rank)
     ]
 
 
 def _rates(budgets: Budgets, group: str, topic: str) -> tuple[float | None, float | None]:
     """Return the burn rates of the last hour and of the last six; None where unknown."""
-    rates = {one.window_ms: one.rate for one in budgets.burns(group, topic)}
-    return rates[HOUR_MS], rates[6 * HOUR_MS]
+    hour, six_hours = (one.rate for one in budgets.burns(group, topic))
+    return hour, six_hours
 
 
 def _rank(one: Burning) -> tuple[float, float]:

@@ -120,16 +120,16 @@ def topic_groups(cluster_name: str, name: str) -> Sequence[TopicGroup]:
     groups = GroupRow.objects.filter(cluster=cluster_name, group__in=list(sums))
     found = [
         TopicGroup(
-            group=row.group,
-            status=row.status,
-            partial=row.partial,
-            clients=row.clients,
-            queues=sums[row.group].queues,
-            lag=sums[row.group].lag,
-            lag_lower_bound=row.group in unknown and sums[row.group].lag is not None,
-            time_lag_ms=sums[row.group].time_lag_ms,
+            group=group,
+            status=status,
+            partial=partial,
+            clients=clients,
+            queues=sums[group].queues,
+            lag=sums[group].lag,
+            lag_lower_bound=group in unknown and sums[group].lag is not None,
+            time_lag_ms=sums[group].time_lag_ms,
         )
-        for row in groups
+        for group, status, partial, clients in groups.values_list("group", "status", "partial", "clients")
     ]
     return sorted(found, key=lambda one: (-(one.time_lag_ms or -1), -(one.lag or -1), one.group))
 

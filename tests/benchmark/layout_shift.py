@@ -1,27 +1,18 @@
-"""Whether anything jumps: `python -m tests.benchmark.layout_shift [--seconds 20] [--url http://… --state FILE]`.
+"""Whether anything jumps: part `layout_shift` of `page_speed`, at 1440 and 390 px.
 
-Starts the whole product with demo traffic, opens every live page in Chromium at 1440 and 390 px and prints the layout
-shift (sum of the browser's `layout-shift` entries, those after an input left out) as JSON: `load`, until a second after
-the page stands, and `live`, while rounds come. Windows are as tall as the pages, so that parts below the fold count
-too. Goals: below 0.05 at load; below 0.0005 live, the floor being 0: an age within a sentence moves the words after it
-by a digit, everything else stays. The tail is told and not judged: its newest message stands on top. `moved` names what
-moved, largest first. `--url` with a Playwright storage state measures a product that runs.
+Every live page of the demo in Chromium, and its layout shift (sum of the browser's `layout-shift` entries, those after
+an input left out): `load`, until a second after the page stands, and `live`, while rounds come. Windows are as tall as
+the pages, so that parts below the fold count too. Goals: below 0.05 at load; below 0.0005 live, the floor being 0: an
+age within a sentence moves the words after it by a digit, everything else stays. The tail is told and not judged: its
+newest message stands on top. `moved` names what moved, largest first.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
-import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, Page, sync_playwright
-
-from tests.e2e.browser import launch, sign_in_first_time
-from tests.support.product import Product
+from playwright.sync_api import Browser, Page
 
 PAGES = {
     "overview": "/c/local/",
@@ -41,7 +32,6 @@ PAGES = {
     "clusters": "/clusters",
 }
 SIZES = {1440: 2600, 390: 3600}
-WARM_UP_S = 45  # a few rounds: columns and sparklines exist, dead letters come
 SETTLED_MS = 1_000
 MOVED_MAX = 3
 LOAD_BELOW, LIVE_BELOW = 0.05, 0.0005
@@ -74,7 +64,7 @@ def moved(shifts: list[dict[str, Any]]) -> list[str]:
 
 
 def measure(browser: Browser, url: str, state: Path, width: int, seconds: float) -> dict[str, Any]:
-    """Open all pages in windows of their own, then watch them together."""
+    """Open all pages in windows of their own, then watch them together: by name and width."""
     context = browser.new_context(storage_state=str(state), viewport={"width": width, "height": SIZES[width]})
     context.add_init_script(WATCH)
     pages, results = {}, {}
@@ -89,44 +79,6 @@ def measure(browser: Browser, url: str, state: Path, width: int, seconds: float)
     page.wait_for_timeout(seconds * 1000)
     for name, page in pages.items():
         shifts = taken(page)
-        results[name] |= {"live": total(shifts), "live_moved": moved(shifts)}
+        results[name] |= {"live": total(shifts), "live_moved": moved(shifts), "may_move": name in MOVES}
     context.close()
-    return {
-        "pages": results,
-        "load_max": max(result["load"] for result in results.values()),
-        "live_max": max(result["live"] for name, result in results.items() if name not in MOVES),
-    }
-
-
-def report(url: str, state: Path, browser: Browser, seconds: float) -> bool:
-    found = {f"{width} px": measure(browser, url, state, width, seconds) for width in SIZES}
-    load_max = max(each["load_max"] for each in found.values())
-    live_max = max(each["live_max"] for each in found.values())
-    goals = {"load_below": LOAD_BELOW, "load_max": load_max, "live_below": LIVE_BELOW, "live_max": live_max}
-    json.dump({"seconds": seconds, "goals": goals, **found}, sys.stdout, indent=1)
-    sys.stdout.write("\n")
-    return load_max < LOAD_BELOW and live_max < LIVE_BELOW
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--seconds", type=float, default=20)
-    parser.add_argument("--url", help="a product that runs already")
-    parser.add_argument("--state", type=Path, help="the signed-in browser's storage state for --url")
-    asked = parser.parse_args()
-    with sync_playwright() as playwright:
-        browser = launch(playwright)
-        if asked.url:
-            return 0 if report(asked.url, asked.state, browser, asked.seconds) else 1
-        with tempfile.TemporaryDirectory(prefix="tidemark-shift-") as scratch:
-            product = Product(Path(scratch) / "var").start()
-            try:
-                state = sign_in_first_time(product, browser)
-                time.sleep(WARM_UP_S)
-                return 0 if report(product.url, state, browser, asked.seconds) else 1
-            finally:
-                product.stop()
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return {f"{name} {width} px": shifts for name, shifts in results.items()}

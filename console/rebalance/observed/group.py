@@ -95,7 +95,7 @@ def group_ownership(row: GroupRow, now_ms: int) -> GroupOwnership:
     clients = ClientRow.objects.filter(cluster=row.cluster, group=row.group).order_by("client_id")
     members = _with_last_known(row, [member_of(client, now_ms) for client in clients], now_ms)
     are_known = swept is not None and swept.clients is not None
-    shared = shared_mode(row)
+    shared = shared_mode(row.model, row.consume_mode)
     topics = () if shared else _topics(row, members, are_known)
     changes = LagEvent.objects.filter(cluster=row.cluster, group=row.group, kind=LagEvent.Kind.MEMBERS)
     returned = returns_of(
@@ -136,9 +136,9 @@ def group_ownership(row: GroupRow, now_ms: int) -> GroupOwnership:
     )
 
 
-def shared_mode(row: GroupRow) -> str:
+def shared_mode(model: str, consume_mode: str) -> str:
     """Return BROADCASTING or POP, where no queue has an owner, else ""."""
-    return row.model if row.model == BROADCASTING else POP_MODE if row.consume_mode == POP_MODE else ""
+    return model if model == BROADCASTING else POP_MODE if consume_mode == POP_MODE else ""
 
 
 def _due(topics: Iterable[TopicOwnership]) -> set[str]:

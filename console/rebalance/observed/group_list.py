@@ -133,8 +133,12 @@ def rebalanced_groups(cluster: str, now_ms: int, scope: NameScope = EVERYTHING) 
     groups = scope.filter(GroupRow.objects.filter(cluster=cluster, is_system=False), "group").order_by(
         "group"
     )
-    rows = [row for row in groups.only("group", "model", "consume_mode") if not is_system_group(row.group)]
-    names = [row.group for row in rows]
+    # not as objects of the model, which take as long as all else here
+    kinds = {
+        group: (model, consume_mode)
+        for group, model, consume_mode in groups.values_list("group", "model", "consume_mode")
+        if not is_system_group(group)
+    }
     members = members_by_group(cluster, now_ms, scope)
     swept = {
         group: (count, read_at_ms)
@@ -144,23 +148,25 @@ def rebalanced_groups(cluster: str, now_ms: int, scope: NameScope = EVERYTHING) 
     }
     changes = LagEvent.objects.filter(cluster=cluster, kind=LagEvent.Kind.MEMBERS).order_by()
     changed = dict(changes.values_list("group").annotate(at_ms=Max("at_ms")))
-    held = queues_by_group(cluster, names)
+    held = queues_by_group(cluster, list(kinds))
     silent = silent_names(cluster)
     return [
         _listed(
-            row,
-            held.get(row.group, []),
-            members.get(row.group, []),
-            swept.get(row.group),
-            changed.get(row.group),
+            group,
+            kind,
+            held.get(group, []),
+            members.get(group, []),
+            swept.get(group),
+            changed.get(group),
             silent,
         )
-        for row in rows
+        for group, kind in kinds.items()
     ]
 
 
 def _listed(
-    row: GroupRow,
+    group: str,
+    kind: tuple[str, str],
     held: list[MessageQueue],
     members: list[Member],
     swept: tuple[int | None, int] | None,
@@ -168,7 +174,8 @@ def _listed(
     silent_brokers: Collection[str],
 ) -> RebalancedGroup:
     clients, read_at_ms = swept if swept is not None else (None, None)
-    shares = bool(shared_mode(row))
+    model, consume_mode = kind
+    shares = bool(shared_mode(model, consume_mode))
     found = (
         []
         if shares
@@ -177,10 +184,10 @@ def _listed(
     counts = Counter(one.state for one in found)
     idle = 0 if shares else sum(one.queues is not None and not one.queues for one in members)
     return RebalancedGroup(
-        group=row.group,
+        group=group,
         state=_state(counts, clients, shares, idle),
-        model=row.model,
-        consume_mode=row.consume_mode,
+        model=model,
+        consume_mode=consume_mode,
         queues=len(held),
         one_owner=counts[State.ONE],
         no_owner=counts[State.NONE],

@@ -35,7 +35,7 @@ def cluster_findings(
     silent = silent_names(cluster)
     for row in rows.only("group", "model", "consume_mode"):
         theirs = members[row.group]
-        is_shared = bool(shared_mode(row))
+        is_shared = bool(shared_mode(row.model, row.consume_mode))
         by_topic: dict[str, list[MessageQueue]] = defaultdict(list)
         for queue in held[row.group]:
             by_topic[queue.topic].append(queue)

@@ -24,6 +24,7 @@ from console.operation.errors import NotPermitted, OperationError, PlanRejected
 from console.text import Text
 from tests.support import sample_queues, sample_rows
 from tests.support.people import signed_in
+from tests.support.product import ROOT
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
 PAGES = ["/c/local/groups", "/c/local/groups/analytics", "/c/local/groups/analytics/offsets"]
@@ -104,6 +105,12 @@ def test_it_shows_findings_in_words(admin: Client) -> None:
     text = admin.get("/c/local/groups/analytics").content.decode()
     assert "The group consumes 14.3 % less than arrives" in text
     assert "lag grows by 183/s" in text
+
+
+def test_its_chart_holds_what_the_script_reads_and_no_more(admin: Client) -> None:
+    script = (ROOT / "static" / "js" / "group.js").read_text()
+    read = set(re.findall(r"\bhistory\.(\w+)", script)) - {"is_queue"}  # of the page of one queue
+    assert set(admin.get("/c/local/groups/billing").context["chart"]) == read
 
 
 def test_it_gives_the_findings_alone(admin: Client) -> None:
