@@ -1,6 +1,6 @@
 """Refusals of sign-in and tokens. Each states what to do next, without revealing which part was right."""
 
-from console.text import Text
+from console.text import Duration, Text
 
 
 class AccessError(Exception):
@@ -15,7 +15,9 @@ class TooManyAttempts(AccessError):
     """Sign-in is closed for ``retry_after_s`` seconds."""
 
     def __init__(self, retry_after_s: int) -> None:
-        super().__init__(Text("Too many attempts. Try again in %(number)s seconds.", number=retry_after_s))
+        super().__init__(
+            Text("Too many attempts. Try again in %(wait)s.", wait=Duration(retry_after_s * 1_000))
+        )
         self.retry_after_s = retry_after_s
 
 
