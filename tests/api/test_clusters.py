@@ -13,7 +13,10 @@ from rest_framework.test import APIClient
 from console.cluster.models import Cluster
 from tests.api.conftest import problem
 
-pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
+pytestmark = [
+    pytest.mark.django_db(databases=["default", "metrics"]),
+    pytest.mark.one_database("a sentence, wherever clusters are looked up"),
+]
 NONE = "The cluster nowhere does not exist, or you may not view it."
 PATHS = ("nowhere", "nowhere/groups", "nowhere/groups/billing", "nowhere/findings")
 

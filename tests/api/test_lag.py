@@ -14,7 +14,10 @@ from console.lag.models import GroupSlo, LagEvent, QueueOwner
 from console.lag.past import by_client
 from console.text import Text
 
-pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
+pytestmark = [
+    pytest.mark.django_db(databases=["default", "metrics"]),
+    pytest.mark.one_database("history in files"),
+]
 BASE = "/api/v1/clusters/local/groups/billing"
 
 
@@ -52,6 +55,7 @@ def test_it_judges_by_the_promise_in_force_at_the_end(rows: Cluster, reader: API
     assert (later["slo_ms"], later["target"]) == (60_000, 0.99)
 
 
+@pytest.mark.both_databases("owners' claims are rows")
 def test_it_lists_who_owned_which_queue(
     rows: Cluster, reader: APIClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

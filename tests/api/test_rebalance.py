@@ -93,6 +93,7 @@ def test_weights_count_for_fewest_moves(client: APIClient) -> None:
     assert {one["client_id"]: len(one["queues"]) for one in found["shares"]} == {X: 3, Y: 1}
 
 
+@pytest.mark.one_database("words of an address; scenarios are read by the tests beside it")
 @pytest.mark.parametrize(
     ("query", "words"),
     [

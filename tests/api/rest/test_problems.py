@@ -12,7 +12,10 @@ from api.rest.throttling import ScopeThrottle
 from console.cluster.models import Cluster
 from tests.api.conftest import problem
 
-pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
+pytestmark = [
+    pytest.mark.django_db(databases=["default", "metrics"]),
+    pytest.mark.one_database("refusals before anything is read; what is read has tests of its own"),
+]
 Clients = Callable[..., APIClient]
 
 

@@ -226,6 +226,7 @@ def test_it_reads_times_in_the_zone_of_the_browser(
     assert source[0]["params"]["time_ms"] == time_ms
 
 
+@pytest.mark.one_database("wishes that are refused before a plan is made")
 @pytest.mark.parametrize(
     ("data", "words"),
     [

@@ -21,7 +21,12 @@ from console.text import Text
 from tests.support.redis_process import RedisProcess
 
 # Channels looks after database connections with every message of a socket.
-pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
+pytestmark = [
+    pytest.mark.django_db(databases=["default", "metrics"]),
+    pytest.mark.one_database(
+        "frames and connections; what subjects ask of the database is asked in test_routing"
+    ),
+]
 
 NOW_MS = 1_790_000_000_000
 PATIENCE_S = 60.0

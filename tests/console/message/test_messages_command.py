@@ -13,7 +13,10 @@ from django.core.management import CommandError, call_command
 
 from tests.console.operation.live_cluster import LiveCluster
 
-pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
+pytestmark = [
+    pytest.mark.django_db(databases=["default", "metrics"]),
+    pytest.mark.one_database("messages of a broker"),
+]
 
 
 def call(*arguments: str) -> str:

@@ -260,6 +260,7 @@ def test_it_computes_what_if(admin: Client) -> None:
     assert weighted.count("<ins>10.0.0.2@1</ins>") == 4
 
 
+@pytest.mark.one_database("words of an address; the page is read by the tests beside it")
 @pytest.mark.parametrize(
     "query", ["new=x", "new=-1", "strategy=NO_SUCH", "weight:10.0.0.1@1=x", "view=x&topic=x"]
 )

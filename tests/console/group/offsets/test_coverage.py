@@ -26,7 +26,12 @@ from console.operation.job import runner
 from console.operation.models import Job, Plan
 from tests.support.simulated_cluster import Layout, SimulatedCluster
 
-pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
+pytestmark = [
+    pytest.mark.django_db(databases=["default", "metrics"]),
+    pytest.mark.one_database(
+        "a dead broker; rows, plans and jobs are written as in lag/test_edge_cases and in operation"
+    ),
+]
 TOPIC, GROUP = "orders-00007", "orders-00007-service"  # nobody of it is online, it stands at 1,000,000
 
 
@@ -85,6 +90,7 @@ def silent_since(world: World) -> str:
     return f"{datetime.datetime.fromtimestamp(at / 1000, tz=datetime.UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
+@pytest.mark.both_databases("an offset change, the plan most used")
 def test_an_offset_plan_names_the_dead_broker_and_its_queues(halved: World) -> None:
     plan = halved.plan("offset_change", target="earliest")
     since = silent_since(halved)
@@ -148,6 +154,7 @@ def test_a_plan_is_refused_when_the_broker_it_leaves_out_is_back(halved: World) 
     assert (again.blocked, again.before["coverage"]["absent"]) == ("", [])
 
 
+@pytest.mark.both_databases("rows of a whole cluster are deleted")
 def test_the_history_knows_a_broker_that_no_row_has(halved: World) -> None:
     """Rows are a cache and may be deleted: the committed offsets of the last week are not."""
     lag_services.collectors.clear()
@@ -265,6 +272,7 @@ def test_rest_names_it_and_takes_the_acceptance(halved: World, client: Client) -
     assert gone.status_code == 503 and "broker-1 has not answered since" in gone.json()["detail"]
 
 
+@pytest.mark.both_databases("events of a broker or a group, in one condition")
 def test_the_command_prints_it_and_takes_the_acceptance(halved: World) -> None:
     out = io.StringIO()
     call_command("offsets", "plan", GROUP, "--target", "earliest", stdout=out)
@@ -278,6 +286,7 @@ def test_the_command_prints_it_and_takes_the_acceptance(halved: World) -> None:
     assert "1 of 2 queues; broker-1 left out, accepted by system" in out.getvalue()
 
 
+@pytest.mark.both_databases("what rounds change in rows of topics without a broker")
 def test_pages_of_what_lies_on_dead_brokers_alone_name_them(
     redis_url: str, alice: User, client: Client, tmp_path: Path, settings: Settings
 ) -> None:

@@ -12,7 +12,10 @@ from django.core.management import CommandError, call_command
 
 from tests.console.operation.live_cluster import LiveCluster
 
-pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
+pytestmark = [
+    pytest.mark.django_db(databases=["default", "metrics"]),
+    pytest.mark.one_database("a command line; plans and jobs are written as in tests/console/operation"),
+]
 
 
 @pytest.fixture

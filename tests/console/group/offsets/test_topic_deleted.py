@@ -14,7 +14,10 @@ from console.operation.job import runner
 from console.operation.models import Job
 from tests.console.operation.live_cluster import LiveCluster, wait_for
 
-pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
+pytestmark = [
+    pytest.mark.django_db(databases=["default", "metrics"]),
+    pytest.mark.one_database("a topic of a broker; jobs are written as in operation/job/test_runner"),
+]
 TEN = [b"m%d" % index for index in range(10)]
 
 

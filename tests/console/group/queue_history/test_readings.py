@@ -20,7 +20,10 @@ from console.group.queue_history.readings import queue_history, refusal, usual_s
 from console.lag import services as lag_services
 from tests.console.operation.live_cluster import LiveCluster
 
-pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
+pytestmark = [
+    pytest.mark.django_db(databases=["default", "metrics"]),
+    pytest.mark.one_database("history in files; rows of rounds are written as in lag/test_edge_cases"),
+]
 MINUTE_MS = 60_000
 START_MS = 1_773_300_000_000 - 1_773_300_000_000 % 3_600_000
 AT_MS = (0, 5_000, 10_000, 65_000, 70_000, 600_000)  # 10 s, then 55 s and 530 s without a round

@@ -52,6 +52,7 @@ def test_it_makes_a_plan_from_the_form(live: LiveCluster, browser: Client) -> No
     assert (plan.subject, plan.params) == ("audit", {"retry_max_times": 3, "consume_enable": False})
 
 
+@pytest.mark.one_database("fields that are refused before a plan is made")
 @pytest.mark.parametrize(
     ("change", "reason"),
     [

@@ -20,7 +20,7 @@ from tests.support.people import signed_in
 pytestmark = [
     pytest.mark.django_db(databases=["default", "metrics"]),
     pytest.mark.usefixtures("local_history"),
-    pytest.mark.one_database("history in files, read by DuckDB"),
+    pytest.mark.one_database("history in files"),
 ]
 END = START + HOUR_MS
 HALF = START + HOUR_MS // 2

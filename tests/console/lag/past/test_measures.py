@@ -23,7 +23,7 @@ from tests.support.judge import judged, with_judgements
 pytestmark = [
     pytest.mark.django_db(databases=["default", "metrics"]),
     pytest.mark.usefixtures("local_history"),
-    pytest.mark.one_database("history in files, read by DuckDB"),
+    pytest.mark.one_database("history in files"),
 ]
 
 START = 1_700_000_000_000 // HOUR_MS * HOUR_MS

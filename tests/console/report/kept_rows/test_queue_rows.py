@@ -84,6 +84,7 @@ def plainly_sorted(found: list[dict[str, Any]], column: str, descending: bool) -
     return [name_of(row) for row in [*known, *(row for row in order if row[column] is None)]]
 
 
+@pytest.mark.one_database("rows of single queues lie in files")
 @pytest.mark.parametrize("descending", [True, False])
 @pytest.mark.parametrize("sort", ["time_lag_max", "coverage", "group", "window_start", "produced"])
 def test_every_order_page_by_page(run: ReportRun, sort: str, descending: bool) -> None:

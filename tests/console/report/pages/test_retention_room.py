@@ -18,7 +18,7 @@ from tests.spark.lag.sample_history import rounds
 
 pytestmark = [
     pytest.mark.django_db(databases=["default", "metrics"]),
-    pytest.mark.one_database("history in files, read by DuckDB"),
+    pytest.mark.one_database("history in files"),
 ]
 START = 20_000 * DAY
 QUEUES = [HeadKey("orders", "broker-a", number) for number in range(2)]
