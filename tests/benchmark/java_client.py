@@ -112,6 +112,8 @@ def consume(class_path: str, peer: Peer, group: str, stored: int, distinct: int)
         consume_s=time.monotonic() - started,
         consume_broker_cpu_us=(cpu_s(peer.pid) - started_cpu_s) / stored * 1e6,
     )
+    # Until it has ended, a consumer of another broker in the same JVM would share its connections.
+    assert client.finish(60) == 0, client.lines[-3:]
 
 
 async def create_topic(peer: Peer) -> None:
