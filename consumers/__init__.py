@@ -7,6 +7,7 @@ from brokerd.remoting.signature import AccessKeys
 from consumers.admin.mqadmin import MQAdmin
 from consumers.client.client_instance import ClientInstance
 from consumers.client.namespace import Namespace
+from consumers.client.subscription import SQL92
 from consumers.client.tls import tls_context
 from consumers.config import (
     ClientConfig,
@@ -47,6 +48,7 @@ from consumers.producer.transaction_producer import (
 )
 
 __all__ = [
+    "SQL92",
     "AccessKeys",
     "BrokerUnavailable",
     "ClientClosed",

@@ -173,7 +173,11 @@ class Consumer(GroupMember, Generic[Config]):
     # Subscriptions
 
     def subscribe(self, topic: str, expression: str = ALL_TAGS, expression_type: str = TAG) -> None:
-        """Add a topic or change its expression; takes effect with the next heartbeat and rebalance."""
+        """Add a topic or change its expression; takes effect with the next heartbeat and rebalance.
+
+        `expression_type` is TAG (`*`, or tags joined by `||`) or SQL92, over the properties of messages. Raises
+        ValueError for a topic or tags that RocketMQ would not take.
+        """
         topic = self._namespace.wrap(topic)
         validate_topic(topic)
         self._put_subscription(build_subscription(topic, expression, self._clock(), expression_type))

@@ -50,9 +50,9 @@ class PushConsumer(Consumer[PushConsumerConfig]):
 
     `async with PushConsumer(group, addrs, handler, {"orders": "*"}) as consumer:`
 
-    `subscriptions` is topic → expression (`*`, tags joined by `||`). With `orderly` the handler gets one
-    batch of a queue at a time. A handler is a coroutine function or a plain function (run in a thread):
-    (messages, context) → ConsumeStatus.
+    `subscriptions` is topic → expression (`*`, tags joined by `||`); `subscribe` takes SQL92 too. With `orderly`
+    the handler gets one batch of a queue at a time. A handler is a coroutine function or a plain function (run in a
+    thread): (messages, context) → ConsumeStatus.
     """
 
     consume_type = "CONSUME_PASSIVELY"
@@ -62,7 +62,7 @@ class PushConsumer(Consumer[PushConsumerConfig]):
         group: str,
         namesrv_addrs: str | Sequence[str],
         handler: Handler,
-        subscriptions: Mapping[str, str],
+        subscriptions: Mapping[str, str] | None = None,
         *,
         orderly: bool = False,
         config: PushConsumerConfig | None = None,
@@ -78,7 +78,7 @@ class PushConsumer(Consumer[PushConsumerConfig]):
             group, namesrv_addrs, config, client, clock, consume_timeout_ms=config.consume_timeout_ms
         )
         self.orderly = orderly
-        for topic, expression in subscriptions.items():
+        for topic, expression in (subscriptions or {}).items():
             self.subscribe(topic, expression)
         if self._is_clustering:
             self._put_subscription(build_subscription(retry_topic(self.group), ALL_TAGS, clock()))

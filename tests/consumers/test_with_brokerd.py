@@ -26,6 +26,7 @@ from consumers import (
     PushConsumerConfig,
 )
 from tests.consumers.fake_broker import wait_until
+from tests.support.documented import example
 
 FROM_FIRST = PushConsumerConfig(
     consume_from_where=ConsumeFromWhere.FIRST_OFFSET,
@@ -99,7 +100,7 @@ async def test_it_takes_over_the_queues_of_a_consumer_that_leaves(brokerd):
 async def test_it_filters_by_properties(brokerd):
     await create_topic(brokerd)
     seen = Seen()
-    consumer = PushConsumer("billing", brokerd.namesrv, seen, {}, config=FROM_FIRST)
+    consumer = PushConsumer("billing", brokerd.namesrv, seen, config=FROM_FIRST)
     consumer.subscribe("orders", "n > 5 AND TAGS IN ('a', 'b')", "SQL92")
     with pytest.raises(MQBrokerError, match="does not support consumer to filter message by SQL92.*orders"):
         await consumer.start()
@@ -118,6 +119,13 @@ async def test_it_filters_by_properties(brokerd):
         wanted = {b"%d" % number for number in range(6, 30) if number % 3 < 2}
         await wait_until(lambda: seen.bodies.keys() >= wanted)
     assert seen.bodies.keys() == wanted
+
+
+async def test_the_documented_filter_runs(brokerd, capsys):
+    async with MQAdmin(brokerd.namesrv) as admin:
+        await admin.update_broker_config(brokerd.address, {"enablePropertyFilter": "true"})
+    await asyncio.wait_for(example("consumers.md", "Filters")(brokerd.namesrv), 60)
+    assert capsys.readouterr().out == "150\n"
 
 
 async def test_it_keeps_order_and_never_runs_a_queue_twice(brokerd):
