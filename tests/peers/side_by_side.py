@@ -28,7 +28,8 @@ FOLDER = Path(__file__).parent
 JAVA = (
     "acl", "client", "light", "namespace", "pop", "requests", "reset", "timers", "tls", "transactions",
 )  # fmt: skip
-# Not here, as no broker of Apache's can serve them: placement is an extension of ours (test_java_placement.py).
+# Not here: placement is an extension of ours (test_java_placement.py), which no broker of Apache's serves; the replay
+# of dead letters is the console's (test_java_replay.py; on Apache test_apache_replay.py).
 MODULES = (*(f"test_java_{name}" for name in JAVA), "java_consumers", "test_mqadmin")
 BETWEEN = ("test_store_swap", "test_light_swap")
 PASSES = "passes"
