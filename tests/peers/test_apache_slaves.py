@@ -103,11 +103,12 @@ def test_a_slave_serves_while_its_master_is_gone(
 
 
 def master_dies(world: ApacheWorld, name: str, client: Client) -> None:
-    """One round knows less; the next one reads the slave, and every page says so."""
+    """One round may know less; the next one reads the slave, and every page says so."""
     (master,) = [broker for broker in world.cluster.brokers if broker.name == name]
     master.kill()
     world.collect()
-    assert lag_of(GROUP) == (12, True, True), "of the other broker, at least"
+    # Of the other broker, at least; of both when the name server has dropped the master already.
+    assert lag_of(GROUP) in ((12, True, True), (24, False, False))
     wait_for(lambda: registered(world, name) == [1], "the end of its registration", WITHIN_S)
     wait_for(lambda: collected_id(world, name) == 1, "a round that reads the slave", WITHIN_S, 0.3)
     assert lag_of(GROUP) == (24, False, False)
