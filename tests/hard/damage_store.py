@@ -213,7 +213,8 @@ def power(made: Shape, root: Path, chance: random.Random) -> str:
             shutil.copy(made.at(chance.choice(["synced", "log synced", "killed"])) / name, path)
             continue
         new = path.read_bytes()
-        old = synced.read_bytes() if synced.exists() else bytes(len(new))
+        # A file that was there but had no size yet reads as zeros, as one that was not there.
+        old = (synced.read_bytes() if synced.exists() else b"").ljust(len(new), b"\0")
         sectors = [
             (old if chance.random() < lost else new)[start : start + SECTOR_BYTES]
             for start in range(0, len(new), SECTOR_BYTES)
