@@ -287,7 +287,9 @@ class PopService:
                 self._noted[queue_id] = state.progress
                 queue = GroupQueue(self._log.topic, REVIVE_GROUP, queue_id)
                 self.progress.revived(queue, state.progress, self._store.commit_log_max_offset)
-        self.progress.hand_over(self._store.flushed_offset, now_ms)
+        # A group that pops little waits for its offset, and so do the lag and who pulls after a change of mode.
+        if self.progress.hand_over(self._store.flushed_offset, now_ms):
+            self._store.flush_soon()
 
     def save_last(self, now_ms: int) -> None:
         """At the broker's stop, before the tables are saved: what offsets rely on reaches the disk first."""

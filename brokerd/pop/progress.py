@@ -50,8 +50,8 @@ class PopProgress:
         """Note how far a queue of the revive log is done with."""
         self._found.append(Found(log_end, queue, offset))
 
-    def hand_over(self, flushed_offset: int, now_ms: int) -> None:
-        """Commit what relies on nothing after `flushed_offset`."""
+    def hand_over(self, flushed_offset: int, now_ms: int) -> bool:
+        """Commit what relies on nothing after `flushed_offset`; return whether something waits for the next flush."""
         found = self._found
         while found and found[0].log_end <= flushed_offset:
             _, queue, offset = found.popleft()
@@ -59,6 +59,7 @@ class PopProgress:
                 self._offsets.commit(queue.group, queue.topic, queue.queue_id, offset, now_ms)
             if self._next.get(queue) == offset:
                 del self._next[queue]
+        return bool(found)
 
     def drop(self, *, topic: str | None = None, group: str | None = None) -> None:
         """Drop what was found of a deleted topic or group."""

@@ -39,6 +39,7 @@ class Flusher:
     ) -> None:
         self.checkpoint: StoreCheckpoint | None = None  # while the store is open
         self.failure = ""
+        self.is_awaited = False  # somebody waits for pages that are few
         self.config = config
         self._log = log
         self._derived = derived
@@ -75,7 +76,8 @@ class Flusher:
         thorough = elapsed_ms - self._log_flushed_thoroughly_ms >= thorough_ms
         if thorough:
             self._log_flushed_thoroughly_ms = elapsed_ms
-        least_bytes = 1 if thorough else config.flush_commit_log_least_pages * PAGE_BYTES
+        is_awaited, self.is_awaited = self.is_awaited, False
+        least_bytes = 1 if thorough or is_awaited else config.flush_commit_log_least_pages * PAGE_BYTES
         if self._log.dirty_bytes >= least_bytes:
             self.flush_log()
 

@@ -557,11 +557,12 @@ class MessageStore:
     # Flushing
 
     def flush(self) -> int:
-        """Make everything put so far durable; return flushed_offset. Raises FlushFailed.
-
-        Caller: any thread but the event loop's; the GIL is released.
-        """
+        """Make everything put so far durable; return flushed_offset. Not on the event loop. Raises FlushFailed."""
         return self._flusher.flush_log()
+
+    def flush_soon(self) -> None:
+        """Let the next flush of the log that is due leave no page: somebody waits for the last."""
+        self._flusher.is_awaited = True
 
     def flush_log_if_due(self, elapsed_ms: int) -> None:
         """Flush the log when its interval has passed. Caller: a background thread, every 100 to 500 ms."""
@@ -581,10 +582,7 @@ class MessageStore:
             self.dispatch_pending()
 
     def drop_topic(self, topic: str) -> int:
-        """Take a deleted topic's queues out; return how many they were. `remove_dropped` must follow.
-
-        Its records stay in the log until they expire.
-        """
+        """Take a deleted topic's queues out, not its records; return how many. `remove_dropped` must follow."""
         if not self.table.queue_ids(topic):
             return 0
         self._deleted.add(topic, self._log.max_offset)

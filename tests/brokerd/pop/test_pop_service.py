@@ -118,6 +118,19 @@ def test_offsets_are_handed_over_when_the_log_is_flushed(world: PopWorld) -> Non
     assert world.offsets.committed(GROUP, TOPIC, 0) == 2
 
 
+def test_a_pop_of_few_bytes_does_not_wait_for_others_to_fill_the_pages(world: PopWorld) -> None:
+    """Its group's offset would stay for ten seconds: the lag, and where a member starts that pulls again."""
+    world.store.flush_log_if_due(world.now_ms)
+    world.send(b"a")
+    world.pop(0)
+    committed = []
+    for _ in range(4):
+        world.wait(1_000)
+        world.store.flush_log_if_due(world.now_ms)
+        committed.append(world.offsets.committed(GROUP, TOPIC, 0))
+    assert committed[-1] == 1, committed
+
+
 def test_the_revive_offset_passes_what_is_done_with(world: PopWorld) -> None:
     first, second = world.pop(0), world.pop(1)
     topic = ReviveLog(world.store, "DefaultCluster", STORE_HOST).topic
