@@ -42,11 +42,15 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a client took and gave up at a moment, and what had happened just before. `label` "" has no room."""
+    """What a client took and gave up at a moment, and what had happened just before.
+
+    `label`: "" without room; at the lane's end it stands left of the moment (`is_late`).
+    """
 
     at_ms: int
     x: str
     label: str
+    is_late: bool
     words: Text
 
 
@@ -185,7 +189,8 @@ def _changes(moved: Moved, window: Window, causes: Sequence[tuple[int, str]]) ->
     found = []
     for at_ms, next_ms in zip(times, [*times[1:], None], strict=True):
         took, gave = moved[at_ms]
-        has_room = next_ms is None or window.x(next_ms) - window.x(at_ms) >= LABEL_PCT
+        x = window.x(at_ms)
+        has_room = next_ms is None or _label(x)[1] <= _label(window.x(next_ms))[0]
         counts = [f"+{len(took)}"] * bool(took) + [f"{MINUS}{len(gave)}"] * bool(gave)
         label = " ".join(counts) if has_room else ""
         words = [Text("takes %(queues)s", queues=names_of(took))] if took else []
@@ -193,8 +198,13 @@ def _changes(moved: Moved, window: Window, causes: Sequence[tuple[int, str]]) ->
         if cause := _cause(at_ms, causes):
             words.append(Text("after: %(cause)s", cause=Text.foreign(cause)))
         text = Text("%(at)s: %(what)s", at=Moment(at_ms), what=Text.of_parts(words))
-        found.append(Change(at_ms, window.place(at_ms), label, text))
+        found.append(Change(at_ms, window.place(at_ms), label, _label(x)[0] < x, text))
     return found
+
+
+def _label(x: float) -> tuple[float, float]:
+    """Return where the label of a change at `x` begins and ends: right of it, or left where the lane ends."""
+    return (x - LABEL_PCT, x) if x > RIGHT_PCT - LABEL_PCT else (x, x + LABEL_PCT)
 
 
 def _cause(at_ms: int, causes: Sequence[tuple[int, str]]) -> str:

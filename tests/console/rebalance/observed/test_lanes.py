@@ -73,7 +73,8 @@ def test_many_changes_are_bounded_and_the_newest_are_kept() -> None:
     found = drawn(*base, *flips)
     assert [len(lane.changes) for lane in found.lanes] == [CHANGES_MAX, CHANGES_MAX]
     assert sum(len(lane.stretches) for lane in found.lanes) == 58
-    assert found.lanes[0].changes[-1].label == "−1"
+    assert (found.lanes[0].changes[-1].label, found.lanes[0].changes[-1].is_late) == ("−1", True)
+    assert not found.lanes[0].changes[0].is_late
     assert [each.label for each in found.lanes[0].changes[:-1]] == [""] * (CHANGES_MAX - 1)
 
     many = [tenure(3, f"c-{number:02}", -59 + number, -58 + number) for number in range(20)]
