@@ -9,7 +9,6 @@ from __future__ import annotations
 from functools import lru_cache
 
 from brokerd.filter.sql_parser import CACHED, compile_expression
-from brokerd.filter.sql_values import EvaluationError
 from brokerd.remoting.message.properties import parse_properties
 from brokerd.store.log.record import read_properties
 from brokerd.store.queue_reader import RecordFilter
@@ -25,8 +24,8 @@ WANTED_MAX = 3  # names that are searched one by one; beyond it reading all prop
 def record_filter(expression: str) -> RecordFilter:
     """Compile a filter, or raise ExpressionError. The same text gives the same filter while it is cached."""
     compiled = compile_expression(expression)
-    evaluate, matches_properties = compiled.evaluate, compiled.matches
-    wanted = [(name, f"\x02{name}\x01".encode(), len(name.encode()) + 2) for name in compiled.names]
+    matches_properties = compiled.matches
+    wanted = [(name, f"\x02{name}\x01".encode()) for name in compiled.names]
 
     def matches(record: memoryview) -> bool:
         return matches_properties(parse_properties(read_properties(record).decode(errors="replace")))
@@ -35,15 +34,12 @@ def record_filter(expression: str) -> RecordFilter:
         """The same, reading no others: they are the most of a usual message's."""
         encoded = b"\x02" + read_properties(record) + b"\x02"
         properties = {}
-        for name, mark, mark_bytes in wanted:
+        for name, mark in wanted:
             start = encoded.rfind(mark)
             if start >= 0:
-                start += mark_bytes
+                start += len(mark)
                 properties[name] = encoded[start : encoded.index(2, start)].decode(errors="replace")
-        try:
-            return evaluate(properties) is True
-        except EvaluationError:
-            return False
+        return matches_properties(properties)
 
     entries_max = min(max(TERMS_A_PULL // compiled.terms, ENTRIES_MIN), ENTRIES_MAX)
     return RecordFilter(matches_wanted if len(wanted) <= WANTED_MAX else matches, entries_max)

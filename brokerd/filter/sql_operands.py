@@ -14,7 +14,6 @@ from enum import Enum, auto
 from typing import Any
 
 from brokerd.filter.sql_values import (
-    DIGITS_SAFE,
     INT_MAX,
     INT_MIN,
     LONG_MAX,
@@ -228,11 +227,7 @@ def _whole_number_in_order(name: str, value: Value, holds: Callable[[Any, Any], 
 
     def evaluate(properties: Properties) -> Value:
         text = properties.get(name)
-        if not text:
-            return None
-        if len(text) <= DIGITS_SAFE and text.isdecimal():
-            return holds(int(text), value)
-        return holds(whole_number(text, lowest, highest), value)
+        return holds(whole_number(text, lowest, highest), value) if text else None
 
     return evaluate
 

@@ -35,17 +35,17 @@ OPERATOR = "AND, OR, a comparison (= <> > >= < <=, BETWEEN, IN, IS NULL, CONTAIN
 class Expression:
     """A compiled filter. `terms` is the cost of one evaluation, `names` the properties that it reads."""
 
-    __slots__ = ("evaluate", "names", "terms")
+    __slots__ = ("_evaluate", "names", "terms")
 
     def __init__(self, operand: Operand, names: frozenset[str]) -> None:
-        self.evaluate = operand.evaluate
+        self._evaluate = operand.evaluate
         self.terms = operand.terms
         self.names = names
 
     def matches(self, properties: Properties) -> bool:
         """TRUE matches; FALSE, unknown and a property that does not fit its comparison do not."""
         try:
-            return self.evaluate(properties) is True
+            return self._evaluate(properties) is True
         except EvaluationError:
             return False
 

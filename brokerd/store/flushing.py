@@ -39,7 +39,7 @@ class Flusher:
     ) -> None:
         self.checkpoint: StoreCheckpoint | None = None  # while the store is open
         self.failure = ""
-        self.is_awaited = False  # somebody waits for pages that are few
+        self.is_awaited = False  # the next flush that is due takes fewer pages than the least too
         self.config = config
         self._log = log
         self._derived = derived

@@ -561,7 +561,7 @@ class MessageStore:
         return self._flusher.flush_log()
 
     def flush_soon(self) -> None:
-        """Let the next flush of the log that is due leave no page: somebody waits for the last."""
+        """Let the next flush of the log that is due take every dirty page, however few."""
         self._flusher.is_awaited = True
 
     def flush_log_if_due(self, elapsed_ms: int) -> None:

@@ -183,7 +183,7 @@ def is_light(name: str) -> bool:
 
 
 def is_broker_topic(name: str) -> bool:
-    """Return whether brokers make the topic themselves: nobody else creates or deletes it."""
+    """Return whether only brokers create and delete the topic."""
     return name in SYSTEM_TOPICS or name.startswith(SYSTEM_TOPIC_PREFIX)
 
 
