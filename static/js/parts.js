@@ -2,8 +2,8 @@
    the subject, data-part-every the least time between two (ms); data-part-keeps-room: it grows and never shrinks. A
    part is left alone while a hand is on it. data-part-silence inside of a part: it is fetched again after so many ms
    without news, for what happens where no message is sent (a worker that died). Forms with data-quiet are sent
-   without leaving the page. A list with a search box with data-follow changes in place; data-follow-subject: also
-   behind messages of that subject, where rows have none of their own. A chart of history is drawn
+   without leaving the page. A list with a search box with data-follow changes in place; data-renews: also behind
+   rounds, always or while it is empty. A chart of history is drawn
    again with what its data-history answers. A <template data-for> inside of a part takes the place of what that element
    holds. */
 (function () {
@@ -76,12 +76,6 @@
     return refresh;
   }
 
-  /* An empty list before the first round: the first figures make the page anew. */
-  for (const host of document.querySelectorAll("[data-reload-on]"))
-    Tide.live.on(host.dataset.reloadOn, (rows) => {
-      if (rows.round) location.reload();
-    });
-
   /* ---- lists change in place: the page is asked for again, and everything after the search box takes its place; while
      one types, and by the heads of columns, chips and the pager ---- */
   const TYPED_AFTER = 150; // ms without a key: a word costs the console one or two pages, not one a letter
@@ -148,13 +142,20 @@
           (document.activeElement !== box && main.contains(document.activeElement)) ||
           !getSelection().isCollapsed ||
           main.querySelector("details[open]");
-      if (isInHand || timer || document.hidden || Date.now() - shownAt < RENEWED_EVERY) return;
+      if (isInHand || timer || document.hidden) return;
       const across = main.querySelector(".tablewrap")?.scrollLeft;
       show(location.href, { headers: Tide.BY_TIMER, otherwise: () => {} }).then((isShown) => {
         if (isShown && across) main.querySelector(".tablewrap").scrollLeft = across;
       });
     }
-    if (box.dataset.followSubject) Tide.live.on(box.dataset.followSubject, (rows, message) => message.full || renew());
+    /* Most rows have messages of their own; an empty list has none of its first row. */
+    const renews = box.dataset.renews;
+    if (renews)
+      Tide.live.on(`c/${document.documentElement.dataset.cluster}/collector`, (rows, message) => {
+        const isDue =
+          renews === "always" ? Date.now() - shownAt >= RENEWED_EVERY : document.querySelector("#main .empty");
+        if (isDue && !message.full) renew();
+      });
     /* The keyboard stays where it was: on the same head, chip or button of the new list. */
     function where(link) {
       const column = link.closest("th")?.dataset.column;

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
+from console.brokers.mqadmin import Connection, SubscriptionGroupConfig, close_admins, with_admin
 from tests.e2e.browser import PASSWORD
 from tests.e2e.test_newcomer import PATIENCE_MS, group_row
 from tests.support.product import Product
@@ -59,6 +60,18 @@ def test_clients_and_their_lag_are_shown_again_behind_a_round(page: Page, produc
     assert renewed.value.request.headers["x-tidemark-timer"] == "1"
     page.wait_for_function("row => !row.isConnected", arg=first)
     expect(page.get_by_role("link", name="analytics")).to_be_visible()
+
+
+def test_an_empty_list_shows_its_first_row(page: Page, product: Product) -> None:
+    page.goto(f"{product.url}/c/local/groups?q=night-shift")
+    expect(page.get_by_role("heading", name="0 of")).to_be_visible()
+    admin = with_admin(Connection(product.namesrv))
+    addr = admin.cluster_info().broker_addr_table["broker-a"].master_addr
+    assert addr is not None
+    admin.create_subscription_group(addr, SubscriptionGroupConfig(group_name="night-shift"))
+    expect(page.get_by_role("link", name="night-shift", exact=True)).to_be_visible(timeout=PATIENCE_MS)
+    admin.delete_subscription_group(addr, "night-shift", clean_offset=True)
+    close_admins()
 
 
 def test_a_page_that_agrees_with_its_round_is_not_fetched_again(

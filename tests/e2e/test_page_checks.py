@@ -101,7 +101,7 @@ def test_a_link_under_the_pointer_is_fetched_ahead(
 @pytest.mark.parametrize("path", PAGES)
 def test_an_operators_page_passes_them(path: str, page: Page, product: Product) -> None:
     page.goto(product.url + path)
-    # The first figures load an empty list anew.
-    page.locator("[data-reload-on], .is-waiting").first.wait_for(state="detached")
+    # A round fills an empty list.
+    page.locator("form:has([data-renews]) ~ * .empty, .is-waiting").first.wait_for(state="detached")
     found = [*layout_violations(page), *axe_violations(page)]
     assert not table(Finding(path, "", violation) for violation in found)[0]

@@ -14,6 +14,7 @@ from console.brokers.mqadmin import Connection, SubscriptionGroupConfig, close_a
 from tests.console.operation.live_cluster import LiveCluster, wait_for
 from tests.e2e.test_newcomer import PATIENCE_MS
 from tests.support.broker_process import BrokerProcess
+from tests.support.ports import free_port
 from tests.support.product import Product
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
@@ -55,11 +56,13 @@ def test_offsets_that_a_broker_lost_are_restored(page: Page, product: Product) -
 @pytest.fixture
 def mirrored(tmp_path: Path) -> Iterator[tuple[LiveCluster, LiveCluster]]:
     """Six messages in two clusters, one after another; archive is at 4 of the old one, and at 1 of the new one."""
+    attempt = free_port()  # the product keeps the clusters of an attempt that failed, and their names
+    names = (f"old-site-{attempt}", f"new-site-{attempt}")
     brokers = [
         BrokerProcess(tmp_path / name, brokerName="broker-a", brokerClusterName=name).start()
-        for name in ("old-site", "new-site")
+        for name in names
     ]
-    clusters = old, new = LiveCluster(brokers[0], "old-site"), LiveCluster(brokers[1], "new-site")
+    clusters = old, new = LiveCluster(brokers[0], names[0]), LiveCluster(brokers[1], names[1])
     for each in clusters:
         each.create_topic("invoices", queues=1)
         each.create_group("archive")
@@ -89,16 +92,16 @@ def test_a_group_is_cloned_to_another_cluster_by_time_and_undone(
         page.get_by_label("Name server address").fill(each.broker.namesrv)
         page.get_by_role("button", name="Add cluster").click()
         expect(page.get_by_text(f"{each.name} was added.")).to_be_visible()
-    page.goto(f"{product.url}/c/old-site/groups")
+    page.goto(f"{product.url}/c/{old.name}/groups")
     page.get_by_role("link", name="archive", exact=True).click(timeout=PATIENCE_MS)
     page.get_by_text("Reset, skip, restore…").click()
     page.get_by_role("link", name="Import or clone offsets…").click()
-    page.get_by_role("link", name="new-site", exact=True).click()
-    expect(page).to_have_url(re.compile("/c/new-site/groups/archive/offset-import"))
-    expect(page.get_by_label("Group of another cluster")).to_have_value("old-site/archive")
+    page.get_by_role("link", name=new.name, exact=True).click()
+    expect(page).to_have_url(re.compile(f"/c/{new.name}/groups/archive/offset-import"))
+    expect(page.get_by_label("Group of another cluster")).to_have_value(f"{old.name}/archive")
     picture(page, "clone-form")
     page.locator("#clone").get_by_role("button", name="Make plan…").click()
-    expect(page.get_by_text("Unread by archive in old-site")).to_be_visible()
+    expect(page.get_by_text(f"Unread by archive in {old.name}")).to_be_visible()
     assert new.committed("archive", "invoices") == {0: 1}, "nothing is changed by a plan"
     picture(page, "clone-plan")
     page.locator("#apply").click()
