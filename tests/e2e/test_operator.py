@@ -111,28 +111,28 @@ def test_a_search_shows_what_it_scanned_and_a_tail_follows(
 
 
 def test_a_topic_is_created_put_in_quarantine_released_and_deleted(page: Page, product: Product) -> None:
+    topic = f"short-lived-{time.time_ns()}"  # one that failed on its way may still be there
     page.goto(f"{product.url}/c/local/new-topic")
     page.locator("#id_name").fill("short lived!")
     page.get_by_role("button", name="Make plan").click()
     expect(page.get_by_role("alert").first).to_be_visible()
-    page.locator("#id_name").fill("short-lived")
+    page.locator("#id_name").fill(topic)
     page.get_by_role("button", name="Make plan").click()
     expect(page).to_have_url(re.compile(r"/plans/op-"))
-    apply_topic_plan(page)
-    page.goto(f"{product.url}/c/local/topics?q=short-lived")
-    reload_until(page, "short-lived")
-    page.locator("tbody tr[data-key]").get_by_role("link").first.click()
-    page.goto(f"{product.url}/c/local/topics/short-lived/delete")
+    apply_topic_plan(page, topic)
+    page.goto(f"{product.url}/c/local/topics?q={topic}")
+    page.locator("tbody tr[data-key]").get_by_role("link").first.click(timeout=PATIENCE_MS)
+    page.goto(f"{product.url}/c/local/topics/{topic}/delete")
     page.get_by_role("button", name="Plan the quarantine…").click()
     expect(page).to_have_url(re.compile(r"/plans/op-"))
-    apply_topic_plan(page)
-    page.goto(f"{product.url}/c/local/topics/short-lived/delete")
+    apply_topic_plan(page, topic)
+    page.goto(f"{product.url}/c/local/topics/{topic}/delete")
     reload_until(page, "Release")
     expect(page.get_by_role("button", name="Plan the deletion…")).to_be_disabled()
     page.get_by_role("button", name="Plan the deletion without quarantine…").click()
     expect(page).to_have_url(re.compile(r"/plans/op-"))
-    apply_topic_plan(page)
-    page.goto(f"{product.url}/c/local/topics?q=short-lived")
+    apply_topic_plan(page, topic)
+    page.goto(f"{product.url}/c/local/topics?q={topic}")
     deadline = time.monotonic() + PATIENCE_MS / 1000
     while names(page) and time.monotonic() < deadline:
         page.wait_for_timeout(1_000)
@@ -140,10 +140,10 @@ def test_a_topic_is_created_put_in_quarantine_released_and_deleted(page: Page, p
     assert names(page) == []
 
 
-def apply_topic_plan(page: Page) -> None:
+def apply_topic_plan(page: Page, topic: str) -> None:
     confirm = page.locator("#confirm")
     if confirm.count():
-        confirm.fill("short-lived")
+        confirm.fill(topic)
     page.locator("#why").fill("browser story")
     page.locator("#apply").click()
     expect(page).to_have_url(re.compile(r"/operations/job-"))
