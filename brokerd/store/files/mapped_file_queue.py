@@ -96,7 +96,7 @@ class MappedFileQueue:
             return None
         try:
             found = files[index]
-            if found.start_offset <= offset < found.end_offset:
+            if 0 <= offset - found.start_offset < self.file_size_bytes:
                 return found
         except IndexError:
             pass

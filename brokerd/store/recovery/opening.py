@@ -17,6 +17,7 @@ from __future__ import annotations
 import logging
 import sys
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import NamedTuple
 
 from brokerd.remoting.message.java_hash import tags_code
@@ -182,10 +183,9 @@ class Recovery:
 
     def _newest_unit(self, end: int) -> int:
         """Return the offset of the newest record with a unit before `end`, -1 without one."""
-        return max(
-            (queue.last_commit_log_offset for queue in self._table if queue.max_physic_offset <= end),
-            default=-1,
-        )
+        queues = (queue for queue in self._table if queue.max_physic_offset <= end)
+        newest = max(queues, key=attrgetter("max_physic_offset"), default=None)
+        return -1 if newest is None else newest.last_commit_log_offset
 
     def _after_clean_java_stop(self, index_from: int) -> OpeningPlan | None:
         """Start the walk at the newest record with a unit. None when that is not whole."""
