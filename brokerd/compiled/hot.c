@@ -1,7 +1,7 @@
 /* What ordinary sends cost most, bytes to bytes: the compiled twin of Python that stays complete without it.
  *
  *   sends       frames of one read -> records, notes for the dispatcher, answers   (processor/send/send_message.py)
- *   batch       the body of one batch -> records, notes                            (the same, store/message_store.py)
+ *   batch       the body of one batch -> records, units, what is indexed, ids      (the same, store/message_store.py)
  *   hash_keys   properties -> hashes of their keys                                 (store/index/key_index.py)
  *   index_keys  hashes -> entries and slots of an index file                       (store/index/index_file.py)
  *
@@ -21,6 +21,7 @@
 #define PROPERTIES_MAX 32767
 #define RECORD_HEADER 88
 #define BATCH_ENTRY 22
+#define UNIT 20
 #define MAGIC_V1 0xDAA320A7u
 #define ONEWAY 2
 #define ORDINARY_FLAGS 0x703 /* of a message: compressed and how, several tags */
@@ -344,12 +345,34 @@ static uint8_t *put_record(uint8_t *p, const Record *c)
     return copy(p, c->added);
 }
 
+static uint8_t *put_unit(uint8_t *p, const Record *c, int32_t tags_code)
+{
+    return put(put(put(p, c->offset, 8), record_size(c), 4), (int64_t)tags_code, 8);
+}
+
+/* What is indexed of the record that ends at `end`. */
+static PyObject *keyed_of(const Record *c, PyObject *queue, PyObject *stamp, const uint8_t *end)
+{
+    const Py_ssize_t stored = stored_properties(c);
+    PyObject *keyed = PyTuple_New(4);
+    if (keyed == NULL)
+        return NULL;
+    PyTuple_SET_ITEM(keyed, 0, Py_NewRef(queue));
+    PyTuple_SET_ITEM(keyed, 1, PyLong_FromLongLong(c->offset));
+    PyTuple_SET_ITEM(keyed, 2, Py_NewRef(stamp));
+    PyTuple_SET_ITEM(keyed, 3, PyBytes_FromStringAndSize((const char *)end - stored, stored));
+    if (PyTuple_GET_ITEM(keyed, 1) == NULL || PyTuple_GET_ITEM(keyed, 3) == NULL)
+        Py_CLEAR(keyed);
+    return keyed;
+}
+
 /* The dispatcher's note of the record that ends at `end`. */
 static PyObject *note_of(const Record *c, PyObject *queue, int32_t tags_code, PyObject *stamp, const uint8_t *end)
 {
-    Py_ssize_t stored = stored_properties(c);
-    return Py_BuildValue("(OLLniOLy#)", queue, (long long)c->queue_offset, (long long)c->offset, record_size(c),
-                         (int)tags_code, stamp, (long long)c->sys_flag, (const char *)end - stored, stored);
+    uint8_t unit[UNIT];
+    put_unit(unit, c, tags_code);
+    return Py_BuildValue("(OLLny#O(N))", queue, (long long)c->queue_offset, (long long)c->offset, record_size(c),
+                         (const char *)unit, (Py_ssize_t)UNIT, stamp, keyed_of(c, queue, stamp, end));
 }
 
 /* `pieces`: the answer cut at message id, queue id, queue offset, key and opaque number. */
@@ -485,11 +508,11 @@ done:
 
 static PyObject *batch(PyObject *module, PyObject *args)
 {
-    PyObject *data, *queue, *topic, *added, *born_host, *store_host;
+    PyObject *data, *queue, *topic, *added, *born_host, *store_host, *id_prefix;
     long long queue_id, queue_offset, offset, sys_flag, born_ms, store_ms, reconsume_times;
     Py_ssize_t room;
-    if (!PyArg_ParseTuple(args, "SOSSLLLnLLSLSL", &data, &queue, &topic, &added, &queue_id, &queue_offset, &offset, &room,
-                          &sys_flag, &born_ms, &born_host, &store_ms, &store_host, &reconsume_times))
+    if (!PyArg_ParseTuple(args, "SOSSLLLnLLSLSLS", &data, &queue, &topic, &added, &queue_id, &queue_offset, &offset, &room,
+                          &sys_flag, &born_ms, &born_host, &store_ms, &store_host, &reconsume_times, &id_prefix))
         return NULL;
     const Piece all = piece_of(data);
     const uint8_t *at = all.at, *end = at + all.size;
@@ -502,15 +525,19 @@ static PyObject *batch(PyObject *module, PyObject *args)
         reconsume_times != (int32_t)reconsume_times || PyBytes_GET_SIZE(topic) > TOPIC_MAX + 1 ||
         PyBytes_GET_SIZE(born_host) != 8 || PyBytes_GET_SIZE(store_host) != 8)
         Py_RETURN_NONE;
+    const Piece prefix = piece_of(id_prefix);
     Record c = {.topic = piece_of(topic), .added = piece_of(added), .born_host = piece_of(born_host),
                 .store_host = piece_of(store_host), .queue_id = queue_id, .queue_offset = queue_offset,
                 .sys_flag = sys_flag, .born_ms = born_ms, .store_ms = store_ms, .reconsume_times = reconsume_times};
     PyObject *records = PyBytes_FromStringAndSize(
         NULL, all.size + count * (RECORD_HEADER + c.topic.size + c.added.size + 1));
-    PyObject *notes = PyList_New(0), *stamp = PyLong_FromLongLong(store_ms), *result = NULL;
-    if (records == NULL || notes == NULL || stamp == NULL)
+    PyObject *keyed = PyList_New(0), *stamp = PyLong_FromLongLong(store_ms), *result = NULL;
+    PyObject *units = PyBytes_FromStringAndSize(NULL, count * UNIT);
+    PyObject *ids = PyUnicode_New(count * (prefix.size + 17) - 1, 127);
+    if (records == NULL || keyed == NULL || stamp == NULL || units == NULL || ids == NULL)
         goto done;
     uint8_t *start = (uint8_t *)PyBytes_AS_STRING(records), *p = start;
+    uint8_t *unit = (uint8_t *)PyBytes_AS_STRING(units), *id = PyUnicode_1BYTE_DATA(ids), *first_id = id;
     for (at = all.at; at < end; at += read_u32(at)) {
         const Py_ssize_t total = read_u32(at), body = read_u32(at + 16);
         if (body > total - BATCH_ENTRY)
@@ -527,15 +554,23 @@ static PyObject *batch(PyObject *module, PyObject *args)
         if (!java_hash(tag, &tags_code))
             goto done;
         p = put_record(p, &c);
-        if (!append(notes, note_of(&c, queue, (int32_t)tags_code, stamp, p)))
+        unit = put_unit(unit, &c, (int32_t)tags_code);
+        if (!append(keyed, keyed_of(&c, queue, stamp, p)))
             goto done;
+        if (id > first_id)
+            *id++ = ',';
+        id = copy(id, prefix);
+        for (int shift = 60; shift >= 0; shift -= 4)
+            *id++ = "0123456789ABCDEF"[c.offset >> shift & 15];
         c.queue_offset++;
     }
     if (_PyBytes_Resize(&records, p - start) == 0)
-        result = Py_BuildValue("(OO)", records, notes);
+        result = Py_BuildValue("(OOOO)", records, units, keyed, ids);
 done:
     Py_XDECREF(records);
-    Py_XDECREF(notes);
+    Py_XDECREF(units);
+    Py_XDECREF(keyed);
+    Py_XDECREF(ids);
     Py_XDECREF(stamp);
     return result != NULL || PyErr_Occurred() ? result : Py_NewRef(Py_None);
 }

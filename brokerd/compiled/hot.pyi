@@ -35,7 +35,8 @@ def batch(
     store_ms: int,
     store_host: bytes,
     reconsume_times: int,
-) -> tuple[bytes, list[Any]] | None: ...
+    id_prefix: bytes,
+) -> tuple[bytes, bytes, list[Any], str] | None: ...
 def hash_keys(records: list[Any], end_offset: int) -> list[Key] | None: ...
 def index_keys(
     mapped: Any, keys: list[Key], first: int, begin_ms: int, slot_num: int, entries_start: int

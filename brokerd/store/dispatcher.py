@@ -8,6 +8,7 @@ all notes (hot-path.md rule 21). Recovery feeds it from the log.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 from brokerd.remoting.message.java_hash import tags_code
@@ -22,7 +23,7 @@ from brokerd.store.log.record import (
     TRANSACTION_ROLLBACK,
     find_property,
 )
-from brokerd.store.queue.consume_queue import ConsumeQueue
+from brokerd.store.queue.consume_queue import CQ_UNIT, UNIT_BYTES, ConsumeQueue
 
 
 class Arrivals(Protocol):
@@ -35,14 +36,15 @@ class Arrivals(Protocol):
     def notify_arrival(self, topic: str, queue_id: int, new_max_offset: int, tags_code: int) -> None: ...
 
 
-# (queue, queue offset, commit log offset, size, tags code, store timestamp ms, sys flag, properties):
-# a plain tuple, as one is made per message.
-Note = tuple[ConsumeQueue, int, int, int, int, int, int, bytes]
+# (queue, queue offset, commit log offset, size, units, store timestamp ms, what is indexed) of a message, or of a
+# batch by its first message; no units for what consumers never see. A plain tuple, as one is made per message.
+Note = tuple[ConsumeQueue, int, int, int, bytes, int, Sequence[KeyedRecord]]
 # Keys wait for each other, for a query or for the next tenth of a second: together they cost half.
 INDEX_AT_ONCE = 256
 NOTE_QUEUE: Final = 0
 NOTE_QUEUE_OFFSET: Final = 1
 NOTE_OFFSET: Final = 2
+NOTE_UNITS: Final = 4
 
 
 def gets_unit(sys_flag: int) -> bool:
@@ -101,21 +103,21 @@ class Dispatcher:
         reach, count = self._units_reach, 0
         try:
             while pending:
-                queue, queue_offset, offset, size_bytes, code, timestamp_ms, sys_flag, properties = pending[0]
-                if offset + size_bytes > end_offset:
+                queue, queue_offset, offset, size_bytes, units, timestamp_ms, keyed = pending[0]
+                record_end = offset + size_bytes
+                if record_end > end_offset:
                     break
-                is_ordinary = not sys_flag & TRANSACTION_MASK
-                has_unit = is_ordinary or gets_unit(sys_flag)
-                if has_unit:
-                    queue.append(queue_offset, offset, size_bytes, code)
+                if units:
+                    queue.append_units(queue_offset, units, record_end)
                 # Removed only now: when a file cannot be made (OSError) the note stays for the next call.
                 pending.popleft()
-                if unindexed is not None and (is_ordinary or has_keys(sys_flag)):
-                    unindexed.append((queue, offset, timestamp_ms, properties))
-                reach = (offset + size_bytes, timestamp_ms)
-                count += 1
-                if on_arrival is not None and has_unit:
-                    on_arrival(queue.topic, queue.queue_id, queue_offset + 1, code)
+                if unindexed is not None:
+                    unindexed += keyed
+                reach = (record_end, timestamp_ms)
+                count += len(units) // UNIT_BYTES or 1
+                if on_arrival is not None:
+                    for number, (_, _, code) in enumerate(CQ_UNIT.iter_unpack(units), queue_offset + 1):
+                        on_arrival(queue.topic, queue.queue_id, number, code)
         finally:
             self._units_reach = reach
         if unindexed is None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from brokerd.store.dispatcher import NOTE_QUEUE, NOTE_QUEUE_OFFSET, Dispatcher, Note
+from brokerd.store.dispatcher import NOTE_QUEUE, NOTE_QUEUE_OFFSET, NOTE_UNITS, Dispatcher, Note
 from brokerd.store.log.commit_log import CommitLog
-from brokerd.store.queue.consume_queue import ConsumeQueue
+from brokerd.store.queue.consume_queue import UNIT_BYTES, ConsumeQueue
 
 
 class EncodedRecords:
@@ -29,5 +29,5 @@ class EncodedRecords:
         """Append records encoded for `place`, all or none, and note them for dispatch."""
         self._log.append(records, stored_ms)
         for note in notes:
-            note[NOTE_QUEUE].next_offset = note[NOTE_QUEUE_OFFSET] + 1
+            note[NOTE_QUEUE].next_offset = note[NOTE_QUEUE_OFFSET] + len(note[NOTE_UNITS]) // UNIT_BYTES
         self._pending.extend(notes)

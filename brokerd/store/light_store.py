@@ -69,12 +69,10 @@ class LightMessageStore(MessageStore):
                 properties = without_offsets(properties)
         result = super().put_message(topic, queue_id, body, properties, tags_code, **fields)
         if queues:
-            _, _, offset, size_bytes, code, stored_ms, sys_flag, _ = self._pending[-1]
+            _, _, offset, size_bytes, units, stored_ms, _ = self._pending[-1]
             for queue in queues:
-                # Without properties: the message is in the index under its own topic.
-                self._pending.append(
-                    (queue, queue.next_offset, offset, size_bytes, code, stored_ms, sys_flag, b"")
-                )
+                # No keys: the message is in the index under its own topic.
+                self._pending.append((queue, queue.next_offset, offset, size_bytes, units, stored_ms, ()))
                 queue.next_offset += 1
         return result
 

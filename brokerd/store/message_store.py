@@ -22,7 +22,7 @@ from brokerd.remoting.message.names import SCHEDULE_TOPIC
 from brokerd.remoting.message.properties import PROPERTIES_BYTES_MAX
 from brokerd.store.cold_pages import ColdPages, FileRange
 from brokerd.store.derived_flush import DerivedFlush
-from brokerd.store.dispatcher import Arrivals, Dispatcher, dispatch_tags_code, gets_unit
+from brokerd.store.dispatcher import Arrivals, Dispatcher, dispatch_tags_code, gets_unit, has_keys
 from brokerd.store.encoded import EncodedRecords
 from brokerd.store.errors import FlushFailed, MessageIllegal, PropertiesSizeExceeded, ServiceNotAvailable
 from brokerd.store.file_cleaner import FileCleaner
@@ -32,7 +32,7 @@ from brokerd.store.files.deleted_topics import DeletedTopics
 from brokerd.store.files.mapped_file import drop_cached_files
 from brokerd.store.files.store_lock import AbortFile, StoreLock
 from brokerd.store.flushing import Flusher
-from brokerd.store.index.key_index import KeyIndex
+from brokerd.store.index.key_index import KEYED_OFFSET, KeyedRecord, KeyIndex
 from brokerd.store.log.commit_log import CommitLog
 from brokerd.store.log.record import (
     BLANK_BYTES,
@@ -273,14 +273,15 @@ class MessageStore:
             )
         except struct.error as error:
             raise MessageIllegal(f"a number of the message does not fit its field: {error}") from error
-        if tags_code is None or topic == SCHEDULE_TOPIC:
-            tags_code = dispatch_tags_code(topic, properties, now_ms, self._delay_levels_ms)
-        log.append(record, stored_ms)
+        units = b""
         if has_unit:
+            if tags_code is None or topic == SCHEDULE_TOPIC:
+                tags_code = dispatch_tags_code(topic, properties, now_ms, self._delay_levels_ms)
+            units = CQ_UNIT.pack(offset, size_bytes, tags_code)
             queue.next_offset = queue_offset + 1
-        self._pending.append(
-            (queue, queue_offset, offset, size_bytes, tags_code, stored_ms, sys_flag, properties)
-        )
+        log.append(record, stored_ms)
+        keyed = ((queue, offset, stored_ms, properties),) if has_unit or has_keys(sys_flag) else ()
+        self._pending.append((queue, queue_offset, offset, size_bytes, units, stored_ms, keyed))
         return PutResult(offset, queue_offset, stored_ms, size_bytes)
 
     def put_messages(
@@ -320,8 +321,8 @@ class MessageStore:
         queue_offset = queue.next_offset
         now_ms = self._log.store_time(now_ms)
         records: list[bytes] = []
-        offsets: list[int] = []
-        notes = []
+        units: list[bytes] = []
+        keyed: list[KeyedRecord] = []
         try:
             for body, properties, flag in batch:
                 record = encode_record(
@@ -341,9 +342,9 @@ class MessageStore:
                     0,
                 )
                 code = hash_of_tags(find_property(properties, TAGS))
-                notes.append((queue, queue_offset, offset, len(record), code, now_ms, sys_flag, properties))
+                units.append(CQ_UNIT.pack(offset, len(record), code))
+                keyed.append((queue, offset, now_ms, properties))
                 records.append(record)
-                offsets.append(offset)
                 queue_offset += 1
                 offset += len(record)
         except struct.error as error:
@@ -351,8 +352,8 @@ class MessageStore:
         assert offset - start == total_bytes
         self._log.append(b"".join(records), now_ms)
         first, queue.next_offset = queue.next_offset, queue_offset
-        self._pending.extend(notes)
-        return BatchResult(first, offsets, now_ms, total_bytes)
+        self._pending.append((queue, first, start, total_bytes, b"".join(units), now_ms, keyed))
+        return BatchResult(first, [each[KEYED_OFFSET] for each in keyed], now_ms, total_bytes)
 
     def make_room(self, size_bytes: int) -> None:
         """Let records of so many bytes in all follow each other in one file, on a full disk too.

@@ -11,11 +11,11 @@ from __future__ import annotations
 import logging
 
 from brokerd.remoting.message.names import LIGHT_QUEUE_ID
-from brokerd.store.dispatcher import Dispatcher, dispatch_tags_code, gets_unit
+from brokerd.store.dispatcher import Dispatcher, dispatch_tags_code, gets_unit, has_keys
 from brokerd.store.errors import MessageIllegal, TornRecord, TransferDiverged
 from brokerd.store.log.commit_log import CommitLog
 from brokerd.store.log.record import BLANK_BYTES, BLANK_MAGIC, TWO_INTS, StoredRecord, read_record
-from brokerd.store.queue.consume_queue import ConsumeQueue
+from brokerd.store.queue.consume_queue import CQ_UNIT, ConsumeQueue
 from brokerd.store.queue.consume_queue_table import ConsumeQueueTable
 from brokerd.store.queue.light_queues import GAP_MAX, goes_behind, light_units
 from brokerd.store.store_config import MessageStoreConfig
@@ -156,35 +156,18 @@ class TransferredLog:
         self._log.append(data, record.store_timestamp_ms)
         if queue is None:
             return
-        code = dispatch_tags_code(
-            record.topic, record.properties, record.store_timestamp_ms, self._delay_levels_ms
-        )
+        size_bytes, stored_ms, properties = record.size_bytes, record.store_timestamp_ms, record.properties
+        units = b""
         if gets_unit(record.sys_flag):
             queue.next_offset = record.queue_offset + 1
-        self._dispatcher.pending.append(
-            (
-                queue,
-                record.queue_offset,
-                offset,
-                record.size_bytes,
-                code,
-                record.store_timestamp_ms,
-                record.sys_flag,
-                record.properties,
-            )
-        )
+            code = dispatch_tags_code(record.topic, properties, stored_ms, self._delay_levels_ms)
+            units = CQ_UNIT.pack(offset, size_bytes, code)
+        keyed = ((queue, offset, stored_ms, properties),) if has_keys(record.sys_flag) else ()
+        pending = self._dispatcher.pending
+        pending.append((queue, record.queue_offset, offset, size_bytes, units, stored_ms, keyed))
         for light, number in lights:
             light.next_offset = number + 1
-            note = (
-                light,
-                number,
-                offset,
-                record.size_bytes,
-                code,
-                record.store_timestamp_ms,
-                record.sys_flag,
-            )
-            self._dispatcher.pending.append((*note, b""))
+            pending.append((light, number, offset, size_bytes, units, stored_ms, ()))
 
     def _light_queues(self, record: StoredRecord) -> list[tuple[ConsumeQueue, int]]:
         """Return the light queues that the record is new in, and its numbers there. Raises as `_queue_of`."""

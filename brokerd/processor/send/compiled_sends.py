@@ -8,8 +8,6 @@ from types import ModuleType
 from brokerd.processor.broker import Broker
 from brokerd.remoting.header.send_header import SendReplyTemplate
 from brokerd.remoting.message.hosts import encode_host
-from brokerd.store.dispatcher import NOTE_OFFSET
-from brokerd.store.results import BatchResult
 
 BEGINNING = b'{"code":310'  # of the header of what `hot.sends` reads
 
@@ -34,8 +32,9 @@ class CompiledSends:
         self._broker_put = broker.stats.broker_put
         self._added = added_properties
         self._store_host = encode_host(broker.store_host)
+        self._id_prefix = id_prefix.encode()
         head, *rest = SendReplyTemplate(region_fields).pieces
-        self._pieces = (head + id_prefix.encode(), *rest)
+        self._pieces = (head + self._id_prefix, *rest)
 
     def sends(
         self, data: bytes, position: int, born_host: tuple[str, int], now_ms: int
@@ -82,8 +81,11 @@ class CompiledSends:
         born_host: tuple[str, int],
         reconsume_times: int,
         now_ms: int,
-    ) -> BatchResult | None:
-        """Store a batch, as MessageStore.put_messages does. None: nothing is changed."""
+    ) -> tuple[int, int, int, str] | None:
+        """Store a batch, as MessageStore.put_messages does; None: nothing is changed.
+
+        Returns how many messages, their bytes, the first one's queue offset, and their ids.
+        """
         queue = self._encoded.queues.get((topic, queue_id))
         if queue is None or self._store.refusal or self._store.config.has_light_queues:
             return None
@@ -104,12 +106,14 @@ class CompiledSends:
                 stored_ms,
                 self._store_host,
                 reconsume_times,
+                self._id_prefix,
             )
         except OverflowError:
             return None  # a number that no record can hold
         if found is None:
             return None
-        records, notes = found
-        first = queue.next_offset
-        self._encoded.append(records, notes, stored_ms)
-        return BatchResult(first, [note[NOTE_OFFSET] for note in notes], stored_ms, len(records))
+        records, units, keyed, ids = found
+        first, size_bytes = queue.next_offset, len(records)
+        note = (queue, first, offset, size_bytes, units, stored_ms, keyed)
+        self._encoded.append(records, [note], stored_ms)
+        return len(keyed), size_bytes, first, ids

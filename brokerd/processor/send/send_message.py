@@ -428,14 +428,27 @@ class Sender:
         sys_flag, reconsume_times = header.sys_flag | entry.sys_flag, header.reconsume_times or 0
         if sys_flag & SysFlag.INNER_BATCH:
             raise error_for(ResponseCode.MESSAGE_ILLEGAL, NO_INNER_BATCH)
-        result = None
+        stored = None
         if self.compiled is not None:
             born = header.born_timestamp, channel.remote_address
-            result = self.compiled.batch(
+            stored = self.compiled.batch(
                 header.topic, queue_id, body, sys_flag, *born, reconsume_times, now_ms
             )
+        if stored is None:
+            stored = self._put_batch(header, queue_id, body, sys_flag, channel, now_ms)
+        count, size_bytes, queue_offset, ids = stored
+        entry.put_nums.add(count)
+        entry.put_size.add(size_bytes)
+        self._broker_put.add(count)
+        unique_key = parse_properties(header.properties or "").get("UNIQ_KEY")
+        return ids, queue_id, queue_offset, unique_key, None
+
+    def _put_batch(
+        self, header: SendHeader, queue_id: int, body: bytes, sys_flag: int, channel: Channel, now_ms: int
+    ) -> tuple[int, int, int, str]:
+        """As CompiledSends.batch; stored or refused. Raises MQBrokerError."""
         try:
-            result = result or self._broker.store.put_messages(
+            result = self._broker.store.put_messages(
                 header.topic,
                 queue_id,
                 read_batch(body, self._added),
@@ -443,19 +456,14 @@ class Sender:
                 born_timestamp_ms=header.born_timestamp,
                 born_host=channel.remote_address,
                 store_host=self._store_host,
-                reconsume_times=reconsume_times,
+                reconsume_times=header.reconsume_times or 0,
                 now_ms=now_ms,
             )
         except PutRefused as error:
             raise self._put_error(error) from error
-        count = len(result.commit_log_offsets)
-        entry.put_nums.add(count)
-        entry.put_size.add(result.size_bytes)
-        self._broker_put.add(count)
-        prefix = self._id_prefix
-        ids = ",".join([f"{prefix}{offset:016X}" for offset in result.commit_log_offsets])
-        unique_key = parse_properties(header.properties or "").get("UNIQ_KEY")
-        return ids, queue_id, result.queue_offset, unique_key, None
+        offsets, prefix = result.commit_log_offsets, self._id_prefix
+        ids = ",".join([f"{prefix}{offset:016X}" for offset in offsets])
+        return len(offsets), result.size_bytes, result.queue_offset, ids
 
 
 def begins_transaction(header: SendHeader, properties: dict[str, str]) -> bool:

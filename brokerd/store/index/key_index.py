@@ -12,6 +12,7 @@ import time
 from collections import deque
 from operator import mul
 from pathlib import Path
+from typing import Final
 
 from brokerd.compiled.functions import compiled_functions
 from brokerd.remoting.message.java_hash import MASK, java_hash, java_hash_joined
@@ -38,6 +39,7 @@ POWER_32 = pow(31, 32, 1 << 32)
 
 # (queue, commit log offset, store time in ms, properties): a plain tuple, as one is made per message.
 KeyedRecord = tuple[ConsumeQueue, int, int, bytes]
+KEYED_OFFSET: Final = 1
 
 
 def index_file_name(timestamp_ms: int) -> str:

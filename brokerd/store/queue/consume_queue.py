@@ -76,24 +76,36 @@ class ConsumeQueue:
     # Writing
 
     def append(self, queue_offset: int, commit_log_offset: int, size_bytes: int, tags_code: int) -> bool:
-        """Add the unit of a record; False when it is there already (recovery dispatches again).
+        """Add the unit of a record; False when it is there already (recovery dispatches again). Raises OSError."""
+        unit = CQ_UNIT.pack(commit_log_offset, size_bytes, tags_code)
+        return self.append_units(queue_offset, unit, commit_log_offset + size_bytes)
+
+    def append_units(self, queue_offset: int, units: bytes, end_offset: int) -> bool:
+        """Add the units of records that follow each other up to `end_offset` in the log; False when all are there.
 
         A first unit above offset 0, or one behind a gap (files lost together with the log that could rebuild
-        them), is preceded by blank units: queue offsets in records never change.
+        them), is preceded by blank units: queue offsets in records never change. Raises OSError: then some may be
+        there, and adding all again is right.
         """
-        end_offset = commit_log_offset + size_bytes
-        if end_offset <= self.max_physic_offset or queue_offset < self.max_offset:
+        if end_offset <= self.max_physic_offset:
             return False
-        if queue_offset > self.max_offset:
-            self._fill_blank(queue_offset, commit_log_offset)
-        if self._position == self._end:
-            self.make_room()
-        assert self._file is not None
-        position = self._position
-        self._file.map[position : position + 20] = CQ_UNIT.pack(commit_log_offset, size_bytes, tags_code)
-        self._position = position + 20
-        self.max_offset = queue_offset + 1
-        self.max_physic_offset = end_offset
+        if queue_offset < self.max_offset:
+            units = units[(self.max_offset - queue_offset) * UNIT_BYTES :]
+        elif queue_offset > self.max_offset:
+            self._fill_blank(queue_offset, CQ_UNIT.unpack_from(units)[0])
+        if not units:
+            return False
+        while units:
+            if self._position == self._end:
+                self.make_room()
+            assert self._file is not None
+            position = self._position
+            end = min(position + len(units), self._end)
+            self._file.map[position:end] = units[: end - position]
+            units = units[end - position :]
+            self._position = end
+            self.max_offset += (end - position) // UNIT_BYTES
+            self.max_physic_offset = CQ_UNIT.unpack_from(units)[0] if units else end_offset
         if self.next_offset < self.max_offset:
             self.next_offset = self.max_offset
         return True
@@ -214,10 +226,9 @@ class ConsumeQueue:
         mapped_file = self.files.find(offset * UNIT_BYTES)
         if mapped_file is None:
             raise IndexError(f"no file of {self!r} holds unit {offset}")
-        commit_log_offset, size_bytes, tags_code = CQ_UNIT.unpack_from(
-            mapped_file.map, offset * UNIT_BYTES - mapped_file.start_offset
-        )
-        return commit_log_offset, size_bytes, tags_code
+        position = offset * UNIT_BYTES - mapped_file.start_offset
+        unit: tuple[int, int, int] = CQ_UNIT.unpack_from(mapped_file.map, position)
+        return unit
 
     def go_on_at(self, max_offset: int) -> None:
         """Drop all units from `max_offset` on, durably: what is cleared here never comes back. Raises OSError."""

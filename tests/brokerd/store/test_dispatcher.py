@@ -6,7 +6,7 @@ import pytest
 
 from brokerd.store.dispatcher import INDEX_AT_ONCE, Dispatcher, dispatch_tags_code, gets_unit
 from brokerd.store.index.key_index import KeyIndex
-from brokerd.store.queue.consume_queue import ConsumeQueue
+from brokerd.store.queue.consume_queue import CQ_UNIT, ConsumeQueue
 from tests.brokerd.store.stores import RecordedArrivals, small_config
 
 LEVELS_MS = (1000, 5000, 10000)
@@ -44,7 +44,8 @@ def test_it_dispatches_in_order_up_to_an_offset_and_tells_of_arrivals(tmp_path: 
     queue = ConsumeQueue("T", 3, tmp_path, 200)
     for number, sys_flag in enumerate((0, 0, 0x4, 0)):
         queue_offset = {0: 0, 1: 1, 2: 0, 3: 2}[number]
-        dispatcher.pending.append((queue, queue_offset, number * 100, 100, number, 5, sys_flag, b""))
+        units = CQ_UNIT.pack(number * 100, 100, number) if gets_unit(sys_flag) else b""
+        dispatcher.pending.append((queue, queue_offset, number * 100, 100, units, 5, ()))
     assert dispatcher.dispatch_until(199) == 1
     assert arrivals.seen == [("T", 3, 1, 0)]
     assert dispatcher.dispatch_until(300) == 2
@@ -60,12 +61,28 @@ def test_it_keeps_a_message_it_could_not_dispatch(tmp_path: Path) -> None:
     dispatcher = Dispatcher(None, None)
     (tmp_path / "in-the-way").touch()
     queue = ConsumeQueue("T", 0, tmp_path / "in-the-way", 200)
-    dispatcher.pending.append((queue, 0, 0, 100, 0, 5, 0, b""))
+    dispatcher.pending.append((queue, 0, 0, 100, CQ_UNIT.pack(0, 100, 0), 5, ()))
     with pytest.raises(OSError):
         dispatcher.dispatch_until(100)
     (tmp_path / "in-the-way").unlink()
     assert dispatcher.dispatch_until(100) == 1
     assert queue.max_offset == 1
+
+
+def test_a_batch_is_one_note(tmp_path: Path) -> None:
+    arrivals = RecordedArrivals()
+    index = KeyIndex(small_config(tmp_path))
+    dispatcher = Dispatcher(index, arrivals)
+    queue = ConsumeQueue("T", 3, tmp_path / "queue", 200)
+    keyed = [(queue, number * 100, 5, b"KEYS\x01k\x02") for number in range(3)]
+    units = b"".join(CQ_UNIT.pack(number * 100, 100, number + 7) for number in range(3))
+    dispatcher.pending.append((queue, 0, 0, 300, units, 5, keyed))
+    assert dispatcher.dispatch_until(299) == 0
+    assert dispatcher.dispatch_until(300) == 3
+    assert arrivals.seen == [("T", 3, 1, 7), ("T", 3, 2, 8), ("T", 3, 3, 9)]
+    assert [queue.unit(number) for number in range(3)] == [(0, 100, 7), (100, 100, 8), (200, 100, 9)]
+    dispatcher.index_pending()
+    assert (found(index), dispatcher.dispatched) == ([0, 100, 200], (300, 5))
 
 
 def noted(root: Path) -> tuple[Dispatcher, KeyIndex]:
@@ -74,9 +91,11 @@ def noted(root: Path) -> tuple[Dispatcher, KeyIndex]:
     dispatcher = Dispatcher(index, None)
     queue = ConsumeQueue("T", 0, root / "queue", 20 * 2 * INDEX_AT_ONCE)
     for number in range(INDEX_AT_ONCE):
-        sys_flag = 0xC if number == 1 else 0  # a rollback has neither unit nor keys
-        note = (queue, number - (number > 1), number * 100, 100, 0, 5, sys_flag, b"KEYS\x01k\x02")
-        dispatcher.pending.append(note)
+        offset = number * 100
+        is_rollback = number == 1  # it has neither unit nor keys
+        units = b"" if is_rollback else CQ_UNIT.pack(offset, 100, 0)
+        keyed = () if is_rollback else ((queue, offset, 5, b"KEYS\x01k\x02"),)
+        dispatcher.pending.append((queue, number - (number > 1), offset, 100, units, 5, keyed))
     return dispatcher, index
 
 
@@ -99,8 +118,9 @@ def test_keys_follow_their_units_and_are_counted_when_they_are_there(tmp_path: P
 
 def test_many_keys_do_not_wait(tmp_path: Path) -> None:
     dispatcher, index = noted(tmp_path)
-    note = list(dispatcher.pending)[-1]
-    dispatcher.pending.append((note[0], note[1] + 1, note[2] + 100, *note[3:]))
+    queue, queue_offset, offset, *_ = list(dispatcher.pending)[-1]
+    units, keyed = CQ_UNIT.pack(offset + 100, 100, 0), ((queue, offset + 100, 5, b"KEYS\x01k\x02"),)
+    dispatcher.pending.append((queue, queue_offset + 1, offset + 100, 100, units, 5, keyed))
     end = (INDEX_AT_ONCE + 1) * 100
     assert dispatcher.dispatch_until(end) == INDEX_AT_ONCE + 1
     assert (dispatcher.dispatched, dispatcher.is_done) == ((end, 5), True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from brokerd.store.queue.consume_queue import CQ_UNIT
 from tests.brokerd.store.stores import NOW_MS, open_store, put, settle
 
 
@@ -18,7 +19,9 @@ def test_it_stores_what_put_message_stores(tmp_path: Path) -> None:
     assert offset == result.commit_log_offset
     assert room >= result.size_bytes
     queue = store.encoded.queues["TopicTest", 0]
-    note = (queue, 1, offset, len(record), 0, stored_ms, 0, b"UNIQ_KEY\x01k\x02")
+    unit = CQ_UNIT.pack(offset, len(record), 0)
+    keyed = (queue, offset, stored_ms, b"UNIQ_KEY\x01k\x02")
+    note = (queue, 1, offset, len(record), unit, stored_ms, (keyed,))
     store.encoded.append(bytes(record), [note], stored_ms)
     for each in (usual, store):
         put(each, b"third")

@@ -50,6 +50,37 @@ def test_it_skips_units_that_are_there_already(tmp_path: Path) -> None:
     assert queue.max_offset == 6
 
 
+def units_of(*numbers: int) -> bytes:
+    return b"".join(CQ_UNIT.pack(number * 100, 100, number) for number in numbers)
+
+
+@pytest.mark.parametrize("first", [0, 1, 5, 9, 10])
+@pytest.mark.parametrize("count", [1, 5, 10, 23])
+def test_units_of_a_batch_are_as_those_of_single_messages(tmp_path: Path, first: int, count: int) -> None:
+    single, queue = new_queue(tmp_path / "single", first + count), new_queue(tmp_path / "batch", first)
+    numbers = range(first, first + count)
+    assert queue.append_units(first, units_of(*numbers), (first + count) * 100)
+    assert not queue.append_units(first, units_of(*numbers), (first + count) * 100)
+    folders = (tmp_path / "single", tmp_path / "batch")
+    one, other = ([path.read_bytes() for path in sorted(folder.iterdir())] for folder in folders)
+    assert one == other
+    for name in ("max_offset", "next_offset", "max_physic_offset", "min_offset"):
+        assert getattr(queue, name) == getattr(single, name)
+
+
+def test_a_batch_whose_second_file_cannot_be_made_is_tried_again(tmp_path: Path) -> None:
+    queue, units = new_queue(tmp_path, 8), units_of(8, 9, 10, 11)
+    in_the_way = tmp_path / "00000000000000000200"
+    in_the_way.mkdir()
+    with pytest.raises(IsADirectoryError):
+        queue.append_units(8, units, 1200)
+    assert (queue.max_offset, queue.max_physic_offset) == (10, 1000)
+    in_the_way.rmdir()
+    assert queue.append_units(8, units, 1200)
+    assert [queue.unit(number) for number in range(8, 12)] == [(n * 100, 100, n) for n in range(8, 12)]
+    assert queue.max_physic_offset == 1200
+
+
 def test_it_starts_in_the_middle_with_blank_units(tmp_path: Path) -> None:
     queue = new_queue(tmp_path, 2, first=13)
     assert (queue.min_offset, queue.max_offset) == (13, 15)
