@@ -109,7 +109,6 @@ def _jobs(cluster: str, group: str, from_ms: int, to_ms: int, most: int) -> Iter
 
 # --- Queues -----------------------------------------------------------------------------------------------------
 
-QUEUES_PER_PAGE = 200  # a page of 200 rows is 150 KB of HTML before compression
 _WORST = {status: place for place, status in enumerate(SEVERITY)}
 QUEUES = ListSpec(
     name="queues",
@@ -178,7 +177,7 @@ def queue_page(queues: Sequence[QueueRow], query: ListQuery) -> Page[QueueRow]:
     if query.sort == "queue":
         rows.sort(key=lambda row: row.topic.startswith(RETRY_TOPIC_PREFIX))
     counts = Counter(row.status for row in rows)
-    return cut(rows, page=query.page, per_page=QUEUES_PER_PAGE, counts_by_status=counts)
+    return cut(rows, page=query.page, per_page=query.per_page, counts_by_status=counts)
 
 
 # --- Clients ----------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from console.text import JsonObject, Text
 from console.topic.topic_list import TOPICS
 
 KINDS = ("NORMAL", "RETRY", "DLQ", "SYSTEM")
+NAMED_MAX = 1_000  # names in a query; with more, reading every group of the cluster takes less time
 NO_READER = "NO_READER"  # a separate filter: NORMAL topics that no consumer group reads
 
 
@@ -114,10 +115,10 @@ def topic_queues(cluster_name: str, name: str) -> Sequence[TopicQueueRow]:
 
 def topic_groups(cluster_name: str, name: str) -> Sequence[TopicGroup]:
     """Return the groups that consume the topic, largest time lag first. Two queries."""
-    rows = queues.of_topics(cluster_name, [name])
-    sums = queues.behind(rows, lambda row: row.group)
-    unknown = {row.group for row in rows if row.status == "UNKNOWN"}
-    groups = GroupRow.objects.filter(cluster=cluster_name, group__in=list(sums))
+    sums, unknown = queues.by_reader(cluster_name, name)
+    groups = GroupRow.objects.filter(cluster=cluster_name)
+    if len(sums) <= NAMED_MAX:
+        groups = groups.filter(group__in=list(sums))
     found = [
         TopicGroup(
             group=group,
@@ -130,6 +131,7 @@ def topic_groups(cluster_name: str, name: str) -> Sequence[TopicGroup]:
             time_lag_ms=sums[group].time_lag_ms,
         )
         for group, status, partial, clients in groups.values_list("group", "status", "partial", "clients")
+        if group in sums
     ]
     return sorted(found, key=lambda one: (-(one.time_lag_ms or -1), -(one.lag or -1), one.group))
 
@@ -141,9 +143,9 @@ def topic_readers(
 
     Largest time lag first.
     """
-    rows = (row for row in queues.of_topics(cluster_name, [name]) if scope.covers(row.group))
-    sums = queues.behind(rows, lambda row: row.group)
-    worst_first = sorted(sums, key=lambda group: (*queues.worst_first(sums[group]), group))
+    sums, _ = queues.by_reader(cluster_name, name)
+    covered = filter(scope.covers, sums)
+    worst_first = sorted(covered, key=lambda group: (*queues.worst_first(sums[group]), group))
     first = worst_first[:limit]
     known = GroupRow.objects.filter(cluster=cluster_name, group__in=first).values_list("group", "status")
     status = dict(known)

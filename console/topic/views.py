@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -22,7 +22,7 @@ from console.lag import selectors as lag_selectors
 from console.lag.models import TopicRow
 from console.lag.rows.queue_row import TopicQueueRow
 from console.lists.file import file_of
-from console.lists.page import PER_PAGE_MAX, cut
+from console.lists.page import cut
 from console.lists.query import ListQuery
 from console.operation.config.row import TOPIC
 from console.operation.config.table import read_table
@@ -103,7 +103,8 @@ def topic(request: HttpRequest, cluster: str, topic: str) -> HttpResponse:
     without_figures = {one.broker_name for one in silent if not one.answered}
     read = [queue for queue in queues if queue.broker_name not in without_figures]
     tab = chosen_tab(request, TABS)
-    page = ListQuery.plain(request).page
+    query = ListQuery.plain(request)
+    queue_page = cut(queues, page=query.page, per_page=query.per_page)
     shown_groups = [group for group in groups if scope.covers(group.group)]
     context = {
         "cluster": here,
@@ -111,10 +112,10 @@ def topic(request: HttpRequest, cluster: str, topic: str) -> HttpResponse:
         "kind_word": KIND_WORDS.get(row.kind, row.kind),
         "perm_word": permission_word(row.perm),
         "queues": queues,
-        "queue_page": cut(_shares(queues, without_figures), page=page, per_page=PER_PAGE_MAX),
+        "queue_page": replace(queue_page, rows=_shares(queue_page.rows, read, without_figures)),
         "groups": groups,
         "shown_groups": shown_groups,
-        "group_page": cut(shown_groups, page=page, per_page=PER_PAGE_MAX),
+        "group_page": cut(shown_groups, page=query.page, per_page=query.per_page),
         "even": 1 / len(read) if read else None,
         "scope": scope,
         "behind": sum(lag_selectors.is_in_trouble(group.status, group.lag) for group in groups),
@@ -162,7 +163,7 @@ def _tab_context(tab: str, here: Cluster, row: TopicRow, queues: Sequence[TopicQ
     return {}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class ShownQueue:
     """A queue with its share of the topic's known traffic, None where nothing flows.
 
@@ -174,10 +175,12 @@ class ShownQueue:
     is_silent: bool
 
 
-def _shares(queues: Sequence[TopicQueueRow], silent: Collection[str]) -> list[ShownQueue]:
-    total = sum(queue.in_rate or 0.0 for queue in queues if queue.broker_name not in silent)
+def _shares(
+    shown: Sequence[TopicQueueRow], read: Sequence[TopicQueueRow], silent: Collection[str]
+) -> list[ShownQueue]:
+    total = sum(queue.in_rate or 0.0 for queue in read)
     found = []
-    for queue in queues:
+    for queue in shown:
         is_silent = queue.broker_name in silent
         is_known = bool(total) and queue.in_rate is not None and not is_silent
         found.append(ShownQueue(queue, (queue.in_rate or 0.0) / total if is_known else None, is_silent))

@@ -3,9 +3,9 @@
 No function here calls a broker; each makes one query.
 """
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,7 +19,7 @@ from console.lag.rows.sheets import QUEUES, TOPIC_QUEUES
 from spark.lag.round.status import LagStatus
 
 NEVER_COMMITTED = LagStatus.NEVER_COMMITTED.value
-Name = TypeVar("Name", bound=Hashable)
+BEHIND: Mapping[str, Sequence[str]] = {"lag": ("sum", "count"), "time_lag_ms": ("max", "count")}
 
 
 def of_groups(cluster_name: str, groups: Collection[str]) -> list[QueueRow]:
@@ -114,10 +114,27 @@ def by_owner(cluster_name: str, groups: Collection[str]) -> dict[tuple[str, str]
 
     Without retry topics, queues never committed and those without a known owner.
     """
-    sums = _owned(cluster_name, groups, {"lag": ("sum", "count"), "time_lag_ms": ("max", "count")})
-    columns = ("group", "owner", "count_all", "lag_count", "lag_sum", "time_lag_ms_count", "time_lag_ms_max")
+    sums = _owned(cluster_name, groups, BEHIND)
+    owners = zip(sums.column("group").to_pylist(), sums.column("owner").to_pylist(), strict=True)
+    return dict(zip(owners, _behind(sums), strict=True))
+
+
+def by_reader(cluster_name: str, topic: str) -> tuple[dict[str, Behind], set[str]]:
+    """Return how far the queues of each group that consumes a topic are behind, and which groups have unknown ones.
+
+    Reads every sheet, and makes no object of a queue: a topic may have 10,000 readers.
+    """
+    names = "topic", "group", "status", *BEHIND
+    table = sheets.read_table(QUEUES, cluster_name, names).filter(pc.field("topic") == topic)
+    unknown = table.filter(pc.field("status") == LagStatus.UNKNOWN.value).column("group")
+    sums = _sums(table, ["group"], BEHIND)
+    return dict(zip(sums.column("group").to_pylist(), _behind(sums), strict=True)), set(unknown.to_pylist())
+
+
+def _behind(sums: pa.Table) -> Iterable[Behind]:
+    columns = "count_all", "lag_count", "lag_sum", "time_lag_ms_count", "time_lag_ms_max"
     lists = (sums.column(name).to_pylist() for name in columns)
-    return {(group, owner): Behind(*one) for group, owner, *one in zip(*lists, strict=True)}
+    return (Behind(*one) for one in zip(*lists, strict=True))
 
 
 def lag_by_owner(cluster_name: str) -> dict[tuple[str, str], int | None]:
@@ -134,18 +151,14 @@ def _owned(
     table = sheets.read_table(QUEUES, cluster_name, names, groups)
     counted = (pc.field("owner") != "") & (pc.field("status") != NEVER_COMMITTED)
     table = table.filter(counted & ~pc.starts_with(pc.field("topic"), RETRY_TOPIC_PREFIX))
+    return _sums(table, ["group", "owner"], figures)
+
+
+def _sums(table: pa.Table, names: Sequence[str], figures: Mapping[str, Sequence[str]]) -> pa.Table:
     sums = [(name, kind) for name, kinds in figures.items() for kind in kinds]
-    return table.group_by(["group", "owner"], use_threads=False).aggregate([*sums, ([], "count_all")])
+    return table.group_by(list(names), use_threads=False).aggregate([*sums, ([], "count_all")])
 
 
 def worst_first(row: QueueRow | Behind) -> tuple[int, int]:
     """Return a sort key: the largest time lag first, then the largest lag, unknown last."""
     return 1 if row.time_lag_ms is None else -row.time_lag_ms, 1 if row.lag is None else -row.lag
-
-
-def behind(rows: Iterable[QueueRow], name: Callable[[QueueRow], Name]) -> dict[Name, Behind]:
-    """Return how far queues are behind, by what they belong to."""
-    found: dict[Name, Behind] = {}
-    for row in rows:
-        found.setdefault(name(row), Behind()).add(row.lag, row.time_lag_ms)
-    return found

@@ -10,6 +10,7 @@ an older version lacks is unknown, one that no longer exists is ignored: a new f
 import zlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
+from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -252,8 +253,7 @@ def read_rows(kind: SheetKind[Key, Row], cluster: str, where: str, values: Colle
     found = read_columns(kind, cluster, names, where=where, values=values)
     lists = [values_of(found[name]) for name in names]
     rows = [kind.row(**dict(zip(names, one, strict=True))) for one in zip(*lists, strict=True)]
-    fields = kind.key._fields
-    return sorted(rows, key=lambda row: tuple(getattr(row, name) for name in fields))
+    return sorted(rows, key=attrgetter(*kind.key._fields))
 
 
 def _decoded(sheet: pa.Buffer, places: Sequence[int]) -> pa.RecordBatch:

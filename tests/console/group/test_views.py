@@ -343,7 +343,7 @@ def test_it_filters_the_list_by_chips_that_keep_each_other(admin: Client) -> Non
 
 
 def test_it_sorts_and_pages_queues(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("console.group.group_page.QUEUES_PER_PAGE", 2)
+    monkeypatch.setattr("console.lists.query.PER_PAGE_DEFAULT", 2)
     for queue_id, lag in ((2, 900), (3, None), (4, 0)):
         sample_rows.queue_row("billing", queue_id, lag=lag)
 

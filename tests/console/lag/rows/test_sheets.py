@@ -120,23 +120,30 @@ def test_it_reads_sheets_of_a_version_with_fewer_and_other_columns() -> None:
     assert [*store.rows.columns] == ["min_offset", "max_offset", "last_write_ms", "in_rate", "read_at_ms"]
 
 
-def test_it_sums_what_is_known() -> None:
+def test_it_sums_how_far_the_readers_of_a_topic_are_behind() -> None:
     rows = [
         row("a", lag=3, time_lag_ms=9),
         row("a", queue_id=1, lag=4),
-        row("b"),
+        row("b", status="UNKNOWN"),
         row("c", lag=0, time_lag_ms=0),
+        row("c", topic="other", lag=8),
     ]
-    found = queues.behind(rows, lambda one: one.group)
-    assert [(one.queues, one.lag, one.lag_lower_bound, one.time_lag_ms) for one in found.values()] == [
-        (2, 7, False, 9),
-        (1, None, False, None),
-        (1, 0, False, 0),
-    ]
-    assert [one.time_lag_lower_bound for one in found.values()] == [True, False, False]
-    found = queues.behind([*rows, row("a", queue_id=2)], lambda one: one.group)
+    sample_queues.save("local", *rows)
+    found, unknown = queues.by_reader("local", "orders")
+    assert {
+        name: (one.queues, one.lag, one.lag_lower_bound, one.time_lag_ms) for name, one in found.items()
+    } == {
+        "a": (2, 7, False, 9),
+        "b": (1, None, False, None),
+        "c": (1, 0, False, 0),
+    }
+    assert [found[name].time_lag_lower_bound for name in "abc"] == [True, False, False]
+    assert unknown == {"b"}
+    sample_queues.save("local", row("a", queue_id=2))
+    found, _ = queues.by_reader("local", "orders")
     assert found["a"].lag_lower_bound
     assert sorted(found, key=lambda name: queues.worst_first(found[name])) == ["a", "c", "b"]
+    assert queues.by_reader("local", "nowhere") == ({}, set())
 
 
 def columns(**lags: int | None) -> KeyedColumns[QueueKey]:
