@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from tests.e2e.browser import launch, sign_in_first_time
+from tests.support import migrated
 from tests.support.product import Product
 
 # A round of the collector takes 5 s; on a machine that runs all tests at once a page, a worker or Chromium may be late
@@ -24,6 +25,7 @@ SCREENSHOTS = Path(__file__).parent / "screenshots"
 @pytest.fixture(scope="session")
 def product() -> Iterator[Product]:
     data = Path(tempfile.mkdtemp(prefix="tm-e2e-")) / "var"
+    migrated.copy_to(data)
     running = Product(data).start()
     yield running
     running.stop()

@@ -9,14 +9,16 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from django.contrib.auth.hashers import PBKDF2PasswordHasher
+from django.contrib.auth.models import User
 from playwright.sync_api import Browser, BrowserContext, Page, expect
+from pytest_django import DjangoDbBlocker
 
 from consumers import (
     ConsumeContext,
@@ -30,7 +32,7 @@ from consumers import (
 )
 from tests.e2e.browser import PASSWORD
 from tests.e2e.test_newcomer import PATIENCE_MS, apply_plan, plan_offset_change
-from tests.support.product import ROOT, Product
+from tests.support.product import Product, in_databases_of
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 
@@ -40,32 +42,18 @@ SECOND_BROKER = "broker-b"
 LETTERS = 20
 
 
+def make_maria() -> None:
+    if not User.objects.filter(username="maria").exists():
+        hashed = PBKDF2PasswordHasher().encode(
+            PASSWORD, "salt"
+        )  # the hasher of tests is not that of the product
+        User.objects.create(username="maria", password=hashed, is_staff=True, is_superuser=True)
+
+
 @pytest.fixture
-def other(product: Product, browser: Browser) -> Iterator[Page]:
+def other(product: Product, browser: Browser, django_db_blocker: DjangoDbBlocker) -> Iterator[Page]:
     """The browser of a second operator, maria."""
-    made = subprocess.run(
-        [
-            sys.executable,
-            "manage.py",
-            "createsuperuser",
-            "--noinput",
-            "--username",
-            "maria",
-            "--email",
-            "maria@example.com",
-        ],
-        cwd=ROOT,
-        env=os.environ
-        | {
-            "DJANGO_SETTINGS_MODULE": "console.settings",
-            "TIDEMARK_DATA": str(product.data),
-            "DJANGO_SUPERUSER_PASSWORD": PASSWORD,
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert made.returncode == 0 or "already taken" in made.stderr, made.stderr
+    in_databases_of(product, django_db_blocker, make_maria)
     context = browser.new_context(viewport={"width": 1440, "height": 900}, reduced_motion="reduce")
     page = context.new_page()
     page.goto(f"{product.url}/sign-in")

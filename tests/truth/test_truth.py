@@ -5,11 +5,8 @@ Live rows, REST, `/metrics`, charts and report rows are within one interval of i
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -22,11 +19,13 @@ from typing import Any
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from pytest_django import DjangoDbBlocker
 
+from console.access import services as access_services
 from tests.support import migrated
 from tests.support.broker_process import BrokerProcess
 from tests.support.known_traffic import KnownQueue, KnownTraffic, now_ms
-from tests.support.product import ROOT, Product
+from tests.support.product import Product, in_databases_of
 
 INTERVAL_MS = 5_000
 # What was consumed in the interval of a move counts as skipped too: 20 a second, for two rounds on a busy machine.
@@ -145,31 +144,13 @@ def frozen(pids: list[int], seconds: float, meanwhile: Callable[[], None] = lamb
     return began_ms, now_ms()
 
 
-def token(product: Product) -> str:
-    answer = subprocess.run(
-        [
-            sys.executable,
-            "manage.py",
-            "token",
-            "create",
-            "--scope",
-            "VIEW",
-            "--scope",
-            "REPORT",
-            "--format",
-            "json",
-        ],
-        cwd=ROOT,
-        env=os.environ | {"TIDEMARK_DATA": str(product.data), "DJANGO_SETTINGS_MODULE": "console.settings"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return str(json.loads(answer.stdout)["key"])
+def make_token() -> str:
+    owner = access_services.ensure_first_person()
+    return access_services.create_token(owner=owner, name="onlooker", scopes=["VIEW", "REPORT"])[1]
 
 
 @pytest.fixture(scope="module")
-def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+def story(tmp_path_factory: pytest.TempPathFactory, django_db_blocker: DjangoDbBlocker) -> Iterator[Story]:
     """Seven minutes: steady, burst, stall, a silent broker, no worker, skip, rewind, idle; beside it a topic that is
     made again twice.
     """
@@ -186,7 +167,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
         last.callback(traffic.close)
         again = KnownTraffic(product.namesrv, first, AGAIN, AGAIN_GROUP, queues=1).start()
         last.callback(again.close)
-        onlooker = Onlooker(product, token(product))
+        onlooker = Onlooker(product, in_databases_of(product, django_db_blocker, make_token))
         last.callback(onlooker.close)
         told = Story(traffic, again, onlooker, product)
         play(told, second)
