@@ -12,7 +12,7 @@ import ast
 import datetime
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -285,10 +285,15 @@ def needs(name: str, method: str) -> str:
 
 def misjudged(client: Client, verb: str, cases: list[tuple[str, str]]) -> dict[tuple[str, str], int]:
     """What one verb opened though the table says no, or did not though it says yes."""
+    return wrongly_answered(client, cases, lambda wanted: verb in ("ADMIN", wanted) or wanted in ("VIEW", ""))
+
+
+def wrongly_answered(
+    client: Client, cases: list[tuple[str, str]], opens_for: Callable[[str], bool]
+) -> dict[tuple[str, str], int]:
     wrong = {}
     for name, method, answer in answers(client, cases):
-        wanted = needs(name, method)
-        opens = verb in ("ADMIN", wanted) or wanted in ("VIEW", "")
+        opens = opens_for(needs(name, method))
         if name == "job-control":  # back to the job's page, which says why: its job must be as it was
             was = Job.objects.get().cancel_requested
             Job.objects.update(cancel_requested=False)
@@ -299,12 +304,35 @@ def misjudged(client: Client, verb: str, cases: list[tuple[str, str]]) -> dict[t
     return wrong
 
 
+def all_but(verb: str) -> tuple[str, ...]:
+    """Every verb that does not include it: what all of them together do not open, none of them does."""
+    return tuple(other for other in VERBS if other not in ("ADMIN", verb))
+
+
+def cases_of(verb: str, cases: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """What needs the verb and, as any verb opens it, a share of what needs VIEW or no certain one; ADMIN has all."""
+    anyone = [case for case in cases if needs(*case) in ("VIEW", "")]
+    if verb == "ADMIN":
+        return cases
+    if verb == "VIEW":
+        return anyone
+    others = [each for each in VERBS if each not in ("ADMIN", "VIEW")]
+    return [case for case in cases if needs(*case) == verb] + anyone[others.index(verb) :: len(others)]
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_each_verb_opens_what_the_table_says(world: Cluster, verb: str) -> None:
     everywhere = ("clusters", "api-clusters") if verb == "ADMIN" else ()  # ADMIN adds one, if it answers
-    cases = [case for case in GUARDED if case[1] != "GET" or needs(*case) != "VIEW"]
+    cases = cases_of(verb, [case for case in GUARDED if case[1] != "GET" or needs(*case) != "VIEW"])
     found = misjudged(signed_in("single", verbs=(verb,)), verb, cases)
     assert {case: status for case, status in found.items() if case[0] not in everywhere} == {}
+
+
+@pytest.mark.parametrize("verb", sorted({needs(*case) for case in GUARDED} - {"VIEW", ""}))
+def test_all_other_verbs_together_do_not_open_it(world: Cluster, verb: str) -> None:
+    cases = [case for case in GUARDED if needs(*case) == verb]
+    client = signed_in("others", verbs=all_but(verb))
+    assert wrongly_answered(client, cases, lambda wanted: False) == {}
 
 
 REST_CASES = [case for case in GUARDED if case[0] in REST and case[0] != "api-docs"]
@@ -320,7 +348,13 @@ def with_token(*scopes: str, cluster: str = "*", **fields: Any) -> Client:
 
 @pytest.mark.parametrize("scope", VERBS)
 def test_each_scope_of_a_token_opens_what_the_table_says(world: Cluster, scope: str) -> None:
-    assert misjudged(with_token(scope), scope, REST_CASES) == {}
+    assert misjudged(with_token(scope), scope, cases_of(scope, REST_CASES)) == {}
+
+
+@pytest.mark.parametrize("scope", sorted({needs(*case) for case in REST_CASES} - {"VIEW", ""}))
+def test_all_other_scopes_of_a_token_do_not_open_it(world: Cluster, scope: str) -> None:
+    cases = [case for case in REST_CASES if needs(*case) == scope]
+    assert wrongly_answered(with_token(*all_but(scope)), cases, lambda wanted: False) == {}
 
 
 def test_a_token_of_another_cluster_opens_nothing(world: Cluster) -> None:
@@ -377,11 +411,10 @@ def test_every_kind_of_plan_is_in_the_table() -> None:
     assert {kind: str(plan.verb) for kind, plan in PLAN_KINDS.items()} == table.KINDS
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_each_verb_moves_the_plans_of_its_kinds_only(world: Cluster, verb: str) -> None:
+@pytest.fixture
+def plans(world: Cluster) -> None:
+    """A draft of every kind."""
     now = timezone.now()
-    later = now + datetime.timedelta(minutes=10)
-    client = signed_in("single", verbs=(verb,))
     for kind in table.KINDS:
         Plan.objects.create(
             id=f"op-{kind}"[:32],
@@ -392,20 +425,39 @@ def test_each_verb_moves_the_plans_of_its_kinds_only(world: Cluster, verb: str) 
             params={"tags": "", "keys": "", "properties": {}} if kind == "message_send" else {},
             created_by="another",
             created_at=now,
-            expires_at=later,
+            expires_at=now + datetime.timedelta(minutes=10),
             blocked=Text("nothing is sent in this test"),
         )
+
+
+def steps(client: Client, kinds: Iterable[str], *, are_refused: bool) -> dict[tuple[str, str], int]:
+    """Try each step of a plan's life; return what was answered otherwise."""
     wrong = {}
-    for kind, wanted in table.KINDS.items():
+    for kind in kinds:
         for step in ("apply", "approve", "undo", "discard"):
             quota.clear_local()
             answer = client.post(
                 f"/api/v1/plans/{f'op-{kind}'[:32]}/{step}", {}, content_type="application/json"
             )
-            opens = verb in ("ADMIN", wanted)
-            if opens == (answer.status_code == 403):
+            if are_refused is not (answer.status_code == 403):
                 wrong[kind, step] = answer.status_code
-    assert wrong == {}
+    return wrong
+
+
+def test_admin_moves_plans_of_every_kind(plans: None) -> None:
+    assert steps(signed_in("single", verbs=("ADMIN",)), table.KINDS, are_refused=False) == {}
+
+
+@pytest.mark.parametrize("verb", sorted({*table.KINDS.values()} - {"ADMIN"}))
+def test_each_verb_moves_the_plans_of_its_kinds(plans: None, verb: str) -> None:
+    kinds = [kind for kind, wanted in table.KINDS.items() if wanted == verb]
+    assert steps(signed_in("single", verbs=(verb,)), kinds, are_refused=False) == {}
+
+
+@pytest.mark.parametrize("verb", sorted({*table.KINDS.values()}))
+def test_all_other_verbs_together_do_not_move_them(plans: None, verb: str) -> None:
+    kinds = [kind for kind, wanted in table.KINDS.items() if wanted == verb]
+    assert steps(signed_in("others", verbs=all_but(verb)), kinds, are_refused=True) == {}
 
 
 # --- Sockets ------------------------------------------------------------------------------------------------
