@@ -39,10 +39,10 @@ pytestmark = [
 PATIENCE_S = 60
 # Makes a database with a person and prints the key of their token.
 PREPARE = """
-from django.core.management import call_command
 from django.contrib.auth.models import User
 from console.access.services import create_token
-call_command("migrate", verbosity=0)
+from tests.support import migrated
+migrated.migrate()
 print(create_token(owner=User.objects.create_superuser("root"), name="script", scopes=["VIEW"])[1])
 """
 NOW_MS = 1_790_000_000_000

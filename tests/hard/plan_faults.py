@@ -40,10 +40,10 @@ os.environ |= {
 }
 (FOLDER / "data").mkdir()
 import django  # noqa: E402
+import pyarrow as pa  # noqa: E402
 
 django.setup()
 
-from django.core.management import call_command  # noqa: E402
 from django.db import connections  # noqa: E402
 
 import console.plans  # noqa: E402, F401  before the forks: a long run must not meet files that changed meanwhile
@@ -58,6 +58,7 @@ from console.operation.job import runner  # noqa: E402
 from console.operation.models import Job, JobState, Plan  # noqa: E402
 from console.operation.plan import job_run  # noqa: E402
 from tests.hard.tally import main  # noqa: E402
+from tests.support import migrated  # noqa: E402
 from tests.support.broker_process import BrokerProcess  # noqa: E402
 from tests.support.redis_process import RedisProcess  # noqa: E402
 from tests.support.write_faults import MODES, Fault, Mode, install, locks_note  # noqa: E402
@@ -98,6 +99,7 @@ class World:
         self.redis = RedisProcess(FOLDER).start()
         self.broker = BrokerProcess(FOLDER / "store").start()
         self.counter = FOLDER / "writes"
+        pa.array([0])  # imports pandas, if only to see that this is none of it; else every child would
         atexit.register(self.close, os.getpid())
         done(in_child(functools.partial(prepare_database, self.broker.namesrv)))
 
@@ -177,8 +179,7 @@ def hurry() -> None:
 def prepare_database(namesrv: str) -> None:
     from console.cluster.models import Cluster
 
-    call_command("migrate", verbosity=0)
-    call_command("migrate", database="metrics", verbosity=0)
+    migrated.migrate()
     Cluster.objects.update_or_create(name="hard", defaults={"namesrv_addrs": namesrv})
     access_services.ensure_first_person()
     connections.close_all()

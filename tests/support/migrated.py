@@ -15,6 +15,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from django.core.management import call_command
+from django.db import connections
+
 from tests.support.scratch import common_folder
 
 ROOT = Path(__file__).parent.parent.parent
@@ -60,6 +63,16 @@ def copy_to(data: Path) -> None:
     data.mkdir(parents=True, exist_ok=True, mode=0o700)
     for name in FILES.values():
         shutil.copy(folder() / name, data / name)
+
+
+def migrate() -> None:
+    """Bring the databases of this process up to date: SQLite's are files that do not exist, or were made by this."""
+    for alias, name in FILES.items():
+        settings = connections[alias].settings_dict
+        if connections[alias].vendor != "sqlite":
+            call_command("migrate", database=alias, verbosity=0)
+        elif not Path(settings["NAME"]).exists():
+            shutil.copy(folder() / name, settings["NAME"])
 
 
 _filled: set[str] = set()

@@ -53,7 +53,7 @@ def _remove_if_ended(folder: Path) -> None:
 
 def common_folder() -> Path:
     """Return the folder of what several runs share: locks, and what is made once."""
-    return Path(os.environ[COMMON])
+    return Path(os.environ.get(COMMON) or tempfile.gettempdir())
 
 
 def add_java_options(options: str) -> None:

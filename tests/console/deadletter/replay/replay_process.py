@@ -19,10 +19,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import django
+import pyarrow as pa
 
 django.setup()
-
-from django.core.management import call_command  # noqa: E402
+pa.array([0])  # imports pandas, if only to see that this is none of it; else every fork would
 
 from console.access import services as access_services  # noqa: E402
 from console.cluster.models import Cluster  # noqa: E402
@@ -34,11 +34,11 @@ from console.operation import services  # noqa: E402
 from console.operation.job import runner  # noqa: E402
 from console.operation.models import Job  # noqa: E402
 from tests.console.deadletter.letters import GROUP  # noqa: E402
+from tests.support import migrated  # noqa: E402
 
 
 def prepare(namesrv: str) -> None:
-    call_command("migrate", verbosity=0)
-    call_command("migrate", database="metrics", verbosity=0)
+    migrated.migrate()
     cluster = Cluster.objects.create(name=f"test-{namesrv.rpartition(':')[2]}", namesrv_addrs=namesrv)
     admin = access_services.ensure_first_person()
     params = {"target": "failed_group", "rate_per_s": 4_000}

@@ -21,6 +21,7 @@ from typing import Any
 
 import django
 
+from tests.support import migrated
 from tests.support.broker_process import BrokerProcess
 from tests.support.forks import Forks
 from tests.support.redis_process import RedisProcess
@@ -92,10 +93,7 @@ def wait_for(what: str, is_so: Callable[[], bool]) -> None:
 
 
 def story(hosts: Hosts, s3: S3Server, namesrv: str) -> dict[str, Any]:
-    from django.core.management import call_command
-
-    call_command("migrate", verbosity=0)
-    call_command("migrate", database="metrics", verbosity=0)
+    migrated.migrate()
     from console.cluster.models import Cluster
     from console.lag.models import CollectorLease, HistoryFile, Round
 
