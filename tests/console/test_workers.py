@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from console import workers
 from tests.support import migrated
 from tests.support.redis_process import RedisProcess
 
@@ -17,7 +18,18 @@ ROOT = Path(__file__).parent.parent.parent
 POOLS = ("collect", "operate", "report")
 
 
-class Workers:
+def children_of(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def wait_until(condition: Callable[[], bool], told: Callable[[], str]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, told()
+        time.sleep(0.05)
+
+
+class Running:
     def __init__(self, data: Path, redis_url: str) -> None:
         environ = {
             **os.environ,
@@ -27,23 +39,13 @@ class Workers:
         }
         environ |= {"DJANGO_SETTINGS_MODULE": "console.settings", "PYTHONUNBUFFERED": "1"}
         migrated.copy_to(data)
-        subprocess.run(
-            [sys.executable, "manage.py", "prepare", "--migrate"], cwd=ROOT, env=environ, check=True
-        )
         self.log = data / "log"
         with self.log.open("w") as log:
             command = [sys.executable, "-m", "console.workers"]
             self.process = subprocess.Popen(command, cwd=ROOT, env=environ, stdout=log, stderr=log)
 
-    def children(self) -> list[int]:
-        text = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
-        return [int(pid) for pid in text.split()]
-
     def until(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 60
-        while not condition():
-            assert time.monotonic() < deadline, self.log.read_text()
-            time.sleep(0.05)
+        wait_until(condition, self.log.read_text)
 
     def ready(self, pool: str) -> int:
         """How often a worker of the pool has been ready."""
@@ -54,29 +56,42 @@ class Workers:
 
 
 @pytest.fixture
-def workers(tmp_path: Path, redis_process: RedisProcess) -> Iterator[Workers]:
-    found = Workers(tmp_path, redis_process.url)
+def running(tmp_path: Path, redis_process: RedisProcess) -> Iterator[Running]:
+    found = Running(tmp_path, redis_process.url)
     yield found
     found.process.kill()
     found.process.wait()
 
 
-def test_every_pool_is_a_process_that_is_started_again(workers: Workers) -> None:
-    workers.until(lambda: all(workers.ready(pool) == 1 for pool in POOLS))
-    before = workers.children()
+def test_every_pool_is_a_process_that_is_started_again(running: Running) -> None:
+    running.until(lambda: all(running.ready(pool) == 1 for pool in POOLS))
+    before = children_of(running.process.pid)
     assert len(before) == 4, "beat and three pools"
     os.kill(before[2], signal.SIGKILL)
-    workers.until(lambda: bool(workers.lines("worker process ended name=operate status=-9")))
-    workers.until(lambda: workers.ready("operate") == 2)
-    assert len(workers.children()) == 4
-    workers.process.terminate()
-    assert workers.process.wait(60) == 0
+    running.until(lambda: bool(running.lines("worker process ended name=operate status=-9")))
+    running.until(lambda: running.ready("operate") == 2)
+    assert len(children_of(running.process.pid)) == 4
+    running.process.terminate()
+    assert running.process.wait(60) == 0
     assert not [pid for pid in before if Path(f"/proc/{pid}").exists()]
 
 
-def test_no_pool_outlives_the_process_that_was_killed(workers: Workers) -> None:
-    workers.until(lambda: all(workers.ready(pool) == 1 for pool in POOLS))
-    pids = workers.children()
-    workers.process.kill()
-    workers.process.wait()
-    workers.until(lambda: not [pid for pid in pids if Path(f"/proc/{pid}/exe").exists()])
+def test_no_child_outlives_the_process_that_was_killed(tmp_path: Path) -> None:
+    """Whatever its children run: here they leave a note that they do, and wait."""
+
+    def pool() -> None:
+        (tmp_path / str(os.getpid())).touch()
+        signal.pause()
+
+    pid = os.fork()
+    if pid == 0:
+        try:
+            workers.Workers(dict.fromkeys(POOLS, pool)).keep_running()
+        finally:
+            os._exit(1)
+    wait_until(lambda: len(list(tmp_path.iterdir())) == len(POOLS), lambda: "they do not start")
+    pids = children_of(pid)
+    assert len(pids) == len(POOLS)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    wait_until(lambda: not [each for each in pids if Path(f"/proc/{each}/exe").exists()], lambda: f"{pids}")

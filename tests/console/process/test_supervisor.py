@@ -10,6 +10,7 @@ import shutil
 import signal
 import socket
 import sqlite3
+import stat
 import subprocess
 import sys
 import time
@@ -50,6 +51,16 @@ def processes_of(data: Path) -> dict[int, str]:
     return found
 
 
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.lstat().st_mode)
+
+
+def open_to_others(folder: Path) -> list[str]:
+    return [
+        str(path) for path in (folder, *folder.rglob("*")) if not path.is_symlink() and mode(path) & 0o077
+    ]
+
+
 def group_is_alive(group: int) -> bool:
     """Whether a process of the group still runs; what only waits to be reaped does not."""
     for folder in Path("/proc").iterdir():
@@ -86,79 +97,75 @@ def run_up(product: Product) -> "subprocess.CompletedProcess[str]":
 
 @pytest.fixture(scope="module")
 def databases(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data folder that was used before: making the databases is most of a first start."""
+    """A data folder with databases: making them is most of a first start."""
     data = tmp_path_factory.mktemp("used") / "var"
     migrated.copy_to(data)
-    command = [sys.executable, "manage.py", "prepare"]
-    environ = {**os.environ, "TIDEMARK_DATA": str(data), "DJANGO_SETTINGS_MODULE": "console.settings"}
-    subprocess.run(command, cwd=ROOT, env=environ, check=True, timeout=120)
     Schema(data, os.environ).mark_current()
     return data
 
 
 @pytest.fixture
-def new_product(tmp_path: Path) -> Iterator[Product]:
-    running = Product(tmp_path / "var", "--no-demo")
-    yield running
-    if running.process is not None:
-        running.stop()
-
-
-@pytest.fixture
-def product(new_product: Product, databases: Path) -> Product:
-    shutil.copytree(databases, new_product.data)
-    return new_product
+def product(tmp_path: Path, databases: Path) -> Product:
+    """A product that is not started; its data folder was used before."""
+    found = Product(tmp_path / "var", "--no-demo")
+    shutil.copytree(databases, found.data)
+    return found
 
 
 @pytest.fixture(scope="module")
-def shared(databases: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
-    """A product with a second broker, whose data folder was used before."""
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
+    """A product with a second broker that is started for the first time, under the mask most shells have."""
     product = Product(tmp_path_factory.mktemp("shared") / "var", "--no-demo")
-    shutil.copytree(databases, product.data)
-    store_folder(product.data, SECOND_BROKER_NAME).mkdir()
+    product.data.mkdir()
+    store_folder(product.data, SECOND_BROKER_NAME).mkdir(0o700)
+    before = os.umask(0o022)
+    product.start()
+    os.umask(before)
     yield product
-    if product.process is not None:
-        product.stop()
+    product.stop()
 
 
 @pytest.fixture
 def running(shared: Product) -> Product:
-    """The shared product; a test leaves it with all its processes."""
+    """The shared product, which tests may kill or stop."""
     return shared if shared.process is not None and shared.process.poll() is None else shared.start()
 
 
 # --- The real thing ---
 
 
-def test_it_starts_everything_and_stops_it_in_order(new_product: Product) -> None:
-    product = new_product.start()
-    status, page = get(product.sign_in_url)
+def test_it_starts_everything(running: Product) -> None:
+    status, page = get(running.sign_in_url)
     assert (status, "Set password" in page) == (200, True)
-    assert get(f"{product.url}/healthz") == (200, "ok\n")
-    wait_until(lambda: "all processes are running after" in product.output(), "start of the worker")
+    assert get(f"{running.url}/healthz") == (200, "ok\n")
+    wait_until(lambda: "all processes are running after" in running.output(), "start of the worker")
     # The link does not wait for the worker.
-    assert product.output().index("Sign in") < product.output().index("worker  │")
-    wait_until(lambda: get(f"{product.url}/readyz")[0] == 200, "readiness")
-    assert json.loads(get(f"{product.url}/readyz")[1])["parts"]["worker and beat"] == "ok"
-    assert (product.data / "secret_key").stat().st_mode & 0o777 == 0o600
+    assert running.output().index("Sign in") < running.output().index("worker  │")
+    wait_until(lambda: get(f"{running.url}/readyz")[0] == 200, "readiness")
+    assert json.loads(get(f"{running.url}/readyz")[1])["parts"]["worker and beat"] == "ok"
     # A command in another shell finds the same Redis as the product.
     told = subprocess.run(
         [sys.executable, "manage.py", "doctor", "--format", "json"],
         cwd=ROOT,
-        env={"PATH": os.environ["PATH"], "TIDEMARK_DATA": str(product.data)},
+        env={"PATH": os.environ["PATH"], "TIDEMARK_DATA": str(running.data)},
         capture_output=True,
         text=True,
         timeout=60,
     )
     assert "Redis does not answer" not in told.stdout
     assert "cluster local" in told.stdout
-    commands = " ".join(processes_of(product.data).values())
+    commands = " ".join(processes_of(running.data).values())
     for part in ("valkey-server", "-m brokerd", "-m uvicorn", "-m console.workers"):
         assert part in commands
-    product.stop()
-    assert product.process is not None and product.process.returncode == 0
-    assert processes_of(product.data) == {}
-    assert "ended with code" not in product.output()
+
+
+def test_only_the_owner_reads_what_it_made(running: Product) -> None:
+    assert {"console.sqlite3", "metrics.sqlite3", "secret_key"} <= {
+        path.name for path in running.data.iterdir()
+    }
+    assert open_to_others(running.data) == []
+    assert mode(running.data) == 0o700
+    assert mode(running.data / "secret_key") == 0o600
 
 
 def test_it_refuses_a_second_start_on_the_same_data(running: Product) -> None:
@@ -190,7 +197,7 @@ def test_it_starts_a_dead_process_again(running: Product) -> None:
     wait_until(lambda: get(f"{running.url}/readyz")[0] == 200, "readiness after the restart", 60)
 
 
-def test_it_stops_and_starts_the_second_broker_by_its_switch(running: Product) -> None:
+def test_it_stops_and_starts_the_second_broker_by_its_switch_and_all_in_order(running: Product) -> None:
     wait_until(lambda: "namesrvAddr=" in " ".join(processes_of(running.data).values()), "the second broker")
     before = running.output()
     ready = before.count("broker-b │ brokerd ready")
@@ -199,8 +206,11 @@ def test_it_stops_and_starts_the_second_broker_by_its_switch(running: Product) -
     wait_until(lambda: "namesrvAddr=" not in " ".join(processes_of(running.data).values()), "its end")
     off_switch(running.data).unlink()
     wait_until(lambda: running.output().count("broker-b │ brokerd ready") > ready, "its second start")
+    wait_until(lambda: "all processes are running after" in running.output(), "start of the worker")
     running.stop()
-    assert "ended with code" not in running.output()[len(before) :]
+    assert running.process is not None and running.process.returncode == 0
+    for end in ("ended with code", "worker process ended", "killed"):
+        assert end not in running.output()[len(before) :]
     assert processes_of(running.data) == {}
 
 
@@ -253,12 +263,11 @@ def test_it_refuses_what_is_no_port(port: str, capsys: pytest.CaptureFixture[str
 
 
 def test_it_ends_when_the_worker_can_not_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    product: Product, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The link is printed by then; a console whose jobs never run must not look healthy."""
     broken = Program("worker", ["/bin/false"], 1, ready_line=re.compile("ready"))
     monkeypatch.setattr(supervisor, "worker_program", lambda: broken)
-    product = Product(tmp_path / "var")
     command = ["--data", str(product.data), "--port", str(product.port), "--no-demo"]
     command += ["--broker-port", str(product.broker_port), "--namesrv-port", str(product.namesrv_port)]
     assert supervisor.main(command) == 1
