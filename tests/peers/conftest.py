@@ -25,22 +25,31 @@ from tests.support.java_peer import JavaPeer
 # Modules that share a cluster: three JVMs take 10 to 20 s of CPU to start. Topics and groups have names of their own,
 # settings that change are put back, and each test starts a broker that the one before killed.
 SHARING = {
-    "apache": ("admin", "brokers", "clients", "configuration", "messages", "mode", "pause"),
+    # The first wants to see all that is held back.
+    "apache": ("edges", "admin", "brokers", "clients", "configuration", "messages", "mode", "pause"),
     "apache-without-timers": ("console", "coverage", "offsets", "replay", "restore", "slaves"),
 }
 # Each call for a broker's figures counts the 1,209,600 slots of its timer wheel: a quarter of a second of CPU. Pop,
 # timed messages and the deletion of a topic need the wheel.
-CHANGES = {"apache-without-timers": {"timerWheelEnable": "false"}}
+CHANGES = {
+    "apache": {"enableLmq": "true", "enableMultiDispatch": "true"},
+    "apache-without-timers": {"timerWheelEnable": "false"},
+}
 CLUSTERS = {f"test_apache_{module}": cluster for cluster, modules in SHARING.items() for module in modules}
+TURN = {f"test_apache_{module}": turn for modules in SHARING.values() for turn, module in enumerate(modules)}
 
 
 def cluster_of(item: pytest.Item | pytest.Module) -> str:
     return cluster_of_id(item.nodeid)
 
 
+def module_of(nodeid: str) -> str:
+    return nodeid.partition("::")[0].rpartition("/")[2].removesuffix(".py")
+
+
 def cluster_of_id(nodeid: str) -> str:
     """The tests that share a cluster, by name: those of a module, or of several."""
-    module = nodeid.partition("::")[0].rpartition("/")[2].removesuffix(".py")
+    module = module_of(nodeid)
     return CLUSTERS.get(module, module)
 
 
@@ -63,7 +72,13 @@ def release_of(item: pytest.Item) -> str:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The Java clients' long file comes first; others follow by the cluster they share, in one worker."""
-    items.sort(key=lambda item: ("class_path" not in getattr(item, "fixturenames", ()), cluster_of(item)))
+    items.sort(
+        key=lambda item: (
+            "class_path" not in getattr(item, "fixturenames", ()),
+            cluster_of(item),
+            TURN.get(module_of(item.nodeid), 0),
+        )
+    )
     if is_apache():  # one cluster for each release
         items.sort(key=release_of)
 

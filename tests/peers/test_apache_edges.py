@@ -3,8 +3,7 @@ topics whose offsets are not a count of messages."""
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 
 import pytest
@@ -21,20 +20,10 @@ from console.templatetags.cells import count_cell
 from spark.lag.round.status import POP_QUIET_MS
 from tests.console.operation.live_cluster import wait_for
 from tests.peers.apache_world import NAME, ApacheWorld
-from tests.support import apache_cluster as apache_release
 from tests.support import java_peer, sample_queues
-from tests.support.apache_cluster import ApacheCluster
 from tests.support.java_peer import JavaPeer
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
-
-
-@pytest.fixture(scope="module")
-def apache_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheCluster]:
-    """The module's cluster, with light queues allowed."""
-    changes = {"enableLmq": "true", "enableMultiDispatch": "true"}
-    with ApacheCluster(tmp_path_factory.mktemp("apache"), changes=changes) as cluster:
-        yield cluster
 
 
 def held_by(world: ApacheWorld, broker_name: str) -> HeldBack:
@@ -205,18 +194,9 @@ def test_a_light_queue_is_one_although_no_table_of_topics_has_it(world: ApacheWo
 
 def test_a_static_topic_is_one(world: ApacheWorld) -> None:
     """Made as an operator makes it: by mqadmin, over both brokers."""
-    mqadmin = ["-n", world.cluster.namesrv, "-t", "fixed", "-qn", "2", "-c", "apache"]
-    home = f"-Duser.home={java_peer.HOME}"
-    command = ["java", home, "-cp", apache_release.build()]
-    main = "org.apache.rocketmq.tools.command.MQAdminStartup"
-    done = subprocess.run(
-        [*command, main, "updateStaticTopic", *mqadmin],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    command = f"updateStaticTopic -n {world.cluster.namesrv} -t fixed -qn 2 -c apache"
+    (written,) = java_peer.mqadmin(java_peer.build("5.3.3"), command)
+    assert "fixed" in written, written
     wait_for(lambda: world.routed("fixed") != set(), within_s=60)
     lag_services.request_refresh(NAME)
     world.collect()

@@ -62,7 +62,7 @@ def test_what_is_popped_comes_back_from_the_next_broker(clean: bool, tmp_path: P
 
     asyncio.run(with_client(ours.address, begin))
     ours.stop() if clean else ours.kill()
-    cluster = ApacheCluster(tmp_path / "apache", names=("broker-a",))
+    cluster = ApacheCluster(tmp_path / "apache", names=("broker-a",), with_our_name_server=True)
     theirs = cluster.brokers[0]
     shutil.copytree(tmp_path / "ours", theirs.folder / "store")
 

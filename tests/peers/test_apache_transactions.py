@@ -107,7 +107,9 @@ def test_transactions_go_on_when_a_store_changes_its_broker(clean: bool, tmp_pat
         assert ours.process is not None
         ours.process.send_signal(signal.SIGKILL)
         ours.process.wait()
-    cluster = ApacheCluster(tmp_path / "apache", names=("broker-a",), changes=THEIRS)
+    cluster = ApacheCluster(
+        tmp_path / "apache", names=("broker-a",), with_our_name_server=True, changes=THEIRS
+    )
     theirs = cluster.brokers[0]
     shutil.copytree(tmp_path / "ours", theirs.folder / "store")
     bank.later = {"c": COMMIT, "d": ROLLBACK}
