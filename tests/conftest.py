@@ -22,7 +22,7 @@ from redis import Redis
 
 import console.celery  # noqa: F401  the current Celery application, as in every process of the product
 from console.web import quota
-from tests.support import emptied, migrated, scratch
+from tests.support import emptied, migrated, scratch, twins
 from tests.support.broker_process import BrokerProcess
 from tests.support.redis_process import RedisProcess
 from tests.support.s3_server import S3Server, environment
@@ -74,8 +74,8 @@ LARGE = {"tests", "tests/api"}
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Files that take longest come first, so that the end of a run waits for none of them.
 
-    On PostgreSQL only what has a database runs, and is not marked as seen by one: everything else would be the same
-    once more.
+    On PostgreSQL only what has a database runs, and neither is marked as seen by one nor a twin: everything else would
+    be the same once more.
     """
     items.sort(key=lambda item: item.get_closest_marker("spark") is None and not item.nodeid.startswith(LONG))
     marked = {item.path for item in items if item.get_closest_marker("one_database")}
@@ -125,7 +125,7 @@ def has_database(item: pytest.Item) -> bool:
 
 def runs_on_postgresql(item: pytest.Item) -> bool:
     once = item.get_closest_marker("one_database") and not item.get_closest_marker("both_databases")
-    return has_database(item) and not once
+    return has_database(item) and not once and not twins.is_twin(item)
 
 
 @pytest.fixture(scope="session")
