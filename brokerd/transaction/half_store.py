@@ -18,7 +18,7 @@ from brokerd.remoting.message.names import (
     SysFlag,
 )
 from brokerd.remoting.message.properties import encode_properties
-from brokerd.remoting.message.record import MessageRecord, decode_record, decode_records
+from brokerd.remoting.message.record import MessageRecord, decode_record
 from brokerd.store.cold_pages import FileRange
 from brokerd.store.log.record import TWO_INTS, read_properties
 from brokerd.store.message_store import MessageStore
@@ -205,7 +205,7 @@ class HalfStore:
 def record_of(view: memoryview | None, commit_log_offset: int) -> MessageRecord | None:
     """Return the record of a view; None where no record of that offset is."""
     try:
-        records = decode_records(view or b"")  # quicker than decode_record
+        record = None if view is None else decode_record(view)
     except RemotingError:
         return None
-    return records[0] if records and records[0].commit_log_offset == commit_log_offset else None
+    return record if record is not None and record.commit_log_offset == commit_log_offset else None
