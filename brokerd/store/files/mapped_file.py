@@ -101,7 +101,7 @@ def sync_pages(mapped: mmap.mmap, start: int, length_bytes: int) -> None:
 class MappedFile:
     """A file of `size_bytes`, created (sparse, zero) when missing, mapped for reading and writing."""
 
-    __slots__ = ("_path", "map", "size_bytes", "start_offset", "view")
+    __slots__ = ("_path", "map", "size_bytes", "start_offset")
 
     def __init__(
         self, path: Path | str, size_bytes: int, start_offset: int = 0, reserved_bytes: int = 0
@@ -125,10 +125,14 @@ class MappedFile:
         finally:
             # The map keeps its own duplicate. One descriptor per file, not two.
             os.close(descriptor)
-        self.view = memoryview(self.map)
 
     def __repr__(self) -> str:
         return f"<MappedFile {self.path.name} {self.size_bytes} bytes>"
+
+    @property
+    def view(self) -> memoryview:
+        """A view of the whole file. Made when asked for: kept, it is 300 bytes for each of 10,000 queues."""
+        return memoryview(self.map)
 
     @property
     def path(self) -> Path:

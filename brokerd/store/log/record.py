@@ -89,8 +89,9 @@ def flag_hosts(sys_flag: int, born_host: bytes, store_host: bytes) -> int:
     return sys_flag
 
 
+@lru_cache(maxsize=1024)
 def encode_topic(topic: str) -> tuple[int, bytes]:
-    """Return the magic code for the topic's length, and the topic with its length field."""
+    """Return the magic code for the topic's length, and the topic with its length field. Its queues share it."""
     name = topic.encode()
     if len(name) <= 127:
         return MAGIC_V1, bytes((len(name),)) + name
