@@ -46,8 +46,11 @@ def rate(value: float) -> str:
     return count(value)
 
 
-def duration(milliseconds: float) -> str:
-    """Two units: `0.8 s`, `48 s`, `38 m 12 s`, `3 h 12 m`, `2 d 22 h`; days only from ten days on."""
+def duration(milliseconds: float, *, keeps_width: bool = False) -> str:
+    """Two units: `0.8 s`, `48 s`, `38 m 12 s`, `3 h 12 m`, `2 d 22 h`; days only from ten days on.
+
+    A second unit of 0 is left out: `3 h`; with `keeps_width` it is not: `3 h 00 m`.
+    """
     if milliseconds < 0:
         return MINUS + duration(-milliseconds)
     if rounded(milliseconds / 100) < 100:
@@ -56,17 +59,17 @@ def duration(milliseconds: float) -> str:
     if seconds < MINUTE_MS:
         return f"{seconds // SECOND_MS} s"
     if seconds < HOUR_MS:
-        return _pair(seconds, MINUTE_MS, "m", SECOND_MS, "s")
+        return _pair(seconds, MINUTE_MS, "m", SECOND_MS, "s", keeps_width)
     if seconds < DAYS_FROM_MS:
-        return _pair(seconds, HOUR_MS, "h", MINUTE_MS, "m")
+        return _pair(seconds, HOUR_MS, "h", MINUTE_MS, "m", keeps_width)
     if seconds < WHOLE_DAYS_FROM_MS:
-        return _pair(seconds, DAY_MS, "d", HOUR_MS, "h")
+        return _pair(seconds, DAY_MS, "d", HOUR_MS, "h", keeps_width)
     return f"{seconds // DAY_MS} d"
 
 
 def age(milliseconds: float) -> str:
-    """A duration in whole seconds, for ages that tick: `4 s`, `1 m 05 s`."""
-    return duration(max(0, math.floor(milliseconds / SECOND_MS)) * SECOND_MS)
+    """A duration in whole seconds, for ages that tick: `4 s`, `1 m 59 s`, `2 m 00 s`, as wide as before."""
+    return duration(max(0, math.floor(milliseconds / SECOND_MS)) * SECOND_MS, keeps_width=True)
 
 
 def latency(milliseconds: float) -> str:
@@ -126,6 +129,6 @@ def _short(value: float) -> str:
     return _tenth(value) if rounded(value * 10) < 100 else count(value)
 
 
-def _pair(value: int, big: int, big_unit: str, small: int, small_unit: str) -> str:
+def _pair(value: int, big: int, big_unit: str, small: int, small_unit: str, keeps_width: bool) -> str:
     rest = value % big // small
-    return f"{value // big} {big_unit}" + (f" {rest:02d} {small_unit}" if rest else "")
+    return f"{value // big} {big_unit}" + (f" {rest:02d} {small_unit}" if rest or keeps_width else "")

@@ -98,21 +98,22 @@
     d: pgettext("unit of a duration", "%(number)s d"),
   };
   const unit = (number, name) => say(UNITS[name], { number });
-  function pair(value, big, bigUnit, small, smallUnit) {
+  function pair(value, big, bigUnit, small, smallUnit, keepsWidth) {
     const rest = Math.floor((value % big) / small);
-    return unit(Math.floor(value / big), bigUnit) + (rest ? " " + unit(pad(rest), smallUnit) : "");
+    return unit(Math.floor(value / big), bigUnit) + (rest || keepsWidth ? " " + unit(pad(rest), smallUnit) : "");
   }
-  function duration(ms) {
+  function duration(ms, keepsWidth = false) {
     if (ms < 0) return MINUS + duration(-ms);
     if (rounded(ms / 100) < 100) return unit(tenth(ms / SECOND), "s");
     const seconds = rounded(ms / SECOND) * SECOND;
     if (seconds < MINUTE) return unit(seconds / SECOND, "s");
-    if (seconds < HOUR) return pair(seconds, MINUTE, "m", SECOND, "s");
-    if (seconds < DAYS_FROM) return pair(seconds, HOUR, "h", MINUTE, "m");
-    if (seconds < WHOLE_DAYS_FROM) return pair(seconds, DAY, "d", HOUR, "h");
+    if (seconds < HOUR) return pair(seconds, MINUTE, "m", SECOND, "s", keepsWidth);
+    if (seconds < DAYS_FROM) return pair(seconds, HOUR, "h", MINUTE, "m", keepsWidth);
+    if (seconds < WHOLE_DAYS_FROM) return pair(seconds, DAY, "d", HOUR, "h", keepsWidth);
     return unit(Math.floor(seconds / DAY), "d");
   }
-  const age = (ms) => duration(Math.max(0, Math.floor(ms / SECOND)) * SECOND);
+  // an age that ticks stays as wide: "2 m 00 s"
+  const age = (ms) => duration(Math.max(0, Math.floor(ms / SECOND)) * SECOND, true);
   const latency = (ms) => (ms < SECOND ? unit(rounded(ms), "ms") : duration(ms));
   function size(bytes) {
     for (const [unit, scale] of [

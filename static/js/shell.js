@@ -317,10 +317,39 @@
         button.ariaLabel = Tide.text(body.dataset.opens, { name: $("a", row).textContent.trim().replace(/\s+/g, " ") });
       }
   }
+  /* ---- what a phone folds: a card, or the rows of its table after the first ones; narrow.css folds before the first
+     paint. A part that is rendered again keeps what is open. ---- */
+  const opened = new Set();
+  function foldCards(within) {
+    for (const card of $$("[data-fold]", within)) {
+      const ofRows = card.dataset.fold === "rows",
+        name = card.getAttribute("aria-labelledby"),
+        more = ofRows ? gettext("Show all") : gettext("Show"),
+        less = ofRows ? gettext("Show less") : gettext("Hide");
+      if (card.classList.contains("is-foldable")) continue;
+      if (ofRows && $$("[data-rows] > tr:not(.detail)", card).length <= 12) {
+        card.classList.add("is-open"); // rows may come
+        continue;
+      }
+      const button = document.createElement("button");
+      Object.assign(button, { className: "btn btn--sm push only-s", type: "button" });
+      const show = (isOpen) => {
+        card.classList.toggle("is-open", isOpen);
+        opened[isOpen ? "add" : "delete"](name);
+        button.setAttribute("aria-expanded", String(isOpen));
+        button.textContent = isOpen ? less : more;
+      };
+      button.addEventListener("click", () => show(!card.classList.contains("is-open")));
+      show(opened.has(name));
+      card.classList.add("is-foldable");
+      $(".card__head", card).append(button);
+    }
+  }
   Tide.fit = (within) => {
     $$(".tablewrap, .tablewrap > table", within).forEach((one) => widths.observe(one));
     giveNames(within);
     giveRoles(within);
+    foldCards(within);
   };
   Tide.fit(document);
 
@@ -382,25 +411,6 @@
     rows.forEach((row) => row.classList.toggle("is-selected", row === next));
     $("a", next)?.focus({ preventScroll: true });
     next.scrollIntoView({ block: "nearest" });
-  }
-
-  /* ---- what a phone folds: a card, or the rows of its table after the first ones ---- */
-  for (const card of $$("[data-fold]")) {
-    const ofRows = card.dataset.fold === "rows",
-      fold = ofRows ? "is-folded-rows" : "is-folded",
-      more = ofRows ? gettext("Show all") : gettext("Show"),
-      less = ofRows ? gettext("Show less") : gettext("Hide");
-    if (ofRows && $$("[data-rows] > tr:not(.detail)", card).length <= 12) continue;
-    const button = document.createElement("button");
-    Object.assign(button, { className: "btn btn--sm push only-s", type: "button" });
-    const show = (isFolded) => {
-      card.classList.toggle(fold, isFolded);
-      button.setAttribute("aria-expanded", String(!isFolded));
-      button.textContent = isFolded ? more : less;
-    };
-    button.addEventListener("click", () => show(!card.classList.contains(fold)));
-    show(true);
-    $(".card__head", card).append(button);
   }
 
   /* ---- typed confirmation: the button opens only for the exact name; a slider shows its number ---- */

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 from console.brokers.mqadmin import Connection, SubscriptionGroupConfig, close_admins, with_admin
 from tests.e2e.browser import PASSWORD
 from tests.e2e.test_newcomer import PATIENCE_MS, group_row
-from tests.support.product import Product
+from tests.support.product import ROOT, Product
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 
@@ -207,3 +207,21 @@ def test_a_list_sorts_in_place_and_back_undoes_it(page: Page, product: Product) 
     lag = group_row(page, "analytics").locator('[data-field="lag"]')
     before = lag.inner_text()
     expect(lag).not_to_have_text(before)
+
+
+FOLDED = """
+<!doctype html><section class="card" data-fold="rows"><div class="card__head">Sample</div>
+<table><tbody data-rows>{rows}</tbody></table></section>
+<form class="card" data-fold><div class="card__head">Selection</div><p id="body">Filters</p></form>
+"""
+
+
+def test_a_phone_folds_before_any_script_runs(browser: Browser) -> None:
+    page = browser.new_context(viewport={"width": 390, "height": 800}).new_page()
+    page.set_content(FOLDED.format(rows="<tr><td>1</td></tr>" * 20))
+    page.add_style_tag(path=ROOT / "static" / "css" / "narrow.css")
+    rows = page.locator("tr:visible")
+    assert (rows.count(), page.locator("#body").is_visible()) == (12, False)
+    page.evaluate("document.querySelectorAll('.card').forEach((card) => card.classList.add('is-open'))")
+    assert (rows.count(), page.locator("#body").is_visible()) == (20, True)
+    page.context.close()
