@@ -9,6 +9,7 @@ from django.core.exceptions import ValidationError
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
+from django.utils.translation import gettext_lazy
 
 from console.access.activity_list import sentence_of
 from console.brokers import masking
@@ -39,6 +40,7 @@ class Role(models.Model):
     verbs = models.JSONField(default=list, help_text='a list of verbs, e.g. ["VIEW", "RESET"]')
 
     class Meta:
+        verbose_name, verbose_name_plural = gettext_lazy("role"), gettext_lazy("roles")
         ordering: ClassVar[list[str]] = ["name"]
 
     def __str__(self) -> str:
@@ -59,6 +61,7 @@ class Grant(models.Model):
     )
 
     class Meta:
+        verbose_name, verbose_name_plural = gettext_lazy("grant"), gettext_lazy("grants")
         constraints: ClassVar[list[models.BaseConstraint]] = [
             models.CheckConstraint(
                 condition=Q(user__isnull=True) ^ Q(team__isnull=True), name="grant_to_one_user_or_one_team"
@@ -86,6 +89,7 @@ class MaskRule(models.Model):
     )
 
     class Meta:
+        verbose_name, verbose_name_plural = gettext_lazy("mask rule"), gettext_lazy("mask rules")
         ordering: ClassVar[list[str]] = ["cluster_pattern", "topic_pattern", "where", "name"]
 
     def __str__(self) -> str:
@@ -123,6 +127,7 @@ class ApiToken(models.Model):
     revoked_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
+        verbose_name, verbose_name_plural = gettext_lazy("API token"), gettext_lazy("API tokens")
         ordering: ClassVar[list[str]] = ["-created_at", "-pk"]
 
     def __str__(self) -> str:
@@ -197,6 +202,7 @@ class AuditEvent(models.Model):
     remote_addr = models.CharField(max_length=64, blank=True, default="")
 
     class Meta:
+        verbose_name, verbose_name_plural = gettext_lazy("audit event"), gettext_lazy("audit events")
         ordering: ClassVar[list[str]] = ["-at", "-pk"]
         indexes: ClassVar[list[models.Index]] = [models.Index(fields=["cluster", "subject", "at"])]
 

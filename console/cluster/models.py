@@ -5,6 +5,7 @@ from typing import ClassVar
 from django.core.validators import RegexValidator
 from django.db import models
 from django.db.models import Q
+from django.utils.translation import gettext_lazy
 
 from console.brokers.connection import AccessKeys, Connection, Tls
 from console.cluster.sealed import SecretUnreadable, unseal
@@ -50,6 +51,7 @@ class Cluster(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
+        verbose_name, verbose_name_plural = gettext_lazy("cluster"), gettext_lazy("clusters")
         ordering: ClassVar[list[str]] = ["name"]
         constraints: ClassVar[list[models.BaseConstraint]] = [
             models.UniqueConstraint(

@@ -61,6 +61,7 @@ def context(
         "schedule": schedule,
         "schedule_form": schedule_form or ScheduleForm.of(schedule),
         "webhook_host": schedules.host_of(schedule.webhook_url),
+        "receivers": len(schedule.emails) + bool(schedule.webhook_url),
         "outcome": outcome_of(schedule),
     }
 

@@ -118,3 +118,19 @@ def test_it_signs_in_through_the_door_with_a_limit(client: Client) -> None:
 def test_it_refuses_people_who_may_not_do_everything(client: Client, is_staff: bool) -> None:
     client.force_login(User.objects.create_user("bob", is_staff=is_staff))
     assert client.get("/admin/", follow=True).status_code == 403
+
+
+@pytest.mark.parametrize(
+    "language, names",
+    [
+        ("en", ["People, roles and tokens", "API tokens", "Audit events", "Mask rules"]),
+        ("zh-hans", ["人员、角色和令牌", "API 令牌", "审计事件", "遮盖规则"]),
+    ],
+)
+def test_it_names_models_in_the_readers_language(
+    client: Client, alice: User, language: str, names: list[str]
+) -> None:
+    client.cookies["tidemark_language"] = language
+    page = client.get("/admin/").content.decode()
+    assert [name for name in names if name not in page] == []
+    assert "Api token" not in page

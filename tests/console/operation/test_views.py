@@ -75,6 +75,13 @@ def test_it_shows_a_plan_with_the_button_that_says_what_it_does(tally: type[Tall
     assert f"manage.py tally apply {plan.id}" in text
 
 
+def test_its_confirmation_stands_before_what_each_row_becomes(tally: type[Tally], alice: User) -> None:
+    """A phone shows them in this order: many rows do not put the button below them."""
+    text = text_of(browser(alice), f"/c/test/plans/{make(alice, steps=5).id}")
+    places = [text.index(part) for part in ("Count to <strong>5</strong>.", 'id="apply"', "<pre>")]
+    assert places == sorted(places)
+
+
 def test_it_lets_those_who_may_only_look_look(tally: type[Tally], alice: User, carol: User) -> None:
     plan = make(alice)
     client = browser(carol)

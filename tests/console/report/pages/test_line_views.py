@@ -164,6 +164,7 @@ def test_the_schedule_is_changed_on_the_page(admin: Client) -> None:
     assert answer.status_code == 422
     for words in ("Enter at most 59.", "not an e-mail address", "begins with https://"):
         assert words in body
+    assert '<details class="fold" open>' in body
     good = {
         **form,
         "minute": "5",
@@ -175,6 +176,7 @@ def test_the_schedule_is_changed_on_the_page(admin: Client) -> None:
     assert (
         "on Wednesday at 06:05 UTC" in body and "set: chat.example.org" in body and "hooks/secret" not in body
     )
+    assert '<details class="fold" open>' not in body and "sent to 2 receivers" in body
     admin.post(f"{page}/schedule", {**good, "webhook_url": ""})
     assert ReportSchedule.objects.get(job="capacity").webhook_url == good["webhook_url"]
     admin.post(f"{page}/schedule", {**good, "webhook_url": "", "no_webhook": "on"})
