@@ -62,7 +62,7 @@ def queue_count(row: RebalancedGroup, number: int, tone: str = "") -> SafeString
         return SafeString('<span class="na">–</span>')
     if number and tone and row.state is not GroupState.OFFLINE:
         return format_html('<span class="t-{}">{}</span>', tone, count(number))
-    return SafeString(count(number))
+    return SafeString(count(number) if number else '<span class="zero">0</span>')
 
 
 @register.filter
