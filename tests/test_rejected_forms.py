@@ -33,8 +33,8 @@ TYPED = {"text", "number", "search", "email", "url", "datetime-local", "textarea
 # Page → the fields one types in, of each of its forms.
 FORMS = {
     "tokens": ["name cluster_pattern days"],
-    "clusters": ["name namesrv_addrs tls_ca tls_certificate tls_key access_key"],
-    "connection": ["namesrv_addrs tls_ca tls_certificate tls_key access_key"],
+    "clusters": ["name namesrv_addrs access_key tls_ca tls_certificate tls_key"],
+    "connection": ["namesrv_addrs access_key tls_ca tls_certificate tls_key"],
     "broker-config": ["key value"],
     "acl-change": ["name topic_perms group_perms white_remote_address"],
     "acl-white-addresses": ["addresses"],

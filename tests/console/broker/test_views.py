@@ -243,6 +243,14 @@ def test_it_marks_what_most_brokers_do_not_have(admin: Client) -> None:
     assert "flushDiskType differs between brokers" in health
 
 
+def test_one_name_server_has_nothing_to_compare(admin: Client) -> None:
+    name_server("10.0.0.1:9876", "broker-a", config={"orderMessageEnable": "true"})
+    assert "Routes that differ" not in (alone := text_of(admin, "/c/local/name-servers"))
+    assert "1 keys of" in alone and "on every name server" not in alone
+    name_server("10.0.0.2:9876", "broker-a")
+    assert "Routes that differ" in text_of(admin, "/c/local/name-servers")
+
+
 def test_it_names_where_name_servers_disagree(admin: Client) -> None:
     name_server("10.0.0.1:9876", "broker-a", unwritable=["broker-a"], config={"orderMessageEnable": "true"})
     name_server("10.0.0.2:9876", "broker-a", "broker-b")

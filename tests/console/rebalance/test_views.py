@@ -241,6 +241,11 @@ def test_shared_queues_have_no_owner_and_lack_none(admin: Client, fields: dict[s
     assert "Queues are shared" in shown(admin, "/c/local/rebalance")
 
 
+def test_zeros_of_the_list_are_grey(admin: Client) -> None:
+    row = shown(admin, "/c/local/rebalance").split("billing</a>", 1)[1].split("</tr>", 1)[0]
+    assert row.count('<span class="zero">0</span>') >= 2
+
+
 def test_an_offline_group_is_no_trouble(admin: Client) -> None:
     ClientRow.objects.all().delete()
     GroupMembers.objects.update(clients=0)
