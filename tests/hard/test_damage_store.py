@@ -5,7 +5,7 @@ from tests.hard.tally import run_rounds
 
 
 def test_damage_is_cut_refused_or_kept_from_consumers() -> None:
-    tally = run_rounds("damage_store", run_round, rounds=40, seed=1)
+    tally = run_rounds("damage_store", run_round, rounds=20, seed=1)
     assert tally.failures == []
     assert {outcome.split(" ")[0] for outcome in tally.outcomes} >= {
         "power:",

@@ -25,7 +25,7 @@ from tests.consumers.consumer.brokers_in_memory import (
     World,
 )
 
-SCHEDULES = 90
+SCHEDULES = 50
 EVENTS, SCHEDULE_S = 14, 150
 # At most: a vanished member expires after 120 s, its locks after 60 s; then a round, a slow handler and a commit.
 SETTLE_S = 260

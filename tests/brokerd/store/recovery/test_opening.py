@@ -112,12 +112,12 @@ def test_it_dispatches_what_a_killed_process_did_not(tmp_path: Path) -> None:
     again.close(NOW_MS)
 
 
-IMAGE_COUNT = 6
+IMAGE_COUNT = 3
 
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, list[int], list[bytes]]:
-    """A log of six records of growing size, where they start, and their bodies."""
+    """A log of three records of growing size, where they start, and their bodies."""
     root = tmp_path_factory.mktemp("image")
     store = open_store(root)
     sent = [b"x" * number * 3 for number in range(1, IMAGE_COUNT + 1)]
@@ -134,7 +134,7 @@ def test_it_recovers_a_clean_prefix_of_a_log_cut_at_every_byte(
     tmp_path: Path, image: tuple[bytes, list[int], list[bytes]], step: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a killed writer or a lost page leaves it: zeros from the cut on."""
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # 1,400 openings: no power fails here
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # 700 openings: no power fails here
     monkeypatch.setattr(os, "fdatasync", lambda descriptor: None)
     monkeypatch.setattr(MappedFile, "flush", lambda self, *range_: None)
     data, starts, sent = image
