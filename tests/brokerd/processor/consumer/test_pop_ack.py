@@ -12,6 +12,7 @@ import pytest
 
 from brokerd.pop import revive_state
 from brokerd.pop.checkpoint import GroupQueue, parse_ack
+from brokerd.processor import dispatch
 from brokerd.processor.consumer.pop_ack import change_invisible_time
 from brokerd.processor.dispatch import Dispatcher
 from brokerd.processor.handlers import BROKER_HANDLERS
@@ -133,6 +134,7 @@ async def test_acknowledgements_that_cannot_be_stored_are_refused_one_by_one(
         await send(client, "T", b"a", b"b")
         popped = await pop(client, "g", "T")
         monkeypatch.setattr(broker.broker.store, "_refusal", "the disk is full")
+        monkeypatch.setattr(dispatch, "TURN_NS_MAX", 60_000_000_000)  # both in one turn
         _, replies = broker.controller._dispatcher.process(b"".join(frames(popped, "g")), MemoryChannel())
         answers = [decode_frame(reply[4:]) for reply in replies]
         assert [(each.code, each.opaque, each.remark) for each in answers] == [
