@@ -18,6 +18,7 @@ import pytest
 from console.brokers.mqadmin import close_admins
 from tests.console.deadletter.letters import RETRY, group_with_topics, write_letters
 from tests.console.operation.live_cluster import LiveCluster
+from tests.support import migrated
 from tests.support.broker_process import BrokerProcess
 from tests.support.forks import ForkedProgram, Forks
 
@@ -43,6 +44,7 @@ class Console:
     """Forks of ``replay_process`` on databases of their own."""
 
     def __init__(self, folder: Path) -> None:
+        migrated.copy_to(folder)
         self._output = folder / "output"
         self._forks = Forks(
             "tests.console.deadletter.replay.replay_process",
