@@ -52,6 +52,7 @@ def producing(world: ApacheWorld, topic: str) -> Iterator[list[str]]:
 
 
 def test_it_explains_both_brokers(world: ApacheWorld, client: Client) -> None:
+    world.cluster.wait_for_figures()
     world.create_topic("explained")
     with producing(world, "explained") as sent:
         wait_for(lambda: {"broker-a", "broker-b"} <= set(sent), within_s=60)

@@ -63,6 +63,7 @@ def test_it_collects_rows_over_both_brokers(world: ApacheWorld) -> None:
         {("broker-a", 0): 4, ("broker-a", 1): 10, ("broker-b", 0): 0},
     )
     wait_for(lambda: world.end("collected") == 40)
+    world.cluster.wait_for_figures()
     done = world.collect()
     assert (done.brokers_answered, done.brokers_total, done.error) == (2, 2, "")
     group = GroupRow.objects.get(cluster=NAME, group="collectors")
