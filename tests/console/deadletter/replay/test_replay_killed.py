@@ -24,7 +24,7 @@ from tests.support.forks import ForkedProgram, Forks
 
 pytestmark = pytest.mark.own_database
 
-LETTERS = 3_000
+LETTERS = 1_600
 
 
 def databases_of_its_own() -> dict[str, str]:
