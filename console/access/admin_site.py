@@ -8,11 +8,12 @@ any argument.
 from typing import Any
 
 from django.contrib.admin import AdminSite, ModelAdmin
-from django.contrib.auth.models import AnonymousUser, User
+from django.contrib.auth.models import AnonymousUser, Group, User
 from django.db.models import Model
 from django.db.models.base import ModelBase
 from django.http import HttpRequest
 from django.shortcuts import redirect
+from django.utils.translation import gettext
 
 from console.access.selectors import sha256
 from console.access.services import record_audit
@@ -36,6 +37,14 @@ class TidemarkAdminSite(AdminSite):
     def has_permission(self, request: HttpRequest) -> bool:
         person: User | AnonymousUser = request.user
         return person.is_active and person.is_superuser
+
+    def get_app_list(self, request: HttpRequest, app_label: str | None = None) -> list[Any]:
+        """Name Django's groups as the console does: a group is RocketMQ's, and its catalogue says so."""
+        apps = super().get_app_list(request, app_label)
+        for model in (model for app in apps for model in app["models"]):
+            if model["model"] is Group:
+                model["name"] = gettext("Teams")
+        return apps
 
     def password_change(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
         """Redirect to the console's password page, which limits guesses and is audited."""

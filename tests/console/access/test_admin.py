@@ -123,8 +123,8 @@ def test_it_refuses_people_who_may_not_do_everything(client: Client, is_staff: b
 @pytest.mark.parametrize(
     "language, names",
     [
-        ("en", ["People, roles and tokens", "API tokens", "Audit events", "Mask rules"]),
-        ("zh-hans", ["人员、角色和令牌", "API 令牌", "审计事件", "遮盖规则"]),
+        ("en", ["People, roles and tokens", "API tokens", "Audit events", "Mask rules", ">Teams</a>"]),
+        ("zh-hans", ["人员、角色和令牌", "API 令牌", "审计事件", "遮盖规则", ">团队</a>"]),
     ],
 )
 def test_it_names_models_in_the_readers_language(
