@@ -105,7 +105,7 @@ def topic(request: HttpRequest, cluster: str, topic: str) -> HttpResponse:
     tab = chosen_tab(request, TABS)
     query = ListQuery.plain(request)
     queue_page = cut(queues, page=query.page, per_page=query.per_page)
-    shown_groups = [group for group in groups if scope.covers(group.group)]
+    shown_groups = groups if scope.is_everything else [group for group in groups if scope.covers(group.group)]
     context = {
         "cluster": here,
         "row": row,
