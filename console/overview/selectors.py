@@ -45,13 +45,17 @@ KINDS = {
 }
 
 
-# status of a group in trouble → what to do next
+# status of a group in trouble, or kind of a finding about ownership → what to do next
 ADVICE = {
     "LOST": Text("To prevent it, speed up the group or extend retention (fileReservedTime)."),
     "STALLED": Text("Check the message it waits for, and the threads of the client that owns the queue."),
     "STOPPED": Text("Check its clients."),
     "FALLING_BEHIND": Text("Speed up the listener, or add clients, up to the number of queues."),
     "OFFLINE": Text("Start a client before retention deletes the waiting messages."),
+    "TWO_OWNERS": Text("Each message there may be consumed twice. Check whether both clients run the same version."),
+    "NO_OWNER": Text("Messages there wait. The group's Rebalance names the client that should read them."),
+    "IDLE_CLIENT": Text("If the group has more clients than queues, stop it or add queues."),
+    "INCONSISTENT_SUBSCRIPTION": Text("Give each subscription a group of its own."),
 }
 
 
@@ -384,12 +388,11 @@ def ownership_findings(problems: Iterable[tuple[str, OwnershipFinding]]) -> list
             by_kind.setdefault((group, one.kind), []).append(one)
     found = []
     for (group, kind), same in by_kind.items():
-        text = Text("%(sentence)s.", sentence=same[0].title)
+        parts = [Text("%(sentence)s.", sentence=same[0].title), ADVICE[kind]]
         if len(same) > 1:
-            more = Text("%(number)s more {is|are} on the page of the group.", number=len(same) - 1)
-            text = Text.of_parts([text, more])
+            parts.append(Text("%(number)s more {is|are} on the page of the group.", number=len(same) - 1))
         title = Text("%(name)s: %(what)s", name=group, what=KINDS[kind])
-        found.append(Finding("FALLING_BEHIND", title, text, group=group))
+        found.append(Finding("FALLING_BEHIND", title, Text.of_parts(parts), group=group))
     return found
 
 

@@ -148,7 +148,7 @@ def test_the_keyboard_reads_value_unit_time_and_age(bare: Page) -> None:
     bare.keyboard.press("ArrowLeft")
     tip = bare.locator(".chart-tip")
     expect(tip).to_have_attribute("aria-live", "polite")
-    expect(tip).to_contain_text("12:01:00 · 14 m ago")
+    expect(tip).to_contain_text("12:01:00 · 14 m 00 s ago")
     expect(tip).to_contain_text("6,000 msgs")
     bare.keyboard.press("Escape")
     expect(tip).to_be_hidden()

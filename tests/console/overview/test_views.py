@@ -305,7 +305,10 @@ def test_ownership_is_one_finding_a_group_and_kind() -> None:
     of_the_page = OwnershipFinding("SILENT_CLIENT", "UNKNOWN", Text("x does not report its queues"), Text())
     (found,) = selectors.ownership_findings([*problems, ("billing", of_the_page)])
     assert found.title == "billing: no owner"
-    assert found.text == "orders lacks one. 2 more are on the page of the group."
+    assert found.text == (
+        "orders lacks one. Messages there wait. The group's Rebalance names the client that should read them. "
+        "2 more are on the page of the group."
+    )
 
 
 def test_the_collector_is_a_part_of_its_own(admin: Client) -> None:
