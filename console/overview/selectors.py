@@ -52,7 +52,9 @@ ADVICE = {
     "STOPPED": Text("Check its clients."),
     "FALLING_BEHIND": Text("Speed up the listener, or add clients, up to the number of queues."),
     "OFFLINE": Text("Start a client before retention deletes the waiting messages."),
-    "TWO_OWNERS": Text("Each message there may be consumed twice. Check whether both clients run the same version."),
+    "TWO_OWNERS": Text(
+        "Each message there may be consumed twice. Check whether both clients run the same version."
+    ),
     "NO_OWNER": Text("Messages there wait. The group's Rebalance names the client that should read them."),
     "IDLE_CLIENT": Text("If the group has more clients than queues, stop it or add queues."),
     "INCONSISTENT_SUBSCRIPTION": Text("Give each subscription a group of its own."),

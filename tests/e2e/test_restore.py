@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from console.brokers.mqadmin import Connection, SubscriptionGroupConfig, close_admins, with_admin
-from tests.console.operation.live_cluster import LiveCluster, wait_for
+from tests.console.operation.live_cluster import LiveCluster, next_millisecond, wait_for
 from tests.e2e.test_newcomer import PATIENCE_MS
 from tests.support.broker_process import BrokerProcess
 from tests.support.ports import free_port
@@ -69,8 +68,7 @@ def mirrored(tmp_path: Path) -> Iterator[tuple[LiveCluster, LiveCluster]]:
     for number in range(6):
         for each in clusters:
             each.send("invoices", 0, [b"%d" % number])
-        now_ms = time.time_ns() // 1_000_000  # store times are whole milliseconds
-        wait_for(lambda now_ms=now_ms: time.time_ns() // 1_000_000 > now_ms)
+        next_millisecond()
     old.commit("archive", "invoices", 0, 4)
     new.commit("archive", "invoices", 0, 1)
     yield clusters

@@ -140,6 +140,12 @@ class LiveCluster:
             loop.close()
 
 
+def next_millisecond() -> None:
+    """Store times are whole milliseconds: the next message has a later one."""
+    now_ms = time.time_ns() // 1_000_000
+    wait_for(lambda: time.time_ns() // 1_000_000 > now_ms)
+
+
 def wait_for(
     condition: Callable[[], bool], what: str = "it", within_s: float = 60.0, every_s: float = 0.05
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from console.cluster.models import Cluster
 from console.operation import errors, selectors, services
 from console.operation.job import runner
 from console.operation.models import Plan
-from tests.console.operation.live_cluster import LiveCluster, wait_for
+from tests.console.operation.live_cluster import LiveCluster, next_millisecond
 from tests.support.broker_process import BrokerProcess
 
 pytestmark = [
@@ -48,16 +47,10 @@ def mirrored(live: LiveCluster, elsewhere: LiveCluster) -> tuple[LiveCluster, Li
         for cluster in (live, elsewhere):
             for queue_id in (0, 1):
                 cluster.send("orders", queue_id, [b"m%d" % number])
-        _next_millisecond()
+        next_millisecond()
     live.commit("billing", "orders", 0, 3)
     live.commit("billing", "orders", 1, 6)
     return live, elsewhere
-
-
-def _next_millisecond() -> None:
-    """Store times are whole milliseconds: the next message has a later one."""
-    now_ms = time.time_ns() // 1_000_000
-    wait_for(lambda: time.time_ns() // 1_000_000 > now_ms)
 
 
 def cloned(actor: User, **params: Any) -> Plan:
@@ -112,7 +105,7 @@ def test_a_topic_that_is_read_to_its_end_begins_after_its_newest_message(
     source, target = mirrored
     for queue_id in (0, 1):
         source.commit("billing", "orders", queue_id, 10)
-    _next_millisecond()
+    next_millisecond()
     target.send("orders", 0, [b"later"])
     found = after(cloned(alice))
     # The copy of the last message may be of the same millisecond or later: it is delivered again, the later one is new.
@@ -128,7 +121,7 @@ def test_a_queue_never_committed_is_unread_from_its_oldest_message(
         for number in range(3):
             for queue_id in (0, 1):
                 cluster.send("clicks", queue_id, [b"c%d" % number])
-            _next_millisecond()
+            next_millisecond()
     source.commit("billing", "clicks", 0, 2)
     found = after(cloned(alice, topics=["clicks"]))
     assert {place: offset for place, (offset, _) in found.items()} == {("clicks", 0): 0, ("clicks", 1): 0}

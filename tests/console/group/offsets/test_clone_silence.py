@@ -18,7 +18,7 @@ from console.operation import errors, selectors, services
 from console.operation.job import runner
 from console.operation.models import Plan
 from consumers import Message
-from tests.console.operation.live_cluster import LiveCluster, wait_for
+from tests.console.operation.live_cluster import LiveCluster, next_millisecond, wait_for
 from tests.support.broker_process import BrokerProcess
 
 pytestmark = [
@@ -50,6 +50,7 @@ def halved(tmp_path: Path, db: None, settings: Settings) -> Iterator[tuple[LiveC
         source.admin.send_many(second.address, [(Message("orders", b"%d" % number), 0)])
         source.send("orders", 0, [b"%d" % number])
         target.send("orders", 0, [b"%d" % number])
+        next_millisecond()
     source.commit("billing", "orders", 0, 6)
     source.admin.update_consumer_offset(second.address, "billing", "orders", 0, 3)
     assert lag_services.collect("test", now_ms=int(time.time() * 1000)) is not None
