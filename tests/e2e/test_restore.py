@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from console.brokers.mqadmin import Connection, SubscriptionGroupConfig, close_admins, with_admin
+from console.brokers.mqadmin import (
+    BlockingMQAdmin,
+    Connection,
+    SubscriptionGroupConfig,
+    close_admins,
+    with_admin,
+)
 from tests.console.operation.live_cluster import LiveCluster, next_millisecond, wait_for
 from tests.e2e.test_newcomer import PATIENCE_MS
 from tests.support.broker_process import BrokerProcess
@@ -21,24 +27,36 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 GROUP, BROKER = "nightly-export", "broker-a"  # it reads for the demo's first seconds
 
 
-def offsets(product: Product, *, then_lose: bool = False) -> dict[tuple[str, int], int]:
-    """Return what the group has on the broker, once it has no member; then delete it, as a lost file does."""
+def admin_of(product: Product) -> tuple[BlockingMQAdmin, str]:
     admin = with_admin(Connection(product.namesrv))
     addr = admin.cluster_info().broker_addr_table[BROKER].master_addr
     assert addr is not None
+    return admin, addr
+
+
+def offsets(product: Product) -> dict[tuple[str, int], int]:
+    """Return what the group has on the broker, once it has no member."""
+    admin, addr = admin_of(product)
     wait_for(lambda: admin.consumer_connection(addr, GROUP) is None, "a group without a member", every_s=0.5)
     table = admin.all_consumer_offsets(addr).offset_table.items()
-    found = {
+    return {
         (topic, at): offset for (topic, group), own in table if group == GROUP for at, offset in own.items()
     }
-    if then_lose:
-        admin.delete_subscription_group(addr, GROUP, clean_offset=True)
-        admin.create_subscription_group(addr, SubscriptionGroupConfig(group_name=GROUP))
-    return found
+
+
+def rounds(page: Page, product: Product) -> int:
+    page.goto(f"{product.url}/clusters")
+    cells = page.get_by_role("row", name=re.compile("^local")).get_by_role("cell")
+    return int(cells.nth(3).inner_text().replace(",", ""))
 
 
 def test_offsets_that_a_broker_lost_are_restored(page: Page, product: Product) -> None:
-    before = offsets(product, then_lose=True)
+    before = offsets(product)
+    number = rounds(page, product)
+    wait_for(lambda: rounds(page, product) > number + 1, "a round that read them all", every_s=1)
+    admin, addr = admin_of(product)
+    admin.delete_subscription_group(addr, GROUP, clean_offset=True)
+    admin.create_subscription_group(addr, SubscriptionGroupConfig(group_name=GROUP))
     page.goto(f"{product.url}/c/local/brokers")
     page.get_by_role("link", name=BROKER, exact=True).click()
     page.get_by_role("link", name="Restore offsets…").click()
