@@ -17,7 +17,6 @@ from typing import Any
 import redis
 from celery import Celery
 from celery.exceptions import SecurityWarning
-from celery.schedules import crontab
 from celery.signals import celeryd_after_setup, worker_ready
 from django.conf import settings
 
@@ -32,16 +31,16 @@ app = Celery("tidemark")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
 app.set_default()
-# Fixed schedule: task → (schedule in seconds or crontab; seconds after which a waiting call is dropped, so that a
-# worker that was away does not work off an hour of ticks).
-FIXED_BEAT: dict[str, tuple[float | crontab, int]] = {
+# Task → (how often, in seconds; seconds after which a waiting call is dropped, so that a worker that was away does not
+# work off an hour of ticks).
+FIXED_BEAT = {
     "console.broker.tasks.survey_due": (10.0, 10),
     "console.lag.tasks.collect_due": (1.0, 2),
     "console.lag.tasks.compact_history": (300.0, 240),
     "console.group.tasks.survey_refusals": (30.0, 25),
     "console.operation.tasks.recover_jobs": (10.0, 10),
     "console.deadletter.tasks.survey": (60.0, 50),
-    "console.deadletter.tasks.prune_ledger": (crontab(hour="3", minute="20"), 3600),
+    "console.deadletter.tasks.prune_ledger": (3600.0, 3600),
     "console.rebalance.tasks.rebalance": (5.0, 5),
     "console.report.tasks.fire_due": (20.0, 20),
     "console.report.tasks.recover_runs": (10.0, 10),

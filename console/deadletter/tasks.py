@@ -27,5 +27,5 @@ def survey_cluster(cluster: str) -> None:
 
 @shared_task(name="console.deadletter.tasks.prune_ledger")
 def prune_ledger() -> None:
-    """Delete ledger rows of finished replays older than LEDGER_RETENTION_DAYS, every night."""
+    """Delete ledger rows of finished replays older than LEDGER_RETENTION_DAYS."""
     services.prune_ledger(now_ms=time.time_ns() // 1_000_000)

@@ -316,7 +316,7 @@ class Schema:
             self.stamp.write_text(self._fingerprint())
 
     def _fingerprint(self) -> str:
-        digest = hashlib.sha256(f"{version('Django')} {version('django-celery-beat')}".encode())
+        digest = hashlib.sha256(version("Django").encode())
         for file in sorted(ROOT.glob("console/*/migrations/*.py")):
             digest.update(f"{file.relative_to(ROOT)}\n".encode() + file.read_bytes())
         return digest.hexdigest()

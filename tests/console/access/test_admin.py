@@ -57,11 +57,6 @@ def test_what_the_product_manages_is_shown_and_not_changed(client: Client, alice
     assert events() == before
 
 
-def test_tasks_of_beat_are_not_there(client: Client, alice: User) -> None:
-    """A periodic task would run any task of ours, with any argument, by nobody."""
-    assert client.get("/admin/django_celery_beat/periodictask/").status_code == 404
-
-
 def test_people_and_grants_are_changed_with_an_audit(client: Client, alice: User) -> None:
     services.ensure_first_person()
     made = {"username": "bob", "usable_password": "true", "password1": PASSWORD, "password2": PASSWORD}
