@@ -10,7 +10,8 @@ from django.db.models import QuerySet
 from console.lists import cursor
 
 # A page of 200 groups is 60 KB of HTML; more is a file.
-PER_PAGE_MAX = 200
+PER_PAGE_CHOICES = (25, 50, 100, 200)
+PER_PAGE_MAX = PER_PAGE_CHOICES[-1]
 # 20,000 rows of groups are about 60 MB of memory while the file is written; more is a report.
 FILE_ROWS_MAX = 20_000
 Row = TypeVar("Row")
@@ -36,6 +37,11 @@ class Page(Generic[Row]):
     counts_by_status: Mapping[str, int] = field(default_factory=dict)
     not_shown: int = 0
     cursor: str | None = None
+
+    @property
+    def is_long(self) -> bool:
+        """Whether the smallest page would not show all rows."""
+        return self.total > PER_PAGE_CHOICES[0]
 
 
 def cut(

@@ -7,10 +7,10 @@ from collections.abc import Collection, Mapping
 
 from django.http import HttpRequest
 
+from console.lists.page import PER_PAGE_CHOICES
 from console.lists.spec import ListSpec
 
 QUERY_LENGTH_MAX = 255
-PER_PAGE_CHOICES = (25, 50, 100, 200)
 PER_PAGE_DEFAULT = 50
 
 

@@ -17,7 +17,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from console.lists.export_size import ExportSize, of_list
-from console.lists.query import PER_PAGE_CHOICES
+from console.lists.page import PER_PAGE_CHOICES
 from console.lists.spec import Column, ListSpec
 from console.templatetags.statuses import status_parts
 from console.text.figures import count
@@ -178,7 +178,7 @@ def pager(
             file=link(context, format="csv", page=None, rows=None) if file else "",
             file_size=of_list(page, context["list"], newest) if file else None,
             first=start + 1,
-            sizes=PER_PAGE_CHOICES if sized and page.total > PER_PAGE_CHOICES[0] else (),
+            sizes=PER_PAGE_CHOICES if sized and page.is_long else (),
             hidden=[
                 (key, value) for key, value in context["request"].GET.items() if key not in ("rows", "page")
             ],
