@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from operator import attrgetter
 
 from django.db.models import Max
+from msgspec import Struct
 
 from console.access.name_scope import EVERYTHING, NameScope
-from console.brokers.mqadmin import MessageQueue, is_system_group
 from console.lag.models import GroupMembers, GroupRow, LagEvent
 from console.lists.in_memory import page_in_memory
 from console.lists.page import Page
 from console.lists.query import ListQuery
 from console.lists.spec import Choice, Column, Filter, ListSpec
 from console.rebalance.observed.group import shared_mode
-from console.rebalance.observed.in_cluster import members_by_group, queues_by_group, silent_names
-from console.rebalance.observed.ownership import Member, State, owned
+from console.rebalance.observed.owner_counts import OwnerCounts, owner_counts
+from console.rebalance.observed.ownership import State
 from console.text import Text
 
 
@@ -45,11 +45,11 @@ STATES: Mapping[GroupState, Text] = {
     GroupState.SHARED: Text("Queues are shared"),
     GroupState.OFFLINE: Text("No client online"),
 }
+COUNTED = State.ONE, State.NONE, State.TWO, State.UNKNOWN
 URGENCY = {state: number for number, state in enumerate(STATES)}
 
 
-@dataclass(frozen=True, slots=True)
-class RebalancedGroup:
+class RebalancedGroup(Struct, frozen=True):
     """A group and how many of its queues have one owner, none, several or an unknown one; null is unknown."""
 
     group: str
@@ -129,87 +129,66 @@ def rebalance_page(
 
 
 def rebalanced_groups(cluster: str, now_ms: int, scope: NameScope = EVERYTHING) -> list[RebalancedGroup]:
-    """Return every group of a scope, by name; five queries."""
-    groups = scope.filter(GroupRow.objects.filter(cluster=cluster, is_system=False), "group").order_by(
-        "group"
-    )
-    # not as objects of the model, which take as long as all else here
-    kinds = {
-        group: (model, consume_mode)
-        for group, model, consume_mode in groups.values_list("group", "model", "consume_mode")
-        if not is_system_group(group)
-    }
-    members = members_by_group(cluster, now_ms, scope)
+    """Return every group of a scope, by name; six queries."""
+    groups = scope.filter(GroupRow.objects.filter(cluster=cluster, is_system=False), "group")
     swept = {
-        group: (count, read_at_ms)
-        for group, count, read_at_ms in GroupMembers.objects.filter(cluster=cluster).values_list(
+        group: (clients, read_at_ms)
+        for group, clients, read_at_ms in GroupMembers.objects.filter(cluster=cluster).values_list(
             "group", "clients", "read_at_ms"
         )
     }
     changes = LagEvent.objects.filter(cluster=cluster, kind=LagEvent.Kind.MEMBERS).order_by()
     changed = dict(changes.values_list("group").annotate(at_ms=Max("at_ms")))
-    held = queues_by_group(cluster, list(kinds))
-    silent = silent_names(cluster)
+    counts = owner_counts(cluster, now_ms, scope, {name for name, one in swept.items() if one[0] is not None})
     return [
-        _listed(
-            group,
-            kind,
-            held.get(group, []),
-            members.get(group, []),
-            swept.get(group),
-            changed.get(group),
-            silent,
+        _listed(group, model, consume_mode, counts, swept.get(group, (None, None)), changed.get(group))
+        for group, model, consume_mode in groups.order_by("group").values_list(
+            "group", "model", "consume_mode"
         )
-        for group, kind in kinds.items()
     ]
 
 
 def _listed(
     group: str,
-    kind: tuple[str, str],
-    held: list[MessageQueue],
-    members: list[Member],
-    swept: tuple[int | None, int] | None,
+    model: str,
+    consume_mode: str,
+    counts: OwnerCounts,
+    swept: tuple[int | None, int | None],
     changed_at_ms: int | None,
-    silent_brokers: Collection[str],
 ) -> RebalancedGroup:
-    clients, read_at_ms = swept if swept is not None else (None, None)
-    model, consume_mode = kind
+    clients, read_at_ms = swept
+    one, none, two, unknown = (counts.queues.get((group, state), 0) for state in COUNTED)
+    queues, idle = one + none + two + unknown, counts.idle.get(group, 0)
     shares = bool(shared_mode(model, consume_mode))
-    found = (
-        []
-        if shares
-        else owned(held, members, are_members_known=clients is not None, silent_brokers=silent_brokers)
-    )
-    counts = Counter(one.state for one in found)
-    idle = 0 if shares else sum(one.queues is not None and not one.queues for one in members)
+    if shares:
+        one = none = two = unknown = idle = 0
     return RebalancedGroup(
-        group=group,
-        state=_state(counts, clients, shares, idle),
-        model=model,
-        consume_mode=consume_mode,
-        queues=len(held),
-        one_owner=counts[State.ONE],
-        no_owner=counts[State.NONE],
-        two_owners=counts[State.TWO],
-        unknown=counts[State.UNKNOWN] + counts[State.LAST_KNOWN],
-        clients=clients,
-        idle=idle,
-        silent=sum(one.queues is None for one in members),
-        changed_at_ms=changed_at_ms,
-        read_at_ms=read_at_ms,
+        group,
+        _state(none, two, unknown, clients, shares, idle),
+        model,
+        consume_mode,
+        queues,
+        one,
+        none,
+        two,
+        unknown,
+        clients,
+        idle,
+        counts.silent.get(group, 0),
+        changed_at_ms,
+        read_at_ms,
     )
 
 
-def _state(counts: Counter[State], clients: int | None, shares: bool, idle: int) -> GroupState:
+def _state(none: int, two: int, unknown: int, clients: int | None, shares: bool, idle: int) -> GroupState:
     if clients == 0:
         return GroupState.OFFLINE
     if shares:
         return GroupState.SHARED
-    if counts[State.NONE]:
+    if none:
         return GroupState.NO_OWNER
-    if counts[State.TWO]:
+    if two:
         return GroupState.TWO_OWNERS
-    if clients is None or counts[State.UNKNOWN] or counts[State.LAST_KNOWN]:
+    if clients is None or unknown:
         return GroupState.UNKNOWN
     return GroupState.IDLE if idle else GroupState.OK
