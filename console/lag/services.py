@@ -168,6 +168,7 @@ def collect(cluster_name: str, *, now_ms: int) -> Round | None:
     1. Take the lease by a conditional update. 2. Load what other processes did. 3. Read brokers, write history,
     save rows. 4. Give the lease back. 5. Publish what changed. Any error drops the collector; rows keep their age.
     """
+    system_ms = system_now_ms()
     cluster = Cluster.objects.filter(name=cluster_name).first()
     if cluster is None:
         drop_rows_of(cluster_name)
@@ -179,11 +180,11 @@ def collect(cluster_name: str, *, now_ms: int) -> Round | None:
     try:
         knowledge = _knowledge(cluster_name, now_ms)
         try:
-            collector, changes = _run(cluster, lease, knowledge, now_ms)
+            collector, changes = _run(cluster, lease, knowledge, now_ms, system_ms)
         except ClockWentBack as error:
             logger.warning("history begins anew cluster=%s reason=%s", cluster_name, error)
             collectors.drop(cluster_name)
-            collector, changes = _run(cluster, lease, knowledge, now_ms)
+            collector, changes = _run(cluster, lease, knowledge, now_ms, system_ms)
         except HistoryMoved as error:
             logger.warning("round not written cluster=%s reason=%s", cluster_name, error)
             if not _is_lease_held(cluster_name):
@@ -192,7 +193,7 @@ def collect(cluster_name: str, *, now_ms: int) -> Round | None:
                 )
                 raise
             collectors.drop(cluster_name)
-            collector, changes = _run(cluster, lease, knowledge, now_ms)
+            collector, changes = _run(cluster, lease, knowledge, now_ms, system_ms)
     except BaseException:
         collectors.drop(cluster_name)
         _give_back(cluster_name, lease.round_number)
@@ -207,7 +208,7 @@ def collect(cluster_name: str, *, now_ms: int) -> Round | None:
 
 
 def _run(
-    cluster: Cluster, lease: CollectorLease, knowledge: Knowledge, now_ms: int
+    cluster: Cluster, lease: CollectorLease, knowledge: Knowledge, now_ms: int, system_ms: int
 ) -> tuple[Collector, RoundChanges]:
     """Run a round with this process's collector of the cluster."""
     interval_ms = cluster.poll_interval_s * 1000
@@ -220,6 +221,7 @@ def _run(
             knowledge,
             tables=lease.refresh_requested or not collector.topic_tables,
             now_ms=now_ms,
+            system_ms=system_ms,
         )
 
 

@@ -236,9 +236,19 @@ class Collector:
         return self.window.number % ROUNDS_KEPT == 0 and self.window.dead_share() > DEAD_SHARE_MAX
 
     def run_round(
-        self, admin: BlockingMQAdmin, number: int, knowledge: Knowledge, *, tables: bool, now_ms: int
+        self,
+        admin: BlockingMQAdmin,
+        number: int,
+        knowledge: Knowledge,
+        *,
+        tables: bool,
+        now_ms: int,
+        system_ms: int,
     ) -> RoundChanges:
-        """Read brokers, judge, write history, save rows. `now_ms` is when the round began."""
+        """Read brokers, judge, write history, save rows.
+
+        `now_ms` is when the round began, `system_ms` the same moment by the system's clock, as answers have it.
+        """
         started = time.monotonic()
         last_ms = self.window.ts_ms
         if now_ms < last_ms - CLOCK_BACK_MS:
@@ -256,6 +266,12 @@ class Collector:
             silent=self._to_ask_briefly(number),
         )
         answers = broker_reads.read_brokers(admin, addresses, question, deadline_ms=DEADLINE_MS)
+        waited_ms = (
+            min((one.read_max_ms for one in answers if one.read_max_ms), default=system_ms) - system_ms
+        )
+        # The process stood still, or loaded history, before it asked: all ages would be wrong by that time.
+        if waited_ms > self.interval_ms // 2:
+            now_ms += waited_ms
         judged = self.judge(
             answers,
             knowledge,
@@ -387,7 +403,7 @@ class Collector:
 
     def _remember(self, answers: Sequence[BrokerAnswers], series: RoundSeries) -> None:
         """Keep what is not read in every round: tables of topics and groups, and clock offsets."""
-        ahead_ms = newest_writes_ms(series)
+        ahead_ms, last_read_ms = newest_writes_ms(series), self._last_read_ms()
         self.silent = {one.address.broker_name: one.error for one in answers if not one.answered}
         for answer in answers:
             name = answer.address.broker_name
@@ -401,7 +417,10 @@ class Collector:
                 self.refusals[name] = answer.refusals
             # Otherwise its clock offset is unchanged.
             if name in ahead_ms:
-                self.clock_offsets_ms[name] = clock_offset_ms(ahead_ms[name], interval_ms=self.interval_ms)
+                # More than an interval, when nobody looked or the broker was silent.
+                last_ms = last_read_ms.get(name, answer.read_max_ms)
+                since_ms = max(self.interval_ms, answer.read_max_ms - last_ms)
+                self.clock_offsets_ms[name] = clock_offset_ms(ahead_ms[name], since_ms=since_ms)
 
         light = {topic for answer in answers for topic in answer.stats if topic.startswith(LMQ_PREFIX)}
         # No table of topics has them.

@@ -265,13 +265,13 @@ def commit_key(series: RoundSeries, at: int) -> CommitKey:
     return CommitKey(series.groups.keys[at].group, *head)
 
 
-def clock_offset_ms(ahead_ms: int, *, interval_ms: int) -> int:
+def clock_offset_ms(ahead_ms: int, *, since_ms: int) -> int:
     """Return the broker's clock minus the collector's, as far as store times show it.
 
-    `ahead_ms` is the store time of the newest message that came since the round before minus the time it was read: by
-    a good clock it lies between the two rounds.
+    `ahead_ms` is the store time of the newest message that came since the broker was read before, `since_ms` ago,
+    minus the time it was read: by a good clock it lies between the two.
     """
-    in_time = -(interval_ms + CLOCK_TOLERANCE_MS) <= ahead_ms <= CLOCK_TOLERANCE_MS
+    in_time = -(since_ms + CLOCK_TOLERANCE_MS) <= ahead_ms <= CLOCK_TOLERANCE_MS
     return 0 if in_time else ahead_ms
 
 

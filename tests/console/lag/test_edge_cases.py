@@ -29,8 +29,9 @@ from console.cluster.models import Cluster
 from console.group import findings
 from console.lag import selectors, services
 from console.lag.collect import filter_sampling, reset, sweep
-from console.lag.models import ClientRow, CollectorLease, GroupRow, LagEvent, TopicRow
+from console.lag.models import BrokerRow, ClientRow, CollectorLease, GroupRow, LagEvent, TopicRow
 from console.lag.past import marks
+from console.lag.round import broker_reads
 from console.lag.rows.queue_row import QueueRow
 from console.text import Duration
 from tests.console.lag.conftest import CollectedCluster
@@ -383,6 +384,24 @@ def test_row_idle_topic(orders: CollectedCluster) -> None:
     orders.collect(step_ms=3_600_000)
     assert (queue().status, queue().lag, queue().time_lag_ms, queue().speed) == ("OK", 0, 0, 1.0)
     assert queue().time_to_loss_never
+
+
+def test_a_round_that_stood_still_is_of_the_time_when_it_asked(
+    orders: CollectedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else what came meanwhile is older by the time for which the process was stopped, and the broker's clock off."""
+    orders.collect()
+    orders.send("orders", 5, 0)
+    with monkeypatch.context() as stopped:
+        stopped.setattr(broker_reads, "_now_ms", lambda: services.system_now_ms() + 60_000)
+        done = orders.collect()
+    assert 60_000 <= done.started_at_ms - orders.now_ms < 90_000
+    assert BrokerRow.objects.get().clock_offset_ms == 0
+    orders.commit("billing", "orders", 12, 0)
+    orders.now_ms = done.started_at_ms
+    orders.collect()
+    row = queue("billing")
+    assert (row.lag, row.time_lag_ms, row.time_lag_lower_bound) == (3, 5_000, True)
 
 
 def test_row_collector_gap_and_restart(orders: CollectedCluster) -> None:

@@ -204,7 +204,8 @@ def test_it_notices_a_broker_whose_clock_is_off(last_write_ms: int, expected: in
     one = answer(high=100, last_write_ms=last_write_ms)
     one.read_max_ms = 100_000
     ahead_ms = newest_writes_ms(series_of([one], window))["broker-a"]
-    assert clock_offset_ms(ahead_ms, interval_ms=5_000) == expected
+    assert clock_offset_ms(ahead_ms, since_ms=5_000) == expected
+    assert clock_offset_ms(-40_000, since_ms=40_000) == 0  # when nobody looked for so long
     # What arrived long ago tells nothing.
     assert not newest_writes_ms(series_of([answer(high=90, last_write_ms=last_write_ms)], window))
 
