@@ -58,7 +58,8 @@ RANGES = {
 QUEUES_SHOWN = 10  # below a row of the list; the group's page has all
 CLIENTS_EVERY_MS = 4_000  # every round, as the queues above: both name what is in flight
 BY_CLIENT_EVERY_MS = 60_000  # members are read every 30 s
-BY_CLIENT_AT_ONCE_MS = HOUR_MS  # a longer history is read after the page
+BY_CLIENT_AT_ONCE_MS = HOUR_MS  # a longer history, or one of many clients, is read after the page
+CLIENTS_SHOWN = 50  # of a group, by name; the list of the cluster's clients has all
 DRAWN = ("times", "lag", "time_lag_ms", "lower_bound", "time_lag_lower_bound")  # of a LagLine, in group.js
 CHART_POINTS = 480  # about two pixels each on a wide screen
 # Most urgent first; empty ones are not shown.
@@ -174,7 +175,7 @@ def group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
         "tabs": list(TABS.items()),
         "part": f"group/_tab_{tab}.html",
         **quarantine_context(request, here, GROUP, group),
-        **_tab_context(request, tab, here, group),
+        **_tab_context(request, tab, here, group, len(clients)),
     }
     return render(request, "group/group.html", context)
 
@@ -188,14 +189,15 @@ TABS = {
 EVENTS_MAX = 50  # of the activity tab; the activity page has all
 
 
-def _tab_context(request: HttpRequest, tab: str, here: Cluster, group: str) -> PageContext:
+def _tab_context(request: HttpRequest, tab: str, here: Cluster, group: str, clients: int) -> PageContext:
     """Return the context of one tab; the settings are read from the brokers, within a few seconds."""
     if tab == "settings":
         return {"table": settings_table(here, group)}
     if tab == "activity":
         events = access_selectors.audit_events(cluster=here.name, subject=group)
         return {"events": events[:EVENTS_MAX], "event_count": events.count()}
-    if tab == "clients" and _by_client_span_ms(request) <= BY_CLIENT_AT_ONCE_MS:
+    is_short = clients <= CLIENTS_SHOWN and _by_client_span_ms(request) <= BY_CLIENT_AT_ONCE_MS
+    if tab == "clients" and is_short:
         return _by_client_context(request, here, group)
     return {"span_ms": _by_client_span_ms(request)}
 
@@ -216,6 +218,7 @@ def _by_client_context(request: HttpRequest, here: Cluster, group: str) -> PageC
         "now_ms": now_ms,
         "span_ms": span_ms,
         "found": found,
+        "clients_shown": CLIENTS_SHOWN,
         "changes_max": CHANGES_MAX if found is None else None,
     }
 
@@ -259,6 +262,11 @@ class ShownClient:
 def _clients_context(row: GroupRow, queues: Sequence[QueueRow], clients: Sequence[ClientRow]) -> PageContext:
     """Return the context of the table of members."""
     differing, progress = group_page.differing_clients(clients), group_page.progress_of(row)
+    first = clients[:CLIENTS_SHOWN]
+    owned: dict[str, list[QueueRow]] = {client.client_id: [] for client in first}
+    for queue in queues:
+        if queue.owner in owned:
+            owned[queue.owner].append(queue)
     shown = [
         ShownClient(
             row=client,
@@ -266,12 +274,13 @@ def _clients_context(row: GroupRow, queues: Sequence[QueueRow], clients: Sequenc
             words=subscription_words(client),
             differs=client.client_id in differing,
             progress=progress.get(client.client_id),
-            throughput=throughput_of(client, queues),
+            throughput=throughput_of(client, owned[client.client_id]),
         )
-        for client in clients
+        for client in first
     ]
     return {
         "clients": shown,
+        "client_count": len(clients),
         "clients_every_ms": CLIENTS_EVERY_MS,
         "broadcasts": row.model == BROADCASTING,
         "differences": group_page.differences(clients),

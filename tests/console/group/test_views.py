@@ -130,6 +130,20 @@ def test_it_names_the_retry_topic_only_where_there_is_one(admin: Client) -> None
     assert "including its retry topic" in admin.get("/c/local/groups/billing").content.decode()
 
 
+def test_the_first_of_many_clients_are_shown_and_all_are_counted(admin: Client) -> None:
+    for number in range(51):
+        sample_rows.client_row("billing", f"10.9.0.{number:02}@7")
+    names = sorted(ClientRow.objects.filter(group="billing").values_list("client_id", flat=True))
+    text = admin.get("/c/local/groups/billing?tab=clients").content.decode()
+    assert [name for name in names if f">{name}</a>" in text] == names[:50]
+    assert "is read after the page" in text, "who was slow takes longer with many clients"
+    link = text[text.index('href="/c/local/clients?q=billing"') :]
+    assert link[: link.index("</a>")].endswith(f">All {len(names)} clients")
+    ClientRow.objects.exclude(client_id__in=names[:50]).delete()
+    text = admin.get("/c/local/groups/billing?tab=clients").content.decode()
+    assert "by name." not in text and "is read after the page" not in text
+
+
 def test_its_parts_are_tabs(admin: Client) -> None:
     text = admin.get("/c/local/groups/billing").content.decode()
     assert 'id="queues"' in text and 'id="clients"' in text and "part=by-client" not in text

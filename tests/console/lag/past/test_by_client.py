@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from console.group import views
 from console.lag import selectors
 from console.lag.models import GroupMembers, QueueOwner
 from console.lag.past import by_client
@@ -151,7 +152,7 @@ def test_it_knows_nothing_of_a_window_without_data() -> None:
     assert (found.clients, found.hosts, found.swept_ms, found.changes) == ([], [], None, 0)
 
 
-def test_the_page_shows_it_as_a_table() -> None:
+def test_the_page_shows_it_as_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
     sample_rows.sample()
     now_ms = int(time.time() * 1000)
     start_ms = now_ms - 1_200_000
@@ -173,3 +174,7 @@ def test_the_page_shows_it_as_a_table() -> None:
     assert "part=by-client" in admin.get("/c/local/groups/billing?tab=clients").content.decode()
     chinese = admin.get("/c/local/groups/billing?part=by-client", headers={"Accept-Language": "zh-Hans"})
     assert "Slow clients" not in chinese.content.decode()
+    monkeypatch.setattr(views, "CLIENTS_SHOWN", 1)
+    text = admin.get("/c/local/groups/billing?part=by-client").content.decode()
+    assert "app-1</a>" in text and "unknown owner</span>" not in text
+    assert "The slowest 1 of 2." in text
