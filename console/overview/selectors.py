@@ -394,7 +394,8 @@ def ownership_findings(problems: Iterable[tuple[str, OwnershipFinding]]) -> list
         if len(same) > 1:
             parts.append(Text("%(number)s more {is|are} on the page of the group.", number=len(same) - 1))
         title = Text("%(name)s: %(what)s", name=group, what=KINDS[kind])
-        found.append(Finding("FALLING_BEHIND", title, Text.of_parts(parts), group=group))
+        since_ms = min((one.since_ms for one in same if one.since_ms is not None), default=None)
+        found.append(Finding("FALLING_BEHIND", title, Text.of_parts(parts), since_ms, group=group))
     return found
 
 

@@ -220,7 +220,7 @@ def _topics(row: GroupRow, members: Sequence[Member], are_known: bool) -> tuple[
     assigned = {
         one.topic: one for one in ServerSideGroup.objects.filter(cluster=row.cluster, group=row.group)
     }
-    lost = _lost_owners(row)
+    lost = lost_owners(row.cluster, [row.group])
     found = []
     for topic, rows in sorted(by_topic.items()):
         own = {MessageQueue(one.topic, one.broker_name, one.queue_id): one for one in rows}
@@ -231,7 +231,10 @@ def _topics(row: GroupRow, members: Sequence[Member], are_known: bool) -> tuple[
                 topic,
                 tuple(owned(ordered, members, are_members_known=are_known, silent_brokers=silent)),
                 expected(ordered, members) if server_side is None else _assigned(server_side),
-                {queue: _figures(one, in_rates.get(queue), lost.get(queue)) for queue, one in own.items()},
+                {
+                    queue: _figures(one, in_rates.get(queue), lost.get((row.group, queue)))
+                    for queue, one in own.items()
+                },
                 server_side,
             )
         )
@@ -242,13 +245,13 @@ def _assigned(row: ServerSideGroup) -> Expected:
     return Expected(row.strategy, Source.SERVER, rules.of_json(row.topic, row.assignment))
 
 
-def _lost_owners(row: GroupRow) -> dict[MessageQueue, int]:
-    """Return when the last owner of each queue left it."""
+def lost_owners(cluster: str, groups: Collection[str]) -> dict[tuple[str, MessageQueue], int]:
+    """Return when the last owner of each queue of some groups left it."""
     tenures = QueueOwner.objects.filter(
-        cluster=row.cluster, group=row.group, to_ms__isnull=False, is_claim=False
+        cluster=cluster, group__in=groups, to_ms__isnull=False, is_claim=False
     )
-    latest = tenures.values_list("topic", "broker_name", "queue_id").annotate(Max("to_ms"))
-    return {MessageQueue(topic, name, queue_id): to_ms for topic, name, queue_id, to_ms in latest}
+    latest = tenures.values_list("group", "topic", "broker_name", "queue_id").annotate(Max("to_ms"))
+    return {(group, MessageQueue(topic, name, queue_id)): at for group, topic, name, queue_id, at in latest}
 
 
 def _figures(row: QueueRow, in_rate: float | None, owned_until_ms: int | None) -> QueueFigures:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from console.access.name_scope import EVERYTHING, NameScope
 from console.brokers.mqadmin import RETRY_TOPIC_PREFIX, MessageQueue
@@ -11,7 +12,7 @@ from console.lag import selectors as lag_selectors
 from console.lag.models import ClientRow, GroupMembers, GroupRow
 from console.lag.rows import queues
 from console.rebalance.observed.findings import Finding, Subject, member_findings, topic_findings
-from console.rebalance.observed.group import member_of, shared_mode
+from console.rebalance.observed.group import lost_owners, member_of, shared_mode
 from console.rebalance.observed.ownership import Member, owned
 
 # A client reads routes each 30 s, divides queues each 20 s, and is asked for its queues each 30 s: until then some of
@@ -19,14 +20,22 @@ from console.rebalance.observed.ownership import Member, owned
 SETTLED_AFTER_MS = 90_000
 
 
-def cluster_findings(
-    cluster: str, now_ms: int, scope: NameScope = EVERYTHING
-) -> Iterator[tuple[str, Finding]]:
-    """Return what is wrong with who reads what, by group of a scope with clients; five queries.
+def cluster_findings(cluster: str, now_ms: int, scope: NameScope = EVERYTHING) -> list[tuple[str, Finding]]:
+    """Return what is wrong with who reads what, by group of a scope with clients; six queries.
 
     Without what needs the strategy, the lag or the past of a group: these are on its page. A group that has just
     started may still divide its queues.
     """
+    found = list(_of_rows(cluster, now_ms, scope))
+    lost = lost_owners(cluster, {group for group, one in found if one.queues})
+    since = [
+        min((lost[group, queue] for queue in one.queues if (group, queue) in lost), default=None)
+        for group, one in found
+    ]
+    return [(group, replace(one, since_ms=at_ms)) for (group, one), at_ms in zip(found, since, strict=True)]
+
+
+def _of_rows(cluster: str, now_ms: int, scope: NameScope) -> Iterator[tuple[str, Finding]]:
     members = members_by_group(cluster, now_ms, scope)
     rows = GroupRow.objects.filter(cluster=cluster, is_system=False, group__in=members).order_by("group")
     swept = GroupMembers.objects.filter(cluster=cluster, group__in=members, clients__isnull=False)

@@ -299,12 +299,17 @@ def test_findings_and_the_count_of_groups_in_trouble_agree(
 
 def test_ownership_is_one_finding_a_group_and_kind() -> None:
     problems = [
-        ("billing", OwnershipFinding("NO_OWNER", "STOPPED", Text("%(topic)s lacks one", topic=topic), Text()))
-        for topic in ("orders", "refunds", "returns")
+        (
+            "billing",
+            OwnershipFinding(
+                "NO_OWNER", "STOPPED", Text("%(topic)s lacks one", topic=topic), Text(), since_ms=since_ms
+            ),
+        )
+        for topic, since_ms in (("orders", None), ("refunds", 2_000), ("returns", 1_000))
     ]
     of_the_page = OwnershipFinding("SILENT_CLIENT", "UNKNOWN", Text("x does not report its queues"), Text())
     (found,) = selectors.ownership_findings([*problems, ("billing", of_the_page)])
-    assert found.title == "billing: no owner"
+    assert (found.title, found.since_ms) == ("billing: no owner", 1_000)
     assert found.text == (
         "orders lacks one. Messages there wait. The group's Rebalance names the client that should read them. "
         "2 more are on the page of the group."

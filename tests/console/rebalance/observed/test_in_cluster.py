@@ -9,7 +9,7 @@ import pytest
 from django.db import connections
 from django.test.utils import CaptureQueriesContext
 
-from console.lag.models import BrokerRow, ClientRow, GroupMembers, GroupRow
+from console.lag.models import BrokerRow, ClientRow, GroupMembers, GroupRow, QueueOwner
 from console.rebalance.observed.group import group_ownership
 from console.rebalance.observed.in_cluster import cluster_findings
 from tests.support import sample_rows
@@ -51,6 +51,18 @@ def test_a_queue_has_no_owner_two_or_one() -> None:
     group("torn", (0, 1), (1, 2))
     group("idle", (0, 1, 2, 3), ())
     assert kinds() == [("idle", "IDLE_CLIENT"), ("torn", "NO_OWNER"), ("torn", "TWO_OWNERS")]
+
+
+def test_a_queue_without_one_owner_is_so_since_its_last_one_left() -> None:
+    sample_rows.cluster()
+    group("torn", (0, 1), (1, 2))
+    for queue_id, left_ms in ((1, NOW_MS - 7_000), (3, NOW_MS - 9_000), (3, NOW_MS - 5_000)):
+        where = {"topic": "orders", "broker_name": "broker-a", "queue_id": queue_id}
+        QueueOwner.objects.create(
+            cluster="local", group="torn", **where, client_id="c-9", from_ms=NOW_MS - 60_000, to_ms=left_ms
+        )
+    since = {one.kind: one.since_ms for _, one in cluster_findings("local", NOW_MS)}
+    assert since == {"NO_OWNER": NOW_MS - 5_000, "TWO_OWNERS": NOW_MS - 7_000}
 
 
 def test_a_group_that_has_just_started_still_divides_its_queues() -> None:
