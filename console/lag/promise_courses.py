@@ -11,8 +11,10 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
-from django.db.models import Min
+from django.db.models import Min, TextField
+from django.db.models.functions import Cast
 from msgspec import Struct
 
 from console.brokers.mqadmin import RETRY_TOPIC_PREFIX
@@ -22,7 +24,7 @@ from console.lag.models import HistoryFile, PromiseCourse
 from console.lag.promise_versions import Promises, installation, promises_of
 from console.lag.rows.row_store import RowStore
 from spark.lag.folds import promise
-from spark.lag.folds.promise import ABSENT, CHANGES_MAX, KEPT, LATE, UNKNOWN, Course, Spent
+from spark.lag.folds.promise import ABSENT, CHANGES_MAX, KEPT, UNKNOWN, Course, Spent
 from spark.lag.folds.rounds import GAP_INTERVALS
 from spark.lag.snapshot import CommitKey, Int64Array, Snapshot
 
@@ -38,6 +40,7 @@ class TopicKey(NamedTuple):
 
 
 COMMON = TopicKey("", "")
+COURSE = msgspec.json.Decoder(Course)
 
 
 class CourseFigures(Struct, frozen=True):
@@ -178,10 +181,6 @@ class PromiseCourses:
         self.courses = kept
 
 
-def _course(changes: Sequence[Sequence[int]]) -> Course:
-    return tuple((at_ms, state) for at_ms, state in changes)
-
-
 class Budgets:
     """Compute how fast the topics of a cluster use their error budgets, from the recorded courses."""
 
@@ -189,20 +188,26 @@ class Budgets:
         self, cluster: str, interval_ms: int, now_ms: int, windows_ms: Sequence[int] = WINDOWS_MS
     ) -> None:
         self.windows = [(now_ms - length_ms, now_ms) for length_ms in windows_ms]
+        as_text = Cast("changes", TextField())
         rows = PromiseCourse.objects.filter(cluster=cluster).values_list(
-            "group", "topic", "changes", "read_at_ms"
+            "group", "topic", as_text, "read_at_ms"
         )
-        found = {TopicKey(group, topic): (changes, at_ms) for group, topic, changes, at_ms in rows.iterator()}
-        changes, at_ms = found.pop(COMMON, ([[0, ABSENT]], now_ms))
-        self.common = promise.changed(_course(changes), at_ms + GAP_INTERVALS * interval_ms, UNKNOWN)
-        self.courses = {key: _course(changes) for key, (changes, _) in found.items()}
+        self.courses, common_ms = {}, now_ms
+        for group, topic, changes, at_ms in rows:
+            self.courses[TopicKey(group, topic)] = COURSE.decode(changes)
+            common_ms = at_ms if not group else common_ms
+        common = self.courses.pop(COMMON, ((0, ABSENT),))
+        self.common = promise.changed(common, common_ms + GAP_INTERVALS * interval_ms, UNKNOWN)
+        self._every = promise.Courses(list(self.courses.values()))
         self._promises = promises_of(cluster)
         self._kept = promise.times(self.common, self.windows)
+        self._places = {key: place for place, key in enumerate(self.courses)}
+        self._spent = [self._every.times(self.common, *window) for window in self.windows]
 
     def spent(self, group: str, topic: str) -> list[Spent]:
         """Return what a topic spent in each window."""
-        own = self.courses.get(TopicKey(group, topic))
-        return self._kept if own is None else promise.times(promise.joined(self.common, own), self.windows)
+        place = self._places.get(TopicKey(group, topic))
+        return self._kept if place is None else [one[place] for one in self._spent]
 
     def known_since(self, group: str, topic: str) -> int | None:
         """Return since when a topic's state is known without a break; None while it is unknown."""
@@ -226,6 +231,8 @@ class Budgets:
 
     def _target(self, group: str, topic: str, window: tuple[int, int]) -> float:
         """Return the target of a window; several versions are weighted by the time watched under each."""
+        if group not in self._promises.versions:
+            return self._promises.default.target
         from_ms, to_ms = window
         pieces = self._promises.pieces(group, from_ms, to_ms)
         if len(pieces) == 1:
@@ -238,10 +245,7 @@ class Budgets:
 
     def late_since(self, since_ms: int) -> Iterator[TopicKey]:
         """Yield the topics that were late at some time since then."""
-        for key, course in self.courses.items():
-            ends = [at_ms for at_ms, _ in course[1:]] + [self.windows[0][1]]
-            spans = zip(course, ends, strict=True)
-            if not key.topic.startswith(RETRY_TOPIC_PREFIX) and any(
-                state == LATE and end_ms > since_ms for (_, state), end_ms in spans
-            ):
-                yield key
+        keys = list(self.courses)
+        for place in self._every.late_since(since_ms):
+            if not keys[place].topic.startswith(RETRY_TOPIC_PREFIX):
+                yield keys[place]

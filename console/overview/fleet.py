@@ -126,8 +126,13 @@ def lines(clusters: Sequence[Cluster], person: Any, now_ms: int) -> list[Cluster
 def _late(cluster: str, rows: QuerySet[GroupRow], now_ms: int) -> int:
     """Return how many groups are later than each promises."""
     promises = promises_of(cluster)
-    ages = rows.filter(time_lag_ms__gt=0).values_list("group", "time_lag_ms")
-    return sum((age_ms or 0) > promises.at(group, now_ms).slo_ms for group, age_ms in ages.iterator())
+    own = rows.filter(group__in=promises.versions)
+    late = sum(
+        age_ms is not None and age_ms > promises.at(group, now_ms).slo_ms
+        for group, age_ms in own.values_list("group", "time_lag_ms")
+    )
+    others = rows.exclude(group__in=promises.versions)
+    return late + others.filter(time_lag_ms__gt=promises.default.slo_ms).count()
 
 
 def watched_pct(gaps: Sequence[Gap], first_ms: int | None, now_ms: int) -> list[float | None]:

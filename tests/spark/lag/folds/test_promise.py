@@ -67,6 +67,30 @@ def test_time_that_no_round_covers_hides_what_a_topic_was_last() -> None:
     assert promise.times((), [(0, 10)]) == [Spent(0, 10, 10)]
 
 
+def courses() -> st.SearchStrategy[promise.Course]:
+    changes = st.lists(
+        st.tuples(st.integers(0, 300), st.sampled_from([KEPT, LATE, UNKNOWN, ABSENT])), max_size=5
+    )
+    return changes.map(lambda found: tuple(sorted(dict(found).items())))
+
+
+@given(courses(), st.lists(courses(), max_size=4), st.integers(0, 300), st.integers(1, 100))
+def test_many_courses_are_asked_as_one_is(
+    common: promise.Course, every: list[promise.Course], from_ms: int, length_ms: int
+) -> None:
+    window = from_ms, from_ms + length_ms
+    expected = [promise.times(promise.joined(common, one), [window])[0] for one in every]
+    assert promise.Courses(every).times(common, *window) == expected
+
+
+def test_courses_that_were_late_since_then() -> None:
+    every: list[promise.Course] = [
+        ((0, LATE), (100, KEPT)), ((0, LATE), (101, KEPT), (200, LATE), (300, KEPT)), ((0, UNKNOWN), (50, LATE)), (),
+    ]  # fmt: skip
+    assert promise.Courses(every).late_since(100) == [1, 2]
+    assert promise.Courses([]).late_since(100) == []
+
+
 @pytest.mark.parametrize("last", [KEPT, LATE])
 def test_a_course_forgets_what_no_window_reaches(last: int) -> None:
     course = ((10, LATE), (20, last), (30, UNKNOWN), (40, KEPT))
