@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from types import FrameType
 
+import pyarrow as pa
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
@@ -32,8 +33,7 @@ RESTART_PAUSE_S = 1.0  # before a process that ended is forked again
 def main() -> int:
     """Fork beat and every pool, keep them running until SIGTERM or SIGINT; returns the exit code."""
     gc.disable()  # what is imported stays: to look through it for garbage takes a quarter of the start
-    app.loader.import_default_modules()
-    app.finalize()
+    load()
     gc.freeze()  # a garbage collection in a child would touch, and so copy, every shared page
     gc.enable()
     workers = Workers({"beat": run_beat, **{name: pool_runner(name) for name in settings.WORKER_THREADS}})
@@ -41,6 +41,13 @@ def main() -> int:
         signal.signal(number, workers.stop)
     workers.keep_running()
     return 0
+
+
+def load() -> None:
+    """Import what the processes need, once and before they are forked."""
+    app.loader.import_default_modules()
+    app.finalize()
+    pa.array([0])  # imports pandas, if only to see that this is none of it; else every pool would
 
 
 def run_beat() -> None:

@@ -37,6 +37,8 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("any-speed")
 # Of every JVM that tests start, Spark's executors too: compiling less halves what those that live for seconds take.
 scratch.add_java_options("-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# Nor do they verify the classes they load: a sixth of what a start of Spark takes.
+scratch.add_java_options("-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote")
 # Of Spark: rows are few, and to generate and compile Java for each query takes longer than to read them.
 scratch.add_java_options("-Dspark.sql.codegen.wholeStage=false -Dspark.sql.codegen.factoryMode=NO_CODEGEN")
 # Where the plugin of reruns keeps what crashed workers ran: each test asks it, for 3 ms of CPU and 40 ms of waiting.

@@ -123,7 +123,7 @@ def _checker(operation: Any, client: APIClient, failures: list[str]) -> Callable
     """A Hypothesis test of one operation, through Django's test client: no server, the test's own database."""
 
     @settings(
-        max_examples=5,
+        max_examples=3,
         deadline=None,
         database=None,
         derandomize=True,

@@ -67,6 +67,7 @@ def test_every_pool_is_a_process_that_is_started_again(running: Running) -> None
     running.until(lambda: all(running.ready(pool) == 1 for pool in POOLS))
     before = children_of(running.process.pid)
     assert len(before) == 4, "beat and three pools"
+    assert "/pandas/" in Path(f"/proc/{running.process.pid}/maps").read_text(), "every pool would load it"
     os.kill(before[2], signal.SIGKILL)
     running.until(lambda: bool(running.lines("worker process ended name=operate status=-9")))
     running.until(lambda: running.ready("operate") == 2)

@@ -6,12 +6,13 @@ One module, because a JVM takes seconds to start and tests are dealt out to proc
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import json
 import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
@@ -23,7 +24,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from spark.job import HourFiles, JobSpec, StoreFolder
+from spark.job import HourFiles, JobResult, JobSpec, StoreFolder
 from spark.jobs import dead_letter, lag_day, lag_hour, lag_week, topic_traffic
 from spark.jobs.store_job import coverage
 from spark.lag.history import chunk
@@ -72,6 +73,32 @@ def spec(job: str, files: list[str], folder: Path, **changes: Any) -> JobSpec:
     return JobSpec(**{**values, **changes})
 
 
+def spec_of(job: str, history: list[str], store: Path | str, output: str, **changes: Any) -> JobSpec:
+    """Ask for a job of what it reads: the reference's history, or the store of a broker."""
+    if job in ("dead_letter", "topic_traffic"):
+        return store_spec(store, Path(output), job, output=output, **changes)
+    if job == "lag_week":
+        monday_ms = START_MS - (START_MS + 3 * DAY_MS) % (7 * DAY_MS)
+        changes |= {"from_ms": monday_ms, "to_ms": monday_ms + 7 * DAY_MS}
+    return spec(job, history, Path(output), output=output, **changes)
+
+
+@pytest.fixture(scope="module")
+def alone(
+    spark: SparkSession, history: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], tuple[JobSpec, JobResult]]:
+    """Run a job here, once for all tests that look at it: what it was asked for and its result."""
+    folder = tmp_path_factory.mktemp("alone")
+    store = unpack_golden("5.3.3", folder / "golden")
+
+    @functools.cache
+    def run(job: str) -> tuple[JobSpec, JobResult]:
+        asked = spec_of(job, history, store, str(folder / job))
+        return asked, import_module(f"spark.jobs.{job}").run(spark, asked)
+
+    return run
+
+
 def written(asked: JobSpec) -> tuple[list[bytes], list[dict[str, Any]]]:
     """What is in the files, in the order of their names, and the rows."""
     paths = sorted(Path(asked.output).glob("*.parquet"))
@@ -80,18 +107,16 @@ def written(asked: JobSpec) -> tuple[list[bytes], list[dict[str, Any]]]:
 
 @pytest.mark.parametrize("job", ["lag_day", "capacity", "forecast_scorecard"])
 def test_it_writes_the_same_rows_each_time(
-    job: str, spark: SparkSession, history: list[str], tmp_path: Path
+    job: str, spark: SparkSession, alone: Callable[[str], tuple[JobSpec, JobResult]]
 ) -> None:
-    run = import_module(f"spark.jobs.{job}").run
-    asked = spec(job, history, tmp_path)
-    result = run(spark, asked)
+    asked, result = alone(job)
     first, rows = written(asked)
     assert (result.rows, result.hours, result.warnings) == (len(rows), HOURS, ())
     assert rows and {row["job_id"] for row in rows} == {"report-1"}
     assert {row["generated_at_ms"] for row in rows} == {asked.as_of_ms}
     assert {row["window_start_ms"] for row in rows} == {DAY_START}
-    (tmp_path / job / "left by a job that was killed.parquet").write_bytes(b"PAR1 of a file")
-    run(spark, asked)
+    (Path(asked.output) / "left by a job that was killed.parquet").write_bytes(b"PAR1 of a file")
+    import_module(f"spark.jobs.{job}").run(spark, asked)
     assert written(asked)[0] == first
     if job == "capacity":
         clients = {row["group"]: (row["clients"], row["consumers_needed"]) for row in rows}
@@ -359,8 +384,8 @@ def store_spec(store: Path | str, folder: Path, job: str, **changes: Any) -> Job
     return JobSpec(**{**values, **changes})
 
 
-def test_it_counts_what_apache_rocketmq_stored(spark: SparkSession, store: Path, tmp_path: Path) -> None:
-    result = topic_traffic.run(spark, store_spec(store, tmp_path, "topic_traffic"))
+def test_it_counts_what_apache_rocketmq_stored(alone: Callable[[str], tuple[JobSpec, JobResult]]) -> None:
+    _, result = alone("topic_traffic")
     assert result.warnings == ()
     found = {row["topic"]: row for row in rows_of(result.output) if row["grain"] == "topic"}
     messages = expected()["messages"]
@@ -391,8 +416,10 @@ def test_a_log_is_kept_since_its_oldest_record_whatever_the_window(
     assert [tuple(row) for row in coverage(spark, asked).collect()] == [("local", oldest_ms)]
 
 
-def test_it_tells_why_letters_are_dead(spark: SparkSession, store: Path, tmp_path: Path) -> None:
-    result = dead_letter.run(spark, store_spec(store, tmp_path, "dead_letter"))
+def test_it_tells_why_letters_are_dead(
+    spark: SparkSession, store: Path, tmp_path: Path, alone: Callable[[str], tuple[JobSpec, JobResult]]
+) -> None:
+    _, result = alone("dead_letter")
     (letter,) = [one for one in expected()["messages"] if one["topic"].startswith("%DLQ%")]
     (group,) = [row for row in rows_of(result.output) if row["grain"] == "group"]
     assert (group["group"], group["letters"], group["arrived"], group["peak_per_h"]) == (
@@ -514,7 +541,11 @@ def rows_at(url: str) -> list[dict[str, Any]]:
 
 @pytest.mark.timeout(900)
 def test_every_job_runs_without_a_folder_that_all_share(
-    cluster: str, s3_server: S3Server, spark: SparkSession, history: list[str], tmp_path: Path
+    cluster: str,
+    s3_server: S3Server,
+    alone: Callable[[str], tuple[JobSpec, JobResult]],
+    history: list[str],
+    tmp_path: Path,
 ) -> None:
     stored = []
     for path in history:
@@ -524,30 +555,22 @@ def test_every_job_runs_without_a_folder_that_all_share(
     for path in (path for path in store.rglob("*") if path.is_file() and path.stat().st_size):
         write_bytes(f"{s3_server.url}/store/{path.relative_to(store)}", path.read_bytes())
 
-    def spec_of(job: str, paths: list[str], output: str, **changes: Any) -> JobSpec:
-        if job in ("dead_letter", "topic_traffic"):
-            root = f"{s3_server.url}/store" if paths is stored else store
-            return store_spec(root, tmp_path, job, output=output, **changes)
-        if job == "lag_week":
-            monday_ms = START_MS - (START_MS + 3 * DAY_MS) % (7 * DAY_MS)
-            changes |= {"from_ms": monday_ms, "to_ms": monday_ms + 7 * DAY_MS}
-        return spec(job, paths, tmp_path, output=output, **changes)
+    def asked(job: str, output: str) -> JobSpec:
+        return spec_of(job, stored, f"{s3_server.url}/store", output, master=cluster)
 
     # a folder that all do share, and at last the memory of each executor: what it wrote is not where the driver looks
-    shared = spec_of("lag_hour", history, str(tmp_path / "shared"), master=cluster)
-    lost = spec_of("lag_hour", stored, "memory://rows", master=cluster)
-    there = [spec_of(job, stored, f"{s3_server.url}/reports/{job}", master=cluster) for job in JOBS]
-    *results, in_folder, error = answers([*there, shared, lost], tmp_path)
+    shared = spec_of("lag_hour", history, store, str(tmp_path / "shared"), master=cluster)
+    there = [asked(job, f"{s3_server.url}/reports/{job}") for job in JOBS]
+    *results, in_folder, error = answers([*there, shared, asked("lag_hour", "memory://rows")], tmp_path)
     for job, result in zip(JOBS, results, strict=True):
-        here = spec_of(job, history, str(tmp_path / "here" / job))
-        alone = import_module(f"spark.jobs.{job}").run(spark, here)
+        _, here = alone(job)
         assert isinstance(result, dict), (job, result)
-        assert (result["warnings"], alone.warnings) == ([], ()), job
+        assert (result["warnings"], here.warnings) == ([], ()), job
         rows = rows_at(f"{s3_server.url}/reports/{job}")
-        assert rows == rows_of(tmp_path / "here" / job) != [], job
-        assert result["rows"] == alone.rows == len(rows), job
+        assert rows == rows_of(here.output) != [], job
+        assert result["rows"] == here.rows == len(rows), job
     assert isinstance(in_folder, dict)
-    assert rows_of(tmp_path / "shared") == rows_of(tmp_path / "here" / "lag_hour")
+    assert rows_of(tmp_path / "shared") == rows_of(alone("lag_hour")[0].output)
     assert isinstance(error, str)
     assert "Set REPORTS_URL to storage that the console and every Spark worker share." in error
     assert s3_server.count("COPY") == 0

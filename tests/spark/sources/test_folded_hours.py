@@ -63,7 +63,7 @@ def stored(folds: Path) -> list[Path]:
     return sorted(folds.rglob("*.parquet"))
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(12))
 def test_a_day_of_stored_folds_is_that_of_samples(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -81,7 +81,7 @@ def test_a_day_of_stored_folds_is_that_of_samples(
     assert hour_rows(with_folds) == hour_rows(asked(hours))
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_day_reads_no_sample_of_hours_that_are_stored(seed: int, tmp_path: Path) -> None:
     hours = hour_files(steady(seed, rounds=HOURS * 720).samples, tmp_path)
     expected = day_of(asked(hours))

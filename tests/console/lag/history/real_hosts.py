@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -23,7 +21,7 @@ import django
 
 from tests.support import migrated
 from tests.support.broker_process import BrokerProcess
-from tests.support.forks import Forks
+from tests.support.forks import ForkedProgram, Forks
 from tests.support.redis_process import RedisProcess
 from tests.support.s3_server import S3Server
 
@@ -34,41 +32,37 @@ HOUR_MS = 3_600_000
 
 
 class Hosts:
-    """The processes of hosts a and b, and beat's."""
+    """Hosts a and b, each with one process that all its programs are forked from, and beat beside the worker of a."""
 
     def __init__(self, environ: dict[str, str]) -> None:
         self.environ = environ
-        self.workers: dict[str, subprocess.Popen[bytes]] = {}
-        self.forks: dict[str, Forks] = {}
+        self.forks = {
+            name: Forks("tests.console.lag.history.host_process", self.environ_of(name))
+            for name in ("a", "b")
+        }
+        self.running: dict[str, ForkedProgram] = {}
 
     def environ_of(self, name: str) -> dict[str, str]:
         own = {"TIDEMARK_DATA": str(FOLDER / name), "TIDEMARK_HOST": f"host-{name}"}
         return {**self.environ, **own}
 
-    def start(self, name: str, *arguments: str) -> None:
-        with (FOLDER / f"{name}.log").open("ab") as log:
-            self.workers[name] = subprocess.Popen(
-                [sys.executable, "-m", "celery", "-A", "console.celery", *arguments],
-                env=self.environ_of(name),
-                stdout=log,
-                stderr=log,
-            )
+    def start_beat(self) -> None:
+        self.running["beat"] = self.forks["a"].start(["beat"], FOLDER / "beat.log")
 
     def start_worker(self, name: str) -> None:
         pool = ("-Q", "collect", "-P", "threads", "-c", "2", "-n", f"collect@host-{name}")
-        self.start(name, "worker", *pool, "--without-gossip", "--without-mingle")
+        arguments = ["worker", *pool, "--without-gossip", "--without-mingle"]
+        self.running[name] = self.forks[name].start(arguments, FOLDER / f"{name}.log")
 
     def kill(self, name: str) -> None:
-        worker = self.workers.pop(name)
-        worker.send_signal(signal.SIGKILL)
-        worker.wait()
+        program = self.running.pop(name)
+        program.kill()
+        program.wait(PATIENCE_S)
 
     def maintain(self, names: Sequence[str], now_ms: int, times: int = 1) -> None:
         """Let hosts upload and make files, all at once."""
-        for name in {*names} - {*self.forks}:
-            self.forks[name] = Forks("tests.console.lag.history.host_files", self.environ_of(name))
         running = [
-            self.forks[name].start([str(now_ms), str(times)], FOLDER / f"tending-{name}.log")
+            self.forks[name].start(["files", str(now_ms), str(times)], FOLDER / f"tending-{name}.log")
             for name in names
         ]
         for process in running:
@@ -77,8 +71,6 @@ class Hosts:
             ]
 
     def stop(self) -> None:
-        for name in list(self.workers):
-            self.kill(name)
         for forks in self.forks.values():
             forks.close()
 
@@ -98,7 +90,7 @@ def story(hosts: Hosts, s3: S3Server, namesrv: str) -> dict[str, Any]:
     from console.lag.models import CollectorLease, HistoryFile, Round
 
     Cluster.objects.create(name="local", namesrv_addrs=namesrv, poll_interval_s=INTERVAL_S)
-    hosts.start("beat", "beat")
+    hosts.start_beat()
     for name in ("a", "b"):
         hosts.start_worker(name)
 

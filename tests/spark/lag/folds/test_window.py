@@ -43,7 +43,7 @@ def columns(found: Fold) -> list[dict[str, Any]]:
     return rows
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     seed=st.integers(0, 2**32),
     window=st.tuples(st.floats(-0.1, 1.1), st.floats(-0.1, 1.1)),
@@ -86,7 +86,7 @@ def compact(samples: Samples, from_ms: int, to_ms: int) -> Grid:
     return grid_of(chunk.decode_table(table), STEP) if found is None else found
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(seed=st.integers(0, 2**32), begin=st.integers(0, 30))
 def test_a_compact_grid_folds_to_the_same_row(seed: int, begin: int) -> None:
     history = steady(seed, scales=SCALES)

@@ -59,7 +59,7 @@ def same(found: Samples, wanted: Samples) -> bool:
 
 
 @given(moves=files, hours_each=st.integers(1, 2), chance=st.integers(0, 99))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_it_decodes_files_as_if_one_by_one(
     moves: Sequence[Sequence[Sequence[Sequence[int]]]], hours_each: int, chance: int
 ) -> None:

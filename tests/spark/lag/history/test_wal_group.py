@@ -52,7 +52,7 @@ def of_group(snapshots: list[Snapshot], group: str) -> dict[SeriesKey, dict[str,
     return as_dict(from_snapshots(snapshots).select(lambda key: key.group == group))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(rounds=ROUNDS, begins=st.sets(st.integers(1, 6)), ahead=st.booleans(), chance=st.integers(0, 99))
 def test_it_reads_what_the_whole_segments_tell(
     rounds: list[dict[CommitKey, tuple[tuple[int, ...], bool]]], begins: set[int], ahead: bool, chance: int
