@@ -59,6 +59,7 @@ QUEUES_SHOWN = 10  # below a row of the list; the group's page has all
 CLIENTS_EVERY_MS = 4_000  # every round, as the queues above: both name what is in flight
 BY_CLIENT_EVERY_MS = 60_000  # members are read every 30 s
 BY_CLIENT_AT_ONCE_MS = HOUR_MS  # a longer history, or one of many clients, is read after the page
+CHART_QUEUES_AT_ONCE = 1_000  # an hour of more is read after the page
 CLIENTS_SHOWN = 50  # of a group, by name; the list of the cluster's clients has all
 DRAWN = ("times", "lag", "time_lag_ms", "lower_bound", "time_lag_lower_bound")  # of a LagLine, in group.js
 CHART_POINTS = 480  # about two pixels each on a wide screen
@@ -155,7 +156,7 @@ def group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
     brokers = sorted({queue.broker_name for queue in queues})
     context = {
         **found,
-        **_chart(here, row, brokers, request.GET.get("range", ""), now_ms),
+        **_chart(here, row, len(queues), brokers, request.GET.get("range", ""), now_ms),
         "query": query,
         "queue_list": group_page.QUEUES,
         "queues": group_page.queue_page(queues, query),
@@ -223,18 +224,27 @@ def _by_client_context(request: HttpRequest, here: Cluster, group: str) -> PageC
     }
 
 
-def _chart(here: Cluster, row: GroupRow, brokers: Sequence[str], wanted: str, now_ms: int) -> PageContext:
-    """Return lag over the requested range with its marks, and the range of the flow chart."""
+def _chart(
+    here: Cluster, row: GroupRow, queues: int, brokers: Sequence[str], wanted: str, now_ms: int
+) -> PageContext:
+    """Return lag over the requested range with its marks, and the range of the flow chart.
+
+    Of many queues the script requests the lag after the page.
+    """
     cluster = here.name
     chosen = wanted if wanted in RANGES else "7d" if here.is_generated else "1h"
     span_ms = RANGES[chosen]
     from_ms = now_ms - span_ms
-    line = lag_selectors.lag_line(cluster, row.group, from_ms, now_ms, CHART_POINTS)
-    begins_ms = line.times[0] if line.times else None
+    line = None
+    if queues <= CHART_QUEUES_AT_ONCE:
+        line = lag_selectors.lag_line(cluster, row.group, from_ms, now_ms, CHART_POINTS)
+    begins_ms = line.times[0] if line is not None and line.times else None
     marks = group_page.chart_marks(cluster, row.group, brokers, max(from_ms, begins_ms or from_ms), now_ms)
-    chart = {name: getattr(line, name) for name in DRAWN} | {"events": [asdict(mark) for mark in marks.marks]}
+    drawn = {} if line is None else {name: getattr(line, name) for name in DRAWN}
     return {
-        "chart": chart,
+        "chart": drawn | {"events": [asdict(mark) for mark in marks.marks]},
+        "chart_waits": line is None,
+        "chart_ms": span_ms,
         "chart_begins_ms": begins_ms if begins_ms and begins_ms - from_ms > span_ms // 20 else None,
         "marks": marks,
         "flow_ms": min(span_ms, selectors.FLOW_MS_MAX),

@@ -80,68 +80,83 @@
   const canvas = document.getElementById("lag-chart"),
     source = document.getElementById("lag-history");
   if (!canvas || !source) return;
-  const history = JSON.parse(source.textContent);
-  const data = {
-    times: history.times,
-    events: (history.events || []).map((event) => ({
-      ...event,
-      tone:
-        { R: "chart-4", D: "chart-3", M: "fg-3", B: "offline-fg", L: "bad-fg", Q: "bad-fg" }[event.mark] || "chart-2",
-    })),
-    panels: [
-      {
-        title: history.is_queue ? gettext("Time lag") : gettext("Time lag, worst queue"),
-        kind: "duration",
-        format: Tide.duration,
-        weight: 1.25,
-        highWater: gettext("high water"),
-        series: [
-          {
-            label: gettext("time lag"),
-            swatch: "c1",
-            tone: "chart-1",
-            fill: "chart-fill",
-            values: history.time_lag_ms,
-            bounds: history.time_lag_lower_bound || history.lower_bound,
-          },
-        ],
-      },
-      {
-        title: gettext("Lag, messages"),
-        kind: "count",
-        unit: gettext("msgs"),
-        format: (v, full) => (full ? Tide.count(v) : Tide.compact(v)),
-        series: [
-          {
-            label: gettext("lag"),
-            swatch: "c2",
-            tone: "chart-2",
-            fill: "chart-fill-2",
-            values: history.lag,
-            bounds: history.lower_bound,
-          },
-        ],
-      },
-    ],
-  };
-  const begun = Tide.beginWithLine(data);
-  Tide.makeRoom(canvas.parentElement, begun.times);
-  const plot = Tide.timeSeries(canvas, begun);
-  const range = new URLSearchParams(location.search).get("range") || "1h";
-  const live = canvas.closest("[data-live-subject]"); // a page of one queue has none
-  if (range !== "1h" || !live) return;
-  const summary = {};
-  Tide.live.on(live.dataset.liveSubject, (rows) => {
-    if (!rows.summary) return;
-    Object.assign(summary, rows.summary);
-    const at = summary.read_at_ms;
-    if (!at || at <= (data.times.at(-1) || 0)) return;
-    data.times.push(at);
-    data.panels[0].series[0].values.push(summary.time_lag_ms ?? null);
-    data.panels[0].series[0].bounds?.push(Boolean(summary.time_lag_lower_bound));
-    data.panels[1].series[0].values.push(summary.lag ?? null);
-    data.panels[1].series[0].bounds?.push(Boolean(summary.lag_lower_bound));
-    Tide.makeRoom(canvas.parentElement, data.times);
-    plot.paint();
-  });
+  function draw(history) {
+    const data = {
+      times: history.times,
+      events: (history.events || []).map((event) => ({
+        ...event,
+        tone:
+          { R: "chart-4", D: "chart-3", M: "fg-3", B: "offline-fg", L: "bad-fg", Q: "bad-fg" }[event.mark] || "chart-2",
+      })),
+      panels: [
+        {
+          title: history.is_queue ? gettext("Time lag") : gettext("Time lag, worst queue"),
+          kind: "duration",
+          format: Tide.duration,
+          weight: 1.25,
+          highWater: gettext("high water"),
+          series: [
+            {
+              label: gettext("time lag"),
+              swatch: "c1",
+              tone: "chart-1",
+              fill: "chart-fill",
+              values: history.time_lag_ms,
+              bounds: history.time_lag_lower_bound || history.lower_bound,
+            },
+          ],
+        },
+        {
+          title: gettext("Lag, messages"),
+          kind: "count",
+          unit: gettext("msgs"),
+          format: (v, full) => (full ? Tide.count(v) : Tide.compact(v)),
+          series: [
+            {
+              label: gettext("lag"),
+              swatch: "c2",
+              tone: "chart-2",
+              fill: "chart-fill-2",
+              values: history.lag,
+              bounds: history.lower_bound,
+            },
+          ],
+        },
+      ],
+    };
+    const begun = Tide.beginWithLine(data);
+    Tide.makeRoom(canvas.parentElement, begun.times);
+    const plot = Tide.timeSeries(canvas, begun);
+    const range = new URLSearchParams(location.search).get("range") || "1h";
+    const live = canvas.closest("[data-live-subject]"); // a page of one queue has none
+    if (range !== "1h" || !live) return;
+    const summary = {};
+    Tide.live.on(live.dataset.liveSubject, (rows) => {
+      if (!rows.summary) return;
+      Object.assign(summary, rows.summary);
+      const at = summary.read_at_ms;
+      if (!at || at <= (data.times.at(-1) || 0)) return;
+      data.times.push(at);
+      data.panels[0].series[0].values.push(summary.time_lag_ms ?? null);
+      data.panels[0].series[0].bounds?.push(Boolean(summary.time_lag_lower_bound));
+      data.panels[1].series[0].values.push(summary.lag ?? null);
+      data.panels[1].series[0].bounds?.push(Boolean(summary.lag_lower_bound));
+      Tide.makeRoom(canvas.parentElement, data.times);
+      plot.paint();
+    });
+  }
+  /* The lag of many queues is not in the page. */
+  async function begin() {
+    const history = JSON.parse(source.textContent);
+    if (!history.times) {
+      const now = Math.round(Tide.now()),
+        window = `from_ms=${now - canvas.dataset.span}&to_ms=${now}`;
+      const answer = await fetch(`${canvas.dataset.lag}?${window}`, { headers: Tide.BY_TIMER }).catch(() => null);
+      if (!answer?.ok) return setTimeout(begin, FLOW_EVERY); // the next time tries again
+      Object.assign(history, await answer.json());
+      canvas.parentElement.classList.remove("is-waiting");
+    }
+    draw(history);
+  }
+  begin();
 })();

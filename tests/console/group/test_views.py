@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 
 from console.access.models import AuditEvent
 from console.cluster.models import Cluster
-from console.group import group_page
+from console.group import group_page, views
 from console.group.clients import member as member_asked
 from console.group.clients.member import ReportedQueue, ReportedTopic, RunningInfo
 from console.group.group_page import owned_words
@@ -111,6 +111,19 @@ def test_its_chart_holds_what_the_script_reads_and_no_more(admin: Client) -> Non
     script = (ROOT / "static" / "js" / "group.js").read_text()
     read = set(re.findall(r"\bhistory\.(\w+)", script)) - {"is_queue"}  # of the page of one queue
     assert set(admin.get("/c/local/groups/billing").context["chart"]) == read
+
+
+def test_the_lag_of_many_queues_is_requested_after_the_page(
+    admin: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(views, "CHART_QUEUES_AT_ONCE", 0)
+    answer = admin.get("/c/local/groups/billing?range=24h")
+    assert set(answer.context["chart"]) == {"events"}
+    canvas = re.search('class="chart chart--ts is-waiting"><canvas([^>]*)>', answer.content.decode())
+    assert canvas is not None and 'data-span="86400000"' in canvas[1]
+    address = re.search('data-lag="([^"]*)"', canvas[1])
+    assert address is not None
+    assert {*views.DRAWN} <= set(admin.get(address[1]).json())
 
 
 def test_it_gives_the_findings_alone(admin: Client) -> None:
