@@ -46,10 +46,7 @@ CHANGING = (mark_words.MEMBERS, mark_words.BROKER)  # what makes clients divide 
 
 @require_safe
 def groups(request: HttpRequest, cluster: str) -> HttpResponseBase:
-    """List groups, those with queues that no client or several read first. `?format=csv` returns a file.
-
-    `?part=rows` returns the table alone.
-    """
+    """List groups, those with queues that no client or several read first. `?format=csv` returns a file."""
     here, scope = admit_to_list(request, cluster)
     query, now_ms = ListQuery.of(request, REBALANCED), int(time.time() * 1000)
     page = rebalance_page(here.name, query, now_ms, scope=scope)
@@ -65,11 +62,9 @@ def groups(request: HttpRequest, cluster: str) -> HttpResponseBase:
         "swept_ms": max((row.read_at_ms or 0 for row in page.rows), default=0) or None,
         "silent": lag_selectors.silent_or_without_master(here.name),
         "columns": access_selectors.column_choice(request.user, REBALANCED),
-        "part_every_ms": PART_EVERY_MS,
         "now_ms": now_ms,
     }
-    template = "rebalance/_groups.html" if request.GET.get("part") == "rows" else "rebalance/groups.html"
-    return render(request, template, context)
+    return render(request, "rebalance/groups.html", context)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -3,9 +3,9 @@
    part is left alone while a hand is on it. data-part-silence inside of a part: it is fetched again after so many ms
    without news, for what happens where no message is sent (a worker that died). Forms with data-quiet are sent
    without leaving the page. A list with a search box with data-follow changes in place; data-renews: also behind
-   rounds, always or while it is empty. A chart of history is drawn
-   again with what its data-history answers. A <template data-for> inside of a part takes the place of what that element
-   holds. */
+   rounds, always or while it is empty. So does a card with data-turns, by the heads of its table and its pager. A
+   chart of history is drawn again with what its data-history answers. A <template data-for> inside of a part takes the
+   place of what that element holds. */
 (function () {
   "use strict";
   const EVERY = 500;
@@ -81,6 +81,24 @@
   const TYPED_AFTER = 150; // ms without a key: a word costs the console one or two pages, not one a letter
   const TURNS = "thead a, .pager a:not([download]), a.chip";
   const RENEWED_EVERY = 10000; // ms: what is shown is a page, not its changes
+  const isPlain = (event) =>
+    !(event.defaultPrevented || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey);
+  async function read(address, headers) {
+    const answer = await fetch(address, { headers: { Accept: "text/html", ...headers } }).catch(() => null);
+    return answer?.ok && !answer.redirected && new DOMParser().parseFromString(await answer.text(), "text/html");
+  }
+  function begin(part) {
+    Tide.tell(part);
+    Tide.fit(part);
+    Tide.sparklines(part);
+    Tide.live.attach(part);
+  }
+  /* The keyboard stays where it was: on the same head, chip or button of the new list. */
+  function where(link) {
+    const column = link.closest("th")?.dataset.column;
+    if (column) return `th[data-column="${CSS.escape(column)}"] a`;
+    return link.rel ? `.pager a[rel=${link.rel}]` : `a.chip[href="${CSS.escape(link.getAttribute("href"))}"]`;
+  }
   function follow(box) {
     const form = box.form;
     let timer = 0,
@@ -98,10 +116,7 @@
       const mine = ++asked;
       shownAt = Date.now();
       form.setAttribute("aria-busy", "true");
-      const answer = await fetch(address, { headers: { Accept: "text/html", ...headers } }).catch(() => null);
-      if (mine !== asked) return false;
-      const made =
-        answer?.ok && !answer.redirected && new DOMParser().parseFromString(await answer.text(), "text/html");
+      const made = await read(address, headers);
       if (mine !== asked) return false;
       form.removeAttribute("aria-busy");
       const main = made && made.getElementById("main");
@@ -129,11 +144,8 @@
         said = main.querySelector(".page__title p");
       if (words && said) words.replaceWith(said);
       const page = document.getElementById("main");
-      Tide.tell(page);
-      Tide.fit(page);
-      Tide.sparklines(page);
+      begin(page);
       Tide.columns?.(page);
-      Tide.live.attach(page);
     }
     /* What a hand is on stays: a link with the focus, a selection, an open menu, a word that is being typed. */
     function renew() {
@@ -156,12 +168,6 @@
           renews === "always" ? Date.now() - shownAt >= RENEWED_EVERY : document.querySelector("#main .empty");
         if (isDue && !message.full) renew();
       });
-    /* The keyboard stays where it was: on the same head, chip or button of the new list. */
-    function where(link) {
-      const column = link.closest("th")?.dataset.column;
-      if (column) return `th[data-column="${CSS.escape(column)}"] a`;
-      return link.rel ? `.pager a[rel=${link.rel}]` : `a.chip[href="${CSS.escape(link.getAttribute("href"))}"]`;
-    }
     async function turn(link) {
       const again = where(link),
         isPage = Boolean(link.closest(".pager"));
@@ -175,8 +181,7 @@
     });
     document.addEventListener("click", (event) => {
       const link = event.target.closest("a");
-      if (event.defaultPrevented || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey)
-        return;
+      if (!isPlain(event)) return;
       if (!link?.matches(TURNS) || !link.closest("#main") || link.pathname !== location.pathname) return;
       event.preventDefault();
       turn(link);
@@ -185,6 +190,21 @@
   }
   const search = document.querySelector("[data-page-search][data-follow]");
   if (search) follow(search);
+  document.addEventListener("click", async (event) => {
+    const link = event.target.closest("[data-turns] :is(thead a, .pager a)");
+    if (!link || !isPlain(event)) return;
+    event.preventDefault();
+    const card = link.closest("[data-turns]"),
+      made = await read(link.href),
+      fresh = made && made.getElementById(card.id);
+    if (!fresh) return location.assign(link.href);
+    Tide.live.detach(document); // its figures may be of a subject of the whole page
+    card.replaceWith(fresh);
+    begin(fresh);
+    Tide.live.attach(document);
+    history.replaceState(null, "", link.href);
+    fresh.querySelector(where(link))?.focus({ preventScroll: true });
+  });
 
   /* ---- charts of history: drawn from the JSON beside them, and again with the readings since ---- */
   const DRAWN_EVERY = 30000;

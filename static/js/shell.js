@@ -466,7 +466,10 @@
       );
     flashing.add(element);
   }
+  const shown = new WeakMap(); // cell → what it was last given: most cells of a changed row stay as they are
   Tide.put = (element, html, kind) => {
+    if (shown.get(element) === html) return false;
+    shown.set(element, html);
     const draft = document.createElement("template");
     draft.innerHTML = html;
     const changed = draft.content.textContent !== element.textContent;

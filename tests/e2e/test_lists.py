@@ -209,6 +209,20 @@ def test_a_list_sorts_in_place_and_back_undoes_it(page: Page, product: Product) 
     expect(lag).not_to_have_text(before)
 
 
+def test_the_queues_of_a_group_sort_in_place(page: Page, product: Product) -> None:
+    page.goto(f"{product.url}/c/local/groups")
+    group_row(page, "analytics").get_by_role("link", name="analytics").click()
+    page.evaluate("window.stayed = true")
+    head = page.locator("#queues th[data-column=lag]")
+    head.get_by_role("link").click()
+    expect(head).to_have_attribute("aria-sort", "descending")
+    expect(head.get_by_role("link")).to_be_focused()
+    assert "sort=lag" in page.url and page.evaluate("window.stayed") is True
+    lag = page.locator('#queues [data-field="lag"]:not(th)').first
+    before = lag.inner_text()
+    expect(lag).not_to_have_text(before)
+
+
 FOLDED = """
 <!doctype html><section class="card" data-fold="rows"><div class="card__head">Sample</div>
 <table><tbody data-rows>{rows}</tbody></table></section>

@@ -49,4 +49,4 @@ def test_every_place_of_a_column_class_has_its_style(spec: ListSpec) -> None:
     assert wanted
     for one in wanted:
         place = one.rpartition("-")[2]
-        assert re.search(rf"\.{one} > tbody > tr > :nth-child\({place}\)", STYLES), one
+        assert re.search(rf"\.{one} > tbody > tr > td:nth-child\({place}\)", STYLES), one

@@ -84,7 +84,6 @@ def test_the_list_counts_owners(admin: Client) -> None:
 )
 def test_the_list_filters_by_state(admin: Client, query: str, is_listed: bool) -> None:
     assert (">billing</a>" in shown(admin, f"/c/local/rebalance?{query}")) is is_listed
-    assert (">billing</a>" in shown(admin, f"/c/local/rebalance?part=rows&{query}")) is is_listed
 
 
 def test_the_list_is_a_file(admin: Client) -> None:
