@@ -92,13 +92,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session: pytest.Session) -> Iterator[None]:
-    """Let one worker compile the tests of a fresh checkout, 10 s of CPU, before the others read them compiled."""
+    """Let one worker compile the tests of a fresh checkout, 10 s of CPU, before the others read them compiled.
+
+    The one process on PostgreSQL waits for it too, but compiles beside it where it comes first.
+    """
     with Path(__file__).open() as lock:
-        if hasattr(session.config, "workerinput") and session.config.args[0] in LARGE:
+        if session.config.args[0] in LARGE and session.config.getoption("dist", "no") == "no":
+            is_worker = hasattr(session.config, "workerinput")
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(lock, (fcntl.LOCK_EX if is_worker else fcntl.LOCK_SH) | fcntl.LOCK_NB)
             except BlockingIOError:
                 fcntl.flock(lock, fcntl.LOCK_SH)
+            if not is_worker:
+                fcntl.flock(lock, fcntl.LOCK_UN)
         return (yield)
 
 

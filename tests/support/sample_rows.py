@@ -24,6 +24,12 @@ def cluster(name: str = CLUSTER, **fields: Any) -> Cluster:
 
 
 def group_row(group: str, **fields: Any) -> GroupRow:
+    made = _group(group, **fields)
+    made.save(force_insert=True)
+    return made
+
+
+def _group(group: str, **fields: Any) -> GroupRow:
     values: dict[str, Any] = {
         "cluster": CLUSTER,
         "group": group,
@@ -51,7 +57,7 @@ def group_row(group: str, **fields: Any) -> GroupRow:
         "trend": [1, 2, None, 4],
         "read_at_ms": NOW_MS - 2_000,
     }
-    return GroupRow.objects.create(**{**values, **fields})
+    return GroupRow(**{**values, **fields})
 
 
 def queue_row(group: str, queue_id: int, *, cluster: str = CLUSTER, **fields: Any) -> QueueRow:
@@ -187,8 +193,7 @@ def _topics() -> None:
 
 def _groups() -> None:
     """Healthy, behind, with dead letters, unknown, and one of RocketMQ's own."""
-    group_row("billing")
-    group_row(
+    behind = _group(
         "analytics",
         status="FALLING_BEHIND",
         lag=2_931_402,
@@ -201,9 +206,8 @@ def _groups() -> None:
         attention=50,
         since_ms=NOW_MS - 60_000,
     )
-    group_row("notifier", dlq_count=312, retry_lag=7)
     unknown = ("lag", "time_lag_ms", "in_rate", "out_rate", "drain_ms", "dlq_count", "retry_lag", "clients")
-    group_row(
+    fraud = _group(
         "fraud",
         status="UNKNOWN",
         reason=Text("broker-b: connection refused"),
@@ -211,4 +215,5 @@ def _groups() -> None:
         attention=40,
         **dict.fromkeys(unknown),
     )
-    group_row("TOOLS_CONSUMER", is_system=True)
+    letters, own = _group("notifier", dlq_count=312, retry_lag=7), _group("TOOLS_CONSUMER", is_system=True)
+    GroupRow.objects.bulk_create([_group("billing"), behind, letters, fraud, own])

@@ -266,14 +266,21 @@ def test_it_ends_when_the_worker_can_not_start(
     product: Product, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The link is printed by then; a console whose jobs never run must not look healthy."""
+
+    async def prepared(up: supervisor.Supervisor, schema: Schema) -> str:
+        return "key"
+
     broken = Program("worker", ["/bin/false"], 1, ready_line=re.compile("ready"))
     monkeypatch.setattr(supervisor, "worker_program", lambda: broken)
+    # What runs before is whole in the tests above; two starts of Django are most of what it takes.
+    monkeypatch.setattr(supervisor, "web_program", lambda options: Program("web", ["/bin/sleep", "60"], 1))
+    monkeypatch.setattr(supervisor.Supervisor, "_prepare", prepared)
     command = ["--data", str(product.data), "--port", str(product.port), "--no-demo"]
     command += ["--broker-port", str(product.broker_port), "--namesrv-port", str(product.namesrv_port)]
     assert supervisor.main(command) == 1
     printed = capsys.readouterr()
     assert printed.err == "up: worker ended with code 1 before it was ready\n"
-    assert "/sign-in/" in printed.out
+    assert "/sign-in/key" in printed.out
     assert processes_of(product.data) == {}
 
 
