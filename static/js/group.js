@@ -131,19 +131,23 @@
     const live = canvas.closest("[data-live-subject]"); // a page of one queue has none
     if (range !== "1h" || !live) return;
     const summary = {};
-    Tide.live.on(live.dataset.liveSubject, (rows) => {
-      if (!rows.summary) return;
-      Object.assign(summary, rows.summary);
-      const at = summary.read_at_ms;
-      if (!at || at <= (data.times.at(-1) || 0)) return;
-      data.times.push(at);
-      data.panels[0].series[0].values.push(summary.time_lag_ms ?? null);
-      data.panels[0].series[0].bounds?.push(Boolean(summary.time_lag_lower_bound));
-      data.panels[1].series[0].values.push(summary.lag ?? null);
-      data.panels[1].series[0].bounds?.push(Boolean(summary.lag_lower_bound));
-      Tide.makeRoom(canvas.parentElement, data.times);
-      plot.paint();
-    });
+    Tide.live.on(
+      live.dataset.liveSubject,
+      (rows) => {
+        if (!rows.summary) return;
+        Object.assign(summary, rows.summary);
+        const at = summary.read_at_ms;
+        if (!at || at <= (data.times.at(-1) || 0)) return;
+        data.times.push(at);
+        data.panels[0].series[0].values.push(summary.time_lag_ms ?? null);
+        data.panels[0].series[0].bounds?.push(Boolean(summary.time_lag_lower_bound));
+        data.panels[1].series[0].values.push(summary.lag ?? null);
+        data.panels[1].series[0].bounds?.push(Boolean(summary.lag_lower_bound));
+        Tide.makeRoom(canvas.parentElement, data.times);
+        plot.paint();
+      },
+      ["summary"],
+    ); // without keys all queues would come, of which a page shows some
   }
   /* The lag of many queues is not in the page. */
   async function begin() {

@@ -470,6 +470,8 @@
   Tide.put = (element, html, kind) => {
     if (shown.get(element) === html) return false;
     shown.set(element, html);
+    const isText = !html.includes("&") && !STILL.has(kind);
+    if (isText && html.replace(/<[^>]*>/g, "") === element.textContent) return false;
     const draft = document.createElement("template");
     draft.innerHTML = html;
     const changed = draft.content.textContent !== element.textContent;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from pathlib import Path
@@ -210,6 +211,8 @@ def test_a_list_sorts_in_place_and_back_undoes_it(page: Page, product: Product) 
 
 
 def test_the_queues_of_a_group_sort_in_place(page: Page, product: Product) -> None:
+    sent: list[str] = []
+    page.on("websocket", lambda socket: socket.on("framesent", lambda frame: sent.append(str(frame))))
     page.goto(f"{product.url}/c/local/groups")
     group_row(page, "analytics").get_by_role("link", name="analytics").click()
     page.evaluate("window.stayed = true")
@@ -221,6 +224,9 @@ def test_the_queues_of_a_group_sort_in_place(page: Page, product: Product) -> No
     lag = page.locator('#queues [data-field="lag"]:not(th)').first
     before = lag.inner_text()
     expect(lag).not_to_have_text(before)
+    asked = [one for frame in sent for one in json.loads(frame).get("subscribe", [])]
+    rows = [one for one in asked if one["subject"].endswith("/group/analytics")]
+    assert rows and all(one.get("keys") for one in rows)  # not of the queues on other pages
 
 
 FOLDED = """
