@@ -17,7 +17,7 @@ from console.cluster import services as cluster_services
 from console.lag import services as lag_services
 from tests.peers.apache_world import NAME, ApacheWorld
 from tests.support import java_peer
-from tests.support.apache_cluster import OLD_RELEASE, ApacheCluster
+from tests.support.apache_cluster import OLD_RELEASE, WITHOUT_TIMERS, ApacheCluster
 from tests.support.apache_server import ApacheServer, Server, is_apache
 from tests.support.broker_process import BrokerProcess
 from tests.support.java_peer import JavaPeer
@@ -42,7 +42,7 @@ SHARING = {
 # timed messages and the deletion of a topic need the wheel; "messages" and "offsets" use the same names.
 CHANGES = {
     "apache": {"enableLmq": "true", "enableMultiDispatch": "true"},
-    "apache-without-timers": {"timerWheelEnable": "false"},
+    "apache-without-timers": WITHOUT_TIMERS,
 }
 CLUSTERS = {f"test_apache_{module}": cluster for cluster, modules in SHARING.items() for module in modules}
 TURN = {f"test_apache_{module}": turn for modules in SHARING.values() for turn, module in enumerate(modules)}

@@ -15,7 +15,7 @@ from console.broker import selectors, services
 from console.brokers.mqadmin import BrokerUnavailable, MQBrokerError
 from tests.console.operation.live_cluster import wait_for
 from tests.peers.apache_world import NAME, ApacheWorld
-from tests.support.apache_cluster import ApacheBroker, ApacheCluster
+from tests.support.apache_cluster import WITHOUT_TIMERS, ApacheBroker, ApacheCluster
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(400)]
 WITHIN_S = 120
@@ -24,8 +24,7 @@ WITHIN_S = 120
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[tuple[ApacheCluster, ApacheBroker]]:
     """One name server with a controller, a broker, and another one of its name."""
-    changes = {"timerWheelEnable": "false"}
-    cluster = ApacheCluster(tmp_path / "pair", names=("broker-a",), changes=changes, with_controller=True)
+    cluster = ApacheCluster(tmp_path / "pair", ("broker-a",), WITHOUT_TIMERS, with_controller=True)
     second = cluster.slave(tmp_path / "second", "broker-a")
     try:
         with cluster:

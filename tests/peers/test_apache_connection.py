@@ -22,7 +22,7 @@ from console.operation.job import runner
 from console.operation.models import Plan
 from consumers import AccessKeys, RemotingClientConfig, tls_context
 from tests.console.operation.live_cluster import wait_for
-from tests.support.apache_cluster import OLD_RELEASE, RELEASE, ApacheCluster
+from tests.support.apache_cluster import OLD_RELEASE, RELEASE, WITHOUT_TIMERS, ApacheCluster
 from tests.support.certificates import Authority
 
 pytestmark = [
@@ -69,7 +69,7 @@ def test_a_cluster_with_tls_and_keys_is_added_and_used(apache: str, tmp_path: Pa
     cluster = ApacheCluster(
         tmp_path / "apache",
         ["broker-a"],
-        SETTINGS[apache],
+        {**SETTINGS[apache], **WITHOUT_TIMERS},
         release=apache,
         properties=authority.enforcing_properties(server),
         client=client,

@@ -13,7 +13,7 @@ import pytest
 from brokerd.remoting.body.topic import TopicConfig
 from brokerd.remoting.errors import MQBrokerError
 from consumers import LocalTransactionState, Message, MessageRecord, MQAdmin, SendResult, TransactionProducer
-from tests.support.apache_cluster import ApacheCluster
+from tests.support.apache_cluster import WITHOUT_TIMERS, ApacheCluster
 from tests.support.broker_process import BrokerProcess
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(400)]
@@ -108,7 +108,7 @@ def test_transactions_go_on_when_a_store_changes_its_broker(clean: bool, tmp_pat
         ours.process.send_signal(signal.SIGKILL)
         ours.process.wait()
     cluster = ApacheCluster(
-        tmp_path / "apache", names=("broker-a",), with_our_name_server=True, changes=THEIRS
+        tmp_path / "apache", ("broker-a",), {**THEIRS, **WITHOUT_TIMERS}, with_our_name_server=True
     )
     theirs = cluster.brokers[0]
     shutil.copytree(tmp_path / "ours", theirs.folder / "store")

@@ -16,7 +16,7 @@ from brokerd.remoting.message.record import decode_records
 from consumers import MQAdmin
 from tests.brokerd.running import RawClient, pull_fields, send_fields
 from tests.peers.test_store_swap import LIVELY, NAMES, SIZES, WITHIN_S
-from tests.support.apache_cluster import OLD_RELEASE, RELEASE, ApacheBroker, ApacheCluster
+from tests.support.apache_cluster import OLD_RELEASE, RELEASE, WITHOUT_TIMERS, ApacheBroker, ApacheCluster
 from tests.support.broker_process import BrokerProcess
 from tests.support.parallel_cases import ParallelCases
 
@@ -142,7 +142,7 @@ async def end_with(
 
 
 def swap(release: str, tmp_path: Path) -> None:
-    changes = {**SIZES, **LIVELY, **LIGHT}
+    changes = {**SIZES, **LIVELY, **LIGHT, **WITHOUT_TIMERS}
     unserved = UNSERVED if release == RELEASE else {}
     with ApacheCluster(
         tmp_path, names=("broker-a",), with_our_name_server=True, changes=changes, release=release

@@ -19,13 +19,20 @@ from consumers import MQAdmin, MQBrokerError
 from tests.brokerd.running import RawClient
 from tests.peers.apache_world import ApacheWorld
 from tests.support import java_peer
-from tests.support.apache_cluster import OLD_RELEASE, SMALL_JVM, ApacheBroker, ApacheCluster, build
+from tests.support.apache_cluster import (
+    OLD_RELEASE,
+    SMALL_JVM,
+    WITHOUT_TIMERS,
+    ApacheBroker,
+    ApacheCluster,
+    build,
+)
 from tests.support.broker_process import BrokerProcess, NameServerProcess
 from tests.support.java_peer import JavaPeer
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(400)]
 
-CLUSTER = {"brokerClusterName": "mixed"}
+CLUSTER = {"brokerClusterName": "mixed", **WITHOUT_TIMERS}
 # 5.3.3 announces its compressed body as a plain one, which a name server of Apache refuses.
 OLD = {**CLUSTER, "compressedRegister": "true"}
 WITHIN_S = 120
