@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -71,9 +72,11 @@ def page(context: BrowserContext, product: Product) -> Iterator[Page]:
 
 @pytest.fixture()
 def picture() -> Callable[[Page, str], None]:
-    """Keep a screenshot under tests/e2e/screenshots (git-ignored) for whoever wants to look."""
+    """Keep a screenshot under tests/e2e/screenshots (git-ignored) for whoever wants to look: TIDEMARK_PICTURES=1."""
 
     def take(page: Page, name: str) -> None:
+        if not os.environ.get("TIDEMARK_PICTURES"):
+            return
         SCREENSHOTS.mkdir(exist_ok=True)
         page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
 
