@@ -158,7 +158,7 @@ def group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
         **found,
         **_chart(here, row, len(queues), brokers, request.GET.get("range", ""), now_ms),
         "query": query,
-        "queue_list": group_page.QUEUES,
+        "list": group_page.QUEUES,
         "queues": group_page.queue_page(queues, query),
         "queue_brokers": brokers,
         "unknown_queues": sum(queue.lag is None for queue in queues),

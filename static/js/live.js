@@ -69,14 +69,14 @@
 
   /* ---- rows → cells ---- */
   function nameCells(part) {
-    const heads = [...(part.closest("table")?.tHead?.rows[0].cells || [])];
-    heads.forEach(({ dataset: { field, as } }, i) => {
-      if (!field) return;
-      for (const row of part.querySelectorAll(":scope > tr[data-key]")) {
-        const cell = row.cells[i];
+    for (const head of (part.closest("table") ?? part).querySelectorAll("thead th[data-field]")) {
+      const { field, as } = head.dataset,
+        within = part.closest("tbody") ?? head.closest("table");
+      for (const row of within.querySelectorAll(":scope > tr[data-key], :scope > tbody > tr[data-key]")) {
+        const cell = row.cells[head.cellIndex];
         Object.assign((cell.querySelector(":scope > a") ?? cell).dataset, { field, as });
       }
-    });
+    }
   }
   function apply(part) {
     const rows = new Map();

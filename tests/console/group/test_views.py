@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from console.group.clients.member import ReportedQueue, ReportedTopic, RunningIn
 from console.group.group_page import owned_words
 from console.group.offsets.target_request import queue_value
 from console.lag.models import ClientRow, GroupRow, GroupWatch, HistoryGap, LagEvent
+from console.lag.rows.queue_row import QueueRow
 from console.operation import services
 from console.operation.errors import NotPermitted, OperationError, PlanRejected
 from console.text import Text
@@ -155,6 +157,17 @@ def test_the_first_of_many_clients_are_shown_and_all_are_counted(admin: Client) 
     ClientRow.objects.exclude(client_id__in=names[:50]).delete()
     text = admin.get("/c/local/groups/billing?tab=clients").content.decode()
     assert "by name." not in text and "is read after the page" not in text
+
+
+def test_heads_say_what_the_cells_of_queues_show(admin: Client) -> None:
+    text = admin.get("/c/local/groups/billing").content.decode()
+    table = text[text.index('id="queues"') : text.index("<tfoot")]
+    heads = re.findall(r'data-field="(\w+)"', table)
+    assert heads == re.findall(r'data-field="(\w+)"', table[: table.index("<tbody")])
+    live = {one.live[0] for one in group_page.QUEUES.columns if one.live}
+    assert set(heads) == live <= {field.name for field in fields(QueueRow)}
+    row = table[table.index("<tr data-key=") :]
+    assert row[: row.index("</tr>")].count("<td") == len(group_page.QUEUES.columns) - 1
 
 
 def test_its_parts_are_tabs(admin: Client) -> None:
