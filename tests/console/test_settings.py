@@ -133,15 +133,24 @@ def test_addresses_in_their_usual_forms_are_accepted(tmp_path: Path, variable: s
     assert settings_with(tmp_path, **{variable: value}).returncode == 0
 
 
+NOT_A_NUMBER = ("LAG_SLO_TARGET", "99%", "LAG_SLO_TARGET is '99%': set it to a number.")
+COMMAND, WORKERS = ["manage.py", "clusters", "list"], ["-m", "console.workers"]
+
+
 @pytest.mark.parametrize(
-    ("variable", "value", "words"),
+    ("program", "variable", "value", "words"),
     [
-        ("LAG_SLO_TARGET", "99%", "LAG_SLO_TARGET is '99%': set it to a number."),
-        ("REDIS_URL", "redis://:secret@", "REDIS_URL is mistyped: set it to an address such as redis://"),
-        ("TIDEMARK_DATA", "/proc/tidemark", "TIDEMARK_DATA: the folder /proc/tidemark cannot be written ("),
+        (COMMAND, *NOT_A_NUMBER),
+        (WORKERS, *NOT_A_NUMBER),
+        (
+            COMMAND,
+            "REDIS_URL",
+            "redis://:secret@",
+            "REDIS_URL is mistyped: set it to an address such as redis://",
+        ),
+        (COMMAND, "TIDEMARK_DATA", "/proc/x", "TIDEMARK_DATA: the folder /proc/x cannot be written ("),
     ],
 )
-@pytest.mark.parametrize("program", [["manage.py", "clusters", "list"], ["-m", "console.workers"]])
 def test_a_program_names_a_mistyped_setting(
     tmp_path: Path, program: list[str], variable: str, value: str, words: str
 ) -> None:

@@ -231,14 +231,6 @@ def test_it_names_a_taken_port_in_one_line(product: Product, attribute: str, mes
     assert refused.stderr == f"up: port {getattr(product, attribute)} {message}\n"
 
 
-def test_it_stops_what_it_started_when_a_part_can_not_start(product: Product) -> None:
-    (product.data / "store").write_text("a file where the store's folder must be")
-    refused = run_up(product)
-    assert refused.returncode == 1
-    assert refused.stderr.splitlines()[-1].startswith("up: brokerd ended with code ")
-    assert processes_of(product.data) == {}
-
-
 # --- Its parts ---
 
 
@@ -262,22 +254,42 @@ def test_it_refuses_what_is_no_port(port: str, capsys: pytest.CaptureFixture[str
     assert "--port" in capsys.readouterr().err
 
 
-def test_it_ends_when_the_worker_can_not_start(
-    product: Product, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The link is printed by then; a console whose jobs never run must not look healthy."""
+@pytest.fixture
+def without_django(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What takes most of a start and is whole in the tests above."""
 
     async def prepared(up: supervisor.Supervisor, schema: Schema) -> str:
         return "key"
 
-    broken = Program("worker", ["/bin/false"], 1, ready_line=re.compile("ready"))
-    monkeypatch.setattr(supervisor, "worker_program", lambda: broken)
-    # What runs before is whole in the tests above; two starts of Django are most of what it takes.
     monkeypatch.setattr(supervisor, "web_program", lambda options: Program("web", ["/bin/sleep", "60"], 1))
     monkeypatch.setattr(supervisor.Supervisor, "_prepare", prepared)
+
+
+def up_here(product: Product) -> int:
     command = ["--data", str(product.data), "--port", str(product.port), "--no-demo"]
     command += ["--broker-port", str(product.broker_port), "--namesrv-port", str(product.namesrv_port)]
-    assert supervisor.main(command) == 1
+    return supervisor.main(command)
+
+
+def test_it_stops_what_it_started_when_a_part_can_not_start(
+    product: Product, without_django: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (product.data / "store").write_text("a file where the store's folder must be")
+    assert up_here(product) == 1
+    assert capsys.readouterr().err.splitlines()[-1].startswith("up: brokerd ended with code ")
+    assert processes_of(product.data) == {}
+
+
+def test_it_ends_when_the_worker_can_not_start(
+    product: Product,
+    without_django: None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The link is printed by then; a console whose jobs never run must not look healthy."""
+    broken = Program("worker", ["/bin/false"], 1, ready_line=re.compile("ready"))
+    monkeypatch.setattr(supervisor, "worker_program", lambda: broken)
+    assert up_here(product) == 1
     printed = capsys.readouterr()
     assert printed.err == "up: worker ended with code 1 before it was ready\n"
     assert "/sign-in/key" in printed.out
