@@ -92,6 +92,7 @@ class QueueRows:
     scope: NameScope = EVERYTHING
     run_id: str = ""
     _gaps: dict[int, Gap] = field(default_factory=dict)
+    _included: dict[str, bool] = field(default_factory=dict)
     _files: list[QueueRowFile] | None = None
 
     @property
@@ -183,7 +184,11 @@ class QueueRows:
     def kept(self, groups: pa.ChunkedArray) -> IntArray:
         """Return the indexes of the matching rows."""
         coded = groups.unify_dictionaries().combine_chunks()
-        is_included = np.array([self.includes(name) for name in coded.dictionary.to_pylist()], dtype=np.bool_)
+        names = coded.dictionary.to_pylist()
+        for name in names:
+            if name not in self._included:  # most names are in every file
+                self._included[name] = self.includes(name)
+        is_included = np.array([self._included[name] for name in names], dtype=np.bool_)
         return np.flatnonzero(is_included[coded.indices.to_numpy()])
 
     def rows_at(self, wanted: Sequence[Row]) -> list[LagRow]:
