@@ -241,7 +241,7 @@ def test_a_slave_of_apache_follows_our_master(
         build(apache_release),
         "broker-a",
         name_server.namesrv,
-        {**PAIR, **TIMER, **AS_SLAVE, "slaveReadEnable": "true"},  # otherwise 5.3.3 answers pulls 20
+        {**PAIR, **AS_SLAVE, "slaveReadEnable": "true"},  # otherwise 5.3.3 answers pulls 20
         SMALL_JVM,
     )
     try:
