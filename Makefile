@@ -32,7 +32,7 @@ test: set-up-test ## All checks and all tests, with real peers and a real browse
 	@$(MAKE) --no-print-directory --keep-going --jobs 6 --output-sync=target peers e2e truth unit postgres check
 
 unit: set-up-test ## Tests of the packages only (T=tests/brokerd for a part)
-	$(GIVING_WAY) $(PYTEST) $(T) -n 3 $(SPREAD) --ignore=tests/peers --ignore=tests/truth --ignore=tests/e2e --ignore=tests/benchmark
+	$(GIVING_WAY) $(PYTEST) $(T) -n 4 $(SPREAD) --ignore=tests/peers --ignore=tests/truth --ignore=tests/e2e --ignore=tests/benchmark
 
 # In one process, which makes its databases and imports the tests once: it ends long before the unit tests anyway.
 postgres: set-up-test ## What has a database, once more on PostgreSQL
