@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
+from playwright.sync_api import Error as PlaywrightError
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 from tests.e2e import contact_sheets
@@ -336,7 +337,11 @@ def settled(page: Page) -> list[Violation]:
     violations = []
     for _ in range(LOOKS):
         page.wait_for_timeout(DRAWN_MS)
-        violations = layout_violations(page)
+        try:
+            violations = layout_violations(page)
+        except PlaywrightError as error:  # a report that ends meanwhile shows its page anew
+            violations = [Violation("reloads", page.url, str(error))]
+            page.wait_for_load_state()
         if not violations:
             break
     return violations
