@@ -191,11 +191,11 @@
   const search = document.querySelector("[data-page-search][data-follow]");
   if (search) follow(search);
   document.addEventListener("click", async (event) => {
-    const link = event.target.closest("[data-turns] :is(thead a, .pager a)");
-    if (!link || !isPlain(event)) return;
+    const link = event.target.closest("a"),
+      card = link?.closest("[data-turns]");
+    if (!card || !link.matches(TURNS) || !isPlain(event)) return;
     event.preventDefault();
-    const card = link.closest("[data-turns]"),
-      made = await read(link.href),
+    const made = await read(link.href),
       fresh = made && made.getElementById(card.id);
     if (!fresh) return location.assign(link.href);
     Tide.live.detach(document); // its figures may be of a subject of the whole page

@@ -72,7 +72,7 @@ def page(context: BrowserContext, product: Product) -> Iterator[Page]:
 
 @pytest.fixture()
 def picture() -> Callable[[Page, str], None]:
-    """Keep a screenshot under tests/e2e/screenshots (git-ignored) for whoever wants to look: TIDEMARK_PICTURES=1."""
+    """Keep a screenshot under tests/e2e/screenshots (git-ignored), with TIDEMARK_PICTURES=1."""
 
     def take(page: Page, name: str) -> None:
         if not os.environ.get("TIDEMARK_PICTURES"):

@@ -417,7 +417,7 @@ class Collector:
                 self.refusals[name] = answer.refusals
             # Otherwise its clock offset is unchanged.
             if name in ahead_ms:
-                # More than an interval, when nobody looked or the broker was silent.
+                # More than an interval after a gap between rounds, and when the broker was silent.
                 last_ms = last_read_ms.get(name, answer.read_max_ms)
                 since_ms = max(self.interval_ms, answer.read_max_ms - last_ms)
                 self.clock_offsets_ms[name] = clock_offset_ms(ahead_ms[name], since_ms=since_ms)
