@@ -52,6 +52,8 @@ class ChangePasswordForm(NewPasswordForm):
 
     def __init__(self, person: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(person, *args, **kwargs)
+        self.fields["password"].label = Text("New password")
+        self.fields["again"].label = Text("New password again")
         if not person.has_usable_password():
             del self.fields["old"]
 

@@ -35,7 +35,7 @@ from console.rebalance.placement.form import Wanted, placement_form
 from console.rebalance.placement.in_force import KIND, placement_in_force
 from console.rebalance.rules import KeptPlacement
 from console.rebalance.what_if import new_clients_of, weights_of, what_if
-from console.text import Text
+from console.text import Duration, Text
 from console.web.page_context import PageContext
 
 PART_EVERY_MS = 10_000  # every other round: owners change with a sweep, every 30 s
@@ -172,7 +172,8 @@ def _changes(
             [*changes, *((one.from_ms, one.words) for one in overlaps_of(own))],
             key=lambda one: -one[0],
         )
-    return {"changes": changes, "lanes": lanes, "span": span, "spans": list(SPANS), "span_ms": span_ms}
+    spans = [(name, Text("%(span)s", span=Duration(length_ms))) for name, length_ms in SPANS.items()]
+    return {"changes": changes, "lanes": lanes, "span": span, "spans": spans, "span_ms": span_ms}
 
 
 def _topic(found: GroupOwnership, wanted: str) -> TopicOwnership | None:

@@ -113,6 +113,10 @@ OBJECT_PAGES = {
 }
 
 
+# What the page of a plan shows of a row, besides its broker.
+SHOWN_OF_A_CHANGE = ("deed", "what", "name", "note", "changes")
+
+
 @register.simple_tag
 def audited_plans(events: Sequence[AuditEvent]) -> dict[str, AuditedPlan]:
     """Return the plans of the events by id, for `event_sentence`."""
@@ -149,6 +153,21 @@ def event_done(event: AuditEvent, plans: Mapping[str, AuditedPlan] | None = None
     """Return what a verified job has done, in a sentence; empty for other events."""
     plan = (plans or {}).get(event.plan_id)
     return plan.done if plan and event.verb == "job verified" else Text()
+
+
+@register.filter
+def alike(diff: Sequence[Any]) -> list[tuple[list[str], Any]]:
+    """Return each change of a diff of configurations once, after the names of the brokers that get it."""
+    found: list[tuple[list[str], Any]] = []
+    for row in diff:
+        same = (
+            names for names, one in found if all(one.get(key) == row.get(key) for key in SHOWN_OF_A_CHANGE)
+        )
+        names = next(same, [])
+        if not names:
+            found.append((names, row))
+        names.append(row["broker_name"])
+    return found
 
 
 @register.filter

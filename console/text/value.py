@@ -54,7 +54,7 @@ class Duration:
         return figure_words(str(self))
 
     def html(self) -> str:
-        return escape(self.local())
+        return _unbroken(self.local())
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Latency:
         return figure_words(str(self))
 
     def html(self) -> str:
-        return escape(self.local())
+        return _unbroken(self.local())
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +151,11 @@ def _in_zone(at_ms: int) -> str:
 
 def _zone_at(at_ms: int) -> str:
     return zone_offset(get_current_timezone(), at_ms)
+
+
+def _unbroken(words: str) -> str:
+    """Return a figure as HTML that no line break parts from its unit."""
+    return escape(words.replace(" ", "\u00a0"))
 
 
 def _time_element(at_ms: int, style: str, words: str) -> str:

@@ -243,8 +243,9 @@
       i = j;
     }
   }
+  const valueTicks = (max, kind, height) => ticks(max, kind, Math.max(2, height / 34));
   function valueAxis(g, box, max, format, kind) {
-    for (const v of ticks(max, kind, Math.max(2, box.h / 34))) {
+    for (const v of valueTicks(max, kind, box.h)) {
       const y = box.y + box.h - (v / max) * box.h;
       rule(g, box.x, y, box.x + box.w, y, v === 0 ? "line-2" : "chart-grid");
       label(g, format(v), box.x - 8, y, { align: "right" });
@@ -288,9 +289,12 @@
       events = () => data.events || [];
     const x = (t) => box.x + ((t - first()) / Math.max(1, end() - first())) * box.w;
 
+    const topOf = (panel) =>
+      panel.max || maxOf(panel.series.map((s) => s.values)) * 1.12 || (panel.kind === "duration" ? 1000 : 1);
+
     function drawPanel(g, panel, area, w, isLast) {
       const { times } = data,
-        top = panel.max || maxOf(panel.series.map((s) => s.values)) * 1.12 || (panel.kind === "duration" ? 1000 : 1);
+        top = topOf(panel);
       const yOf = (v) => area.y + area.h - (v / top) * area.h;
       label(g, panel.title, 0, area.y - TITLE + 17, { fill: "fg-2" });
       timeAxis(g, area, first(), end(), isLast);
@@ -353,9 +357,15 @@
         return;
       }
       let y = strip;
-      const room = h - strip - AXIS - TITLE * data.panels.length;
+      const room = h - strip - AXIS - TITLE * data.panels.length,
+        heightOf = (panel) => (room * (panel.weight || 1)) / weights;
+      // a duration of two Chinese units is wider than any number
+      for (const panel of data.panels)
+        for (const v of valueTicks(topOf(panel), panel.kind, heightOf(panel)))
+          box.x = Math.max(box.x, Math.ceil(g.measureText(panel.format(v)).width) + 8);
+      box.w = w - box.x - 12;
       data.panels.forEach((panel, n) => {
-        const area = { x: box.x, y: y + TITLE, w: box.w, h: (room * (panel.weight || 1)) / weights };
+        const area = { x: box.x, y: y + TITLE, w: box.w, h: heightOf(panel) };
         drawPanel(g, panel, area, w, n === data.panels.length - 1);
         y += TITLE + area.h;
       });

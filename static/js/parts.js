@@ -1,6 +1,7 @@
 /* Parts of a page that the server renders again when their subject changes: data-part is the address, data-part-subject
-   the subject, data-part-every the least time between two (ms); data-part-keeps-room: it grows and never shrinks. A
-   part is left alone while a hand is on it. data-part-silence inside of a part: it is fetched again after so many ms
+   the subject, data-part-every the least time between two (ms); data-part-keeps-room: it grows and never shrinks;
+   data-keeps-room inside of a part: a card for which narrow.css keeps the height that it was drawn with. A part
+   is left alone while a hand is on it. data-part-silence inside of a part: it is fetched again after so many ms
    without news, for what happens where no message is sent (a worker that died). Forms with data-quiet are sent
    without leaving the page. A list with a search box with data-follow changes in place; data-renews: also behind
    rounds, always or while it is empty. So does a card with data-turns, by the heads of its table and its pager. A
@@ -51,8 +52,11 @@
       const focused = host.contains(document.activeElement) ? document.activeElement.id : "";
       // a finding that comes and goes moves the page once
       if ("partKeepsRoom" in host.dataset) host.style.minHeight = `${host.offsetHeight}px`;
+      const cards = () => [...host.querySelectorAll("[data-keeps-room]")],
+        rooms = cards().map((card) => card.getBoundingClientRect().height);
       Tide.live.detach(host);
       host.innerHTML = html;
+      cards().forEach((card, place) => card.style.setProperty("--room", `${rooms[place]}px`));
       for (const part of host.querySelectorAll("template[data-for]"))
         document.getElementById(part.dataset.for)?.replaceChildren(part.content);
       Tide.live.attach(host);

@@ -15,7 +15,7 @@ from playwright.sync_api import Page, sync_playwright
 
 from console.templatetags import cells, lists, statuses
 from console.templatetags import figures as tags
-from console.templatetags.words import quoted_json, words
+from console.templatetags.words import alike, quoted_json, words
 from console.text import Span, Text, figures
 from spark.lag.local_time import DAY_MS
 from tests.e2e.browser import launch
@@ -33,6 +33,18 @@ def test_it_writes_figures(name: str, value: float, text: str) -> None:
 @pytest.mark.parametrize(("kind", "field", "row", "html"), CASES["cells"])
 def test_it_writes_cells(kind: str, field: str, row: dict[str, Any], html: str) -> None:
     assert cells.CELLS[kind](row, field, CASES["now_ms"]) == html
+
+
+def test_it_writes_a_change_once_for_all_brokers_that_get_it() -> None:
+    change = {
+        "deed": "change",
+        "what": "GROUP",
+        "name": "billing",
+        "changes": [{"key": "a", "before": 1, "after": 2}],
+    }
+    other = {**change, "changes": [{"key": "a", "before": 3, "after": 2}]}
+    diff = [row | {"broker_name": name} for name, row in (("a", change), ("b", other), ("c", change))]
+    assert alike(diff) == [(["a", "c"], diff[0]), (["b"], diff[1])]
 
 
 def test_it_has_a_case_for_every_kind_of_cell() -> None:

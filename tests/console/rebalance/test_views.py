@@ -202,7 +202,7 @@ def test_movement_is_drawn_of_the_time_that_is_chosen(admin: Client) -> None:
     assert "1 queue move on orders" in day and "1 client without a change" in day
     assert ": releases broker-a · 1</title>" in day and ": takes broker-a · 1</title>" in day
     assert "Queues without a known owner" in day
-    assert shown(admin, f"{GROUP}?span=9y").count('aria-current="true">1h<') == 1
+    assert shown(admin, f"{GROUP}?span=9y").count('aria-current="true">1 h<') == 1
 
 
 def test_a_queue_that_two_clients_reported_is_named_with_its_time(admin: Client) -> None:

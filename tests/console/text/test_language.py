@@ -39,7 +39,7 @@ PAGES = {
     "/clusters": ["添加集群", "NameServer 地址"],
     "/tokens": ["API 令牌", "新建令牌", "重投死信"],
     "/activity": ["审计", "所有操作"],
-    "/password": ["设置密码", "再次输入密码"],
+    "/password": ["设置密码", "新密码", "再次输入新密码"],
 }
 # Fixed English that is said alike in Chinese, names in the sample, and what stands in code.
 ALIKE = re.compile(
