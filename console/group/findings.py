@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+
+import numpy as np
 
 from console.brokers.mqadmin import RETRY_TOPIC_PREFIX
 from console.group.pauses import WHOLE_GROUP, GroupPauses
@@ -12,9 +14,13 @@ from console.group.selectors import member_figures
 from console.lag.models import ClientRow, GroupRow
 from console.lag.round.figures import ClientFigures
 from console.lag.rows.broadcast import BROADCASTING
+from console.lag.rows.column_rows import ColumnRows
 from console.lag.rows.queue_row import QueueRow
 from console.text import Duration, Text
 from console.text.figures import percent
+from spark.lag.snapshot import BoolArray
+
+Queues = ColumnRows[QueueRow]
 
 NOT_PAUSED = GroupPauses()
 STANDING = frozenset({"STALLED", "STOPPED"})  # statuses that a pause alone can cause
@@ -73,7 +79,7 @@ class Finding:
 
 def findings(
     group: GroupRow,
-    queues: Sequence[QueueRow],
+    queues: Queues,
     clients: Sequence[ClientRow],
     pauses: GroupPauses = NOT_PAUSED,
     promised_ms: int | None = None,
@@ -91,8 +97,9 @@ def findings(
             *_subscriptions(clients),
         ]
         return _in_order(found)
-    held = [row for row in queues if pauses.holds(row.topic, row.broker_name)]
-    standing = [row for row in queues if row not in held or row.status not in STANDING]
+    is_held = _is_held(queues, pauses)
+    held = queues.part(is_held)
+    standing = queues.part(~(is_held & _is_among(queues, STANDING))) if held else queues
     found = [*_paused(held, pauses), *_by_queue_status(standing), *_unknown(queues, group)]
     found += [*_resets(standing), *_popped(group, standing), *_offline(group), *_retention(group)]
     found += _never_committed(queues)
@@ -101,6 +108,20 @@ def findings(
         found += _status(group, found)
     found += [*_promise(group, promised_ms), *_subscriptions(clients), *_ownership(queues, clients)]
     return _in_order([*found, *_failures(group)])
+
+
+def _is_held(queues: Queues, pauses: GroupPauses) -> BoolArray:
+    """Mark the queues that are paused."""
+    if not pauses.paused:
+        return np.zeros(len(queues), dtype=np.bool_)
+    places = list(zip(queues.values("topic"), queues.values("broker_name"), strict=True))
+    holds = {place: pauses.holds(*place) for place in set(places)}
+    return np.array([holds[place] for place in places], dtype=np.bool_)
+
+
+def _is_among(queues: Queues, statuses: Collection[str]) -> BoolArray:
+    """Mark the queues in one of some statuses."""
+    return np.array([status in statuses for status in queues.values("status")], dtype=np.bool_)
 
 
 def _in_order(found: Iterable[Finding]) -> list[Finding]:
@@ -154,10 +175,10 @@ def _broadcast(group: GroupRow) -> Iterable[Finding]:
         yield Finding("UNKNOWN", title, text, group.unknown_since_ms, "clients")
 
 
-def _popped(group: GroupRow, queues: Sequence[QueueRow]) -> Iterable[Finding]:
+def _popped(group: GroupRow, queues: Queues) -> Iterable[Finding]:
     """Report members that pop messages and acknowledge none: no queue shows that."""
     is_standing = group.consume_mode == "POP" and group.status == "STALLED"
-    if is_standing and not any(row.status == "STALLED" for row in queues):
+    if is_standing and "STALLED" not in queues.values("status"):
         advice = Text(
             "Check the clients. After its invisible time, a message is delivered to the group again."
         )
@@ -167,13 +188,14 @@ def _popped(group: GroupRow, queues: Sequence[QueueRow]) -> Iterable[Finding]:
         )
 
 
-def _paused(held: Sequence[QueueRow], pauses: GroupPauses) -> Iterable[Finding]:
+def _paused(held: Queues, pauses: GroupPauses) -> Iterable[Finding]:
     """Report what is paused, how much waits there, and queues whose offsets move nevertheless."""
     if not pauses.paused:
         return
-    waiting = sum(row.lag or 0 for row in held)
+    lags = held.values("lag")
+    waiting = sum(lag or 0 for lag in lags)
     text = Text("%(number)s message(s) {waits|wait} until the group is resumed.", number=waiting)
-    if any(row.lag is None for row in held):
+    if None in lags:
         text = Text("At least %(number)s message(s) {waits|wait} until the group is resumed.", number=waiting)
     people = ", ".join(sorted({pause.by for pause in pauses.paused if pause.by}))
     who = Text("Done by %(person)s.", person=people) if people else Text("Not done by this console.")
@@ -182,7 +204,7 @@ def _paused(held: Sequence[QueueRow], pauses: GroupPauses) -> Iterable[Finding]:
         title = Text("Paused on %(topic)s", topic=_names(pauses.topics))
     since_ms = min((pause.since_ms for pause in pauses.paused if pause.since_ms), default=None)
     yield Finding("STOPPED", title, Text.of_parts([text, who]), since_ms)
-    moved = [row for row in held if _moves_though_paused(row, pauses)]
+    moved = held.part(_moves_though_paused(held, pauses))
     if moved:
         text = Text(
             "Their offsets have moved since. Brokers do not check the permission for clients that pull "
@@ -193,24 +215,36 @@ def _paused(held: Sequence[QueueRow], pauses: GroupPauses) -> Iterable[Finding]:
         yield Finding("INVALID", title, text, None, "queues")
 
 
-def _moves_though_paused(row: QueueRow, pauses: GroupPauses) -> bool:
-    began = [
+def _moves_though_paused(held: Queues, pauses: GroupPauses) -> BoolArray:
+    """Mark the queues that committed after what members held when the pause began."""
+    places = held.values("topic"), held.values("broker_name"), held.values("last_commit_ms")
+    began_ms = {place: _began_ms(pauses, *place) for place in set(zip(*places[:2], strict=True))}
+    return np.array(
+        [
+            commit_ms is not None and commit_ms > began_ms[topic, broker_name] + FINISHING_MS
+            for topic, broker_name, commit_ms in zip(*places, strict=True)
+        ],
+        dtype=np.bool_,
+    )
+
+
+def _began_ms(pauses: GroupPauses, topic: str, broker_name: str) -> int:
+    return min(
         pause.since_ms or pause.read_at_ms
         for pause in pauses.paused
-        if pause.topic in (row.topic, WHOLE_GROUP) and row.broker_name in pause.brokers
-    ]
-    return row.last_commit_ms is not None and row.last_commit_ms > min(began) + FINISHING_MS
+        if pause.topic in (topic, WHOLE_GROUP) and broker_name in pause.brokers
+    )
 
 
 def _names(names: Sequence[str]) -> Text:
     return Text.of_names(names, NAMED_MAX)
 
 
-def _queue_names(rows: Sequence[QueueRow]) -> Text:
+def _queue_names(queues: Queues) -> Text:
     """Name queues; with their topic where the group reads several, or messages that come again."""
-    topics = {row.topic for row in rows}
-    several = len({topic for topic in topics if not topic.startswith(RETRY_TOPIC_PREFIX)}) > 1
-    return _names([_queue_name(row, with_topic=several) for row in rows])
+    topics = {topic for topic in queues.values("topic") if not topic.startswith(RETRY_TOPIC_PREFIX)}
+    named = [_queue_name(row, with_topic=len(topics) > 1) for row in queues[:NAMED_MAX]]
+    return Text.of_names(named, others=len(queues) - len(named))
 
 
 def _queue_name(row: QueueRow, *, with_topic: bool) -> str:
@@ -220,27 +254,27 @@ def _queue_name(row: QueueRow, *, with_topic: bool) -> str:
     return f"{row.topic} {name}" if with_topic else name
 
 
-def _are(rows: Sequence[QueueRow], state: Text) -> Text:
+def _are(queues: Queues, state: Text) -> Text:
     """Return `broker-a · 3 is stalled`, or `broker-a · 3 and broker-b · 1 are stalled`."""
-    if len(rows) == 1:
-        return Text("%(queue)s is %(state)s", queue=_queue_names(rows), state=state)
-    return Text("%(queues)s are %(state)s", queues=_queue_names(rows), state=state)
+    if len(queues) == 1:
+        return Text("%(queue)s is %(state)s", queue=_queue_names(queues), state=state)
+    return Text("%(queues)s are %(state)s", queues=_queue_names(queues), state=state)
 
 
 def _sentence(reason: Text) -> Text:
     return Text("Reason: %(reason)s.", reason=reason)
 
 
-def _reasons(rows: Sequence[QueueRow]) -> Text:
+def _reasons(queues: Queues) -> Text:
     """Return the reason of the queues, or, where they differ, those of the first two by name; "" without one."""
-    found = {row.reason: row for row in rows if row.reason}
+    found = {reason: at for at, reason in enumerate(queues.values("reason")) if reason}
     if not found:
         return Text()
     if len(found) == 1:
         return _sentence(next(iter(found)))
     several = [
-        Text("%(subject)s: %(reason)s", subject=_queue_names([row]), reason=reason)
-        for reason, row in list(found.items())[:2]
+        Text("%(subject)s: %(reason)s", subject=_queue_names(queues.part([at])), reason=reason)
+        for reason, at in list(found.items())[:2]
     ]
     return _sentence(Text.of_parts(several))
 
@@ -281,79 +315,86 @@ QUEUE_WORDS = {
 }
 
 
-def _by_queue_status(queues: Sequence[QueueRow]) -> Iterable[Finding]:
+def _by_queue_status(queues: Queues) -> Iterable[Finding]:
+    present = set(queues.values("status"))
     for status, (verb, meaning) in QUEUE_WORDS.items():
-        rows = [row for row in queues if row.status == status]
-        if not rows:
+        if status not in present:
             continue
+        rows = queues.part(_is_among(queues, [status]))
         title = _are(rows, verb)
         if status in ("LOST", "STOPPED", "REWOUND", "SKIPPED"):
             title = Text("%(queues)s %(did)s", queues=_queue_names(rows), did=verb)
-        reasons = {row.reason for row in rows if row.reason}
+        reasons = set(filter(None, rows.values("reason")))
         # The reason of a queue that stands still counts what waits there.
         facts = [_waiting(rows)] if status in ("STALLED", "STOPPED") and len(rows) > len(reasons) else []
-        owners = sorted({row.owner for row in rows if row.owner})
+        owners = sorted(set(filter(None, rows.values("owner"))))
         if status == "STALLED" and owners:
             facts.append(Text("Owner: %(names)s.", names=", ".join(owners[:NAMED_MAX])))
-        since = min((row.since_ms for row in rows if row.since_ms), default=None)
-        text = Text.of_parts([*facts, _reasons(rows), meaning])
-        standing = [row for row in rows if row.committed_offset is not None and row.lag]
-        head = max(standing, key=lambda row: row.time_lag_ms or 0, default=None)
         yield Finding(
             status,
             title,
-            text,
-            since,
+            Text.of_parts([*facts, _reasons(rows), meaning]),
+            min(filter(None, rows.values("since_ms")), default=None),
             "queues" if status in ("STALLED", "INVALID") else "",
-            head if status in ("STALLED", "STOPPED") else None,
+            _head(rows) if status in ("STALLED", "STOPPED") else None,
         )
 
 
-def _waiting(rows: Sequence[QueueRow]) -> Text:
+def _head(queues: Queues) -> QueueRow | None:
+    """Return the queue whose next message waits longest; None where it is unknown which that is."""
+    records = queues.records("committed_offset", "lag", "time_lag_ms")
+    waiting = [one for one in records if one.committed_offset is not None and one.lag]
+    return queues[max(waiting, key=lambda one: one.time_lag_ms or 0).at] if waiting else None
+
+
+def _waiting(queues: Queues) -> Text:
     """Return how many messages wait on these queues; an empty text for none."""
-    waiting = sum(row.lag or 0 for row in rows)
+    lags = queues.values("lag")
+    waiting = sum(lag or 0 for lag in lags)
     if not waiting:
         return Text()
-    if any(row.lag is None for row in rows):
+    if None in lags:
         return Text("At least %(number)s message(s) waiting there.", number=waiting)
     return Text("%(number)s message(s) waiting there.", number=waiting)
 
 
-def _resets(queues: Sequence[QueueRow]) -> Iterable[Finding]:
+def _resets(queues: Queues) -> Iterable[Finding]:
     """Report resets that members have not confirmed by a commit yet."""
     described = ("REWOUND", "SKIPPED", "UNKNOWN")  # these have findings of their own
-    rows = [row for row in queues if row.reset_pending and row.lag and row.status not in described]
-    if rows:
+    pending = queues.part(queues.columns["reset_pending"])
+    pending = pending.part(
+        [one.at for one in pending.records("lag", "status") if one.lag and one.status not in described]
+    )
+    if pending:
         text = Text(
             "%(number)s message(s) waiting there. The offset was set by a change, not by consumption: "
             "online clients apply it with their next pull, others when they return.",
-            number=sum(row.lag or 0 for row in rows),
+            number=sum(pending.values("lag")),
         )
-        since = min((row.reset_at_ms for row in rows if row.reset_at_ms), default=None)
-        title = Text("A reset is pending on %(queues)s", queues=_queue_names(rows))
+        since = min(filter(None, pending.values("reset_at_ms")), default=None)
+        title = Text("A reset is pending on %(queues)s", queues=_queue_names(pending))
         yield Finding("REWOUND", title, text, since, "queues")
 
 
-def _never_committed(queues: Sequence[QueueRow]) -> Iterable[Finding]:
+def _never_committed(queues: Queues) -> Iterable[Finding]:
     """Report messages in queues without a committed offset: no lag includes them."""
-    rows = [row for row in queues if row.status == "NEVER_COMMITTED" and _stored(row)]
-    if rows:
+    never = queues.part(_is_among(queues, ["NEVER_COMMITTED"]))
+    bounds = never.records("min_offset", "max_offset")
+    stored = {one.at: (one.max_offset or 0) - (one.min_offset or 0) for one in bounds}
+    stored = {at: count for at, count in stored.items() if count}
+    if stored:
         text = Text(
             "At least %(number)s message(s) stored there, not part of any lag. Where a client starts is "
             "its own setting (ConsumeFromWhere).",
-            number=sum(map(_stored, rows)),
+            number=sum(stored.values()),
         )
-        title = Text("No offset is committed on %(queues)s", queues=_queue_names(rows))
+        title = Text("No offset is committed on %(queues)s", queues=_queue_names(never.part(list(stored))))
         yield Finding("NEVER_COMMITTED", title, text, None, "queues")
 
 
-def _stored(row: QueueRow) -> int:
-    return (row.max_offset or 0) - (row.min_offset or 0)
-
-
-def _unknown(queues: Sequence[QueueRow], group: GroupRow) -> Iterable[Finding]:
+def _unknown(queues: Queues, group: GroupRow) -> Iterable[Finding]:
     """Report a group that is UNKNOWN although its queues are read: its members are not known yet."""
-    if group.status == "UNKNOWN" and group.reason and not any(row.status == "UNKNOWN" for row in queues):
+    if group.status == "UNKNOWN" and group.reason and "UNKNOWN" not in queues.values("status"):
         text = Text.of_parts([_sentence(group.reason), Text("Clients are queried about every 30 s.")])
         yield Finding("UNKNOWN", Text("The status is not known yet"), text, group.since_ms or None)
 
@@ -424,11 +465,14 @@ def _retention(group: GroupRow) -> Iterable[Finding]:
         yield Finding("LOST", title, text, None, "queues")
 
 
-def _skew(queues: Sequence[QueueRow], group: GroupRow) -> Iterable[Finding]:
+def _skew(queues: Queues, group: GroupRow) -> Iterable[Finding]:
     """Report a lag that is on few queues: more clients would not help."""
     spread = group.effective_queues
-    count = sum(row.lag is not None and not row.topic.startswith("%RETRY%") for row in queues)
-    if group.status != "FALLING_BEHIND" or spread is None or count < 2 or spread >= SKEW_SHARE * count:
+    if group.status != "FALLING_BEHIND" or spread is None:
+        return
+    places = zip(queues.values("topic"), queues.values("lag"), strict=True)
+    count = sum(lag is not None and not topic.startswith(RETRY_TOPIC_PREFIX) for topic, lag in places)
+    if count < 2 or spread >= SKEW_SHARE * count:
         return
     text = Text(
         "The lag is on about %(spread)s of %(number)s queues, most on %(queue)s. More clients do not "
@@ -466,22 +510,24 @@ def subscription_words(client: ClientRow) -> str:
     return ", ".join(parts)
 
 
-def _ownership(queues: Sequence[QueueRow], clients: Sequence[ClientRow]) -> Iterable[Finding]:
+def _ownership(queues: Queues, clients: Sequence[ClientRow]) -> Iterable[Finding]:
     if not clients or any(client.queues is None for client in clients):
         return  # a client that did not answer may own queues that look free
     owned = [one for client in clients for one in client.queues or ()]
     popped = {(one["topic"], one["broker_name"]) for one in owned if "popped" in one}
     # Clients are read between rounds: what one reports to hold has an owner before the row of the queue names it.
     held = {(one.get("topic"), one.get("broker_name"), one.get("queue_id")) for one in owned}
-    free = [
-        row
-        for row in queues
-        if not row.owner
-        and (row.topic, row.broker_name, row.queue_id) not in held
-        and row.status != "UNKNOWN"
-        and not row.topic.startswith("%RETRY%")
-        and (row.topic, row.broker_name) not in popped  # members that pop share all queues
-    ]
+    free = queues.part(queues.columns["owner"] == "")
+    free = free.part(
+        [
+            one.at
+            for one in free.records("topic", "broker_name", "queue_id", "status")
+            if (one.topic, one.broker_name, one.queue_id) not in held
+            and one.status != "UNKNOWN"
+            and not one.topic.startswith(RETRY_TOPIC_PREFIX)
+            and (one.topic, one.broker_name) not in popped  # members that pop share all queues
+        ]
+    )
     if free:
         text = Text(
             "No client of the group reports that it holds them: their messages wait until the next rebalance."

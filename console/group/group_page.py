@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from django.utils.translation import gettext
 
 from console.brokers.mqadmin import RETRY_TOPIC_PREFIX
-from console.group.findings import SEVERITY, Finding, findings
+from console.group.findings import SEVERITY, Finding, Queues, findings
 from console.group.pauses import GroupPauses
 from console.group.selectors import member_figures
 from console.lag.models import ClientRow, GroupRow
@@ -32,7 +32,7 @@ from console.text import Text
 def findings_at(
     now_ms: int,
     row: GroupRow,
-    queues: Sequence[QueueRow],
+    queues: Queues,
     clients: Sequence[ClientRow],
     paused: GroupPauses,
 ) -> list[Finding]:
@@ -194,13 +194,18 @@ QUEUES = ListSpec(
 )
 
 
-def queue_page(queues: Sequence[QueueRow], query: ListQuery) -> Page[QueueRow]:
-    """Return one page of queues in the requested order; by name, the retry topic comes last."""
-    rows = QUEUES.in_order(queues, query.sort, query.descending)
+def queue_page(queues: Queues, query: ListQuery) -> Page[QueueRow]:
+    """Return one page of queues in the requested order; by name, which is theirs, the retry topic comes last."""
     if query.sort == "queue":
-        rows.sort(key=lambda row: row.topic.startswith(RETRY_TOPIC_PREFIX))
-    counts = Counter(row.status for row in rows)
-    return cut(rows, page=query.page, per_page=query.per_page, counts_by_status=counts)
+        is_retry = [topic.startswith(RETRY_TOPIC_PREFIX) for topic in queues.values("topic")]
+        by_name = range(len(queues))[:: -1 if query.descending else 1]
+        order = sorted(by_name, key=is_retry.__getitem__)
+    else:
+        records = queues.records(*QUEUES.ordered_fields)
+        order = [one.at for one in QUEUES.in_order(records, query.sort, query.descending)]
+    counts = Counter(queues.values("status"))
+    page = cut(order, page=query.page, per_page=query.per_page, counts_by_status=counts)
+    return dataclasses.replace(page, rows=list(queues.part(page.rows)))
 
 
 # --- Clients ----------------------------------------------------------------------------------------------------

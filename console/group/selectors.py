@@ -17,6 +17,7 @@ from console.lag.past import history_reads
 from console.lag.round.figures import ClientFigures
 from console.lag.round.view import ClientProgress
 from console.lag.rows import broadcast, queues
+from console.lag.rows.column_rows import ColumnRows
 from console.lag.rows.queue_row import QueueRow
 from console.lists.page import Page, count_if, cut
 from console.lists.query import ListQuery
@@ -145,9 +146,10 @@ def group(cluster_name: str, name: str) -> GroupRow | None:
     return GroupRow.objects.filter(cluster=cluster_name, group=name).first()
 
 
-def group_queues(cluster_name: str, name: str, *, topic: str | None = None) -> Sequence[QueueRow]:
+def group_queues(cluster_name: str, name: str, *, topic: str | None = None) -> ColumnRows[QueueRow]:
     """Return the group's queues in (topic, broker, queue) order, its `%RETRY%` topic included."""
-    return [row for row in queues.of_groups(cluster_name, [name]) if topic is None or row.topic == topic]
+    found = queues.of_groups(cluster_name, [name])
+    return found if topic is None else found.part(found.columns["topic"] == topic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,8 +199,9 @@ def worst_queues(cluster_name: str, name: str, *, limit: int) -> tuple[list[Queu
 
     Largest time lag first, unknown ones last.
     """
-    found = sorted(queues.of_groups(cluster_name, [name]), key=queues.worst_first)
-    return found[:limit], len(found) > limit
+    every = queues.of_groups(cluster_name, [name])
+    worst = sorted(every.records("time_lag_ms", "lag"), key=queues.worst_first)[:limit]
+    return list(every.part([one.at for one in worst])), len(every) > limit
 
 
 def groups_on_topics(cluster_name: str, topics: Sequence[str], *, limit: int = 200) -> list[str]:

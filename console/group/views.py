@@ -22,7 +22,7 @@ from console.group import group_page, pauses, selectors
 from console.group.clients import member
 from console.group.clients import page as client_page
 from console.group.clients.throughput import Throughput, throughput_of
-from console.group.findings import subscription_words
+from console.group.findings import Queues, subscription_words
 from console.group.group_list import GROUPS
 from console.group.offsets.estimate import estimate
 from console.group.offsets.forms import OFFERED, OffsetChangeForm
@@ -153,7 +153,7 @@ def group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
         return render(request, "group/_clients.html", found | _clients_context(row, queues, clients))
     query = ListQuery.of(request, group_page.QUEUES)
     tab = chosen_tab(request, TABS)
-    brokers = sorted({queue.broker_name for queue in queues})
+    brokers = sorted(set(queues.values("broker_name")))
     context = {
         **found,
         **_chart(here, row, len(queues), brokers, request.GET.get("range", ""), now_ms),
@@ -161,9 +161,9 @@ def group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
         "list": group_page.QUEUES,
         "queues": group_page.queue_page(queues, query),
         "queue_brokers": brokers,
-        "unknown_queues": sum(queue.lag is None for queue in queues),
+        "unknown_queues": queues.values("lag").count(None),
         "retry_topic": RETRY_TOPIC_PREFIX + group,
-        "has_retry": any(queue.topic.startswith(RETRY_TOPIC_PREFIX) for queue in queues),
+        "has_retry": any(topic.startswith(RETRY_TOPIC_PREFIX) for topic in set(queues.values("topic"))),
         **_clients_context(row, queues, clients),
         "has_filter": group_page.has_filter(clients),
         "jobs": operation_selectors.active_jobs(here.name, group),
@@ -269,14 +269,14 @@ class ShownClient:
     throughput: Throughput
 
 
-def _clients_context(row: GroupRow, queues: Sequence[QueueRow], clients: Sequence[ClientRow]) -> PageContext:
+def _clients_context(row: GroupRow, queues: Queues, clients: Sequence[ClientRow]) -> PageContext:
     """Return the context of the table of members."""
     differing, progress = group_page.differing_clients(clients), group_page.progress_of(row)
     first = clients[:CLIENTS_SHOWN]
     owned: dict[str, list[QueueRow]] = {client.client_id: [] for client in first}
-    for queue in queues:
-        if queue.owner in owned:
-            owned[queue.owner].append(queue)
+    places = [at for at, owner in enumerate(queues.values("owner")) if owner in owned]
+    for queue in queues.part(places):
+        owned[queue.owner].append(queue)
     shown = [
         ShownClient(
             row=client,

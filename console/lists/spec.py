@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, TypeVar
 
 from django.db.models import F, Model, Q, QuerySet
@@ -138,9 +138,9 @@ class ListSpec:
         sort, descending = self.ordering(sort, descending)
         value = self._order(sort)
         assert callable(value), f"{self.name}.{sort} is sorted by the database"
-        by_key = list(rows)
-        known = sorted((row for row in by_key if value(row) is not None), key=value, reverse=descending)
-        return [*known, *(row for row in by_key if value(row) is None)]
+        by_key = [(value(row), row) for row in rows]
+        known = sorted((one for one in by_key if one[0] is not None), key=itemgetter(0), reverse=descending)
+        return [*(row for _, row in known), *(row for key, row in by_key if key is None)]
 
     def matching(self, rows: Iterable[Row], words: str) -> list[Row]:
         """Return the rows in memory with a searched attribute that contains the words, in any case."""
@@ -153,6 +153,11 @@ class ListSpec:
         bounds = {f"{self.moment}__gte": from_ms, f"{self.moment}__lt": to_ms}
         moments = {name: _moment(ms) for name, ms in bounds.items() if ms is not None}
         return rows.filter(**moments)
+
+    @property
+    def ordered_fields(self) -> list[str]:
+        """Return the attributes of rows in memory by which columns are ordered."""
+        return [name for column in self.columns if column.order for name in column.fields]
 
     def live(self, name: str) -> tuple[str, str]:
         """Return the field of a live row that a column shows, and how."""

@@ -229,12 +229,12 @@ class Text(str):
         return Text("%(first)s, %(rest)s", first=parts[0], rest=cls.of_list(parts[1:]))
 
     @classmethod
-    def of_names(cls, names: Sequence[str], most: int | None = None) -> Text:
-        """Join names: ``a``, ``a and b``, ``a, b and c``; beyond ``most`` names count the others."""
+    def of_names(cls, names: Sequence[str], most: int | None = None, *, others: int = 0) -> Text:
+        """Join names: ``a``, ``a and b``, ``a, b and c``; beyond ``most`` names count them with the ``others``."""
         if most is not None and len(names) > most:
-            return Text(
-                "%(names)s and %(number)s more", names=", ".join(names[:most]), number=len(names) - most
-            )
+            names, others = names[:most], others + len(names) - most
+        if others:
+            return Text("%(names)s and %(number)s more", names=", ".join(names), number=others)
         if len(names) < 2:
             return cls.foreign("".join(names))
         return Text("%(names)s and %(last)s", names=", ".join(names[:-1]), last=names[-1])

@@ -19,7 +19,7 @@ def _described(text: str, default: Any = None) -> Any:
     return field(default=default, metadata={"help_text": text})
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class QueueRow:
     """One queue as one group consumes it. `committed_offset` null means never committed; see `status`, `reason`."""
 
@@ -67,7 +67,7 @@ class QueueRow:
     missed_rounds: int = _described("rounds since its broker, which answers, last listed it", 0)
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class TopicQueueRow:
     """One queue of a topic, whichever groups consume it."""
 

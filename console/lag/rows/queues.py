@@ -14,6 +14,7 @@ from console.brokers.mqadmin import RETRY_TOPIC_PREFIX
 from console.lag.round.columns import values_of
 from console.lag.round.keyed_columns import Column
 from console.lag.rows import sheets
+from console.lag.rows.column_rows import ColumnRows
 from console.lag.rows.queue_row import QueueRow, TopicQueueRow
 from console.lag.rows.sheets import QUEUES, TOPIC_QUEUES
 from spark.lag.round.status import LagStatus
@@ -22,12 +23,12 @@ NEVER_COMMITTED = LagStatus.NEVER_COMMITTED.value
 BEHIND: Mapping[str, Sequence[str]] = {"lag": ("sum", "count"), "time_lag_ms": ("max", "count")}
 
 
-def of_groups(cluster_name: str, groups: Collection[str]) -> list[QueueRow]:
+def of_groups(cluster_name: str, groups: Collection[str]) -> ColumnRows[QueueRow]:
     """Return the queues of some groups by (group, topic, broker, queue), including their `%RETRY%` topics."""
     return sheets.read_rows(QUEUES, cluster_name, "group", groups)
 
 
-def of_topics(cluster_name: str, topics: Collection[str]) -> list[QueueRow]:
+def of_topics(cluster_name: str, topics: Collection[str]) -> ColumnRows[QueueRow]:
     """Return the queues of some topics as every group consumes them, by group. Reads the topics of every sheet."""
     return sheets.read_rows(QUEUES, cluster_name, "topic", topics)
 
@@ -45,7 +46,7 @@ def on_broker(cluster_name: str, broker_name: str, *names: str) -> Iterable[tupl
     return _tuples(found, names)
 
 
-def topic_queues(cluster_name: str, topics: Collection[str]) -> list[TopicQueueRow]:
+def topic_queues(cluster_name: str, topics: Collection[str]) -> ColumnRows[TopicQueueRow]:
     """Return the queues of some topics by (topic, broker, queue)."""
     return sheets.read_rows(TOPIC_QUEUES, cluster_name, "topic", topics)
 

@@ -10,7 +10,6 @@ an older version lacks is unknown, one that no longer exists is ignored: a new f
 import zlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
-from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -21,6 +20,7 @@ from console.lag.models import QueueSheet, SheetModel, TopicQueueSheet
 from console.lag.round.columns import NULL, texts, values_of
 from console.lag.round.keyed_columns import UNKNOWNS, Column, KeyedColumns
 from console.lag.round.series import QueueKey, TopicQueueKey
+from console.lag.rows.column_rows import ColumnRows
 from console.lag.rows.queue_row import QueueRow, TopicQueueRow, kinds_of
 from console.text import Text
 from console.text.columns import as_stored, of_stored
@@ -247,13 +247,14 @@ def read_table(
     return table
 
 
-def read_rows(kind: SheetKind[Key, Row], cluster: str, where: str, values: Collection[str]) -> list[Row]:
+def read_rows(
+    kind: SheetKind[Key, Row], cluster: str, where: str, values: Collection[str]
+) -> ColumnRows[Row]:
     """Return the queues whose text field `where` has one of `values`, in the order of their keys. One query."""
-    names = list(kind.kinds)
-    found = read_columns(kind, cluster, names, where=where, values=values)
-    lists = [values_of(found[name]) for name in names]
-    rows = [kind.row(**dict(zip(names, one, strict=True))) for one in zip(*lists, strict=True)]
-    return sorted(rows, key=attrgetter(*kind.key._fields))
+    rows = ColumnRows(kind.row, read_columns(kind, cluster, list(kind.kinds), where=where, values=values))
+    keys = list(zip(*(rows.values(name) for name in kind.key._fields), strict=True))
+    order = sorted(range(len(keys)), key=keys.__getitem__)
+    return rows if order == list(range(len(keys))) else rows.part(order)
 
 
 def _decoded(sheet: pa.Buffer, places: Sequence[int]) -> pa.RecordBatch:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from console.group.findings import findings, subscription_words
+from console.group import findings as group_findings
+from console.group.findings import Finding, subscription_words
 from console.group.pauses import GroupPauses, Pause
 from console.lag.models import ClientRow, GroupRow
+from console.lag.rows.column_rows import ColumnRows
 from console.lag.rows.queue_row import QueueRow
 from console.text import Text
 
@@ -32,6 +34,10 @@ def queue(queue_id: int, **fields: Any) -> QueueRow:
 
 def client(name: str, expression: str = "*", queues: list[dict[str, Any]] | None = None) -> ClientRow:
     return ClientRow(client_id=name, subscription={"orders": {"expression": expression}}, queues=queues)
+
+
+def findings(row: GroupRow, queues: list[QueueRow], *args: Any, **more: Any) -> list[Finding]:
+    return group_findings.findings(row, ColumnRows.of(QueueRow, queues), *args, **more)
 
 
 def titles(*args: Any) -> list[str]:

@@ -13,6 +13,7 @@ from console.lag.models import GroupRow
 from console.lag.past.mark_words import words
 from console.lag.past.marks import SILENT, Mark
 from console.lag.round.view import Silence, silence_text
+from console.lag.rows.column_rows import ColumnRows
 from console.lag.rows.queue_row import QueueRow
 from console.lag.rows.reasons import EVIDENCE, reason_text
 from console.text import Text, text_of
@@ -60,7 +61,8 @@ def test_findings_of_a_group_are_in_the_readers_language(status: str, reason: Te
         lag=5,
         reason=kept(reason),
     )
-    found = findings(GroupRow(group="g", status=status, clients=1, reason=kept(reason)), [row], [])
+    group = GroupRow(group="g", status=status, clients=1, reason=kept(reason))
+    found = findings(group, ColumnRows.of(QueueRow, [row]), [])
     assert found
     for one in found:
         assert str(reason) in one.text or "broker-a" in one.title

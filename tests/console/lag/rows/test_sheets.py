@@ -48,7 +48,7 @@ def test_it_gives_back_what_was_written() -> None:
     )
     unknown = row("billing", queue_id=1)
     write(known, unknown)
-    assert queues.of_groups("local", ["billing"]) == [known, unknown]
+    assert list(queues.of_groups("local", ["billing"])) == [known, unknown]
 
 
 def test_it_finds_queues_by_group_topic_and_broker(django_assert_num_queries: Any) -> None:
@@ -71,7 +71,7 @@ def test_it_finds_queues_by_group_topic_and_broker(django_assert_num_queries: An
     assert sorted(on_broker) == [(name, None) for name in GROUPS[1::2]]
     assert sorted(names) == GROUPS
     assert QueueSheet.objects.filter(cluster="local").count() <= sheets.SHEETS
-    assert queues.of_topics("nowhere", ["topic-3"]) == []
+    assert list(queues.of_topics("nowhere", ["topic-3"])) == []
     assert list(queues.every("nowhere", "group", "lag")) == []
 
 
