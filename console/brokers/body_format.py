@@ -28,7 +28,8 @@ FORMATS = (
     ("msgpack", "MessagePack"),
     ("protobuf", "Protobuf"),
 )
-FORMAT_NAMES = frozenset(value for value, _ in FORMATS)
+FORMAT_LABELS = dict(FORMATS)
+FORMAT_NAMES = frozenset(FORMAT_LABELS)
 # Those whose text is indented JSON.
 STRUCTURED_FORMATS = frozenset({"json", "msgpack", "protobuf"})
 # Larger bodies are not parsed and indented, but shown as text or hex.

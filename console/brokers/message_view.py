@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 
-from console.brokers.body_format import STRUCTURED_FORMATS, ProtobufDecoder, render_body
+from console.brokers.body_format import FORMAT_LABELS, STRUCTURED_FORMATS, ProtobufDecoder, render_body
 from console.brokers.body_unpack import unpack
 from console.brokers.masking import Masks
 from console.brokers.mqadmin import MessageRecord
+from console.text import Text
 
 # Of one message on its own page; a 4 MiB body would freeze the browser.
 BODY_SHOWN_BYTES = 256 * 1024
@@ -56,6 +57,11 @@ class MessageView:
     def is_structured(self) -> bool:
         """Return whether the body is shown as indented JSON."""
         return self.body_format in STRUCTURED_FORMATS
+
+    @property
+    def format_label(self) -> Text | str:
+        """Return the name of the body's format for readers."""
+        return FORMAT_LABELS[self.body_format]
 
 
 def message_view(

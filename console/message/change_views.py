@@ -154,11 +154,18 @@ def schema(request: HttpRequest, cluster: str) -> HttpResponse:
             )
             notices.success(request, read.local())
             return redirect(address)
+    newest, problem = None, Text()
+    try:
+        newest = services.newest_message(here.name, topic)
+    except BrokerTrouble as trouble:
+        problem = text_of(trouble)
     context = {
         "cluster": here,
         "form": form,
         "topic": topic,
         "known": schemas.schema_of(here.name, topic),
+        "newest": newest,
+        "problem": problem,
         "now_ms": int(time.time() * 1000),
     }
     return render(request, "message/schema.html", context, status=422 if form.errors else 200)

@@ -20,6 +20,7 @@ from console.brokers.mqadmin import (
 from console.brokers.queues import masters
 from console.cluster import selectors as cluster_selectors
 from console.cluster.masks import masks_of
+from console.lag.rows.queues import topic_queues
 from console.message import schemas
 from console.message.search.body_match import MatchRefused
 from console.message.search.cursor import BadCursor
@@ -192,6 +193,17 @@ def message_at(
     """Return the message at an offset of a queue: the target of a permalink topic/queue/offset."""
     found = record_at(cluster, topic, broker_name, queue_id, queue_offset)
     return None if found is None else shown(cluster, found)
+
+
+def newest_message(cluster: str, topic: str) -> MessageView | None:
+    """Return the newest message of a topic as of the last round, for one broker request; None without one."""
+    written = [
+        row for row in topic_queues(cluster, [topic]) if row.last_write_ms and row.max_offset > row.min_offset
+    ]
+    if not written:
+        return None
+    queue = max(written, key=lambda row: row.last_write_ms or 0)
+    return message_at(cluster, topic, queue.broker_name, queue.queue_id, queue.max_offset - 1)
 
 
 def record_at(cluster: str, topic: str, broker_name: str, queue_id: int, queue_offset: int) -> Hit | None:

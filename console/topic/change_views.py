@@ -12,6 +12,8 @@ from console.cluster.admission import admit, admit_to_list
 from console.cluster.models import Cluster
 from console.lag.last_seen import may_lie_on_silent
 from console.lag.models import TopicRow
+from console.lag.selectors import broker_rows
+from console.lists.query import ListQuery
 from console.operation.config.row import TOPIC
 from console.operation.config.table import read_table
 from console.operation.config.views import (
@@ -25,20 +27,28 @@ from console.operation.plan_request import apply_at_once
 from console.text import Text
 from console.topic import selectors
 from console.topic.forms import TopicChangeForm, TopicCreateForm
-from console.topic.topic_config import READ, WRITE
+from console.topic.topic_config import KEY_MEANINGS, READ, WRITE
 from console.web.page_context import PageContext
+
+NEIGHBOURS = 12  # topics beside the form of a new one: as tall as the form and the brokers together
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def create(request: HttpRequest, cluster: str) -> HttpResponse:
     """Show the form to create a topic; POST makes the plan and redirects to it."""
-    here, _ = admit_to_list(request, cluster)
+    here, scope = admit_to_list(request, cluster)
     brokers = broker_names(here.name)
     form = TopicCreateForm(brokers, request.POST or None, initial={"name": request.GET.get("name", "")[:127]})
     made = submitted_form(request, here, TOPIC, "create", form)
     if isinstance(made, HttpResponse):
         return made
     context = form_context(request, here, TOPIC, form, made, brokers)
+    busiest = ListQuery(sort="in_rate", descending=True, per_page=NEIGHBOURS)
+    context |= {
+        "neighbours": selectors.topic_page(here.name, busiest, scope=scope).rows,
+        # what a broker does as a whole is for readers of the whole cluster
+        "masters": [row for row in broker_rows(here.name) if not row.broker_id and scope.is_everything],
+    }
     return render(request, "topic/create.html", context, status=422 if form.errors or made else 200)
 
 
@@ -52,7 +62,7 @@ def change(request: HttpRequest, cluster: str, topic: str) -> HttpResponse:
     if isinstance(made, HttpResponse):
         return made
     context = form_context(request, here, TOPIC, form, made, row.brokers)
-    context |= {"row": row, "table": read_table(here, TOPIC, topic)}
+    context |= {"row": row, "table": read_table(here, TOPIC, topic, KEY_MEANINGS)}
     return render(request, "topic/change.html", context, status=422 if form.errors or made else 200)
 
 

@@ -38,7 +38,12 @@ class TopicChangeForm(ConfigForm):
         Text("Write queues"), Text("on each chosen broker; producers spread messages over them"), None
     )
     read_queues = _number(Text("Read queues"), Text("on each chosen broker; consumers share them"), None)
-    perm = forms.ChoiceField(label=Text("Permission"), required=False, choices=[STAY, *PERM_CHOICES])
+    perm = forms.ChoiceField(
+        label=Text("Permission"),
+        required=False,
+        choices=[STAY, *PERM_CHOICES],
+        help_text=Text("what clients may do"),
+    )
     message_type = forms.ChoiceField(
         label=Text("Message type"),
         required=False,

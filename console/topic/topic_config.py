@@ -29,6 +29,15 @@ MESSAGE_TYPES = ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED
 
 
 KEYS = {"read_queues": "readQueueNums", "write_queues": "writeQueueNums", "order": "order"}  # of TopicConfig
+KEY_MEANINGS = {
+    "readQueueNums": Text("queues that consumers read"),
+    "writeQueueNums": Text("queues that producers write to"),
+    "perm": Text("what clients may do"),
+    "order": Text("clients send messages of one key to one queue"),
+    MESSAGE_TYPE: Text("the type that clients of RocketMQ 5 check"),
+    "topicFilterType": Text("SINGLE_TAG: a message has at most one tag"),
+    "topicSysFlag": Text("flags of units: 0 without units"),
+}
 SETTINGS = (
     Parameter("read_queues", int, least=1, most=QUEUES_MAX),
     Parameter("write_queues", int, least=1, most=QUEUES_MAX),

@@ -31,7 +31,7 @@ from console.topic import selectors
 from console.topic.change_views import known, topic_quarantine
 from console.topic.findings import SKEW_RATE_MIN, findings
 from console.topic.producers import senders_of
-from console.topic.topic_config import permission_letters, permission_word
+from console.topic.topic_config import KEY_MEANINGS, permission_letters, permission_word
 from console.topic.topic_list import TOPICS
 from console.web.page_context import PageContext, chosen_tab
 from spark.lag.local_time import MINUTE_MS
@@ -156,7 +156,7 @@ def _tab_context(tab: str, here: Cluster, row: TopicRow, queues: Sequence[TopicQ
     if tab == "producers":
         return {"senders": senders_of(here, row.brokers, row.topic, queues)}
     if tab == "config":
-        return {"table": read_table(here, TOPIC, row.topic)}
+        return {"table": read_table(here, TOPIC, row.topic, KEY_MEANINGS)}
     if tab == "activity":
         events = access_selectors.audit_events(cluster=here.name, subject=row.topic)
         return {"events": events[:EVENTS_MAX], "event_count": events.count()}

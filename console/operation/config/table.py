@@ -6,6 +6,7 @@ import dataclasses
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from console.brokers.mqadmin import with_admin
@@ -65,8 +66,10 @@ class ConfigTable:
         return sum(row.differs for row in self.rows)
 
 
-def read_table(cluster: Cluster, what: str, name: str) -> ConfigTable:
-    """Read every broker at once.
+def read_table(
+    cluster: Cluster, what: str, name: str, meanings: Mapping[str, Text] = MappingProxyType({})
+) -> ConfigTable:
+    """Read every broker at once; ``meanings``: key → what it says.
 
     Raises nothing: a page shows what was read and why the rest is missing.
     """
@@ -77,7 +80,10 @@ def read_table(cluster: Cluster, what: str, name: str) -> ConfigTable:
         return ConfigTable((), (), {}, (), now_ms, text_of(error).local())
     answers = ask_configs(admin, addrs, what, name, PAGE_DEADLINE_MS)
     found = {broker: answer for broker, answer in answers.items() if isinstance(answer, dict)}
-    rows = compare(list(found.values()))
+    rows = tuple(
+        dataclasses.replace(row, meaning=meanings.get(row.key, row.meaning))
+        for row in compare(list(found.values()))
+    )
     return ConfigTable(
         brokers=tuple(found),
         rows=rows,

@@ -12,10 +12,11 @@ from google.protobuf import descriptor_pb2
 
 from console.access.models import AuditEvent
 from console.brokers.body_format import render_body
+from console.lag.rows.queue_row import TopicQueueRow
 from console.message import schemas, services
 from console.message.search.query import Query
 from tests.console.operation.live_cluster import LiveCluster
-from tests.support import sample_rows
+from tests.support import sample_queues, sample_rows
 from tests.support.people import signed_in
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
@@ -118,6 +119,18 @@ def test_a_page_uploads_and_removes_it() -> None:
     browser.post(address, {"topic": "orders", "remove": "1"})
     assert schemas.schema_of("test", "orders") is None
     assert AuditEvent.objects.filter(verb="remove body schema").count() == 1
+
+
+def test_the_page_shows_how_the_newest_message_reads(live: LiveCluster) -> None:
+    live.create_topic("orders", queues=1)
+    live.send("orders", 0, [b"{}", b'{"no": 4711}'])
+    queue = TopicQueueRow(
+        topic="orders", broker_name=live.broker_name, queue_id=0, max_offset=2, last_write_ms=1
+    )
+    sample_queues.save("test", queue)
+    address = "/c/test/messages/schema?topic=orders"
+    text = signed_in().get(address).content.decode()
+    assert "12 bytes, JSON" in text and "4711" in text and f"{live.broker_name} · 0 @" in text
 
 
 def test_only_who_may_configure_uploads() -> None:

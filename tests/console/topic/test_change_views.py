@@ -52,6 +52,17 @@ def page(client: Client, address: str, status: int = 200) -> str:
 FORM = {"write_queues": "4", "read_queues": "4", "perm": "6", "message_type": "", "order": "false"}
 
 
+def test_a_new_topic_is_chosen_beside_what_is_there(live: LiveCluster, browser: Client) -> None:
+    for name, in_rate in (("quiet", 0.5), ("busy", 20.0)):
+        seen(live, name, read_queues=4, write_queues=8, in_rate=in_rate)
+    BrokerRow.objects.update(disk_ratio=0.42)
+    text = page(browser, "new-topic")
+    assert text.index(">busy</a>") < text.index(">quiet</a>") and "4 / 8" in text and "42 %" in text
+    some = signed_in("some", verbs=("VIEW", "CONFIGURE"), cluster="test", names="qui*")
+    text = page(some, "new-topic")
+    assert ">quiet</a>" in text and ">busy</a>" not in text and "42 %" not in text
+
+
 def test_it_makes_a_plan_from_the_form_and_shows_it(live: LiveCluster, browser: Client) -> None:
     assert 'href="/c/test/new-topic"' in page(browser, "topics")
     form = {**FORM, "name": "payments", "brokers": [live.broker_name]}
