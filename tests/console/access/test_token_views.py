@@ -77,6 +77,17 @@ def test_it_shows_everybodys_tokens_to_administrators_only() -> None:
     assert prefix in text_of(signed_in("admin"))
 
 
+def test_it_asks_before_a_token_is_revoked() -> None:
+    some = signed_in("some", verbs=("VIEW",))
+    some.post("/tokens", WISH)
+    token = ApiToken.objects.get()
+    page = text_of(some)
+    assert f'data-target="revoke-{token.pk}"' in page
+    before, dialog = page.split(f'<dialog class="dialog" id="revoke-{token.pk}"')
+    assert f"/tokens/{token.prefix}/revoke" not in before
+    assert f"/tokens/{token.prefix}/revoke" in dialog and "Its key was never used." in dialog
+
+
 def test_it_revokes_ones_own_and_an_administrator_everybodys() -> None:
     other = signed_in("other", verbs=("VIEW",))
     for _ in range(2):
