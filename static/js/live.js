@@ -299,16 +299,25 @@
     };
     return moves;
   }
+  /* Behind all others it pushes none, and where it had to begin another line it would push the list: the next page has
+     it. One that has emptied stays. */
+  function showChip(chip) {
+    const line = chip.parentElement,
+      height = line.offsetHeight;
+    line.append(chip);
+    chip.hidden = false;
+    chip.hidden = line.offsetHeight > height;
+  }
   /* The collector counts every group, as the chips of an unfiltered list do; with a search they stay as the page was
      made. */
   function chips(part) {
     return ({ groups }) => {
       if (!groups) return;
-      for (const chip of document.querySelectorAll("[data-chip]")) {
-        const number = groups[chip.dataset.chip] || 0;
-        chip.closest(".chip").hidden =
-          !number && !chip.closest(".chip").hasAttribute("aria-current") && chip.dataset.chip !== "ALL";
-        Tide.write(chip, Tide.count(number));
+      for (const figure of document.querySelectorAll("[data-chip]")) {
+        const number = groups[figure.dataset.chip] || 0,
+          chip = figure.closest(".chip");
+        Tide.write(figure, Tide.count(number));
+        if (number && chip.hidden) showChip(chip);
       }
       if (part.dataset.complete === "1")
         note(part, { news: Math.max(0, groups.ALL - part.querySelectorAll("tr[data-key]").length) });

@@ -192,7 +192,6 @@
   $("form.ask")?.addEventListener("formdata", (event) => {
     for (const [name, value] of [...event.formData]) if (!value) event.formData.delete(name);
   });
-  if ($("[data-do=fold]") && !$("#ask [aria-invalid]")) $("#ask").classList.add("is-folded");
   if (card) {
     for (const row of rows()) {
       keys.set(row.dataset.key, row);

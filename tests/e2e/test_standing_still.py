@@ -1,0 +1,94 @@
+"""Nothing moves while one looks: findings come and go, and the rest of the page stays where it was."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from django.template.loader import render_to_string
+from playwright.sync_api import Page, Route, expect
+
+from console.group.findings import Finding
+from console.lag.models import GroupRow
+from console.text import Text
+from tests.e2e.test_newcomer import PATIENCE_MS, group_row
+from tests.support.product import Product
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
+
+CARD = re.compile(r'<section class="card"[^>]* data-room(?:="")?>.*?</section>', re.DOTALL)
+WORST = "No client reads 4 queues"
+# Where everything stands but what is within the card of findings.
+PLACES = """() => [...document.querySelectorAll("main :is(h1, .stats, .card, .tabs, .tablewrap)")]
+  .map((one) => [one.id || one.className, Math.round(one.getBoundingClientRect().top + scrollY)])"""
+ALL = "#all-findings"
+
+
+def card_of(count: int) -> str:
+    """The card with so many findings, the worst first."""
+    found = [
+        Finding(
+            "STALLED" if not at else "FALLING_BEHIND",
+            Text(WORST) if not at else Text("Out is below in"),
+            Text("Why."),
+        )
+        for at in range(count)
+    ]
+    row = GroupRow(group="analytics", status="OK", read_at_ms=1)
+    part = CARD.search(render_to_string("group/_findings.html", {"findings": found, "row": row}))
+    assert part
+    return part.group()
+
+
+class Answers:
+    """The part of a page with its findings, as the console gives it, with so many findings as are told."""
+
+    def __init__(self, page: Page, part: str) -> None:
+        self.page, self.count = page, 0
+        page.route(re.compile(re.escape(part) + "$"), self._answer)
+
+    def _answer(self, route: Route) -> None:
+        answer = route.fetch()
+        html, cards = CARD.subn(card_of(self.count), answer.text())
+        assert cards == 1
+        route.fulfill(response=answer, body=html.replace("<section", f'<section data-told="{self.count}"', 1))
+
+    def tell(self, count: int) -> None:
+        self.count = count
+        self.page.locator(f'[data-told="{count}"]').wait_for(state="attached")
+
+
+@pytest.mark.parametrize(
+    ("path", "part", "width"),
+    [
+        ("groups/analytics", "part=findings", 1440),
+        ("groups/analytics", "part=findings", 390),
+        ("topics/orders", "part=figures", 390),
+        ("brokers/broker-a", "part=1", 1440),
+        ("rebalance/analytics", "part=now", 1440),
+        ("", "part=1", 1440),
+    ],
+)
+def test_findings_come_and_go_and_nothing_else_moves(
+    page: Page, product: Product, path: str, part: str, width: int
+) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    page.goto(f"{product.url}/c/local/groups?q=analytics")
+    expect(group_row(page, "analytics")).to_be_visible(timeout=PATIENCE_MS)
+    answers = Answers(page, part)
+    page.goto(f"{product.url}/c/local/{path}")
+    places = page.evaluate(PLACES)
+    answers.tell(0)
+    assert page.evaluate(PLACES) == places
+    answers.tell(9)
+    assert page.evaluate(PLACES) == places
+    worst = page.locator("[data-room] h3:visible").first
+    expect(worst).to_have_text(WORST)
+    page.locator(ALL).click()
+    expect(page.locator("[data-room] li:visible")).to_have_count(9)
+    opened = page.evaluate(PLACES)
+    assert opened != places
+    answers.tell(10)
+    assert page.evaluate(PLACES) == opened
+    expect(worst).to_have_text(WORST)
+    expect(page.locator(ALL)).to_have_text("Show 10 findings")
