@@ -265,9 +265,9 @@ def drain_forecast(lag: int | None, now_ms: int, pattern: HourPattern) -> Drain:
     return DRAINED
 
 
-# A pace is measured over two minutes. Four times the retention means that it is within a quarter of full pace: what
-# becomes of it until then is not in that measure, so a date would be noise. A loss within a day is always in sight.
-LOSS_HORIZON = 4
+# A pace is measured over two minutes, and what becomes of it within days is not in that measure: a loss farther away
+# than messages are kept is not in sight, else the figure would come, go and change by days with every batch that a
+# slow group handles. A group that stands still is always nearer, and a loss within a day is always in sight.
 LOSS_HORIZON_MS_MIN = 24 * HOUR_MS
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from spark.lag.forecast import DRAIN_MS_MAX, LOSS_HORIZON, LOSS_HORIZON_MS_MIN
+from spark.lag.forecast import DRAIN_MS_MAX, LOSS_HORIZON_MS_MIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ def time_to_loss(
 ) -> TimeToLoss:
     """Return (s(c) - s(n)) / (w - v) (lag.md 1.2, 16).
 
-    Beyond `LOSS_HORIZON` times `kept_ms`, for how long messages are kept, it is never: not in sight. While the speed is
+    Beyond `kept_ms`, for how long messages are kept, it is never: not in sight. While the speed is
     not known, the group is taken to stand still: not before that.
 
     `ahead_ms` is how much younger the first unread message is than the oldest stored one, `speed` v the catch-up
@@ -38,6 +38,6 @@ def time_to_loss(
     if speed >= edge_speed:
         return TimeToLoss(None, True)
     ms = round(max(0, ahead_ms) / (edge_speed - speed))
-    if ms > (DRAIN_MS_MAX if kept_ms is None else max(LOSS_HORIZON * kept_ms, LOSS_HORIZON_MS_MIN)):
+    if ms > (DRAIN_MS_MAX if kept_ms is None else max(kept_ms, LOSS_HORIZON_MS_MIN)):
         return TimeToLoss(None, True)
     return TimeToLoss(ms, False, lower_bound)

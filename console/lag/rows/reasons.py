@@ -30,6 +30,12 @@ EVIDENCE: Mapping[Evidence, Callable[[Figures], Text]] = {
         last=one["last"],
         time=Duration(one["time_ms"]),
     ),
+    Evidence.NO_CLEAR_TREND: lambda one: Text(
+        "no clear trend yet: lag went from %(first)s to %(last)s in %(time)s",
+        first=one["first"],
+        last=one["last"],
+        time=Duration(one["time_ms"]),
+    ),
     Evidence.WENT_BACK: lambda one: Text(
         "went back from %(before)s to %(after)s", before=str(one["before"]), after=str(one["after"])
     ),

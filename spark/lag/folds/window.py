@@ -21,7 +21,7 @@ from spark.lag.codes import CODE_OF, OK_CODE, ByteArray, LagStatus, SampleFlag
 from spark.lag.folds import histogram, level
 from spark.lag.folds.level import HIGHEST, NONE, Counts, Ends, Level, Minutes, Stretch, Sums
 from spark.lag.folds.rounds import OFFLINE, RANKS, STALL, UNKNOWN_RANK, Rounds, rounds_of, where
-from spark.lag.forecast import LOSS_HORIZON, LOSS_HORIZON_MS_MIN
+from spark.lag.forecast import LOSS_HORIZON_MS_MIN
 from spark.lag.grid import TOPIC_WIDTH, Grid
 from spark.lag.local_time import MINUTE_MS
 from spark.lag.samples import SeriesKey
@@ -228,7 +228,7 @@ def runways(grid: Grid, rounds: Rounds, from_ms: int) -> Int64Array:
     kept_ms = grid.t_ms - grid.oldest_ms
     with np.errstate(divide="ignore", invalid="ignore"):  # where nothing closes
         left_ms = np.where(closes, np.maximum(kept_ms - age_ms, 0) / closing, np.inf)
-    left_ms[left_ms > np.maximum(LOSS_HORIZON * kept_ms, LOSS_HORIZON_MS_MIN)] = np.inf
+    left_ms[left_ms > np.maximum(kept_ms, LOSS_HORIZON_MS_MIN)] = np.inf
     nearest = left_ms.min(axis=1, initial=np.inf)
     is_near = nearest < FARTHEST_MS
     found[is_near] = nearest[is_near].astype(np.int64)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from spark.lag.forecast import LOSS_HORIZON, LOSS_HORIZON_MS_MIN
+from spark.lag.forecast import LOSS_HORIZON_MS_MIN
 from spark.lag.round.old_heads import NOT_FOUND, Brackets
 from spark.lag.round.status import BACKLOG_GRACE_MS, QUIET_MS, TIME_LAG_ALLOWED_MS
 from spark.lag.round.window import COARSE_STEP_MS, SPEED_MS, KnownTime, LagWindow
@@ -223,4 +223,4 @@ def losses_ms(age_ms: Int64Array, speed: FloatArray, kept_ms: Int64Array) -> Flo
     A speed of NaN is not known: those queues are taken to stand still.
     """
     left = np.rint(np.maximum(0, kept_ms - age_ms) / (1.0 - np.nan_to_num(speed)))
-    return np.where(left > np.maximum(LOSS_HORIZON * kept_ms, LOSS_HORIZON_MS_MIN), np.nan, left)
+    return np.where(left > np.maximum(kept_ms, LOSS_HORIZON_MS_MIN), np.nan, left)

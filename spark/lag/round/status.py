@@ -102,6 +102,7 @@ class Evidence(StrEnum):
     NO_CLIENT = "NO_CLIENT"
     NO_PROGRESS = "NO_PROGRESS"
     TREND = "TREND"
+    NO_CLEAR_TREND = "NO_CLEAR_TREND"
     WENT_BACK = "WENT_BACK"
     SET_BACK = "SET_BACK"
     JUMPED_AHEAD = "JUMPED_AHEAD"
@@ -221,7 +222,10 @@ def _judge_trend(history: QueueHistory, backlog: slice, previous: LagStatus | No
     catches_up = found.direction is Direction.SHRINKING or (is_likely and likely_is_enough)
     end = own.drain() if catches_up else NO_END
     word = LagStatus.CATCHING_UP if end.ms is not None else LagStatus.FALLING_BEHIND
-    reason = Reason(Evidence.TREND, {"first": found.first, "last": found.last, "time_ms": found.span_ms})
+    # At a turning point the ends of the window say the opposite of most of it.
+    agrees = found.last <= found.first if word is LagStatus.CATCHING_UP else found.last >= found.first
+    evidence = Evidence.TREND if agrees else Evidence.NO_CLEAR_TREND
+    reason = Reason(evidence, {"first": found.first, "last": found.last, "time_ms": found.span_ms})
     return Judgement(word, int(own.t_ms[0]), reason, end if end.ms is not None else NO_END)
 
 

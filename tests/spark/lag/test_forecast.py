@@ -153,11 +153,13 @@ def test_it_says_when_retention_reaches_the_consumer() -> None:
     assert time_to_loss(HOUR, None) == TimeToLoss(HOUR, False, True)
 
 
-def test_a_loss_beyond_four_times_the_retention_is_not_in_sight() -> None:
+def test_a_loss_farther_away_than_messages_are_kept_is_not_in_sight() -> None:
     kept_ms = 72 * HOUR
-    assert time_to_loss(kept_ms, 0.5, kept_ms=kept_ms) == TimeToLoss(2 * kept_ms, False)
-    assert time_to_loss(kept_ms, 0.99, kept_ms=kept_ms) == TimeToLoss(None, True)
-    assert time_to_loss(HOUR, 0.99, kept_ms=kept_ms, lower_bound=True) == TimeToLoss(100 * HOUR, False, True)
+    assert time_to_loss(kept_ms - HOUR, 0.0, kept_ms=kept_ms) == TimeToLoss(kept_ms - HOUR, False)
+    # A young backlog that is read too slowly: whichever pace its last batches had.
+    for speed in (0.2, 0.5, 0.84, 0.99):
+        assert time_to_loss(kept_ms - HOUR, speed, kept_ms=kept_ms) == TimeToLoss(None, True)
+    assert time_to_loss(HOUR, 0.98, kept_ms=kept_ms, lower_bound=True) == TimeToLoss(50 * HOUR, False, True)
     # A disk that keeps an hour only: a loss within the day is in sight whatever the pace.
     assert time_to_loss(HOUR, 0.9, kept_ms=HOUR) == TimeToLoss(10 * HOUR, False)
     assert time_to_loss(HOUR, 0.96, kept_ms=HOUR) == TimeToLoss(None, True)
