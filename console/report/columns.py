@@ -76,6 +76,7 @@ TEXTS: dict[str, Callable[[Any], str]] = {
     "episode": lambda kind: EPISODE_WORDS.get(kind, kind),
 }
 OWN_COLUMNS = frozenset(("group", "topic", "broker_name", "window_start_ms", "kind"))
+QUEUES = frozenset(("worst_queue", "skew_offender", "queue"))  # `broker-a · 2`
 NUMBERS = frozenset(
     (
         "optional", "optional_duration", "rate", "percent", "percent2", "budget", "points", "p_value", "shift",
@@ -126,7 +127,7 @@ class Column:
     @property
     def css(self) -> str:
         words = ["num"] if self.is_number and self.kind not in ("moment", "budget") else []
-        words += ["nowrap"] if self.kind in ("moment", "budget") else []
+        words += ["nowrap"] if self.kind in ("moment", "budget") or self.key in QUEUES else []
         return " ".join([*words, *([f"p{self.priority}"] if self.priority > 1 else [])])
 
 

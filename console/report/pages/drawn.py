@@ -113,7 +113,7 @@ def plots_of(
         flow=group_report.flow_of(hours, drawn) if has_line else None,
         week=Week(hours_of_week, minute, hours.p95_ms) if has_week else None,
         queues=QueueMap(queues.rows, queues.times[drawn], [values[drawn] for values in queues.values])
-        if _is_worth_it(queues.values)
+        if hours.seen >= POINTS_MIN and _is_worth_it(queues.values)
         else None,
         drain=_drain(runways) if waits(runways) else None,
         phase=group_plots.phase(rows),
@@ -164,7 +164,7 @@ def not_shown(
     """Return the parts that are not drawn, each with the reason and what it takes."""
     least = Duration(WAIT_MS_MIN)
     reasons = (
-        (plots.hours, Text("Time lag by the hour, cumulative flow, error budget"), _no_line(hours)),
+        (plots.hours, Text("Time lag by the hour, queues, cumulative flow, error budget"), _no_line(hours)),
         (
             plots.budget or not plots.hours,
             Text("Error budget"),
@@ -172,7 +172,7 @@ def not_shown(
         ),
         (plots.week, Text("Time lag by hour of week"), _no_week(hours)),
         (
-            plots.queues,
+            plots.queues or hours.seen < POINTS_MIN,
             Text("Queues"),
             Text(
                 "no row of a queue that waited %(time)s or longer; rows of queues are kept for %(days)s days",

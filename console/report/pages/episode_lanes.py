@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from django.db.models import QuerySet
 
+from console.cluster.models import Cluster
+from console.report import selectors
 from console.report.models import ReportRow
 from console.text import Text
 
@@ -43,6 +45,13 @@ class Lanes:
     to_ms: int
     rows: list[Lane]
     groups: int
+
+
+def copied_until_ms(cluster: Cluster, now_ms: int) -> int:
+    """Return until when episodes are known: the collector's records were copied then."""
+    done = selectors.last_success(cluster.name, "episodes")
+    until_ms = cluster.until_ms(now_ms)
+    return until_ms if done is None else min(until_ms, done.finished_at_ms or until_ms)
 
 
 def lanes(found: QuerySet[ReportRow], from_ms: int | None, to_ms: int) -> Lanes | None:

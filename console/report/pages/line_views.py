@@ -20,7 +20,7 @@ from console.report.delivery import schedules
 from console.report.jobs import JOBS, STORE_JOBS, WORDS
 from console.report.models import ReportRow, ReportRun, ReportSchedule
 from console.report.pages import run_panel
-from console.report.pages.episode_lanes import lanes
+from console.report.pages.episode_lanes import copied_until_ms, lanes
 from console.report.pages.summary import summary
 from console.report.rules import span_of, span_start, spans_of
 from console.text import Text
@@ -125,7 +125,7 @@ def _episodes(request: HttpRequest, here: Cluster, job: str, now_ms: int) -> Pag
     return {
         "query": query,
         "page": selectors.report_row_page(found, ordered, query.page, query.per_page, whole),
-        "lanes": lanes(found, _span_start(request, here, job, now_ms), here.until_ms(now_ms)),
+        "lanes": lanes(found, _span_start(request, here, job, now_ms), copied_until_ms(here, now_ms)),
     }
 
 

@@ -13,7 +13,7 @@ from console.lag import selectors as lag_selectors
 from console.report import selectors
 from console.report.columns import SLO_COLUMNS, Column
 from console.report.models import ReportRow
-from console.report.pages.episode_lanes import Lanes, lanes
+from console.report.pages.episode_lanes import Lanes, copied_until_ms, lanes
 from spark.lag.local_time import DAY_MS
 
 BUDGETS_SHOWN = 10
@@ -34,7 +34,7 @@ class Summary:
 
 
 def summary(cluster: Cluster, now_ms: int, scope: NameScope = EVERYTHING) -> Summary:
-    """Return the newest budgets and the week's episodes of the groups in a scope. Four queries."""
+    """Return the newest budgets and the week's episodes of the groups in a scope. Five queries."""
     system = lag_selectors.system_groups(cluster.name)
     days = selectors.report_rows(cluster.name, "lag_day", grain="slo", scope=scope).exclude(group__in=system)
     newest = days.order_by("-window_start_ms").values_list("window_start_ms", flat=True).first()
@@ -46,5 +46,5 @@ def summary(cluster: Cluster, now_ms: int, scope: NameScope = EVERYTHING) -> Sum
     return Summary(
         budgets=list(worst[:BUDGETS_SHOWN]),
         groups=last_day.count(),
-        episodes=lanes(episodes.exclude(group__in=system), from_ms, to_ms),
+        episodes=lanes(episodes.exclude(group__in=system), from_ms, copied_until_ms(cluster, now_ms)),
     )

@@ -188,7 +188,7 @@ class TestPage:
         page = self.text(admin)
         shown = re.findall(r"<dt>\s*(.*?)\s*</dt><dd>(.*?)</dd>", page.partition('id="n-h"')[2], re.DOTALL)
         reasons = {part: re.sub("<.*?>", "", why) for part, why in shown}
-        ends = reasons["Time lag by the hour, cumulative flow, error budget"]
+        ends = reasons["Time lag by the hour, queues, cumulative flow, error budget"]
         assert ends.startswith("a line needs two observed hours; the second ends at ") and "10:00:00" in ends
         assert reasons["How long messages waited"] == "no message was consumed in this time"
         assert reasons["Retries and dead letters"] == "no message was sent back for a retry"

@@ -59,6 +59,11 @@ def test_it_draws_the_episodes_of_seven_days(local: Cluster, run: ReportRun) -> 
         row(run, "episodes", group, start_ms, start_ms=start_ms, end_ms=start_ms + 60_000)
     episodes = summary(local, NOW).episodes
     assert episodes is not None and [lane.name for lane in episodes.rows] == ["new"]
+    assert episodes.to_ms == NOW
+    copied = {"from_ms": 0, "to_ms": NOW, "requested_at_ms": NOW, "finished_at_ms": NOW - 90_000}
+    ReportRun.objects.create(id="report-2", cluster="local", job="episodes", state="SUCCEEDED", **copied)
+    episodes = summary(local, NOW).episodes
+    assert episodes is not None and episodes.to_ms == NOW - 90_000  # no later one is known
 
 
 def test_rocketmqs_own_groups_are_left_out(local: Cluster, run: ReportRun) -> None:

@@ -181,7 +181,7 @@ def test_the_index_asks_few_questions_of_the_database(
     for number, job in enumerate(JOBS):
         rows.run(f"report-{number}", job=job)
     admin.get("/c/local/reports")  # schedules are made by now
-    with django_assert_max_num_queries(12):
+    with django_assert_max_num_queries(13):
         text = admin.get("/c/local/reports").content.decode()
     assert text.count("took 9 s") == len(JOBS)
 
