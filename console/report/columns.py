@@ -349,7 +349,7 @@ SLO_COLUMNS = (
         note=Text("computed days of the 28; the other days are unknown and use no budget"),
     ),
 )
-SLO_WORDS = Text("The topic of each group that was worst; promises are set on the report of the group.")
+SLO_WORDS = Text("The topic of each group that was worst; SLOs are set on the report of the group.")
 
 
 def _slo(window: Column, change: Text) -> RowsView:
@@ -468,7 +468,7 @@ REVIEWS: dict[str, tuple[RowsView, ...]] = {
                     Text("Cost"),
                     "rate",
                     Text("msg·h"),
-                    note=Text("messages times the hours they waited beyond the promise"),
+                    note=Text("messages times the hours they waited beyond the SLO"),
                 ),
                 Column("days", Text("Days"), priority=2, note=Text("computed days of the week")),
                 COVERAGE,

@@ -144,10 +144,13 @@ class SloForm(forms.Form):
     """
 
     seconds = forms.IntegerField(
-        required=False, min_value=1, max_value=7 * 86_400, label=Text("No message waits longer than")
+        required=False,
+        min_value=1,
+        max_value=7 * 86_400,
+        label=Text("No message waits longer than, in seconds"),
     )
     target_pct = forms.FloatField(
-        required=False, min_value=50, max_value=99.999, label=Text("for this share of the time")
+        required=False, min_value=50, max_value=99.999, label=Text("for this share of the time, in per cent")
     )
 
     def clean(self) -> None:
@@ -155,9 +158,7 @@ class SloForm(forms.Form):
         values = self.cleaned_data
         if not self.errors and (values.get("seconds") is None) != (values.get("target_pct") is None):
             empty = "seconds" if values.get("seconds") is None else "target_pct"
-            self.add_error(
-                empty, Text("Enter both, or leave both empty to use the promise of the installation.")
-            )
+            self.add_error(empty, Text("Enter both, or leave both empty to use the SLO of the installation."))
 
 
 def _ms(moment: dt.datetime) -> int:

@@ -202,7 +202,7 @@ def test_a_promise_is_both_figures_or_none(admin: Client) -> None:
     versions = schedules.slo_versions("local", "billing")
     assert [(one.slo_ms, one.target) for one in versions] == [(None, None), (5_000, 0.999)]
     page = text(admin, "/c/local/reports/groups/billing")
-    assert "Versions of the promise" in page and page.count(versions[0].set_by) >= 2
+    assert "Versions of the SLO" in page and page.count(versions[0].set_by) >= 2
 
 
 def test_a_generated_cluster_has_no_report_of_store_files() -> None:
