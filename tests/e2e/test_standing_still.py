@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
+import time
 
 import pytest
 from django.template.loader import render_to_string
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import Page, Route, WebSocketRoute, expect
 
 from console.group.findings import Finding
 from console.lag.models import GroupRow
@@ -92,3 +94,50 @@ def test_findings_come_and_go_and_nothing_else_moves(
     assert page.evaluate(PLACES) == opened
     expect(worst).to_have_text(WORST)
     expect(page.locator(ALL)).to_have_text("Show 10 findings")
+
+
+def test_a_status_that_appears_and_rows_that_move_push_nothing(page: Page, product: Product) -> None:
+    """Chips stay where they are, a new one comes behind them; that rows have moved is said over the list."""
+    # where the line has no room a chip waits for the next page
+    page.set_viewport_size({"width": 1920, "height": 900})
+    sockets: list[WebSocketRoute] = []
+    counted: list[str] = []
+
+    def connect(socket: WebSocketRoute) -> None:
+        """The first counts of the console come through, then those of the test and no rows but its own."""
+        sockets.append(socket)
+        server = socket.connect_to_server()
+
+        def forward(message: str | bytes) -> None:
+            text = str(message)
+            if "/groups" in text or ("/counts" in text and counted):
+                return
+            socket.send(message)
+            if "/counts" in text:
+                counted.append(text)
+
+        server.on_message(forward)
+
+    page.route_web_socket("**/ws/live", connect)
+    page.goto(f"{product.url}/c/local/groups?sort=lag")
+    deadline = time.monotonic() + PATIENCE_MS / 1000
+    while not counted:
+        assert time.monotonic() < deadline
+        page.wait_for_timeout(100)
+    hidden = page.locator(".chip[hidden]").first
+    status = hidden.locator("[data-chip]").get_attribute("data-chip")
+    chips = r"""() => [...document.querySelectorAll("form .chip:not([hidden])")]
+      .map((one) => [one.textContent.replace(/\d/g, "").trim(), Math.round(one.getBoundingClientRect().x)])"""
+    before, places = page.evaluate(chips), page.evaluate(PLACES)
+    tell(sockets[-1], "counts", {"groups": {"ALL": 1, str(status): 1}})
+    tell(sockets[-1], "groups", {"analytics": {"lag": 1}, "shipping": {"lag": 2}})
+    expect(page.locator(f"[data-chip={status}]")).to_be_visible()
+    expect(page.locator("[data-moved]")).to_contain_text("have moved")
+    after = page.evaluate(chips)
+    assert after[: len(before)] == before
+    assert page.evaluate(PLACES) == places
+
+
+def tell(socket: WebSocketRoute, subject: str, rows: dict[str, dict[str, int]]) -> None:
+    message = {"subject": f"c/local/{subject}", "seq": 10**15, "at_ms": 0, "full": False, "rows": rows}
+    socket.send(json.dumps(message))
