@@ -131,11 +131,11 @@ QUEUES = ListSpec(
             fields=("status",),
             live=("status", "status"),
         ),
-        Column("min", Text("Min"), css="num p3", fields=("min_offset",), live=("min_offset", "count")),
+        Column("min", Text("Min"), css="num p3 muted", fields=("min_offset",), live=("min_offset", "count")),
         Column(
             "committed",
             Text("Committed"),
-            css="num hide-s",
+            css="num",
             fields=("committed_offset",),
             live=("committed_offset", "count"),
         ),
@@ -146,7 +146,7 @@ QUEUES = ListSpec(
             fields=("pulled_offset",),
             live=("pulled_offset", "optional"),
         ),
-        Column("max", Text("Max"), css="num hide-s", fields=("max_offset",), live=("max_offset", "count")),
+        Column("max", Text("Max"), css="num", fields=("max_offset",), live=("max_offset", "count")),
         Column("lag", Text("Lag"), MSGS, order=lambda row: row.lag, fields=("lag",), live=("lag", "count")),
         Column(
             "in_flight",

@@ -1,4 +1,4 @@
-"""The two long lists are at most 60 kB before compression, and their cells get the look of their column."""
+"""The longest lists are at most 60 kB before compression, and their cells get the look of their column."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from console.group.group_list import GROUPS
+from console.group.group_page import QUEUES
 from console.lists.spec import ListSpec
+from console.rebalance.observed.group_list import REBALANCED
 from console.templatetags.lists import cell_classes
 from console.text import Text
 from console.topic.topic_list import TOPICS
@@ -42,7 +44,7 @@ def test_fifty_rows_are_at_most_60_kb(page: str, known: dict[str, object]) -> No
     assert len(content) <= BYTES_MAX
 
 
-@pytest.mark.parametrize("spec", [GROUPS, TOPICS], ids=lambda spec: spec.name)
+@pytest.mark.parametrize("spec", [GROUPS, TOPICS, REBALANCED, QUEUES], ids=lambda spec: spec.name)
 def test_every_place_of_a_column_class_has_its_style(spec: ListSpec) -> None:
     """Cells have no classes of their own: a place without a rule would lose its alignment, or never go."""
     wanted = cell_classes(spec).split()
