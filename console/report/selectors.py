@@ -234,17 +234,25 @@ def row_page(
     page: int = 1,
     per_page: int = 50,
     whole: LagRows | None = None,
+    sums: queue_rows.Sums | None = None,
 ) -> Page[LagRow]:
     """Return one page; unknown figures sort last in both directions.
 
     An unknown sort key falls back to the worst time lag. `whole`: the rows without a scope, to count those not
-    shown.
+    shown. `sums`: see `queue_rows.page`.
     """
     name = SORTS.get(sort, "time_lag_max_ms")
     if isinstance(found, QueueRows):
         assert whole is None or isinstance(whole, QueueRows)
-        per_page = max(1, min(per_page, PER_PAGE_MAX))
-        return queue_rows.page(found, name, descending=descending, page=page, per_page=per_page, whole=whole)
+        return queue_rows.page(
+            found,
+            name,
+            descending=descending,
+            page=page,
+            per_page=max(1, min(per_page, PER_PAGE_MAX)),
+            whole=whole,
+            sums=sums,
+        )
     assert not isinstance(whole, QueueRows)
     column = F(name)
     order = column.desc(nulls_last=True) if descending else column.asc(nulls_last=True)
@@ -272,6 +280,14 @@ def _page_of(ordered: QuerySet[M], page: int, per_page: int, whole: QuerySet[M] 
         not_shown=0 if whole is None else whole.count() - total,
         per_page_max=PER_PAGE_MAX,
     )
+
+
+def page_and_summary(found: LagRows, **arguments: Any) -> tuple[Page[LagRow], LagSummary]:
+    """As `row_page` and `summary`; files are read once for both."""
+    if isinstance(found, QueueRows):
+        sums = queue_rows.Sums()
+        return row_page(found, **arguments, sums=sums), sums.summary(found)
+    return row_page(found, **arguments), summary(found)
 
 
 def summary(found: LagRows) -> LagSummary:

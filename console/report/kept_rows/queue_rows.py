@@ -38,6 +38,7 @@ COLUMNS = tuple(DEFAULTS)
 SUMS = ("produced", "consumed", "breach_ms")
 HIGHEST = ("time_lag_max_ms", "lag_max", "slo_ms", "interval_ms")
 LOWEST = ("coverage_pct", "slo_ms")
+SUMMED = tuple(dict.fromkeys([*SUMS, *HIGHEST, *LOWEST]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,17 +224,27 @@ class Found:
 
 
 def page(
-    found: QueueRows, column: str, *, descending: bool, page: int, per_page: int, whole: QueueRows | None
+    found: QueueRows,
+    column: str,
+    *,
+    descending: bool,
+    page: int,
+    per_page: int,
+    whole: QueueRows | None,
+    sums: Sums | None = None,
 ) -> Page[LagRow]:
     """Return one page in the order of a column, unknown figures last, then newest window, then name.
 
-    `whole`: the number of rows without a scope. Pages beyond ROWS_REACHED_MAX cannot be reached.
+    `whole`: the number of rows without a scope. Pages beyond ROWS_REACHED_MAX cannot be reached. `sums` receives the
+    rows of all pages, so that their files are read once for both.
     """
     best = _Best(min(max(page, 1) * per_page, ROWS_REACHED_MAX), descending)
     total = 0
-    for rows in found.read([column]):
+    for rows in found.read([column] if sums is None else list(dict.fromkeys([column, *SUMMED]))):
         total += len(rows.places)
         best.add(rows, column)
+        if sums is not None:
+            sums.add(rows)
     pages = max(1, -(-min(total, ROWS_REACHED_MAX) // per_page))
     page = max(1, min(page, pages))
     order = best.order()
@@ -269,33 +280,48 @@ class LagSummary:
 
 def summary(found: QueueRows) -> LagSummary:
     """As `selectors.summary`."""
-    names = list(dict.fromkeys([*SUMS, *HIGHEST, *LOWEST]))
-    sums, low, high = dict.fromkeys(SUMS), dict.fromkeys(LOWEST), dict.fromkeys(HIGHEST)
-    starts, ends, made = [], [], []
-    worst, worst_ms = None, 0
-    for rows in found.read(names):
-        ends.append(rows.file.window_end_ms)
-        starts.append(rows.file.window_start_ms)
-        made.append(rows.file.created_at_ms)
+    sums = Sums()
+    for rows in found.read(SUMMED):
+        sums.add(rows)
+    return sums.summary(found)
+
+
+class Sums:
+    """What the rows of a query have in common, while its files are read."""
+
+    def __init__(self) -> None:
+        self._sums, self._low, self._high = dict.fromkeys(SUMS), dict.fromkeys(LOWEST), dict.fromkeys(HIGHEST)
+        self._files: list[QueueRowFile] = []
+        self._worst: Row | None = None
+        self._worst_ms = 0
+
+    def add(self, rows: Found) -> None:
+        """Add the rows of a file, which have the columns SUMMED."""
+        self._files.append(rows.file)
         for name in SUMS:
-            sums[name] = _known(sum, sums[name], pc.sum(rows.table[name]).as_py())
-        for name, function, best in (*((n, max, high) for n in HIGHEST), *((n, min, low) for n in LOWEST)):
-            best[name] = _known(function, best[name], pc.min_max(rows.table[name])[function.__name__].as_py())
-        if high["time_lag_max_ms"] and high["time_lag_max_ms"] > worst_ms:
-            worst_ms = high["time_lag_max_ms"]
-            worst = Row(
-                rows.number, int(rows.places[pc.index(rows.table["time_lag_max_ms"], worst_ms).as_py()])
-            )
-    return LagSummary(
-        **sums,
-        **high,
-        coverage_pct=low["coverage_pct"],
-        slo_least_ms=low["slo_ms"],
-        from_ms=min(starts, default=None),
-        to_ms=max(ends, default=None),
-        generated_at_ms=max(made, default=None),
-        worst=next(iter(found.rows_at([worst])), None) if worst is not None else None,
-    )
+            self._sums[name] = _known(sum, self._sums[name], pc.sum(rows.table[name]).as_py())
+        for best, function in ((self._high, max), (self._low, min)):
+            for name in best:
+                value = pc.min_max(rows.table[name])[function.__name__].as_py()
+                best[name] = _known(function, best[name], value)
+        highest_ms = self._high["time_lag_max_ms"]
+        if highest_ms and highest_ms > self._worst_ms:
+            self._worst_ms = highest_ms
+            place = pc.index(rows.table["time_lag_max_ms"], highest_ms).as_py()
+            self._worst = Row(rows.number, int(rows.places[place]))
+
+    def summary(self, found: QueueRows) -> LagSummary:
+        """Return the summary; `found` reads the worst row as a whole."""
+        return LagSummary(
+            **self._sums,
+            **self._high,
+            coverage_pct=self._low["coverage_pct"],
+            slo_least_ms=self._low["slo_ms"],
+            from_ms=min((file.window_start_ms for file in self._files), default=None),
+            to_ms=max((file.window_end_ms for file in self._files), default=None),
+            generated_at_ms=max((file.created_at_ms for file in self._files), default=None),
+            worst=next(iter(found.rows_at([self._worst])), None) if self._worst is not None else None,
+        )
 
 
 def by_window(found: QueueRows, most: int) -> Iterator[list[Any] | Gap]:

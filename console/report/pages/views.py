@@ -96,7 +96,7 @@ def page(
     scope = view_scope(request.user, here.name)
     found = _rows(request, here, job, query, now_ms, scope)
     whole = None if scope.is_everything else _rows(request, here, job, query, now_ms, EVERYTHING)
-    rows = selectors.row_page(
+    rows, summary = selectors.page_and_summary(
         found,
         sort=query.sort,
         descending=bool(query.descending),
@@ -113,7 +113,7 @@ def page(
         "span": span_of(request.GET.get("span", ""), job),
         "spans": list(spans_of(job).items()),
         "page": rows,
-        "summary": selectors.summary(found),
+        "summary": summary,
         "gaps": selectors.gaps(found),
         "downloads": run_panel.downloads(request, here, job, rows),
         "now_ms": now_ms,

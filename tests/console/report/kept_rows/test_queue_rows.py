@@ -147,6 +147,19 @@ def test_it_sums_up_without_adding_unknowns(run: ReportRun) -> None:
     assert set(dataclasses.astuple(nothing)) == {None}
 
 
+@pytest.mark.parametrize("group", ["", "team-b"])
+def test_one_reading_gives_a_page_and_what_all_rows_have_in_common(run: ReportRun, group: str) -> None:
+    rows.publish(run, *some())
+    asked: dict[str, Any] = {"sort": "produced", "page": 2, "per_page": 11}
+    page, figures = selectors.page_and_summary(QueueRows("local", "lag_hour", group=group), **asked)
+    apart = selectors.summary(QueueRows("local", "lag_hour", group=group))
+    assert [name_of(row) for row in page.rows] == [
+        name_of(row) for row in selectors.row_page(QueueRows("local", "lag_hour", group=group), **asked).rows
+    ]
+    assert name_of(figures.worst) == name_of(apart.worst)
+    assert dataclasses.replace(figures, worst=None) == dataclasses.replace(apart, worst=None)
+
+
 def test_a_row_has_what_the_file_says_and_defaults_for_what_it_does_not(run: ReportRun) -> None:
     rows.publish(run, queue(status_ms=[0, 7, *[0] * 10], in_rate=0.5, lag_counts=[1]))
     ((row,), _) = (selectors.row_page(QueueRows("local", "lag_hour")).rows, None)
