@@ -68,7 +68,7 @@ class JobRun:
         self.plan = job.plan
         self.owner = owner
         self._progress, self._result = dict(job.progress), dict(job.result)
-        self._started = self._looked = self._saved = claimed_s
+        self._started = self._looked = self._saved = self._published = claimed_s
         self._settling = False
         self._gives_way = gives_way
         self._began_with = self._work_done()
@@ -163,9 +163,15 @@ class JobRun:
             raise
 
     def renew(self) -> None:
-        """Keep the lease during a wait, and report it. Raises LeaseLost."""
-        if (time.monotonic() - self._saved) * 1000 >= HEARTBEAT_MS:
+        """Keep the lease during a wait, and report it. Raises LeaseLost.
+
+        A run that saves its progress more often than that is reported too.
+        """
+        now = time.monotonic()
+        if (now - self._saved) * 1000 >= HEARTBEAT_MS:
             self.save()
+        if (now - self._published) * 1000 >= HEARTBEAT_MS:
+            self._published = now
             journal.publish(self.job, at_ms=self.now_ms())
 
     def beat(self) -> None:

@@ -13,7 +13,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from console.brokers.mqadmin import BrokerUnavailable
-from console.operation import errors, selectors, services
+from console.operation import errors, journal, selectors, services
 from console.operation.job import control, run_lock, runner, worker_queue
 from console.operation.models import Job, JobState
 from console.operation.plan import job_run
@@ -78,6 +78,22 @@ def test_a_worker_that_freezes_behind_its_save_finds_its_lease_over(
     assert runner.claim(job.id, "worker-2", now_ms() + 2 * LEASE_MS) is not None
     with pytest.raises(job_run.LeaseLost):
         run.hold_lease()
+
+
+def test_a_run_that_saves_more_often_than_it_beats_is_reported_to_pages(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock_s = 100.0
+    monkeypatch.setattr(job_run, "time", SimpleNamespace(monotonic=lambda: clock_s))
+    claimed = runner.claim(job.id, "worker-1", now_ms())
+    assert claimed is not None
+    run, seen = job_run.JobRun(claimed, "worker-1", clock_s), []
+    monkeypatch.setattr(journal, "publish", lambda row, *, at_ms: seen.append(clock_s))
+    for _ in range(12):
+        clock_s += 0.25
+        run.save()
+        run.beat()
+    assert seen == [101.0, 102.0, 103.0]
 
 
 def test_it_pauses_within_a_step_and_goes_on_where_it_stood(
