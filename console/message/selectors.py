@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 
+from django.db.models import Q
+
 from console.access.name_scope import NameScope
 from console.lag.models import BrokerRow, TopicRow
 from console.lag.rows import queues
@@ -24,7 +26,8 @@ class BrokerQueues:
 def topic_names(cluster: str, scope: NameScope, *, limit: int = TOPICS_SUGGESTED) -> list[str]:
     """Return names for the topic box of the browser, ordinary topics first; only those of ``scope``."""
     rows = scope.filter(TopicRow.objects.filter(cluster=cluster).exclude(kind="SYSTEM"), "topic")
-    return list(rows.order_by("kind", "topic").values_list("topic", flat=True)[:limit])
+    ordinary = rows.annotate(is_ordinary=Q(kind="NORMAL"))
+    return list(ordinary.order_by("-is_ordinary", "topic").values_list("topic", flat=True)[:limit])
 
 
 def topic_facts(cluster: str, topic: str) -> TopicRow | None:

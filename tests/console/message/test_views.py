@@ -59,6 +59,15 @@ def test_it_asks_for_a_topic_first() -> None:
     assert "Choose a topic" in signed_in().get("/c/test/messages").content.decode()
 
 
+def test_it_offers_the_topics_of_a_small_cluster() -> None:
+    sample_rows.cluster("test")
+    for topic, kind in (("%DLQ%billing", "DLQ"), ("payments", "NORMAL"), ("orders", "NORMAL")):
+        sample_rows.topic_row(topic, cluster="test", kind=kind)
+    text = signed_in().get("/c/test/messages").content.decode()
+    assert re.findall(r'<option value="(.*?)">', text)[:3] == ["orders", "payments", "%DLQ%billing"]
+    assert re.findall(r'class="chip"[^>]*>([^<]*)</a>', text) == ["orders", "payments"]
+
+
 def test_it_shows_the_newest_first_and_escapes_bodies(client: Client) -> None:
     text = client.get("/c/test/messages?topic=orders").content.decode()
     places = [text.index(body) for body in ("00 ff", "&lt;script&gt;alert(1)&lt;/script&gt;", '{ "order": 1')]
