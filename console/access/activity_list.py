@@ -77,7 +77,7 @@ AUDIT_VERBS: Mapping[str, Text] = {
     "show masked fields": Text("Showed the masked fields of the message %(object)s", object=ANY),
     # clusters, reports, body schemas
     "add cluster": Text("Added the cluster %(object)s", object=ANY),
-    "change SLO": Text("Changed the promise of group %(object)s", object=ANY),
+    "change SLO": Text("Changed the SLO of group %(object)s", object=ANY),
     "change cluster": Text("Changed the settings of the cluster %(object)s", object=ANY),
     "change schedule": Text("Changed the schedule of the report %(object)s", object=ANY),
     "cluster not added": Text("Cluster not added: %(object)s", object=ANY),

@@ -142,7 +142,7 @@ def _promise(group: GroupRow, promised_ms: int | None) -> Iterable[Finding]:
     late_ms = group.time_lag_ms
     if promised_ms is None or late_ms is None or late_ms <= promised_ms:
         return
-    title = Text("Time lag exceeds the promise of %(promise)s", promise=Duration(promised_ms))
+    title = Text("Time lag exceeds the SLO of %(slo)s", slo=Duration(promised_ms))
     text = Text("The oldest unread message has waited %(time)s.", time=Duration(late_ms))
     if group.worst_queue:
         text = Text(

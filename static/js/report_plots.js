@@ -353,7 +353,7 @@
     });
   }
 
-  /* Time lag by the hour with the promise as a line, and what is left of the error budget. */
+  /* Time lag by the hour with the SLO as a line, and what is left of the error budget. */
   function hours(canvas, { times, p50_ms: p50, p95_ms: p95, max_ms: max, slo_ms: slo }) {
     const panel = {
       title: gettext("Time lag of the worst topic"),

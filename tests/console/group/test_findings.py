@@ -213,7 +213,7 @@ def test_a_status_that_needs_attention_has_a_finding() -> None:
 def test_a_broken_promise_is_a_finding_whatever_the_status() -> None:
     row = group(status="CATCHING_UP", time_lag_ms=480_000, worst_queue="broker-a · 0")
     (found,) = findings(row, [queue(0)], [], promised_ms=60_000)
-    assert found.title == "Time lag exceeds the promise of 1 m"
+    assert found.title == "Time lag exceeds the SLO of 1 m"
     assert found.text == "The oldest unread message, on broker-a · 0, has waited 8 m."
     assert findings(row, [queue(0)], [], promised_ms=480_000) == []
     assert findings(group(time_lag_ms=None), [queue(0)], [], promised_ms=1) == []

@@ -83,7 +83,7 @@ def test_a_late_topic_of_which_too_little_is_known_reads_unknown(two_clusters: l
     assert "if no round is missed" not in reader.get("/fleet").content.decode()
     PromiseCourse.objects.exclude(group="").delete()
     page = reader.get("/fleet").content.decode()
-    assert "No promise is known to have been broken in the last six hours." in page
+    assert "No SLO is known to have been breached in the last six hours." in page
 
 
 def test_a_cluster_without_a_current_round_says_nothing_of_now(two_clusters: list[Cluster]) -> None:
@@ -170,4 +170,4 @@ def test_it_lists_the_longest_times_nobody_watched(two_clusters: list[Cluster]) 
 def test_it_asks_strangers_to_sign_in_and_has_words_for_nothing(client: Client) -> None:
     assert client.get("/fleet").status_code == 302
     page = signed_in().get("/fleet").content.decode()
-    assert "No promise was broken in the last six hours." in page and "No cluster" in page
+    assert "No SLO was breached in the last six hours." in page and "No cluster" in page
