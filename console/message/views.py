@@ -190,9 +190,12 @@ class Export:
 
 
 def _exports(form: BrowseForm, found: Found, facts: TopicRow | None) -> list[Export]:
-    """Return the exports of a search. A topic has so many messages; how many a filter leaves is not known."""
+    """Return the exports of a search that found messages, or still may.
+
+    A topic has so many messages; how many a filter leaves is not known.
+    """
     page = found.page
-    if page is None:
+    if page is None or not (found.rows or found.is_streaming):
         return []
     is_narrowed = any(form.data.get(name) for name in (*FILTERS, "since", "until", "offset", "cursor"))
     rows: int | None

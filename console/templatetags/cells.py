@@ -19,7 +19,7 @@ from typing import Any
 from django.utils.html import conditional_escape, format_html
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
-from django.utils.translation import pgettext
+from django.utils.translation import gettext_noop, pgettext
 
 from console.templatetags.statuses import STATUSES, TIME_TONES, TONES, status_parts
 from console.text import figures as english
@@ -307,6 +307,10 @@ def optional_duration_cell(row: object, name: str, now_ms: int) -> SafeString:
     return at_least(row) + shown if is_low else shown
 
 
+# As `lag/rows/queue_rows.py` finds it; the reason of a row is that of its status.
+LOSS_BOUND = gettext_noop(
+    "A lower bound: how long the broker really keeps messages, or how fast the group reads them, is not known yet."
+)
 LOSS_TONES = ((HOUR_MS, "t-bad"), (DAY_MS, "t-warn"))  # a lower bound is no alarm and has none
 
 
@@ -316,7 +320,7 @@ def loss_cell(row: object, name: str, now_ms: int) -> SafeString:
     if value_of(row, "status") == "LOST":
         return format_html('<span class="t-bad">{}</span>', _("losing now"))
     if value is not None:
-        bound = bound_of(row, name)
+        bound = at_least({"reason": _(LOSS_BOUND)}) if bound_of(row, name) else ""
         tone = "" if bound else next((tone for below, tone in LOSS_TONES if value < below), "")
         return format_html('{}<span class="{}">{}</span>', bound, tone, duration(value))
     if value_of(row, "time_to_loss_never"):

@@ -302,7 +302,10 @@
       const value = row[name];
       if (row.status === "LOST") return `<span class="t-bad">${gettext("losing now")}</span>`;
       if (!missing(value)) {
-        const bound = boundOf(row, name);
+        const reason = gettext(
+          "A lower bound: how long the broker really keeps messages, or how fast the group reads them, is not known yet.",
+        );
+        const bound = boundOf(row, name) && atLeast({ reason });
         const tone = bound ? "" : value < HOUR ? "t-bad" : value < DAY ? "t-warn" : "";
         return `${bound}<span class="${tone}">${duration(value)}</span>`;
       }

@@ -43,6 +43,8 @@
   }
   function show() {
     list.hidden = keys.size === 0;
+    const exports = $("[data-exports]", card);
+    if (exports) exports.hidden = list.hidden;
     const empty = $("[data-empty]", card);
     if (empty) empty.hidden = keys.size > 0 || (!ended && card.dataset.search === "search");
   }

@@ -55,6 +55,11 @@ class ConfigKey:
     def is_secret(self) -> bool:
         return is_secret(self.name)
 
+    @property
+    def unit_apart(self) -> Text:
+        """Return the unit to show beside the meaning; none where that begins with it: "queues of a topic"."""
+        return Text() if self.unit and self.says.startswith(f"{self.unit} ") else self.unit
+
     def with_unit(self, value: Text) -> Text:
         """Return a value of the key with its unit, if it has one."""
         return Text("%(value)s %(unit)s", value=value, unit=self.unit) if self.unit else value

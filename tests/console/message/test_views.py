@@ -159,9 +159,18 @@ def test_it_streams_what_takes_longer_than_the_page_may(
     monkeypatch.setattr("console.message.views.FIRST_PAINT_MS", 0)
     text = client.get("/c/test/messages?topic=orders").content.decode()
     assert 'data-search="search"' in text and "Scanning" in text and "Continue the search" in text
+    assert "to the end" not in text  # of no queue yet
+    assert re.search(r"data-exports\s+hidden", text)  # messages.js shows them with the first row
     monkeypatch.undo()
     text = client.get("/c/test/messages?topic=orders").content.decode()
     assert 'data-search=""' in text and "<b>3</b> in <b>1</b> queue" in text
+    assert "1 queue read to the end" in text
+
+
+def test_a_search_that_found_nothing_offers_no_export(client: Client) -> None:
+    page = client.get("/c/test/messages?topic=orders&tag=unknown").content.decode()
+    assert "No message" in page and "/messages/export" not in page
+    assert "/messages/export" in client.get("/c/test/messages?topic=orders&tag=paid").content.decode()
 
 
 def test_it_marks_hits_and_offers_tags(client: Client) -> None:

@@ -42,6 +42,13 @@ def test_a_code_or_a_large_number_has_words_beside_it(key: str, value: str, mean
 
 
 @pytest.mark.parametrize(
+    ("key", "unit"), [("defaultTopicQueueNums", ""), ("fileReservedTime", "hours"), ("flushDiskType", "")]
+)
+def test_a_unit_with_which_the_meaning_begins_is_not_repeated(key: str, unit: str) -> None:
+    assert config_key(key).unit_apart == unit
+
+
+@pytest.mark.parametrize(
     ("key", "value", "problem"),
     [
         ("fileReservedTime", "48", ""),
