@@ -12,6 +12,7 @@ from django.db.models import F, Max, Min, Model, OuterRef, Q, QuerySet, Subquery
 from django.db.models.expressions import OrderBy
 
 from console.access.name_scope import EVERYTHING, NameScope
+from console.lag import selectors as lag_selectors
 from console.lag.history.log import readable
 from console.lag.models import GroupMembers, HistoryFile
 from console.lag.promise_versions import promises_of
@@ -213,6 +214,11 @@ def report_rows(
     return found
 
 
+def of_system_groups(cluster: str) -> Q:
+    """Return the condition that rows are of RocketMQ's own groups, which lists hide unless they are requested."""
+    return Q(group__in=lag_selectors.system_groups(cluster))
+
+
 def members(cluster: str) -> dict[str, int]:
     """Return how many clients each group has now, where known."""
     found = GroupMembers.objects.filter(cluster=cluster, clients__isnull=False)
@@ -265,18 +271,27 @@ def report_row_page(
     page: int,
     per_page: int,
     whole: QuerySet[ReportRow] | None = None,
+    hidden_system: int = 0,
 ) -> Page[ReportRow]:
     """Return one page of a report's rows, ties by newest window, then by name. `whole`: see `row_page`."""
-    return _page_of(found.order_by(order, "-window_start_ms", *KEY, "pk"), page, per_page, whole)
+    ordered = found.order_by(order, "-window_start_ms", *KEY, "pk")
+    return _page_of(ordered, page, per_page, whole, hidden_system)
 
 
-def _page_of(ordered: QuerySet[M], page: int, per_page: int, whole: QuerySet[M] | None = None) -> Page[M]:
+def _page_of(
+    ordered: QuerySet[M],
+    page: int,
+    per_page: int,
+    whole: QuerySet[M] | None = None,
+    hidden_system: int = 0,
+) -> Page[M]:
     total = ordered.count()
     return cut(
         ordered,
         page=page,
         per_page=per_page,
         total=total,
+        hidden_system=hidden_system,
         not_shown=0 if whole is None else whole.count() - total,
         per_page_max=PER_PAGE_MAX,
     )

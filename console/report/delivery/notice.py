@@ -109,7 +109,8 @@ def _worst_lag(run: ReportRun, scope: NameScope) -> Sequence[LagRow]:
 
 def _worst_lines(run: ReportRun, scope: NameScope) -> Sequence[ReportRow]:
     """Return the first rows in the order of the report's page; the longest of episodes."""
-    found, field = _lines(run, scope), "figures__duration_ms"
+    found = _lines(run, scope).exclude(selectors.of_system_groups(run.cluster))
+    field = "figures__duration_ms"
     if run.job != "episodes":
         view = VIEWS[run.job][0]
         column = view.column(view.sort)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from django.db.models import F, QuerySet
+from django.db.models.expressions import OrderBy
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
@@ -13,6 +15,7 @@ from django.views.decorators.http import require_safe
 from console.access.name_scope import EVERYTHING, NameScope, view_scope
 from console.cluster.admission import admit_to_list
 from console.cluster.models import Cluster
+from console.lists.page import Page
 from console.lists.query import ListQuery
 from console.report import selectors
 from console.report.columns import VIEWS, RowsView
@@ -85,6 +88,7 @@ def page(
         "span": span_of(request.GET.get("span", ""), job),
         "spans": list(spans_of(job).items()),
         "words": WORDS[job],
+        "include_system": _includes_system(request),
         "now_ms": now_ms,
     }
     template = "report/episodes.html" if job == "episodes" else "report/lines.html"
@@ -93,7 +97,7 @@ def page(
 
 def found(request: HttpRequest, here: Cluster, job: str, scope: NameScope) -> QuerySet[ReportRow]:
     """Return the rows in a scope that match the page's filter, for a download."""
-    return _found(request, here, job, _view(request, job) if VIEWS[job] else None, scope)
+    return _found(request, here, job, _view(request, job) if VIEWS[job] else None, scope).shown
 
 
 def _lines(request: HttpRequest, here: Cluster, job: str, now_ms: int) -> PageContext:
@@ -104,14 +108,12 @@ def _lines(request: HttpRequest, here: Cluster, job: str, now_ms: int) -> PageCo
     column = view.column(query.sort)
     order = F(column.order_field if column is not None else query.sort)
     ordered = order.desc(nulls_last=True) if query.descending else order.asc(nulls_last=True)
-    scope = view_scope(request.user, here.name)
-    found = _found(request, here, job, view, scope)
-    whole = None if scope.is_everything else _found(request, here, job, view, EVERYTHING)
+    page, _shown = _page(request, here, job, view, query, ordered)
     return {
         "view": view,
         "grain": view.key,
         "query": query,
-        "page": selectors.report_row_page(found, ordered, query.page, query.per_page, whole),
+        "page": page,
     }
 
 
@@ -119,14 +121,40 @@ def _episodes(request: HttpRequest, here: Cluster, job: str, now_ms: int) -> Pag
     query = ListQuery.plain(request, sorts=EPISODE_SORTS, default="start", ascending=("group",))
     order = F(EPISODE_SORTS[query.sort])
     ordered = order.desc(nulls_last=True) if query.descending else order.asc(nulls_last=True)
-    scope = view_scope(request.user, here.name)
-    found = _found(request, here, job, None, scope)
-    whole = None if scope.is_everything else _found(request, here, job, None, EVERYTHING)
+    page, shown = _page(request, here, job, None, query, ordered)
     return {
         "query": query,
-        "page": selectors.report_row_page(found, ordered, query.page, query.per_page, whole),
-        "lanes": lanes(found, _span_start(request, here, job, now_ms), copied_until_ms(here, now_ms)),
+        "page": page,
+        "lanes": lanes(shown, _span_start(request, here, job, now_ms), copied_until_ms(here, now_ms)),
     }
+
+
+class _Rows(NamedTuple):
+    """The rows of the page's filter: those shown, and those hidden for being of RocketMQ's own groups."""
+
+    shown: QuerySet[ReportRow]
+    hidden: QuerySet[ReportRow]
+
+
+def _page(
+    request: HttpRequest,
+    here: Cluster,
+    job: str,
+    view: RowsView | None,
+    query: ListQuery,
+    order: OrderBy,
+) -> tuple[Page[ReportRow], QuerySet[ReportRow]]:
+    """Return the page, and all rows of which it is one."""
+    scope = view_scope(request.user, here.name)
+    rows = _found(request, here, job, view, scope)
+    whole = None if scope.is_everything else _found(request, here, job, view, EVERYTHING).shown
+    hidden = rows.hidden.count()
+    page = selectors.report_row_page(rows.shown, order, query.page, query.per_page, whole, hidden)
+    return page, rows.shown
+
+
+def _includes_system(request: HttpRequest) -> bool:
+    return request.GET.get("system") == "1"
 
 
 def _span_start(request: HttpRequest, here: Cluster, job: str, now_ms: int) -> int | None:
@@ -134,14 +162,17 @@ def _span_start(request: HttpRequest, here: Cluster, job: str, now_ms: int) -> i
     return span_start(span, now_ms=here.until_ms(now_ms), zone=selectors.zone_of(here.name, job))
 
 
-def _found(
-    request: HttpRequest, here: Cluster, job: str, view: RowsView | None, scope: NameScope
-) -> QuerySet[ReportRow]:
+def _found(request: HttpRequest, here: Cluster, job: str, view: RowsView | None, scope: NameScope) -> _Rows:
     from_ms = _span_start(request, here, job, _now_ms())
     name = request.GET.get("q", "").strip()
     grain = "" if view is None else view.grain
     found = selectors.report_rows(here.name, job, grain=grain, name=name, from_ms=from_ms, scope=scope)
-    return found if view is None else found.filter(**dict(view.where))
+    if view is not None:
+        found = found.filter(**dict(view.where))
+    if _includes_system(request):
+        return _Rows(found, found.none())
+    of_system = selectors.of_system_groups(here.name)
+    return _Rows(found.exclude(of_system), found.filter(of_system))
 
 
 def _view(request: HttpRequest, job: str) -> RowsView:

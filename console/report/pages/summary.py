@@ -9,7 +9,6 @@ from django.db.models import F
 
 from console.access.name_scope import EVERYTHING, NameScope
 from console.cluster.models import Cluster
-from console.lag import selectors as lag_selectors
 from console.report import selectors
 from console.report.columns import SLO_COLUMNS, Column
 from console.report.models import ReportRow
@@ -35,8 +34,8 @@ class Summary:
 
 def summary(cluster: Cluster, now_ms: int, scope: NameScope = EVERYTHING) -> Summary:
     """Return the newest budgets and the week's episodes of the groups in a scope. Five queries."""
-    system = lag_selectors.system_groups(cluster.name)
-    days = selectors.report_rows(cluster.name, "lag_day", grain="slo", scope=scope).exclude(group__in=system)
+    of_system = selectors.of_system_groups(cluster.name)
+    days = selectors.report_rows(cluster.name, "lag_day", grain="slo", scope=scope).exclude(of_system)
     newest = days.order_by("-window_start_ms").values_list("window_start_ms", flat=True).first()
     last_day = days.filter(window_start_ms=newest or 0)
     worst = last_day.order_by(F("figures__budget_left_pct").asc(nulls_last=True), "group")
@@ -46,5 +45,5 @@ def summary(cluster: Cluster, now_ms: int, scope: NameScope = EVERYTHING) -> Sum
     return Summary(
         budgets=list(worst[:BUDGETS_SHOWN]),
         groups=last_day.count(),
-        episodes=lanes(episodes.exclude(group__in=system), from_ms, copied_until_ms(cluster, now_ms)),
+        episodes=lanes(episodes.exclude(of_system), from_ms, copied_until_ms(cluster, now_ms)),
     )

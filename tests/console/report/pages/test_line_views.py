@@ -90,6 +90,28 @@ def test_it_filters_by_name_and_says_when_nothing_matches(admin: Client, run: Re
     assert "Nothing matches “nobody”" in text(admin, "/c/local/reports/capacity?q=nobody")
 
 
+@pytest.mark.parametrize(("job", "grain"), [("capacity", "group"), ("lag_trend", "month"), ("episodes", "")])
+def test_rows_of_system_groups_are_hidden_unless_requested(
+    admin: Client, run: ReportRun, job: str, grain: str
+) -> None:
+    sample_rows.group_row("CID_RMQ_SYS_TRANS", is_system=True)
+    moments = {"start_ms": TODAY, "end_ms": TODAY + HOUR, "duration_ms": HOUR}
+    for group in ("billing", "CID_RMQ_SYS_TRANS"):
+        if job == "episodes":
+            add(run, job, grain, group, "stall", **moments)
+        else:
+            add(run, job, grain, group)
+    page = f"/c/local/reports/{job}"
+    shown = text(admin, f"{page}?span=all")
+    assert ">billing</a>" in shown and "CID_RMQ_SYS_TRANS" not in shown
+    assert "<b>1</b> system hidden" in as_shown(shown)
+    everything = text(admin, f"{page}?span=all&system=1")
+    assert ">CID_RMQ_SYS_TRANS</a>" in everything and "System shown" in everything
+    files = [f"{page}/csv?span=all{more}" for more in ("", "&system=1")]
+    held = [b"CID_RMQ_SYS" in b"".join(admin.get(one)) for one in files]
+    assert held == [False, True]
+
+
 def test_each_grain_has_its_table(admin: Client, run: ReportRun) -> None:
     add(run, "dead_letter", "cause", "billing", cause="retries used up", letters=3)
     add(run, "dead_letter", "group", "billing", letters=3)
