@@ -145,6 +145,8 @@ def group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
         "row": row,
         "findings": group_page.findings_at(now_ms, row, queues, clients, paused),
         "pauses": paused,
+        "queue_count": len(queues),
+        "unknown_queues": queues.values("lag").count(None),
         "now_ms": now_ms,
     }
     if request.GET.get("part") == "findings":
@@ -161,7 +163,6 @@ def group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
         "list": group_page.QUEUES,
         "queues": group_page.queue_page(queues, query),
         "queue_brokers": brokers,
-        "unknown_queues": queues.values("lag").count(None),
         "retry_topic": RETRY_TOPIC_PREFIX + group,
         "has_retry": any(topic.startswith(RETRY_TOPIC_PREFIX) for topic in set(queues.values("topic"))),
         **_clients_context(row, queues, clients),

@@ -168,7 +168,12 @@ def _no_owner(subject: Subject) -> Iterator[Finding]:
     yield Finding(
         "NO_OWNER",
         "STOPPED",
-        Text("%(number)s queue(s) without owner: %(queues)s", number=len(queues), queues=_names(queues)),
+        Text(
+            "%(number)s queue(s) of %(topic)s without owner: %(queues)s",
+            number=len(queues),
+            topic=subject.topic,
+            queues=_names(queues),
+        ),
         Text.of_parts(parts),
         tuple(sorted(falls_to)),
         queues,

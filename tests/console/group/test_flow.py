@@ -19,7 +19,7 @@ ORDERS_0, ORDERS_1 = ("orders", "broker-a", 0), ("orders", "broker-b", 1)
 Reading = dict[tuple[str, str, int], tuple[int, int, int, int]]  # queue → min, max, committed, pulled
 
 
-def samples_of(rounds: Sequence[tuple[int, Reading]]) -> Samples:
+def samples_of(rounds: Sequence[tuple[float, Reading]]) -> Samples:
     """Rounds at these seconds. The heads have a series of their own, which the history leaves out for a group."""
     snapshots = []
     for number, (at_s, reading) in enumerate(rounds):
@@ -27,7 +27,7 @@ def samples_of(rounds: Sequence[tuple[int, Reading]]) -> Samples:
         snapshots.append(
             Snapshot(
                 number=number,
-                ts_ms=at_s * 1000,
+                ts_ms=int(at_s * 1000),
                 brokers=[],
                 head_keys=[HeadKey(*queue) for queue in reading],
                 max_offset=columns[:, 1],

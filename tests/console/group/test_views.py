@@ -134,6 +134,19 @@ def test_it_gives_the_findings_alone(admin: Client) -> None:
     assert "<html" not in part
 
 
+def test_an_open_page_gets_the_number_of_unknown_queues_with_the_findings(admin: Client) -> None:
+    def known() -> list[str]:
+        part = admin.get("/c/local/groups/analytics?part=findings").content.decode()
+        return re.findall(r'data-for="queues-known">\s*([^<]*?)\s*<', part)
+
+    (before,) = known()
+    sample_queues.change({"group": "analytics", "queue_id": 0}, lag=None)
+    (after,) = known()
+    assert (before, after) == ("2 queues", "1 of 2 queues unknown")
+    page = admin.get("/c/local/groups/analytics").content.decode()
+    assert re.search(rf'<span id="queues-known">\s*{after}\s*</span>', page)
+
+
 def test_it_says_when_nothing_is_wrong(admin: Client) -> None:
     sample_queues.change({"group": "billing"}, owner="10.0.0.1@7")
     assert "Nothing is wrong." in admin.get("/c/local/groups/billing").content.decode()

@@ -202,6 +202,9 @@ def test_it_ranks_groups_by_what_hurts_first(admin: Client) -> None:
     text = admin.get("/c/local/").content.decode()
     assert "losing now" in text
     assert "+183" in text
+    GroupRow.objects.filter(group="analytics").update(partial=True, reason=Text("broker-b does not answer"))
+    text = admin.get("/c/local/").content.decode()
+    assert re.search(r'data-why="broker-b does not answer"\s*>≥</span>\+183', text)
 
 
 def test_it_admits_partial_sums_and_unknown_figures(admin: Client) -> None:

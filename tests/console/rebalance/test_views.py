@@ -124,7 +124,7 @@ def test_the_other_views_are_the_strategy_and_the_difference(
 
 def test_findings_name_the_clients(admin: Client) -> None:
     text = shown(admin, GROUP)
-    assert "2 queues without owner: broker-a · 2 and broker-a · 3" in text
+    assert "2 queues of orders without owner: broker-a · 2 and broker-a · 3" in text
     assert "1 queue has several owners: broker-a · 1" in text
     assert "1 client holds no queue: 10.0.0.3@1" in text
 

@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 
 from console.brokers.mqadmin import MessageQueue
 from console.brokers.queues import BrokerQueue
+from console.group import flow
 from console.group.offsets import change as offset_change
 from console.group.offsets.change import Change
 from console.group.offsets.state import GroupState, QueueState
 from console.group.offsets.target_request import Known, TargetRequest
 from console.group.offsets.targets import read_params, request_of
 from console.operation.plan.params import Given
+from tests.console.group.test_flow import samples_of
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
 OTHER = MessageQueue("orders", "broker-a", 1)
@@ -118,6 +120,40 @@ def test_it_measures_each_queue_by_its_own_pace() -> None:
     assert found == [
         "orders · broker-a · 1 moved from 50 to 151, more than the group's own rate on this queue explains"
     ]
+
+
+@pytest.mark.parametrize(
+    ("pace", "age_s", "hidden"),
+    [(0.0, 600.0, 100), (2.0, 25.0, 240), (2.0, 600.0, 2_540), (50.0, 25.0, 3_600)],
+)
+def test_the_largest_skip_that_looks_like_progress(pace: float, age_s: float, hidden: int) -> None:
+    """What `docs/operators.md` says of a plan that is this old, for a queue of this pace."""
+    rows = changes(state(q0=50), target="earliest")
+    assert offset_change.drift(rows, True, state(q0=50 + hidden), age_s, {QUEUE: pace}) == []
+    assert offset_change.drift(rows, True, state(q0=51 + hidden), age_s, {QUEUE: pace}) != []
+
+
+@given(
+    rate=st.floats(0.2, 2_000),
+    phase_s=st.floats(0, 5),
+    late_s=st.lists(st.floats(0, 1.5), min_size=40, max_size=40),
+    age_s=st.floats(0, 600),
+)
+def test_a_client_that_reads_in_batches_and_commits_every_five_seconds_is_no_drift(
+    rate: float, phase_s: float, late_s: list[float], age_s: float
+) -> None:
+    """Batches of 32, rounds of five seconds that may be late; its pace is the one that those rounds observed."""
+
+    def committed(at_s: float) -> int:
+        last_s = (at_s - phase_s) // 5 * 5 + phase_s
+        return max(0, int(rate * last_s / 32)) * 32
+
+    times = [number * 5 + late for number, late in enumerate(late_s)]
+    rounds = [(at_s, {("orders", "broker-a", 0): (0, 10**9, committed(at_s), -1)}) for at_s in times]
+    paces = flow.queue_paces(samples_of(rounds), 20_000, {})
+    before = committed(times[-1])
+    rows = [Change(QUEUE, before, 0, 0, 10**9, "222_queue")]
+    assert offset_change.drift(rows, True, state(q0=committed(times[-1] + age_s)), age_s, paces) == []
 
 
 Consumed = tuple[int, float, int]  # offset of the plan, messages per second, messages read since

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.test import Client
 from pytest_django import Settings
 
 from console.access import services as access_services
@@ -458,10 +459,15 @@ def test_a_plan_is_drift_when_another_person_moved_the_online_group(
         assert services.apply_plan(again.id, alice, again.confirm_text).state == "QUEUED"
 
 
-def test_a_plan_is_drift_when_somebody_else_set_the_offsets(orders: LiveCluster, alice: User) -> None:
+def test_a_plan_is_drift_when_somebody_else_set_the_offsets(
+    orders: LiveCluster, alice: User, client: Client
+) -> None:
     """mqadmin, or another console: no record of ours, but no member read 400 messages in a second either."""
+    client.force_login(alice)
     with slow_member(orders):
         plan = plan_of(orders, alice, target="earliest")
+        page = client.get(f"/c/test/plans/{plan.id}").content.decode()
+        assert "a smaller skip made elsewhere looks like progress" in page
         orders.commit("billing", "orders", 0, 407)
         with pytest.raises(errors.PlanDrifted, match="moved from 7 to 407, more than the group's own rate"):
             services.apply_plan(plan.id, alice, plan.confirm_text)
