@@ -59,7 +59,7 @@ def allocate_by_consistent_hash(
         return []
     owner_at = _owners(client_ids)
     ring = sorted(owner_at)
-    return [queue for queue in queues if owner_at[_next_point(ring, queue)] == client_id]
+    return [queue for queue in queues if owner_at[ring[_next_point(ring, queue)]] == client_id]
 
 
 def _owners(client_ids: Sequence[str]) -> dict[int, str]:
@@ -72,8 +72,9 @@ def _owners(client_ids: Sequence[str]) -> dict[int, str]:
 
 
 def _next_point(ring: Sequence[int], queue: MessageQueue) -> int:
+    """Return the place on the ring of the point that a queue falls to."""
     name = f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, queueId={queue.queue_id}]"
-    return ring[bisect_left(ring, _ring_hash(name)) % len(ring)]
+    return bisect_left(ring, _ring_hash(name)) % len(ring)
 
 
 def _ring_hash(key: str) -> int:
@@ -121,8 +122,22 @@ def _divide_by_consistent_hash(queues: Queues, members: Sequence[str]) -> dict[s
     ring = sorted(owner_at)
     divided: dict[str, list[MessageQueue]] = {member: [] for member in members}
     for queue in queues:
-        divided[owner_at[_next_point(ring, queue)]].append(queue)
+        divided[owner_at[ring[_next_point(ring, queue)]]].append(queue)
     return divided
+
+
+def heirs_by_consistent_hash(queues: Queues, client_ids: Collection[str]) -> dict[MessageQueue, str]:
+    """Return whom each queue falls to when its member alone leaves the list (CONSISTENT_HASH)."""
+    owner_at = _owners(sorted(set(client_ids)))
+    ring = sorted(owner_at)
+    heirs = {}
+    for queue in queues:
+        first = _next_point(ring, queue)
+        owners = (owner_at[ring[(first + step) % len(ring)]] for step in range(len(ring)))
+        owner = next(owners)
+        if (heir := next((other for other in owners if other != owner), None)) is not None:
+            heirs[queue] = heir
+    return heirs
 
 
 DIVISIONS: dict[str, Callable[[Queues, Sequence[str]], dict[str, list[MessageQueue]]]] = {

@@ -19,6 +19,7 @@ from brokerd.remoting.allocate import (
     assign_server_side,
     divide_by_machine_room,
     divide_by_nearest_room,
+    heirs_by_consistent_hash,
     machine_room,
 )
 from brokerd.remoting.body.acl import AclInfo, PlainAccessConfig, PolicyEntryInfo, PolicyInfo, UserInfo
@@ -114,6 +115,7 @@ __all__ = [
     "divide_by_machine_room",
     "divide_by_nearest_room",
     "fewest_moves",
+    "heirs_by_consistent_hash",
     "is_system_group",
     "is_system_topic",
     "machine_room",

@@ -40,6 +40,7 @@ from console.web.page_context import PageContext
 
 PART_EVERY_MS = 10_000  # every other round: owners change with a sweep, every 30 s
 MOVES_SHOWN = 100
+FINDINGS_SHOWN = 100  # the worst; a silent client is one each
 CHANGES_SHOWN = 20
 CHANGING = (mark_words.MEMBERS, mark_words.BROKER)  # what makes clients divide the queues anew
 
@@ -89,6 +90,7 @@ def group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
         "row": row,
         "found": found,
         "findings": found.findings,
+        "shown_findings": found.findings[:FINDINGS_SHOWN],
         "silent": [
             one
             for one in lag_selectors.silent_or_without_master(here.name)

@@ -20,6 +20,7 @@ from console.rebalance.simulation import (
 )
 from console.text.figures import count
 
+CLIENTS_SHOWN = 100  # with a box to leave them out; REST leaves out any client
 WEIGHTS_SHOWN_MAX = 40  # clients with a field of their own; for more REST takes weights
 
 
@@ -58,6 +59,17 @@ class WhatIf:
     @property
     def fewest_words(self) -> str:
         return "–" if self.fewest is None else count(self.fewest)
+
+    @property
+    def connected(self) -> tuple[SimulatedClient, ...]:
+        return self.clients[: len(self.clients) - self.new_clients]
+
+    @property
+    def listed(self) -> tuple[SimulatedClient, ...]:
+        """The clients with a box: all that are left out, since a form is sent whole, and the first others."""
+        left_out = [one for one in self.connected if not one.takes_part]
+        others = [one for one in self.connected if one.takes_part][: max(0, CLIENTS_SHOWN - len(left_out))]
+        return tuple(sorted([*left_out, *others], key=lambda one: one.client_id))
 
     @property
     def is_placeable(self) -> bool:

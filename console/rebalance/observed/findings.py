@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from console.brokers.mqadmin import MessageQueue
 from console.rebalance.observed.overlaps import Overlap
-from console.rebalance.observed.ownership import Expected, Member, Owned, State, held, missing_in_list
+from console.rebalance.observed.ownership import Expected, Member, Owned, State, held, missing_in_lists
 from console.rebalance.rules import queue_of
 from console.text import Duration, Text
 
@@ -269,14 +269,14 @@ def _wrong_list(subject: Subject) -> Iterator[Finding]:
     """Find members whose list of the group lacks another one: they divide among fewer than all others."""
     if subject.expected is None:
         return
-    ids = sorted(one.client_id for one in subject.members)
-    for member in subject.members:
-        mine = held(member, subject.queues)
-        if member.queues is None or mine == set(subject.expected.shares.get(member.client_id, ())):
+    of_topic, shares = frozenset(subject.queues), subject.expected.shares
+    ids = [one.client_id for one in subject.members]
+    others = [one for one in subject.members if held(one, of_topic) != set(shares.get(one.client_id, ()))]
+    missing = missing_in_lists(subject.queues, others, ids, subject.expected.strategy)
+    for member in others:
+        if member.client_id not in missing:
             continue
-        absent = missing_in_list(member, subject.queues, ids, subject.expected.strategy)
-        if absent is None:
-            continue
+        absent = missing[member.client_id]
         yield Finding(
             "WRONG_LIST",
             "INVALID",
@@ -293,7 +293,7 @@ def _wrong_list(subject: Subject) -> Iterator[Finding]:
                 absent=absent,
             ),
             (member.client_id, absent),
-            tuple(sorted(mine)),
+            tuple(sorted(held(member, of_topic))),
         )
 
 

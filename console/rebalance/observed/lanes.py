@@ -6,16 +6,17 @@ its first record, and while members are not known, the owner of a queue is unkno
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import pairwise
 
 from console.brokers.mqadmin import MessageQueue
 from console.rebalance.observed.overlaps import names_of
 from console.text import Moment, Text
 from console.text.figures import MINUS
-from spark.lag.folds.owners import Queue, Tenure, cuts_of, owners_at
+from spark.lag.folds.owners import Queue, Tenure, cuts_of
 from spark.lag.local_time import DAY_MS, HOUR_MS, MINUTE_MS
 
 SPANS: Mapping[str, int] = {"1h": HOUR_MS, "24h": DAY_MS, "7d": 7 * DAY_MS}
@@ -228,9 +229,19 @@ def _without_owner(
     tenures: Sequence[Tenure], queues: set[Queue], begun_ms: int, window: Window
 ) -> list[Step]:
     edges = [begun_ms, *cuts_of(tenures, begun_ms, window.to_ms), window.to_ms]
-    found = []
-    for a, b in zip(edges, edges[1:], strict=False):
-        lacking = len(queues - owners_at(tenures, a).keys())
+    turns = [
+        *((one.from_ms, one.queue, 1) for one in tenures),
+        *((one.to_ms, one.queue, -1) for one in tenures),
+    ]
+    turns.sort(reverse=True)
+    owners: Counter[Queue] = Counter()
+    lacking, found = len(queues), []
+    for a, b in pairwise(edges):
+        while turns and turns[-1][0] <= a:
+            _, queue, step = turns.pop()
+            had_owner = owners[queue] > 0
+            owners[queue] += step
+            lacking += had_owner - (owners[queue] > 0)
         if lacking:
             height = AREA_PCT * lacking / len(queues)
             found.append(

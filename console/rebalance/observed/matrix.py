@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -150,10 +151,11 @@ def matrix(topic: TopicOwnership, members: Sequence[Member], view: View) -> Matr
     shown = _shown(topic.owned)
     due = topic.expected.owner_of() if topic.expected is not None else {}
     places = _Places(shown)
-    rows = [_row(topic, member, shown, due, view, places) for member in members]
-    if len(rows) > MEMBERS_MAX:
-        rows = sorted(rows, key=lambda row: -sum(one.mark is not None for one in row.cells))[:MEMBERS_MAX]
-        rows.sort(key=lambda row: row.member.client_id)
+    owns = Counter(client_id for one in topic.owned for client_id in one.clients)
+    rows = [
+        _row(topic, member, shown, due, view, places, owns[member.client_id])
+        for member in _shown_members(members, shown, due, view)
+    ]
     no_owner = _single(shown, State.NONE, Mark.NONE, view, places)
     unknown = _single(shown, State.UNKNOWN, Mark.UNKNOWN, view, places)
     used = {cell.mark for row in rows for cell in row.cells} | {cell.mark for cell in (*no_owner, *unknown)}
@@ -185,6 +187,21 @@ def _shown(owned: Sequence[Owned]) -> list[Owned]:
     return sorted(chosen, key=lambda one: one.queue)
 
 
+def _shown_members(
+    members: Sequence[Member], shown: Sequence[Owned], due: Mapping[MessageQueue, str], view: View
+) -> Sequence[Member]:
+    """Return the members that are shown; of very many those with most marks. Others than owners have none."""
+    if len(members) <= MEMBERS_MAX:
+        return members
+    marks: Counter[str] = Counter()
+    for one in shown:
+        falls_to = due.get(one.queue, "")
+        for client_id in {*one.clients, falls_to}:
+            marks[client_id] += _mark(one, client_id, falls_to, view) is not None
+    most = sorted(members, key=lambda member: -marks[member.client_id])[:MEMBERS_MAX]
+    return sorted(most, key=lambda member: member.client_id)
+
+
 class _Places:
     """Where brokers begin, and which queues are in trouble."""
 
@@ -205,9 +222,9 @@ def _row(
     due: Mapping[MessageQueue, str],
     view: View,
     places: _Places,
+    owns: int,
 ) -> MatrixRow:
     marks = [_mark(one, member.client_id, due.get(one.queue), view) for one in shown]
-    owns = sum(member.client_id in one.clients for one in topic.owned)
     expected = topic.expected.shares.get(member.client_id, ()) if topic.expected is not None else None
     return MatrixRow(
         member,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from console.brokers.mqadmin import STRATEGIES, MessageQueue, assign_server_side
+from console.brokers.mqadmin import STRATEGIES, MessageQueue, assign_server_side, heirs_by_consistent_hash
 from console.text import Text
 
 DEFAULT_STRATEGY = "AVG"  # of every RocketMQ client
@@ -134,32 +135,77 @@ def expected(queues: Sequence[MessageQueue], members: Collection[Member]) -> Exp
         return None if given is None else Expected(name, Source.REPORTED, given)
     if not ids or not queues:
         return None
-    for name in STRATEGIES:
-        given = assign_server_side(queues, ids, name)
-        if all(one.queues is not None and held(one, queues) == set(given[one.client_id]) for one in members):
-            return Expected(name, Source.FITS, given)
+    if all(one.queues is not None for one in members):
+        of_topic = frozenset(queues)
+        mine = {one.client_id: held(one, of_topic) for one in members}
+        for name in STRATEGIES:
+            given = assign_server_side(queues, ids, name)
+            if all(mine[client_id] == set(share) for client_id, share in given.items()):
+                return Expected(name, Source.FITS, given)
     default = assign_server_side(queues, ids, DEFAULT_STRATEGY)
     return Expected(DEFAULT_STRATEGY, Source.ASSUMED, default)
 
 
-def held(member: Member, queues: Collection[MessageQueue]) -> set[MessageQueue]:
+def held(member: Member, queues: Set[MessageQueue]) -> Set[MessageQueue]:
     """Return what a member reports of some queues."""
-    return set(member.queues or ()) & set(queues)
+    return (member.queues or frozenset()) & queues
 
 
-def missing_in_list(
-    member: Member, queues: Sequence[MessageQueue], client_ids: Sequence[str], strategy: str
-) -> str | None:
-    """Return the client without which a member must have divided to hold what it holds; None where none explains it.
+def missing_in_lists(
+    queues: Sequence[MessageQueue], members: Iterable[Member], client_ids: Iterable[str], strategy: str
+) -> dict[str, str]:
+    """Return the client without which each member must have divided to hold what it holds, where one explains it.
 
-    A member whose broker returned a list of the group without that client computes other shares than all others.
+    A member whose broker returned a list of the group without that client computes other shares than all others. The
+    group is divided once and not for each pair of members: it may have 10,000.
     """
-    mine = held(member, queues)
-    if member.queues is None or not mine or strategy not in STRATEGIES:
-        return None
-    for absent in client_ids:
-        if absent != member.client_id:
-            others = [one for one in client_ids if one != absent]
-            if set(STRATEGIES[strategy]("", member.client_id, queues, others)) == mine:
-                return absent
-    return None
+    ids, of_topic = sorted(set(client_ids)), frozenset(queues)
+    given = shares(strategy, queues, ids)
+    if given is None:
+        return {}
+    wrong = {
+        one.client_id: mine
+        for one in members
+        if (mine := held(one, of_topic)) and mine != set(given[one.client_id])
+    }
+    if not wrong or len(ids) < 2:
+        return {}
+    return (_missing_on_ring if strategy == "CONSISTENT_HASH" else _missing_before_or_behind)(
+        queues, wrong, given, strategy
+    )
+
+
+Wrong = Mapping[str, Set[MessageQueue]]  # client id → what it holds
+
+
+def _missing_before_or_behind(
+    queues: Sequence[MessageQueue], wrong: Wrong, given: Shares, strategy: str
+) -> dict[str, str]:
+    """Shares depend on a member's place alone, which a client missing before it moves by one."""
+    ids = list(given)
+    fewer = [set(share) for share in assign_server_side(queues, ids[1:], strategy).values()]
+    found = {}
+    for at, client_id in enumerate(ids):
+        if client_id in wrong:
+            if at > 0 and wrong[client_id] == fewer[at - 1]:
+                found[client_id] = ids[0]
+            elif at < len(fewer) and wrong[client_id] == fewer[at]:
+                found[client_id] = ids[at + 1]
+    return found
+
+
+def _missing_on_ring(
+    queues: Sequence[MessageQueue], wrong: Wrong, given: Shares, strategy: str
+) -> dict[str, str]:
+    """A missing client's queues fall to the next ones on the ring; all others stay where they are."""
+    owner = {queue: client_id for client_id, share in given.items() for queue in share}
+    inherited: dict[tuple[str, str], set[MessageQueue]] = defaultdict(set)
+    for queue, heir in heirs_by_consistent_hash(queues, list(given)).items():
+        inherited[owner[queue], heir].add(queue)
+    found = {}
+    for client_id, mine in wrong.items():
+        more = mine - set(given[client_id])
+        absent = owner[next(iter(more))] if more else ""
+        if mine == inherited.get((absent, client_id), set()).union(given[client_id]):
+            found[client_id] = absent
+    return found

@@ -16,6 +16,7 @@ from console.rebalance.rules import KeptPlacement, queue_word
 # Fields of queues: every pinned one has its own, since a form that is sent replaces the placement. REST and the command
 # line pin any queue.
 PINS_SHOWN = 128
+CLIENTS_SHOWN = 100  # rows of clients, by the same rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +98,13 @@ class PinField:
 
 @dataclass(frozen=True, slots=True)
 class PlacementForm:
-    """What the form shows; `unlisted`: queues without a field."""
+    """What the form shows; `unlisted`: queues without a field, `unlisted_clients`: clients without a row."""
 
     topic: str
     clients: tuple[ClientFields, ...]
     pins: tuple[PinField, ...]
     unlisted: int
+    unlisted_clients: int
     versions: tuple[str, ...]
     wanted: Wanted
 
@@ -120,6 +122,8 @@ def placement_form(topic: TopicOwnership, members: Sequence[Member], wanted: Wan
     pinned = [one for one in fields if one.client_id]
     others = [one for one in fields if not one.client_id][: max(0, PINS_SHOWN - len(pinned))]
     shown = sorted([*pinned, *others], key=lambda one: one.queue)
+    unnamed = sorted(versions.keys() - named)
+    first = unnamed[: max(0, CLIENTS_SHOWN - len(named))]
     return PlacementForm(
         topic.topic,
         tuple(
@@ -130,10 +134,11 @@ def placement_form(topic: TopicOwnership, members: Sequence[Member], wanted: Wan
                 client_id in wanted.drained,
                 wanted.weights.get(client_id, "1"),
             )
-            for client_id in sorted({*versions, *named})
+            for client_id in sorted({*first, *named})
         ),
         tuple(shown),
         len(fields) - len(shown),
+        len(unnamed) - len(first),
         tuple(sorted({one for one in versions.values() if one})),
         wanted,
     )

@@ -348,3 +348,13 @@ def test_what_if_becomes_a_plan_where_a_placement_gives_it(placeable: Client) ->
     for query in ("strategy=AVG", "strategy=FEWEST_MOVES&new=1"):
         text = shown(placeable, f"{GROUP}?{query}").partition('id="what-if"')[2]
         assert 'method="post"' not in text.partition("</section>")[0]
+
+
+def test_of_very_many_clients_the_page_names_the_first_and_says_so(admin: Client) -> None:
+    for at in range(150):
+        sample_rows.client_row("billing", f"10.1.0.{at:03}@1", queues=None)
+    text = shown(admin, f"{GROUP}?without=10.1.0.149@1")
+    assert text.count('name="without"') == 100 and 'value="10.1.0.149@1"' in text
+    assert "100 of 153 clients; REST leaves out any of them." in text
+    assert "; REST returns all." in text[text.index('class="findings"') : text.index('id="matrix"')]
+    assert text[text.index('class="findings"') : text.index('id="matrix"')].count("<li>") == 100

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from console.brokers.mqadmin import STRATEGIES, MessageQueue, assign_server_side
-from console.rebalance.observed.ownership import Member, Source, State, expected, missing_in_list, owned
+from console.rebalance.observed.ownership import Member, Source, State, expected, missing_in_lists, owned
 
 Q = [MessageQueue("orders", "broker-a", number) for number in range(6)]
 
@@ -108,16 +108,26 @@ def test_nothing_is_expected_of_members_that_disagree() -> None:
     assert expected([], [member("x")]) is None
 
 
-@given(st.integers(3, 6), st.sampled_from(["AVG", "AVG_BY_CIRCLE"]))
-def test_the_client_that_a_list_lacked_is_found(count: int, strategy: str) -> None:
+@given(st.data(), st.integers(2, 7), st.integers(0, 12), st.sampled_from(sorted(STRATEGIES)))
+def test_the_client_that_a_list_lacked_is_found(
+    data: st.DataObject, count: int, queue_count: int, strategy: str
+) -> None:
+    """Against each member's own division without each other client."""
     ids = [f"c{number}" for number in range(count)]
-    without = [name for name in ids if name != "c0"]
-    share = assign_server_side(Q, without, strategy)["c1"]
-    assert set(share) != set(assign_server_side(Q, ids, strategy)["c1"])
-    assert missing_in_list(member("c1", *share), Q, ids, strategy) == "c0"
+    queues = [MessageQueue("orders", "broker-a", number) for number in range(queue_count)]
+    whole = assign_server_side(queues, ids, strategy)
+    name, lacking = data.draw(st.permutations(ids))[:2]
+    without = {
+        one: assign_server_side(queues, [each for each in ids if each != one], strategy) for one in ids
+    }
+    any_share = st.sets(st.sampled_from(queues)) if queues else st.just(set[MessageQueue]())
+    share = data.draw(st.one_of(st.just(set(without[lacking][name])), any_share))
+    right = [one for one in ids if one != name and set(without[one][name]) == share]
+    explained = {name: right[0]} if right and share and share != set(whole[name]) else {}
+    assert missing_in_lists(queues, [member(name, *share)], ids, strategy) == explained
 
 
 def test_no_client_explains_a_share_that_no_list_gives() -> None:
-    assert missing_in_list(member("x", Q[0], Q[5]), Q, ["x", "y", "z"], "AVG") is None
-    assert missing_in_list(silent("x"), Q, ["x", "y"], "AVG") is None
-    assert missing_in_list(member("x"), Q, ["x", "y"], "AVG") is None
+    assert missing_in_lists(Q, [member("x", Q[0], Q[5])], ["x", "y", "z"], "AVG") == {}
+    assert missing_in_lists(Q, [silent("x"), member("y")], ["x", "y"], "AVG") == {}
+    assert missing_in_lists(Q, [member("x", Q[0])], ["x", "y"], "OfTheirOwn") == {}
