@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import heapify, heapreplace
 
 from brokerd.remoting.message.queue import MessageQueue
 
@@ -112,10 +113,12 @@ def fewest_moves(
             continue
         divided[keeper].append(queue)
         room[keeper] -= 1
+    widest = [(-room[member], at) for at, member in enumerate(members)]
+    heapify(widest)
     for queue in left:
-        member = max(members, key=lambda one: room[one])
-        divided[member].append(queue)
-        room[member] -= 1
+        taken, at = widest[0]
+        divided[members[at]].append(queue)
+        heapreplace(widest, (taken + 1, at))
     return {member: sorted(share) for member, share in divided.items()}
 
 

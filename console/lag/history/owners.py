@@ -121,17 +121,25 @@ def known_until(row: QueueOwner, swept_ms: int | None) -> int:
 
 
 def between(
-    cluster: str, group: str, from_ms: int, to_ms: int, *, with_claims: bool = False
+    cluster: str,
+    group: str,
+    from_ms: int,
+    to_ms: int,
+    *,
+    with_claims: bool = False,
+    only_claims: bool = False,
 ) -> list[QueueOwner]:
     """Return the owners of a group's queues in [from_ms, to_ms), each with the end up to which it is known.
 
-    `with_claims`: also who held a queue beside others; those overlap.
+    `with_claims`: also who held a queue beside others; those overlap. `only_claims`: no others.
     """
     touching = Q(to_ms__isnull=True) | Q(to_ms__gt=from_ms)
     rows = QueueOwner.objects.filter(touching, cluster=cluster, group=group, from_ms__lt=to_ms)
     swept_ms = _swept_ms(cluster, [group]).get(group)
     found = []
-    for row in (rows if with_claims else rows.filter(is_claim=False)).order_by("from_ms", "pk"):
+    if only_claims or not with_claims:
+        rows = rows.filter(is_claim=only_claims)
+    for row in rows.order_by("from_ms", "pk"):
         row.to_ms = known_until(row, swept_ms)
         if row.to_ms > max(row.from_ms, from_ms):
             found.append(row)

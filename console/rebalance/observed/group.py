@@ -269,9 +269,9 @@ def _subject(
 
 def _overlaps(row: GroupRow, now_ms: int) -> dict[str, list[Overlap]]:
     """Return the overlaps of claims that the last hour saw, by topic."""
-    rows = owners.between(row.cluster, row.group, now_ms - OVERLAP_WINDOW_MS, now_ms, with_claims=True)
+    rows = owners.between(row.cluster, row.group, now_ms - OVERLAP_WINDOW_MS, now_ms, only_claims=True)
     found: dict[str, list[Overlap]] = defaultdict(list)
-    for one in overlaps_of(owners.tenures(one for one in rows if one.is_claim)):
+    for one in overlaps_of(owners.tenures(rows)):
         found[one.queues[0][0]].append(one)
     return found
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from brokerd.remoting.message.queue import MessageQueue
-from brokerd.remoting.placement import Placement, place
+from brokerd.remoting.placement import Placement, fewest_moves, place
 
 Q = [MessageQueue("T", "broker-a", number) for number in range(8)]
 NAMES = ["a", "b", "c", "d"]
@@ -81,3 +81,25 @@ def test_every_queue_has_one_owner_after_any_changes(
         )
         # The same members again: nothing moves.
         assert place(queues, present, shares, placement, versions) == shares
+
+
+class Name(str):
+    """A client id that counts how often members are looked up."""
+
+    looked_up = 0
+
+    def __hash__(self) -> int:
+        Name.looked_up += 1
+        return super().__hash__()
+
+
+def test_queues_that_nobody_holds_do_not_look_at_every_member_each() -> None:
+    def look_ups(members: int) -> int:
+        queues = [MessageQueue("T", "broker-a", number) for number in range(2 * members)]
+        names = [Name(f"c{number:04}") for number in range(members)]
+        before = Name.looked_up
+        shares = fewest_moves(queues, names, {}, {})
+        assert {len(share) for share in shares.values()} == {2}
+        return Name.looked_up - before
+
+    assert look_ups(800) < 5 * look_ups(200)
