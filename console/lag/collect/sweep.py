@@ -202,8 +202,9 @@ def _hidden_groups(
     The brokers that answered list no member, and another one is silent, or has just come back and has not received the
     heartbeats of its clients yet.
 
-    Members connect to the brokers of the topics they read: those of the group's own queues; for a group without any
-    queue it may be every broker.
+    Members send heartbeats to every broker of the topics they read: those of the group's own queues; for a group
+    without any queue it may be any broker. The queues may also be of topics that its members no longer read, so one
+    broker without members settles it only for a group that had none when all brokers answered.
     """
     silent = {row.broker_name for row in brokers if not row.answered}
     back = {
@@ -215,13 +216,18 @@ def _hidden_groups(
     homes: dict[str, set[str]] = defaultdict(set)
     for group, broker_name in queues.every(cluster_name, "group", "broker_name"):
         homes[group].add(broker_name)
-    before = GroupMembers.objects.filter(cluster=cluster_name, group__in=empty).exclude(clients=0)
-    # Unknown, or known before the broker was away.
-    had = {row.group: 0 if row.clients is None else row.read_at_ms for row in before}
+    before = {row.group: row for row in GroupMembers.objects.filter(cluster=cluster_name, group__in=empty)}
     hidden = []
     for group in empty:
-        doubtful = silent | {name for name, since_ms in back.items() if had.get(group, now_ms) < since_ms}
-        if doubtful & homes[group] or (doubtful and not homes[group]):
+        row = before.get(group)
+        if row is not None and row.clients == 0:
+            is_hidden = bool(silent) and homes[group] <= silent
+        else:
+            # Unknown, or known before the broker was away.
+            had_ms = now_ms if row is None else 0 if row.clients is None else row.read_at_ms
+            doubtful = silent | {name for name, since_ms in back.items() if had_ms < since_ms}
+            is_hidden = bool(doubtful & homes[group] or (doubtful and not homes[group]))
+        if is_hidden:
             hidden.append(group)
     return hidden
 

@@ -196,7 +196,7 @@ def _report(view: RoundView, group: str, client: ClientProgress, one: QueueProgr
     if committed > high:
         return QueueReport(key, None, None, False, judge(history, time_lag_ms=None, clients=None))
     age_ms, is_bound = _age_then(view, key, max(committed, low), high, client.read_at_ms)
-    judgement = judge(history, time_lag_ms=None if is_bound else age_ms, clients=None)
+    judgement = judge(history, time_lag_ms=None if is_bound else age_ms, clients=1)
     return QueueReport(key, high - max(committed, low), age_ms, is_bound, judgement)
 
 

@@ -152,8 +152,8 @@ def judge(
     2. Below min: LOST, what retention removed cannot be read any more.
     3. Nothing waits: OK, or SKIPPED when it got there by a jump in this window.
     4. No client is connected: OFFLINE.
-    5. No progress for longer than its own rhythm explains: STOPPED when it made progress in the window, else
-    STALLED. 6. It went back in the window and has not come back to where it was: REWOUND. It jumped far
+    5. No progress for longer than its own rhythm explains: STALLED when clients are connected and it made none in the
+    window, else STOPPED. 6. It went back in the window and has not come back to where it was: REWOUND. It jumped far
     ahead: SKIPPED. 7. The oldest message has waited no longer than a commit takes, or the backlog is young:
     OK. 8. Growing: FALLING_BEHIND; shrinking: CATCHING_UP.
     """
@@ -174,13 +174,14 @@ def judge(
     if clients == 0:
         reason = Reason(Evidence.NO_CLIENT, {"lag": lag})
         return Judgement(LagStatus.OFFLINE, _last_progress(history), reason, NO_END)
-    return _judge_backlog(history, lag, time_lag_ms, previous, patience_ms)
+    return _judge_backlog(history, lag, time_lag_ms, clients, previous, patience_ms)
 
 
 def _judge_backlog(
     history: QueueHistory,
     lag: int,
     time_lag_ms: int | None,
+    clients: int | None,
     previous: LagStatus | None,
     patience_ms: int,
 ) -> Judgement:
@@ -195,7 +196,8 @@ def _judge_backlog(
     if quiet_ms > patience_ms:
         advances = np.flatnonzero(moves > 0) + 1
         if quiet_ms > RHYTHM_FACTOR * _longest_pause(history.t_ms[advances]):
-            word = LagStatus.STOPPED if len(advances) else LagStatus.STALLED
+            is_stalled = clients is not None and not len(advances)
+            word = LagStatus.STALLED if is_stalled else LagStatus.STOPPED
             reason = Reason(Evidence.NO_PROGRESS, {"time_ms": quiet_ms, "number": lag})
             return Judgement(word, now_ms - quiet_ms, reason, NO_END)
     jumped = _rewound(history, moves) or _skipped(history)

@@ -32,6 +32,7 @@ from console.lag.collect import filter_sampling, reset, sweep
 from console.lag.models import BrokerRow, ClientRow, CollectorLease, GroupRow, LagEvent, TopicRow
 from console.lag.past import marks
 from console.lag.round import broker_reads
+from console.lag.rows.column_rows import ColumnRows
 from console.lag.rows.queue_row import QueueRow
 from console.text import Duration
 from tests.console.lag.conftest import CollectedCluster
@@ -323,7 +324,11 @@ def test_row_orderly_head_blocked(orders: CollectedCluster, running: RunningCons
     assert (queue().status, queue().speed) == ("STALLED", 0.0)
     assert (queue().in_flight, queue().available) == (3, 0)  # taken, and not one of them done
     assert group().consume_mode == "ORDERLY" and queue().owner == member.client.client_id
-    (found,) = [one for one in findings.findings(group(), [queue()], []) if one.status == "STALLED"]
+    (found,) = [
+        one
+        for one in findings.findings(group(), ColumnRows.of(QueueRow, [queue()]), [])
+        if one.status == "STALLED"
+    ]
     assert (found.head_place, found.head and found.head.owner) == ("broker-a:0:7", member.client.client_id)
     assert (queue().drain_never, group().drain_never) == (True, True)
     assert group().attention == 6
@@ -344,7 +349,7 @@ def test_a_paused_group_stands_because_somebody_paused_it(orders: CollectedClust
     for _ in range(20):
         orders.collect()
     words = "paused, the broker gives the group nothing of this topic; no progress for"
-    assert (queue().status, queue().reason[: len(words)]) == ("STALLED", words)
+    assert (queue().status, queue().reason[: len(words)]) == ("STOPPED", words)
     assert group().reason.startswith(f"orders · broker-a · 0: {words}")
 
 
@@ -356,7 +361,7 @@ def test_a_standstill_lasts_longer_than_the_window_that_shows_it(orders: Collect
     for _ in range(13):
         orders.collect(60_000)
     row = queue()
-    assert row.status == "STALLED"
+    assert row.status == "STOPPED"  # no client was seen that could hang
     lasted = Duration(orders.now_ms - row.since_ms).local()
     assert lasted.startswith("12 m")
     assert f"no progress for {lasted} while" in row.reason
@@ -455,7 +460,11 @@ def test_an_offset_that_was_set_is_a_target_until_a_member_commits(orders: Colle
     orders.collect()
     assert (queue().reset_pending, queue().reset_at_ms) == (True, set_ms)
     assert not queue().moved
-    (found,) = [one for one in findings.findings(group(), [queue()], []) if one.status == "SKIPPED"]
+    (found,) = [
+        one
+        for one in findings.findings(group(), ColumnRows.of(QueueRow, [queue()]), [])
+        if one.status == "SKIPPED"
+    ]
     assert found.title == "broker-a · 0 jumped ahead" and found.since_ms == set_ms
     orders.commit("billing", "orders", 10)
     orders.collect()

@@ -116,10 +116,16 @@ def test_members_behind_a_silent_broker_are_unknown_and_not_gone(
     cluster.make_topic("payments", 2)
     cluster.make_group("audit")
     cluster.commit("audit", "payments", 0)
+    cluster.make_topic("invoices", 2)
+    cluster.make_topic("invoices", 2, addr)
+    cluster.make_group("export")
+    cluster.make_group("export", addr)
+    cluster.commit("export", "invoices", 0)
+    cluster.commit("export", "invoices", 0, addr=addr)
     running.start("billing", {"orders": "*"})
     cluster.collect_until_answered(2)
     eventually(lambda: run_sweep(cluster) + bool(cluster.collect()) == 2 and status("billing") == "OK")
-    assert status("audit") == "OFFLINE"
+    assert status("audit") == status("export") == "OFFLINE"
 
     two_brokers.freeze()
     cluster.collect()
@@ -130,12 +136,19 @@ def test_members_behind_a_silent_broker_are_unknown_and_not_gone(
     assert ClientRow.objects.filter(group="billing").count() == 1  # as of then
     audit = GroupRow.objects.get(group="audit")
     assert (audit.clients, audit.status) == (0, "OFFLINE")  # its queues are elsewhere
+    export = GroupRow.objects.get(group="export")
+    assert (export.clients, export.partial, export.status) == (
+        0,
+        True,
+        "OFFLINE",
+    )  # a member would call broker-a too
 
     two_brokers.other.kill()  # it comes back without its connections; the client calls again within half a minute
     two_brokers.other.start()
     cluster.collect_until_answered(2)
     if run_sweep(cluster) == 0:
         cluster.collect()
+        assert status("export") == "OFFLINE"
         assert GroupRow.objects.get(group="billing").clients is None
         assert status("billing") != "OFFLINE"
     eventually(lambda: bool(cluster.admin.consumer_connection(addr, "billing")))

@@ -344,6 +344,6 @@ def test_a_backlog_that_drains_is_catching_up_long_before_it_is_gone() -> None:
         if 78 <= number < 94 and row.status == "CATCHING_UP":
             assert row.drain_ms == pytest.approx(row.lag / 12 * 1000, rel=0.01)
             assert row.drain_low_ms is None or row.drain_low_ms <= row.drain_ms <= row.drain_high_ms
-    assert words[59] == ("STALLED", True)
+    assert words[59] == ("STOPPED", True)
     assert words[78:94] == [("CATCHING_UP", False)] * 16
     assert not {("CATCHING_UP", True), ("FALLING_BEHIND", False)} & set(words)
