@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from django.db.models import Avg, BigIntegerField, ExpressionWrapper, F, Min, Value
+from django.db.models import Avg, BigIntegerField, Count, ExpressionWrapper, F, Min, Value
 
 from console.broker.models import BrokerSample
 from console.broker.survey.course import COLUMNS, HOUR_MINUTES, MINUTE_MS, USUAL_FROM, Course, course
@@ -36,8 +36,8 @@ def samples(cluster_name: str, from_ms: int, to_ms: int, broker_name: str = "") 
     """Return traffic and messages held back as lists over time, null where nothing was sampled.
 
     Of one broker also disk and storing time. Each point is the mean of its step; over several brokers rates are summed,
-    and null where any of them was not sampled: a partial sum would look like a drop. A broker counts from its first
-    sample to its last, one that is silent now until now.
+    and null where one was sampled less often than another: a partial sum would look like a drop. A broker counts from
+    its first sample to its last, one that is silent now until now.
     """
     rows = BrokerSample.objects.filter(cluster=cluster_name, at_ms__gte=from_ms, at_ms__lte=to_ms)
     silent = BrokerRow.objects.filter(cluster=cluster_name, answered=False)
@@ -49,12 +49,16 @@ def samples(cluster_name: str, from_ms: int, to_ms: int, broker_name: str = "") 
     step_ms = min(max(60_000, (to_ms - from_ms) // CHART_POINTS), finest_ms)
     columns = ("in_rate", "out_rate", "disk_ratio", "put_p99_ms", "delayed", "timed", "half")
     step = ExpressionWrapper(F("at_ms") / Value(step_ms), output_field=BigIntegerField())
+    counts = {f"{one}_count": Count(one) for one in columns}
     means = (
-        rows.annotate(step=step).values("broker_name", "step").annotate(**{one: Avg(one) for one in columns})
+        rows.annotate(step=step)
+        .values("broker_name", "step")
+        .annotate(**counts, **{one: Avg(one) for one in columns})
     )
-    by_broker: dict[str, dict[int, dict[str, float | None]]] = defaultdict(dict)
-    for name, number, *figures in means.order_by().values_list("broker_name", "step", *columns):
-        by_broker[name][number] = dict(zip(columns, figures, strict=True))
+    by_broker: dict[str, dict[int, dict[str, tuple[int, float | None]]]] = defaultdict(dict)
+    for name, number, *figures in means.order_by().values_list("broker_name", "step", *counts, *columns):
+        pairs = zip(figures[: len(columns)], figures[len(columns) :], strict=True)
+        by_broker[name][number] = dict(zip(columns, pairs, strict=True))
     found: dict[str, list[Any]] = {"times": [], **{column: [] for column in columns}}
     if not by_broker:
         return found
@@ -68,8 +72,8 @@ def samples(cluster_name: str, from_ms: int, to_ms: int, broker_name: str = "") 
         names = [name for name, (first, end) in spans.items() if first <= number <= end]
         found["times"].append(number * step_ms)
         for column in columns:
-            known = [
-                value for name in names if (value := by_broker[name].get(number, {}).get(column)) is not None
-            ]
-            found[column].append(round(sum(known), 4) if known and len(known) == len(names) else None)
+            own = [by_broker[name].get(number, {}).get(column, (0, None)) for name in names]
+            known = [mean for _, mean in own if mean is not None]
+            is_whole = known and len({count for count, _ in own}) == 1
+            found[column].append(round(sum(known), 4) if is_whole else None)
     return found

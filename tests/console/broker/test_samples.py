@@ -31,3 +31,16 @@ def test_a_broker_that_was_not_sampled_is_a_gap_of_the_sum() -> None:
     BrokerRow.objects.create(cluster=NAME, broker_name="broker-b", addr="h:1", answered=False)
     # ... and one that is silent now is missed until now.
     assert samples(NAME, 0, 5 * 60_000)["in_rate"] == [30.0, None, None, None, None]
+
+
+def test_a_step_that_a_broker_was_silent_in_is_a_gap_of_the_sum() -> None:
+    day_ms = 24 * 3_600_000
+    for minute in range(6):
+        for name in ("broker-a", "broker-b"):
+            if (minute, name) != (3, "broker-b"):
+                BrokerSample.objects.create(
+                    cluster=NAME, broker_name=name, at_ms=day_ms + minute * 60_000, in_rate=10.0
+                )
+    found = samples(NAME, day_ms, 2 * day_ms)
+    assert found["times"] == [day_ms, day_ms + 300_000]
+    assert found["in_rate"] == [None, 20.0]
