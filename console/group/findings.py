@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -50,12 +51,23 @@ SEVERITY = (
 )
 
 
+class OwnPlan(NamedTuple):
+    """A plan of this console that changed offsets, and who applied it."""
+
+    id: str
+    person: str
+
+
+PlanAt = Callable[[int], OwnPlan | None]
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Finding:
     """One finding.
 
     `status` selects the icon, `since_ms` is shown as an age beside the title, `action` names a link of the
-    page. `head` is a queue that stands still: its next message and its owner are worth a look.
+    page. `head` is a queue that stands still: its next message and its owner are worth a look. `plan` is the id of the
+    plan of this console that caused it.
     """
 
     status: str
@@ -64,6 +76,7 @@ class Finding:
     since_ms: int | None = None
     action: str = ""
     head: QueueRow | None = None
+    plan: str = ""
 
     @property
     def head_place(self) -> str:
@@ -83,11 +96,12 @@ def findings(
     clients: Sequence[ClientRow],
     pauses: GroupPauses = NOT_PAUSED,
     promised_ms: int | None = None,
+    plan_at: PlanAt = lambda _at_ms: None,
 ) -> list[Finding]:
     """Return all findings; [] for a healthy group.
 
     A queue that stands still because its group is paused there is not reported for standing still. `promised_ms`: the
-    longest time lag that the group promises.
+    longest time lag that the group promises. `plan_at`: which plan had set the offsets that a round found set then.
     """
     if group.model == BROADCASTING:
         found = [
@@ -100,7 +114,7 @@ def findings(
     is_held = _is_held(queues, pauses)
     held = queues.part(is_held)
     standing = queues.part(~(is_held & _is_among(queues, STANDING))) if held else queues
-    found = [*_paused(held, pauses), *_by_queue_status(standing), *_unknown(queues, group)]
+    found = [*_paused(held, pauses), *_by_queue_status(standing, plan_at), *_unknown(queues, group)]
     found += [*_resets(standing), *_popped(group, standing), *_offline(group), *_retention(group)]
     found += _never_committed(queues)
     if not held:
@@ -315,7 +329,16 @@ QUEUE_WORDS = {
 }
 
 
-def _by_queue_status(queues: Queues) -> Iterable[Finding]:
+def _plan_of(queues: Queues, plan_at: PlanAt) -> OwnPlan | None:
+    """Return the plan that set the offsets of all these queues last; None where another change did."""
+    moments = queues.values("reset_at_ms")
+    if not moments or None in moments:
+        return None
+    first, last = plan_at(min(moments)), plan_at(max(moments))
+    return first if first == last else None
+
+
+def _by_queue_status(queues: Queues, plan_at: PlanAt) -> Iterable[Finding]:
     present = set(queues.values("status"))
     for status, (verb, meaning) in QUEUE_WORDS.items():
         if status not in present:
@@ -327,6 +350,10 @@ def _by_queue_status(queues: Queues) -> Iterable[Finding]:
         reasons = set(filter(None, rows.values("reason")))
         # The reason of a queue that stands still counts what waits there.
         facts = [_waiting(rows)] if status in ("STALLED", "STOPPED") and len(rows) > len(reasons) else []
+        plan = _plan_of(rows, plan_at) if status in ("REWOUND", "SKIPPED") else None
+        if plan is not None:
+            words = Text("Offsets changed by plan %(plan)s of %(person)s.", plan=plan.id, person=plan.person)
+            facts.append(words)
         owners = sorted(set(filter(None, rows.values("owner"))))
         if status == "STALLED" and owners:
             facts.append(Text("Owner: %(names)s.", names=", ".join(owners[:NAMED_MAX])))
@@ -337,6 +364,7 @@ def _by_queue_status(queues: Queues) -> Iterable[Finding]:
             min(filter(None, rows.values("since_ms")), default=None),
             "queues" if status in ("STALLED", "INVALID") else "",
             _head(rows) if status in ("STALLED", "STOPPED") else None,
+            "" if plan is None else plan.id,
         )
 
 

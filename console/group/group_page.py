@@ -1,6 +1,6 @@
 """The page of one group: chart marks, sorted and paged queues, clients and differing subscriptions.
 
-Pure apart from the marks, which read events and jobs, and the findings, which read the promise.
+Pure apart from the marks, which read events and jobs, and the findings, which read the promise and jobs.
 """
 
 from __future__ import annotations
@@ -8,11 +8,12 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import cache
 
 from django.utils.translation import gettext
 
 from console.brokers.mqadmin import RETRY_TOPIC_PREFIX
-from console.group.findings import SEVERITY, Finding, Queues, findings
+from console.group.findings import SEVERITY, Finding, OwnPlan, Queues, findings
 from console.group.pauses import GroupPauses
 from console.group.selectors import member_figures
 from console.lag.models import ClientRow, GroupRow
@@ -29,6 +30,9 @@ from console.text import Text
 # --- Findings ---------------------------------------------------------------------------------------------------
 
 
+SEEN_WITHIN_MS = 60_000  # rounds see what a job set while its broker answers, some seconds later
+
+
 def findings_at(
     now_ms: int,
     row: GroupRow,
@@ -38,7 +42,17 @@ def findings_at(
 ) -> list[Finding]:
     """Return what is wrong with a group, judged by the promise in force."""
     promise = promises_of(row.cluster, [row.group]).at(row.group, now_ms)
-    return findings(row, queues, clients, paused, promise.slo_ms)
+
+    @cache
+    def plan_at(at_ms: int) -> OwnPlan | None:
+        kinds = operation_selectors.plan_kinds().items()
+        of_offsets = [name for name, kind in kinds if kind.chart_mark == mark_words.OFFSETS]
+        job = operation_selectors.job_at(
+            row.cluster, row.group, at_ms, kinds=of_offsets, within_ms=SEEN_WITHIN_MS
+        )
+        return None if job is None else OwnPlan(job.plan_id, job.created_by)
+
+    return findings(row, queues, clients, paused, promise.slo_ms, plan_at)
 
 
 # --- Marks ------------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from django.conf import settings
@@ -139,11 +139,15 @@ def object_of(plan: Plan) -> Link:
     return found.place_of(plan).trail(plan.cluster, plan.subject)[-1]
 
 
-def job_at(cluster: str, subject: str, at_ms: int) -> Job | None:
-    """Return the newest job that was working on a group or topic at a moment."""
+def job_at(
+    cluster: str, subject: str, at_ms: int, *, kinds: Collection[str] | None = None, within_ms: int = 0
+) -> Job | None:
+    """Return the newest job, of some kinds, that worked on a group or topic at a moment or shortly before it."""
     moment = datetime.datetime.fromtimestamp(at_ms / 1000, tz=datetime.UTC)
-    still = Q(finished_at__isnull=True) | Q(finished_at__gte=moment)
-    return Job.objects.filter(still, cluster=cluster, subject=subject, started_at__lte=moment).first()
+    earliest = moment - datetime.timedelta(milliseconds=within_ms)
+    still = Q(finished_at__isnull=True) | Q(finished_at__gte=earliest)
+    jobs = Job.objects.filter(still, cluster=cluster, subject=subject, started_at__lte=moment)
+    return (jobs if kinds is None else jobs.filter(kind__in=kinds)).first()
 
 
 def active_jobs(cluster: str, subject: str = "") -> list[Job]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Any
+
+import pytest
 
 from console.group import findings as group_findings
 from console.group.findings import Finding, subscription_words
@@ -10,7 +13,10 @@ from console.group.pauses import GroupPauses, Pause
 from console.lag.models import ClientRow, GroupRow
 from console.lag.rows.column_rows import ColumnRows
 from console.lag.rows.queue_row import QueueRow
+from console.operation.models import Job, Plan
 from console.text import Text
+from tests.support import sample_queues, sample_rows
+from tests.support.people import signed_in
 
 
 def group(**fields: Any) -> GroupRow:
@@ -224,3 +230,43 @@ def test_a_queue_that_a_client_reports_has_an_owner_before_its_row_names_it() ->
     held = [{"topic": "orders", "broker_name": "broker-a", "queue_id": 0}]
     rows = [queue(0, owner=""), queue(1, owner="")]
     assert titles(group(), rows, [client("c1", queues=held)]) == ["broker-a · 1 without an owner"]
+
+
+@pytest.mark.django_db(databases=["default", "metrics"])
+def test_a_skip_names_the_plan_that_set_the_offsets() -> None:
+    sample_rows.sample()
+    browser = signed_in()
+
+    def part() -> str:
+        return browser.get("/c/local/groups/billing?part=findings").content.decode()
+
+    set_ms = sample_rows.NOW_MS
+    sample_queues.change({"group": "billing"}, status="SKIPPED", reset_at_ms=set_ms)
+    moment = dt.datetime.fromtimestamp(set_ms / 1000 - 5, dt.UTC)
+    plans = [
+        Plan.objects.create(
+            kind=kind,
+            cluster="local",
+            subject="billing",
+            created_by="alice",
+            created_at=moment,
+            expires_at=moment,
+        )
+        for kind in ("offset_change", "group_settings")
+    ]
+    assert "jumped ahead" in part() and "Offsets changed by" not in part()
+    for plan in plans:
+        Job.objects.create(
+            plan=plan,
+            kind=plan.kind,
+            cluster="local",
+            subject="billing",
+            created_by="bob",
+            created_at=moment,
+            started_at=moment,
+            finished_at=moment,
+        )
+    assert f"Offsets changed by plan {plans[0].id} of bob." in part()
+    assert f'href="/c/local/plans/{plans[0].id}"' in part()
+    sample_queues.change({"group": "billing", "queue_id": 0}, reset_at_ms=set_ms - 3_600_000)
+    assert "Offsets changed by" not in part()  # of one of them something else was the last
