@@ -162,7 +162,6 @@
       mark(button);
       ask({ pause: paused });
     }
-    if (button.dataset.do === "fold") button.setAttribute("aria-expanded", !$("#ask").classList.toggle("is-folded"));
   });
 
   function choosable(row) {

@@ -1,6 +1,6 @@
 /* Parts of a page that the server renders again when their subject changes: data-part is the address, data-part-subject
    the subject, data-part-every the least time between two (ms); data-part-keeps-room: it grows and never shrinks;
-   data-keeps-room inside of a part: a card for which narrow.css keeps the height that it was drawn with; data-room:
+   data-keeps-room inside of a part: a card that is never lower than it was drawn, on a phone never higher; data-room:
    one of findings, which keeps its height everywhere. A part is left alone while a hand is on it.
    data-part-silence inside of a part: it is fetched again after so many ms
    without news, for what happens where no message is sent (a worker that died). Forms with data-quiet are sent

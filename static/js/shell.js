@@ -131,6 +131,10 @@
   const actions = {
     theme: nextTheme,
     palette: () => Tide.palette?.open(),
+    fold(button) {
+      const folded = document.getElementById(button.getAttribute("aria-controls"));
+      button.setAttribute("aria-expanded", !folded.classList.toggle("is-folded"));
+    },
     menu: (button) => button.setAttribute("aria-expanded", $(".sidebar").classList.toggle("is-open")),
     open: (button) => $("#" + button.dataset.target)?.showModal(),
     close: (button) => button.closest("dialog").close(),
@@ -345,11 +349,19 @@
       $(".card__head", card).append(button);
     }
   }
+  /* The chosen tab of a row that is wider than the phone; scrollIntoView would move the page too. */
+  function showTab(within) {
+    for (const tab of $$(".tabs > [aria-current]", within)) {
+      const row = tab.parentElement;
+      row.scrollLeft = tab.offsetLeft - row.offsetLeft - (row.clientWidth - tab.offsetWidth) / 2;
+    }
+  }
   Tide.fit = (within) => {
     $$(".tablewrap, .tablewrap > table", within).forEach((one) => widths.observe(one));
     giveNames(within);
     giveRoles(within);
     foldCards(within);
+    showTab(within);
   };
   Tide.fit(document);
 

@@ -245,3 +245,23 @@ def test_a_phone_folds_before_any_script_runs(browser: Browser) -> None:
     page.evaluate("document.querySelectorAll('.card').forEach((card) => card.classList.add('is-open'))")
     assert (rows.count(), page.locator("#body").is_visible()) == (20, True)
     page.context.close()
+
+
+def test_a_phone_folds_the_filters_that_are_not_set(page: Page, product: Product) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(f"{product.url}/activity?since=2020-01-01T00:00")
+    action, since = page.get_by_label("Action"), page.get_by_label("From time")
+    expect(since).to_be_visible()
+    expect(action).to_be_hidden()
+    page.get_by_role("button", name="More filters").click()
+    expect(action).to_be_visible()
+
+
+def test_a_phone_shows_the_chosen_tab(page: Page, product: Product) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(f"{product.url}/c/local/groups?q=analytics")
+    expect(group_row(page, "analytics")).to_be_visible()
+    page.goto(f"{product.url}/c/local/brokers/broker-a?tab=drain")
+    chosen = page.locator(".tabs > [aria-current]").bounding_box()
+    assert chosen and chosen["x"] + chosen["width"] <= 390
+    assert page.evaluate("scrollY") == 0

@@ -169,6 +169,7 @@ def test_every_page_fits_a_phone(browser: Browser, product: Product, signed_in: 
         "clients",
         "brokers",
         "brokers/broker-a",
+        "brokers/broker-a?tab=connections",
         "operations",
         "messages?topic=orders",
         "reports",
@@ -177,4 +178,7 @@ def test_every_page_fits_a_phone(browser: Browser, product: Product, signed_in: 
         assert answer is not None and answer.ok, path
         width = page.evaluate("document.documentElement.scrollWidth")
         assert width <= 390, f"{path} is {width} px wide"
+        if path.endswith("connections"):
+            expect(page.locator("main tbody tr").first).to_be_visible()
+            assert page.locator(".is-wide").count() == 0, f"{path} has a table that scrolls sideways"
     context.close()

@@ -98,6 +98,32 @@ def test_findings_come_and_go_and_nothing_else_moves(
     expect(page.locator(ALL)).to_have_text("Show 10 findings")
 
 
+def test_a_top_list_is_as_high_as_its_rows_and_never_lower_again(page: Page, product: Product) -> None:
+    def emptied(route: Route) -> None:
+        answer = route.fetch()
+        html = re.sub(
+            r"(<section[^>]* data-keeps-room.*?)<table.*?</table>", r"\1<i></i>", answer.text(), flags=re.S
+        )
+        route.fulfill(response=answer, body=html)
+
+    address = f"{product.url}/c/local/"
+    lists = page.locator("[data-keeps-room]")
+    page.goto(address)
+    while not lists.locator("tbody tr").count():
+        page.wait_for_timeout(1000)
+        page.reload()
+    drawn = lists.first.bounding_box()
+    page.route(re.compile(re.escape(address) + r"\?part=1$"), emptied)
+    expect(lists.locator("i").first).to_be_attached()
+    kept = lists.first.bounding_box()
+    page.evaluate(
+        "document.querySelectorAll('[data-keeps-room]').forEach((one) => one.removeAttribute('style'))"
+    )
+    low = lists.first.bounding_box()
+    assert drawn and kept and low and kept["height"] >= drawn["height"] > low["height"]
+    assert low["height"] < 100
+
+
 def test_a_status_that_appears_and_rows_that_move_push_nothing(page: Page, product: Product) -> None:
     """Chips stay where they are, a new one comes behind them; that rows have moved is said over the list."""
     # where the line has no room a chip waits for the next page
