@@ -278,7 +278,27 @@
     for (const column of [times, ...columns]) if (Array.isArray(column)) column.splice(0, at);
     return data;
   }
+  /* The line in parts [from, to, isBound], each from where the last ends: what leads to or from a bound is one too. */
+  const BOUND = [2, 3];
+  function stretches({ values, bounds }) {
+    const parts = [];
+    for (let i = 1; i < values.length; i++) {
+      const isBound = Boolean(bounds?.[i - 1] || bounds?.[i]);
+      if (parts.at(-1)?.[2] === isBound) parts.at(-1)[1] = i + 1;
+      else parts.push([i - 1, i + 1, isBound]);
+    }
+    return parts;
+  }
   function timeSeries(canvas, data) {
+    const legend = canvas.closest(".card")?.querySelector(".legend"),
+      bound = document.createElement("span");
+    bound.append(Object.assign(document.createElement("i"), { className: "cbound" }), gettext("at least"));
+    /* The legend has it while it is drawn. */
+    function nameBounds() {
+      const isDrawn = (s) => s.values.some((v, i) => v !== null && s.bounds?.[i]);
+      if (!data.panels.some((panel) => panel.series.some(isDrawn))) bound.remove();
+      else if (!bound.isConnected) legend?.querySelector("span:has(i.cgap), span:last-of-type")?.before(bound);
+    }
     let box = { x: 0, w: 1 };
     const TITLE = 30,
       AXIS = 24,
@@ -306,13 +326,12 @@
       }
       const lead = panel.series[0].values;
       hatchGaps(g, lead, times, x, area);
-      for (const s of panel.series)
-        line(
-          g,
-          s.values.map((v, i) => [x(times[i]), v === null ? null : yOf(v)]),
-          colour(s.tone),
-          { fill: s.fill && colour(s.fill), base: area.y + area.h, dash: s.dash },
-        );
+      for (const s of panel.series) {
+        const points = s.values.map((v, i) => [x(times[i]), v === null ? null : yOf(v)]),
+          style = { fill: s.fill && colour(s.fill), base: area.y + area.h, dash: s.dash };
+        for (const [from, to, isBound] of stretches(s))
+          line(g, points.slice(from, to), colour(s.tone), isBound ? { dash: BOUND } : style);
+      }
       for (const limit of panel.limits || [])
         rule(g, area.x, yOf(limit), area.x + area.w, yOf(limit), "bad-mark", [2, 3]);
       if (panel.forecast) drawForecast(g, panel, area, top);
@@ -364,6 +383,7 @@
         for (const v of valueTicks(topOf(panel), panel.kind, heightOf(panel)))
           box.x = Math.max(box.x, Math.ceil(g.measureText(panel.format(v)).width) + 8);
       box.w = w - box.x - 12;
+      nameBounds();
       data.panels.forEach((panel, n) => {
         const area = { x: box.x, y: y + TITLE, w: box.w, h: heightOf(panel) };
         drawPanel(g, panel, area, w, n === data.panels.length - 1);

@@ -115,6 +115,27 @@ def test_no_line_crosses_a_gap_and_the_gap_is_hatched(bare: Page) -> None:
     assert "9,8,7,255" not in bare.evaluate(column)
 
 
+def test_a_lower_bound_is_dotted_and_in_the_legend_while_it_is_shown(bare: Page) -> None:
+    legend = '<div class="legend"><span><i class="cgap"></i>no data</span></div>'
+    bare.evaluate(
+        f"document.body.className = 'card'; document.body.insertAdjacentHTML('beforeend', `{legend}`)"
+    )
+    pixels = []
+    for bounds in ([False] * 6, [False, False, True, True, False, False]):
+        one = panel(10, 20, 20, 20, 20, 10)
+        one["series"][0]["bounds"] = bounds
+        draw(bare, [one])
+        pixels.append(bare.evaluate(COLOURS)["blue"])
+        words = "at leastno data" if any(bounds) else "no data"
+        expect(bare.locator(".legend")).to_have_text(words)
+    assert pixels[1] < 0.9 * pixels[0]  # three of five stretches
+    bare.focus("canvas")
+    bare.keyboard.press("ArrowLeft")
+    bare.keyboard.press("ArrowLeft")
+    bare.keyboard.press("ArrowLeft")
+    expect(bare.locator(".chart-tip")).to_contain_text("≥ 20 msgs")
+
+
 @pytest.mark.parametrize("height", [72, 150, 232])
 def test_a_low_chart_writes_each_value_once_and_inside(bare: Page, height: int) -> None:
     draw(bare, [panel(1, 2, 1), panel(0.4, 2.2, 1.0, kind="latency")], height)
