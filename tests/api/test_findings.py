@@ -47,8 +47,8 @@ def findings(client: APIClient, path: str) -> list[dict[str, Any]]:
 
 
 def shows(page: Client, path: str, found: list[dict[str, Any]]) -> bool:
-    """Return whether a page has the title and text of each finding."""
-    text = unescape(page.get(path).content.decode())
+    """Return whether a page has the title and text of each finding, of which it breaks no duration."""
+    text = unescape(page.get(path).content.decode()).replace("\N{NO-BREAK SPACE}", " ")
     return all(one["title"] in text and one["text"] in text for one in found)
 
 
