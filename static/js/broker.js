@@ -17,7 +17,7 @@
     ...usual(history, "in_rate", gettext("Messages per second"), Tide.rate),
     kind: "rate",
     unit: gettext("/s"),
-    format: (v, full) => (full || v < 10 ? Tide.rate(v) : Tide.compact(v)),
+    format: Tide.rateLabel,
     weight: 1.25,
     series: [
       { label: pgettext("messages", "in"), swatch: "c1", tone: "chart-1", fill: "chart-fill", values: history.in_rate },

@@ -469,7 +469,11 @@
     attributes: true,
     attributeFilter: ["data-theme"],
   });
+  /* A rate on an axis, or in full: whole numbers would repeat below 10. */
+  const rateLabel = (v, full) => (full || v < 10 ? Tide.rate(v) : Tide.compact(v));
+
   Object.assign(Tide, {
+    rateLabel,
     beginWithLine,
     timeSeries,
     momentOf,

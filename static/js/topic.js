@@ -15,7 +15,7 @@
       title: gettext("Messages per second"),
       kind: "rate",
       unit: gettext("/s"),
-      format: (v, full) => (full || v < 10 ? Tide.rate(v) : Tide.compact(v)),
+      format: Tide.rateLabel,
       series: [written],
     };
     return { times, panels: [panel], begins: gettext("Read once a minute: the line begins within 2 minutes.") };

@@ -45,7 +45,7 @@ def card_of(count: int) -> str:
 
 
 class Answers:
-    """The part of a page with its findings, as the console gives it, with so many findings as are told."""
+    """The part of a page with its findings, as the console gives it, with `count` findings."""
 
     def __init__(self, page: Page, part: str) -> None:
         self.page, self.count = page, 0

@@ -101,7 +101,7 @@ def word(found: Judgement) -> tuple[str, int]:
         (history([500, 100, 90, 110], 600, switched=(1,)), 20_000, 1, ("OK", 90_000)),
         # a member that did not notice that its topic was made again, then did
         (history([500, 500, 40, 60], [10, 30, 50, 70]), 4_000, 1, ("OK", 90_000)),
-        # unknown number of clients is not "nobody", and not clients that hang
+        # an unknown number of clients is not 0, nor clients that hang
         (history([10, 10, 10, 10], 70), None, None, ("STOPPED", 0)),
     ],
 )
