@@ -162,7 +162,7 @@ FIELD_WORDS: Mapping[str, Text | Promise] = {
     "hour": Text("hour"),
     "is_active": Text("may sign in"),
     "is_gone": Text("no traffic"),
-    "is_on": Text("on"),
+    "is_on": pgettext_lazy("name of a field", "on"),
     "is_production": Text("production"),
     "is_superuser": Text("has all permissions"),
     "key": Text("key"),
