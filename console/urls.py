@@ -13,6 +13,8 @@ from console.overview import urls as overview_urls
 from console.text import language
 
 handler400 = "console.web.security.bad_request"
+handler403 = "console.cluster.admission.permission_denied"
+handler404 = "console.cluster.admission.page_not_found"
 handler500 = "console.web.unavailable.server_error"
 urlpatterns = [
     path("", include(access_urls)),
