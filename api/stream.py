@@ -15,6 +15,7 @@ from rest_framework.exceptions import APIException, NotFound, ValidationError
 from rest_framework.request import Request
 
 from api.rest.resource import Resource
+from console.cluster.models import Cluster
 from console.live.event_stream import CONTENT_TYPE, EventStream
 from console.live.reader import RECHECK_EVERY_S, STALL_LIMIT_S, SUBJECTS_MAX, Reader, Viewer
 from console.live.request import SUBJECT_LENGTH_MAX
@@ -79,7 +80,7 @@ class Stream(Resource):
     def get(self, request: Request) -> HttpResponseBase:
         subjects = _subjects(request)
         for subject in subjects:
-            if view_of(request.user, subject) is None:
+            if view_of(request.user, subject) is None or not _has_rows(subject):
                 raise NotFound(f"There is no subject {subject}, or none that you may see.")
         if request.method == "HEAD":
             return HttpResponse(content_type=CONTENT_TYPE)
@@ -103,6 +104,12 @@ def _subjects(request: Request) -> Sequence[str]:
     if any(not subject.isprintable() or len(subject) > SUBJECT_LENGTH_MAX for subject in found):
         raise ValidationError({"subject": [f"At most {SUBJECT_LENGTH_MAX} printable characters."]})
     return found
+
+
+def _has_rows(subject: str) -> bool:
+    """Return whether a subject can have rows: a stream of one that never will would wait for ever."""
+    kind, *rest = subject.split("/", 3)
+    return kind != "c" or ("topic" not in rest[1:2] and Cluster.objects.filter(name=rest[0]).exists())
 
 
 def _viewer(request: Request) -> Viewer:

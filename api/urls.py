@@ -72,6 +72,7 @@ class Nothing(Resource):
 
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW", "POST": "VIEW", "DELETE": "VIEW"}
     schema = None  # type: ignore[assignment]
+    takes_any_parameter: ClassVar[bool] = True  # that there is no such address says more
 
     def get(self, request: Request, rest: str) -> Response:
         raise NotFound(f"There is nothing at {request.path}.")

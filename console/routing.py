@@ -97,7 +97,13 @@ def view_of(user: Any, subject: str) -> View | None:
     return None
 
 
+# Subjects of a cluster; of a topic there are rights (of who searches its messages), and no rows.
+OF_CLUSTER = frozenset({"brokers", "collector", "counts", "group", "groups", "reports", "topic", "topics"})
+
+
 def _view_of_cluster(user: Any, cluster: str, what: str = "", name: str = "") -> View | None:
+    if what not in OF_CLUSTER:
+        return None
     if rules.may(user, Verb.VIEW, cluster):
         return View()
     if what in ("group", "topic") and rules.may(user, Verb.VIEW, cluster, name):

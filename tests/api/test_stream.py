@@ -24,6 +24,7 @@ from api import stream
 from console.access import services
 from console.access.models import ApiToken, Grant
 from console.asgi import application
+from console.cluster.models import Cluster
 from console.live import hub as live
 from console.live import reader
 from console.process.programs import Options, web_program
@@ -119,6 +120,7 @@ def token_of(user: User, **kwargs: Any) -> str:
 def somebody(name: str, pattern: str = "*") -> tuple[User, str]:
     """A person who may view names of cluster local, and the header of their script."""
     services.ensure_first_person()
+    Cluster.objects.get_or_create(name="local", namesrv_addrs="127.0.0.1:1")
     user = User.objects.create_user(name)
     services.grant(role="viewer", user=user, cluster_pattern="local", name_pattern=pattern)
     return user, token_of(user)
@@ -183,6 +185,24 @@ async def test_rows_of_other_names_are_left_out(redis_url: str) -> None:
         live.publish("c/local/groups", {"orders-eu": {"lag": 2}}, now_ms=NOW_MS)
         assert (await script.data())["rows"] == {"orders-eu": {"lag": 2}}
         await script.leave()
+
+
+@pytest.mark.parametrize(
+    ("subject", "status"),
+    [
+        ("c/local/groups", 200),
+        ("c/nope/groups", 404),
+        ("c/local/nonsense", 404),
+        ("c/local/topic/orders", 404),
+    ],
+)
+def test_it_waits_for_no_rows_that_never_come(
+    subject: str, status: int, client_of: Callable[..., APIClient], redis_url: str
+) -> None:
+    """An administrator may see every name, also those that nothing has."""
+    root = User.objects.create_superuser("root")
+    Cluster.objects.create(name="local", namesrv_addrs="127.0.0.1:1")
+    assert client_of(root, "VIEW").head(f"/api/v1/stream?subject={subject}").status_code == status
 
 
 @pytest.mark.parametrize(

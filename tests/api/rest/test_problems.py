@@ -149,6 +149,8 @@ def test_it_refuses_bad_parameters(rows: Cluster, carol: User, client_of: Client
 
 def test_it_answers_unknown_addresses_with_a_problem(rows: Cluster, carol: User, client_of: Clients) -> None:
     problem(client_of(carol).get("/api/v1/nonsense/x"), 404, "not_found")
+    # Not "no such parameter": that would send the caller after the wrong mistake.
+    problem(client_of(carol).get("/api/v1/nonsense?limit=1"), 404, "not_found")
     problem(APIClient().get("/api/v1/nonsense"), 401, "not_authenticated")
     problem(client_of(carol).get("/api/v1/plans/op-nothing"), 404, "plan_not_found")
     problem(client_of(carol).get("/api/v1/jobs/job-nothing"), 404, "job_not_found")
