@@ -42,7 +42,7 @@ ACTIVITY = ListSpec(
         ),
         Column("cluster", Text("Cluster"), css="p2", order=("cluster",), ascending=True, fields=("cluster",)),
         Column("plan", Text("Plan"), css="", fields=("plan_id",)),
-        Column("from", Text("From"), css="p3", fields=("remote_addr",)),
+        Column("from", Text("Address"), css="p3", fields=("remote_addr",)),
         Column("detail", Text("Detail"), css="", is_bare=True, fields=("before", "after")),
     ),
 )

@@ -19,7 +19,7 @@ TOKEN_DAYS_MAX = 3_650
 class SignInForm(forms.Form):
     """Name and password."""
 
-    username = forms.CharField(label=Text("Name"), max_length=150)
+    username = forms.CharField(label=Text("User name"), max_length=150)
     password = forms.CharField(label=Text("Password"), strip=False, widget=forms.PasswordInput)
 
 

@@ -254,7 +254,7 @@ def _number(name: str, value: float) -> str | SafeString:
             return SafeString(Moment(round(value)).html())
         return figure_words(duration(value))
     if name.endswith("_per_s"):
-        return f"{rate(value)} /s"
+        return gettext("%(rate)s /s") % {"rate": rate(value)}
     if name.endswith("_s"):
         return figure_words(duration(value * 1000))
     if name.endswith("_bytes"):

@@ -16,9 +16,12 @@ from console.templatetags.figures import icon
 
 register = template.Library()
 
-NO_SPACE = re.compile(
-    r"\s+(?=(?:<[a-z][^>]*>\s*)?[,.;:)，、。；：）（])|(?<=[≥≤≈]</span>)\s+|(?<=[，、。；：）！？])\s+"
+# Full-width punctuation has its space within, also where it ends what is bold or a link.
+FULL_WIDTH = "|".join(
+    rf"(?<=[，、。；：）！？]{end})\s+" for end in ("", "</a>", "</b>", "</code>", "</span>", "</strong>")
 )
+AFTER_FULL_WIDTH = re.compile(FULL_WIDTH)
+NO_SPACE = re.compile(r"\s+(?=(?:<[a-z][^>]*>\s*)?[,.;:)，、。；：）（])|(?<=[≥≤≈]</span>)\s+|" + FULL_WIDTH)
 KEYWORD = re.compile(r"\w+=")
 # Tables whose rows are blocks on a phone: their roles are written out.
 STACKED = frozenset({"dt--stack", "diff--offsets"})
@@ -121,7 +124,7 @@ def banner(
         _attributes({"class": look.classes, "role": look.role} | attributes),
         look.glyph,
         f"s-{shape}" if shape else look.picture,
-        body,
+        SafeString(AFTER_FULL_WIDTH.sub("", body)),
         action,
     )
 
@@ -155,7 +158,7 @@ def pagehead(title: SafeString, actions: SafeString, **attributes: object) -> Sa
     return format_html(
         '<div{}><div class="page__title">{}</div>{}</div>',
         _attributes({"class": "page__head"} | attributes),
-        title,
+        SafeString(AFTER_FULL_WIDTH.sub("", title)),
         format_html('<div class="actions">{}</div>', actions) if actions.strip() else "",
     )
 

@@ -133,3 +133,16 @@ def test_only_parts_that_one_side_has_are_marked() -> None:
     assert (
         rendered("{{ parts|expression }}", parts=[("a", False), ("<b>", True)]) == "a||<mark>&lt;b&gt;</mark>"
     )
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        "{%% pagehead %%}%s{%% endpagehead %%}",
+        '{%% banner "ok" %%}%s{%% endbanner %%}',
+        "{%% note %%}%s{%% endnote %%}",
+    ],
+)
+def test_no_space_follows_full_width_punctuation(frame: str) -> None:
+    assert "<b>已完成。</b>共 3 条，无误。" in rendered(frame % "<b>已完成。</b>\n 共 3 条， 无误。")
+    assert "<b>Done.</b> 3 rows" in rendered(frame % "<b>Done.</b> 3 rows")

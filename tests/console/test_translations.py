@@ -34,12 +34,12 @@ def catalogue(path: Path) -> gettext.GNUTranslations:
 
 
 def entries(path: Path) -> dict[str, str]:
-    """English → Chinese; of a plural the one Chinese form."""
+    """English, with its context, → Chinese; of a plural the one Chinese form."""
     found = {}
     for key, value in catalogue(path)._catalog.items():  # type: ignore[attr-defined]
         text = key[0] if isinstance(key, tuple) else key
         if text:
-            found[text.split("\x04")[-1]] = value
+            found[text] = value
     return found
 
 

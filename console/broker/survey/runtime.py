@@ -130,12 +130,17 @@ Form = Callable[[str], str]
 Judge = Callable[[Table], tuple[Text, str]]  # → words, tone
 
 
-def _as(render: Callable[[float], str], unit: str = "") -> Form:
+def _as(render: Callable[[float], str]) -> Form:
     def form(text: str) -> str:
         value = number(text)
-        return "" if value is None else render(value) + unit
+        return "" if value is None else render(value)
 
     return form
+
+
+def _rate(text: str) -> str:
+    value = number(text)
+    return "" if value is None else Text("%(rate)s /s", rate=rate(value))
 
 
 def _size_form(text: str) -> str:
@@ -165,7 +170,7 @@ def _limited(text: str) -> str:
     return "" if value is None else (Text("no limit") if value >= NEVER else count(value))
 
 
-_rate, _count, _ms = _as(rate, " /s"), _as(count), _as(latency)
+_count, _ms = _as(count), _as(latency)
 _ratio = _as(percent)
 
 
@@ -220,7 +225,7 @@ def _distribution(table: Table) -> tuple[Text, str]:
 
 
 def _span_words(span: str) -> Text:
-    """Read a bucket of the distribution: `<=0ms`, `0~10ms`, `3~4s`, `10s~`."""
+    """Read a bucket of the distribution: `<=0ms`, `0~10ms` (without those of 0 ms), `3~4s`, `10s~`."""
     found = re.fullmatch(r"(<=)?(\d+)?~?(\d+)?(ms|s)(~)?", span)
     if found is None:
         return Text.foreign(span)
@@ -231,7 +236,7 @@ def _span_words(span: str) -> Text:
         return Text("under 1 ms")
     if found[5] is not None:
         return Text("from %(low)s on", low=Latency(low or 0))
-    return Text("%(low)s to %(high)s", low=Latency(low or 0), high=Latency(high or 0))
+    return Text("%(low)s to %(high)s", low=Latency(low or 1), high=Latency(high or 0))
 
 
 def _cache(table: Table) -> tuple[Text, str]:
