@@ -47,7 +47,6 @@ GROUPS = ListSpec(
         Column(
             "filtered",
             Text("Filtered"),
-            MSGS,
             css="num p3",
             order=("filtered_lag",),
             fields=("filtered_lag",),

@@ -167,7 +167,7 @@ def clients_cell(row: object, name: str, now_ms: int) -> SafeString:
     return format_html(
         '<span class="muted">{}{}</span>',
         pgettext("no client", "none"),
-        format_html(" {}", ticking(since, now_ms)) if since else "",
+        format_html(' <span class="since">{}</span>', ticking(since, now_ms)) if since else "",
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from console.lists.spec import MSGS, PER_S, Column, ListSpec
+from console.lists.spec import PER_S, Column, ListSpec
 from console.text import Text
 
 TOPICS = ListSpec(
@@ -50,7 +50,6 @@ TOPICS = ListSpec(
         Column(
             "messages",
             Text("Readable"),
-            MSGS,
             order=("messages",),
             fields=("messages", "messages_lower_bound"),
             live=("messages", "count"),

@@ -253,7 +253,7 @@
     clients(row, name, now) {
       if (missing(row[name])) return unknown(row);
       if (row[name]) return count(row[name]);
-      const since = row.offline_since_ms ? " " + ticking(row.offline_since_ms, now) : "";
+      const since = row.offline_since_ms ? ` <span class="since">${ticking(row.offline_since_ms, now)}</span>` : "";
       return `<span class="muted">${pgettext("no client", "none")}${since}</span>`;
     },
     status(row, name) {

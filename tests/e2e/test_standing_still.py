@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from typing import Any
 
 import pytest
 from django.template.loader import render_to_string
@@ -166,6 +167,63 @@ def test_a_status_that_appears_and_rows_that_move_push_nothing(page: Page, produ
     assert page.evaluate(PLACES) == places
 
 
-def tell(socket: WebSocketRoute, subject: str, rows: dict[str, dict[str, int]]) -> None:
-    message = {"subject": f"c/local/{subject}", "seq": 10**15, "at_ms": 0, "full": False, "rows": rows}
+def tell(socket: WebSocketRoute, subject: str, rows: dict[str, dict[str, Any]], seq: int = 10**15) -> None:
+    message = {"subject": f"c/local/{subject}", "seq": seq, "at_ms": 0, "full": False, "rows": rows}
     socket.send(json.dumps(message))
+
+
+MANY = 9_204_118
+SILENT = {"partial": True, "status": "UNKNOWN", "reason": "broker-a did not answer", "known_at_ms": 1}
+# Whatever a round may say of a row: nothing known, or figures as large as they get and only lower bounds.
+FIGURES = {
+    "groups": ["lag", "time_lag_ms", "filtered_lag", "in_rate", "out_rate", "drain_ms", "dlq_count"],
+    "topics": ["messages", "worst_time_lag_ms", "in_rate", "out_rate", "retained_ms"],
+}
+ROUNDS = {
+    "silent": (None, {**SILENT, "clients": None, "known_lag": MANY, "known_messages": MANY}),
+    "large": (MANY, {"partial": True, "status": "NEVER_COMMITTED", "clients": 0, "offline_since_ms": 1}),
+    "calm": (0, {"partial": False, "status": "OK", "clients": 1, "drain_never": True}),
+}
+# Where heads and rows stand, and whether a head is cut or the table is wider than its card.
+GRID = """() => {
+  const table = document.querySelector("main table[data-columns]"),
+    heads = [...table.tHead.rows[0].cells].filter((head) => head.offsetWidth);
+  return [
+    heads.map((head) => [head.dataset.column, head.getBoundingClientRect().x]),
+    [...table.querySelectorAll("[data-key]")].map((row) => row.getBoundingClientRect().y + scrollY),
+    heads.filter((head) => head.scrollWidth > head.clientWidth).map((head) => head.dataset.column),
+    table.offsetWidth > table.parentElement.clientWidth,
+  ];
+}"""
+
+
+@pytest.mark.parametrize("width", [1920, 1440, 1280, 1024, 390])
+@pytest.mark.parametrize("subject", ["groups", "topics"])
+def test_columns_and_rows_keep_their_places(page: Page, product: Product, subject: str, width: int) -> None:
+    """Whatever a round says; a list keeps within its card."""
+    page.set_viewport_size({"width": width, "height": 900})
+    sockets: list[WebSocketRoute] = []
+
+    def connect(socket: WebSocketRoute) -> None:
+        sockets.append(socket)
+        server = socket.connect_to_server()
+        server.on_message(lambda text: None if f"/{subject}" in str(text) else socket.send(text))
+
+    page.route_web_socket("**/ws/live", connect)
+    page.goto(f"{product.url}/c/local/groups?q=analytics")
+    expect(group_row(page, "analytics")).to_be_visible(timeout=PATIENCE_MS)
+    page.goto(f"{product.url}/c/local/{subject}")
+    rows = page.locator("main table [data-key]")
+    keys = rows.evaluate_all("(rows) => rows.map((row) => row.dataset.key)")
+    places = page.evaluate(GRID)
+    assert places[2:] == [[], False]
+    field = FIGURES[subject][0]
+    for seq, (value, others) in enumerate(ROUNDS.values(), 10**15):
+        row = {**dict.fromkeys(FIGURES[subject], value), **others}
+        drawn = rows.first.inner_text()
+        tell(sockets[-1], subject, dict.fromkeys(keys, row), seq)
+        page.wait_for_function(
+            f"(old) => document.querySelector('[data-field={field}]').closest('tr').innerText !== old",
+            arg=drawn,
+        )
+        assert page.evaluate(GRID) == places
