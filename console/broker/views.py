@@ -22,6 +22,7 @@ from console.broker import findings, samples, selectors
 from console.broker.broker_list import BROKERS, OWN_BROKERS
 from console.broker.config.areas import by_area
 from console.broker.config.keys import KEYS, config_key
+from console.broker.drain_checks import drain_checks
 from console.broker.forms import ConfigForm
 from console.broker.models import NameServerRow
 from console.broker.selectors import BrokerView
@@ -56,6 +57,11 @@ OWN_TABS = (
     "topics",
     "connections",
 )
+LIVE_PARTS = {
+    "health": "broker/_health.html",
+    "runtime": "broker/_runtime.html",
+    "drain": "broker/_drain_checks.html",
+}
 BROKER_TROUBLE = (BrokerUnavailable, MQBrokerError, RemotingTimeout, OperationError)
 
 
@@ -94,7 +100,7 @@ def brokers(request: HttpRequest, cluster: str) -> HttpResponseBase:
 def broker(request: HttpRequest, cluster: str, broker: str) -> HttpResponse:
     """Show one broker; `?tab=` selects a tab.
 
-    `?part=1` returns the live part of health and runtime only, `?part=chart` the points of the last day.
+    `?part=1` returns the live part of health, runtime and drain only, `?part=chart` the points of the last day.
     """
     here, scope = admit_to_list(request, cluster)
     servers, now_ms = selectors.name_servers(here.name), int(time.time() * 1000)
@@ -119,9 +125,10 @@ def broker(request: HttpRequest, cluster: str, broker: str) -> HttpResponse:
         "may_reset": rules.may(request.user, Verb.RESET, here.name, WILDCARD),
         "now_ms": now_ms,
         **_tab_context(request, here, view, servers, tab, now_ms, scope),
+        **(_drain_context(here, view, views, servers) if tab == "drain" else {}),
     }
-    if "part" in request.GET and tab in ("health", "runtime"):
-        return render(request, context["part"], context)
+    if "part" in request.GET and tab in LIVE_PARTS:
+        return render(request, LIVE_PARTS[tab], context)
     return render(request, "broker/broker.html", context)
 
 
@@ -149,7 +156,19 @@ def _tab_context(
             "producers": selectors.producers(view, scope),
             "consumers": selectors.broker_consumers(here.name, view.name, scope),
         }
-    return {"drain_job": _drain_job(here.name, view.name), "last_jobs": _last_jobs(here.name, view.name)}
+    return {}
+
+
+def _drain_context(
+    here: Cluster, view: BrokerView, views: Sequence[BrokerView], servers: Sequence[NameServerRow]
+) -> PageContext:
+    checks = drain_checks(here.name, view, views, servers)
+    return {
+        "checks": checks,
+        "blocking": sum(check.blocks for check in checks),
+        "drain_job": _drain_job(here.name, view.name),
+        "last_jobs": _last_jobs(here.name, view.name),
+    }
 
 
 def _health_context(

@@ -60,6 +60,13 @@ PAUSES: Mapping[str, Look] = {
     PAUSED: Look("warn", "stopped", gettext_noop("Paused")),
     STOPPED: Look("warn", "stopped", gettext_noop("group stopped")),
 }
+# Of what has to be over before a broker is stopped.
+CHECKS: Mapping[str, Look] = {
+    "YES": Look("ok", "ok", gettext_noop("yes")),
+    "NOT_YET": Look("warn", "behind", gettext_noop("not yet")),
+    "UNKNOWN": Look("unknown", "unknown", gettext_noop("cannot tell")),
+    "NONE": Look("offline", "never", gettext_noop("nothing to check")),
+}
 TOKENS: Mapping[str, Look] = {
     "valid": Look("ok", "ok", gettext_noop("Valid")),
     "expired": Look("offline", "offline", gettext_noop("Expired")),
@@ -117,6 +124,12 @@ def silence_ms(job: Job) -> int | None:
 def row_badge(rows: str, state: str) -> SafeString:
     """Render what became of a row of a job: `{% row_badge "config" row.state %}`."""
     return badge(ROWS[rows].get(state, WAITING))
+
+
+@register.simple_tag
+def check_badge(state: str) -> SafeString:
+    """Render whether a check of stopping a broker says yes."""
+    return badge(CHECKS[state])
 
 
 @register.filter

@@ -352,6 +352,15 @@ def test_it_makes_a_drain_plan(operator: Client, pair: Pair) -> None:
     assert not hasattr(Plan.objects.get(), "job")
 
 
+def test_the_drain_tab_says_whether_the_broker_may_be_stopped(admin: Client) -> None:
+    """Its checks alone are the live part."""
+    for address in ("/c/local/brokers/broker-a?tab=drain", "/c/local/brokers/broker-a?tab=drain&part=1"):
+        page = text_of(admin, address)
+        assert page.count("</tr>") == 8 and "Gone from the name servers" in page
+        assert "of 7 checks do not say yes: do not stop the broker yet" in page
+    assert "Plan the drain" not in page
+
+
 def test_it_shows_what_a_broker_holds_back_and_admits_what_it_does_not_know(admin: Client) -> None:
     level = {"level": 18, "waiting": 1_234, "newest_ms": sample_rows.NOW_MS}
     told = survey(
