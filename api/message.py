@@ -15,6 +15,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from api.rest import pagination
+from api.rest.list_file import CsvRenderer
 from api.rest.resource import Resource, remote_addr
 from api.rest.struct import HelpTexts, StructSerializer
 from console.brokers.body_format import FORMAT_NAMES
@@ -75,11 +76,11 @@ class NdjsonRenderer(renderers.JSONRenderer):
     format = "ndjson"
 
 
-class FileRenderer(renderers.JSONRenderer):
-    """Accept the media types of files."""
+class ParquetRenderer(renderers.JSONRenderer):
+    """Accept requests for a Parquet file; refusals are JSON nevertheless."""
 
-    media_type = "*/*"
-    format = "file"
+    media_type = "application/vnd.apache.parquet"
+    format = "parquet"
 
 
 SEARCH_PARAMETERS = [
@@ -249,19 +250,19 @@ class MessageTail(_Reads):
 class MessageExport(_Reads):
     """Stream the whole search as a file, up to a million messages."""
 
-    renderer_classes = (FileRenderer,)
+    renderer_classes = (NdjsonRenderer, CsvRenderer, ParquetRenderer)
 
     @extend_schema(
         operation_id="messages_export",
         tags=["messages"],
         parameters=[
             *SEARCH_PARAMETERS,
-            OpenApiParameter("file", str, enum=list(FORMATS), description="default ndjson"),
+            OpenApiParameter("format", str, enum=list(FORMATS), description="default ndjson"),
         ],
         responses={(200, kind): OpenApiTypes.BINARY for _, kind, _ in FORMATS.values()},
     )
     def get(self, request: Request, cluster: str, topic: str) -> HttpResponseBase:
-        name = pagination.choice(request, "file", list(FORMATS), "ndjson")
+        name = str(request.accepted_renderer.format)
         _, content_type, writer = FORMATS[name]
         search = self.search(request, cluster, topic, limit=EXPORT_MESSAGES_MAX, time_ms=EXPORT_MS)
         answer = _streaming(Streamed(_person(request), lambda: export(search, writer())), content_type)

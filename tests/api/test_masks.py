@@ -102,7 +102,7 @@ def test_no_answer_has_the_value(live: LiveCluster, erin: User, client_of: Calla
         f"{MESSAGES}?key=k1",
         f"{MESSAGES}/stream",
         f"{MESSAGES}/export",
-        f"{MESSAGES}/export?file=csv",
+        f"{MESSAGES}/export?format=csv",
         f"{MESSAGES}/{first}",
         f"{API}/topics/{DLQ}/messages",
         f"{API}/dead-letters/{GROUP}",

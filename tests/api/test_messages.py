@@ -167,19 +167,23 @@ def test_it_follows_what_arrives(client: APIClient, live: LiveCluster) -> None:
 def test_it_exports_in_every_format(client: APIClient, live: LiveCluster) -> None:
     live.send("orders", 0, [b"\x00\xff"], KEYS="=1+1", TAGS="raw")
     query = {"order": "oldest", "tag": "raw || even"}
-    ndjson = lines(client.get(f"{URL}/export", {**query, "file": "ndjson"}))
+    ndjson = lines(client.get(f"{URL}/export", {**query, "format": "ndjson"}))
     assert [each["body"] for each in ndjson[:-1]] == [f'{{"n": {n}}}' for n in range(0, 20, 4)] + ["AP8="]
     assert ndjson[-1]["end"]["complete"] is True
-    answer = client.get(f"{URL}/export", {**query, "file": "csv"})
+    answer = client.get(f"{URL}/export", {**query, "format": "csv"})
     assert answer["Content-Disposition"] == 'attachment; filename="orders.csv"'
     table = list(csv.DictReader(io.StringIO(read(answer).decode())))
     assert (table[-1]["keys"], table[-1]["body"], table[-1]["body_encoding"]) == ("'=1+1", "AP8=", "base64")
     assert len(table) == 6
-    parquet = pq.ParquetFile(io.BytesIO(read(client.get(f"{URL}/export", {**query, "file": "parquet"}))))
+    parquet = pq.ParquetFile(io.BytesIO(read(client.get(f"{URL}/export", {**query, "format": "parquet"}))))
     rows = parquet.read().to_pylist()
     assert [row["body"] for row in rows] == [BODIES[n] for n in range(0, 20, 4)] + [b"\x00\xff"]
     assert dict(rows[0]["properties"])["amount"] == "0"
     assert json.loads(parquet.metadata.metadata[b"tidemark.end"])["messages"] == 6
+    accepted = client.get(f"{URL}/export", query, headers={"Accept": "text/csv"})
+    assert accepted["Content-Type"].startswith("text/csv") and read(accepted)
+    refusal = problem(client.get(f"{URL}/export", {**query, "format": "xml"}), 406, "not_acceptable")
+    assert "text/csv (format csv)" in refusal["detail"]
 
 
 def test_leaving_a_stream_ends_the_search_and_frees_its_place(client: APIClient, live: LiveCluster) -> None:
