@@ -17,6 +17,7 @@ from django.utils.translation import gettext, gettext_noop
 from console.group.pause.page import PAUSED, READS, STOPPED, UNABLE
 from console.operation.job import runner
 from console.operation.models import Job, JobState
+from console.templatetags.statuses import status_parts
 from spark.lag.local_time import HOUR_MS
 
 register = template.Library()
@@ -99,6 +100,15 @@ def level_glyph(level: str) -> SafeString:
         look.family,
         gettext(look.word),
         look.shape,
+    )
+
+
+@register.simple_tag
+def status_glyph(code: str) -> SafeString:
+    """Render a status as its shape alone, with its word for screen readers."""
+    family, shape, word = status_parts(code)
+    return format_html(
+        '<svg class="glyph g-{}" role="img" aria-label="{}"><use href="#s-{}"/></svg>', family, word, shape
     )
 
 

@@ -1,6 +1,6 @@
 """Topics as of the last collection round. No function here calls a broker."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from django.db.models import Count, Q
@@ -134,6 +134,14 @@ def topic_groups(cluster_name: str, name: str) -> Sequence[TopicGroup]:
         if group in sums
     ]
     return sorted(found, key=lambda one: (-(one.time_lag_ms or -1), -(one.lag or -1), one.group))
+
+
+def worst_readers(
+    cluster_name: str, name: str, groups: Sequence[TopicGroup]
+) -> Mapping[tuple[str, int], queues.WorstReader]:
+    """Return (broker, queue) → which of the groups that consume the topic is furthest behind there. One query."""
+    names = [one.group for one in groups]
+    return queues.worst_readers(cluster_name, name, names)
 
 
 def topic_readers(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from console.cluster.models import Cluster
 from console.lag import selectors as lag_selectors
 from console.lag.models import TopicRow
 from console.lag.rows.queue_row import TopicQueueRow
+from console.lag.rows.queues import WorstReader
 from console.lists.file import file_of
 from console.lists.page import cut
 from console.lists.query import ListQuery
@@ -106,13 +107,14 @@ def topic(request: HttpRequest, cluster: str, topic: str) -> HttpResponse:
     query = ListQuery.plain(request)
     queue_page = cut(queues, page=query.page, per_page=query.per_page)
     shown_groups = groups if scope.is_everything else [group for group in groups if scope.covers(group.group)]
+    worst = selectors.worst_readers(here.name, topic, shown_groups) if tab == "queues" else {}
     context = {
         "cluster": here,
         "row": row,
         "kind_word": KIND_WORDS.get(row.kind, row.kind),
         "perm_word": permission_word(row.perm),
         "queues": queues,
-        "queue_page": replace(queue_page, rows=_shares(queue_page.rows, read, without_figures)),
+        "queue_page": replace(queue_page, rows=_shares(queue_page.rows, read, without_figures, worst)),
         "groups": groups,
         "shown_groups": shown_groups,
         "group_page": cut(shown_groups, page=query.page, per_page=query.per_page),
@@ -165,25 +167,32 @@ def _tab_context(tab: str, here: Cluster, row: TopicRow, queues: Sequence[TopicQ
 
 @dataclass(frozen=True, slots=True)
 class ShownQueue:
-    """A queue with its share of the topic's known traffic, None where nothing flows.
+    """A queue with its share of the topic's known traffic, None where nothing flows, and who is furthest behind on it.
 
+    `reader` is null where no group has committed.
     `is_silent`: its broker does not answer, so its figures are those of `row.read_at_ms`.
     """
 
     row: TopicQueueRow
     share: float | None
     is_silent: bool
+    reader: WorstReader | None
 
 
 def _shares(
-    shown: Sequence[TopicQueueRow], read: Sequence[TopicQueueRow], silent: Collection[str]
+    shown: Sequence[TopicQueueRow],
+    read: Sequence[TopicQueueRow],
+    silent: Collection[str],
+    worst: Mapping[tuple[str, int], WorstReader],
 ) -> list[ShownQueue]:
     total = sum(queue.in_rate or 0.0 for queue in read)
     found = []
     for queue in shown:
         is_silent = queue.broker_name in silent
         is_known = bool(total) and queue.in_rate is not None and not is_silent
-        found.append(ShownQueue(queue, (queue.in_rate or 0.0) / total if is_known else None, is_silent))
+        share = (queue.in_rate or 0.0) / total if is_known else None
+        reader = worst.get((queue.broker_name, queue.queue_id))
+        found.append(ShownQueue(queue, share, is_silent, reader))
     return found
 
 

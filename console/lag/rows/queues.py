@@ -17,6 +17,7 @@ from console.lag.rows import sheets
 from console.lag.rows.column_rows import ColumnRows
 from console.lag.rows.queue_row import QueueRow, TopicQueueRow
 from console.lag.rows.sheets import QUEUES, TOPIC_QUEUES
+from console.text import Text
 from spark.lag.round.status import LagStatus
 
 NEVER_COMMITTED = LagStatus.NEVER_COMMITTED.value
@@ -130,6 +131,49 @@ def by_reader(cluster_name: str, topic: str) -> tuple[dict[str, Behind], set[str
     unknown = table.filter(pc.field("status") == LagStatus.UNKNOWN.value).column("group")
     sums = _sums(table, ["group"], BEHIND)
     return dict(zip(sums.column("group").to_pylist(), _behind(sums), strict=True)), set(unknown.to_pylist())
+
+
+@dataclass(frozen=True, slots=True)
+class WorstReader:
+    """The group that is furthest behind on one queue of a topic; read by cells.
+
+    `status` is the group's on this queue. `time_lag_lower_bound`: it, or a group whose time lag is unknown, may be
+    later. Null time lag: no group's is known.
+    """
+
+    group: str
+    status: str
+    lag: int | None
+    lag_lower_bound: bool
+    time_lag_ms: int | None
+    time_lag_lower_bound: bool
+    reason: Text = Text("the position of a group that reads it is not known")
+
+
+def worst_readers(
+    cluster_name: str, topic: str, groups: Collection[str] | None = None
+) -> dict[tuple[str, int], WorstReader]:
+    """Return (broker, queue) → the group with the largest time lag there, of some groups or of all.
+
+    A group that never committed on a queue has no time lag there and is left out. Makes no object of a queue: a topic
+    may have 10,000 readers.
+    """
+    key = "broker_name", "queue_id"
+    names = "topic", *key, "group", "status", "lag", "lag_lower_bound", "time_lag_ms", "time_lag_lower_bound"
+    table = sheets.read_table(QUEUES, cluster_name, names, groups)
+    table = table.filter((pc.field("topic") == topic) & (pc.field("status") != NEVER_COMMITTED))
+    worst_first = [("time_lag_ms", "descending"), ("lag", "descending"), ("group", "ascending")]
+    table = table.sort_by(worst_first)
+    table = table.append_column("at", pa.array(range(len(table)), type=pa.int64()))
+    counts = [("at", "min"), ("time_lag_ms", "count"), ([], "count_all")]
+    found = table.group_by(list(key), use_threads=False).aggregate(counts)
+    readers = {}
+    firsts = table.take(found.column("at_min")).select([*key, *names[3:]]).to_pylist()
+    for first, counted in zip(firsts, found.to_pylist(), strict=True):
+        first["time_lag_lower_bound"] |= 0 < counted["time_lag_ms_count"] < counted["count_all"]
+        queue = first.pop("broker_name"), first.pop("queue_id")
+        readers[queue] = WorstReader(**first)
+    return readers
 
 
 def _behind(sums: pa.Table) -> Iterable[Behind]:

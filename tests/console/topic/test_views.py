@@ -89,6 +89,43 @@ def test_figures_of_a_silent_broker_count_in_no_share(admin: Client) -> None:
     assert text.count("as of <time") == 1
 
 
+def worst_cells(client: Client) -> list[str]:
+    """The cells behind the share of each queue of orders: worst time lag, lag, group."""
+    text = " ".join(client.get("/c/local/topics/orders?part=tab").content.decode().split())
+    return [row.rpartition(" %</span>")[2].partition("Messages")[0] for row in text.split("<tr")[2:]]
+
+
+def test_each_queue_names_the_group_that_is_furthest_behind_on_it(admin: Client) -> None:
+    sample_queues.change({"group": "analytics", "queue_id": 0}, time_lag_ms=90_000, lag=7, status="STALLED")
+    first, second = worst_cells(admin)
+    assert "1 m 30 s" in first and ">7<" in first and ">analytics</a>" in first and "#s-stalled" in first
+    assert "0.6 s" in second and "#s-ok" in second and "atleast" not in first + second
+
+
+def test_a_group_of_unknown_position_makes_the_worst_of_a_queue_a_lower_bound(admin: Client) -> None:
+    unknown = {"lag": None, "time_lag_ms": None, "status": "UNKNOWN"}
+    sample_queues.change({"group": "billing", "queue_id": 0}, **unknown)
+    assert "atleast" in worst_cells(admin)[0] and ">analytics</a>" in worst_cells(admin)[0]
+    sample_queues.change({"group": "analytics", "queue_id": 0}, **unknown)
+    assert worst_cells(admin)[0].count('class="unknown"') == 2  # never 0
+
+
+def test_a_group_that_never_committed_on_a_queue_is_no_worst_one(admin: Client) -> None:
+    never = {"lag": None, "time_lag_ms": None, "status": "NEVER_COMMITTED"}
+    sample_queues.change({"group": "billing", "queue_id": 1}, **never)
+    assert "atleast" not in worst_cells(admin)[1] and ">analytics</a>" in worst_cells(admin)[1]
+    sample_queues.change({"group": "analytics", "queue_id": 1}, **never)
+    assert worst_cells(admin)[1].count("–") == 3
+
+
+def test_a_queue_names_no_group_that_one_may_not_look_at() -> None:
+    sample_rows.sample()
+    sample_rows.group_row("orders-mail")
+    sample_rows.queue_row("orders-mail", 0, time_lag_ms=1)
+    some = signed_in("some", verbs=("VIEW",), names="orders*")
+    assert ">orders-mail</a>" in worst_cells(some)[0] and worst_cells(some)[1].count("–") == 3
+
+
 def test_long_tables_of_a_topic_are_paged_and_made_again_as_they_are(admin: Client) -> None:
     wide = "/c/local/topics/wide"
     sample_rows.topic_row("wide")
