@@ -62,7 +62,6 @@
         : Tide.text(gettext("oldest stored, %(number)s below"), {
             number: Tide.compact(committed - oldest),
           });
-    Tide.makeRoom(flowHost, data.times);
     if (!flow) return { data, plot: Tide.flow(document.getElementById("flow-chart"), data) };
     Object.assign(flow.data, data);
     flow.plot.paint();
@@ -125,7 +124,6 @@
       ],
     };
     const begun = Tide.beginWithLine(data);
-    Tide.makeRoom(canvas.parentElement, begun.times);
     const plot = Tide.timeSeries(canvas, begun);
     const range = new URLSearchParams(location.search).get("range") || "1h";
     const live = canvas.closest("[data-live-subject]"); // a page of one queue has none
@@ -143,7 +141,6 @@
         data.panels[0].series[0].bounds?.push(Boolean(summary.time_lag_lower_bound));
         data.panels[1].series[0].values.push(summary.lag ?? null);
         data.panels[1].series[0].bounds?.push(Boolean(summary.lag_lower_bound));
-        Tide.makeRoom(canvas.parentElement, data.times);
         plot.paint();
       },
       ["summary"],

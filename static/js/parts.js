@@ -249,22 +249,16 @@
 
   /* ---- charts of history: drawn from the JSON beside them, and again with the readings since ---- */
   const DRAWN_EVERY = 30000;
-  /* A chart is low until it has a line to draw. */
-  Tide.makeRoom = (chart, times) => chart.classList.toggle("is-bare", times.length < 2);
   Tide.history = (canvas, source, build) => {
     const data = Tide.beginWithLine(build(JSON.parse(source.textContent))),
       plot = Tide.timeSeries(canvas, data);
-    const room = () => {
-      canvas.dataset.panels = data.times.length > 1 ? data.panels.length : 0;
-      Tide.makeRoom(canvas.parentElement, data.times);
-    };
-    room();
+    // as high before its line begins as with it: nothing moves then
+    canvas.dataset.panels = data.panels.length;
     setInterval(async () => {
       if (document.hidden) return;
       const answer = await fetch(canvas.dataset.history, { headers: Tide.BY_TIMER }).catch(() => null);
       if (!answer?.ok || answer.redirected) return; // the next time tries again
       Object.assign(data, Tide.beginWithLine(build(await answer.json())));
-      room();
       plot.paint();
     }, DRAWN_EVERY);
   };

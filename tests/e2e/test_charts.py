@@ -152,6 +152,28 @@ def test_one_reading_is_words_and_no_line(bare: Page) -> None:
     assert [each["words"] for each in bare.evaluate("drawn.words")] == ["The line begins later."]
 
 
+def test_a_chart_is_as_high_before_its_line_begins(bare: Page) -> None:
+    """What stands below it would move with the second reading."""
+    bare.add_style_tag(path=ROOT / "static" / "css" / "chart.css")
+    bare.add_script_tag(path=ROOT / "static" / "js" / "parts.js")
+    one, two = (
+        bare.evaluate(
+            """times => {
+              document.querySelector(".chart").className = "chart chart--ts";
+              const canvas = document.querySelector("canvas"), source = document.createElement("script");
+              canvas.style.height = "";
+              source.textContent = JSON.stringify(times);
+              Tide.history(canvas, source, (times) => ({ times, panels: [{
+                title: "In", kind: "rate", unit: "/s", format: String, series: [{ label: "in", values: times }] }] }));
+              return canvas.offsetHeight;
+            }""",
+            [BEGAN + at * MINUTE for at in range(readings)],
+        )
+        for readings in (1, 2)
+    )
+    assert one == two > 200
+
+
 def test_the_forecast_goes_on_after_the_last_reading_to_the_top(bare: Page) -> None:
     rising = panel(0.5, 0.5, max=1, forecast={"perMs": 0.5 / MINUTE, "tone": "chart-3"}, limits=[0.9])
     draw(bare, [rising], ahead=2 * MINUTE)
