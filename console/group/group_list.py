@@ -29,7 +29,7 @@ GROUPS = ListSpec(
         Column(
             "model",
             Text("Model"),
-            css="p3",
+            css="p3 muted",
             order=("model",),
             ascending=True,
             fields=("model", "consume_mode"),

@@ -21,7 +21,7 @@ from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop, pgettext
 
-from console.templatetags.statuses import STATUSES, TIME_TONES, TONES, status_parts
+from console.templatetags.statuses import STATUSES, TIME_TONES, status_parts
 from console.text import figures as english
 from console.text.figures import SECOND_MS, clock, count, percent, rate
 from console.text.language import figure_words
@@ -174,12 +174,8 @@ def clients_cell(row: object, name: str, now_ms: int) -> SafeString:
 def badge(code: str, *, plain: bool = False, large: bool = False, pill: bool = False) -> SafeString:
     """A status: colour, shape and word."""
     family, shape, word = status_parts(code)
-    classes = (
-        f"badge badge--{family}" + " badge--plain" * plain + " badge--lg" * large + " badge--pill" * pill
-    )
-    return SafeString(
-        f'<span class="{classes}"><svg aria-hidden="true"><use href="#s-{shape}"/></svg>{escape(word)}</span>'
-    )
+    look = " badge--plain" * plain + " badge--lg" * large + " badge--pill" * pill
+    return SafeString(f'<span class="badge badge--{family} s-{shape}{look}">{escape(word)}</span>')
 
 
 def status_cell(row: object, name: str, now_ms: int) -> SafeString:
@@ -200,21 +196,21 @@ def job_cell(row: object, name: str, now_ms: int) -> SafeString:
 def trend_cell(row: object, name: str, now_ms: int) -> SafeString:
     """Render the trend of a row in the colour of its status."""
     family = STATUSES.get(value_of(row, "status") or "OK", ("ok", "", ""))[0]
-    return sparkline(value_of(row, name) or [], TONES.get(family, ""))
+    return sparkline(value_of(row, name) or [], family)
 
 
 # The heights of a sparkline, from 0 to its largest value: more than it has pixels. `figures.js` has them too.
 LEVELS = string.digits + string.ascii_letters
 
 
-def sparkline(values: Sequence[float | None], tone: str = "") -> SafeString:
+def sparkline(values: Sequence[float | None], family: str = "ok") -> SafeString:
     """Render the last hour, a character per minute, its height or `-` for unknown; sparkline.js draws and names it."""
     largest = max((value for value in values if value is not None), default=0) or 1
     steps = (len(LEVELS) - 1) / largest
     trend = "".join("-" if value is None else LEVELS[math.floor(value * steps + 0.5)] for value in values)
-    look = f' data-tone="{tone}"' if tone else ""
+    look = "" if family == "ok" else f' class="g-{family}"'
     begun = trend.lstrip("-")  # the plot begins where its data begin
-    return SafeString(f'<svg data-trend="{begun}"{look}></svg>')
+    return SafeString(f'<svg{look} data-trend="{begun}"></svg>')
 
 
 def ago_cell(row: object, name: str, now_ms: int) -> SafeString:

@@ -185,7 +185,7 @@ def status(code: str, style: str = "") -> SafeString:
 def named_badge(family: str, shape: str, words: str) -> SafeString:
     """A badge of no status: `{% named_badge "offline" "never" _("No round yet") %}`."""
     return format_html(
-        '<span class="badge badge--{}"><svg aria-hidden="true"><use href="#s-{}"/></svg>{}</span>',
+        '<span class="badge badge--{} s-{}">{}</span>',
         family,
         shape,
         words,

@@ -84,7 +84,7 @@ FULL_TONES = ((3 * HOUR_MS, "t-bad"), (12 * HOUR_MS, "t-warn"))
 
 def badge(look: Look) -> SafeString:
     return format_html(
-        '<span class="badge badge--{}"><svg aria-hidden="true"><use href="#s-{}"/></svg>{}</span>',
+        '<span class="badge badge--{} s-{}">{}</span>',
         look.family,
         look.shape,
         gettext(look.word),

@@ -166,7 +166,7 @@ def life_badge(state: str) -> SafeString:
     family, shape, word = LIFE_STATES[state]
     word = _(word)
     return format_html(
-        '<span class="badge badge--{}"><svg aria-hidden="true"><use href="#s-{}"/></svg>{}</span>',
+        '<span class="badge badge--{} s-{}">{}</span>',
         family,
         shape,
         word,

@@ -40,13 +40,6 @@ STATUSES: dict[str, tuple[str, str, str]] = {
     "PENDING": ("offline", "never", gettext_noop("To go")),
     "SENT": ("ok", "ok", gettext_noop("Sent")),
 }
-TONES = {
-    "bad": "bad-mark",
-    "warn": "warn-mark",
-    "catch": "catch-mark",
-    "unknown": "unknown-mark",
-    "offline": "offline-mark",
-}
 TIME_TONES = {
     "LOST": "t-bad",
     "STALLED": "t-bad",

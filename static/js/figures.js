@@ -50,13 +50,6 @@
     PENDING: ["offline", "never", gettext("To go")],
     SENT: ["ok", "ok", gettext("Sent")],
   };
-  const TONES = {
-    bad: "bad-mark",
-    warn: "warn-mark",
-    catch: "catch-mark",
-    unknown: "unknown-mark",
-    offline: "offline-mark",
-  };
   const TIME_TONES = { LOST: "t-bad", STALLED: "t-bad", STOPPED: "t-bad", FALLING_BEHIND: "t-warn" };
 
   /* ---- text ---- */
@@ -219,7 +212,7 @@
 
   function badge(code) {
     const [family, shape, word] = STATUSES[code] || ["unknown", "unknown", escape(code)];
-    return `<span class="badge badge--${family}"><svg aria-hidden="true"><use href="#s-${shape}"/></svg>${word}</span>`;
+    return `<span class="badge badge--${family} s-${shape}">${word}</span>`;
   }
   // heights of a sparkline, as in cells.py
   const LEVELS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -270,9 +263,9 @@
       const values = row[name] || [],
         steps = (LEVELS.length - 1) / (values.reduce((most, value) => Math.max(most, value), 0) || 1),
         heights = values.map((value) => (missing(value) ? "-" : LEVELS[Math.floor(value * steps + 0.5)])).join("");
-      const tone = family in TONES ? ` data-tone="${TONES[family]}"` : "";
+      const tone = family === "ok" ? "" : ` class="g-${family}"`;
       // the plot begins where its data begin
-      return `<svg data-trend="${heights.replace(/^-+/, "")}"${tone}></svg>`;
+      return `<svg${tone} data-trend="${heights.replace(/^-+/, "")}"></svg>`;
     },
     never_committed(row, name) {
       const waiting = (row[name] || []).reduce((sum, topic) => sum + (topic.never_committed_lag || 0), 0);

@@ -1,5 +1,5 @@
-/* Every icon (i-) and status shape (s-), once for all pages: parts of a page refer to them with <use>. It runs as the
-   first part of the body: shapes of a file that <use> names would be drawn a frame after the page. */
+/* Every icon (i-) and status shape (s-), once for all pages: parts of a page refer to them with <use>, badges by class.
+   It runs as the first part of the body: shapes of a file that <use> names would be drawn a frame after the page. */
 document.currentScript.insertAdjacentHTML(
   "afterend",
   `<svg hidden aria-hidden="true">
@@ -117,4 +117,15 @@ document.currentScript.insertAdjacentHTML(
   <symbol id="i-sort" viewBox="0 0 10 10"><path d="M5 9 1.5 3.5h7z" /></symbol>
   <symbol id="i-asc" viewBox="0 0 10 10"><path d="M5 1 8.5 6.5h-7z" /></symbol>
 </svg>`,
+);
+/* The same shapes as masks of badges. */
+document.adoptedStyleSheets.push(new CSSStyleSheet());
+document.adoptedStyleSheets[0].replaceSync(
+  [...document.querySelectorAll("symbol[id^=s-]")]
+    .map(({ id, innerHTML }) => {
+      const root = 'xmlns="http://www.w3.org/2000/svg" viewBox="0 0 12 12" stroke="#000" stroke-width="0"',
+        shape = `<svg ${root}>${innerHTML}</svg>`;
+      return `.badge.${id}::before { content: ""; mask: url("data:image/svg+xml,${encodeURIComponent(shape)}") }`;
+    })
+    .join(""),
 );

@@ -82,6 +82,21 @@ def test_it_knows_the_same_statuses_in_the_browser(script: Page) -> None:
 
 
 @pytest.mark.browser
+def test_a_badge_has_the_shape_of_its_status(script: Page) -> None:
+    script.add_script_tag(path=STATIC / "sprite.js")
+    for code, (_, shape, _) in statuses.STATUSES.items():
+        drawn = script.evaluate(
+            """([badge, shape]) => {
+              document.body.innerHTML = badge;
+              const { content, maskImage } = getComputedStyle(document.querySelector(".badge"), "::before");
+              return [content, decodeURIComponent(maskImage).includes(document.getElementById(`s-${shape}`).innerHTML)];
+            }""",
+            [cells.badge(code), shape],
+        )
+        assert drawn == ['""', True], code
+
+
+@pytest.mark.browser
 def test_it_tells_the_same_time_in_the_browser(script: Page) -> None:
     assert script.evaluate(
         "now => [Tide.clock(now), Tide.moment(now - 86400000, now), Tide.zoneOffset(now)]", NOW_MS
