@@ -235,7 +235,12 @@ def client_language(code: str) -> str:
 register.filter("count", lambda value: NOT_APPLICABLE if value is None else count(value))
 register.filter("compact", lambda value: NOT_APPLICABLE if value is None else compact(value))
 register.filter("rate", lambda value: NOT_APPLICABLE if value is None else rate(value))
-register.filter("duration", lambda value: NOT_APPLICABLE if value is None else duration(value))
+register.filter(
+    "duration",
+    lambda value: (
+        NOT_APPLICABLE if value is None else format_html('<span class="nowrap">{}</span>', duration(value))
+    ),
+)
 register.filter("latency", lambda value: NOT_APPLICABLE if value is None else latency(value))
 register.filter("size", lambda value: NOT_APPLICABLE if value is None else size(value))
 register.filter("percent", lambda value: NOT_APPLICABLE if value is None else percent(value))

@@ -154,7 +154,9 @@ def _zone_at(at_ms: int) -> str:
 
 
 def _unbroken(words: str) -> str:
-    """Return a figure as HTML that no line break parts from its unit."""
+    """Return a figure as HTML that no line break parts from its unit, nor the characters of a Chinese one."""
+    if not words.isascii():
+        return format_html('<span class="nowrap">{}</span>', words)
     return escape(words.replace(" ", "\u00a0"))
 
 

@@ -227,7 +227,11 @@
           { fill: colour("chart-fill"), base: box.y + box.h },
         );
         rule(g, x(slo), box.y, x(slo), box.y + box.h, "warn-mark", [4, 3]);
-        label(g, `SLO ${Tide.duration(slo)}`, x(slo) - 4, box.y + 8, { align: "right", fill: "fg-2", halo: true });
+        label(g, `SLO ${Tide.duration(slo)}`, x(slo) - 4, box.y + box.h - 8, {
+          align: "right",
+          fill: "fg-2",
+          halo: true,
+        });
         if (at !== null) rule(g, x(points[at][0]), box.y, x(points[at][0]), box.y + box.h, "chart-cross");
       },
       read: (i) => ({

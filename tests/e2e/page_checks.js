@@ -32,6 +32,9 @@
     const range = document.createRange();
     range.selectNodeContents(text);
     const box = range.getBoundingClientRect();
+    /* A letter or two a line: what stands beside it took the room. */
+    if (box.width < 20 && text.data.trim().length > 8 && !host.closest("textarea"))
+      report("squeezed", host, text.data.trim());
     for (let node = host; node && node !== document.body; node = node.parentElement) {
       const { overflowX, overflowY, position } = style(node);
       if (/auto|scroll/.test(overflowX + overflowY) && node !== host) break;

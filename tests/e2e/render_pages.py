@@ -332,7 +332,10 @@ def settled(page: Page) -> list[Violation]:
     """The violations of its layout once a page stands."""
     try:
         # no expression: the pages' CSP lets nobody evaluate text
-        page.locator(".is-waiting").first.wait_for(state="detached", timeout=ASKED_WITHIN_MS)
+        # the second is of Swagger UI
+        page.locator(".is-waiting, .loading-container").first.wait_for(
+            state="detached", timeout=ASKED_WITHIN_MS
+        )
     except PlaywrightTimeout:
         return [Violation("waits", ".is-waiting", f"for figures after {ASKED_WITHIN_MS} ms")]
     violations = []

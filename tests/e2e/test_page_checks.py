@@ -28,6 +28,7 @@ FAULTY = """
   <p class="narrow">cut off here</p>
   <p class="narrow" title="in full in its title">in full in its title</p>
   <table><tr><td><div class="narrow" style="overflow: visible">fits nowhere</div></td></tr></table>
+  <p style="width: 9px; overflow-wrap: anywhere">one letter a line</p>
   <section class="card"><h2>Figures</h2></section>
   <section class="card"><h2>Figures</h2><p>12</p></section>
   <canvas width="20" height="20" role="img" aria-label="Lag"></canvas>
@@ -42,7 +43,7 @@ def test_every_check_finds_its_fault(browser: Browser) -> None:
     page = browser.new_page()
     page.set_content(FAULTY)
     found = sorted(violation.rule for violation in layout_violations(page))
-    assert found == ["blank chart", "cut off", "empty card", "overflow", "stands out"]
+    assert found == ["blank chart", "cut off", "empty card", "overflow", "squeezed", "stands out"]
     assert {"color-contrast", "button-name"} <= {violation.rule for violation in axe_violations(page)}
     page.set_content('<!doctype html><body style="margin: 0"><div style="height: calc(100vh + 1px)">')
     assert [violation.rule for violation in layout_violations(page)] == ["scroll bar"]

@@ -222,3 +222,10 @@ def test_a_time_has_its_popover() -> None:
         assert Text("%(time)s", time=Moment(at_ms)).html() == (
             f'<time data-at="{at_ms}" data-as="moment">2025年3月12日 12:00:00</time> <span data-zone-name>UTC+8</span>'
         )
+
+
+def test_no_line_break_parts_a_duration() -> None:
+    with translation.override("en"):
+        assert Duration(115_000).html() == "1\u00a0m\u00a055\u00a0s"
+    with translation.override("zh-hans"):
+        assert Duration(115_000).html() == '<span class="nowrap">1 分钟 55 秒</span>'
