@@ -42,7 +42,7 @@ def is_idle(session: SessionBase, now_s: float) -> bool:
 class SignInMiddleware(LoginRequiredMiddleware):
     """Lead strangers to the sign-in page, and from there to the page they wanted.
 
-    After a form of an ended session that is the page of the form: its own address opens nothing.
+    After a form of an ended session that is the page of the form, whose address may be another one.
     """
 
     def handle_no_permission(
@@ -51,7 +51,9 @@ class SignInMiddleware(LoginRequiredMiddleware):
         """Redirect to the sign-in page."""
         if request.method in ("GET", "HEAD"):
             return super().handle_no_permission(request, view_func)
-        return redirect_to_login(page_before(request) or "/", self.get_login_url(view_func))
+        is_own = request.headers.get("Referer") == request.build_absolute_uri()
+        page = request.get_full_path() if is_own else page_before(request) or "/"
+        return redirect_to_login(page, self.get_login_url(view_func))
 
 
 class IdleSessionMiddleware:

@@ -97,6 +97,9 @@ def test_signing_in_again_leads_to_the_page_of_the_form(client: Client) -> None:
     form = "http://testserver/c/local/plans/op-1"
     answer = client.post("/c/local/plans/op-1/apply", headers={"referer": form})
     assert answer.headers["Location"] == "/sign-in?next=http%3A//testserver/c/local/plans/op-1"
+    own = "/c/local/groups/billing/offsets?topic=orders"
+    answer = client.post(own, headers={"referer": f"http://testserver{own}"})
+    assert answer.headers["Location"] == "/sign-in?next=/c/local/groups/billing/offsets%3Ftopic%3Dorders"
     for before in ("http://example.com/x", ""):
         answer = client.post("/c/local/plans/op-1/apply", headers={"referer": before})
         assert answer.headers["Location"] == "/sign-in?next=/"
