@@ -478,6 +478,10 @@
       );
     flashing.add(element);
   }
+  /* After a sort all rows come again: a line that stays as it is drawn costs nothing. */
+  function isDrawn(line, next) {
+    return line?.dataset.trend === next.dataset.trend && line.getAttribute("class") === next.getAttribute("class");
+  }
   const shown = new WeakMap(); // cell → what it was last given: most cells of a changed row stay as they are
   Tide.put = (element, html, kind) => {
     if (shown.get(element) === html) return false;
@@ -486,6 +490,7 @@
     if (isText && html.replace(/<[^>]*>/g, "") === element.textContent) return false;
     const draft = document.createElement("template");
     draft.innerHTML = html;
+    if (kind === "trend" && isDrawn(element.firstElementChild, draft.content.firstElementChild)) return false;
     const changed = draft.content.textContent !== element.textContent;
     if (!changed && !STILL.has(kind)) return false;
     element.replaceChildren(draft.content);

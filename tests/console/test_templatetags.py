@@ -97,6 +97,35 @@ def test_a_badge_has_the_shape_of_its_status(script: Page) -> None:
 
 
 @pytest.mark.browser
+def test_a_trend_that_comes_again_stays_as_it_is_drawn(script: Page) -> None:
+    browser = script.context.browser
+    assert browser
+    page = browser.new_page()
+    # a page with an address may keep the cookie of its zone
+    page.route(
+        "http://console.test/", lambda route: route.fulfill(body="<td></td>", content_type="text/html")
+    )
+    page.goto("http://console.test/")
+    for name in ("figures", "shell", "sparkline"):
+        page.add_script_tag(path=STATIC / f"{name}.js")
+    drawn = page.evaluate(
+        """() => {
+          const cell = document.createElement("td"), put = (row) => {
+            const before = cell.firstElementChild;
+            Tide.put(cell, Tide.cell(row, "trend", "trend", 0), "trend");
+            Tide.sparklines(cell);
+            return cell.firstElementChild === before;
+          };
+          cell.innerHTML = Tide.cell({ trend: [1, 2] }, "trend", "trend", 0);
+          Tide.sparklines(cell);
+          return [{ trend: [1, 2] }, { trend: [1, 2], status: "LOST" }, { trend: [2, 1], status: "LOST" }].map(put);
+        }"""
+    )
+    page.close()
+    assert drawn == [True, False, False]
+
+
+@pytest.mark.browser
 def test_it_tells_the_same_time_in_the_browser(script: Page) -> None:
     assert script.evaluate(
         "now => [Tide.clock(now), Tide.moment(now - 86400000, now), Tide.zoneOffset(now)]", NOW_MS
