@@ -118,14 +118,17 @@ document.currentScript.insertAdjacentHTML(
   <symbol id="i-asc" viewBox="0 0 10 10"><path d="M5 1 8.5 6.5h-7z" /></symbol>
 </svg>`,
 );
-/* The same shapes as masks of badges. */
-document.adoptedStyleSheets.push(new CSSStyleSheet());
-document.adoptedStyleSheets[0].replaceSync(
-  [...document.querySelectorAll("symbol[id^=s-]")]
-    .map(({ id, innerHTML }) => {
-      const root = 'xmlns="http://www.w3.org/2000/svg" viewBox="0 0 12 12" stroke="#000" stroke-width="0"',
-        shape = `<svg ${root}>${innerHTML}</svg>`;
-      return `.badge.${id}::before { content: ""; mask: url("data:image/svg+xml,${encodeURIComponent(shape)}") }`;
-    })
-    .join(""),
-);
+/* The same shapes as masks of badges, beside the sheet of chosen columns (theme.js). */
+{
+  const masks = new CSSStyleSheet();
+  document.adoptedStyleSheets.push(masks);
+  masks.replaceSync(
+    [...document.querySelectorAll("symbol[id^=s-]")]
+      .map(({ id, innerHTML }) => {
+        const root = 'xmlns="http://www.w3.org/2000/svg" viewBox="0 0 12 12" stroke="#000" stroke-width="0"',
+          shape = `<svg ${root}>${innerHTML}</svg>`;
+        return `.badge.${id}::before { content: ""; mask: url("data:image/svg+xml,${encodeURIComponent(shape)}") }`;
+      })
+      .join(""),
+  );
+}
