@@ -17,6 +17,8 @@ INSIDE = f"{BLOCKS}|a|button|label|select|span|strong|summary|text"
 TAG = re.compile(r"<[a-zA-Z][^<>]*>")
 AFTER_TAG = re.compile(rf"(</(?:{BLOCKS})>|<(?:{INSIDE})(?: [^<>]*)?>) ")
 BEFORE_TAG = re.compile(rf" (</(?:{INSIDE})>|<(?:{BLOCKS})[ >])")
+# Where no line may break is not seen in a text.
+WHOLE = re.compile(r'<span class="nowrap">([^<>]*)</span>')
 KEPT = re.compile(r"(<(pre|textarea|script|style)\b.*?</\2>)", re.DOTALL)
 
 
@@ -26,7 +28,7 @@ def as_shown(html: str) -> str:
     # Of each kept element there are three parts: the text before it, the element, the name of its tag.
     shown = []
     for number in range(0, len(parts), 3):
-        text = re.sub(r"\s+", " ", parts[number])
+        text = WHOLE.sub(r"\1", re.sub(r"\s+", " ", parts[number]))
         text = TAG.sub(lambda tag: re.sub(r"\s+>$", ">", tag[0]), text)
         shown.append(BEFORE_TAG.sub(r"\1", AFTER_TAG.sub(r"\1", text)))
         shown.extend(parts[number + 1 : number + 2])
