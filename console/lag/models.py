@@ -215,6 +215,9 @@ class TopicRow(RowModel):
     offset_kind = models.CharField(max_length=16, default="", blank=True)  # COMPACTION, BATCH, STATIC, LIGHT
     readers = models.IntegerField(null=True, help_text="consumer groups that have offsets on it")
     worst_group = models.CharField(max_length=NAME_LENGTH_MAX, default="", blank=True)
+    worst_status = models.CharField(
+        max_length=16, default="", blank=True, help_text="of the worst group on its latest queue here"
+    )
     worst_time_lag_ms = models.BigIntegerField(null=True)
     retained_ms = models.BigIntegerField(null=True)  # age of the oldest message still readable
     time_to_loss_ms = models.BigIntegerField(null=True, help_text="the smallest of its groups")

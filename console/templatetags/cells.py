@@ -303,6 +303,19 @@ def optional_duration_cell(row: object, name: str, now_ms: int) -> SafeString:
     return at_least(row) + shown if is_low else shown
 
 
+def worst_time_lag_cell(row: object, name: str, now_ms: int) -> SafeString:
+    """Render the largest time lag of a topic, with the status of that group beside its name, which follows.
+
+    One element: a list of topics has one a row.
+    """
+    shown, code = optional_duration_cell(row, name, now_ms), value_of(row, "worst_status")
+    if value_of(row, name) is None or not code:
+        return shown
+    family, shape, word = status_parts(code)
+    look = f"badge badge--beside badge--{family} s-{shape}"
+    return SafeString(f'<span class="{look}" title="{escape(word)}">{shown}</span>')
+
+
 # As `lag/rows/queue_rows.py` finds it; the reason of a row is that of its status.
 LOSS_BOUND = gettext_noop(
     "A lower bound: how long the broker really keeps messages, or how fast the group reads them, is not known yet."
@@ -347,6 +360,7 @@ CELLS = {
     "latency": latency_cell,
     "optional": optional_cell,
     "optional_duration": optional_duration_cell,
+    "worst_time_lag": worst_time_lag_cell,
     "loss": loss_cell,
     "text": text_cell,
 }

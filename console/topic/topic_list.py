@@ -36,8 +36,8 @@ TOPICS = ListSpec(
             "worst_time_lag",
             Text("Worst time lag"),
             order=("worst_time_lag_ms",),
-            fields=("worst_time_lag_ms",),
-            live=("worst_time_lag_ms", "optional_duration"),
+            fields=("worst_time_lag_ms", "worst_status"),
+            live=("worst_time_lag_ms", "worst_time_lag"),
         ),
         Column(
             "worst_group",

@@ -291,6 +291,13 @@
       const shown = figure(row, name, duration(row[name]), row[name] === 0 && !isLow);
       return isLow ? atLeast(row) + shown : shown;
     },
+    // the mark of a status, beside the name of its group, which follows
+    worst_time_lag(row, name) {
+      const shown = CELLS.optional_duration(row, name);
+      if (missing(row[name]) || !row.worst_status) return shown;
+      const [family, shape, word] = STATUSES[row.worst_status] || ["unknown", "unknown", escape(row.worst_status)];
+      return `<span class="badge badge--beside badge--${family} s-${shape}" title="${word}">${shown}</span>`;
+    },
     loss(row, name) {
       const value = row[name];
       if (row.status === "LOST") return `<span class="t-bad">${gettext("losing now")}</span>`;

@@ -84,7 +84,7 @@ def _row(
         if not rates or all(rate is None for rate in rates)
         else sum(rate for rate in rates if rate is not None)
     )
-    worst_group, worst_ms = _worst_group(consumed, queues)
+    worst_group, worst_status, worst_ms = _worst_group(consumed, queues)
     losing_group, loss_ms = _first_to_lose(consumed, queues)
     before = view.previous_topics.get(topic)
     previous = None if before is None else structs.asdict(before)
@@ -103,6 +103,7 @@ def _row(
         "offset_kind": view.offset_kinds.get(topic, ""),
         "offset_is_not_count": topic in view.offset_kinds,
         "worst_group": worst_group,
+        "worst_status": worst_status,
         "worst_time_lag_ms": worst_ms,
         "time_to_loss_ms": loss_ms,
         "time_to_loss_group": losing_group,
@@ -124,14 +125,12 @@ def _read_at_ms(view: RoundView, keys: list[TopicQueueKey], rows: list[RowDict])
     return max(int(row["read_at_ms"]) for row in rows)
 
 
-def _worst_group(consumed: list[QueueKey], queues: Mapping[QueueKey, RowDict]) -> tuple[str, int | None]:
-    timed = [
-        (queues[key]["time_lag_ms"], key.group) for key in consumed if queues[key]["time_lag_ms"] is not None
-    ]
+def _worst_group(consumed: list[QueueKey], queues: Mapping[QueueKey, RowDict]) -> tuple[str, str, int | None]:
+    timed = [(queues[key]["time_lag_ms"], key) for key in consumed if queues[key]["time_lag_ms"] is not None]
     if not timed:
-        return "", None
-    age_ms, group = max(timed, key=lambda one: (one[0], one[1]))
-    return group, age_ms
+        return "", "", None
+    age_ms, worst = max(timed, key=lambda one: (one[0], one[1].group, one[1].broker_name, one[1].queue_id))
+    return worst.group, queues[worst]["status"], age_ms
 
 
 def _first_to_lose(consumed: list[QueueKey], queues: Mapping[QueueKey, RowDict]) -> tuple[str, int | None]:

@@ -193,6 +193,7 @@ class Consumed(NamedTuple):
     out_rate: float | None = None
     readers: int = 0
     worst_group: str = ""
+    worst_status: str = ""
     worst_time_lag_ms: int | None = None
     time_to_loss_ms: int | None = None
     time_to_loss_group: str = ""
@@ -215,6 +216,7 @@ class TopicFigures(Struct, frozen=True, kw_only=True):
     offset_kind: str = ""
     readers: int | None = None
     worst_group: str = ""
+    worst_status: str = ""
     worst_time_lag_ms: int | None = None
     retained_ms: int | None = None
     time_to_loss_ms: int | None = None

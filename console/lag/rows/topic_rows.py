@@ -154,6 +154,7 @@ def _consumed(table: QueueTable) -> dict[str, Consumed]:
             out_rate=out_rates[run],
             readers=readers[topic],
             worst_group="" if worst_at < 0 else table.keys[places[worst_at]].group,
+            worst_status="" if worst_at < 0 else table.columns["status"][places[worst_at]],
             worst_time_lag_ms=None if worst_at < 0 else int(time_lag[worst_at]),
             time_to_loss_ms=None if losing_at < 0 else int(loss[losing_at]),
             time_to_loss_group="" if losing_at < 0 else table.keys[places[losing_at]].group,

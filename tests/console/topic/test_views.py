@@ -59,6 +59,13 @@ def test_it_lists_ordinary_topics_and_counts_the_hidden(admin: Client) -> None:
     assert "1 of 2 topics; 1 of other kinds are hidden" in text
 
 
+def test_the_worst_time_lag_has_the_status_of_its_group(admin: Client) -> None:
+    TopicRow.objects.filter(topic="orders").update(worst_status="FALLING_BEHIND")
+    text = admin.get("/c/local/topics").content.decode()
+    assert 'badge--warn s-behind" title="Falling behind">1 h 12 m</span>' in text
+    assert 'data-as="worst_time_lag"' in text  # live too
+
+
 def test_it_shows_other_kinds_when_asked(admin: Client) -> None:
     assert ">%DLQ%notifier</a>" in admin.get("/c/local/topics?kind=DLQ").content.decode()
 
