@@ -12,6 +12,8 @@ from django.views.decorators.http import require_POST
 from console.access.models import Verb
 from console.access.session.visitor import remote_addr
 from console.cluster.admission import admit
+from console.cluster.models import Cluster
+from console.cluster.selectors import not_found
 from console.demo import second_broker, tour
 from console.demo.week import purge
 from console.process.programs import SECOND_BROKER_NAME
@@ -48,9 +50,11 @@ def delete_week(request: HttpRequest, cluster: str) -> HttpResponse:
     here = admit(request, cluster, Verb.ADMIN)
     if not here.is_generated:
         raise Http404
-    purge.delete(
-        here.name, request.user, remote_addr=remote_addr(request), now_ms=time.time_ns() // 1_000_000
-    )
+    now_ms = time.time_ns() // 1_000_000
+    try:
+        purge.delete(here.name, request.user, remote_addr=remote_addr(request), now_ms=now_ms)
+    except Cluster.DoesNotExist as gone:  # deleted in another tab at the same time
+        raise Http404(not_found(request.user, here.name)) from gone
     done = Text("The generated data of %(name)s was deleted and will not be generated again.", name=here.name)
     messages.success(request, done.local())
     return redirect("home")

@@ -194,9 +194,10 @@ def _enqueue_next() -> None:
 
 
 def drop_cluster(cluster: str) -> None:
-    """Delete all runs of a cluster with their rows and files, and its schedules."""
+    """Delete all runs of a cluster with their rows and files, its folds and its schedules."""
     for run in ReportRun.objects.filter(cluster=cluster):
         output.delete(run)
+    output.delete_folds(cluster)
     for model in (LagRow, ReportRow, QueueRowFile, ReportSchedule, ReportRun):
         model._default_manager.filter(cluster=cluster).delete()
 

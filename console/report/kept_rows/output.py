@@ -148,6 +148,11 @@ def delete(run: ReportRun) -> None:
     _delete(_run_folder(run), set())
 
 
+def delete_folds(cluster: str) -> None:
+    """Delete the folds of a cluster: no report of it will expire them."""
+    _delete(f"folds/cluster={cluster}", set())
+
+
 def _run_folder(run: ReportRun) -> str:
     return f"runs/{run.job}/{run.pk}"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pytest_django import Settings
@@ -11,9 +12,10 @@ from pytest_django import Settings
 from console.access.models import AuditEvent
 from console.cluster.models import Cluster
 from console.demo.week import make as making
-from console.demo.week import shop
+from console.demo.week import purge, shop
 from console.demo.week.make import NAME, make, note
 from console.demo.week.shop import STALLED_GROUP, ShopWeek
+from console.health import metrics_text
 from console.lag import services as lag_services
 from console.lag.collect.given_rounds import GivenRound, GivenRounds
 from console.lag.episode_state import EpisodeKind
@@ -127,13 +129,16 @@ def test_killed_in_the_middle_it_is_made_again_without_doubles(monkeypatch: pyte
 
 def test_deleted_by_a_person_it_leaves_nothing_and_does_not_come_back(tmp_path: Path) -> None:
     make(NOW_MS)
+    fold = tmp_path / "reports" / "folds" / f"cluster={NAME}" / "date=2026-11-22" / "hour=17" / "a.parquet"
+    fold.parent.mkdir(parents=True)
+    fold.touch()
     browser = signed_in()
     page = browser.get(f"/c/{NAME}/reports").content.decode()
     assert "Generated data: seven days up to" in page
     assert signed_in("reader", verbs=("VIEW",)).post(f"/c/{NAME}/demo/week/delete").status_code == 403
     assert browser.post(f"/c/{NAME}/demo/week/delete").status_code == 302
     assert rows_left() == {}
-    assert files_in(tmp_path / "history") == []
+    assert files_in(tmp_path / "history") == [] == files_in(tmp_path / "reports" / "folds")
     event = AuditEvent.objects.get(verb="remove cluster")
     assert (event.cluster, event.subject) == (NAME, NAME)
     assert not make(NOW_MS + HOUR_MS)
@@ -154,6 +159,19 @@ def test_deleted_while_it_is_made_it_leaves_nothing(monkeypatch: pytest.MonkeyPa
     assert files_in(tmp_path / "history") == []
 
 
+def test_who_deletes_it_second_is_told_that_it_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    make(NOW_MS)
+    browser, delete = signed_in(), purge.delete
+
+    def delete_twice(*arguments: Any, **more: Any) -> None:
+        delete(*arguments, **more)
+        delete(*arguments, **more)
+
+    monkeypatch.setattr(purge, "delete", delete_twice)
+    assert browser.post(f"/c/{NAME}/demo/week/delete").status_code == 404
+    assert AuditEvent.objects.filter(verb="remove cluster").count() == 1
+
+
 def test_only_generated_clusters_can_be_deleted_so() -> None:
     Cluster.objects.create(name="prod", namesrv_addrs="127.0.0.1:1")
     assert signed_in().post("/c/prod/demo/week/delete").status_code == 404
@@ -170,7 +188,7 @@ def test_no_round_reads_it_and_nothing_on_it_can_be_planned() -> None:
     assert lag_services.due_clusters(NOW_MS) == []
     assert not CollectorLease.objects.filter(cluster=NAME).exists()
     browser = signed_in()
-    assert NAME not in browser.get("/metrics").content.decode()
+    assert NAME not in metrics_text(NOW_MS).decode()
     body = {"topics": ["orders"], "target": "latest", "group": "billing"}
     url = f"/api/v1/clusters/{NAME}/offset-plans"
     answer = browser.post(url, body, content_type="application/json")
