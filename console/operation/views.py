@@ -12,6 +12,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
 from django.utils import timezone
+from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
 from console.access import rules
@@ -165,6 +166,7 @@ def _plan(request: HttpRequest, cluster: str, plan_id: str) -> tuple[Cluster, Pl
 
 
 @require_safe
+@never_cache  # Back must not show a plan as open that was applied meanwhile
 def plan(request: HttpRequest, cluster: str, plan_id: str) -> HttpResponse:
     """Show what would change, as sentences and per queue, and how to confirm it."""
     here, found, may_apply = _plan(request, cluster, plan_id)

@@ -14,7 +14,8 @@
     LOST_AFTER = 3000;
   const PROBE_EVERY = 10000,
     PROBE_WAITS = 4000,
-    DATABASE_WAITS = 12000;
+    DATABASE_WAITS = 12000,
+    SIGNED_OUT = 4401; // the code by which the server ends a socket with its session
 
   const subjects = new Map(); // subject → {seq, handlers: [{handler, keys}]}; keys null: every row
   const indicator = document.querySelector("[data-do=live]");
@@ -26,6 +27,7 @@
   let unreached = 0; // since which round no broker has answered
   let lost = 0,
     silent = 0; // since when there is no socket, or a socket that nothing reaches
+  let ended = 0; // since when the session is over
   let mute = 0,
     baseless = 0, // since when the console itself says nothing, or that its database is away
     probed = 0; // when it was asked last
@@ -111,13 +113,14 @@
     socket = new WebSocket(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws/live`);
     socket.addEventListener("open", () => {
       retry = RETRY_FIRST;
-      lost = silent = mute = baseless = 0;
+      lost = silent = mute = baseless = ended = 0;
       ask(...subjects.keys());
       show();
     });
     socket.addEventListener("message", receive);
-    socket.addEventListener("close", () => {
+    socket.addEventListener("close", ({ code }) => {
       socket = null;
+      if (code === SIGNED_OUT) ended = ended || Tide.now();
       lost = lost || Tide.now();
       for (const known of subjects.values()) known.seq = -1;
       show();
@@ -170,13 +173,14 @@
     probed = Tide.now();
     const status = (url, limit) =>
       fetch(url, { cache: "no-store", headers: Tide.BY_TIMER, signal: AbortSignal.timeout(limit) }).then(
-        (answer) => answer.status,
+        (answer) => (answer.redirected ? SIGNED_OUT : answer.status),
         () => 0,
       );
     const isThere = (await status("/healthz", PROBE_WAITS)) === 200;
     if (isOpen()) mute = isThere ? 0 : mute || lastAt;
-    const isAway = isThere && (await status(`/c/${root.dataset.cluster}/jump?q=a`, DATABASE_WAITS)) === 503;
-    baseless = isAway ? baseless || lost || lastAt : 0;
+    const names = isThere && (await status(`/c/${root.dataset.cluster}/jump?q=a`, DATABASE_WAITS));
+    baseless = names === 503 ? baseless || lost || lastAt : 0;
+    if (names === SIGNED_OUT) ended = ended || lost || Tide.now();
     if (mute) socket?.close(); // its end makes a new one
     show();
   }
@@ -190,6 +194,12 @@
       old = lastAt && now - lastAt > STALE_AFTER ? lastAt : 0;
     const isUnreachable = unreached && !document.querySelector("[data-unreachable]");
     const reasons = [
+      [
+        ended,
+        gettext(
+          "Your session ended at %(time)s. Figures are not updated. Reload the page to sign in; what you typed here is then lost.",
+        ),
+      ],
       [
         silent,
         gettext(
@@ -374,6 +384,14 @@
     for (const mark of document.querySelectorAll("[data-jobs]")) Tide.write(mark, open ? Tide.count(open) : "");
   }
 
+  /* An open plan that is applied in another tab or by another person is shown anew. A form of this page that was sent
+     has its answer on the way. */
+  const plan = document.querySelector("[data-open-plan]");
+  function applied(changes) {
+    const isApplied = Object.values(changes).some((row) => row?.plan === plan.dataset.openPlan);
+    if (isApplied && !document.querySelector("form[data-sent]")) location.replace(plan.dataset.address);
+  }
+
   /* ---- parts of the page: known by their markup, left when they are replaced ---- */
   const attached = new Map(); // part → [subject, handler] pairs
   function attach(within) {
@@ -416,6 +434,7 @@
     on(`c/${root.dataset.cluster}/collector`, round);
     on("jobs", keep(jobs));
     on("approvals", keep(approvals));
+    if (plan) on("jobs", applied);
   }
   attach(document);
   addEventListener("DOMContentLoaded", connect); // page scripts have named their subjects by then

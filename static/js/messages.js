@@ -180,13 +180,20 @@
   /* Two rows are compared: marking a third takes the place of the one marked first. */
   const marked = [];
   const compareButton = $("[data-compare]");
+  const compares = () => (compareButton.disabled = marked.length !== 2);
   document.addEventListener("change", (event) => {
     const box = event.target;
     if (box.name !== "m") return;
     if (marked.includes(box)) marked.splice(marked.indexOf(box), 1);
     if (box.checked) marked.push(box);
     if (marked.length > 2) marked.shift().checked = false;
-    compareButton.disabled = marked.length !== 2;
+    compares();
+  });
+  /* Back: the browser marks again what was marked. */
+  addEventListener("pageshow", () => {
+    if (!compareButton || marked.length) return;
+    marked.push(...document.querySelectorAll("[name=m]:checked"));
+    compares();
   });
 
   /* Empty fields stay out of the address, so that it can be read and sent on. */

@@ -153,6 +153,19 @@ def test_it_browses_messages_newest_first_and_opens_one(
     expect(page.locator("body")).to_contain_text("orderId")
 
 
+def test_it_compares_two_messages_again_after_back(page: Page, product: Product) -> None:
+    page.goto(f"{product.url}/c/local/messages?topic=orders")
+    boxes = page.locator("table tbody input[name=m]")
+    boxes.nth(0).check()
+    boxes.nth(1).check()
+    compare = page.locator("[data-compare]")
+    compare.click()
+    expect(page.get_by_role("heading", name="Two messages")).to_be_visible()
+    page.go_back()
+    expect(page.locator("table tbody input[name=m]:checked")).to_have_count(2)
+    expect(compare).to_be_enabled()
+
+
 def test_it_opens_the_report_that_spark_computed(page: Page, product: Product, picture: Picture) -> None:
     page.goto(f"{product.url}/c/local/reports")
     page.get_by_role("link", name="Hourly lag").click()

@@ -31,7 +31,7 @@ from consumers import (
     PushConsumerConfig,
 )
 from tests.e2e.browser import PASSWORD
-from tests.e2e.test_newcomer import PATIENCE_MS, apply_plan, plan_offset_change
+from tests.e2e.test_newcomer import PATIENCE_MS, apply_plan, group_row, plan_offset_change
 from tests.support.product import Product, in_databases_of
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
@@ -85,6 +85,34 @@ def test_the_plan_of_one_operator_is_refused_after_the_change_of_another(
     page.get_by_role("button", name="Make a new plan").click()
     expect(page.locator("body")).to_contain_text("nothing has been changed yet")
     page.get_by_role("button", name="Discard plan").click()
+
+
+def test_a_plan_that_was_applied_is_open_in_no_tab(
+    page: Page, context: BrowserContext, product: Product
+) -> None:
+    """Neither in a second one, nor in the first one after Back."""
+    page.goto(f"{product.url}/c/local/groups")
+    expect(group_row(page, "billing")).to_be_visible()
+    plan_offset_change(page, product, "billing", "Latest")
+    second = context.new_page()
+    second.goto(page.url)
+    expect(second.locator("#apply")).to_be_visible()
+    apply_plan(page, "billing")
+    expect(second.locator("main")).to_contain_text("This plan was applied")
+    assert second.locator("#apply").count() == 0
+    page.go_back()
+    expect(page.locator("main")).to_contain_text("This plan was applied")
+    assert page.locator("#apply").count() == 0
+
+
+def test_an_open_page_says_that_its_session_ended(other: Page, product: Product) -> None:
+    other.goto(f"{product.url}/c/local/groups")
+    live = other.locator("[data-do=live]")
+    expect(live).to_contain_text("Live")
+    other.context.clear_cookies()
+    for _ in ("pause", "connect again"):
+        live.click()
+    expect(other.locator("#not-live")).to_contain_text("Your session ended at")
 
 
 # Before the page's scripts run it is as it was before a broker was known to be silent, under the round that says so.
