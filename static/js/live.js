@@ -244,9 +244,10 @@
      again one round later, the first one where a banner and the round disagree. The list of brokers is no banner. */
   const brokerHosts = () =>
     [...document.querySelectorAll("[data-brokers]")].filter((host) => !host.closest("[data-part]"));
+  const isShown = ({ hidden, classList }) => (hidden ? classList.contains("is-late") : !classList.contains("is-gone"));
   function agree([reached, total]) {
     const wanted = { "silent-brokers": reached > 0 && reached < total, unreachable: total > 0 && !reached };
-    return brokerHosts().every(({ id, hidden }) => !(id in wanted) || hidden !== wanted[id]);
+    return brokerHosts().every((host) => !(host.id in wanted) || isShown(host) === wanted[host.id]);
   }
   let answered = root.dataset.answered,
     isSure = agree((answered ?? "").split("/").map(Number));
@@ -265,7 +266,9 @@
     for (const host of hosts) {
       const fresh = page.getElementById(host.id);
       if (!fresh) continue;
+      const stood = Tide.stood(host);
       host.replaceWith(fresh);
+      stood(fresh);
       Tide.tell(fresh);
     }
   }

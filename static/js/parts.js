@@ -1,47 +1,14 @@
-/* Parts of a page that the server renders again when their subject changes: data-part is the address, data-part-subject
-   the subject, data-part-every the least time between two (ms); data-part-keeps-room: it grows and never shrinks;
-   data-keeps-room inside of a part: a card that is never lower than it was drawn, on a phone never higher; data-room:
-   one of findings, which keeps its height everywhere. A part is left alone while a hand is on it.
-   data-part-silence inside of a part: it is fetched again after so many ms
-   without news, for what happens where no message is sent (a worker that died). Forms with data-quiet are sent
-   without leaving the page. A list with a search box with data-follow changes in place; data-renews: also behind
-   rounds, always or while it is empty. So does a card with data-turns, by the heads of its table and its pager. A
-   chart of history is drawn again with what its data-history answers. A <template data-for> inside of a part takes the
-   place of what that element holds. */
+/* Parts of a page that the server renders again when their subject changes: data-part is the address, data-part-
+   subject the subject, data-part-every the least time between two (ms). A part is left alone while a hand is on
+   it. data-part-silence inside of a part: it is fetched again after so many ms without news, for what happens
+   where no message is sent (a worker that died). Forms with data-quiet are sent without leaving the page. A list
+   with a search box with data-follow changes in place; data-renews: also behind rounds, always or while it is
+   empty. So does a card with data-turns, by the heads of its table and its pager. A chart of history is drawn
+   again with what its data-history answers. A <template data-for> inside of a part takes the place of what that
+   element holds. */
 (function () {
   "use strict";
   const EVERY = 500;
-
-  /* Findings come and go while one reads: their card keeps the height that the page or a click gave it, and nothing
-     below it moves. Where it is too low, texts and then findings are left out, the least severe first; the head offers
-     them, and names the worst finding when not one has room. */
-  const heightOf = (card) => card?.getBoundingClientRect().height;
-  function keepRoom(card, room) {
-    const isFull = () => heightOf(card) > room + 0.1;
-    card.style.minHeight = `${room}px`;
-    if (!isFull()) return;
-    const rows = [...card.querySelectorAll(".findings > li")],
-      texts = rows.map((row) => row.querySelector("p")),
-      pieces = [rows[0], texts[0], ...rows.slice(1), ...texts.slice(1)],
-      note = card.querySelector(".card__head > .note"),
-      all = document.createElement("button");
-    Object.assign(all, { type: "button", id: "all-findings", className: "btn btn--sm push" });
-    all.textContent = Tide.text(ngettext("Show %(number)s finding", "Show %(number)s findings", rows.length), {
-      number: Tide.count(rows.length),
-    });
-    note.after(all);
-    for (const one of pieces.toReversed()) {
-      if (!isFull()) break;
-      one.hidden = true;
-    }
-    if (rows[0].hidden)
-      note.replaceWith(...[...rows[0].querySelectorAll(":scope > :is(svg, h3)")].map((one) => one.cloneNode(true)));
-    all.addEventListener("click", () => {
-      card.style.minHeight = "";
-      for (const one of pieces) one.hidden = false;
-      for (const one of card.querySelectorAll(".card__head > :is(svg, h3, button)")) one.remove();
-    });
-  }
 
   function keep(host) {
     const every = Number(host.dataset.partEvery || EVERY);
@@ -82,13 +49,9 @@
     }
     function swap(html) {
       const focused = host.contains(document.activeElement) ? document.activeElement.id : "";
-      if ("partKeepsRoom" in host.dataset) host.style.minHeight = `${heightOf(host)}px`;
-      const cards = () => [...host.querySelectorAll("[data-keeps-room]")],
-        rooms = cards().map(heightOf),
-        room = heightOf(host.querySelector("[data-room]"));
+      const stood = Tide.stood(host);
       Tide.live.detach(host);
       host.innerHTML = html;
-      cards().forEach((card, place) => card.style.setProperty("--room", `${rooms[place]}px`));
       for (const part of host.querySelectorAll("template[data-for]")) {
         const place = document.getElementById(part.dataset.for);
         place?.replaceChildren(part.content);
@@ -98,8 +61,7 @@
       Tide.tell(host);
       Tide.fit(host);
       Tide.sparklines(host);
-      const findings = host.querySelector("[data-room]");
-      if (room && findings) keepRoom(findings, room);
+      stood(host);
       if (focused) (document.getElementById(focused) || host.querySelector(".actions .btn"))?.focus();
     }
     setInterval(() => {
