@@ -1,9 +1,9 @@
-/* Parts of a page that the server renders again when their subject changes: data-part is the address, data-part-
-   subject the subject, data-part-every the least time between two (ms). A part is left alone while a hand is on
-   it. data-part-silence inside of a part: it is fetched again after so many ms without news, for what happens
-   where no message is sent (a worker that died). Forms with data-quiet are sent without leaving the page. A list
-   with a search box with data-follow changes in place; data-renews: also behind rounds, always or while it is
-   empty. So does a card with data-turns, by the heads of its table and its pager. A chart of history is drawn
+/* Parts of a page that the server renders again when their subject changes: data-part is the address,
+   data-part-subject the subject, data-part-every the least time between two (ms). A part is left alone while a
+   hand is on it. data-part-silence inside of a part: it is fetched again after so many ms without news, for what
+   happens where no message is sent (a worker that died). Forms with data-quiet are sent without leaving the page.
+   A list with a search box with data-follow changes in place; data-renews: also behind rounds, always or while it
+   is empty. So does a card with data-turns, by the heads of its table and its pager. A chart of history is drawn
    again with what its data-history answers. A <template data-for> inside of a part takes the place of what that
    element holds. */
 (function () {
