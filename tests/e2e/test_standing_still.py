@@ -180,6 +180,7 @@ SILENT = {"partial": True, "status": "UNKNOWN", "reason": "broker-a did not answ
 FIGURES = {
     "groups": ["lag", "time_lag_ms", "filtered_lag", "in_rate", "out_rate", "drain_ms", "dlq_count"],
     "topics": ["messages", "worst_time_lag_ms", "in_rate", "out_rate", "retained_ms"],
+    "group/analytics": ["lag", "time_lag_ms", "in_flight", "available"],
 }
 ROUNDS = {
     "silent": (None, {**SILENT, "clients": None, "known_lag": MANY, "known_messages": MANY}),
@@ -188,11 +189,11 @@ ROUNDS = {
 }
 # Where heads and rows stand, and whether a head is cut or the table is wider than its card.
 GRID = """() => {
-  const table = document.querySelector("main table[data-columns]"),
+  const table = document.querySelector("main table.dt--steady"),
     heads = [...table.tHead.rows[0].cells].filter((head) => head.offsetWidth);
   return [
     heads.map((head) => [head.dataset.column, head.getBoundingClientRect().x]),
-    [...table.querySelectorAll("[data-key]")].map((row) => row.getBoundingClientRect().y + scrollY),
+    [...table.querySelectorAll("[data-key]")].map((row) => row.offsetTop),
     heads.filter((head) => head.scrollWidth > head.clientWidth).map((head) => head.dataset.column),
     table.offsetWidth > table.parentElement.clientWidth,
   ];
@@ -200,7 +201,7 @@ GRID = """() => {
 
 
 @pytest.mark.parametrize("width", [1920, 1440, 1280, 1024, 390])
-@pytest.mark.parametrize("subject", ["groups", "topics"])
+@pytest.mark.parametrize("subject", list(FIGURES))
 def test_columns_and_rows_keep_their_places(page: Page, product: Product, subject: str, width: int) -> None:
     """Whatever a round says; a list keeps within its card."""
     page.set_viewport_size({"width": width, "height": 900})
@@ -214,8 +215,8 @@ def test_columns_and_rows_keep_their_places(page: Page, product: Product, subjec
     page.route_web_socket("**/ws/live", connect)
     page.goto(f"{product.url}/c/local/groups?q=analytics")
     expect(group_row(page, "analytics")).to_be_visible(timeout=PATIENCE_MS)
-    page.goto(f"{product.url}/c/local/{subject}")
-    rows = page.locator("main table [data-key]")
+    page.goto(f"{product.url}/c/local/{subject.replace('group/', 'groups/')}")
+    rows = page.locator("main .dt--steady > tbody > [data-key]")
     keys = rows.evaluate_all("(rows) => rows.map((row) => row.dataset.key)")
     places = page.evaluate(GRID)
     assert places[2:] == [[], False]
@@ -225,7 +226,7 @@ def test_columns_and_rows_keep_their_places(page: Page, product: Product, subjec
         drawn = rows.first.inner_text()
         tell(sockets[-1], subject, dict.fromkeys(keys, row), seq)
         page.wait_for_function(
-            f"(old) => document.querySelector('[data-field={field}]').closest('tr').innerText !== old",
+            f"(old) => document.querySelector('tbody [data-field={field}]').closest('tr').innerText !== old",
             arg=drawn,
         )
         assert page.evaluate(GRID) == places

@@ -123,10 +123,9 @@ WITHOUT_BANNER = """document.addEventListener("readystatechange", () => {
 }, { once: true })"""
 
 
-# Where everything stands across and down, within the pixel that widths in percent may round; the table of
-# clients may need more room for "unknown".
+# Where everything stands across and down; a table that is rendered again may give a cell more room.
 PLACES = """() =>
-  [...document.querySelectorAll("main :is(h1, .stats, .card, .tabs, thead th):not(#clients *)")].map((one) =>
+  [...document.querySelectorAll("main :is(h1, .stats, .card, .tabs, .dt--steady thead th)")].map((one) =>
     [one.tagName, Math.round(one.getBoundingClientRect().left),
      Math.round(one.getBoundingClientRect().top + scrollY)])"""
 
