@@ -29,7 +29,7 @@ from console.templatetags.cells import (
     ticking,
     value_of,
 )
-from console.templatetags.statuses import status_parts
+from console.templatetags.statuses import named_badge, status_parts
 from console.text import JsonObject
 from console.text.figures import clock, compact, count, percent, rate, size, zone_offset
 
@@ -181,15 +181,7 @@ def status(code: str, style: str = "") -> SafeString:
     return badge(code, plain="plain" in style, large="large" in style, pill="pill" in style)
 
 
-@register.simple_tag
-def named_badge(family: str, shape: str, words: str) -> SafeString:
-    """A badge of no status: `{% named_badge "offline" "never" _("No round yet") %}`."""
-    return format_html(
-        '<span class="badge badge--{} s-{}">{}</span>',
-        family,
-        shape,
-        words,
-    )
+register.simple_tag(named_badge)
 
 
 @register.simple_tag(name="unknown")

@@ -17,7 +17,7 @@ from django.utils.translation import gettext, gettext_noop
 from console.group.pause.page import PAUSED, READS, STOPPED, UNABLE
 from console.operation.job import runner
 from console.operation.models import Job, JobState
-from console.templatetags.statuses import status_parts
+from console.templatetags.statuses import named_badge
 from spark.lag.local_time import HOUR_MS
 
 register = template.Library()
@@ -83,12 +83,7 @@ FULL_TONES = ((3 * HOUR_MS, "t-bad"), (12 * HOUR_MS, "t-warn"))
 
 
 def badge(look: Look) -> SafeString:
-    return format_html(
-        '<span class="badge badge--{} s-{}">{}</span>',
-        look.family,
-        look.shape,
-        gettext(look.word),
-    )
+    return named_badge(look.family, look.shape, gettext(look.word))
 
 
 @register.simple_tag
@@ -100,15 +95,6 @@ def level_glyph(level: str) -> SafeString:
         look.family,
         gettext(look.word),
         look.shape,
-    )
-
-
-@register.simple_tag
-def status_glyph(code: str) -> SafeString:
-    """Render a status as its shape alone, with its word for screen readers."""
-    family, shape, word = status_parts(code)
-    return format_html(
-        '<svg class="glyph g-{}" role="img" aria-label="{}"><use href="#s-{}"/></svg>', family, word, shape
     )
 
 

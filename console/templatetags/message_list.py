@@ -17,6 +17,7 @@ from django.utils.translation import gettext_noop
 from console.message.selectors import BrokerQueues
 from console.templatetags.cells import duration, latency
 from console.templatetags.lists import link, toggle
+from console.templatetags.statuses import named_badge
 from console.text.figures import count, percent
 
 register = template.Library()
@@ -164,13 +165,7 @@ LIFE_STATES: Mapping[str, tuple[str, str, str]] = {
 def life_badge(state: str) -> SafeString:
     """Render what became of a message in a group."""
     family, shape, word = LIFE_STATES[state]
-    word = _(word)
-    return format_html(
-        '<span class="badge badge--{} s-{}">{}</span>',
-        family,
-        shape,
-        word,
-    )
+    return named_badge(family, shape, _(word))
 
 
 @register.simple_tag

@@ -11,7 +11,7 @@ from django.utils.safestring import SafeString
 from console.rebalance.models import ServerSideGroup
 from console.rebalance.observed.group_list import GroupState, RebalancedGroup
 from console.rebalance.observed.ownership import Source
-from console.templatetags.figures import named_badge
+from console.templatetags.statuses import named_badge
 from console.text import Text
 from console.text.figures import MINUS, count, rate
 

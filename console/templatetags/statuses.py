@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
@@ -52,3 +54,8 @@ def status_parts(code: str) -> tuple[str, str, str]:
     """Return colour family, shape and word of a status; an unlisted one is its own word."""
     family, shape, word = STATUSES.get(code, ("unknown", "unknown", code))
     return family, shape, _(word) if word else ""
+
+
+def named_badge(family: str, shape: str, words: str) -> SafeString:
+    """A badge of no status: `{% named_badge "offline" "never" _("No round yet") %}`."""
+    return format_html('<span class="badge badge--{} s-{}">{}</span>', family, shape, words)
