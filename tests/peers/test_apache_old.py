@@ -5,13 +5,16 @@ A broker before 5.1.1 answers the nearest message to a time, and can pass on to 
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from uuid import uuid4
 
 import pytest
 
 from console.message import services
 from console.message.search.query import Query
+from console.operation.models import Job, Plan
 from tests.console.operation.live_cluster import wait_for
 from tests.peers.apache_world import ApacheWorld, moves, wait_for_places
 from tests.peers.our_client import consuming, sending
@@ -23,6 +26,12 @@ from tests.support.java_peer import JavaPeer
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
 BROKER = "broker-a"
 PLACES = [(BROKER, 0), (BROKER, 1)]
+RESETS_MAX, READ_AGAIN_S = 3, 30
+
+
+def fresh_name(word: str) -> str:
+    """Of a topic and a group that no earlier run of the test left behind."""
+    return f"{word}-{uuid4().hex[:6]}"
 
 
 def stored_ms(world: ApacheWorld, topic: str, queue_id: int) -> list[int]:
@@ -35,22 +44,37 @@ def stored_ms(world: ApacheWorld, topic: str, queue_id: int) -> list[int]:
         times += [message.store_timestamp_ms for message in found.messages]
 
 
-@pytest.fixture(scope="module")
-def javanese() -> Iterator[list[JavaPeer]]:
-    """Members to stop."""
+@pytest.fixture
+def member(old_world: ApacheWorld) -> Iterator[Callable[[str, str], JavaPeer]]:
+    """Starts a push consumer of 4.9.7 that handles as fast as it can: a topic and a group."""
     started: list[JavaPeer] = []
-    yield started
+
+    def start(topic: str, group: str) -> JavaPeer:
+        options = {"namesrv": old_world.cluster.namesrv, "topic": topic, "group": group, "seconds": "250"}
+        words = [word for name, value in options.items() for word in (f"--{name}", value)]
+        started.append(JavaPeer(java_peer.build(OLD_RELEASE), ["consume", *words]))
+        started[-1].wait_for(lambda peer: ["READY"] in peer.lines, "start")
+        return started[-1]
+
+    yield start
     for each in started:
         each.stop()
 
 
-def member(world: ApacheWorld, started: list[JavaPeer], topic: str, group: str) -> JavaPeer:
-    """A push consumer of 4.9.7 that handles as fast as it can."""
-    options = {"namesrv": world.cluster.namesrv, "topic": topic, "group": group, "seconds": "250"}
-    words = [word for name, value in options.items() for word in (f"--{name}", value)]
-    started.append(JavaPeer(java_peer.build(OLD_RELEASE), ["consume", *words]))
-    started[-1].wait_for(lambda peer: ["READY"] in peer.lines, "start")
-    return started[-1]
+def reset(world: ApacheWorld, group: str, peer: JavaPeer, count: int, **target: object) -> tuple[Plan, Job]:
+    """Plan and apply until the member has consumed `count` messages; return the last plan and its job.
+
+    A commit of this client that is under way may undo its broker's reset, rarely: RocketMQ's advice is to reset again
+    (apache/rocketmq, issues 4206 and 4742).
+    """
+    for _ in range(RESETS_MAX):
+        plan = world.plan("offset_change", group, dict(target))
+        job = world.apply(plan)
+        assert (job.state, job.error) == ("SUCCEEDED", "")
+        with contextlib.suppress(AssertionError):
+            peer.wait_for(lambda one: len(one.consumed) >= count, f"{count} messages", READ_AGAIN_S)
+            return plan, job
+    raise AssertionError(f"{count} messages after {RESETS_MAX} resets, not {peer.consumed}")
 
 
 def test_a_search_by_time_finds_what_was_stored_then_and_nothing_else(old_world: ApacheWorld) -> None:
@@ -96,47 +120,43 @@ def test_an_offline_group_goes_to_the_first_message_at_a_time(old_world: ApacheW
 
 
 def test_a_fast_member_that_read_everything_again_is_no_failure(
-    old_world: ApacheWorld, javanese: list[JavaPeer]
+    old_world: ApacheWorld, member: Callable[[str, str], JavaPeer]
 ) -> None:
     world = old_world
-    world.create_topic("swift")
-    peer = member(world, javanese, "swift", "swifts")
+    name = fresh_name("swift")
+    world.create_topic(name)
+    peer = member(name, name)
     for place in PLACES:
-        world.send("swift", place, 20, KEYS="k")  # the peer fails a message without a key
+        world.send(name, place, 20, KEYS="k")  # the peer fails a message without a key
     peer.wait_for(lambda one: len(one.consumed) == 40, "40 messages")
-    wait_for_places(world, "swifts", "swift", dict.fromkeys(PLACES, 20))
-    plan = world.plan("offset_change", "swifts", {"target": "earliest"})
+    wait_for_places(world, name, name, dict.fromkeys(PLACES, 20))
+    plan, job = reset(world, name, peer, 80, target="earliest")
     assert {row["how"] for row in plan.diff} == {"222_time"}
-    job = world.apply(plan)
-    assert (job.state, job.error) == ("SUCCEEDED", "")
     assert [row["state"] for row in job.result["queues"]] == ["verified", "verified"]
-    peer.wait_for(lambda one: len(one.consumed) >= 80, "all messages again")
 
 
 def test_an_online_group_is_planned_to_where_its_broker_will_send_it(
-    old_world: ApacheWorld, javanese: list[JavaPeer]
+    old_world: ApacheWorld, member: Callable[[str, str], JavaPeer]
 ) -> None:
     world = old_world
-    world.create_topic("nearest")
-    peer = member(world, javanese, "nearest", "nearests")
+    name = fresh_name("nearest")
+    world.create_topic(name)
+    peer = member(name, name)
     for _ in range(3):
         for place in PLACES:
-            world.send("nearest", place, 1, KEYS="k")
+            world.send(name, place, 1, KEYS="k")
         time.sleep(0.4)
     peer.wait_for(lambda one: len(one.consumed) == 6, "6 messages")
-    wait_for_places(world, "nearests", "nearest", dict.fromkeys(PLACES, 3))
-    at_ms = max(stored_ms(world, "nearest", queue_id)[1] for queue_id in (0, 1)) + 50
-    plan = world.plan("offset_change", "nearests", {"target": "time", "time_ms": at_ms})
+    wait_for_places(world, name, name, dict.fromkeys(PLACES, 3))
+    at_ms = max(stored_ms(world, name, queue_id)[1] for queue_id in (0, 1)) + 50
+    plan, job = reset(world, name, peer, 10, target="time", time_ms=at_ms)
     assert moves(plan) == [(*place, 3, 1) for place in PLACES]
     assert {row["note"] for row in plan.diff} == {
         "this release moves to the nearest message; the first at that time is 2"
     }
-    job = world.apply(plan)
-    assert (job.state, job.error) == ("SUCCEEDED", "")
     assert [row["target"] for row in job.result["queues"]] == [1, 1]
-    peer.wait_for(lambda one: len(one.consumed) >= 10, "two messages of each queue again")
-    again = [(each.queue_id, each.queue_offset) for each in peer.consumed[6:]]
-    assert sorted(again) == [(0, 1), (0, 2), (1, 1), (1, 2)]
+    again = {(each.queue_id, each.queue_offset) for each in peer.consumed[6:]}
+    assert again == {(0, 1), (0, 2), (1, 1), (1, 2)}
 
 
 @pytest.mark.parametrize(
