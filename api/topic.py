@@ -122,6 +122,12 @@ class Topics(Resource):
                 "kind", str, enum=["", *selectors.KINDS], description="default NORMAL; empty: all"
             ),
             OpenApiParameter(
+                "message_type",
+                str,
+                enum=["", *selectors.SPECIAL_TYPES],
+                description="topics of this message type (the attribute message.type of RocketMQ 5)",
+            ),
+            OpenApiParameter(
                 "reader", str, enum=["", "none"], description="none: topics that no consumer group reads"
             ),
         ],
@@ -135,6 +141,7 @@ class Topics(Resource):
             pagination.list_query(request, TOPICS),
             scope=scope,
             kinds=(kind,) if kind else selectors.KINDS,
+            message_type=pagination.choice(request, "message_type", ["", *selectors.SPECIAL_TYPES], ""),
             only_unread=pagination.choice(request, "reader", ["", "none"], "") == "none",
         )
         for row in page.rows:

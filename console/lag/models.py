@@ -201,6 +201,12 @@ class TopicRow(RowModel):
     cluster = models.CharField(max_length=64)
     topic = models.CharField(max_length=NAME_LENGTH_MAX)
     kind = models.CharField(max_length=8)
+    message_type = models.CharField(
+        max_length=16,
+        default="",
+        blank=True,
+        help_text="the attribute message.type of RocketMQ 5; empty: not set",
+    )
     read_queues = models.IntegerField(default=0)
     write_queues = models.IntegerField(default=0)
     perm = models.IntegerField(default=0)  # bits: READ 4, WRITE 2, INHERIT 1

@@ -1,6 +1,8 @@
 """Read collection, brokers and the past for pages and REST. No function here calls a broker."""
 
-from collections.abc import Sequence
+import os
+import re
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from django.db.models import Q, QuerySet
@@ -27,6 +29,13 @@ MARKERS_MAX = 500
 def broker_rows(cluster_name: str) -> Sequence[BrokerRow]:
     """Return every broker known to the cluster, silent ones included, by name and id."""
     return list(BrokerRow.objects.filter(cluster=cluster_name).order_by("broker_name", "broker_id"))
+
+
+def short_broker_names(cluster_name: str) -> Mapping[str, str]:
+    """Return every broker's name without what all of them begin with: `broker-a`, `broker-b` are `a`, `b`."""
+    names = list(BrokerRow.objects.filter(cluster=cluster_name).values_list("broker_name", flat=True))
+    shared = re.match(r".*[-_.]|", os.path.commonprefix(names))
+    return {name: name[shared.end() if shared else 0 :] for name in names}
 
 
 def system_groups(cluster_name: str) -> list[str]:

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 # Django's escape looks for lazy texts first: four times as long, for each of the hundreds of cells of a page
 from html import escape
 from typing import Any
+from urllib.parse import quote
 
 from django.utils.html import conditional_escape, format_html
 from django.utils.safestring import SafeString, mark_safe
@@ -316,6 +317,14 @@ def worst_time_lag_cell(row: object, name: str, now_ms: int) -> SafeString:
     return SafeString(f'<span class="{look}" title="{escape(word)}">{shown}</span>')
 
 
+def worst_group_cell(row: object, name: str, now_ms: int) -> SafeString:
+    """Render the group that this time lag is of, as a link within the cluster; None: the reader may not see it."""
+    group = value_of(row, name)
+    if group is None:
+        return format_html('<span class="muted">{}</span>', _("not shown"))
+    return SafeString(f'<a href="groups/{quote(group)}">{escape(group)}</a>') if group else NOT_APPLICABLE
+
+
 # As `lag/rows/queue_rows.py` finds it; the reason of a row is that of its status.
 LOSS_BOUND = gettext_noop(
     "A lower bound: how long the broker really keeps messages, or how fast the group reads them, is not known yet."
@@ -361,6 +370,7 @@ CELLS = {
     "optional": optional_cell,
     "optional_duration": optional_duration_cell,
     "worst_time_lag": worst_time_lag_cell,
+    "worst_group": worst_group_cell,
     "loss": loss_cell,
     "text": text_cell,
 }

@@ -338,9 +338,21 @@ TOPIC_KINDS = {
     "RETRY": gettext_noop("Retry"),
     "DLQ": gettext_noop("Dead letters"),
     "SYSTEM": gettext_noop("System"),
+    # message types of ordinary topics
+    "FIFO": gettext_noop("FIFO"),
+    "DELAY": gettext_noop("Delay"),
+    "TRANSACTION": gettext_noop("Transaction"),
+    "MIXED": gettext_noop("Mixed"),
 }
 
 
 @register.filter
 def topic_kind(kind: str) -> str:
     return _(TOPIC_KINDS[kind]) if kind in TOPIC_KINDS else kind
+
+
+@register.filter
+def topic_type(row: object) -> str:
+    """Return the word for the message type of an ordinary topic, where it has one of its own, else for its kind."""
+    kind, message_type = value_of(row, "kind"), value_of(row, "message_type")
+    return topic_kind(message_type if kind == "NORMAL" and message_type in TOPIC_KINDS else kind)

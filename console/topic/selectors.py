@@ -1,5 +1,6 @@
 """Topics as of the last collection round. No function here calls a broker."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,8 @@ from console.text import JsonObject, Text
 from console.topic.topic_list import TOPICS
 
 KINDS = ("NORMAL", "RETRY", "DLQ", "SYSTEM")
+# Message types that tell an ordinary topic from most others: a chip each where a topic has one.
+SPECIAL_TYPES = ("FIFO", "DELAY", "TRANSACTION", "MIXED")
 NAMED_MAX = 1_000  # names in a query; with more, reading every group of the cluster takes less time
 NO_READER = "NO_READER"  # a separate filter: NORMAL topics that no consumer group reads
 
@@ -51,12 +54,13 @@ def topic_page(
     *,
     scope: NameScope = EVERYTHING,
     kinds: Sequence[str] = ("NORMAL",),
+    message_type: str = "",
     only_unread: bool = False,
 ) -> Page[TopicRow]:
     """Return one page of topics of the given kinds.
 
-    `counts_by_status` counts all kinds that match the query, and as `NO_READER` those without any consumer
-    group, which `only_unread` selects. `hidden_system` is how many matching topics are of other kinds. At
+    `counts_by_status` counts all kinds and message types that match the query, and as `NO_READER` those without any
+    consumer group, which `only_unread` selects. `hidden_system` is how many matching topics are of other kinds. At
     most three queries, four for a user who may see only the names of `scope`.
     """
     list_query = list_query or ListQuery()
@@ -65,17 +69,23 @@ def topic_page(
     all_total = everything.count()
     matching = everything.filter(topic__icontains=list_query.query) if list_query.query else everything
     unread = Q(kind="NORMAL", readers=0)
-    sums = matching.values("kind").annotate(count=Count("pk"), unread=count_if(unread)).order_by()
-    found = list(sums)
-    counts = {row["kind"]: row["count"] for row in found}
-    wanted = [kind for kind in KINDS if kind in kinds]
-    total = of_kinds = sum(counts.get(kind, 0) for kind in wanted)
-    hidden = sum(counts.values()) - of_kinds
-    counts[NO_READER] = sum(row["unread"] for row in found)
+    sums = matching.values("kind", "message_type").annotate(count=Count("pk"), unread=count_if(unread))
+    found = list(sums.order_by())
+    counts: Counter[str] = Counter()
+    for row in found:
+        counts[row["kind"]] += row["count"]
+        counts[NO_READER] += row["unread"]
+        if row["kind"] == "NORMAL" and row["message_type"] in SPECIAL_TYPES:
+            counts[row["message_type"]] += row["count"]
+    hidden = sum(row["count"] for row in found if row["kind"] not in kinds)
+    if message_type:
+        found = [row for row in found if row["message_type"] == message_type]
+        matching = matching.filter(message_type=message_type)
     if only_unread:
-        matching, total = matching.filter(unread), counts[NO_READER] if "NORMAL" in wanted else 0
+        matching = matching.filter(unread)
+    total = sum(row["unread" if only_unread else "count"] for row in found if row["kind"] in kinds)
     return cut(
-        matching.filter(kind__in=wanted).order_by(*TOPICS.order_by(list_query.sort, list_query.descending)),
+        matching.filter(kind__in=kinds).order_by(*TOPICS.order_by(list_query.sort, list_query.descending)),
         page=list_query.page,
         per_page=list_query.per_page,
         is_whole=list_query.is_whole,

@@ -11,7 +11,14 @@ TOPICS = ListSpec(
     default="topic",
     columns=(
         Column("topic", Text("Topic"), css="", order=("topic",), ascending=True, fields=("topic",)),
-        Column("kind", Text("Kind"), css="p2", order=("kind",), ascending=True, fields=("kind",)),
+        Column(
+            "kind",
+            Text("Kind"),
+            css="p2",
+            order=("kind", "message_type"),
+            ascending=True,
+            fields=("kind", "message_type"),
+        ),
         Column(
             "queues",
             Text("Queues"),
@@ -46,6 +53,7 @@ TOPICS = ListSpec(
             order=("worst_group",),
             ascending=True,
             fields=("worst_group",),
+            live=("worst_group", "worst_group"),
         ),
         Column(
             "messages",

@@ -37,12 +37,7 @@ from console.topic.topic_list import TOPICS
 from console.web.page_context import PageContext, chosen_tab
 from spark.lag.local_time import MINUTE_MS
 
-KIND_WORDS = {
-    "NORMAL": Text("Normal"),
-    "RETRY": Text("Retry"),
-    "DLQ": Text("Dead letters"),
-    "SYSTEM": Text("System"),
-}
+BROKER_LETTERS_MAX = 8  # in a row of the list: what its column has room for
 READERS_SHOWN = 10  # below a row of the list; the topic's page has all
 
 
@@ -53,30 +48,52 @@ def topics(request: HttpRequest, cluster: str) -> HttpResponseBase:
     list_query = ListQuery.of(request, TOPICS)
     kinds = [kind for kind in request.GET.getlist("kind") if kind in selectors.KINDS] or ["NORMAL"]
     only_unread = request.GET.get("reader") == "none"
-    page = selectors.topic_page(here.name, list_query, scope=scope, kinds=kinds, only_unread=only_unread)
+    message_type = request.GET.get("message_type", "")
+    if message_type not in selectors.SPECIAL_TYPES:
+        message_type = ""
+    page = selectors.topic_page(
+        here.name,
+        list_query,
+        scope=scope,
+        kinds=kinds,
+        message_type=message_type,
+        only_unread=only_unread,
+    )
     rows = [selectors.without_hidden_group(row, scope) for row in page.rows]
     if list_query.is_whole:
         return file_of(request, page, TOPICS, here.name)
-    chips = [
-        (kind, KIND_WORDS[kind], page.counts_by_status.get(kind, 0), kind in kinds)
-        for kind in selectors.KINDS
-    ]
+    chips = [(kind, page.counts_by_status.get(kind, 0), kind in kinds) for kind in selectors.KINDS]
+    short_names = lag_selectors.short_broker_names(here.name)
     context = {
         "cluster": here,
         "list": TOPICS,
         "query": list_query,
         "kinds": kinds,
         "chips": chips,
+        "message_type": message_type,
+        "type_chips": [
+            (one, page.counts_by_status.get(one, 0), "" if one == message_type else one)
+            for one in selectors.SPECIAL_TYPES
+            if page.counts_by_status.get(one, 0) or one == message_type
+        ],
         "only_unread": only_unread,
         "unread_count": page.counts_by_status.get(selectors.NO_READER, 0),
         "columns": access_selectors.column_choice(request.user, TOPICS),
         "page": page,
-        "rows": [(row, permission_letters(row.perm)) for row in rows],
+        "rows": [(row, permission_letters(row.perm), _shown(row.brokers, short_names)) for row in rows],
         "silent": lag_selectors.silent_or_without_master(here.name),
         "may_create": rules.may(request.user, Verb.CONFIGURE, here.name),
         "now_ms": int(time.time() * 1000),
     }
     return render(request, "topic/topics.html", context)
+
+
+def _shown(brokers: Sequence[str], short_names: Mapping[str, str]) -> Sequence[str]:
+    """Return names of all brokers as a row has room for them: whole, short, or not at all (then their number)."""
+    for names in (brokers, [short_names.get(name, name) for name in brokers]):
+        if sum(map(len, names)) + 2 * (len(names) - 1) <= BROKER_LETTERS_MAX:
+            return names
+    return []
 
 
 @require_safe
@@ -111,7 +128,6 @@ def topic(request: HttpRequest, cluster: str, topic: str) -> HttpResponse:
     context = {
         "cluster": here,
         "row": row,
-        "kind_word": KIND_WORDS.get(row.kind, row.kind),
         "perm_word": permission_word(row.perm),
         "queues": queues,
         "queue_page": replace(queue_page, rows=_shares(queue_page.rows, read, without_figures, worst)),

@@ -49,6 +49,14 @@ class Flow:
     order_key: str = ""
     backlog: int = 0
     is_in_transaction: bool = False
+    is_delayed: bool = False
+
+    @property
+    def message_type(self) -> str:
+        """Its word in RocketMQ 5 (TopicMessageType)."""
+        if self.is_in_transaction:
+            return "TRANSACTION"
+        return "FIFO" if self.order_key else "DELAY" if self.is_delayed else "NORMAL"
 
 
 def click_rate(elapsed_ms: int) -> float:
@@ -73,7 +81,7 @@ class Shop:
             Flow("payments", lambda _: 10.0, self.payment, order_key="account", backlog=80),
             Flow("parcels", lambda _: 4.0, self.parcel, order_key="depot", backlog=40),
             Flow("stock", lambda _: 8.0, self.stock_movement, order_key="warehouse", backlog=120),
-            Flow("reminders", lambda _: 0.5, self.reminder),
+            Flow("reminders", lambda _: 0.5, self.reminder, is_delayed=True),
             Flow("payment-settled", lambda _: 1.0, self.settlement, is_in_transaction=True),
         ]
 

@@ -134,6 +134,7 @@ class Demo:
                         write_queue_nums=QUEUE_NUMS,
                         perm=6,
                         order=bool(flow.order_key),
+                        attributes={"message.type": flow.message_type},
                     )
                     await admin.create_topic(addr, config)
                 for group in subscription_groups():

@@ -298,6 +298,12 @@
       const [family, shape, word] = STATUSES[row.worst_status] || ["unknown", "unknown", escape(row.worst_status)];
       return `<span class="badge badge--beside badge--${family} s-${shape}" title="${word}">${shown}</span>`;
     },
+    // a link within the cluster; null: a group that this reader may not see
+    worst_group(row, name) {
+      const group = row[name];
+      if (missing(group)) return `<span class="muted">${gettext("not shown")}</span>`;
+      return group ? `<a href="groups/${encodeURIComponent(group)}">${escape(group)}</a>` : NA;
+    },
     loss(row, name) {
       const value = row[name];
       if (row.status === "LOST") return `<span class="t-bad">${gettext("losing now")}</span>`;

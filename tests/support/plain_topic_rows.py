@@ -94,6 +94,7 @@ def _row(
         "read_queues": sum(one.read_queues for one in facts.values()),
         "write_queues": sum(one.write_queues for one in facts.values()),
         "perm": next((one.perm for one in facts.values()), 0),
+        "message_type": next((one.message_type for one in facts.values()), ""),
         "brokers": sorted({*facts, *(key.broker_name for key in keys)}),
         "in_rate": None if in_rate is None else round(in_rate, 3),
         "out_rate": _out_rate(view, consumed),

@@ -77,12 +77,16 @@ class QueueOffsets(NamedTuple):
 
 
 class TopicFacts(NamedTuple):
-    """Hold a topic's configuration on one broker; `offset_kind` is "" where an offset stands for a message."""
+    """Hold a topic's configuration on one broker.
+
+    `offset_kind` is "" where an offset stands for a message, `message_type` where no type is set (4.x has none).
+    """
 
     read_queues: int
     write_queues: int
     perm: int
     offset_kind: str = ""
+    message_type: str = ""
 
 
 class Lookup(NamedTuple):
@@ -304,6 +308,7 @@ async def _read_tables(admin: MQAdmin, answer: BrokerAnswers) -> None:
             config.write_queue_nums,
             int(config.perm),
             offset_kind(name, config.attributes, is_static=name in mapped),
+            config.attributes.get("message.type", ""),
         )
         for name, config in table.topic_config_table.items()
     }

@@ -204,6 +204,7 @@ class TopicFigures(Struct, frozen=True, kw_only=True):
 
     topic: str
     kind: str
+    message_type: str = ""
     read_queues: int = 0
     write_queues: int = 0
     perm: int = 0

@@ -30,6 +30,7 @@ class Configured(NamedTuple):
     read_queues: int
     write_queues: int
     perm: int
+    message_type: str
 
 
 def topic_kind(topic: str, own_names: Collection[str] = ()) -> str:
@@ -197,10 +198,13 @@ def _row(
 def _configured(facts: Mapping[str, TopicFacts], before: TopicFigures) -> Configured:
     """Return a topic's configuration: of the row before while its brokers have reported no table."""
     if not facts:
-        return Configured(before.read_queues, before.write_queues, before.perm)
+        return Configured(before.read_queues, before.write_queues, before.perm, before.message_type)
     every = list(facts.values())
     return Configured(
-        sum(one.read_queues for one in every), sum(one.write_queues for one in every), every[0].perm
+        sum(one.read_queues for one in every),
+        sum(one.write_queues for one in every),
+        every[0].perm,
+        every[0].message_type,
     )
 
 

@@ -228,6 +228,16 @@ def test_row_queues_expand_and_shrink(orders: CollectedCluster) -> None:
     assert group().lag == 3
 
 
+def test_a_topic_has_its_message_type(orders: CollectedCluster) -> None:
+    orders.collect()
+    assert TopicRow.objects.get(topic="orders").message_type == ""
+    config = TopicConfig("orders", read_queue_nums=2, write_queue_nums=2, attributes={"message.type": "FIFO"})
+    orders.admin.create_topic(orders.broker.address, config)
+    services.request_refresh("local")
+    orders.collect(step_ms=1_000)
+    assert TopicRow.objects.get(topic="orders").message_type == "FIFO"
+
+
 def test_row_consumer_offline(orders: CollectedCluster) -> None:
     orders.collect()
     assert sweep_now(orders) == 0

@@ -9,7 +9,7 @@ from django.db import connections
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from console.lag.models import TopicRow
+from console.lag.models import BrokerRow, TopicRow
 from console.lag.rows.queue_row import QueueRow, TopicQueueRow
 from console.text import Text
 from console.topic.topic_config import permission_word
@@ -68,6 +68,37 @@ def test_the_worst_time_lag_has_the_status_of_its_group(admin: Client) -> None:
 
 def test_it_shows_other_kinds_when_asked(admin: Client) -> None:
     assert ">%DLQ%notifier</a>" in admin.get("/c/local/topics?kind=DLQ").content.decode()
+
+
+def test_it_counts_and_filters_message_types(admin: Client) -> None:
+    sample_rows.topic_row("ledger", message_type="FIFO")
+    sample_rows.topic_row("plain", message_type="NORMAL")
+    text = admin.get("/c/local/topics").content.decode()
+    assert 'href="/c/local/topics?message_type=FIFO"' in text and "FIFO <b>1</b>" in text
+    assert "Delay <b>" not in text and "Normal <b>3</b>" in text
+    text = admin.get("/c/local/topics?message_type=FIFO").content.decode()
+    assert ">ledger</a>" in text and ">plain</a>" not in text
+    assert "1 of 4 topics; 1 of other kinds are hidden" in text
+    assert 'href="/c/local/topics"' in text.partition("FIFO <b>")[0].rpartition('class="chip"')[2]
+
+
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [
+        (["broker-a"], ["broker-a"]),
+        (["broker-a", "broker-b"], ["a", "b"]),
+        (["broker-a", "broker-b", "eu-1"], []),
+        ([f"rmq_{number}" for number in range(9)], []),
+    ],
+)
+def test_it_names_the_brokers_that_have_room(admin: Client, names: list[str], shown: list[str]) -> None:
+    BrokerRow.objects.all().delete()
+    BrokerRow.objects.bulk_create(BrokerRow(cluster="local", broker_name=name) for name in names)
+    sample_rows.topic_row("spread", brokers=names)
+    response = admin.get("/c/local/topics?q=spread")
+    assert [list(names) for _, _, names in response.context["rows"]] == [shown]
+    text = " ".join(response.content.decode().split())
+    assert (f'data-tip="{", ".join(names)}"' in text) == (shown != names)
 
 
 def test_it_says_what_an_empty_list_hides(admin: Client) -> None:
@@ -227,7 +258,7 @@ def test_its_cost_does_not_grow_with_the_rows(
     for number in range(count):
         sample_rows.topic_row(f"extra-{number:03}")
     with (
-        django_assert_num_queries(5, using="metrics"),  # the page three, brokers and round of the frame two
+        django_assert_num_queries(6, using="metrics"),  # the page four, brokers and round of the frame two
     ):
         text = admin.get("/c/local/topics?rows=100").content.decode()
     assert text.count("data-key=") >= count

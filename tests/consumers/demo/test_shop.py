@@ -22,6 +22,16 @@ def test_it_makes_the_same_shop_from_the_same_seed():
         assert {m.topic for m in messages} == {flow.topic}
 
 
+def test_its_topics_say_what_messages_they_take():
+    types = {flow.topic: flow.message_type for flow in Shop(seed=1, first_number=1).flows()}
+    assert types == {
+        **dict.fromkeys(("orders", "clicks"), "NORMAL"),
+        **dict.fromkeys(("payments", "parcels", "stock"), "FIFO"),
+        "reminders": "DELAY",
+        "payment-settled": "TRANSACTION",
+    }
+
+
 def test_it_makes_orders_that_read_like_orders():
     message = Shop(seed=1, first_number=5).order(NOW_MS)
     body = json.loads(message.body)

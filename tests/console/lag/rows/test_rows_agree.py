@@ -147,7 +147,9 @@ class World:
             columns_of(self.window, series, plain_queue_rows.KEPT_MS),
             silences=silences,
             blind=frozenset(silences.keys() - heard_of),
-            topics=dict.fromkeys(BROKERS[:2], {topic: TopicFacts(2, 1, 6) for topic in TOPICS[:5]}),
+            topics=dict.fromkeys(
+                BROKERS[:2], {topic: TopicFacts(2, 1, 6, message_type="FIFO") for topic in TOPICS[:5]}
+            ),
             groups={"broker-a": frozenset({"billing", "configured"})},
             members=members,
             owners=owners,
