@@ -267,7 +267,9 @@
       const fresh = page.getElementById(host.id);
       if (!fresh) continue;
       const stood = Tide.stood(host);
+      detach(host);
       host.replaceWith(fresh);
+      attach(fresh);
       stood(fresh);
       Tide.tell(fresh);
     }

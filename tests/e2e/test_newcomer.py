@@ -73,6 +73,9 @@ def test_it_keeps_an_idle_page_live(page: Page, product: Product) -> None:
 
 
 def plan_offset_change(page: Page, product: Product, group: str, target: str) -> None:
+    # A product that has just started has not read the group yet.
+    page.goto(f"{product.url}/c/local/groups")
+    expect(group_row(page, group)).to_be_visible()
     page.goto(f"{product.url}/c/local/groups/{group}")
     page.get_by_role("link", name="Change offsets").click()
     page.locator("label.choice", has_text=target).first.click()

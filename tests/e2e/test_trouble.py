@@ -32,7 +32,7 @@ from consumers import (
     PushConsumerConfig,
 )
 from tests.e2e.browser import PASSWORD
-from tests.e2e.test_newcomer import PATIENCE_MS, apply_plan, group_row, plan_offset_change
+from tests.e2e.test_newcomer import PATIENCE_MS, apply_plan, plan_offset_change
 from tests.support.product import Product, in_databases_of
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
@@ -73,10 +73,14 @@ def test_the_plan_of_one_operator_is_refused_after_the_change_of_another(
     """Earliest is planned; the other applies Latest; Earliest would replay what its page never showed."""
     page = context.new_page()
     plan_offset_change(page, product, "analytics", "Earliest")
+    operations = context.new_page()
+    operations.goto(f"{product.url}/c/local/operations")
     plan_offset_change(other, product, "analytics", "Latest")
     apply_plan(other, "analytics")
     expect(other.locator("body")).to_contain_text("at their targets", timeout=PATIENCE_MS)
     job = other.url.rsplit("/", 1)[1]
+    expect(operations.locator("tbody")).to_contain_text(job)
+    operations.close()
     try_to_apply(page, "analytics")
     refusal = page.get_by_role("alert")
     expect(refusal).to_contain_text("Nothing was changed.")
@@ -92,8 +96,6 @@ def test_a_plan_that_was_applied_is_open_in_no_tab(
     page: Page, context: BrowserContext, product: Product
 ) -> None:
     """Neither in a second one, nor in the first one after Back."""
-    page.goto(f"{product.url}/c/local/groups")
-    expect(group_row(page, "billing")).to_be_visible()
     plan_offset_change(page, product, "billing", "Latest")
     second = context.new_page()
     second.goto(page.url)
@@ -260,9 +262,11 @@ def test_a_silent_broker_is_told_everywhere_and_forgotten_when_it_is_back(
     group.goto(f"{product.url}/c/local/groups/analytics")
     brokers = context.new_page()
     brokers.goto(f"{product.url}/c/local/brokers")
+    broker = context.new_page()
+    broker.goto(f"{product.url}/c/local/brokers/{SECOND_BROKER}")
     watched = context.new_page()
     watched.goto(f"{product.url}/c/local/")
-    drawn = [(one, one.evaluate(PLACES)) for one in (watched, group, brokers)]
+    drawn = [(one, one.evaluate(PLACES)) for one in (watched, group, brokers, broker)]
     overview.get_by_role("button", name=f"Stop {SECOND_BROKER}").click()
     silent = group.locator("#silent-brokers")
     try:
@@ -278,6 +282,8 @@ def test_a_silent_broker_is_told_everywhere_and_forgotten_when_it_is_back(
         torn.close()
         # The list was open when the broker fell silent.
         expect(brokers.locator("tr", has_text=SECOND_BROKER)).to_contain_text("last reported: in")
+        expect(broker.locator("h1 .badge")).to_have_text("Unknown")
+        expect(broker.locator("main")).to_contain_text(f"{SECOND_BROKER} has not answered since")
         for one, places in drawn:
             assert moved(one, places) == []
         picture(group, "silent-broker")
@@ -298,8 +304,13 @@ def test_a_silent_broker_is_told_everywhere_and_forgotten_when_it_is_back(
     # The pages follow the next round without a reload.
     expect(silent).to_be_hidden()
     expect(group.locator(".live")).not_to_contain_text("partial")
+    expect(broker.locator("h1 .badge")).to_have_text("OK")
+    expect(broker.locator("#silent-broker.is-late")).to_have_count(0)
     for one, places in drawn:
         assert moved(one, places) == []
+    # The list that took the place of the old one is live too.
+    read = brokers.locator("tr", has_text=SECOND_BROKER).locator("time").last
+    expect(read).not_to_have_attribute("data-at", read.get_attribute("data-at") or "")
     expect(page.locator("main")).to_contain_text("All brokers answer again")
     expect(page.get_by_role("alert")).to_have_count(0)
     expect(page.locator("#apply")).to_be_visible()

@@ -68,6 +68,9 @@ def test_it_lists_groups_with_their_letters(viewer: Client) -> None:
     text = viewer.get("/c/test/dead-letters").content.decode()
     assert "6 messages in 1 group failed all their retries" in text
     assert ADDRESS in text
+    # What is rendered again with the list counts the same letters above it.
+    part = viewer.get("/c/test/dead-letters?part=1").content.decode()
+    assert '<template data-for="sums"> 6 messages in 1 group' in part
 
 
 def test_it_says_that_nobody_gave_up() -> None:

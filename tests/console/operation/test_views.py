@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.template.loader import render_to_string
 from django.test import Client
 from django.utils import timezone
 
@@ -350,6 +351,14 @@ def test_it_shows_that_no_worker_has_the_job(tally: type[Tally], alice: User) ->
     shown = client.get("/c/test/operations").content.decode()
     assert "Queued" not in shown and "Waiting for a worker" in shown
     assert "No worker is running this job" in client.get(f"/api/v1/jobs/{job.id}").json()["without_worker"]
+    # Where a worker takes it soon, its page promises that.
+    assert "usually starts" in render_to_string("operation/_waiting.html")
+    assert "usually starts" not in render_to_string("operation/_waiting.html", {"without_worker": "none"})
+
+
+def test_a_job_without_times_names_no_zone(tally: type[Tally], alice: User) -> None:
+    job, client = start(alice), browser(alice)
+    assert "data-zone-name" not in client.get(f"/c/test/operations/{job.id}?part=1").content.decode()
 
 
 def test_it_refuses_control_to_those_who_may_only_look(tally: type[Tally], alice: User, carol: User) -> None:
