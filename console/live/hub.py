@@ -152,8 +152,8 @@ class Mailbox:
         The same number is the same state; a lower one is outdated, unless it is a base (Redis lost its
         numbers).
         """
-        sent = self._sent.get(update.subject, -1)
-        if update.sequence == sent or (update.sequence < sent and not update.full):
+        state = self._state(update.subject)
+        if update.sequence == state or (update.sequence < state and not update.full):
             return
         keys = self.keys.get(update.subject)
         if keys is not None:
@@ -166,6 +166,17 @@ class Mailbox:
             update = merged(older, newer) if older.sequence < newer.sequence or newer.full else update
         self._slots[update.subject] = update
         self._filled.set()
+
+    def _state(self, subject: str) -> int:
+        """Return the number as of which all rows are sent or wait; -1 without a base."""
+        waiting = self._slots.get(subject)
+        if waiting is not None and (waiting.full or subject in self._sent):
+            return waiting.sequence
+        return self._sent.get(subject, -1)
+
+    def lacks_base(self, subject: str) -> bool:
+        """Whether changes wait for their base."""
+        return subject in self._slots and self._state(subject) < 0
 
     def drop(self, subject: str) -> None:
         """Drop a subject that the reader left."""
@@ -219,8 +230,11 @@ class Hub:
     def client_count(self) -> int:
         return len(set().union(*self._mailboxes.values()))
 
-    async def join(self, subject: str, mailbox: Mailbox) -> None:
-        """Deliver ``subject`` to the mailbox, beginning with its last value; while Redis is away, later."""
+    async def join(self, subject: str, mailbox: Mailbox, shown: int | None = None) -> None:
+        """Deliver ``subject`` to the mailbox, beginning with its last value; while Redis is away, later.
+
+        A reader that shows the rows as of the last number already gets them with the next change.
+        """
         self._mailboxes.setdefault(subject, set()).add(mailbox)
         if self._listener is None:
             self._listener = asyncio.create_task(self._listen(), name="live hub")
@@ -228,7 +242,9 @@ class Hub:
             mailbox.notify(AWAY)
         if self._listening.is_set():
             try:
-                mailbox.put(await self._last_value(subject, mailbox.keys.get(subject)))
+                base = await self._last_value(subject, mailbox.keys.get(subject))
+                if base.sequence != shown:
+                    mailbox.put(base)
             except (RedisError, OSError) as error:
                 logger.warning("last value not read subject=%s reason=%s", subject, error)
                 self._without_base.add(subject)
@@ -286,6 +302,8 @@ class Hub:
     def _deliver(self, update: Update) -> None:
         for mailbox in self._mailboxes.get(update.subject, ()):
             mailbox.put(update)
+            if mailbox.lacks_base(update.subject):
+                self._without_base.add(update.subject)
 
     async def _deliver_base(self, subject: str) -> None:
         """Send the last value to the mailboxes that wait for it; one that joins meanwhile reads its own."""

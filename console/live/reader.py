@@ -53,8 +53,8 @@ class Reader:
     def has_subjects(self) -> bool:
         return bool(self._views)
 
-    async def join(self, subject: str, keys: frozenset[str] | None = None) -> None:
-        """Begin a subject, or begin it anew with other keys; a refusal is a frame."""
+    async def join(self, subject: str, keys: frozenset[str] | None = None, shown: int | None = None) -> None:
+        """Begin a subject, or begin it anew with other keys; a refusal is a frame. `shown`: see `Hub.join`."""
         if subject not in self._views and len(self._views) >= SUBJECTS_MAX:
             self._refuse(subject, "too many subjects")
             return
@@ -66,7 +66,7 @@ class Reader:
         if keys is not None:
             self._mailbox.keys[subject] = keys
         self._views[subject] = view
-        await hub().join(subject, self._mailbox)
+        await hub().join(subject, self._mailbox, shown)
 
     def leave(self, subject: str) -> None:
         """End a subject."""

@@ -14,10 +14,18 @@ REQUEST_BYTES_MAX = 128 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """Subjects to join with their keys (None: all rows), and subjects to leave."""
+class Wanted:
+    """Rows of a subject by their keys (None: all). `seq`: the number as of which the browser shows them already."""
 
-    join: Mapping[str, frozenset[str] | None]
+    keys: frozenset[str] | None = None
+    seq: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Subjects to join, and subjects to leave."""
+
+    join: Mapping[str, Wanted]
     leave: tuple[str, ...]
 
     @classmethod
@@ -37,19 +45,19 @@ class Request:
         return cls(dict(cls._wanted(item) for item in wanted), tuple(cls._subject(item) for item in left))
 
     @classmethod
-    def _wanted(cls, item: Any) -> tuple[str, frozenset[str] | None]:
+    def _wanted(cls, item: Any) -> tuple[str, Wanted]:
         if not isinstance(item, dict):
             raise ValueError("each entry of subscribe must be an object with a subject")
-        keys = item.get("keys")
-        if keys is None:
-            return cls._subject(item.get("subject")), None
-        if (
+        keys, seq = item.get("keys"), item.get("seq")
+        if keys is not None and (
             not isinstance(keys, list)
             or len(keys) > KEYS_MAX
             or not all(isinstance(key, str) for key in keys)
         ):
             raise ValueError(f"keys must be at most {KEYS_MAX:,} texts")
-        return cls._subject(item.get("subject")), frozenset(keys)
+        if seq is not None and not isinstance(seq, int):
+            raise ValueError("seq must be a number")
+        return cls._subject(item.get("subject")), Wanted(None if keys is None else frozenset(keys), seq)
 
     @staticmethod
     def _subject(subject: Any) -> str:

@@ -1,8 +1,9 @@
 """The live socket of a browser.
 
-It requests subjects, without keys every row, and receives the frames of `console.live.reader`, and
+It requests subjects, without keys every row, and receives the frames of `console.live.reader`. With a seq it has just
+loaded these rows as they were then: all rows come again only with the next change.
 
-    {"subscribe": [{"subject": "c/local/groups", "keys": ["billing"]}], "unsubscribe": ["c/local/topics"]}
+    {"subscribe": [{"subject": "c/local/groups", "keys": ["billing"], "seq": 17}], "unsubscribe": ["c/local/topics"]}
     {"ping": 1790000020000} every 20 s
 """
 
@@ -82,8 +83,8 @@ class LiveSocket(AsyncWebsocketConsumer):
             return
         for subject in request.leave:
             self.reader.leave(subject)
-        for subject, keys in request.join.items():
-            await self.reader.join(subject, keys)
+        for subject, wanted in request.join.items():
+            await self.reader.join(subject, wanted.keys, wanted.seq)
 
     async def _send_frames(self, reader: Reader) -> None:
         while True:

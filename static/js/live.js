@@ -17,7 +17,8 @@
     DATABASE_WAITS = 12000,
     SIGNED_OUT = 4401; // the code by which the server ends a socket with its session
 
-  const subjects = new Map(); // subject → {seq, handlers: [{handler, keys}]}; keys null: every row
+  // subject → {seq, handlers: [{handler, keys, seq}]}; keys null: every row; seq: as of which number the page was made
+  const subjects = new Map();
   const indicator = document.querySelector("[data-do=live]");
   let socket = null,
     retry = RETRY_FIRST,
@@ -36,11 +37,20 @@
 
   /* ---- subjects ---- */
   const isOpen = () => socket?.readyState === WebSocket.OPEN;
-  function on(subject, handler, keys = null) {
-    const known = subjects.get(subject) || { seq: -1, handlers: [] };
-    known.handlers.push({ handler, keys });
+  function on(subject, handler, keys = null, seq = -1) {
+    const known = subjects.get(subject) || { seq, handlers: [] };
+    known.handlers.push({ handler, keys, seq });
     subjects.set(subject, known);
-    if (isOpen()) ask(subject); // once more with other rows: the server sends what they are now
+    if (!isOpen()) return;
+    if (!begun.size) queueMicrotask(askAll);
+    begun.add(subject);
+  }
+  /* Subjects that begun, or want other rows: the server sends what they are now, once for all handlers. */
+  const begun = new Set();
+  function askAll() {
+    const names = [...begun].filter((name) => subjects.has(name));
+    begun.clear();
+    if (isOpen() && names.length) ask(...names);
   }
   function off(subject, handler) {
     const known = subjects.get(subject);
@@ -51,8 +61,11 @@
     if (isOpen()) socket.send(JSON.stringify({ unsubscribe: [subject] }));
   }
   function wish(subject) {
-    const wanted = subjects.get(subject).handlers.map((one) => one.keys);
-    return wanted.includes(null) ? { subject } : { subject, keys: [...new Set(wanted.flat())] };
+    const { handlers } = subjects.get(subject),
+      wanted = handlers.map((one) => one.keys),
+      seq = Math.min(...handlers.map((one) => one.seq)),
+      keys = wanted.includes(null) ? undefined : [...new Set(wanted.flat())];
+    return { subject, keys, seq: seq < 0 ? undefined : seq };
   }
   const ask = (...names) => socket.send(JSON.stringify({ subscribe: names.map(wish) }));
 
@@ -399,7 +412,8 @@
 
   /* ---- parts of the page: known by their markup, left when they are replaced ---- */
   const attached = new Map(); // part → [subject, handler] pairs
-  function attach(within) {
+  /* `seqs`: the numbers of the subjects before a page was asked for that has just been made; its rows are not older. */
+  function attach(within, seqs) {
     for (const part of within.querySelectorAll("[data-live-subject]")) {
       if (attached.has(part)) continue;
       const subject = part.dataset.liveSubject,
@@ -409,7 +423,7 @@
       if (part.dataset.liveList && !part.dataset.query && part.dataset.system !== "1")
         pairs.push([`c/${root.dataset.cluster}/counts`, chips(part), ["groups"]]);
       attached.set(part, pairs);
-      for (const pair of pairs) on(...pair);
+      for (const [name, handler, wanted] of pairs) on(name, handler, wanted, seqs?.get(name));
     }
   }
   function detach(within) {
@@ -424,6 +438,7 @@
     on,
     attach,
     detach,
+    seqs: () => new Map([...subjects].map(([name, { seq }]) => [name, seq])),
     toggle() {
       paused = !paused;
       if (paused) socket?.close();

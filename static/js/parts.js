@@ -90,11 +90,11 @@
     const answer = await fetch(address, { headers: { Accept: "text/html", ...headers } }).catch(() => null);
     return answer?.ok && !answer.redirected && new DOMParser().parseFromString(await answer.text(), "text/html");
   }
-  function begin(part) {
+  function begin(part, seqs) {
     Tide.tell(part);
     Tide.fit(part);
     Tide.sparklines(part);
-    Tide.live.attach(part);
+    Tide.live.attach(part, seqs);
   }
   /* The keyboard stays where it was: on the same head, chip or button of the new list. */
   function where(link) {
@@ -116,7 +116,8 @@
     }
     /* Show the list at an address; whatever is wrong, the page itself says it. */
     async function show(address, { kept, headers, otherwise = () => location.assign(address) }) {
-      const mine = ++asked;
+      const mine = ++asked,
+        seqs = Tide.live.seqs();
       shownAt = Date.now();
       form.setAttribute("aria-busy", "true");
       const made = await read(address, headers);
@@ -127,14 +128,14 @@
         otherwise();
         return false;
       }
-      take(main);
+      take(main, seqs);
       if (kept) history[kept](null, "", address);
       const foot = document.querySelector("#main :is(.card__foot > span, .empty :is(h2, h3))");
       if (foot && !headers) document.getElementById("announce").textContent = foot.textContent.trim();
       return true;
     }
     /* The box keeps the hand's letters and caret; what stands beside it and after the form is new. */
-    function take(main) {
+    function take(main, seqs) {
       const fresh = main.querySelector("[data-page-search]").form,
         keep = box.closest(".searchbox");
       if (document.activeElement !== box) box.value = main.querySelector("[data-page-search]").value;
@@ -147,7 +148,7 @@
         said = main.querySelector(".page__title p");
       if (words && said) words.replaceWith(said);
       const page = document.getElementById("main");
-      begin(page);
+      begin(page, seqs);
       Tide.columns?.(page);
     }
     /* What a hand is on stays: a link with the focus, a selection, an open menu, a word that is being typed. */
@@ -198,13 +199,14 @@
       card = link?.closest("[data-turns]");
     if (!card || !link.matches(TURNS) || !isPlain(event)) return;
     event.preventDefault();
-    const made = await read(link.href),
+    const seqs = Tide.live.seqs(),
+      made = await read(link.href),
       fresh = made && made.getElementById(card.id);
     if (!fresh) return location.assign(link.href);
     Tide.live.detach(document); // its figures may be of a subject of the whole page
     card.replaceWith(fresh);
-    begin(fresh);
-    Tide.live.attach(document);
+    begin(fresh, seqs);
+    Tide.live.attach(document, seqs);
     history.replaceState(null, "", link.href);
     fresh.querySelector(where(link))?.focus({ preventScroll: true });
   });

@@ -6,9 +6,10 @@ import json
 import re
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, WebSocket, expect
 
 from console.brokers.mqadmin import Connection, SubscriptionGroupConfig, close_admins, with_admin
 from tests.e2e.browser import PASSWORD
@@ -188,14 +189,36 @@ def test_columns_are_kept_for_the_person(page: Page, product: Product, browser: 
     expect(status_head(page)).to_be_visible()
 
 
+def wanted_groups(frame: str | bytes) -> list[Any]:
+    wanted = json.loads(frame).get("subscribe", [])
+    return [one for one in wanted if one["subject"] == "c/local/groups"]
+
+
+def numbers_of_groups(frame: str | bytes) -> list[int]:
+    message = json.loads(frame)
+    return [message["seq"]] if message.get("subject") == "c/local/groups" else []
+
+
 def test_a_list_sorts_in_place_and_back_undoes_it(page: Page, product: Product) -> None:
+    sent: list[Any] = []
+    got: list[int] = []
+
+    def watch(socket: WebSocket) -> None:
+        socket.on("framesent", lambda frame: sent.extend(wanted_groups(frame)))
+        socket.on("framereceived", lambda frame: got.extend(numbers_of_groups(frame)))
+
+    page.on("websocket", watch)
     page.goto(f"{product.url}/c/local/groups")
     expect(group_row(page, "analytics")).to_be_visible()
+    while not got:
+        page.wait_for_timeout(50)
     page.evaluate("window.stayed = true")
     head = page.locator("th[data-column=group]")
     head.get_by_role("link").click()
     expect(head).to_have_attribute("aria-sort", "ascending")
     expect(head.get_by_role("link")).to_be_focused()
+    # what the page has just got is not sent again, whatever handles it
+    assert len(sent) == 2 and "seq" not in sent[0] and sent[1]["seq"] in got
     names = page.locator("tbody[data-rows] > tr[data-key]").evaluate_all(
         "rows => rows.map(row => row.dataset.key)"
     )

@@ -54,6 +54,15 @@ async def test_it_drops_what_is_older_than_what_was_sent() -> None:
         await asyncio.wait_for(mailbox.take(), 0.05)
 
 
+async def test_it_does_not_replace_a_waiting_change_by_all_rows_as_of_it() -> None:
+    mailbox = Mailbox()
+    mailbox.put(update(1, {"a": {"n": 1}, "b": {"n": 1}}, full=True))
+    await mailbox.take()
+    mailbox.put(update(2, {"a": {"n": 2}}))
+    mailbox.put(update(2, {"a": {"n": 2}, "b": {"n": 1}}, full=True))
+    assert (await mailbox.take()).rows == {"a": {"n": 2}}
+
+
 async def test_it_sends_the_same_base_once() -> None:
     mailbox = Mailbox()
     mailbox.put(update(0, {}, full=True))
@@ -74,6 +83,7 @@ async def test_it_sends_the_same_base_once() -> None:
         '{"subscribe": ["x"]}',
         '{"subscribe": [{"subject": 1}]}',
         '{"subscribe": [{"subject": "s", "keys": "k"}]}',
+        '{"subscribe": [{"subject": "s", "seq": "1"}]}',
         '{"subscribe": [{"subject": "s\\n"}]}',
         '{"unsubscribe": [{"subject": "s"}]}',
         json.dumps({"subscribe": [{"subject": "x" * 601}]}),

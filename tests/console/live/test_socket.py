@@ -93,8 +93,8 @@ async def connected(viewer: OpenViewer | None = None) -> AsyncIterator[Websocket
     await socket.disconnect()
 
 
-async def subscribe(socket: WebsocketCommunicator, *subjects: str, keys: list[str] | None = None) -> None:
-    wanted = [{"subject": subject, **({"keys": keys} if keys else {})} for subject in subjects]
+async def subscribe(socket: WebsocketCommunicator, *subjects: str, **rows: Any) -> None:
+    wanted = [{"subject": subject, **rows} for subject in subjects]
     await socket.send_json_to({"subscribe": wanted})
 
 
@@ -155,6 +155,31 @@ async def test_it_begins_with_the_rows_asked_for(redis_url: str) -> None:
         assert (await received(socket))["rows"] == {"b": {"n": 2}}
         await subscribe(socket, "s")
         assert (await received(socket))["rows"] == {"a": {"n": 2}, "b": {"n": 2}}
+
+
+async def test_it_sends_rows_that_the_page_has_with_their_next_change(redis_url: str) -> None:
+    seq = publish("s", {"a": {"n": 1}, "b": {"n": 1}, "c": {"n": 1}}, now_ms=NOW_MS)
+    async with connected() as other, connected() as socket:
+        await subscribe(other, "s")
+        await received(other)
+        await subscribe(socket, "s", keys=["a", "b"], seq=seq)
+        assert await socket.receive_nothing(timeout=0.2)
+        publish("s", {"c": {"n": 2}}, now_ms=NOW_MS)
+        assert await socket.receive_nothing(timeout=0.2)
+        publish("s", {"a": {"n": 3}}, now_ms=NOW_MS)
+        frame = await received(socket)
+        assert (frame["full"], frame["rows"]) == (True, {"a": {"n": 3}, "b": {"n": 1}})
+        publish("s", {"b": {"n": 4}}, now_ms=NOW_MS)
+        frame = await received(socket)
+        assert (frame["full"], frame["rows"]) == (False, {"b": {"n": 4}})
+        await subscribe(socket, "s", keys=["a", "b"], seq=frame["seq"] - 1)  # a change came meanwhile
+        assert (await received(socket))["rows"] == {"a": {"n": 3}, "b": {"n": 4}}
+        # a reader that had all rows gets changes only
+        assert [(await received(other))["rows"] for _ in "123"] == [
+            {"c": {"n": 2}},
+            {"a": {"n": 3}},
+            {"b": {"n": 4}},
+        ]
 
 
 async def test_it_sends_only_the_rows_the_person_may_see(redis_url: str) -> None:
