@@ -93,6 +93,7 @@ TOPIC_QUEUES = ListSpec(
         "queue": lambda row: (row.broker_name, row.queue_id),
         "min": lambda row: row.min_offset,
         "max": lambda row: row.max_offset,
+        "messages": lambda row: row.max_offset - row.min_offset,
         "in_rate": lambda row: row.in_rate,
         "last_write": lambda row: row.last_write_ms,
     },

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -25,6 +25,7 @@ from console.lag.rows.queues import WorstReader
 from console.lists.file import file_of
 from console.lists.page import cut
 from console.lists.query import ListQuery
+from console.lists.spec import ListSpec
 from console.operation.config.row import TOPIC
 from console.operation.config.table import read_table
 from console.text import Text
@@ -121,8 +122,7 @@ def topic(request: HttpRequest, cluster: str, topic: str) -> HttpResponse:
     without_figures = {one.broker_name for one in silent if not one.answered}
     read = [queue for queue in queues if queue.broker_name not in without_figures]
     tab = chosen_tab(request, TABS)
-    query = ListQuery.plain(request)
-    queue_page = cut(queues, page=query.page, per_page=query.per_page)
+    query = ListQuery.plain(request, sorts=SHOWN_QUEUES.orders, default="queue", ascending=("queue",))
     shown_groups = groups if scope.is_everything else [group for group in groups if scope.covers(group.group)]
     worst = selectors.worst_readers(here.name, topic, shown_groups) if tab == "queues" else {}
     context = {
@@ -130,7 +130,14 @@ def topic(request: HttpRequest, cluster: str, topic: str) -> HttpResponse:
         "row": row,
         "perm_word": permission_word(row.perm),
         "queues": queues,
-        "queue_page": replace(queue_page, rows=_shares(queue_page.rows, read, without_figures, worst)),
+        "query": query,
+        "queue_page": cut(
+            SHOWN_QUEUES.in_order(
+                _shares(queues, read, without_figures, worst), query.sort, query.descending
+            ),
+            page=query.page,
+            per_page=query.per_page,
+        ),
         "groups": groups,
         "shown_groups": shown_groups,
         "group_page": cut(shown_groups, page=query.page, per_page=query.per_page),
@@ -193,6 +200,24 @@ class ShownQueue:
     share: float | None
     is_silent: bool
     reader: WorstReader | None
+
+
+SHOWN_QUEUES = ListSpec(
+    name="shown-topic-queues",
+    key="queue",
+    default="queue",
+    columns=(),
+    orders={
+        "queue": lambda shown: (shown.row.broker_name, shown.row.queue_id),
+        "min": lambda shown: shown.row.min_offset,
+        "max": lambda shown: shown.row.max_offset,
+        "messages": lambda shown: shown.row.max_offset - shown.row.min_offset,
+        "last_write": lambda shown: shown.row.last_write_ms,
+        "in_rate": lambda shown: None if shown.is_silent else shown.row.in_rate,
+        "time_lag": lambda shown: shown.reader and shown.reader.time_lag_ms,
+        "lag": lambda shown: shown.reader and shown.reader.lag,
+    },
+)
 
 
 def _shares(

@@ -115,6 +115,24 @@ def test_it_shows_a_topic_with_its_groups_and_queues(admin: Client) -> None:
     assert "takes 93 % of the traffic" in text  # 13.2 of 14.2 a second
 
 
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [
+        ("", 0),
+        ("?sort=queue&dir=desc", 1),
+        ("?sort=in_rate", 0),
+        ("?sort=in_rate&dir=asc", 1),
+        ("?sort=lag", 0),
+    ],
+)
+def test_its_queues_are_sorted(admin: Client, query: str, first: int) -> None:
+    sample_queues.change({"group": "analytics", "queue_id": 0}, lag=70_000)
+    response = admin.get(f"/c/local/topics/orders{query}")
+    assert response.context["queue_page"].rows[0].row.queue_id == first
+    heads = [head.partition('"')[0] for head in response.content.decode().split('data-column="')[1:]]
+    assert heads == ["queue", "min", "max", "messages", "last_write", "in_rate", "time_lag", "lag"]
+
+
 def test_figures_of_a_silent_broker_count_in_no_share(admin: Client) -> None:
     """They are as of the last round that read them."""
     sample_rows.topic_row("halved", brokers=["broker-a", "broker-b"])
