@@ -399,8 +399,7 @@ class OwnerHistory(GroupPast):
     def get(self, request: Request, cluster: str, group: str) -> Response:
         existing(cluster, group)
         from_ms, to_ms, topic = self.window(request)
-        rows = owners.between(cluster, group, from_ms, to_ms, with_claims=True)
-        found = [row for row in rows if topic in (None, row.topic)]
+        found = owners.between(cluster, group, from_ms, to_ms, with_claims=True, topic=topic)
         kept = {"tenures": found[:TENURES_MAX], "is_cut": len(found) > TENURES_MAX}
         return Response(OwnerHistorySerializer(kept).data)
 

@@ -40,7 +40,7 @@ from console.web.page_context import PageContext
 
 PART_EVERY_MS = 10_000  # every other round: owners change with a sweep, every 30 s
 MOVES_SHOWN = 100
-FINDINGS_SHOWN = 100  # the worst; a silent client is one each
+FINDINGS_SHOWN = 20  # the worst; a silent client is one each
 CHANGES_SHOWN = 20
 CHANGING = (mark_words.MEMBERS, mark_words.BROKER)  # what makes clients divide the queues anew
 
@@ -103,12 +103,14 @@ def group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
         "now_ms": now_ms,
         **counts,
         **_changes(request, found, topic, row, now_ms),
-        **_placement(request, here, group, found, topic),
+        "in_force": None if topic is None else placement_in_force(topic.server_side),
+        "may_configure": access_rules.may(request.user, Verb.CONFIGURE, here.name, group),
     }
     if request.GET.get("part") == "now":
         return render(request, "rebalance/_now.html", context)
-    computed = {} if topic is None else _what_if(request, found, topic)
-    context |= computed | {"problem": made}
+    if topic is not None:
+        context |= _placement(request, here, found, topic) | _what_if(request, found, topic)
+    context["problem"] = made
     return render(request, "rebalance/group.html", context, status=422 if made else 200)
 
 
@@ -121,19 +123,15 @@ def _made(request: HttpRequest, here: Cluster, group: str) -> HttpResponse | str
 
 
 def _placement(
-    request: HttpRequest, here: Cluster, group: str, found: GroupOwnership, topic: TopicOwnership | None
+    request: HttpRequest, here: Cluster, found: GroupOwnership, topic: TopicOwnership
 ) -> PageContext:
-    """Return the placement in force on a topic, and the form for another one."""
-    if topic is None:
-        return {}
+    """Return the form for another placement on a topic."""
     in_force = placement_in_force(topic.server_side)
     unable = services.brokers_without_assignment(here.name, topic.brokers)
     kept = in_force.placement if in_force is not None else KeptPlacement()
     wanted = Wanted.sent(request.POST) if request.method == "POST" else Wanted.of(kept)
     return {
-        "in_force": in_force,
         "cannot_place": rules.cannot_assign(unable) if unable else "",
-        "may_configure": access_rules.may(request.user, Verb.CONFIGURE, here.name, group),
         "placement": placement_form(topic, found.members, wanted),
     }
 
@@ -164,14 +162,14 @@ def _changes(
     changes = [(one.at_ms, mark_words.words(one)) for one in reversed(shown)]
     lanes = None
     if topic is not None:
-        rows = owners.between(row.cluster, row.group, now_ms - span_ms, now_ms, with_claims=True)
+        window = now_ms - span_ms, now_ms
+        rows = owners.between(row.cluster, row.group, *window, with_claims=True, topic=topic.topic)
         tenures = owners.tenures(one for one in rows if not one.is_claim)
         claims = owners.tenures(one for one in rows if one.is_claim)
         queues = [one.queue for one in topic.owned]
         lanes = lanes_of(tenures, queues, span, now_ms, changes, claims)
-        own = [one for one in claims if one.queue[0] == topic.topic]
         changes = sorted(
-            [*changes, *((one.from_ms, one.words) for one in overlaps_of(own))],
+            [*changes, *((one.from_ms, one.words) for one in overlaps_of(claims))],
             key=lambda one: -one[0],
         )
     spans = [(name, Text("%(span)s", span=Duration(length_ms))) for name, length_ms in SPANS.items()]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from django import template
 from django.utils.html import format_html
@@ -10,6 +10,7 @@ from django.utils.safestring import SafeString
 
 from console.rebalance.models import ServerSideGroup
 from console.rebalance.observed.group_list import GroupState, RebalancedGroup
+from console.rebalance.observed.matrix import Cell
 from console.rebalance.observed.ownership import Source
 from console.templatetags.statuses import named_badge
 from console.text import Text
@@ -63,6 +64,25 @@ def queue_count(row: RebalancedGroup, number: int, tone: str = "") -> SafeString
     if number and tone and row.state is not GroupState.OFFLINE:
         return format_html('<span class="t-{}">{}</span>', tone, count(number))
     return SafeString(count(number) if number else '<span class="zero">0</span>')
+
+
+@register.simple_tag
+def owner_cells(cells: Sequence[Cell]) -> SafeString:
+    """Render the cells of a row of the matrix: a page has thousands, nearly all of them empty."""
+    return SafeString("".join(_cell(one) for one in cells))
+
+
+def _cell(cell: Cell) -> str:
+    edge = ' class="edge"' if cell.is_edge else ""
+    if cell.mark is None:
+        return f"<td{edge}></td>"
+    return format_html(
+        '<td{}><i role="img" aria-label="{}" class="cell--{}">{}</i></td>',
+        SafeString(edge),
+        cell.words,
+        cell.mark,
+        cell.letter,
+    )
 
 
 @register.filter

@@ -30,13 +30,16 @@ import time
 from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import uvicorn
+from msgspec import to_builtins
 from playwright.sync_api import Browser, BrowserContext, CDPSession, Locator, Page, sync_playwright
 
+from brokerd.remoting.allocate import assign_server_side
+from brokerd.remoting.message.queue import MessageQueue
 from tests.benchmark import layout_shift, server_time
 from tests.benchmark.lists import world
 from tests.e2e import render_pages
@@ -56,6 +59,7 @@ GOALS = {
 PARTS = ("pages", "next_page", "charts", "layout_shift", "tables", "big_pages")
 OF_CLUSTERS = {"tables", "big_pages"}
 CHARTS = ("overview", "topic", "group", "broker")  # pages of layout_shift.PAGES
+JUDGED = 500  # clients: the most whose queues the overview judges
 VISITS = 3
 WARM_UP_S = 45
 SORTS, SETTLE_MS = 5, 250
@@ -105,11 +109,12 @@ EMPTY = '<!doctype html><body style="margin: 0; height: 8000px">'
 
 @dataclass(frozen=True)
 class Cluster:
-    """Sizes of a simulated cluster, its pages with a long table, and others, by name."""
+    """Sizes of a simulated cluster, its pages with a long table, and others, by name; `clients` of its first group."""
 
     sizes: dict[str, int]
     tables: dict[str, str]
     pages: dict[str, str]
+    clients: int = 0
 
 
 def clusters_of(rows: int) -> list[Cluster]:
@@ -132,6 +137,7 @@ def clusters_of(rows: int) -> list[Cluster]:
         "brokers": "brokers",
         "broker": "brokers/broker-0",
         "broker, runtime": "brokers/broker-0?tab=runtime",
+        "broker, drain": "brokers/broker-0?tab=drain",
         "dead letters": "dead-letters",
         "operations": "operations",
         "reports": "reports",
@@ -141,10 +147,19 @@ def clusters_of(rows: int) -> list[Cluster]:
     }
     queues = {"queues of a group": f"groups/{alone[1]}", "queues of a topic": f"topics/{alone[0]}"}
     readers = {"groups of a topic": f"topics/{alone[0]}?tab=groups"}
+    many = {
+        "owners of many clients": f"rebalance/{alone[1]}",
+        "owners of many clients, now": f"rebalance/{alone[1]}?part=now",
+        "many clients": f"groups/{alone[1]}?tab=clients",
+        "overview of many clients": "",
+    }
+    judged = {"overview, owners judged": "", "owners of many queues": f"rebalance/{alone[1]}"}
     return [
         Cluster({"brokers": 8, "topics": rows, "groups": rows}, lists, others),
         Cluster({"brokers": 2, "topics": 1, "groups": 1, "queues": rows // 2}, queues, {}),
         Cluster({"brokers": 2, "topics": 1, "groups": rows}, readers, {}),
+        Cluster({"brokers": 2, "topics": 1, "groups": 1, "queues": rows // 2}, {}, many, rows),
+        Cluster({"brokers": 2, "topics": 1, "groups": 1, "queues": rows // 2}, {}, judged, JUDGED),
     ]
 
 
@@ -332,6 +347,58 @@ def fill_trends() -> None:
         model.objects.update(trend=hour)
 
 
+def fill_clients(layout: Layout, count: int) -> None:
+    """Give the first group so many clients, who divided its queues anew half an hour ago.
+
+    Of each hundred, two did not answer, and one holds the queues of its neighbour too.
+    """
+    from console.lag.models import ClientRow, GroupMembers, QueueOwner
+    from console.lag.services import system_now_ms
+
+    now_ms, hour_ms, topic = system_now_ms(), 3_600_000, layout.topic(0)
+    queues = [
+        MessageQueue(topic, layout.broker(broker), queue)
+        for broker in range(layout.brokers)
+        for queue in range(layout.queues)
+    ]
+    shares = list(assign_server_side(queues, [f"10.0.0.1@{at:05}" for at in range(count)]).items())
+    of_group = {"cluster": "big", "group": layout.group(0)}
+    clients, owners = [], []
+    for at, (client_id, share) in enumerate(shares):
+        held = share + shares[at - 1][1] if at % 100 == 2 else share
+        queues_of = None if at % 100 < 2 else [to_builtins(one) for one in held]
+        clients.append(
+            ClientRow(
+                **of_group,
+                client_id=client_id,
+                language="JAVA",
+                version="V5_3_3",
+                queues=queues_of,
+                subscription={topic: {"expression": "*", "type": "TAG"}},
+                read_at_ms=now_ms,
+            )
+        )
+        for holder, begun, ended in (
+            (shares[at - 1][0], hour_ms, hour_ms // 2),
+            (client_id, hour_ms // 2, None),
+        ):
+            owners += [
+                QueueOwner(
+                    **of_group,
+                    **to_builtins(one),
+                    client_id=holder,
+                    from_ms=now_ms - begun,
+                    to_ms=None if ended is None else now_ms - ended,
+                )
+                for one in share
+            ]
+    ClientRow.objects.bulk_create(clients, batch_size=500)
+    QueueOwner.objects.bulk_create(owners, batch_size=500)
+    GroupMembers.objects.create(
+        **of_group, clients=count, model="CLUSTERING", topics=[topic], read_at_ms=now_ms
+    )
+
+
 @contextmanager
 def served(client: Any) -> Iterator[tuple[str, dict[str, str]]]:
     """The console of this process on a port, sockets included: its address and the cookie of the client's session."""
@@ -357,6 +424,8 @@ def of_cluster(cluster: Cluster, parts: Collection[str]) -> dict[str, Any]:
     with SimulatedCluster(**cluster.sizes) as simulated, world(simulated) as client:
         from console.lag import services
 
+        if cluster.clients:
+            fill_clients(simulated.layout, cluster.clients)
         collect_all(services)
         fill_trends()
         if "big_pages" in parts:
@@ -378,7 +447,7 @@ def of_every_cluster(rows: int, wanted: re.Pattern[str], parts: Collection[str])
     """Tables and pages whose names match; each cluster has a process, for Django is set up once in one."""
     found: dict[str, Any] = {part: {} for part in OF_CLUSTERS.intersection(parts)}
     for cluster in clusters_of(rows):
-        chosen = Cluster(cluster.sizes, named(cluster.tables, wanted), named(cluster.pages, wanted))
+        chosen = replace(cluster, tables=named(cluster.tables, wanted), pages=named(cluster.pages, wanted))
         if chosen.tables or (chosen.pages and "big_pages" in parts):
             with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
                 for part, figures in pool.submit(of_cluster, chosen, parts).result().items():

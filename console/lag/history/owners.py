@@ -8,7 +8,7 @@ Members of a broadcasting group all read every queue, and any member may pop a q
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -67,6 +67,19 @@ def claims(clients: Iterable[ClientRow], now_ms: int) -> dict[QueueKey, tuple[Ow
     return {key: owners for key, (_, owners) in found.items()}
 
 
+class Tenant(NamedTuple):
+    """Hold who owned a queue, or claimed it, in [from_ms, to_ms)."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+    client_id: str
+    host: str
+    from_ms: int
+    to_ms: int
+    is_claim: bool
+
+
 class _Held(NamedTuple):
     """Say who holds a queue, alone or with a claim beside others."""
 
@@ -93,7 +106,7 @@ def record(cluster: str, groups: Sequence[Swept], now_ms: int) -> None:
     for row in rows:
         queue = QueueKey(row.group, row.topic, row.broker_name, row.queue_id)
         held = _Held(queue, Owner(row.client_id, row.host), row.is_claim)
-        until_ms = known_until(row, before_ms[row.group])
+        until_ms = known_until(row.from_ms, row.to_ms, before_ms[row.group])
         if until_ms >= now_ms and held in now:
             stays.add(held)
             continue
@@ -115,9 +128,9 @@ def record(cluster: str, groups: Sequence[Swept], now_ms: int) -> None:
             QueueOwner.objects.bulk_create(begun, batch_size=BATCH_ROWS)
 
 
-def known_until(row: QueueOwner, swept_ms: int | None) -> int:
+def known_until(from_ms: int, to_ms: int | None, swept_ms: int | None) -> int:
     """Return until when an owner is known if its group was last swept at `swept_ms`."""
-    return row.to_ms if row.to_ms is not None else max(row.from_ms, swept_ms or 0) + KNOWN_MS
+    return to_ms if to_ms is not None else max(from_ms, swept_ms or 0) + KNOWN_MS
 
 
 def between(
@@ -128,34 +141,39 @@ def between(
     *,
     with_claims: bool = False,
     only_claims: bool = False,
-) -> list[QueueOwner]:
+    topic: str | None = None,
+) -> list[Tenant]:
     """Return the owners of a group's queues in [from_ms, to_ms), each with the end up to which it is known.
 
     `with_claims`: also who held a queue beside others; those overlap. `only_claims`: no others.
     """
     touching = Q(to_ms__isnull=True) | Q(to_ms__gt=from_ms)
     rows = QueueOwner.objects.filter(touching, cluster=cluster, group=group, from_ms__lt=to_ms)
-    swept_ms = _swept_ms(cluster, [group]).get(group)
-    found = []
+    if topic is not None:
+        rows = rows.filter(topic=topic)
     if only_claims or not with_claims:
         rows = rows.filter(is_claim=only_claims)
-    for row in rows.order_by("from_ms", "pk"):
-        row.to_ms = known_until(row, swept_ms)
-        if row.to_ms > max(row.from_ms, from_ms):
-            found.append(row)
+    swept_ms = _swept_ms(cluster, [group]).get(group)
+    found = []
+    # tuples: a group may have 10,000 queues
+    for *who, begun_ms, ended_ms, is_claim in rows.order_by("from_ms", "pk").values_list(*Tenant._fields):
+        until_ms = known_until(begun_ms, ended_ms, swept_ms)
+        if until_ms > max(begun_ms, from_ms):
+            found.append(Tenant._make((*who, begun_ms, until_ms, is_claim)))
     return found
 
 
-def tenures(rows: Iterable[QueueOwner], *, by_host: bool = False) -> list[Tenure]:
+def tenures(rows: Iterable[Tenant], *, by_host: bool = False) -> list[Tenure]:
     """Return rows as tenures for a fold, by client id or by host."""
-    return list(_tenures(rows, by_host))
-
-
-def _tenures(rows: Iterable[QueueOwner], by_host: bool) -> Iterator[Tenure]:
-    for row in rows:
-        assert row.to_ms is not None
-        queue = row.topic, row.broker_name, row.queue_id
-        yield Tenure(queue, row.host if by_host else row.client_id, row.from_ms, row.to_ms)
+    return [
+        Tenure(
+            (row.topic, row.broker_name, row.queue_id),
+            row.host if by_host else row.client_id,
+            row.from_ms,
+            row.to_ms,
+        )
+        for row in rows
+    ]
 
 
 def delete_expired(before_ms: int, now_ms: int) -> None:
@@ -166,7 +184,7 @@ def delete_expired(before_ms: int, now_ms: int) -> None:
         if (swept_ms or 0) + KNOWN_MS < now_ms:
             rows = list(lasting.filter(cluster=cluster, group=group))
             for row in rows:
-                row.to_ms = known_until(row, swept_ms)
+                row.to_ms = known_until(row.from_ms, row.to_ms, swept_ms)
             QueueOwner.objects.bulk_update(rows, ["to_ms"], batch_size=BATCH_ROWS)
     QueueOwner.objects.filter(to_ms__lt=before_ms).delete()
 

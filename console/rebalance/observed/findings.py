@@ -45,6 +45,9 @@ class QueueFigures:
     owned_until_ms: int | None = None
 
 
+NO_FIGURES = QueueFigures()
+
+
 @dataclass(frozen=True, slots=True)
 class Subject:
     """One topic of a group at one moment: what findings are made of."""
@@ -183,12 +186,12 @@ def _no_owner(subject: Subject) -> Iterator[Finding]:
 
 def _longest(subject: Subject, queues: Sequence[MessageQueue]) -> int | None:
     """Return when the first of these queues lost its owner; None where no owner was ever seen."""
-    lost = [subject.figures.get(queue, QueueFigures()).owned_until_ms for queue in queues]
+    lost = [subject.figures.get(queue, NO_FIGURES).owned_until_ms for queue in queues]
     return min((at_ms for at_ms in lost if at_ms is not None), default=None)
 
 
 def _waiting(subject: Subject, queues: Sequence[MessageQueue]) -> Text:
-    lags = [subject.figures.get(queue, QueueFigures()).lag for queue in queues]
+    lags = [subject.figures.get(queue, NO_FIGURES).lag for queue in queues]
     known = [lag for lag in lags if lag is not None]
     if not known:
         return Text("How many messages wait there is unknown.")
@@ -245,7 +248,7 @@ def _handled_twice(subject: Subject) -> Iterator[Finding]:
 def _stuck(subject: Subject) -> Iterator[Finding]:
     by_client: dict[str, list[MessageQueue]] = defaultdict(list)
     for one in subject.owned:
-        if one.state is State.ONE and subject.figures.get(one.queue, QueueFigures()).status == STALLED:
+        if one.state is State.ONE and subject.figures.get(one.queue, NO_FIGURES).status == STALLED:
             by_client[one.clients[0]].append(one.queue)
     for client_id, queues in sorted(by_client.items()):
         since = [subject.figures[queue].since_ms or 0 for queue in queues]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from django.db.models import Max
+import msgspec
+from django.db.models import Max, QuerySet, TextField
+from django.db.models.functions import Cast
 
 from console.brokers.mqadmin import RETRY_TOPIC_PREFIX, MessageQueue
 from console.lag import selectors as lag_selectors
@@ -15,8 +17,7 @@ from console.lag.history.owners import KNOWN_MS
 from console.lag.models import ClientRow, GroupMembers, GroupRow, LagEvent, QueueOwner
 from console.lag.rows import queues
 from console.lag.rows.broadcast import BROADCASTING
-from console.lag.rows.popped import POP_MODE, held_queues
-from console.lag.rows.queue_row import QueueRow
+from console.lag.rows.popped import POP_MODE
 from console.rebalance import rules
 from console.rebalance.models import ServerSideGroup
 from console.rebalance.observed.findings import (
@@ -32,11 +33,17 @@ from console.rebalance.observed.findings import (
 from console.rebalance.observed.overlaps import Overlap, overlaps_of
 from console.rebalance.observed.ownership import Expected, Member, Owned, Source, State, expected, owned
 from console.rebalance.rules import KeptPlacement
+from console.text import Text
+from console.text.columns import of_stored
 from console.text.stored import of_json
 from spark.lag.local_time import HOUR_MS
 
+NO_REASON = Text()
+HELD = msgspec.json.Decoder(list[MessageQueue] | None)
+SUBSCRIPTION = msgspec.json.Decoder(dict[str, dict[str, str | None]])
 SEVERITY = ("STOPPED", "INVALID", "STALLED", "FALLING_BEHIND", "UNKNOWN")
 OVERLAP_WINDOW_MS = HOUR_MS
+AMISS = (State.NONE, State.TWO)
 RETURNING = ("joined", "restarted")  # of `LagEvent.members`
 
 
@@ -93,7 +100,7 @@ def group_ownership(row: GroupRow, now_ms: int) -> GroupOwnership:
     """Return who reads what in a group."""
     swept = GroupMembers.objects.filter(cluster=row.cluster, group=row.group).first()
     clients = ClientRow.objects.filter(cluster=row.cluster, group=row.group).order_by("client_id")
-    members = _with_last_known(row, [member_of(client, now_ms) for client in clients], now_ms)
+    members = _with_last_known(row, [member for _, member in members_of(clients, now_ms)], now_ms)
     are_known = swept is not None and swept.clients is not None
     shared = shared_mode(row.model, row.consume_mode)
     topics = () if shared else _topics(row, members, are_known)
@@ -150,36 +157,51 @@ def _due(topics: Iterable[TopicOwnership]) -> set[str]:
     return found
 
 
-def member_of(row: ClientRow, now_ms: int) -> Member:
-    """Return the member of a row; a report that is too old is only what it held last."""
-    held = held_queues(row.queues)
-    own = (
-        None
-        if held is None
-        else frozenset(
-            MessageQueue(one.topic, one.broker_name, one.queue_id)
-            for one in held
-            if not one.topic.startswith(RETRY_TOPIC_PREFIX)
+def members_of(rows: QuerySet[ClientRow], now_ms: int) -> Iterator[tuple[str, Member]]:
+    """Return (group, member) of each row, without an object of the row: there may be 10,000.
+
+    A report that is too old is only what a member held last.
+    """
+    held, subscription, why = (Cast(name, TextField()) for name in ("queues", "subscription", "reason"))
+    fields = "group", "client_id", "read_at_ms", "version", "language", "strategy", "started_at_ms"
+    topics: dict[str, Mapping[str, str]] = {}  # most members of a group subscribe to the same
+    for row in rows.values_list(held, subscription, why, *fields):
+        kept, subscribed, reason, group, client_id, read_at_ms, version, language, strategy, started_at_ms = (
+            row
         )
-    )
-    is_old = own is not None and now_ms - row.read_at_ms > KNOWN_MS
-    return Member(
-        client_id=row.client_id,
-        queues=None if is_old else own,
-        reported_at_ms=row.read_at_ms,
-        topics={
-            topic: f"{one.get('type') or 'TAG'} {one.get('expression') or '*'}"
-            for topic, one in row.subscription.items()
-            if not topic.startswith(RETRY_TOPIC_PREFIX)
-        },
-        version=row.version,
-        language=row.language,
-        strategy=row.strategy,
-        last_known=own if is_old and own is not None else frozenset(),
-        last_known_at_ms=row.read_at_ms if is_old else None,
-        reason=row.reason,
-        started_at_ms=row.started_at_ms,
-    )
+        queues = None if kept is None else HELD.decode(kept)
+        own = None if queues is None else frozenset(one for one in queues if not is_retry(one.topic))
+        if subscribed not in topics:
+            topics[subscribed] = _topics_of(subscribed)
+        is_old = own is not None and now_ms - read_at_ms > KNOWN_MS
+        yield (
+            group,
+            Member(
+                client_id=client_id,
+                queues=None if is_old else own,
+                reported_at_ms=read_at_ms,
+                topics=topics[subscribed],
+                version=version,
+                language=language,
+                strategy=strategy,
+                last_known=own if is_old and own is not None else frozenset(),
+                last_known_at_ms=read_at_ms if is_old else None,
+                reason=of_stored(reason) if reason else NO_REASON,
+                started_at_ms=started_at_ms,
+            ),
+        )
+
+
+def _topics_of(subscription: str) -> Mapping[str, str]:
+    return {
+        topic: f"{one.get('type') or 'TAG'} {one.get('expression') or '*'}"
+        for topic, one in SUBSCRIPTION.decode(subscription).items()
+        if not is_retry(topic)
+    }
+
+
+def is_retry(topic: str) -> bool:
+    return topic.startswith(RETRY_TOPIC_PREFIX)
 
 
 def _with_last_known(row: GroupRow, members: Sequence[Member], now_ms: int) -> tuple[Member, ...]:
@@ -189,14 +211,15 @@ def _with_last_known(row: GroupRow, members: Sequence[Member], now_ms: int) -> t
         return tuple(members)
     latest: dict[str, tuple[int, set[MessageQueue]]] = {}
     tenures = QueueOwner.objects.filter(cluster=row.cluster, group=row.group, client_id__in=silent)
-    for one in tenures.order_by("pk"):
-        until_ms = now_ms if one.to_ms is None else one.to_ms
-        known_ms, held = latest.get(one.client_id, (-1, set()))
+    fields = "client_id", "to_ms", "topic", "broker_name", "queue_id"
+    for client_id, to_ms, *queue in tenures.order_by("pk").values_list(*fields):
+        until_ms = now_ms if to_ms is None else to_ms
+        known_ms, held = latest.get(client_id, (-1, set()))
         if until_ms > known_ms:
             known_ms, held = until_ms, set()
         if until_ms == known_ms:
-            held.add(MessageQueue(one.topic, one.broker_name, one.queue_id))
-        latest[one.client_id] = known_ms, held
+            held.add(MessageQueue(*queue))
+        latest[client_id] = known_ms, held
     found = []
     for member in members:
         if member.client_id in latest:
@@ -209,54 +232,64 @@ def _with_last_known(row: GroupRow, members: Sequence[Member], now_ms: int) -> t
 
 def _topics(row: GroupRow, members: Sequence[Member], are_known: bool) -> tuple[TopicOwnership, ...]:
     silent = {one.broker_name for one in lag_selectors.silent_brokers(row.cluster)}
-    by_topic: dict[str, list[QueueRow]] = defaultdict(list)
-    for queue in queues.of_groups(row.cluster, [row.group]):
-        if not queue.topic.startswith(RETRY_TOPIC_PREFIX):
-            by_topic[queue.topic].append(queue)
-    in_rates = {
-        MessageQueue(one.topic, one.broker_name, one.queue_id): one.in_rate
-        for one in queues.topic_queues(row.cluster, list(by_topic))
-    }
+    by_topic: dict[str, dict[MessageQueue, QueueFigures]] = defaultdict(dict)
+    rows = queues.of_groups(row.cluster, [row.group])
+    in_rates = _in_rates(row.cluster, {topic for topic in rows.values("topic") if not is_retry(topic)})
+    for one in rows.records("topic", "broker_name", "queue_id", "lag", "out_rate", "status", "since_ms"):
+        if not is_retry(one.topic):
+            queue = MessageQueue(one.topic, one.broker_name, one.queue_id)
+            in_rate = in_rates.get(queue)
+            growth = None if in_rate is None or one.out_rate is None else in_rate - one.out_rate
+            by_topic[one.topic][queue] = QueueFigures(one.lag, growth, one.status, one.since_ms)
     assigned = {
         one.topic: one for one in ServerSideGroup.objects.filter(cluster=row.cluster, group=row.group)
     }
-    lost = lost_owners(row.cluster, [row.group])
     found = []
-    for topic, rows in sorted(by_topic.items()):
-        own = {MessageQueue(one.topic, one.broker_name, one.queue_id): one for one in rows}
-        ordered = sorted(own)
-        server_side = assigned.get(topic)
+    for topic, figures in sorted(by_topic.items()):
+        ordered, server_side = sorted(figures), assigned.get(topic)
+        owners_of = owned(ordered, members, are_members_known=are_known, silent_brokers=silent)
+        lost = lost_owners(row.cluster, [(row.group, one.queue) for one in owners_of if one.state in AMISS])
+        figures |= {
+            queue: replace(figures[queue], owned_until_ms=at_ms) for (_, queue), at_ms in lost.items()
+        }
         found.append(
             TopicOwnership(
                 topic,
-                tuple(owned(ordered, members, are_members_known=are_known, silent_brokers=silent)),
+                tuple(owners_of),
                 expected(ordered, members) if server_side is None else _assigned(server_side),
-                {
-                    queue: _figures(one, in_rates.get(queue), lost.get((row.group, queue)))
-                    for queue, one in own.items()
-                },
+                figures,
                 server_side,
             )
         )
     return tuple(found)
 
 
+def _in_rates(cluster: str, topics: Collection[str]) -> dict[MessageQueue, float | None]:
+    rows = queues.topic_queues(cluster, topics).records("topic", "broker_name", "queue_id", "in_rate")
+    return {MessageQueue(one.topic, one.broker_name, one.queue_id): one.in_rate for one in rows}
+
+
 def _assigned(row: ServerSideGroup) -> Expected:
     return Expected(row.strategy, Source.SERVER, rules.of_json(row.topic, row.assignment))
 
 
-def lost_owners(cluster: str, groups: Collection[str]) -> dict[tuple[str, MessageQueue], int]:
-    """Return when the last owner of each queue of some groups left it."""
+def lost_owners(
+    cluster: str, wanted: Collection[tuple[str, MessageQueue]]
+) -> dict[tuple[str, MessageQueue], int]:
+    """Return when the last owner of each of these queues of groups left it."""
+    if not wanted:
+        return {}
     tenures = QueueOwner.objects.filter(
-        cluster=cluster, group__in=groups, to_ms__isnull=False, is_claim=False
+        cluster=cluster,
+        group__in={group for group, _ in wanted},
+        topic__in={queue.topic for _, queue in wanted},
+        queue_id__in={queue.queue_id for _, queue in wanted},
+        to_ms__isnull=False,
+        is_claim=False,
     )
     latest = tenures.values_list("group", "topic", "broker_name", "queue_id").annotate(Max("to_ms"))
-    return {(group, MessageQueue(topic, name, queue_id)): at for group, topic, name, queue_id, at in latest}
-
-
-def _figures(row: QueueRow, in_rate: float | None, owned_until_ms: int | None) -> QueueFigures:
-    growth = None if in_rate is None or row.out_rate is None else in_rate - row.out_rate
-    return QueueFigures(row.lag, growth, row.status, row.since_ms, owned_until_ms)
+    found = {(group, MessageQueue(*queue)): at_ms for group, *queue, at_ms in latest}
+    return {key: found[key] for key in wanted if key in found}
 
 
 def _subject(

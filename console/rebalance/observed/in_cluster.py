@@ -12,7 +12,7 @@ from console.lag import selectors as lag_selectors
 from console.lag.models import ClientRow, GroupMembers, GroupRow
 from console.lag.rows import queues
 from console.rebalance.observed.findings import Finding, Subject, member_findings, topic_findings
-from console.rebalance.observed.group import lost_owners, member_of, shared_mode
+from console.rebalance.observed.group import lost_owners, members_of, shared_mode
 from console.rebalance.observed.ownership import Member, owned
 
 # A client reads routes each 30 s, divides queues each 20 s, and is asked for its queues each 30 s: until then some of
@@ -27,7 +27,7 @@ def cluster_findings(cluster: str, now_ms: int, scope: NameScope = EVERYTHING) -
     started may still divide its queues.
     """
     found = list(_of_rows(cluster, now_ms, scope))
-    lost = lost_owners(cluster, {group for group, one in found if one.queues})
+    lost = lost_owners(cluster, {(group, queue) for group, one in found for queue in one.queues})
     since = [
         min((lost[group, queue] for queue in one.queues if (group, queue) in lost), default=None)
         for group, one in found
@@ -68,9 +68,9 @@ def _is_settled(members: Sequence[Member], now_ms: int) -> bool:
 def members_by_group(cluster: str, now_ms: int, scope: NameScope) -> Mapping[str, list[Member]]:
     """Return the members of every group of a scope, by client id; one query."""
     found: dict[str, list[Member]] = defaultdict(list)
-    rows = scope.filter(ClientRow.objects.filter(cluster=cluster), "group").defer("progress")
-    for row in rows.order_by("group", "client_id"):
-        found[row.group].append(member_of(row, now_ms))
+    rows = scope.filter(ClientRow.objects.filter(cluster=cluster), "group")
+    for group, member in members_of(rows.order_by("group", "client_id"), now_ms):
+        found[group].append(member)
     return found
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
 
@@ -156,15 +156,17 @@ def lanes_of(
 
 def _joined(tenures: Iterable[Tenure]) -> list[Tenure]:
     """Return tenures by time; one that a client had alone and then beside others, or the reverse, is one."""
-    found: dict[tuple[Queue, str], list[Tenure]] = defaultdict(list)
-    for one in sorted(tenures, key=lambda one: one.from_ms):
-        own = found[one.queue, one.owner]
-        if own and one.from_ms <= own[-1].to_ms:
-            own[-1] = replace(own[-1], to_ms=max(own[-1].to_ms, one.to_ms))
+    found: list[Tenure] = []
+    latest: dict[tuple[Queue, str], int] = {}
+    for one in sorted(tenures, key=lambda one: (one.from_ms, one.queue, one.owner)):
+        key = one.queue, one.owner
+        at = latest.get(key)
+        if at is not None and one.from_ms <= found[at].to_ms:
+            found[at] = found[at]._replace(to_ms=max(found[at].to_ms, one.to_ms))
         else:
-            own.append(one)
-    joined = [one for own in found.values() for one in own]
-    return sorted(joined, key=lambda one: (one.from_ms, one.queue, one.owner))
+            latest[key] = len(found)
+            found.append(one)
+    return found
 
 
 def _of_client(tenures: Iterable[Tenure], client_id: str) -> list[Tenure]:
@@ -233,7 +235,7 @@ def _without_owner(
         *((one.from_ms, one.queue, 1) for one in tenures),
         *((one.to_ms, one.queue, -1) for one in tenures),
     ]
-    turns.sort(reverse=True)
+    turns.sort(key=lambda turn: turn[0], reverse=True)
     owners: Counter[Queue] = Counter()
     lacking, found = len(queues), []
     for a, b in pairwise(edges):

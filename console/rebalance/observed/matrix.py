@@ -13,7 +13,7 @@ from console.rebalance.observed.ownership import Member, Owned, State
 from console.text import Text
 
 QUEUES_MAX = 64  # columns; more do not fit a screen
-MEMBERS_MAX = 100  # rows
+MEMBERS_MAX = 50  # rows
 
 
 class View(StrEnum):
@@ -57,21 +57,12 @@ MARKS: Mapping[Mark, tuple[Text, str]] = {
 }
 
 
-def _css(is_edge: bool, is_hot: bool) -> str:
-    return " ".join(name for name, is_set in (("edge", is_edge), ("is-hot", is_hot)) if is_set)
-
-
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One client and queue; `mark` None is nothing. `is_edge`: its broker begins here, `is_hot`: something is wrong."""
+    """One client and queue; `mark` None is nothing. `is_edge`: its broker begins here."""
 
     mark: Mark | None
     is_edge: bool
-    is_hot: bool
-
-    @property
-    def css(self) -> str:
-        return _css(self.is_edge, self.is_hot)
 
     @property
     def words(self) -> Text:
@@ -94,17 +85,13 @@ class MatrixRow:
 
 @dataclass(frozen=True, slots=True)
 class QueueColumn:
-    """A queue, with lag and growth as of the last round, null where unknown."""
+    """A queue, with lag and growth as of the last round, null where unknown. `is_hot`: something is wrong."""
 
     queue: MessageQueue
     is_edge: bool
     is_hot: bool
     lag: int | None
     growth: float | None
-
-    @property
-    def css(self) -> str:
-        return _css(self.is_edge, self.is_hot)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +153,8 @@ def matrix(topic: TopicOwnership, members: Sequence[Member], view: View) -> Matr
         columns=tuple(
             QueueColumn(
                 one.queue,
-                *places.of(index),
+                is_edge=places.edges[index],
+                is_hot=one.state in (State.NONE, State.TWO),
                 lag=None if each is None else each.lag,
                 growth=None if each is None else each.growth,
             )
@@ -182,9 +170,9 @@ def matrix(topic: TopicOwnership, members: Sequence[Member], view: View) -> Matr
 
 
 def _shown(owned: Sequence[Owned]) -> list[Owned]:
-    """Return the queues that are shown, in order; of very many those that have not exactly one owner come first."""
-    chosen = sorted(owned, key=lambda one: (one.state is State.ONE, one.queue))[:QUEUES_MAX]
-    return sorted(chosen, key=lambda one: one.queue)
+    """Return the queues that are shown, in the order of `owned`; of very many those without one owner come first."""
+    chosen = sorted(range(len(owned)), key=lambda at: owned[at].state is State.ONE)[:QUEUES_MAX]
+    return [owned[at] for at in sorted(chosen)]
 
 
 def _shown_members(
@@ -203,16 +191,12 @@ def _shown_members(
 
 
 class _Places:
-    """Where brokers begin, and which queues are in trouble."""
+    """Where brokers begin."""
 
     def __init__(self, shown: Sequence[Owned]) -> None:
         names = [one.queue.broker_name for one in shown]
         self.edges = [index == 0 or names[index - 1] != name for index, name in enumerate(names)]
-        self.hot = [one.state in (State.NONE, State.TWO) for one in shown]
         self.brokers = tuple((name, names.count(name)) for name in dict.fromkeys(names))
-
-    def of(self, index: int) -> tuple[bool, bool]:
-        return self.edges[index], self.hot[index]
 
 
 def _row(
@@ -228,7 +212,7 @@ def _row(
     expected = topic.expected.shares.get(member.client_id, ()) if topic.expected is not None else None
     return MatrixRow(
         member,
-        tuple(Cell(mark, *places.of(index)) for index, mark in enumerate(marks)),
+        tuple(Cell(mark, places.edges[index]) for index, mark in enumerate(marks)),
         owns if member.queues is not None else None,
         None if expected is None else len(expected),
     )
@@ -253,6 +237,6 @@ def _single(
 ) -> tuple[Cell, ...]:
     """Return the row of queues in a state; the strategy's own view has none."""
     return tuple(
-        Cell(mark if one.state is state and view is not View.STRATEGY else None, *places.of(index))
+        Cell(mark if one.state is state and view is not View.STRATEGY else None, places.edges[index])
         for index, one in enumerate(shown)
     )

@@ -25,7 +25,7 @@ Key = tuple[str, str, str, int]
 
 
 class Reports(NamedTuple):
-    """What members report, as `group.member_of` reads it: queues with (newest report, members that claim it there)."""
+    """What members report, as `group.members_of` reads it: queues with (newest report, members that claim it there)."""
 
     claims: Mapping[Key, tuple[int, int]]
     idle: Mapping[str, int]

@@ -107,6 +107,8 @@ def owned(
 
 
 def _owned(queue: MessageQueue, claims: Sequence[Member], last_known: str | None, is_certain: bool) -> Owned:
+    if len(claims) == 1:
+        return Owned(queue, State.ONE, (claims[0].client_id,))
     if claims:
         newest = max(one.reported_at_ms for one in claims)
         ids = tuple(sorted(one.client_id for one in claims if one.reported_at_ms == newest))

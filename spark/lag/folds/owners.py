@@ -8,8 +8,9 @@ belongs to the owner at the later one.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,8 +22,7 @@ UNKNOWN_OWNER = ""
 Queue = tuple[str, str, int]  # topic, broker name, queue id
 
 
-@dataclass(frozen=True, slots=True)
-class Tenure:
+class Tenure(NamedTuple):
     """One owner of one queue in [from_ms, to_ms). Tenures of one queue do not overlap."""
 
     queue: Queue

@@ -108,6 +108,8 @@ def test_claims_of_one_queue_overlap_and_are_no_owners() -> None:
     alone = owners.tenures(owners.between(*window))
     assert [(one.owner, one.from_ms - NOW) for one in alone] == [("app-1", 0), ("app-2", 3 * STEP)]
     assert len(owners.between(*window, with_claims=True)) == 4
+    assert len(owners.between(*window, with_claims=True, topic="orders")) == 4
+    assert owners.between(*window, with_claims=True, topic="returns") == []
 
 
 def test_no_queue_that_several_read_has_an_owner() -> None:

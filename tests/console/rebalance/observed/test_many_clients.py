@@ -69,5 +69,5 @@ def test_of_many_clients_those_with_marks_are_shown() -> None:
     topic = TopicOwnership("orders", tuple(owned(queues, members)), expected(queues, members), {})
     rows = matrix(topic, members, View.NOW).rows
     # AVG: c000 and c001 should own one each
-    assert [row.member.client_id for row in rows] == [*(f"c{at:03}" for at in range(99)), "c140"]
+    assert [row.member.client_id for row in rows] == [*(f"c{at:03}" for at in range(49)), "c140"]
     assert {row.member.client_id: (row.total, row.due) for row in rows}["c140"] == (1, 0)
