@@ -108,6 +108,17 @@ class QueueMove(Stored, frozen=True, kw_only=True, omit_defaults=False):
         return self.state in DONE
 
     @property
+    def is_unseen(self) -> bool:
+        """Whether a queue that was moved back was first read at its earlier offset or after it.
+
+        Its messages were read again since, or a second owner of the queue stored that offset over the reset: after a
+        broker has started again it does not know all members for up to 30 s, and one of them may take queues of others.
+        """
+        if self.state is not MoveState.VERIFIED or self.before is None or self.reported is None:
+            return False
+        return not self.is_dropped and self.target < self.before <= self.reported
+
+    @property
     def name(self) -> str:
         """``orders · broker-a · 3``."""
         return f"{self.topic} · {self.broker_name} · {self.queue_id}"

@@ -38,12 +38,13 @@ class WatchBegan(Stored, frozen=True, kw_only=True):
 
 
 class WatchResult(MovedCount, frozen=True, kw_only=True, omit_defaults=False):
-    """The sums of a watch, as the result keeps them; ``clients`` None: unknown."""
+    """The sums of a watch, as the result keeps them; ``clients`` None: unknown, ``unseen``: see `QueueMove`."""
 
     verified: int
     failed: int
     resumed: int
     clients: int | None
+    unseen: int = 0
 
 
 def watch_moves(run: JobRun, admin: BlockingMQAdmin, group: str) -> None:
@@ -75,6 +76,7 @@ def watch_moves(run: JobRun, admin: BlockingMQAdmin, group: str) -> None:
         WatchResult(
             moved=len(moves) - moves.count(MoveState.PASSED),
             verified=moves.count(MoveState.VERIFIED, MoveState.PASSED),
+            unseen=sum(move.is_unseen for move in moves),
             failed=moves.count(MoveState.FAILED) + len(missing),
             resumed=_resumed(moves),
             clients=_client_count(admin, addrs, group),

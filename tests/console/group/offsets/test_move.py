@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from django.template.loader import render_to_string
 
 from console.brokers.mqadmin import BrokerUnavailable, MQBrokerError
 from console.group.offsets import apply as offset_apply
@@ -128,8 +129,25 @@ def test_a_member_that_read_everything_again_before_it_was_looked_at_is_no_failu
 
 def test_a_broker_that_moves_offsets_itself_is_believed() -> None:
     (one,) = planned_moves(changes(state(q0=50), target="earliest"), state(q0=50))
-    one = offset_apply.answered(one, (3, {QUEUE: 0})).observed(63, online=True, now_ms=5)
+    moved = offset_apply.answered(one, (3, {QUEUE: 0}))
+    one = moved.observed(63, online=True, now_ms=5)
     assert (one.how, one.state, one.resumed, one.took_ms) == ("222_queue", "verified", True, 3)
+    # But not that it was read again: a second owner may have stored its offset over it.
+    assert one.is_unseen
+    assert not moved.observed(49, online=True, now_ms=5).is_unseen
+    assert not move(state=MoveState.PASSED, reported=63).is_unseen
+    assert not move(state=MoveState.VERIFIED, reported=63, is_dropped=True).is_unseen
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("unseen", "word"), [(0, "2 queues are at their targets"), (1, "but 1 of 2 queues then reported")]
+)
+def test_a_job_claims_no_target_that_no_reading_showed(unseen: int, word: str) -> None:
+    job = Job(state="SUCCEEDED", result={"moved": 2, "resumed": 2, "clients": 1, "unseen": unseen})
+    page = render_to_string("group/_job_offsets.html", {"job": job, "plan": Plan(messages=9), "rows": [1, 2]})
+    assert word in page
+    assert ("at their targets" in page) is not unseen
 
 
 @pytest.mark.parametrize(
