@@ -112,6 +112,19 @@ def test_details_of_activity_without_a_table_are_no_error(page: Page, product: P
     page.evaluate("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
 
 
+def test_what_opens_an_event_takes_no_line_of_its_own_on_a_phone(page: Page, product: Product) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(f"{product.url}/activity")
+    heights = page.locator("tbody tr", has_text="Signed in with a link").first.evaluate("""(row) => {
+      const before = row.offsetHeight;
+      row.querySelector(".open").innerHTML = '<button class="expander" type="button"></button>';
+      row.querySelector(".s4").textContent = "local";
+      const [button, cluster] = [".expander", ".s4"].map((one) => row.querySelector(one).getBoundingClientRect());
+      return [row.offsetHeight - before, cluster.right <= button.left + 8];
+    }""")
+    assert heights[0] <= 12 and heights[1], heights
+
+
 def test_ages_tick_where_they_are_seen(page: Page, product: Product) -> None:
     page.goto(f"{product.url}/c/local/groups")
     page.evaluate("""() => {
