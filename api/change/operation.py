@@ -313,6 +313,7 @@ class Jobs(_List):
     """Jobs about the names that the caller may VIEW, newest first by default."""
 
     states = JobState.values
+    renderer_classes = list_file.RENDERERS
 
     @extend_schema(
         operation_id="jobs_list",
@@ -322,18 +323,23 @@ class Jobs(_List):
             *FILTERS,
             OpenApiParameter("state", str, enum=["", *JobState.values]),
             pagination.order_parameter(JOBS),
+            list_file.parameter(),
         ],
-        responses=pagination.moving_page_of("Job", JobSerializer(many=True)),
+        responses=list_file.responses(pagination.moving_page_of("Job", JobSerializer(many=True))),
     )
-    def get(self, request: Request, cluster: str) -> Response:
+    def get(self, request: Request, cluster: str) -> HttpResponseBase:
         cluster_selectors.cluster_by_name(cluster)
+        is_whole = list_file.is_wanted(request)
         page = selectors.jobs_page(
             cluster,
+            is_whole=is_whole,
             scope=view_scope(request.user, cluster),
             order=pagination.order_of(request, JOBS),
             **pagination.cursor_arguments(request),
             **self.exact(request),
         )
+        if is_whole:
+            return list_file.file_of(page, JOBS, cluster)
         return Response(pagination.page_body(request, page, JobSerializer(page.rows, many=True).data))
 
 

@@ -202,7 +202,7 @@ class Schedule(Resource):
         wanted = ScheduleChangeSerializer(data=request.data)
         wanted.is_valid(raise_exception=True)
         now_ms = _now_ms()
-        (schedule,) = (one for one in schedules.schedules(cluster, now_ms=now_ms) if one.job == job)
+        (schedule,) = (one for one in schedules.stored_schedules(cluster, now_ms=now_ms) if one.job == job)
         schedules.change(
             schedule,
             schedules.Change(**wanted.validated_data),

@@ -242,7 +242,7 @@ class ReplayPlan(PlanKind[ReplayParams, ReplayBefore, PreviewRow]):
         run.note(
             Text(
                 "%(matched)s matched = %(sent)s sent + %(skipped)s skipped + %(failed)s failed",
-                matched=figures.matched,
+                matched=figures.sums.matched,
                 sent=figures.sent,
                 skipped=figures.skipped,
                 failed=figures.failed,

@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from django.db.models import Case, CharField, Count, F, Q, QuerySet, Value, When
+from django.db.models import Case, CharField, Count, F, OuterRef, Q, QuerySet, Subquery, Value, When
 from django.db.models.expressions import OrderBy
 from django.utils import timezone
 
@@ -64,6 +64,19 @@ JOBS = ListSpec(
     key="-pk",
     default="-made",
     columns=(),
+    file_fields=(
+        "id",
+        "plan_id",
+        "kind",
+        "subject",
+        "state",
+        "created_by",
+        "created_at",
+        "started_at",
+        "finished_at",
+        "attempts",
+        "error",
+    ),
     orders={
         "made": ("created_at",),
         "kind": ("kind",),
@@ -86,8 +99,9 @@ def operation_page(
 ) -> Page[Plan]:
     """Return one page of operations, newest first by default.
 
-    Each plan has `where` (a key of `STATES`), and `job` if it was applied. `counts_by_status` counts, by state,
-    the plans that match the other filters. Two queries, three for a narrow `scope`.
+    Each plan has `where` (a key of `STATES`), `job` if it was applied, and `undone_by`, the id of what undid it.
+    `counts_by_status` counts, by state, the plans that match the other filters. Two queries, three for a narrow
+    `scope`.
 
     The search words are part of a group's, topic's or broker's name or the beginning of a plan's or job's id;
     `created_by` is part of the name of the person who planned, approved or applied it.
@@ -117,6 +131,7 @@ def operation_page(
     return cut(
         wanted.select_related("job")
         .defer("diff")
+        .annotate(undone_by=Subquery(undone_by(OuterRef("pk")).values("pk")[:1]))
         .order_by(*OPERATIONS.order_by(list_query.sort, list_query.descending)),
         page=list_query.page,
         per_page=list_query.per_page,
@@ -154,6 +169,12 @@ def with_state(rows: QuerySet[Plan], now: datetime.datetime) -> QuerySet[Any]:
             output_field=CharField(),
         ),
     )
+
+
+def undone_by(plan: str | OuterRef) -> QuerySet[Plan]:
+    """Return what undoes this plan and has not failed, newest first."""
+    states = (*ACTIVE_STATES, JobState.SUCCEEDED)
+    return Plan.objects.filter(undo_of=plan, job__state__in=states).order_by("-created_at")
 
 
 def unapproved() -> Q:

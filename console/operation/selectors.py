@@ -15,7 +15,7 @@ from django.utils.module_loading import import_string
 from console.access import selectors as access_selectors
 from console.access.models import AuditEvent
 from console.access.name_scope import EVERYTHING, NameScope
-from console.lists.page import PER_PAGE_MAX, Page, cut_after
+from console.lists.page import PER_PAGE_MAX, Page, cut, cut_after
 from console.operation.errors import JobNotFound, PlanNotFound, PlanRejected, UndoImpossible
 from console.operation.models import ACTIVE_STATES, FINAL_STATES, Job, Plan, PlanState
 from console.operation.plan.kinds import AnyPlanKind, Link
@@ -100,12 +100,19 @@ def jobs_page(
     per_page: int = 50,
     after: str = "",
     order: Sequence[OrderBy] = (),
+    is_whole: bool = False,
     **exact: str,
 ) -> Page[Job]:
-    """Return jobs, newest first without an order; ``exact``: kind, state, subject, created_by, "" for any."""
+    """Return jobs, newest first without an order; ``exact``: kind, state, subject, created_by, "" for any.
+
+    ``is_whole``: all are one page, for a file.
+    """
     wanted = {field: value for field, value in {"cluster": cluster, **exact}.items() if value}
     rows = scope.filter(Job.objects.select_related("plan").filter(**wanted), "subject")
-    return cut_after(rows.order_by(*order) if order else rows, page=page, per_page=per_page, after=after)
+    rows = rows.order_by(*order) if order else rows
+    if is_whole:
+        return cut(rows, page=1, per_page=1, is_whole=True)
+    return cut_after(rows, page=page, per_page=per_page, after=after)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -131,7 +131,7 @@ def _operation(request: HttpRequest, here: Cluster, found: Any) -> Operation:
         words=selectors.plan_kind(found.kind).done_words(found) if found.where == "done" else found.summary,
         state=shown_state(job, int(time.time() * 1000)) if job else shown_plan(found, timezone.now()),
         asks_me=found.where == operation_list.WAITING and may and not is_mine,
-        can_undo=may and can_undo(job, found),
+        can_undo=may and not found.undone_by and can_undo(job, found),
         object=selectors.object_of(found),
     )
 
@@ -195,7 +195,7 @@ def _plan_page(
         "badge": shown_plan(found, timezone.now()),
         "discarded": selectors.discard_of(found),
         "job": getattr(found, "job", None),
-        "can_undo": can_undo(getattr(found, "job", None)),
+        **_undo(getattr(found, "job", None)),
         "kind": kind,
         "place": kind.place_of(found),
         "trail": kind.place_of(found).trail(here.name, found.subject),
@@ -237,6 +237,12 @@ def can_undo(job: Job | None, found: Plan | None = None) -> bool:
     if job is None or job.state not in FINAL_STATES:
         return False
     return selectors.plan_kind(job.kind).undo_params(found or job.plan, job) is not None
+
+
+def _undo(job: Job | None) -> PageContext:
+    """Return whether a job can be undone, and the plan that has done so already."""
+    undone_by = operation_list.undone_by(job.plan_id).first() if job else None
+    return {"can_undo": undone_by is None and can_undo(job), "undone_by": undone_by}
 
 
 @require_POST
@@ -362,7 +368,7 @@ def job_context(here: Cluster, found: Job, may_control: bool) -> PageContext:
         "can_pause": found.state in (JobState.QUEUED, JobState.RUNNING) and not found.cancel_requested,
         "can_resume": found.state == JobState.PAUSED,
         "can_cancel": found.state in CANCELLABLE and not found.cancel_requested,
-        "can_undo": can_undo(found),
+        **_undo(found),
         "kind": kind,
         "trail": kind.place_of(found.plan).trail(here.name, found.subject),
         "rows": rows,

@@ -35,7 +35,7 @@ class Sums(Stored, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class Figures(Sums, frozen=True, kw_only=True, omit_defaults=False):
-    """The sums so far, as the job's progress has them, and how much of all is done."""
+    """The sums so far, as the job's progress has them: `matched` is all letters of the plan, `done` of `total`."""
 
     done: int = 0
     total: int = 0
@@ -47,9 +47,9 @@ class Figures(Sums, frozen=True, kw_only=True, omit_defaults=False):
         skipped = counts[LedgerState.SKIPPED] + handled
         unknown, pending = counts[LedgerState.UNKNOWN], counts[LedgerState.PENDING]
         failed = counts[LedgerState.FAILED] + unknown
-        matched = sent + skipped + failed + pending
+        total = max(sent + skipped + failed + pending, before.matched or 0)
         return cls(
-            matched=matched,
+            matched=total,
             sent=sent,
             skipped=skipped,
             failed=failed,
@@ -57,13 +57,13 @@ class Figures(Sums, frozen=True, kw_only=True, omit_defaults=False):
             handled=handled,
             pending=pending,
             done=sent + skipped + failed,
-            total=max(matched, before.matched or 0),
+            total=total,
         )
 
     @property
     def sums(self) -> Sums:
-        """Return the sums alone."""
-        return of_json(Sums, as_json(self))
+        """Return the sums of an ended job, where `matched` are the letters that have an outcome or may have one."""
+        return msgspec.structs.replace(of_json(Sums, as_json(self)), matched=self.done + self.pending)
 
 
 class Cursors(Stored, frozen=True, kw_only=True, omit_defaults=False):
@@ -123,23 +123,23 @@ def verify_sums(before: ReplayBefore, reported: Sums, counts: Mapping[str, int])
                 )
             )
     counted, is_complete = before.counted, before.matched is not None
-    if found.matched < counted:
+    if found.done < counted:
         raise VerificationFailed(
             Text(
                 "The plan counted %(counted)s dead letters, the replay processed %(matched)s: %(number)s were "
                 "deleted by their broker or left out. Make a new plan for the rest.",
                 counted=counted,
-                matched=found.matched,
-                number=counted - found.matched,
+                matched=found.done,
+                number=counted - found.done,
             )
         )
-    if is_complete and found.matched > counted:
+    if is_complete and found.done > counted:
         raise VerificationFailed(
             Text(
                 "The plan counted %(counted)s dead letters, the replay processed %(matched)s: the topic changed in "
                 "the meantime. The ledger lists every dead letter.",
                 counted=counted,
-                matched=found.matched,
+                matched=found.done,
             )
         )
 

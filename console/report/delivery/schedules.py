@@ -52,17 +52,22 @@ SCHEDULES = ListSpec(
 
 
 def schedules(cluster: str, *, now_ms: int) -> Sequence[ReportSchedule]:
-    """Return a cluster's schedules in the order of JOBS; create missing ones from the defaults."""
+    """Return a cluster's schedules in the order of JOBS; one that is not stored yet is its default."""
     known = {
         one.job: one
         for one in ReportSchedule.objects.filter(cluster=cluster).select_related("last_run", "receivers_by")
     }
-    missing = [job for job in JOBS if job not in known]
-    if missing:
-        made = [_default(cluster, job, now_ms) for job in missing]
-        ReportSchedule.objects.bulk_create(made, ignore_conflicts=True)
-        known = {one.job: one for one in ReportSchedule.objects.filter(cluster=cluster)}
-    return [known[job] for job in JOBS]
+    return [known.get(job) or _default(cluster, job, now_ms) for job in JOBS]
+
+
+def stored_schedules(cluster: str, *, now_ms: int) -> Sequence[ReportSchedule]:
+    """Return the same, after the defaults of missing ones are stored."""
+    found = schedules(cluster, now_ms=now_ms)
+    missing = [one for one in found if one.pk is None]
+    if not missing:
+        return found
+    ReportSchedule.objects.bulk_create(missing, ignore_conflicts=True)
+    return schedules(cluster, now_ms=now_ms)
 
 
 def _default(cluster: str, job: str, now_ms: int) -> ReportSchedule:
@@ -91,7 +96,7 @@ def fire_due(*, now_ms: int) -> int:
     """
     fired = 0
     for cluster in cluster_selectors.live_clusters():
-        for schedule in schedules(cluster.name, now_ms=now_ms):
+        for schedule in stored_schedules(cluster.name, now_ms=now_ms):
             due_ms = _due_ms(schedule, now_ms)
             if not schedule.is_on or due_ms <= schedule.last_due_ms:
                 continue

@@ -30,7 +30,7 @@ def change(request: HttpRequest, cluster: str, job: str) -> HttpResponse:
     if not form.is_valid():
         return views.page(request, here, job, schedule_form=form, status=422)
     now_ms = time.time_ns() // 1_000_000
-    (schedule,) = (one for one in schedules.schedules(here.name, now_ms=now_ms) if one.job == job)
+    (schedule,) = (one for one in schedules.stored_schedules(here.name, now_ms=now_ms) if one.job == job)
     schedules.change(
         schedule, form.changes(), actor=request.user, now_ms=now_ms, remote_addr=remote_addr(request)
     )

@@ -99,6 +99,19 @@ def test_a_file_of_a_list_has_all_of_its_pages_and_its_filters(sampled: None) ->
     assert lines_of(as_file(client, f"{address}?state=DRAFT")).count("\r\n") == 1
 
 
+def test_jobs_have_a_file_too(sampled: None) -> None:
+    client, address = signed_in(), "/api/v1/clusters/local/jobs"
+    rows = list(csv.DictReader(lines_of(as_file(client, address)).splitlines()))
+    listed = client.get(address).json()["results"]
+    wanted = ("id", "plan_id", "kind", "subject", "state", "created_by")
+    assert [[row[name] for name in wanted] for row in rows] == [
+        [one[name.removesuffix("_id")] for name in wanted] for one in listed
+    ]
+    assert rows and lines_of(as_file(client, f"{address}?state=FAILED")).count("\r\n") == 1
+    some = signed_in("some", verbs=("VIEW",), names="nothing")
+    assert lines_of(as_file(some, address)).count("\r\n") == 1
+
+
 def test_a_file_of_too_many_rows_is_refused(sampled: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file, "FILE_ROWS_MAX", 2)
     answer = problem(as_file(signed_in(), "/api/v1/clusters/local/groups"), 422, "too_many_rows")

@@ -459,6 +459,20 @@ def test_it_offers_to_undo_what_can_be_taken_back_from_the_list(tally: type[Tall
     assert f"/c/test/plans/{no.plan_id}/undo" not in text
 
 
+def test_it_offers_no_undo_of_what_is_undone(tally: type[Tally], alice: User) -> None:
+    done, client = start(alice), browser(alice)
+    runner.run(done.id, "worker-1")
+    undo = services.undo(done.plan_id, alice)
+    assert f"/c/test/plans/{done.plan_id}/undo" in text_of(client, "/c/test/operations"), "planned only"
+    job = services.apply_plan(undo.id, alice, confirm_text="billing")
+    pages = ("operations", f"plans/{done.plan_id}", f"operations/{done.id}")
+    for _ in range(2):  # while it is undone, and after
+        texts = [text_of(client, f"/c/test/{page}") for page in pages]
+        assert not any(f"/c/test/plans/{done.plan_id}/undo" in text for text in texts)
+        assert "its undo:" in texts[1] and f'/c/test/plans/{undo.id}"' in texts[0]
+        runner.run(job.id, "worker-1")
+
+
 def test_it_lists_operations_on_what_a_person_may_look_at(
     tally: type[Tally], alice: User, dora: User
 ) -> None:

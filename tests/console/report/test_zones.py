@@ -99,7 +99,7 @@ def test_a_row_of_23_hours_is_whole_and_one_of_24_of_25_is_not() -> None:
 def test_a_schedule_has_a_zone_of_its_own_or_the_installations(cluster: Cluster, settings: Settings) -> None:
     settings.REPORT_TIME_ZONE = BERLIN
     now_ms = utc("2026-03-30T08:00")
-    own = {one.job: one for one in schedules.schedules("local", now_ms=now_ms)}
+    own = {one.job: one for one in schedules.stored_schedules("local", now_ms=now_ms)}
     schedules.change(own["capacity"], Change(zone=KOLKATA), actor=None, now_ms=now_ms)
     assert [selectors.zone_of("local", job) for job in ("topic_traffic", "capacity")] == [BERLIN, KOLKATA]
     assert schedules.window_of(own["topic_traffic"], now_ms).from_ms == utc("2026-03-28T23:00")
@@ -121,13 +121,13 @@ def test_a_schedule_has_a_zone_of_its_own_or_the_installations(cluster: Cluster,
 
 def test_the_weekly_report_and_what_it_is_made_of_share_their_days(cluster: Cluster) -> None:
     now_ms = utc("2026-03-30T08:00")
-    own = {one.job: one for one in schedules.schedules("local", now_ms=now_ms)}
+    own = {one.job: one for one in schedules.stored_schedules("local", now_ms=now_ms)}
     schedules.change(own["capacity"], Change(zone=KOLKATA), actor=None, now_ms=now_ms)
     assert {selectors.zone_of("local", job) for job in ("lag_day", "lag_week", "capacity", "lag_trend")} == {
         KOLKATA
     }
     assert {selectors.zone_of("local", job) for job in ("lag_hour", "episodes", "topic_traffic")} == {"UTC"}
-    own = {one.job: one for one in schedules.schedules("local", now_ms=now_ms)}
+    own = {one.job: one for one in schedules.stored_schedules("local", now_ms=now_ms)}
     schedules.change(own["lag_week"], Change(hour=5), actor=None, now_ms=now_ms)
     schedules.change(own["lag_week"], Change(zone=""), actor=None, now_ms=now_ms)
     assert {selectors.zone_of("local", job) for job in ("lag_day", "lag_week", "capacity", "lag_trend")} == {

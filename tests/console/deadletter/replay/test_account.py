@@ -29,7 +29,7 @@ def before(matched: int | None = 10) -> ReplayBefore:
 def verify(ledger: dict[str, int], reported: dict[str, int] | None = None, matched: int | None = 10) -> str:
     counts, told = Counter(ledger), Counter(LEDGER if reported is None else reported)
     try:
-        verify_sums(before(matched), Figures.of(told, before(matched)).sums, counts)
+        verify_sums(before(matched), Figures.of(told, before(matched)), counts)
     except VerificationFailed as error:
         return str(error)
     return ""
@@ -40,6 +40,12 @@ def test_matched_is_sent_and_skipped_and_failed_with_the_unknown() -> None:
     assert figures.matched == figures.sent + figures.skipped + figures.failed == 10
     assert (figures.unknown, figures.failed, figures.skipped) == (1, 2, 3)
     assert verify(LEDGER) == ""
+
+
+def test_progress_names_all_letters_of_the_plan_and_the_result_those_with_an_outcome() -> None:
+    figures = Figures.of(Counter({"SENT": 2, "PENDING": 1}), before())
+    assert (figures.matched, figures.done, figures.total) == (10, 2, 10)
+    assert figures.sums.matched == 3
 
 
 @pytest.mark.parametrize("state", ["SENT", "SKIPPED", "FAILED", "UNKNOWN"])

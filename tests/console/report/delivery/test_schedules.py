@@ -16,6 +16,7 @@ from console.report.models import ReportRun, ReportSchedule
 from console.report.process import Promise
 from console.report.rules import DAILY, HOURLY, WEEKLY, last_due_ms
 from tests.console.report.sample_rows import DAY, HOUR, NOW, TODAY
+from tests.support.people import signed_in
 
 pytestmark = pytest.mark.django_db
 MINUTE = 60_000
@@ -55,8 +56,20 @@ def test_a_new_cluster_has_every_schedule_and_nothing_is_due(cluster: Cluster) -
     assert not ReportRun.objects.exists()
 
 
+@pytest.mark.django_db(databases=["default", "metrics"])
+def test_reading_stores_nothing(cluster: Cluster) -> None:
+    client = signed_in()
+    for address in (
+        "/c/local/reports",
+        "/c/local/reports/lag_hour",
+        "/api/v1/clusters/local/report-schedules",
+    ):
+        assert client.get(address).status_code == 200
+    assert not ReportSchedule.objects.exists()
+
+
 def test_it_asks_once_when_it_is_due(cluster: Cluster, enqueued: list[str]) -> None:
-    schedules.schedules("local", now_ms=NOW)
+    schedules.stored_schedules("local", now_ms=NOW)
     only("lag_hour")
     due_ms = TODAY + 9 * HOUR + 7 * MINUTE
     assert schedules.fire_due(now_ms=due_ms - 1) == 0
@@ -72,10 +85,10 @@ def test_it_asks_once_when_it_is_due(cluster: Cluster, enqueued: list[str]) -> N
 def test_two_beats_at_the_same_moment_ask_once(
     cluster: Cluster, enqueued: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    schedules.schedules("local", now_ms=NOW)
+    schedules.stored_schedules("local", now_ms=NOW)
     only("lag_hour")
     due_ms = TODAY + 9 * HOUR + 7 * MINUTE
-    as_both_saw_it = schedules.schedules("local", now_ms=due_ms)
+    as_both_saw_it = schedules.stored_schedules("local", now_ms=due_ms)
     assert schedules.fire_due(now_ms=due_ms) == 1
     ReportRun.objects.update(state=ReportRun.State.SUCCEEDED)
     monkeypatch.setattr(schedules, "schedules", lambda *_, **__: as_both_saw_it)
@@ -84,7 +97,7 @@ def test_two_beats_at_the_same_moment_ask_once(
 
 
 def test_a_schedule_that_overlaps_itself_leaves_one_out_and_says_so(cluster: Cluster) -> None:
-    schedules.schedules("local", now_ms=NOW)
+    schedules.stored_schedules("local", now_ms=NOW)
     only("lag_hour")
     schedules.fire_due(now_ms=TODAY + 9 * HOUR + 7 * MINUTE)
     schedules.fire_due(now_ms=TODAY + 10 * HOUR + 7 * MINUTE)  # the first still waits for a worker
@@ -97,7 +110,7 @@ def test_a_schedule_that_overlaps_itself_leaves_one_out_and_says_so(cluster: Clu
 
 
 def test_it_makes_up_for_a_short_pause_and_not_for_a_long_one(cluster: Cluster) -> None:
-    schedules.schedules("local", now_ms=NOW)
+    schedules.stored_schedules("local", now_ms=NOW)
     only("lag_hour", cadence=DAILY, hour=9, minute=10)
     due_ms = TODAY + 9 * HOUR + 10 * MINUTE
     assert schedules.fire_due(now_ms=due_ms + 13 * HOUR) == 1
@@ -111,7 +124,7 @@ def test_it_makes_up_for_a_short_pause_and_not_for_a_long_one(cluster: Cluster) 
 
 def test_it_does_not_ask_for_what_has_no_input(cluster: Cluster, settings: Settings) -> None:
     settings.STORE_FOLDERS = []
-    schedules.schedules("local", now_ms=NOW)
+    schedules.stored_schedules("local", now_ms=NOW)
     for job in ("dead_letter", "lag_day"):
         ReportSchedule.objects.update(is_on=True)
         only(job, last_due_ms=0)
@@ -128,7 +141,7 @@ def test_it_does_not_ask_for_what_has_no_input(cluster: Cluster, settings: Setti
 
 
 def test_days_and_weeks_are_the_ones_just_over(cluster: Cluster) -> None:
-    schedules.schedules("local", now_ms=NOW)
+    schedules.stored_schedules("local", now_ms=NOW)
     only("lag_day", last_due_ms=0)
     schedules.fire_due(now_ms=TODAY + DAY + 20 * MINUTE)
     only("lag_week", is_on=True, last_due_ms=0)
@@ -140,7 +153,7 @@ def test_days_and_weeks_are_the_ones_just_over(cluster: Cluster) -> None:
 
 def test_a_changed_time_does_not_fire_for_the_past_and_is_audited(cluster: Cluster) -> None:
     person = User.objects.create_user("alice", is_superuser=True)
-    schedule = schedules.schedules("local", now_ms=NOW)[0]
+    schedule = schedules.stored_schedules("local", now_ms=NOW)[0]
     url = "https://chat.example.org/hooks/secret-token"
     schedules.change(schedule, Change(minute=1, webhook_url=url), actor=person, now_ms=NOW)
     assert schedules.fire_due(now_ms=NOW + 1_000) == 0

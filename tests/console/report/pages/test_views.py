@@ -262,7 +262,7 @@ def test_it_says_who_could_not_be_told_and_what_was_left_out(admin: Client) -> N
             "tries": 2,
         },
     ]
-    schedule = next(one for one in schedules.schedules("local", now_ms=NOW) if one.job == "lag_hour")
+    schedule = next(one for one in schedules.stored_schedules("local", now_ms=NOW) if one.job == "lag_hour")
     schedule.last_run, schedule.last_outcome = (
         rows.run(deliveries=told),
         Text("left out, runs do not overlap"),
