@@ -92,7 +92,7 @@ class ClusterFindings(Resource):
             "ClusterFinding",
             ClusterFindingSerializer,
             judges_ownership=serializers.BooleanField(
-                help_text="false: too many clients to judge who owns which queue; each group's findings do"
+                help_text="false: too many clients or queues to judge who owns which; each group's findings do"
             ),
         ),
     )

@@ -19,6 +19,7 @@ from console.deadletter.selectors import DeadLetterRow
 from console.group.findings import CLIENT_WORDS
 from console.lag import selectors as lag_selectors
 from console.lag.models import BrokerRow, ClientRow, GroupRow, Round, TopicRow
+from console.lag.rows import queues
 from console.rebalance.observed.findings import Finding as OwnershipFinding
 from console.rebalance.observed.in_cluster import cluster_findings
 from console.text import Text
@@ -33,8 +34,9 @@ SHOWN = (
     *("time_to_loss_ms", "time_to_loss_lower_bound", "time_to_loss_never"),
 )
 TROUBLES_MAX = 100  # groups that are counted; of a cluster that is down as a whole the first few are enough
-# Judging who owns what reads every client and queue: beyond this a page would wait.
+# Judging who owns what reads every client of a cluster and every queue of their groups: beyond this a page would wait.
 OWNERSHIP_CLIENTS_MAX = 500
+OWNERSHIP_QUEUES_MAX = 20_000
 GROWTH_MIN = 0.05  # messages per second below which a lag is level
 # Kinds of findings about ownership that the overview shows.
 KINDS = {
@@ -356,9 +358,12 @@ def health(rounds: Sequence[Round]) -> Health | None:
 
 
 def judges_ownership(cluster_name: str, scope: NameScope = EVERYTHING) -> bool:
-    """Whether there are few enough clients to check the ownership of queues on every page load."""
+    """Whether there are few enough clients and queues to check the ownership on every page load."""
     rows = scope.filter(ClientRow.objects.filter(cluster=cluster_name), "group")
-    return rows.count() <= OWNERSHIP_CLIENTS_MAX
+    groups = list(rows.values_list("group", flat=True)[: OWNERSHIP_CLIENTS_MAX + 1])
+    if len(groups) > OWNERSHIP_CLIENTS_MAX:
+        return False
+    return queues.count_of_groups(cluster_name, set(groups)) <= OWNERSHIP_QUEUES_MAX
 
 
 def _group_findings(cluster_name: str, scope: NameScope) -> list[Finding]:

@@ -41,6 +41,11 @@ def keys_of_groups(cluster_name: str, groups: Collection[str]) -> list[tuple[str
     return sorted(_tuples(found, names))
 
 
+def count_of_groups(cluster_name: str, groups: Collection[str]) -> int:
+    """Return how many queues `of_groups` has, without a value of any."""
+    return len(sheets.read_table(QUEUES, cluster_name, ("group",), groups))
+
+
 def on_broker(cluster_name: str, broker_name: str, *names: str) -> Iterable[tuple[Any, ...]]:
     """Return some fields of each queue of a broker as each group consumes it, unordered. Reads every sheet."""
     found = sheets.read_columns(QUEUES, cluster_name, names, where="broker_name", values=[broker_name])

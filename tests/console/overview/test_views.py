@@ -319,6 +319,24 @@ def test_ownership_is_one_finding_a_group_and_kind() -> None:
     )
 
 
+@pytest.mark.parametrize("most", ["OWNERSHIP_CLIENTS_MAX", "OWNERSHIP_QUEUES_MAX"])
+def test_of_too_many_clients_or_queues_no_owner_is_judged(
+    admin: Client, most: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sample_rows.group_row("torn")
+    for number in range(2):
+        sample_rows.queue_row("torn", number)
+        sample_rows.client_row("torn", f"torn-{number}", queues=[], read_at_ms=int(time.time() * 1000))
+    ClientRow.objects.exclude(group="torn").delete()
+    elsewhere = "; for the queues of each client, open its group"
+    monkeypatch.setattr(selectors, most, 2)
+    text = admin.get("/c/local/").content.decode()
+    assert "torn: idle client" in text and elsewhere not in text
+    monkeypatch.setattr(selectors, most, 1)
+    text = admin.get("/c/local/").content.decode()
+    assert "torn: idle client" not in text and elsewhere in text
+
+
 def test_the_collector_is_a_part_of_its_own(admin: Client) -> None:
     part = admin.get("/c/local/?part=collector").content.decode()
     assert "Complete rounds" in part and "broker-a" not in part
