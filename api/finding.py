@@ -127,7 +127,7 @@ class GroupFindings(Resource):
             now_ms,
             row,
             group_selectors.group_queues(cluster, group),
-            group_selectors.group_clients(cluster, group),
+            group_selectors.reports(cluster, group),
             pauses.pauses_of(cluster, group, now_ms),
         )
         return Response(_body(request, cluster, found, DatedFindingSerializer))

@@ -11,7 +11,7 @@ import numpy as np
 
 from console.brokers.mqadmin import RETRY_TOPIC_PREFIX
 from console.group.pauses import WHOLE_GROUP, GroupPauses
-from console.group.selectors import member_figures
+from console.group.selectors import Reported, member_figures
 from console.lag.models import ClientRow, GroupRow
 from console.lag.round.figures import ClientFigures
 from console.lag.rows.broadcast import BROADCASTING
@@ -93,7 +93,7 @@ class Finding:
 def findings(
     group: GroupRow,
     queues: Queues,
-    clients: Sequence[ClientRow],
+    clients: Sequence[Reported],
     pauses: GroupPauses = NOT_PAUSED,
     promised_ms: int | None = None,
     plan_at: PlanAt = lambda _at_ms: None,
@@ -512,23 +512,28 @@ def _skew(queues: Queues, group: GroupRow) -> Iterable[Finding]:
     yield Finding("FALLING_BEHIND", Text("The lag is uneven"), text, None, "queues")
 
 
-def _subscriptions(clients: Sequence[ClientRow]) -> Iterable[Finding]:
-    if len(subscription_kinds(clients)) > 1:
+def _subscriptions(clients: Sequence[Reported]) -> Iterable[Finding]:
+    if not subscribe_alike(clients) and (kinds := len(subscription_kinds(clients))) > 1:
         text = Text(
             "RocketMQ keeps only the subscription it received last, so delivery changes with every "
             "heartbeat. All clients of a group must subscribe to the same topics and tags."
         )
-        kinds = len(subscription_kinds(clients))
         title = Text("Clients subscribe in %(number)s different ways", number=kinds)
         yield Finding("FALLING_BEHIND", title, text, None, "clients")
 
 
-def subscription_kinds(clients: Iterable[ClientRow]) -> Counter[str]:
+def subscribe_alike(clients: Iterable[Reported]) -> bool:
+    """Return whether all members that reported a subscription have the same, as those of nearly every group."""
+    reported = [client.subscription for client in clients if client.subscription]
+    return all(one is reported[0] or one == reported[0] for one in reported)
+
+
+def subscription_kinds(clients: Iterable[Reported]) -> Counter[str]:
     """Return how many clients have each subscription, as words; more than one key is a mismatch."""
     return Counter(subscription_words(client) for client in clients if client.subscription)
 
 
-def subscription_words(client: ClientRow) -> str:
+def subscription_words(client: ClientRow | Reported) -> str:
     """Return `orders: paid || refunded, clicks: *`, without the group's own retry topic."""
     parts = [
         f"{topic}: {(value or {}).get('expression') or '*'}"
@@ -538,7 +543,7 @@ def subscription_words(client: ClientRow) -> str:
     return ", ".join(parts)
 
 
-def _ownership(queues: Queues, clients: Sequence[ClientRow]) -> Iterable[Finding]:
+def _ownership(queues: Queues, clients: Sequence[Reported]) -> Iterable[Finding]:
     if not clients or any(client.queues is None for client in clients):
         return  # a client that did not answer may own queues that look free
     owned = [one for client in clients for one in client.queues or ()]

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cache
 
 from django.utils.translation import gettext
 
 from console.brokers.mqadmin import RETRY_TOPIC_PREFIX
-from console.group.findings import SEVERITY, Finding, OwnPlan, Queues, findings
+from console.group.findings import SEVERITY, Finding, OwnPlan, Queues, findings, subscribe_alike
 from console.group.pauses import GroupPauses
-from console.group.selectors import member_figures
+from console.group.selectors import Reported, member_figures
 from console.lag.models import ClientRow, GroupRow
 from console.lag.past import mark_words, marks
 from console.lag.promise_versions import promises_of
@@ -37,7 +37,7 @@ def findings_at(
     now_ms: int,
     row: GroupRow,
     queues: Queues,
-    clients: Sequence[ClientRow],
+    clients: Sequence[Reported],
     paused: GroupPauses,
 ) -> list[Finding]:
     """Return what is wrong with a group, judged by the promise in force."""
@@ -278,15 +278,17 @@ class Difference:
 NOT_SUBSCRIBED = Text("not subscribed")
 
 
-def differences(clients: Sequence[ClientRow]) -> list[Difference]:
+def differences(clients: Sequence[Reported]) -> list[Difference]:
     """Return topics whose subscription is not the same for all members that reported one."""
+    if subscribe_alike(clients):
+        return []
     saying = [client for client in clients if client.subscription]
     topics = sorted({topic for client in saying for topic in client.subscription})
     found = []
     for topic in topics:
         if topic.startswith(RETRY_TOPIC_PREFIX):
             continue
-        sides: dict[str, list[ClientRow]] = defaultdict(list)
+        sides: dict[str, list[Reported]] = defaultdict(list)
         for client in saying:
             sides[_expression(client, topic)].append(client)
         if len(sides) > 1:
@@ -294,20 +296,20 @@ def differences(clients: Sequence[ClientRow]) -> list[Difference]:
     return found
 
 
-def _difference(topic: str, sides: dict[str, list[ClientRow]]) -> Difference:
+def _difference(topic: str, sides: dict[str, list[Reported]]) -> Difference:
     ranked = sorted(sides.items(), key=lambda side: (-len(side[1]), side[0]))
     common = ranked[0][0]
     others = [_side(text, clients, against=common) for text, clients in ranked[1:]]
     return Difference(topic, _side(common, ranked[0][1], against=ranked[1][0]), others)
 
 
-def _side(text: str, clients: Sequence[ClientRow], against: str) -> Side:
+def _side(text: str, clients: Sequence[Reported], against: str) -> Side:
     theirs = {part.strip() for part in against.split("||")}
     parts = [(part, part.strip() not in theirs) for part in text.split("||")]
     return Side(len(clients), ", ".join(sorted({client.version or "?" for client in clients})), parts)
 
 
-def _expression(client: ClientRow, topic: str) -> str:
+def _expression(client: Reported, topic: str) -> str:
     subscribed = client.subscription.get(topic)
     if subscribed is None:
         return NOT_SUBSCRIBED
@@ -316,10 +318,10 @@ def _expression(client: ClientRow, topic: str) -> str:
     return expression if kind == "TAG" else f"{kind} {expression}"
 
 
-def differing_clients(clients: Sequence[ClientRow]) -> set[str]:
-    """Return ids of members whose subscription is not the most frequent one."""
+def differing_clients(clients: Sequence[Reported], found: Sequence[Difference]) -> set[str]:
+    """Return ids of members whose subscription is not the most frequent one, by `differences` of them."""
     ids: set[str] = set()
-    for topic in {difference.topic for difference in differences(clients)}:
+    for topic in {difference.topic for difference in found}:
         counts = Counter(_expression(client, topic) for client in clients if client.subscription)
         common = min(counts, key=lambda text: (-counts[text], text))
         ids |= {
@@ -330,11 +332,13 @@ def differing_clients(clients: Sequence[ClientRow]) -> set[str]:
     return ids
 
 
-def has_filter(clients: Iterable[ClientRow]) -> bool:
+def has_filter(clients: Sequence[Reported]) -> bool:
     """Return whether a member subscribes to less than every message of a topic."""
+    reported = [client for client in clients if client.subscription]
+    compared = reported[:1] if subscribe_alike(reported) else reported
     return any(
         ((subscribed or {}).get("expression") or "*") != "*"
-        for client in clients
+        for client in compared
         for topic, subscribed in client.subscription.items()
         if not topic.startswith(RETRY_TOPIC_PREFIX)
     )

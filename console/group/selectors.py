@@ -2,8 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from typing import NamedTuple
 
-from django.db.models import Count, Q, QuerySet
+import msgspec
+from django.db.models import Count, Q, QuerySet, TextField
+from django.db.models.functions import Cast
 
 from console.access.name_scope import EVERYTHING, NameScope
 from console.brokers.mqadmin import MessageQueue
@@ -210,9 +213,33 @@ def groups_on_topics(cluster_name: str, topics: Sequence[str], *, limit: int = 2
     return sorted({row.group for row in rows if row.committed_offset is not None})[:limit]
 
 
-def group_clients(cluster_name: str, name: str) -> Sequence[ClientRow]:
-    """Return the group's members at the last sweep, by client id."""
-    return list(ClientRow.objects.filter(cluster=cluster_name, group=name).order_by("client_id"))
+def group_clients(cluster_name: str, name: str, *, most: int | None = None) -> Sequence[ClientRow]:
+    """Return the group's members at the last sweep, by client id; all, or the first of them."""
+    return list(ClientRow.objects.filter(cluster=cluster_name, group=name).order_by("client_id")[:most])
+
+
+class Reported(NamedTuple):
+    """What a member reported of itself, as `ClientRow` has it: that which is compared of all members."""
+
+    client_id: str
+    version: str
+    subscription: Mapping[str, Mapping[str, str | None]]
+    queues: Sequence[Mapping[str, object]] | None
+
+
+def reports(cluster_name: str, name: str) -> list[Reported]:
+    """Return what the group's members reported at the last sweep, by client id: without a row of each, of 10,000."""
+    rows = ClientRow.objects.filter(cluster=cluster_name, group=name).order_by("client_id")
+    as_text = (Cast(column, TextField()) for column in ("subscription", "queues"))
+    # most members of a group subscribe to the same
+    decoded: dict[str, Mapping[str, Mapping[str, str | None]]] = {}
+    found = []
+    for client_id, version, subscription, kept in rows.values_list("client_id", "version", *as_text):
+        if subscription not in decoded:
+            decoded[subscription] = msgspec.json.decode(subscription)
+        queues_of = None if kept is None else msgspec.json.decode(kept)
+        found.append(Reported(client_id, version, decoded[subscription], queues_of))
+    return found
 
 
 def group_client(cluster_name: str, name: str, client_id: str) -> ClientRow | None:

@@ -27,6 +27,7 @@ from console.group.group_list import GROUPS
 from console.group.offsets.estimate import estimate
 from console.group.offsets.forms import OFFERED, OffsetChangeForm
 from console.group.offsets.matrix import Ticked, scope_matrix
+from console.group.selectors import Reported
 from console.group.settings.page import settings_table
 from console.lag import selectors as lag_selectors
 from console.lag import services as lag_services
@@ -137,7 +138,7 @@ def group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
     if request.GET.get("part") == "by-client":
         context = {"cluster": here, "row": row, **_by_client_context(request, here, row.group)}
         return render(request, "group/_by_client.html", context)
-    queues, clients = selectors.group_queues(here.name, group), selectors.group_clients(here.name, group)
+    queues, clients = selectors.group_queues(here.name, group), selectors.reports(here.name, group)
     now_ms = int(time.time() * 1000)
     paused = pauses.pauses_of(here.name, group, now_ms)
     found = {
@@ -270,10 +271,11 @@ class ShownClient:
     throughput: Throughput
 
 
-def _clients_context(row: GroupRow, queues: Queues, clients: Sequence[ClientRow]) -> PageContext:
+def _clients_context(row: GroupRow, queues: Queues, clients: Sequence[Reported]) -> PageContext:
     """Return the context of the table of members."""
-    differing, progress = group_page.differing_clients(clients), group_page.progress_of(row)
-    first = clients[:CLIENTS_SHOWN]
+    found, progress = group_page.differences(clients), group_page.progress_of(row)
+    differing = group_page.differing_clients(clients, found)
+    first = selectors.group_clients(row.cluster, row.group, most=CLIENTS_SHOWN)
     owned: dict[str, list[QueueRow]] = {client.client_id: [] for client in first}
     places = [at for at, owner in enumerate(queues.values("owner")) if owner in owned]
     for queue in queues.part(places):
@@ -294,7 +296,7 @@ def _clients_context(row: GroupRow, queues: Queues, clients: Sequence[ClientRow]
         "client_count": len(clients),
         "clients_every_ms": CLIENTS_EVERY_MS,
         "broadcasts": row.model == BROADCASTING,
-        "differences": group_page.differences(clients),
+        "differences": found,
     }
 
 
@@ -310,6 +312,7 @@ def client(request: HttpRequest, cluster: str, group: str, client_id: str) -> Ht
     except (member.MemberSilent, BrokerUnavailable, RemotingTimeout, MQBrokerError) as trouble:
         problem = text_of(trouble).local()
     properties = client_page.properties(info) if info is not None else []
+    clients = selectors.reports(here.name, group)
     broadcasts = row.model == BROADCASTING
     queues = (
         (selectors.client_queues(known) if known is not None else [])
@@ -328,7 +331,7 @@ def client(request: HttpRequest, cluster: str, group: str, client_id: str) -> Ht
         "sums": client_page.sums(held, info, group_page.progress_of(row).get(client_id)),
         "broadcasts": broadcasts,
         "subscriptions": client_page.subscriptions(known),
-        "differences": group_page.differing_clients(selectors.group_clients(here.name, group)),
+        "differences": group_page.differing_clients(clients, group_page.differences(clients)),
         "properties": properties,
         # A client that consumes concurrently reports meaningless locks.
         "in_order": info is not None and dict(info.properties).get("PROP_CONSUMEORDERLY") == "true",
