@@ -9,6 +9,7 @@ from django.conf import settings
 from django.http import HttpRequest
 from django.urls import reverse
 
+from console.access.rules import may_see_cluster
 from console.cluster.models import Cluster
 from console.demo.models import ClosedTour
 from console.text import Text
@@ -86,6 +87,7 @@ class Step:
     count: int
     previous_url: str
     next_url: str
+    week_url: str
 
 
 def is_open(user: Any, cluster: Cluster | None) -> bool:
@@ -111,7 +113,14 @@ def step_of(request: HttpRequest, cluster: Cluster | None) -> Step | None:
         count=len(STOPS),
         previous_url=STOPS[index - 1].url(cluster.name) if index else "",
         next_url=STOPS[index + 1].url(cluster.name) if index + 1 < len(STOPS) else "",
+        week_url=_week_url(request.user) if STOPS[index].page == "reports" else "",
     )
+
+
+def _week_url(user: Any) -> str:
+    """Return where the reports of the generated week are; empty without one that the person may see."""
+    found = Cluster.objects.filter(generated_to_ms__isnull=False).first()
+    return reverse("reports", args=[found.name]) if found and may_see_cluster(user, found.name) else ""
 
 
 def close(user: Any) -> None:

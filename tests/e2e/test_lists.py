@@ -125,6 +125,15 @@ def test_what_opens_an_event_takes_no_line_of_its_own_on_a_phone(page: Page, pro
     assert heights[0] <= 12 and heights[1], heights
 
 
+def test_a_long_name_begins_beside_what_opens_its_row(page: Page, product: Product) -> None:
+    """A name without a place to break, such as RMQ_SYS_TRANS_OP_HALF_TOPIC, began below it."""
+    page.goto(f"{product.url}/c/local/topics?kind=SYSTEM")
+    expect(page.locator("[data-details] > tr > th").first).to_be_visible()
+    below = """heads => heads.filter(head => head.querySelector("a").getClientRects()[0].top >
+      head.querySelector("button").getBoundingClientRect().top + 12).map(head => head.textContent.trim())"""
+    assert page.locator("[data-details] > tr > th").evaluate_all(below) == []
+
+
 def test_ages_tick_where_they_are_seen(page: Page, product: Product) -> None:
     page.goto(f"{product.url}/c/local/groups")
     page.evaluate("""() => {

@@ -35,6 +35,15 @@ def test_every_step_leads_to_the_next_one(demo: Cluster) -> None:
             assert f'href="{STOPS[number].url("local")}"' in text
 
 
+def test_the_last_step_opens_the_reports_that_are_full(demo: Cluster) -> None:
+    link = 'href="/c/week/reports">Reports of the generated week'
+    browser = signed_in()
+    assert link not in page(browser, "/c/local/reports")
+    Cluster.objects.create(name="week", namesrv_addrs="127.0.0.1:2", generated_to_ms=1)
+    assert link in page(browser, "/c/local/reports")
+    assert link not in page(browser, "/c/local/groups")
+
+
 def test_only_its_own_pages_show_a_step(demo: Cluster) -> None:
     browser = signed_in()
     for url in ("/c/local/", "/c/local/topics", "/c/local/dead-letters", "/clusters"):
