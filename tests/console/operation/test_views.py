@@ -183,7 +183,7 @@ def test_it_says_that_a_job_waits_for_a_broker(tally: type[Tally], alice: User) 
     job, client = start(alice), browser(alice)
     runner.run(job.id, "worker-1")
     text = text_of(client, f"/c/test/operations/{job.id}")
-    assert "The job is waiting for a broker." in text
+    assert "The job is waiting for a broker or name server." in text
     assert "10.0.0.1:10911" in text
     assert "attempt 1 of 12" in text
     Job.objects.update(lease_until=None)

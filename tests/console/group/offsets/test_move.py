@@ -150,6 +150,13 @@ def test_a_job_claims_no_target_that_no_reading_showed(unseen: int, word: str) -
     assert ("at their targets" in page) is not unseen
 
 
+@pytest.mark.django_db
+def test_a_job_that_waits_for_its_first_answer_counts_no_queues() -> None:
+    job = Job(state="RUNNING", progress={"retries": 1})
+    page = render_to_string("group/_job_offsets.html", {"job": job, "plan": Plan(), "rows": []})
+    assert "queues are changed" not in page
+
+
 @pytest.mark.parametrize(
     ("answer", "how", "after"),
     [
