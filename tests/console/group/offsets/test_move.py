@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from django.template.loader import render_to_string
+from django.utils import timezone
 
 from console.brokers.mqadmin import BrokerUnavailable, MQBrokerError
 from console.group.offsets import apply as offset_apply
@@ -152,7 +153,7 @@ def test_a_job_claims_no_target_that_no_reading_showed(unseen: int, word: str) -
 
 @pytest.mark.django_db
 def test_a_job_that_waits_for_its_first_answer_counts_no_queues() -> None:
-    job = Job(state="RUNNING", progress={"retries": 1})
+    job = Job(state="RUNNING", progress={"retries": 1}, created_at=timezone.now())
     page = render_to_string("group/_job_offsets.html", {"job": job, "plan": Plan(), "rows": []})
     assert "queues are changed" not in page
 
