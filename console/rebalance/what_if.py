@@ -20,7 +20,7 @@ from console.rebalance.simulation import (
 )
 from console.text.figures import count
 
-CLIENTS_SHOWN = 100  # with a box to leave them out; REST leaves out any client
+CLIENTS_SHOWN = 50  # with a box to leave them out; REST leaves out any client
 WEIGHTS_SHOWN_MAX = 40  # clients with a field of their own; for more REST takes weights
 
 

@@ -6,7 +6,6 @@ machine lengthens little. Part `server` of `page_speed`.
 
 from __future__ import annotations
 
-import gc
 import multiprocessing
 import os
 import statistics
@@ -23,11 +22,9 @@ VISITS = 7
 
 def of_paths(client: Any, paths: Mapping[str, str]) -> dict[str, Any]:
     """Milliseconds by name of a page, after a first visit, and its bytes before compression."""
-    from django.urls import get_resolver
+    import console.asgi  # noqa: F401  (what the process that serves does about garbage)
 
     found = {}
-    list(get_resolver().url_patterns)
-    gc.freeze()  # as console/asgi.py does
     for name, path in paths.items():
         took = []
         for _ in range(VISITS + 1):
