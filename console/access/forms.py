@@ -9,7 +9,7 @@ from django.core.exceptions import ValidationError
 from console.access.activity_list import stored_actor
 from console.access.models import Verb
 from console.lists.spec import ListSpec
-from console.text import Text
+from console.text import Names, Text
 from console.text.moment_field import MomentField
 
 # Ten years; leave the field empty for a token that does not expire.
@@ -72,7 +72,7 @@ class ColumnNames(forms.CharField):
                 Text(
                     "Unknown column %(name)s. Columns: %(names)s.",
                     name=unknown[0][:40],
-                    names=", ".join(self.names),
+                    names=Names(self.names),
                 )
             )
         return [name for name in self.names if name in wanted]

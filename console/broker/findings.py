@@ -13,7 +13,7 @@ from console.broker.selectors import BrokerView, ConfigTable
 from console.broker.survey import disk, runtime
 from console.broker.survey.connections import Replica
 from console.broker.survey.held_back import TIMER_LATE_S
-from console.text import Duration, Latency, Text
+from console.text import Duration, Latency, Names, Text
 from console.text.figures import percent, size
 
 SOON_MS, VERY_SOON_MS = (
@@ -145,16 +145,16 @@ def _routes(view: BrokerView, servers: Sequence[NameServerRow]) -> Iterable[Find
         text = Text(
             "%(names)s no longer offer it to producers, %(rest)s still do: whether a producer uses it "
             "depends on the name server that answers.",
-            names=", ".join(view.drained_at),
-            rest=", ".join(sorted(set(view.servers_read) - set(view.drained_at))),
+            names=Names(view.drained_at),
+            rest=Names(sorted(set(view.servers_read) - set(view.drained_at))),
         )
         yield Finding("FALLING_BEHIND", Text("Drained at some name servers only"), text, tab="drain")
     missing = sorted(set(view.servers_read) - set(view.listed_at))
     if missing and view.listed_at:
         text = Text(
             "%(names)s do not list it, %(known)s do. Clients that use only the former cannot find it.",
-            names=", ".join(missing),
-            known=", ".join(view.listed_at),
+            names=Names(missing),
+            known=Names(view.listed_at),
         )
         yield Finding("FALLING_BEHIND", Text("Not every name server lists it"), text, tab="health")
     elif missing and view.row.answered:

@@ -47,7 +47,7 @@ from console.operation.plan.job_run import JobRun
 from console.operation.plan.kinds import Another, Draft, Need, Place, PlanKind, RestCall
 from console.operation.plan.params import Given
 from console.operation.plan.places import LetterPlace
-from console.text import Text, text_of
+from console.text import Names, Text, text_of
 from console.text.stored import Stored
 
 DEAD_LETTERS = Place(Text("Dead letters"), "dead-letters", "dead-letter-group")
@@ -380,7 +380,7 @@ class ReplayPlan(PlanKind[ReplayParams, ReplayBefore, PreviewRow]):
             return Text()
         missing = sorted(topic for topic in topics if not route_queues_of(admin, topic, write=True))
         if len(missing) == len(topics):
-            return Text("No original topic can be written any more: %(names)s.", names=", ".join(missing[:3]))
+            return Text("No original topic can be written any more: %(names)s.", names=Names(missing[:3]))
         return Text()
 
     def _others(self, finding: _Finding) -> list[str]:

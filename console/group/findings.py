@@ -17,7 +17,7 @@ from console.lag.round.figures import ClientFigures
 from console.lag.rows.broadcast import BROADCASTING
 from console.lag.rows.column_rows import ColumnRows
 from console.lag.rows.queue_row import QueueRow
-from console.text import Duration, Text
+from console.text import Duration, Names, Text
 from console.text.figures import percent
 from spark.lag.snapshot import BoolArray
 
@@ -211,7 +211,7 @@ def _paused(held: Queues, pauses: GroupPauses) -> Iterable[Finding]:
     text = Text("%(number)s message(s) {waits|wait} until the group is resumed.", number=waiting)
     if None in lags:
         text = Text("At least %(number)s message(s) {waits|wait} until the group is resumed.", number=waiting)
-    people = ", ".join(sorted({pause.by for pause in pauses.paused if pause.by}))
+    people = Names(sorted({pause.by for pause in pauses.paused if pause.by}))
     who = Text("Done by %(person)s.", person=people) if people else Text("Not done by this console.")
     title = Text("The whole group is stopped")
     if pauses.whole_group is None:
@@ -356,7 +356,7 @@ def _by_queue_status(queues: Queues, plan_at: PlanAt) -> Iterable[Finding]:
             facts.append(words)
         owners = sorted(set(filter(None, rows.values("owner"))))
         if status == "STALLED" and owners:
-            facts.append(Text("Owner: %(names)s.", names=", ".join(owners[:NAMED_MAX])))
+            facts.append(Text("Owner: %(names)s.", names=Names(owners[:NAMED_MAX])))
         yield Finding(
             status,
             title,

@@ -11,7 +11,7 @@ from console.brokers.mqadmin import MessageQueue
 from console.lag import selectors as lag_selectors
 from console.lag.past import history_reads
 from console.lag.rows import queues
-from console.text import Moment, Text
+from console.text import Moment, Names, Text
 from spark.lag.local_time import HOUR_MS
 
 # How far back history is searched for queues that no row has; each step reads about a quarter of an hour.
@@ -58,7 +58,7 @@ def may_lie_on_silent(cluster: str) -> Text:
     silent = lag_selectors.silent_brokers(cluster)
     if not silent:
         return Text()
-    names = ", ".join(sorted({row.broker_name for row in silent}))
+    names = Names(sorted({row.broker_name for row in silent}))
     since = Moment(min(row.since_ms for row in silent))
     return Text("It may lie on %(names)s, silent since %(time)s.", names=names, time=since)
 

@@ -30,7 +30,7 @@ from console.message.streaming import Streamed
 from console.message.views import BrokerTrouble
 from console.operation import services as operation_services
 from console.operation.errors import OperationError, PlanRejected
-from console.text import Text, text_of
+from console.text import Names, Text, text_of
 from console.text.stored import as_json
 from console.web.problem import refused_page
 
@@ -43,7 +43,7 @@ def export_messages(request: HttpRequest, cluster: str) -> HttpResponseBase:
     form = BrowseForm(request.GET)
     name = request.GET.get("format", "")
     if not topic or not form.is_valid() or form.cleaned_data["read"] in LOOKUPS or name not in FORMATS:
-        needed = Text("An export needs a topic and one of: %(names)s.", names=", ".join(FORMATS))
+        needed = Text("An export needs a topic and one of: %(names)s.", names=Names(FORMATS))
         return refused_page(request, HTTPStatus.BAD_REQUEST, refusals(form) or needed)
     _, content_type, writer = FORMATS[name]
     try:

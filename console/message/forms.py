@@ -11,7 +11,7 @@ from django.http import QueryDict
 from console.message.search.body_match import KIND_NAMES, TEXT_LENGTH_MAX, Match, MatchRefused, read_match
 from console.message.search.cursor import TEXT_LENGTH_MAX as CURSOR_LENGTH_MAX
 from console.message.search.query import Query, QueryRefused, tags_of
-from console.text import Text, text_of
+from console.text import Names, Text, text_of
 from console.text.moment_field import MomentField
 
 # Where to begin: the value in addresses and its label; a topic alone means newest.
@@ -53,7 +53,7 @@ class BrowseForm(forms.Form):
         kind = self.cleaned_data["find_in"] or "body"
         if kind not in KIND_NAMES:
             raise forms.ValidationError(
-                Text("Unknown kind of search. Choose one of: %(names)s.", names=", ".join(sorted(KIND_NAMES)))
+                Text("Unknown kind of search. Choose one of: %(names)s.", names=Names(sorted(KIND_NAMES)))
             )
         return kind
 

@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError
 from console.access.services import record_audit
 from console.brokers.body_format import ProtobufDecoder
 from console.message.models import ProtobufSchema
-from console.text import Text
+from console.text import Names, Text
 
 DESCRIPTOR_SET_BYTES_MAX = 1024 * 1024  # thousands of messages; googleapis itself has some MB
 TYPES_SUGGESTED = 20
@@ -108,7 +108,7 @@ def _message_class(descriptor_set: bytes, message_type: str) -> Any:
             Text(
                 "The descriptor set has no message %(type)s. It has: %(names)s.",
                 type=message_type or "(empty)",
-                names=", ".join(known[:TYPES_SUGGESTED]) or "none",
+                names=Names(known[:TYPES_SUGGESTED]) or "none",
             ),
             "message_type",
         ) from error

@@ -22,7 +22,7 @@ from console.lag.models import BrokerRow, ClientRow, GroupRow, Round, TopicRow
 from console.lag.rows import queues
 from console.rebalance.observed.findings import Finding as OwnershipFinding
 from console.rebalance.observed.in_cluster import cluster_findings
-from console.text import Text
+from console.text import Names, Text
 from spark.lag.local_time import DAY_MS
 
 TOP_ROWS = 5  # what fits beside each other without scrolling
@@ -432,7 +432,7 @@ def findings(
     differing = broker_selectors.route_differences(cluster_name, scope=scope, per_page=3)
     if differing.total:
         title = Text("The name servers disagree about %(number)s topic(s)", number=differing.total)
-        names = ", ".join(row.topic for row in differing.rows)
+        names = Names(row.topic for row in differing.rows)
         text = (
             Text(
                 "%(names)s and more: what a client uses depends on the name server that answers it.",

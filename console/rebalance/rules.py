@@ -13,7 +13,7 @@ from console.brokers.mqadmin import (
     place,
 )
 from console.lag.collect.version import version_ordinal
-from console.text import Text
+from console.text import Names, Text
 from console.text.stored import Stored
 
 # Strategies that brokers compute themselves while the console is away; any other would move queues then.
@@ -96,7 +96,7 @@ def compute(
     Raises ValueError for a strategy that brokers cannot fall back to.
     """
     if strategy not in SERVER_STRATEGIES or strategy not in STRATEGIES:
-        names = ", ".join(SERVER_STRATEGIES)
+        names = Names(SERVER_STRATEGIES)
         raise ValueError(Text("strategy %(name)s is not one of %(names)s", name=strategy, names=names))
     members = sorted(set(client_ids))
     if not members or not queues:

@@ -55,7 +55,7 @@ from console.report.rules import window as whole_window
 from console.report.runs import kept_episodes, long_trend
 from console.report.runs.missing import hours_of, lost_hours, missing, nothing_readable, unread
 from console.report.runs.replacement import Produced, replace_rows
-from console.text import Text, text_of
+from console.text import Names, Text, text_of
 from spark.lag.history.buckets import joined_path
 from spark.lag.local_time import HOUR_MS, periods, starts_in_hour
 
@@ -94,7 +94,7 @@ class RunLost(Exception):
 
 def no_report(job: str) -> Text:
     """Return the refusal of an unknown report."""
-    return Text("There is no report %(name)s. Reports: %(names)s.", name=job, names=", ".join(JOBS))
+    return Text("There is no report %(name)s. Reports: %(names)s.", name=job, names=Names(JOBS))
 
 
 # --- Requesting a run ---------------------------------------------------------------------------------------

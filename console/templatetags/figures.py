@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import time
+from collections.abc import Iterable
 from html import escape
 from typing import Any
 
@@ -30,7 +31,7 @@ from console.templatetags.cells import (
     value_of,
 )
 from console.templatetags.statuses import named_badge, status_parts
-from console.text import JsonObject
+from console.text import JsonObject, Names
 from console.text.figures import clock, compact, count, percent, rate, size, zone_offset
 
 register = template.Library()
@@ -344,6 +345,12 @@ TOPIC_KINDS = {
     "TRANSACTION": gettext_noop("Transaction"),
     "MIXED": gettext_noop("Mixed"),
 }
+
+
+@register.filter
+def names(several: Iterable[object]) -> str:
+    """Return names with the reader's sign between them."""
+    return Names(map(str, several)).local()
 
 
 @register.filter

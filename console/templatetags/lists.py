@@ -20,6 +20,7 @@ from console.lists.export_size import ExportSize, of_list
 from console.lists.page import PER_PAGE_CHOICES
 from console.lists.spec import Column, ListSpec
 from console.templatetags.statuses import status_parts
+from console.text import Names
 from console.text.figures import count
 
 register = template.Library()
@@ -242,7 +243,7 @@ def paused_tag(paused: Mapping[str, Sequence[str]], group: str) -> SafeString | 
     if topics is None:
         return ""
     # The empty name stands for the whole group (`console.group.pauses.WHOLE_GROUP`).
-    where = _("Consumption is disabled for the whole group.") if "" in topics else ", ".join(topics)
+    where = _("Consumption is disabled for the whole group.") if "" in topics else Names(topics).local()
     tag = ' <span class="tag tag--warn" tabindex="0" data-tip="{}">{}</span>'
     return format_html(tag, where, _("Paused"))
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from functools import lru_cache
 from typing import Any, Protocol, TypeAlias, runtime_checkable
@@ -25,7 +25,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString
 from django.utils.timezone import get_current_timezone
-from django.utils.translation import gettext
+from django.utils.translation import gettext, pgettext
 from msgspec import Struct, structs
 
 from console.text.figures import clock, count, duration, latency, moment, zone_offset
@@ -133,10 +133,32 @@ class Span:
         return " – ", "moment", _in_zone(self.last_ms)
 
 
-Figure = Duration | Latency | Moment | Span
+@dataclass(frozen=True, slots=True, init=False)
+class Names:
+    """Names inside a text: ``a, b`` in English, with the reader's sign between them."""
+
+    names: tuple[str, ...]
+
+    def __init__(self, names: Iterable[str]) -> None:
+        object.__setattr__(self, "names", tuple(names))
+
+    def __bool__(self) -> bool:
+        return bool(self.names)
+
+    def __str__(self) -> str:
+        return ", ".join(self.names)
+
+    def local(self) -> str:
+        return pgettext("between names", ", ").join(self.names)
+
+    def html(self) -> str:
+        return escape(self.local())
+
+
+Figure = Duration | Latency | Moment | Span | Names
 # By the names of their fields: how a row stores them.
 FIGURES: dict[frozenset[str], type[Figure]] = {
-    frozenset(one.name for one in fields(kind)): kind for kind in (Duration, Latency, Moment, Span)
+    frozenset(one.name for one in fields(kind)): kind for kind in (Duration, Latency, Moment, Span, Names)
 }
 
 
@@ -214,8 +236,8 @@ class Text(str):
         return SafeString(_rendered(self.text, self.values, STRONG if strong else HTML))
 
     @classmethod
-    def foreign(cls, words: str) -> Text:
-        """Return text that is not ours, such as a broker's answer: the same in every language."""
+    def foreign(cls, words: str | Names) -> Text:
+        """Return text that is not ours, such as a broker's answer: the same in every language, but between names."""
         return cls("%(words)s", words=words) if words else cls()
 
     @classmethod
@@ -236,10 +258,10 @@ class Text(str):
         if most is not None and len(names) > most:
             names, others = names[:most], others + len(names) - most
         if others:
-            return Text("%(names)s and %(number)s more", names=", ".join(names), number=others)
+            return Text("%(names)s and %(number)s more", names=Names(names), number=others)
         if len(names) < 2:
             return cls.foreign("".join(names))
-        return Text("%(names)s and %(last)s", names=", ".join(names[:-1]), last=names[-1])
+        return Text("%(names)s and %(last)s", names=Names(names[:-1]), last=names[-1])
 
     def put_as(self, others: Mapping[str, str]) -> Text:
         """Return the text with other sentences in the place of those with these ids, inside of values too."""

@@ -13,7 +13,7 @@ from typing import Any
 from console.brokers.mqadmin import BlockingMQAdmin, MQAdmin
 from console.brokers.queues import ask_each, require_answer
 from console.operation.config.row import ImpactRow
-from console.text import Text
+from console.text import Names, Text
 from console.topic import selectors
 
 GROUPS_READ_MAX = 50  # readers whose members are read; more are only counted
@@ -254,7 +254,7 @@ def impact(facts: TopicFacts) -> tuple[ImpactRow, ...]:
             value=facts.backlog if readers else 0,
             is_lower_bound=lower or (bool(unknown) and facts.backlog is not None),
             words=Text.foreign(
-                ", ".join(f"{one.group} {one.backlog:,}" for one in readers[:NAMED_MAX] if one.backlog)
+                Names(f"{one.group} {one.backlog:,}" for one in readers[:NAMED_MAX] if one.backlog)
             )
             or (Text("no round has read the backlog yet") if unknown else Text("of any group")),
             source=Text("last round"),

@@ -8,7 +8,7 @@ from console.brokers.mqadmin import BlockingMQAdmin
 from console.operation.config.quarantine import Quarantine
 from console.operation.config.row import Config, ConfigRow
 from console.operation.plan.kinds import PlanWarning
-from console.text import Duration, Text
+from console.text import Duration, Names, Text
 from console.topic.topic_config import PERMISSIONS, READ, WRITE
 from console.topic.topic_facts import TopicFacts
 
@@ -62,7 +62,7 @@ def change_warnings(
     """Warn of messages out of reach, removed permissions, and order."""
     warnings = []
     if unread:
-        of_groups = ", ".join(f"{group or '–'} {count:,}" for group, count in unread.items())
+        of_groups = Names(f"{group or '–'} {count:,}" for group, count in unread.items())
         warnings.append(
             PlanWarning(
                 "danger",
@@ -111,7 +111,7 @@ def use_warnings(facts: TopicFacts) -> list[PlanWarning]:
     warnings = []
     online = [reader for reader in facts.readers if reader.members]
     if online:
-        names = ", ".join(reader.group for reader in online[:5])
+        names = Names(reader.group for reader in online[:5])
         warnings.append(
             PlanWarning(
                 "danger",

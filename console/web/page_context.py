@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 
 from django.http import Http404, HttpRequest
 
-from console.text import Text
+from console.text import Names, Text
 
 PageContext: TypeAlias = dict[str, Any]
 
@@ -15,6 +15,6 @@ def chosen_tab(request: HttpRequest, tabs: Mapping[str, Text]) -> str:
     chosen = request.GET.get("tab") or next(iter(tabs))
     if chosen not in tabs:
         raise Http404(
-            Text("This page has no tab “%(tab)s”. Its tabs are %(tabs)s.", tab=chosen, tabs=", ".join(tabs))
+            Text("This page has no tab “%(tab)s”. Its tabs are %(tabs)s.", tab=chosen, tabs=Names(tabs))
         )
     return chosen

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from console.brokers.mqadmin import AclInfo, PlainAccessConfig, PolicyEntryInfo, PolicyInfo, UserInfo
 from console.operation.config.row import Config
 from console.operation.errors import PlanRejected
-from console.text import Text
+from console.text import Names, Text
 
 # ``what`` of a row.
 ACCOUNT, USER, WHITE = "account", "user", "white addresses"
@@ -77,7 +77,7 @@ def rights(prefix: str, perms: Mapping[str, str], field: str) -> Config:
                 Text(
                     "%(entry)s is not a permission. Enter name=permission with one of %(words)s.",
                     entry=f"{name}={perm}",
-                    words=", ".join(PERMS),
+                    words=Names(PERMS),
                 ),
                 field,
             )
@@ -156,7 +156,7 @@ def read_policy(resource: str, words: str) -> PolicyEntryInfo:
     for action in actions:
         if action not in ACTIONS:
             raise PlanRejected(
-                Text("Unknown action %(name)s. Actions: %(known)s.", name=action, known=", ".join(ACTIONS)),
+                Text("Unknown action %(name)s. Actions: %(known)s.", name=action, known=Names(ACTIONS)),
                 "policies",
             )
     source_ips = [source.strip() for source in sources.split(",")] if sources else []

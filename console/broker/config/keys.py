@@ -11,7 +11,7 @@ import enum
 import re
 from collections.abc import Mapping
 
-from console.text import Text
+from console.text import Names, Text
 from console.text.figures import duration, size
 
 # Stands for the value of a secret key: a broker's secrets are not stored here.
@@ -398,7 +398,7 @@ def problem_of(key: ConfigKey, value: str) -> Text:
     if value != value.strip():
         return Text("Spaces at the start or the end are not allowed: the broker removes them.")
     if key.choices and value not in key.choices:
-        return Text("One of: %(names)s.", names=", ".join(key.choices))
+        return Text("One of: %(names)s.", names=Names(key.choices))
     return _number_problem(key, value)
 
 

@@ -39,7 +39,7 @@ from console.operation.models import Job, Plan
 from console.operation.plan.job_run import JobRun
 from console.operation.plan.kinds import BROKERS, Draft, Need, PlanKind, PlanWarning, RestCall
 from console.operation.plan.params import Accepted, Parameter, Params
-from console.text import Text, text_of
+from console.text import Names, Text, text_of
 from console.text.stored import Stored
 
 NAMED_MAX = 10  # topics named in a sentence; all of them stand in the plan's before-state
@@ -280,7 +280,7 @@ class BrokerDrainPlan(PlanKind[DrainParams, DrainBefore, ServerRow]):
             Text(
                 "%(names)s restored the permission %(number)s times: topics keep changing on the broker, "
                 "or another program restores it.",
-                names=", ".join(sorted(wrong)),
+                names=Names(sorted(wrong)),
                 number=WIPES_MAX,
             )
         )

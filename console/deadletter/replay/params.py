@@ -10,7 +10,7 @@ from console.operation.models import Plan
 from console.operation.plan.params import Given, Params
 from console.operation.plan.places import LetterPlace, read_place
 from console.operation.rules import RATE_PER_S_MAX
-from console.text import Text, text_of
+from console.text import Names, Text, text_of
 from console.text.stored import of_json
 
 STOP_MAX = 1_000_000_000
@@ -49,7 +49,7 @@ def read_params(given: Given) -> ReplayParams:
     target, letter = given.get("target"), given.get("letter")
     if target not in replay_copy.TARGETS:
         raise PlanRejected(
-            Text("Choose a target: %(names)s.", names=", ".join(replay_copy.TARGETS)), field="target"
+            Text("Choose a target: %(names)s.", names=Names(replay_copy.TARGETS)), field="target"
         )
     wanted = given.get("filter") or {}
     if not isinstance(wanted, dict):

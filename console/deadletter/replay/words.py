@@ -11,7 +11,7 @@ from console.deadletter.replay.direct import ClientAnswer
 from console.deadletter.replay.params import ReplayParams
 from console.deadletter.replay.preview import Preview
 from console.operation.plan.kinds import PlanWarning
-from console.text import Text
+from console.text import Names, Text
 
 NAMES_SHOWN = 5
 # Where the copies of a replay go, on the page of its job.
@@ -347,7 +347,7 @@ def readable_warnings(*, is_undo: bool) -> list[PlanWarning]:
 def _names(names: Sequence[str]) -> Text:
     if len(names) > NAMES_SHOWN:
         return Text.of_names(names, NAMES_SHOWN)
-    return Text.foreign(", ".join(names))
+    return Text.foreign(Names(names))
 
 
 def _time(at_ms: int, now_ms: int) -> str:

@@ -47,7 +47,7 @@ from console.operation.plan.coverage import Coverage, gone_words, read_coverage,
 from console.operation.plan.job_run import JobRun
 from console.operation.plan.kinds import Another, Draft, PlanWarning
 from console.operation.plan.params import ACCEPTING, ON_BROKERS, Accepted, Given, Parameter, Params
-from console.text import Text
+from console.text import Names, Text
 from console.text.stored import Stored, of_json
 
 MODE = Text("consume mode")  # ``what`` of a row
@@ -357,7 +357,7 @@ def _warnings(
     after = {name: one.of(topic, group).value() for name, one in modes.items() if one.is_able}
     after |= {row.broker_name: row.after or {} for row in rows}
     if len({str(value) for value in after.values()}) > 1:
-        says = ", ".join(f"{name} {_words(value)}" for name, value in sorted(after.items()))
+        says = Names(f"{name} {_words(value)}" for name, value in sorted(after.items()))
         text = Text(
             "Clients may query any of them, so their mode would change from one request to the next: "
             "%(says)s.",

@@ -16,7 +16,7 @@ import msgspec
 
 from console.group.offsets.stored import FileOrigin, QueueOffset
 from console.operation.errors import PlanRejected
-from console.text import JsonObject, Text
+from console.text import JsonObject, Names, Text
 from console.text.stored import as_json
 from console.web.spreadsheet import FORMULA_STARTS, csv_line
 
@@ -259,7 +259,7 @@ def _of_csv(text: str) -> OffsetFile:
         head = [name.strip() for name in next(lines)]
         absent = [name for name in NEEDED if name not in head]
         if absent:
-            raise _refused(Text("Line 1 must name the columns. Missing: %(names)s.", names=", ".join(absent)))
+            raise _refused(Text("Line 1 must name the columns. Missing: %(names)s.", names=Names(absent)))
         entries = []
         for values in lines:
             place = Text("Line %(line)s", line=lines.line_num)
@@ -339,7 +339,7 @@ def _problem(fields: _Fields) -> Text:
         return Text("%(field)s must be a whole number from 0", field="queue_id")
     state = fields.state or COMMITTED
     if state not in STATES:
-        return Text("%(field)s must be one of %(names)s", field="state", names=", ".join(STATES))
+        return Text("%(field)s must be one of %(names)s", field="state", names=Names(STATES))
     offset = fields.offset
     if state in WITH_OFFSET and not _is_number(offset, OFFSET_MAX):
         return Text(

@@ -12,7 +12,7 @@ from console.lag.last_seen import QueueSeen
 from console.operation.errors import PlanRejected
 from console.operation.plan.coverage import LEFT_OUT, Absent
 from console.operation.plan.places import QueuePlace
-from console.text import Text
+from console.text import Names, Text
 
 RESET_PER_QUEUE, RESET_BY_TIME, UPDATE_PER_QUEUE, UNCHANGED = "222_queue", "222_time", "15", ""
 HOW_WORDS = {
@@ -225,7 +225,7 @@ def blocked(state: GroupState, requested: TargetRequest, rows: Sequence[Change])
         return Text("Nothing would change: all %(rows)s queues are at the target already.", rows=len(rows))
     by_time = [row for row in moving if row.how == RESET_BY_TIME]
     if by_time and not requested.target.is_time:
-        names = ", ".join(sorted({row.queue.broker_name for row in by_time}))
+        names = Names(sorted({row.queue.broker_name for row in by_time}))
         return Text(
             "%(names)s can send running clients only a time, not an offset (RocketMQ 4.x, or "
             "useServerSideResetOffset=false). Stop the group's clients, or choose earliest, latest or a "

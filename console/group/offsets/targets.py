@@ -30,7 +30,7 @@ from console.operation.command_line import time_ms
 from console.operation.errors import PlanRejected
 from console.operation.plan.params import Given
 from console.operation.plan.places import QueuePlace, read_place
-from console.text import Text
+from console.text import Names, Text
 
 OFFSET_MAX = 2**63 - 1
 Wanted = tuple[int | None, Text]
@@ -44,7 +44,7 @@ def read_params(given: Given) -> OffsetParams:
     target = TARGETS.get(str(given.get("target")))
     if target is None:
         raise PlanRejected(
-            Text("Choose a target: %(names)s. There is no default.", names=", ".join(TARGETS)), field="target"
+            Text("Choose a target: %(names)s. There is no default.", names=Names(TARGETS)), field="target"
         )
     topics = given.get("topics") or None
     if topics is not None and not all(isinstance(topic, str) and topic for topic in topics):

@@ -20,7 +20,7 @@ from console.group.offsets.target_request import TargetRequest
 from console.lag.rows.broadcast import BROADCASTING
 from console.operation.plan.coverage import LEFT_OUT
 from console.operation.plan.kinds import PlanWarning
-from console.text import Duration, Moment, Span, Text
+from console.text import Duration, Moment, Names, Span, Text
 from console.text.figures import rate
 
 # A summary, and the same of a change that was carried out; how long it takes is said before only.
@@ -92,7 +92,7 @@ def summary(
         return nothing_moves(rows, group)
     topics = sorted({row.queue.topic for row in moving})
     where = (
-        Text.foreign(", ".join(topics))
+        Text.foreign(Names(topics))
         if len(topics) <= NAMED_MAX
         else Text("%(number)s topics", number=len(topics))
     )
@@ -299,7 +299,7 @@ def _time(requested: TargetRequest, now_ms: int) -> Iterable[PlanWarning]:
 WAYS = (RESET_PER_QUEUE, RESET_BY_TIME, UPDATE_PER_QUEUE)
 
 
-def _way(how: str, where: str) -> Text:
+def _way(how: str, where: Names) -> Text:
     """Return how members learn of the change from these brokers."""
     if how == RESET_PER_QUEUE:
         return Text(
@@ -338,7 +338,7 @@ def _telling(state: GroupState, moving: Sequence[Change], seen_model: str) -> It
     where: dict[str, set[str]] = {}
     for row in moving:
         where.setdefault(row.how, set()).add(row.queue.broker_name)
-    ways = [_way(how, ", ".join(sorted(where[how]))) for how in WAYS if how in where]
+    ways = [_way(how, Names(sorted(where[how]))) for how in WAYS if how in where]
     yield PlanWarning(
         "info",
         Text("The group is online: %(number)s client(s)", number=len(state.clients)),
@@ -347,7 +347,7 @@ def _telling(state: GroupState, moving: Sequence[Change], seen_model: str) -> It
 
 
 def _queue_names(rows: Sequence[Change]) -> Text:
-    names = ", ".join(f"{row.queue.broker_name} · {row.queue.queue_id}" for row in rows[:NAMED_MAX])
+    names = Names(f"{row.queue.broker_name} · {row.queue.queue_id}" for row in rows[:NAMED_MAX])
     if len(rows) > NAMED_MAX:
         return Text("%(names)s and %(number)s more", names=names, number=len(rows) - NAMED_MAX)
     return Text.foreign(names)

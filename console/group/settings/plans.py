@@ -36,7 +36,7 @@ from console.operation.models import Job, Plan
 from console.operation.plan.coverage import Coverage
 from console.operation.plan.job_run import JobRun
 from console.operation.plan.kinds import Another, PlanWarning
-from console.text import Text
+from console.text import Names, Text
 from console.text.stored import Stored, of_json
 
 
@@ -411,7 +411,7 @@ def use_warnings(facts: GroupFacts) -> list[PlanWarning]:
     """Warn who uses the group that is about to be taken away."""
     warnings = []
     if facts.members:
-        names = ", ".join(facts.members[:3])
+        names = Names(facts.members[:3])
         warnings.append(
             PlanWarning(
                 "danger",

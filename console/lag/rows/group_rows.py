@@ -13,7 +13,7 @@ from console.lag.rows.group_sums import NO_QUEUES, group_sums
 from console.lag.rows.popped import POP_MODE, pop_figures
 from console.lag.rows.queue_rows import QueueTable
 from console.lag.rows.reasons import NOT_A_COUNT, about, joined, reason_text
-from console.text import Text
+from console.text import Names, Text
 from spark.lag.forecast import consumers_needed
 from spark.lag.local_time import MINUTE_MS
 from spark.lag.round.filter_ratio import filtered_lag, wilson
@@ -249,7 +249,7 @@ def _reason(view: RoundView, sums: Sums, status: LagStatus) -> Text:
     if view.blind and not sums.partial:
         blind = Text(
             "%(names)s has not answered since this console started; its share is unknown.",
-            names=", ".join(sorted(view.blind)),
+            names=Names(sorted(view.blind)),
         )
         return Text.of_parts([blind, known])
     if not sums.partial:

@@ -15,7 +15,7 @@ from typing import Any
 
 from console.brokers.body_unpack import unpack
 from console.brokers.mqadmin import MessageRecord
-from console.text import Text
+from console.text import Names, Text
 
 # Kinds of filters: the value in addresses, its label, an example.
 KINDS = (
@@ -134,7 +134,7 @@ def read_match(kind: str, text: str) -> Match | None:
         raise MatchRefused(
             Text(
                 "Unknown kind of search. Choose one of: %(names)s.",
-                names=", ".join(name for name, _, _ in KINDS),
+                names=Names(name for name, _, _ in KINDS),
             )
         )
     if kind == "body":

@@ -9,7 +9,7 @@ from console.message.search.lanes import Hit
 from console.operation.errors import PlanRejected
 from console.operation.plan.params import Given, Params
 from console.operation.plan.places import BrokerQueuePlace, MessagePlace, read_place
-from console.text import Text
+from console.text import Names, Text
 from console.text.stored import Stored
 
 PLAN_PROPERTY = "TIDEMARK_PLAN"  # on every message this console sends: the plan that sent it
@@ -124,7 +124,7 @@ def _check_properties(params: SendParams) -> None:
     reserved = sorted(name for name in properties if name in RESERVED and name not in KEPT)
     if reserved:
         raise PlanRejected(
-            Text("RocketMQ sets %(names)s; remove it.", names=", ".join(reserved)),
+            Text("RocketMQ sets %(names)s; remove it.", names=Names(reserved)),
             field="properties",
         )
     size = sum(len(name.encode()) + len(text.encode()) + 2 for name, text in properties.items())

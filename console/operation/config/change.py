@@ -52,7 +52,7 @@ from console.operation.plan.coverage import UNLISTED, Coverage, gone_words, read
 from console.operation.plan.job_run import JobRun
 from console.operation.plan.kinds import B, P, PlanKind, RestCall
 from console.operation.plan.params import Params
-from console.text import Text, text_of
+from console.text import Names, Text, text_of
 from console.text.stored import Stored, of_json
 
 TOPIC_NOT_EXIST = 17
@@ -76,9 +76,9 @@ def chosen_brokers(cover: Coverage, wanted: Collection[str] | None) -> dict[str,
     """Return the named brokers, or all, that answer. Raises PlanRejected for a name that no broker has."""
     unknown = sorted(set(wanted or ()) - set(cover.addrs) - set(cover.absent))
     if unknown:
-        known = ", ".join(sorted({*cover.addrs, *cover.absent}))
+        known = Names(sorted({*cover.addrs, *cover.absent}))
         raise PlanRejected(
-            Text("There is no broker %(name)s. Brokers: %(known)s.", name=", ".join(unknown), known=known),
+            Text("There is no broker %(name)s. Brokers: %(known)s.", name=Names(unknown), known=known),
             "brokers",
         )
     return {name: addr for name, addr in cover.addrs.items() if not wanted or name in wanted}

@@ -18,7 +18,7 @@ from console.lag import last_seen
 from console.lag.last_seen import BrokerSeen
 from console.operation.errors import PlanRejected
 from console.operation.plan.params import ACCEPT_WITHOUT
-from console.text import Moment, Text, text_of
+from console.text import Moment, Names, Text, text_of
 from console.text.stored import Stored, of_json
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class Coverage:
         names = {*cluster.addrs, *cluster.absent, *cluster.read_from}
         for name in self.accept_without:
             if name not in names:
-                known = ", ".join(sorted(names))
+                known = Names(sorted(names))
                 raise PlanRejected(
                     Text("There is no broker %(name)s. Brokers: %(known)s.", name=name, known=known),
                     ACCEPT_WITHOUT,

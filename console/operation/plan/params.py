@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from console.operation.errors import PlanRejected
-from console.text import Text
+from console.text import Names, Text
 from console.text.stored import Stored
 
 NAME_LENGTH_MAX = 255
@@ -52,7 +52,7 @@ class Parameter:
     def _problem(self, value: Any) -> Text:
         if self.choices:
             of = self.choices
-            names = ", ".join(f"{one} ({of[one]})" if isinstance(of, Mapping) else one for one in of)
+            names = Names(f"{one} ({of[one]})" if isinstance(of, Mapping) else one for one in of)
             is_one = not isinstance(value, bool) and value in tuple(of)
             return Text() if is_one else Text("%(key)s must be one of %(names)s.", key=self.name, names=names)
         if self.type is int:
@@ -127,7 +127,7 @@ class Given:
                 Text(
                     "There is no parameter %(field)s. Parameters: %(known)s.",
                     field=repr(field),
-                    known=", ".join(sorted(known)),
+                    known=Names(sorted(known)),
                 ),
                 field,
             )

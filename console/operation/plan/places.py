@@ -8,7 +8,7 @@ import msgspec
 
 from console.brokers.mqadmin import MessageQueue
 from console.operation.errors import PlanRejected
-from console.text import Text
+from console.text import Names, Text
 from console.text.stored import Stored
 
 P = TypeVar("P", bound="BrokerQueuePlace")
@@ -57,5 +57,5 @@ def read_place(kind: type[P], given: Any, field: str) -> P:
         return msgspec.convert({name: given[name] for name in names}, kind, strict=False)
     except (KeyError, TypeError, msgspec.ValidationError) as error:
         raise PlanRejected(
-            Text("A place of %(field)s has %(names)s.", field=field, names=", ".join(names)), field=field
+            Text("A place of %(field)s has %(names)s.", field=field, names=Names(names)), field=field
         ) from error

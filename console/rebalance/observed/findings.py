@@ -10,7 +10,7 @@ from console.brokers.mqadmin import MessageQueue
 from console.rebalance.observed.overlaps import Overlap
 from console.rebalance.observed.ownership import Expected, Member, Owned, State, held, missing_in_lists
 from console.rebalance.rules import queue_of
-from console.text import Duration, Text
+from console.text import Duration, Names, Text
 
 FLAPS_MIN = 3  # returns within `FLAP_WINDOW_MS`: a deployment restarts each client once
 FLAP_WINDOW_MS = 30 * 60_000
@@ -373,7 +373,7 @@ def _strategies(members: Sequence[Member]) -> Iterator[Finding]:
     yield Finding(
         "INCONSISTENT_STRATEGY",
         "INVALID",
-        Text("Clients divide by different strategies: %(names)s", names=", ".join(sorted(counts))),
+        Text("Clients divide by different strategies: %(names)s", names=Names(sorted(counts))),
         Text(
             "%(clients)s and the other clients compute different owners: some queues get no owner, or two.",
             clients=_few(others),

@@ -30,7 +30,7 @@ from console.report.delivery import notice
 from console.report.delivery.notice import Notice
 from console.report.delivery.schedules import host_of
 from console.report.models import Delivery, ReportRun, ReportSchedule
-from console.text import Text, text_of
+from console.text import Names, Text, text_of
 from console.web.inner_address import is_inner
 
 logger = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ def valid_webhook(url: str) -> str:
         )
     if settings.WEBHOOK_HOSTS:
         if not any(fnmatchcase(host, pattern.lower()) for pattern in settings.WEBHOOK_HOSTS):
-            allowed = ", ".join(settings.WEBHOOK_HOSTS)
+            allowed = Names(settings.WEBHOOK_HOSTS)
             raise ValueError(
                 Text("A webhook of this installation goes to: %(names)s (WEBHOOK_HOSTS).", names=allowed)
             )
@@ -182,7 +182,7 @@ def scope_of(schedule: ReportSchedule, address: str) -> NameScope:
     scopes = [view_scope(person, schedule.cluster) for person in people]
     found = NameScope(tuple(dict.fromkeys(pattern for scope in scopes for pattern in scope.patterns)))
     if not found.patterns:
-        names = ", ".join(person.get_username() for person in people)
+        names = Names(person.get_username() for person in people)
         raise NotDelivered(
             Text(
                 "%(names)s may no longer view %(cluster)s; set the receivers again, or remove this one.",

@@ -17,7 +17,7 @@ from django.template import Context, Template
 from django.utils import translation
 from django.utils.html import format_html
 
-from console.text import Duration, Moment, Span, Text, text_of
+from console.text import Duration, Moment, Names, Span, Text, text_of
 from console.text.locale import Locale
 from console.text.value import PLACE, of_json, with_json
 
@@ -55,6 +55,9 @@ CASES = [
         "not connected; no answer in time",
         "未连接；应答超时",
     ),
+    (Text("Now: %(names)s.", names=Names(["a", "b, c"])), "Now: a, b, c.", "现有：a、b, c。"),
+    (Text.of_names(["a", "b", "c"]), "a, b and c", "a、b 和 c"),
+    (Text.foreign(Names(n for n in "ab")), "a, b", "a、b"),
     (Text("about %(time)s", time=Duration(11_520_000)), "about 3 h 12 m", "about 3 小时 12 分钟"),
     (
         Text.foreign("CODE: 1 DESC: no such topic"),
@@ -164,6 +167,21 @@ def test_code_makes_texts_of_literal_ids_with_a_value_for_each_place() -> None:
             elif "%" in re.sub(PLACE, "", str(first.value)):
                 wrong.append(f"{where}: a percent sign is written %%")
     assert wrong == []
+
+
+def test_names_are_joined_for_the_reader() -> None:
+    """What code or a template joins with commas is English to every reader."""
+    joined = [
+        f"{path.relative_to(ROOT)}:{call.lineno}"
+        for path in (ROOT / "console").rglob("*.py")
+        for call in texts_made(ast.parse(path.read_text()))
+        for value in call.keywords
+        if ast.unparse(value.value).startswith("', '.join(")
+    ]
+    in_templates = [
+        str(path) for path in (ROOT / "templates").rglob("*.html") if '|join:", "' in path.read_text()
+    ]
+    assert joined + in_templates == []
 
 
 SHANGHAI = zoneinfo.ZoneInfo("Asia/Shanghai")

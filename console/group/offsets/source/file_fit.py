@@ -8,7 +8,7 @@ from console.brokers.mqadmin import MessageQueue
 from console.group.offsets.state import GroupSource, GroupState, require_group
 from console.group.offsets.target_request import Known, TargetRequest
 from console.operation.errors import PlanRejected
-from console.text import Moment, Text
+from console.text import Moment, Names, Text
 
 NAMED_MAX = 3
 FIELD = "offsets"
@@ -46,7 +46,7 @@ def _no_brokers(source: GroupSource, names: Iterable[str]) -> Iterable[Text]:
             "%(cluster)s has no broker %(names)s: name the broker that has its queues now (brokers here: %(known)s).",
             cluster=source.cluster,
             names=Text.of_names(absent, NAMED_MAX),
-            known=", ".join(sorted(source.coverage.addrs)),
+            known=Names(sorted(source.coverage.addrs)),
         )
 
 
