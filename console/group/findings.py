@@ -457,11 +457,13 @@ def _pace(group: GroupRow) -> Iterable[Finding]:
             "FALLING_BEHIND", title, Text.of_parts([text, _clients_needed(group)]), group.since_ms or None
         )
     else:
-        text = Text(
-            "The group consumes as much as arrives, but the lag of its slowest queue does not fall steadily."
-        )
-        title = Text("The group falls behind")
-        yield Finding("FALLING_BEHIND", title, text, group.since_ms or None, "queues")
+        texts = []
+        if entering and leaving is not None:
+            texts.append(Text("Its queues together are consumed about as fast as messages arrive."))
+        if group.reason:
+            texts.append(Text("The worst queue decides: %(reason)s.", reason=group.reason))
+        title = Text("At least one queue falls behind")
+        yield Finding("FALLING_BEHIND", title, Text.of_parts(texts), group.since_ms or None, "queues")
 
 
 def _clients_needed(group: GroupRow) -> Text:

@@ -30,8 +30,14 @@ EVIDENCE: Mapping[Evidence, Callable[[Figures], Text]] = {
         last=one["last"],
         time=Duration(one["time_ms"]),
     ),
-    Evidence.NO_CLEAR_TREND: lambda one: Text(
-        "no clear trend yet: lag went from %(first)s to %(last)s in %(time)s",
+    Evidence.MOSTLY_FELL: lambda one: Text(
+        "lag fell most of the time; it went from %(first)s to %(last)s in %(time)s",
+        first=one["first"],
+        last=one["last"],
+        time=Duration(one["time_ms"]),
+    ),
+    Evidence.FALLS_UNSTEADILY: lambda one: Text(
+        "lag does not fall steadily; it went from %(first)s to %(last)s in %(time)s",
         first=one["first"],
         last=one["last"],
         time=Duration(one["time_ms"]),

@@ -102,7 +102,8 @@ class Evidence(StrEnum):
     NO_CLIENT = "NO_CLIENT"
     NO_PROGRESS = "NO_PROGRESS"
     TREND = "TREND"
-    NO_CLEAR_TREND = "NO_CLEAR_TREND"
+    MOSTLY_FELL = "MOSTLY_FELL"
+    FALLS_UNSTEADILY = "FALLS_UNSTEADILY"
     WENT_BACK = "WENT_BACK"
     SET_BACK = "SET_BACK"
     JUMPED_AHEAD = "JUMPED_AHEAD"
@@ -225,8 +226,11 @@ def _judge_trend(history: QueueHistory, backlog: slice, previous: LagStatus | No
     end = own.drain() if catches_up else NO_END
     word = LagStatus.CATCHING_UP if end.ms is not None else LagStatus.FALLING_BEHIND
     # At a turning point the ends of the window say the opposite of most of it.
-    agrees = found.last <= found.first if word is LagStatus.CATCHING_UP else found.last >= found.first
-    evidence = Evidence.TREND if agrees else Evidence.NO_CLEAR_TREND
+    evidence = Evidence.TREND
+    if word is LagStatus.CATCHING_UP and found.last > found.first:
+        evidence = Evidence.MOSTLY_FELL
+    elif word is LagStatus.FALLING_BEHIND and found.last < found.first:
+        evidence = Evidence.FALLS_UNSTEADILY
     reason = Reason(evidence, {"first": found.first, "last": found.last, "time_ms": found.span_ms})
     return Judgement(word, int(own.t_ms[0]), reason, end if end.ms is not None else NO_END)
 

@@ -54,6 +54,20 @@ def test_it_is_silent_about_a_healthy_group() -> None:
     assert findings(group(), [queue(0)], [client("c1")]) == []
 
 
+def test_a_group_that_keeps_up_and_falls_behind_names_the_queue_that_decides() -> None:
+    reason = Text("%(queue)s: lag went from 5 to 9", queue="orders · broker-a · 3")
+    row = group(status="FALLING_BEHIND", in_rate=100.0, out_rate=100.0, reason=reason)
+    (found,) = findings(row, [], [])
+    assert found.title == "At least one queue falls behind"
+    assert found.text == (
+        "Its queues together are consumed about as fast as messages arrive. "
+        "The worst queue decides: orders · broker-a · 3: lag went from 5 to 9."
+    )
+    row.in_rate = None
+    (found,) = findings(row, [], [])
+    assert found.text == "The worst queue decides: orders · broker-a · 3: lag went from 5 to 9."
+
+
 def test_it_names_the_stalled_queue_and_who_holds_it() -> None:
     (found,) = findings(group(status="STALLED"), [queue(3, status="STALLED", lag=1000)], [])
     assert found.title == "broker-a · 3 is stalled"

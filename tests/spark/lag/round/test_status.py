@@ -122,7 +122,7 @@ def test_at_a_turning_point_the_reason_does_not_contradict_the_word() -> None:
     highest = [500, 610, 720, 830, 940, 950]
     found = judge(history([0, 10, 20, 30, 40, 460], highest), time_lag_ms=None, clients=1)
     assert found.status is LagStatus.FALLING_BEHIND
-    assert found.reason == Reason(Evidence.NO_CLEAR_TREND, {"first": 600, "last": 490, "time_ms": 120_000})
+    assert found.reason == Reason(Evidence.FALLS_UNSTEADILY, {"first": 600, "last": 490, "time_ms": 120_000})
 
 
 def test_it_keeps_its_word_while_the_lag_shrinks_a_little() -> None:
