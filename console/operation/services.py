@@ -252,9 +252,14 @@ def apply_plan(
     _require_confirmation(plan, confirm_text)
     _require_further(actor, plan.cluster, of_json(tuple[Need, ...], plan.before.get(NEEDS, ())))
     with journal.refusal_recorded(plan, actor, remote_addr):
-        if held := _held_by_another(handler, plan.cluster, plan.subject):
+        held = _held_by_another(handler, plan.cluster, plan.subject)
+        changes = [] if held else handler.drift(plan, at_ms)
+        # What moved may be this plan, applied from another tab since it was read.
+        if (held or changes) and (quicker := _applied_meanwhile(plan.id, idempotency_key, at_ms)):
+            return quicker
+        if held:
             raise PlanBlocked(held)
-        if changes := handler.drift(plan, at_ms):
+        if changes:
             raise PlanDrifted(changes)
         try:
             job = _start(handler, plan, actor, reason, idempotency_key, remote_addr, at_ms)
@@ -283,12 +288,9 @@ def _start(
     left_out = coverage.verdict(plan, plan.created_by)
     with transaction.atomic():
         claimed = Plan.objects.filter(pk=plan.pk, state=PlanState.DRAFT)
-        if claimed.update(state=PlanState.APPLIED, reason=reason) != 1:
-            quicker = selectors.plan(plan.pk)
-            if _is_applied_with(quicker, idempotency_key):
-                # The same request arrived twice at once.
-                return quicker.job
-            _require_draft(quicker, at_ms)
+        is_claimed = claimed.update(state=PlanState.APPLIED, reason=reason) == 1
+        if not is_claimed and (quicker := _applied_meanwhile(plan.id, idempotency_key, at_ms)):
+            return quicker
         job = Job.objects.create(
             plan=plan,
             kind=plan.kind,
@@ -327,6 +329,18 @@ def _held_by_another(handler: AnyPlanKind, cluster: str, subject: str) -> Text:
         person=job.created_by,
         name=subject,
     )
+
+
+def _applied_meanwhile(plan_id: str, idempotency_key: str, at_ms: int) -> Job | None:
+    """Return the job of the same request, which arrived twice at once.
+
+    Raises as `_require_draft` where another request was quicker.
+    """
+    now = selectors.plan(plan_id)
+    if _is_applied_with(now, idempotency_key):
+        return now.job
+    _require_draft(now, at_ms)
+    return None
 
 
 def _is_applied_with(plan: Plan, idempotency_key: str) -> bool:

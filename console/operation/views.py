@@ -261,7 +261,7 @@ def plan_apply(request: HttpRequest, cluster: str, plan_id: str) -> HttpResponse
         )
     except PlanAlreadyApplied as refusal:
         quicker = selectors.job(refusal.job_id).created_by
-        who = "You" if quicker == request.user.get_username() else quicker
+        who = Text("You") if quicker == request.user.get_username() else quicker
         messages.info(
             request,
             Text(

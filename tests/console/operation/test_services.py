@@ -261,6 +261,7 @@ def test_it_agrees_once_when_two_people_agree_at_the_same_moment(
     assert AuditEvent.objects.filter(verb="approve").count() == 1
 
 
+@pytest.mark.parametrize("moved", [[], ["8 queues were moved"]])
 @pytest.mark.parametrize(("key", "other_key"), [("", ""), ("one", "two"), ("one", "one")])
 def test_it_applies_once_when_two_apply_at_the_same_moment(
     tally: type[Tally],
@@ -269,15 +270,19 @@ def test_it_applies_once_when_two_apply_at_the_same_moment(
     monkeypatch: pytest.MonkeyPatch,
     key: str,
     other_key: str,
+    moved: list[str],
 ) -> None:
-    """Both have passed every check, and the brokers were read for both, when the first one claims the plan."""
+    """Both have passed every check, and the brokers were read for both, when the first one claims the plan.
+
+    Or the second one reads what the first one's job has done by then.
+    """
     plan = make(alice)
     quicker: list[Job] = []
 
     def drift(kind: Tally, plan: Plan, now_ms: int) -> list[str]:
         monkeypatch.undo()
         quicker.append(services.apply_plan(plan.id, bob, idempotency_key=other_key, now_ms=NOW))
-        return []
+        return moved
 
     monkeypatch.setattr(Tally, "drift", drift)
     monkeypatch.setattr(worker_queue, "enqueue", lambda job_id: None)
