@@ -101,12 +101,10 @@ class ClusterFindings(Resource):
         scope = view_scope(request.user, cluster)
         servers = broker_selectors.name_servers(cluster)
         views = broker_selectors.broker_views(cluster, scope, servers)
-        judges_ownership = overview_selectors.judges_ownership(cluster, scope)
-        found = overview_selectors.findings(
-            cluster, views, servers, scope, now_ms=_now_ms(), with_ownership=judges_ownership
-        )
+        owned = overview_selectors.ownership(cluster, _now_ms(), scope)
+        found = overview_selectors.findings(cluster, views, servers, scope, owned)
         body = _body(request, cluster, found, ClusterFindingSerializer)
-        return Response({**body, "judges_ownership": judges_ownership})
+        return Response({**body, "judges_ownership": owned is not None})
 
 
 class GroupFindings(Resource):

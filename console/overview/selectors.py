@@ -357,13 +357,17 @@ def health(rounds: Sequence[Round]) -> Health | None:
     )
 
 
-def judges_ownership(cluster_name: str, scope: NameScope = EVERYTHING) -> bool:
-    """Whether there are few enough clients and queues to check the ownership on every page load."""
+def ownership(cluster_name: str, now_ms: int, scope: NameScope = EVERYTHING) -> list[Finding] | None:
+    """Return the findings about who owns what; None: too many clients or queues to judge on every page load."""
     rows = scope.filter(ClientRow.objects.filter(cluster=cluster_name), "group")
-    groups = list(rows.values_list("group", flat=True)[: OWNERSHIP_CLIENTS_MAX + 1])
-    if len(groups) > OWNERSHIP_CLIENTS_MAX:
-        return False
-    return queues.count_of_groups(cluster_name, set(groups)) <= OWNERSHIP_QUEUES_MAX
+    if rows.count() > OWNERSHIP_CLIENTS_MAX:
+        return None
+    try:
+        return ownership_findings(
+            cluster_findings(cluster_name, now_ms, scope, most_queues=OWNERSHIP_QUEUES_MAX)
+        )
+    except queues.TooManyQueues:
+        return None
 
 
 def _group_findings(cluster_name: str, scope: NameScope) -> list[Finding]:
@@ -409,11 +413,9 @@ def findings(
     views: Sequence[BrokerView],
     servers: Sequence[NameServerRow],
     scope: NameScope = EVERYTHING,
-    *,
-    now_ms: int,
-    with_ownership: bool,
+    owned: Sequence[Finding] | None = None,
 ) -> list[Finding]:
-    """Return problems of groups, brokers, name servers and, as `judges_ownership`, ownership; worst first.
+    """Return problems of groups, brokers and name servers, with those of `ownership`; worst first.
 
     For a reader of some names only, without values of broker configuration and without other names.
     """
@@ -444,6 +446,5 @@ def findings(
             )
         )
         found.append(Finding("FALLING_BEHIND", title, text, differing.rows[0].since_ms, tab="name-servers"))
-    if with_ownership:
-        found += ownership_findings(cluster_findings(cluster_name, now_ms, scope))
+    found += owned or ()
     return sorted(found, key=lambda one: broker_findings.SEVERITY.index(one.status))

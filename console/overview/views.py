@@ -60,10 +60,8 @@ def overview(request: HttpRequest, cluster: str) -> HttpResponse:
         return JsonResponse(selectors.traffic(here.name, views, now_ms)._asdict())
     groups = selectors.group_counts(here.name, scope)
     calm = "UNKNOWN" if groups.get("UNKNOWN") else "OK"
-    judges_ownership = selectors.judges_ownership(here.name, scope)
-    found = selectors.findings(
-        here.name, views, servers, scope, now_ms=now_ms, with_ownership=judges_ownership
-    )
+    owned = selectors.ownership(here.name, now_ms, scope)
+    found = selectors.findings(here.name, views, servers, scope, owned)
     context = {
         **collector,
         "scope": scope,
@@ -84,7 +82,7 @@ def overview(request: HttpRequest, cluster: str) -> HttpResponse:
         "dead_total": selectors.dead_total(letters),
         "findings": found[: selectors.FINDINGS_SHOWN],
         "more_findings": max(0, len(found) - selectors.FINDINGS_SHOWN),
-        "judges_ownership": judges_ownership,
+        "judges_ownership": owned is not None,
     }
     if "part" in request.GET:
         return render(request, "overview/_overview.html", context)

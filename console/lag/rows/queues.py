@@ -34,16 +34,19 @@ def of_topics(cluster_name: str, topics: Collection[str]) -> ColumnRows[QueueRow
     return sheets.read_rows(QUEUES, cluster_name, "topic", topics)
 
 
-def keys_of_groups(cluster_name: str, groups: Collection[str]) -> list[tuple[str, str, str, int]]:
-    """Return (group, topic, broker, queue) of the queues of `of_groups`, which are many, in its order."""
+class TooManyQueues(Exception):
+    """There are more queues than the caller reads."""
+
+
+def keys_of_groups(
+    cluster_name: str, groups: Collection[str], *, most: int | None = None
+) -> list[tuple[str, str, str, int]]:
+    """Return (group, topic, broker, queue) of the queues of `of_groups`, in its order. Raise TooManyQueues."""
     names = "group", "topic", "broker_name", "queue_id"
     found = sheets.read_columns(QUEUES, cluster_name, names, where="group", values=groups)
+    if most is not None and len(found["group"]) > most:
+        raise TooManyQueues(f"{len(found['group'])} queues, at most {most} are read at once")
     return sorted(_tuples(found, names))
-
-
-def count_of_groups(cluster_name: str, groups: Collection[str]) -> int:
-    """Return how many queues `of_groups` has, without a value of any."""
-    return len(sheets.read_table(QUEUES, cluster_name, ("group",), groups))
 
 
 def on_broker(cluster_name: str, broker_name: str, *names: str) -> Iterable[tuple[Any, ...]]:

@@ -20,13 +20,17 @@ from console.rebalance.observed.ownership import Member, owned
 SETTLED_AFTER_MS = 90_000
 
 
-def cluster_findings(cluster: str, now_ms: int, scope: NameScope = EVERYTHING) -> list[tuple[str, Finding]]:
+def cluster_findings(
+    cluster: str, now_ms: int, scope: NameScope = EVERYTHING, *, most_queues: int | None = None
+) -> list[tuple[str, Finding]]:
     """Return what is wrong with who reads what, by group of a scope with clients; six queries.
+
+    Raise TooManyQueues where the groups have more than `most_queues`.
 
     Without what needs the strategy, the lag or the past of a group: these are on its page. A group that has just
     started may still divide its queues.
     """
-    found = list(_of_rows(cluster, now_ms, scope))
+    found = list(_of_rows(cluster, now_ms, scope, most_queues))
     lost = lost_owners(cluster, {(group, queue) for group, one in found for queue in one.queues})
     since = [
         min((lost[group, queue] for queue in one.queues if (group, queue) in lost), default=None)
@@ -35,12 +39,14 @@ def cluster_findings(cluster: str, now_ms: int, scope: NameScope = EVERYTHING) -
     return [(group, replace(one, since_ms=at_ms)) for (group, one), at_ms in zip(found, since, strict=True)]
 
 
-def _of_rows(cluster: str, now_ms: int, scope: NameScope) -> Iterator[tuple[str, Finding]]:
+def _of_rows(
+    cluster: str, now_ms: int, scope: NameScope, most_queues: int | None
+) -> Iterator[tuple[str, Finding]]:
     members = members_by_group(cluster, now_ms, scope)
     rows = GroupRow.objects.filter(cluster=cluster, is_system=False, group__in=members).order_by("group")
     swept = GroupMembers.objects.filter(cluster=cluster, group__in=members, clients__isnull=False)
     known = set(swept.values_list("group", flat=True))
-    held = queues_by_group(cluster, list(members))
+    held = queues_by_group(cluster, list(members), most_queues)
     silent = silent_names(cluster)
     for row in rows.only("group", "model", "consume_mode"):
         theirs = members[row.group]
@@ -74,10 +80,12 @@ def members_by_group(cluster: str, now_ms: int, scope: NameScope) -> Mapping[str
     return found
 
 
-def queues_by_group(cluster: str, groups: Sequence[str]) -> Mapping[str, list[MessageQueue]]:
-    """Return the queues of groups, their retry topics left out; one query."""
+def queues_by_group(
+    cluster: str, groups: Sequence[str], most: int | None = None
+) -> Mapping[str, list[MessageQueue]]:
+    """Return the queues of groups, their retry topics left out; one query. Raise TooManyQueues."""
     found: dict[str, list[MessageQueue]] = defaultdict(list)
-    for group, topic, broker_name, queue_id in queues.keys_of_groups(cluster, groups):
+    for group, topic, broker_name, queue_id in queues.keys_of_groups(cluster, groups, most=most):
         if not topic.startswith(RETRY_TOPIC_PREFIX):
             found[group].append(MessageQueue(topic, broker_name, queue_id))
     return found
