@@ -30,7 +30,7 @@ from console.templatetags.cells import (
     ticking,
     value_of,
 )
-from console.templatetags.statuses import named_badge, status_parts
+from console.templatetags.statuses import named_badge, named_glyph, status_parts
 from console.text import JsonObject, Names
 from console.text.figures import clock, compact, count, percent, rate, size, zone_offset
 
@@ -170,10 +170,7 @@ def legend(*parts: str) -> SafeString:
 @register.simple_tag
 def glyph(code: str) -> SafeString:
     """Render a status as its shape alone, with its word for screen readers."""
-    family, shape, word = status_parts(code)
-    return format_html(
-        '<svg class="glyph g-{}" role="img" aria-label="{}"><use href="#s-{}"/></svg>', family, word, shape
-    )
+    return named_glyph(*status_parts(code))
 
 
 @register.simple_tag

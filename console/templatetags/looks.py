@@ -17,7 +17,7 @@ from django.utils.translation import gettext, gettext_noop
 from console.group.pause.page import PAUSED, READS, STOPPED, UNABLE
 from console.operation.job import runner
 from console.operation.models import Job, JobState
-from console.templatetags.statuses import named_badge
+from console.templatetags.statuses import named_badge, named_glyph
 from spark.lag.local_time import HOUR_MS
 
 register = template.Library()
@@ -90,12 +90,7 @@ def badge(look: Look) -> SafeString:
 def level_glyph(level: str) -> SafeString:
     """Render a level as its shape alone, with its word for screen readers."""
     look = LEVELS[level]
-    return format_html(
-        '<svg class="glyph g-{}" role="img" aria-label="{}"><use href="#s-{}"/></svg>',
-        look.family,
-        gettext(look.word),
-        look.shape,
-    )
+    return named_glyph(look.family, look.shape, gettext(look.word))
 
 
 @register.filter

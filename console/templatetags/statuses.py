@@ -56,6 +56,13 @@ def status_parts(code: str) -> tuple[str, str, str]:
     return family, shape, _(word) if word else ""
 
 
+def named_glyph(family: str, shape: str, word: str) -> SafeString:
+    """Render a shape alone, with its word for screen readers."""
+    return format_html(
+        '<span class="glyph g-{} s-{}" role="img" aria-label="{}"></span>', family, shape, word
+    )
+
+
 def named_badge(family: str, shape: str, words: str) -> SafeString:
     """A badge of no status: `{% named_badge "offline" "never" _("No round yet") %}`."""
     return format_html('<span class="badge badge--{} s-{}">{}</span>', family, shape, words)

@@ -59,7 +59,12 @@
   });
   tick();
   setInterval(tick, 1000);
-  addEventListener("scrollend", tick);
+  /* After the last of several: each turn of a wheel ends with one. */
+  let scrolled = 0;
+  addEventListener("scrollend", () => {
+    clearTimeout(scrolled);
+    scrolled = setTimeout(tick, 100);
+  });
 
   /* ---- theme: system → its opposite → the same, fixed ---- */
   function nextTheme() {

@@ -1,5 +1,6 @@
-/* Every icon (i-) and status shape (s-), once for all pages: parts of a page refer to them with <use>, badges by class.
-   It runs as the first part of the body: shapes of a file that <use> names would be drawn a frame after the page. */
+/* Every icon (i-) and status shape (s-), once for all pages: parts of a page refer to them with <use>, badges and
+   glyphs by class. It runs as the first part of the body: shapes of a file that <use> names would be drawn a frame
+   after the page. */
 document.currentScript.insertAdjacentHTML(
   "afterend",
   `<svg hidden aria-hidden="true">
@@ -118,7 +119,7 @@ document.currentScript.insertAdjacentHTML(
   <symbol id="i-asc" viewBox="0 0 10 10"><path d="M5 1 8.5 6.5h-7z" /></symbol>
 </svg>`,
 );
-/* The same shapes as masks of badges, beside the sheet of chosen columns (theme.js). */
+/* The same shapes as masks of badges and glyphs, beside the sheet of chosen columns (theme.js). */
 {
   const masks = new CSSStyleSheet();
   document.adoptedStyleSheets.push(masks);
@@ -127,7 +128,9 @@ document.currentScript.insertAdjacentHTML(
       .map(({ id, innerHTML }) => {
         const root = 'xmlns="http://www.w3.org/2000/svg" viewBox="0 0 12 12" stroke="#000" stroke-width="0"',
           shape = `<svg ${root}>${innerHTML}</svg>`;
-        return `.badge.${id}::before { content: ""; mask: url("data:image/svg+xml,${encodeURIComponent(shape)}") }`;
+        return `.badge.${id}::before, .glyph.${id} {
+          content: ""; mask: url("data:image/svg+xml,${encodeURIComponent(shape)}")
+        }`;
       })
       .join(""),
   );

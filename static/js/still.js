@@ -30,11 +30,11 @@
       one.hidden = true;
     }
     if (rows[0].hidden)
-      note.replaceWith(...[...rows[0].querySelectorAll(":scope > :is(svg, h3)")].map((one) => one.cloneNode(true)));
+      note.replaceWith(...[...rows[0].querySelectorAll(":scope > :is(.glyph, h3)")].map((one) => one.cloneNode(true)));
     button.addEventListener("click", () => {
       card.style.removeProperty("--room");
       for (const one of pieces) one.hidden = false;
-      for (const one of card.querySelectorAll(".card__head > :is(svg, h3, button)")) one.remove();
+      for (const one of card.querySelectorAll(".card__head > :is(.glyph, h3, button)")) one.remove();
     });
   }
   function settle(banner, height, fresh) {

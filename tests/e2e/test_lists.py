@@ -255,6 +255,16 @@ def test_a_list_sorts_in_place_and_back_undoes_it(page: Page, product: Product) 
     expect(lag).not_to_have_text(before)
 
 
+def test_the_queues_of_a_topic_sort_in_place(page: Page, product: Product) -> None:
+    page.goto(f"{product.url}/c/local/topics/orders")
+    page.evaluate("window.stayed = true")
+    head = page.locator("#queues th[data-column=max]")
+    head.get_by_role("link").click()
+    expect(head).to_have_attribute("aria-sort", "descending")
+    expect(head.get_by_role("link")).to_be_focused()
+    assert "sort=max" in page.url and page.evaluate("window.stayed") is True
+
+
 def test_the_queues_of_a_group_sort_in_place(page: Page, product: Product) -> None:
     sent: list[str] = []
     page.on("websocket", lambda socket: socket.on("framesent", lambda frame: sent.append(str(frame))))
