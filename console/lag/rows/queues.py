@@ -175,12 +175,13 @@ def worst_readers(
     table = table.append_column("at", pa.array(range(len(table)), type=pa.int64()))
     counts = [("at", "min"), ("time_lag_ms", "count"), ([], "count_all")]
     found = table.group_by(list(key), use_threads=False).aggregate(counts)
+    firsts = table.take(found.column("at_min")).select([*key, *names[3:]])
+    columns = [*firsts.columns, found.column("time_lag_ms_count"), found.column("count_all")]
     readers = {}
-    firsts = table.take(found.column("at_min")).select([*key, *names[3:]]).to_pylist()
-    for first, counted in zip(firsts, found.to_pylist(), strict=True):
-        first["time_lag_lower_bound"] |= 0 < counted["time_lag_ms_count"] < counted["count_all"]
-        queue = first.pop("broker_name"), first.pop("queue_id")
-        readers[queue] = WorstReader(**first)
+    for row in zip(*(column.to_pylist() for column in columns), strict=True):
+        broker_name, queue_id, group, status, lag, is_more, time_lag_ms, is_later, timed, every = row
+        is_later = is_later or 0 < timed < every
+        readers[broker_name, queue_id] = WorstReader(group, status, lag, is_more, time_lag_ms, is_later)
     return readers
 
 
