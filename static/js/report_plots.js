@@ -8,6 +8,7 @@
     DAY = 24 * HOUR;
   const CELL_MAX = 64; // a few hours do not become walls of colour
   const HEAT_BREAKS = [5000, 10000, 30000, 60000, 300000, 1800000]; // time lag in ms: one hue, log steps
+  const HEAT_SCALES = [48, 12, 4]; // up to a day: a group that is hours behind all day would be one dark wall
   const WEEKDAYS = [...Array(7).keys()].map((n) =>
     new Date(Date.UTC(2024, 0, 1 + n)).toLocaleDateString(document.documentElement.lang || undefined, {
       weekday: "short",
@@ -18,10 +19,7 @@
 
   /* {rows, columns, values: [row][column] or null, every: label each n-th column from the first, title: (row, column)
      => text} */
-  function heatMap(
-    canvas,
-    { rows, columns, values, every, first = 0, title, what, breaks = HEAT_BREAKS, format = Tide.duration },
-  ) {
+  function heatMap(canvas, { rows, columns, values, every, first = 0, title, what, breaks, format = Tide.duration }) {
     let box = { x: 0, y: 0, w: 1, h: 1 },
       cw = 1,
       ch = 1;
@@ -84,6 +82,16 @@
       },
     });
   }
+  /* The breaks for these time lags: half the largest is in the last one. The key beside the title has both ends. */
+  function heatBreaks(canvas, values) {
+    const half = Math.max(0, ...values.flat()) / 2,
+      scale = HEAT_SCALES.find((by) => HEAT_BREAKS.at(-1) * by <= half) ?? 1,
+      breaks = HEAT_BREAKS.map((limit) => limit * scale),
+      key = canvas.closest(".card").querySelector(".heatkey");
+    key.firstElementChild.textContent = `< ${Tide.duration(breaks[0])}`;
+    key.lastElementChild.textContent = `≥ ${Tide.duration(breaks.at(-1))}`;
+    return breaks;
+  }
   function fit(g, text, width) {
     if (g.measureText(text).width <= width) return text;
     let short = text;
@@ -106,6 +114,7 @@
       columns: [...Array(24).keys()].map(hour2),
       values: seen.map((day) => cells[day]),
       every: 3,
+      breaks: heatBreaks(canvas, cells),
       what: gettext("p95 time lag"),
       title: (r, c) => `${WEEKDAYS[seen[r]]} ${hour2(c)}:${hour2(minute)}`,
     });
@@ -122,6 +131,7 @@
       values,
       every: everyHours,
       first: Math.max(0, first),
+      breaks: heatBreaks(canvas, values),
       what: gettext("largest time lag"),
       title: (r, c) => `${rows[r]}, ${Tide.moment(times[c], Tide.now())}`,
     });

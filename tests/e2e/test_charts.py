@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -237,3 +238,31 @@ def test_a_sparkline_of_the_last_minutes_stands_at_the_end_of_its_hour(bare: Pag
     assert bare.evaluate(SPARKLINE, "Z" * 60)["floors"] == 0
     assert bare.evaluate(SPARKLINE, "ZZ-")["gaps"] == 1
     assert bare.evaluate(SPARKLINE, "")["floors"] == 1
+
+
+HEAT_MAP = """<div class="card"><span class="heatkey"><span>&lt; 5 s</span> <i></i> <span>≥ 30 m</span></span>
+<canvas data-plot="queues" data-source="plot-queues" style="display: block; width: 600px; height: 90px"></canvas>
+<script type="application/json" id="plot-queues">%s</script></div>"""
+
+
+@pytest.mark.parametrize(
+    ("largest_h", "key"), [(1, "< 5 s ≥ 30 m"), (22, "< 1 m ≥ 6 h"), (60, "< 4 m ≥ 24 h")]
+)
+def test_a_group_that_is_hours_behind_is_no_wall_of_one_colour(bare: Page, largest_h: int, key: str) -> None:
+    hours = [BEGAN + hour * 60 * MINUTE for hour in range(3)]
+    values = [[largest_h * 60 * MINUTE // part for part in (1, 5, 100)]]
+    bare.set_content(HEAT_MAP % json.dumps({"rows": ["orders · 0"], "times": hours, "values": values}))
+    bare.evaluate(
+        """() => {
+          const { fill } = CanvasRenderingContext2D.prototype;
+          window.fills = new Set();
+          CanvasRenderingContext2D.prototype.fill = function () { fills.add(this.fillStyle); return fill.call(this); };
+          for (let step = 0; step < 7; step++)
+            document.documentElement.style.setProperty(`--heat-${step}`, `rgb(${step}, 0, 0)`);
+        }"""
+    )
+    for script in ("figures", "charts", "report_plots"):
+        bare.add_script_tag(path=ROOT / "static" / "js" / f"{script}.js")
+    bare.wait_for_function("fills.size > 0")
+    assert " ".join(bare.locator(".heatkey").inner_text().split()) == key
+    assert bare.evaluate("fills.size") == 3
