@@ -127,6 +127,26 @@ def test_a_top_list_is_as_high_as_its_rows_and_never_lower_again(page: Page, pro
     assert low["height"] < 100
 
 
+@pytest.mark.parametrize("width", [1440, 390])
+@pytest.mark.parametrize("path", ["", "groups"])
+def test_a_late_banner_covers_nothing_of_the_foot(
+    page: Page, product: Product, path: str, width: int
+) -> None:
+    page.set_viewport_size({"width": width, "height": 400})
+    page.goto(f"{product.url}/c/local/{path}")
+    covered = page.locator("main .banners").first.evaluate("""(banner) => {
+      banner.hidden = true;
+      const words = "broker-b has not answered since then. ".repeat(5);
+      banner.innerHTML = `<div class="banner"><div>${words}</div></div>`;
+      banner.classList.add("is-late");
+      scrollTo(0, document.documentElement.scrollHeight);
+      const last = [...document.querySelectorAll("main :is(.card, .stats, p)")]
+        .map((one) => one.getBoundingClientRect().bottom);
+      return Math.max(...last) - banner.getBoundingClientRect().top;
+    }""")
+    assert covered <= 0
+
+
 def test_a_status_that_appears_and_rows_that_move_push_nothing(page: Page, product: Product) -> None:
     """Chips stay where they are, a new one comes behind them; that rows have moved is said over the list."""
     # where the line has no room a chip waits for the next page
