@@ -366,7 +366,7 @@ def fill_clients(layout: Layout, count: int) -> None:
     of_group = {"cluster": "big", "group": layout.group(0)}
     clients, owners = [], []
     for at, (client_id, share) in enumerate(shares):
-        held = share + shares[at - 1][1] if at % 100 == 2 else share
+        held = share + shares[at - 1][1] if at % 100 == 4 else share
         queues_of = None if at % 100 < 2 else [to_builtins(one) for one in held]
         clients.append(
             ClientRow(
