@@ -200,7 +200,7 @@ QUEUES = ListSpec(
             order=lambda row: row.owner or None,
             ascending=True,
             fields=("owner",),
-            live=("owner", "text"),
+            live=("owner", "owner"),
         ),
     ),
     file_fields=("reason", "read_at_ms"),

@@ -351,6 +351,20 @@ def text_cell(row: object, name: str, now_ms: int) -> SafeString:
     return NOT_APPLICABLE if value in (None, "") else conditional_escape(value)
 
 
+OWNER_END = 7  # of an id: where those of one host differ
+
+
+def owner_cell(row: object, name: str, now_ms: int) -> SafeString:
+    """Render the id of a client whose end stays in sight where the column is narrower."""
+    value = value_of(row, name)
+    if not value:
+        return NOT_APPLICABLE
+    head, end = escape(value[:-OWNER_END]), escape(value[-OWNER_END:])
+    return SafeString(
+        f'<span class="cut" data-tip="{head}{end}"><span>{head}</span><span>{end}</span></span>'
+    )
+
+
 CELLS = {
     "count": count_cell,
     "rate": rate_cell,
@@ -373,4 +387,5 @@ CELLS = {
     "worst_group": worst_group_cell,
     "loss": loss_cell,
     "text": text_cell,
+    "owner": owner_cell,
 }

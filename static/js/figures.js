@@ -318,6 +318,13 @@
       return row.time_to_loss_never ? `<span class="muted">${gettext("not in sight")}</span>` : absent(row);
     },
     text: (row, name) => (missing(row[name]) || row[name] === "" ? NA : escape(row[name])),
+    // an id whose end, where those of one host differ, stays in sight
+    owner(row, name) {
+      const value = row[name];
+      if (!value) return NA;
+      const [head, end] = [value.slice(0, -7), value.slice(-7)].map(escape);
+      return `<span class="cut" data-tip="${head}${end}"><span>${head}</span><span>${end}</span></span>`;
+    },
     // what only our rounds can notice: not seen is not never
     seen(row, name, now) {
       if (row.reset_pending) {
