@@ -70,6 +70,7 @@ class KeyIndex:
         self._prefix_hashes: dict[bytes, int] = {}
         self._full_files: deque[IndexFile] = deque()  # still to be flushed
         self._dropped: list[IndexFile] = []
+        self._empty: list[Path] = []
         self._restore_count = 0
 
     # Loading
@@ -116,7 +117,11 @@ class KeyIndex:
         for path in sorted(self.directory.iterdir()):
             if len(path.name) != NAME_DIGITS or not path.name.isdecimal():
                 continue
-            if path.stat().st_size != expected_bytes:
+            size_bytes = path.stat().st_size
+            if not size_bytes:  # a stop came between its creation and its size
+                self._empty.append(path)
+                continue
+            if size_bytes != expected_bytes:
                 logger.warning("index file %s has not the size of the settings, unused", path.name)
                 continue
             found.append(IndexFile(path, self._hash_slot_num, self._index_num))
@@ -128,6 +133,9 @@ class KeyIndex:
             logger.info("index file %s may be torn, removed", index_file.mapped_file.path.name)
             index_file.mapped_file.delete()
         self._dropped = []
+        for path in self._empty:
+            path.unlink(missing_ok=True)
+        self._empty = []
         while self.files:
             newest = self.files[-1]
             count = self._restore_count or newest.count

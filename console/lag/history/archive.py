@@ -35,7 +35,7 @@ from console.lag.history.log import (
     readable,
     stored_location,
 )
-from console.lag.models import ClientPosition, HistoryFile, HistoryGap, LagEvent
+from console.lag.models import ClientPosition, HistoryFile, HistoryGap, HistoryLease, LagEvent
 from console.text import Text
 from console.text.value import Duration
 from spark.lag.history import chunk, compaction, files, wal
@@ -168,6 +168,7 @@ def drop_cluster(cluster: str, *, now_ms: int) -> None:
             files.remove(location_of(row))
         for model in (HistoryFile, HistoryGap, LagEvent, ClientPosition):
             model._default_manager.filter(cluster=cluster).delete()
+    HistoryLease.objects.filter(cluster=cluster, until_ms=0).delete()
 
 
 def _segments_of(

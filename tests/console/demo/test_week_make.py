@@ -27,6 +27,7 @@ from console.lag.models import (
     GroupSlo,
     HistoryFile,
     HistoryGap,
+    HistoryLease,
     LagEvent,
     QueueSheet,
 )
@@ -62,6 +63,7 @@ def rows_left() -> dict[str, int]:
         GroupSlo,
         HistoryFile,
         HistoryGap,
+        HistoryLease,
         LagEvent,
         QueueSheet,
         ReportRow,

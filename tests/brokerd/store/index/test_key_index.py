@@ -199,6 +199,17 @@ def test_it_leaves_files_of_other_sizes_alone(tmp_path: Path) -> None:
     assert len(list((tmp_path / "index").iterdir())) == 2
 
 
+def test_it_removes_an_empty_file_without_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    index = new_index(tmp_path)
+    index.directory.mkdir(parents=True)
+    empty = index.directory / "20260101000000000"
+    empty.touch()
+    index.load(None, clean_shutdown=True, safe_timestamp_ms=0)
+    assert empty.exists(), "loading changes nothing"
+    index.fit(0, clean_shutdown=True)
+    assert not empty.exists() and caplog.text == ""
+
+
 def test_it_never_reuses_a_file_name(tmp_path: Path) -> None:
     index, queue = new_index(tmp_path, max_index_num=2), queue_of("T")
     for number in range(3):
