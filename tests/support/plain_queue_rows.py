@@ -18,7 +18,7 @@ from console.lag.rows.queue_rows import (
     unknown_row,
 )
 from console.lag.rows.reasons import reason_text
-from spark.lag.forecast import DRAINED, Drain
+from spark.lag.forecast import DRAINED, UNKNOWN_DRAIN, Drain
 from spark.lag.round.status import (
     SPAN_MESSAGES,
     Evidence,
@@ -181,11 +181,20 @@ def _figures(view: RoundView, state: QueueState, judgement: Judgement) -> RowDic
         "time_lag_lower_bound": state.time_lag_lower_bound,
         "queueing_ms": plain_window.queueing_ms(view.window, state) if is_valid else None,
         "speed": speed,
-        **drain_row(judgement.drain),
+        **drain_row(_end(view, state, judgement)),
         "time_to_loss_ms": loss.ms,
         "time_to_loss_never": loss.never,
         "time_to_loss_lower_bound": loss.lower_bound,
     }
+
+
+def _end(view: RoundView, state: QueueState, judgement: Judgement) -> Drain:
+    """Return when the backlog ends: not never of a queue that gained in the last minute."""
+    arrived = plain_window.produce_rate(view.window, state.key.head)
+    left = plain_window.consume_rate(view.window, state.key)
+    is_gaining = arrived is not None and left is not None and left > arrived
+    is_open = is_gaining and judgement.drain.never and judgement.status is not LagStatus.OFFLINE
+    return UNKNOWN_DRAIN if is_open else judgement.drain
 
 
 def drain_row(found: Drain) -> RowDict:

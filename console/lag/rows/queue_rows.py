@@ -333,9 +333,16 @@ class _Read:
             found["reason"][at] = self._reason(at, one, since_ms)
             for name, value in drain_columns(one.drain)._asdict().items():
                 found[name][at] = NULL if value is None else value
+        is_open = found["drain_never"] & self._gained() & (found["status"] != LagStatus.OFFLINE.value)
+        found["drain_never"][is_open], found["drain_window_ms"][is_open] = False, NULL
         kept = found["status"] == self.before["status"]
         found["since_ms"][kept] = self.before["since_ms"][kept]
         return found
+
+    def _gained(self) -> BoolArray:
+        """Return of which queues more left than arrived in the last minute: their longer trend may just have turned."""
+        arrived: BoolArray = self.window.produce_rates()[self.heads] < self._out_rates()
+        return arrived
 
     def _reason(self, at: int, judgement: Judgement, since_ms: int) -> Text:
         """Return the reason of a judgement; of a paused queue it begins with the pause."""

@@ -347,3 +347,16 @@ def test_a_backlog_that_drains_is_catching_up_long_before_it_is_gone() -> None:
     assert words[59] == ("STOPPED", True)
     assert words[78:94] == [("CATCHING_UP", False)] * 16
     assert not {("CATCHING_UP", True), ("FALLING_BEHIND", False)} & set(words)
+
+
+def test_a_backlog_that_just_began_to_drain_is_not_said_to_stay() -> None:
+    """The trend of ten minutes still rises while, for a minute, half as much again leaves as arrives."""
+    one, committed = view([answer(high=0, committed=0)], now_ms=0), 0
+    for number in range(1, 67):
+        committed += 20 if number < 60 else 60
+        one = later(0, number * 40, committed, one)
+        row = groups_of(one)["billing"]
+        if number == 59:
+            assert (row.status, row.drain_never) == ("FALLING_BEHIND", True)
+    assert row.status == "FALLING_BEHIND" and row.out_rate > row.in_rate
+    assert (row.drain_ms, row.drain_never) == (None, False)
