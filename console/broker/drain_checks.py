@@ -140,7 +140,8 @@ def messages_in(view: BrokerView) -> Check:
     name, target = Text("Messages in"), Text("0 for 60 s")
     in_rate = view.row.in_rate if view.row.answered else None
     if in_rate is None:
-        return _unknown(name, target, _silence(view))
+        why = Text("it has no rate of a minute yet") if view.row.answered else _silence(view)
+        return _unknown(name, target, why)
     now = Text("%(rate)s /s", rate=rate(in_rate))
     if not in_rate:
         return Check(name, now, target, CheckState.YES, Text("no message in the last minute"))

@@ -207,7 +207,10 @@ def _topics(cluster_name: str, scope: NameScope) -> QuerySet[TopicRow]:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Rates of all brokers together; `partial` when a broker is silent, so that sums read "≥"."""
+    """Rates of all brokers together; `partial` when one has none, silent or just started, so that sums read "≥".
+
+    `answered`: how many are counted.
+    """
 
     in_rate: float | None
     out_rate: float | None
@@ -224,8 +227,11 @@ class Totals:
 
 
 def totals(views: Sequence[BrokerView]) -> Totals:
-    """Sum the rates of the brokers that answer."""
+    """Sum the rates of the brokers that have them."""
     silent = [view.row for view in views if not view.row.answered]
+    missing = [
+        view for view in views if not view.row.answered or None in (view.row.in_rate, view.row.out_rate)
+    ]
 
     def total(name: str) -> float | None:
         known = [getattr(view.row, name) for view in views if getattr(view.row, name) is not None]
@@ -234,10 +240,10 @@ def totals(views: Sequence[BrokerView]) -> Totals:
     return Totals(
         in_rate=total("in_rate"),
         out_rate=total("out_rate"),
-        partial=bool(silent),
-        reason=_silence(silent),
+        partial=bool(missing),
+        reason=_silence(silent) or (Text("some rates are not known yet") if missing else Text()),
         unknown_since_ms=min((row.since_ms for row in silent), default=None),
-        answered=len(views) - len(silent),
+        answered=len(views) - len(missing),
         brokers=len(views),
     )
 

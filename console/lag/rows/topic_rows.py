@@ -266,9 +266,9 @@ def _number(text: str | None) -> float | None:
 def minute_rate(text: str | None) -> float | None:
     """Return the middle of "12.0 11.5 11.0 " (10 s, 60 s, 600 s): one of 10 s jumps with every batch.
 
-    The first of what a broker younger than a minute reports; null for an empty text.
+    Null for a broker younger than a minute, which has no middle: what waited while it was away comes in a burst.
     """
     try:
-        return [float(word) for word in (text or "").split()][:2][-1]
+        return [float(word) for word in (text or "").split()][1]
     except (IndexError, ValueError):
         return None

@@ -77,6 +77,9 @@ def test_messages_that_arrive_are_not_over(quiet: None) -> None:
     BrokerRow.objects.filter(broker_name="broker-a").update(in_rate=0.02)
     check = found()["in"]
     assert (check.state, check.now) == (NOT_YET, "< 0.1 /s") and "retries of consumers" in check.why
+    BrokerRow.objects.filter(broker_name="broker-a").update(in_rate=None)
+    check = found()["in"]
+    assert (check.state, check.why) == (CheckState.UNKNOWN, "it has no rate of a minute yet")
 
 
 def topic_on(*brokers: str, in_rate: float | None, topic: str = "orders") -> None:

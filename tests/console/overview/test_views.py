@@ -216,6 +216,13 @@ def test_it_admits_partial_sums_and_unknown_figures(admin: Client) -> None:
     assert (totals.in_rate, totals.partial, totals.readers) == (14.2, True, 2.0)
 
 
+def test_a_sum_without_a_broker_that_just_started_is_a_lower_bound(admin: Client) -> None:
+    BrokerRow.objects.filter(answered=False).update(answered=True, reason=Text())
+    totals = selectors.totals(broker_selectors.broker_views("local"))
+    assert (totals.in_rate, totals.partial, totals.answered, totals.brokers) == (14.2, True, 1, 2)
+    assert totals.reason == "some rates are not known yet"
+
+
 def test_it_says_which_disk_is_full_first(admin: Client) -> None:
     for name, full_in_ms in (("broker-a", 9 * 3_600_000), ("broker-c", 20 * 3_600_000)):
         BrokerSurvey.objects.create(

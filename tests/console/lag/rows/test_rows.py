@@ -178,6 +178,9 @@ def test_it_has_no_figures_of_a_broker_that_did_not_tell_them() -> None:
     young.runtime = {"putTps": "", "getTransferredTps": "2.5 2.0 ", "commitLogDiskRatio": "0.41"}
     row = broker_row(young, row, 9)
     assert (row.in_rate, row.out_rate, row.disk_ratio, row.since_ms) == (None, 2.0, 0.41, 7)
+    young.runtime = {"putTps": "0.0  ", "getTransferredTps": "351.0  "}  # the burst after it was away
+    row = broker_row(young, row, 9)
+    assert (row.in_rate, row.out_rate) == (None, None)
     assert broker_row(silent(A), row, 11).since_ms == 11
 
 
