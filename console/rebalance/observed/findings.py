@@ -326,7 +326,9 @@ def _inconsistent(members: Sequence[Member]) -> Iterator[Finding]:
         "INCONSISTENT_SUBSCRIPTION",
         "FALLING_BEHIND",
         Text(
-            "%(number)s of %(total)s clients subscribe differently", number=len(others), total=len(reported)
+            "%(number)s of %(total)s clients {subscribes|subscribe} differently",
+            number=len(others),
+            total=f"{len(reported):,}",  # no number: the verb is that of the first
         ),
         Text(
             "%(clients)s. All clients of a group count when queues are divided, and brokers keep the subscription "
@@ -348,7 +350,11 @@ def _versions(members: Sequence[Member]) -> Iterator[Finding]:
     yield Finding(
         "INCONSISTENT_VERSION",
         "FALLING_BEHIND",
-        Text("%(number)s of %(total)s clients run another version", number=len(others), total=kinds.total()),
+        Text(
+            "%(number)s of %(total)s clients {runs|run} another version",
+            number=len(others),
+            total=f"{kinds.total():,}",
+        ),
         Text(
             "%(clients)s: %(theirs)s; the others: %(usual)s. This is normal during a deployment. If it "
             "persists, it is a risk: strategies may differ.",

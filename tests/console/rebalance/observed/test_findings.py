@@ -114,6 +114,10 @@ def test_differing_members_are_named() -> None:
     kinds = of_members(group)
     assert kinds["INCONSISTENT_SUBSCRIPTION"].clients == ("z",)
     assert kinds["INCONSISTENT_VERSION"].clients == ("z",)
+    assert kinds["INCONSISTENT_SUBSCRIPTION"].title == "1 of 4 clients subscribes differently"
+    assert kinds["INCONSISTENT_VERSION"].title == "1 of 4 clients runs another version"
+    group[2] = replace(group[2], topics={"orders": "vip"}, version="4.9.7")
+    assert "2 of 4 clients subscribe differently" in {one.title for one in of_members(group).values()}
     group = [replace(one, strategy="AVG") for one in members()]
     assert of_members(group) == {}
     group[0] = replace(group[0], strategy="CONSISTENT_HASH")
