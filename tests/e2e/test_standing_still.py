@@ -252,6 +252,10 @@ def test_columns_and_rows_keep_their_places(page: Page, product: Product, path: 
     page.goto(f"{product.url}/c/local/{path}")
     rows = page.locator("main .dt--steady > tbody > [data-key]")
     keys = rows.evaluate_all("(rows) => rows.map((row) => row.dataset.key)")
+    if width == 390:
+        # a long figure beside it leaves no room for one line
+        long = "link => link.firstChild.data = 'orders-of-all-regions-and-partners-2'"
+        rows.first.locator("a.primary").evaluate(long)
     places = page.evaluate(GRID)
     assert places[2:] == [[], False]
     field = FIGURES[path][0]
