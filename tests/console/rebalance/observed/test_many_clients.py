@@ -7,11 +7,12 @@ from itertools import pairwise
 from typing import TypeVar
 
 import pytest
+from django.template.loader import render_to_string
 
 from console.brokers.mqadmin import STRATEGIES, MessageQueue, assign_server_side
 from console.rebalance.observed.findings import Subject, topic_findings
 from console.rebalance.observed.group import TopicOwnership
-from console.rebalance.observed.matrix import MEMBERS_MAX, View, matrix
+from console.rebalance.observed.matrix import MEMBERS_MAX, Matrix, View, matrix
 from console.rebalance.observed.ownership import Member, Source, expected, owned
 
 T = TypeVar("T")
@@ -71,3 +72,10 @@ def test_of_many_clients_those_with_marks_are_shown() -> None:
     # AVG: c000 and c001 should own one each
     assert [row.member.client_id for row in rows] == [*(f"c{at:03}" for at in range(49)), "c140"]
     assert {row.member.client_id: (row.total, row.due) for row in rows}["c140"] == (1, 0)
+
+
+def test_the_foot_of_the_matrix_separates_thousands() -> None:
+    empty = Matrix(View.NOW, (), (), (), (), (), queues_total=10_000, members_total=2_000, marks=())
+    foot = render_to_string("rebalance/_matrix.html", {"matrix": empty})
+    assert "0 of 10,000 queues" in foot
+    assert "0 of 2,000 clients" in foot
