@@ -134,7 +134,7 @@ PLACES = """() =>
 
 def moved(page: Page, before: list[list[Any]]) -> list[Any]:
     return [
-        (old, new)
+        (page.url, old, new)
         for old, new in zip(before, page.evaluate(PLACES), strict=True)
         if abs(old[1] - new[1]) > 1 or abs(old[2] - new[2]) > 1
     ]

@@ -95,7 +95,7 @@ def put_p99_ms(table: Table) -> tuple[float | None, Text]:
     if any(puts for _, puts in put_distribution(table)):
         return value, Text()
     if (number(table.get("putTps")) or 0) > 0 and value == 0:
-        return None, Text("its first minute with messages is not over yet")
+        return None, Text("known after a minute")
     return None, Text("no message was written in the last minute")
 
 

@@ -346,7 +346,7 @@ def test_of_too_many_clients_or_queues_no_owner_is_judged(
 
 def test_the_collector_is_a_part_of_its_own(admin: Client) -> None:
     part = admin.get("/c/local/?part=collector").content.decode()
-    assert "Complete rounds" in part and "broker-a" not in part
+    assert "All answered" in part and "broker-a" not in part
 
 
 def test_its_chart_ends_with_the_last_round(admin: Client) -> None:
