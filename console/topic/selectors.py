@@ -16,7 +16,7 @@ from console.text import JsonObject, Text
 from console.topic.topic_list import TOPICS
 
 KINDS = ("NORMAL", "RETRY", "DLQ", "SYSTEM")
-# Message types that tell an ordinary topic from most others: a chip each where a topic has one.
+# Message types that most ordinary topics do not have: a chip each where a topic has one.
 SPECIAL_TYPES = ("FIFO", "DELAY", "TRANSACTION", "MIXED")
 NAMED_MAX = 1_000  # names in a query; with more, reading every group of the cluster takes less time
 NO_READER = "NO_READER"  # a separate filter: NORMAL topics that no consumer group reads

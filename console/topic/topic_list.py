@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from console.lag.rows.queue_row import TopicQueueRow
 from console.lists.spec import PER_S, Column, ListSpec
 from console.text import Text
 
@@ -84,19 +88,20 @@ TOPICS = ListSpec(
     file_fields=("partial", "reason", "read_at_ms"),
 )
 
+QUEUE_ORDERS: Mapping[str, Callable[[TopicQueueRow], Any]] = {
+    "queue": lambda row: (row.broker_name, row.queue_id),
+    "min": lambda row: row.min_offset,
+    "max": lambda row: row.max_offset,
+    "messages": lambda row: row.max_offset - row.min_offset,
+    "in_rate": lambda row: row.in_rate,
+    "last_write": lambda row: row.last_write_ms,
+}
 TOPIC_QUEUES = ListSpec(
     name="topic-queues",
     key="queue",
     default="queue",
     columns=(),
-    orders={
-        "queue": lambda row: (row.broker_name, row.queue_id),
-        "min": lambda row: row.min_offset,
-        "max": lambda row: row.max_offset,
-        "messages": lambda row: row.max_offset - row.min_offset,
-        "in_rate": lambda row: row.in_rate,
-        "last_write": lambda row: row.last_write_ms,
-    },
+    orders=QUEUE_ORDERS,
     file_fields=(
         "broker_name",
         "queue_id",

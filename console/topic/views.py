@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
@@ -34,7 +35,7 @@ from console.topic.change_views import known, topic_quarantine
 from console.topic.findings import SKEW_RATE_MIN, findings
 from console.topic.producers import senders_of
 from console.topic.topic_config import KEY_MEANINGS, permission_letters, permission_word
-from console.topic.topic_list import TOPICS
+from console.topic.topic_list import QUEUE_ORDERS, TOPICS
 from console.web.page_context import PageContext, chosen_tab
 from spark.lag.local_time import MINUTE_MS
 
@@ -124,20 +125,19 @@ def topic(request: HttpRequest, cluster: str, topic: str) -> HttpResponse:
     tab = chosen_tab(request, TABS)
     query = ListQuery.plain(request, sorts=SHOWN_QUEUES.orders, default="queue", ascending=("queue",))
     shown_groups = groups if scope.is_everything else [group for group in groups if scope.covers(group.group)]
-    worst = selectors.worst_readers(here.name, topic, shown_groups) if tab == "queues" else {}
+    shown_queues: Sequence[ShownQueue] = []
+    if tab == "queues" and request.GET.get("part") != "figures":
+        worst = selectors.worst_readers(here.name, topic, shown_groups)
+        shown_queues = SHOWN_QUEUES.in_order(
+            _shares(queues, read, without_figures, worst), query.sort, query.descending
+        )
     context = {
         "cluster": here,
         "row": row,
         "perm_word": permission_word(row.perm),
         "queues": queues,
         "query": query,
-        "queue_page": cut(
-            SHOWN_QUEUES.in_order(
-                _shares(queues, read, without_figures, worst), query.sort, query.descending
-            ),
-            page=query.page,
-            per_page=query.per_page,
-        ),
+        "queue_page": cut(shown_queues, page=query.page, per_page=query.per_page),
         "groups": groups,
         "shown_groups": shown_groups,
         "group_page": cut(shown_groups, page=query.page, per_page=query.per_page),
@@ -202,17 +202,17 @@ class ShownQueue:
     reader: WorstReader | None
 
 
+def _of_row(order: Callable[[TopicQueueRow], Any], shown: ShownQueue) -> Any:
+    return order(shown.row)
+
+
 SHOWN_QUEUES = ListSpec(
     name="shown-topic-queues",
     key="queue",
     default="queue",
     columns=(),
     orders={
-        "queue": lambda shown: (shown.row.broker_name, shown.row.queue_id),
-        "min": lambda shown: shown.row.min_offset,
-        "max": lambda shown: shown.row.max_offset,
-        "messages": lambda shown: shown.row.max_offset - shown.row.min_offset,
-        "last_write": lambda shown: shown.row.last_write_ms,
+        **{name: partial(_of_row, order) for name, order in QUEUE_ORDERS.items()},
         "in_rate": lambda shown: None if shown.is_silent else shown.row.in_rate,
         "time_lag": lambda shown: shown.reader and shown.reader.time_lag_ms,
         "lag": lambda shown: shown.reader and shown.reader.lag,

@@ -341,8 +341,8 @@ class _Read:
 
     def _gained(self) -> BoolArray:
         """Return of which queues more left than arrived in the last minute: their longer trend may just have turned."""
-        arrived: BoolArray = self.window.produce_rates()[self.heads] < self._out_rates()
-        return arrived
+        gained: BoolArray = self.window.produce_rates()[self.heads] < self._out_rates()
+        return gained
 
     def _reason(self, at: int, judgement: Judgement, since_ms: int) -> Text:
         """Return the reason of a judgement; of a paused queue it begins with the pause."""
