@@ -86,15 +86,61 @@
   const RENEWED_EVERY = 10000; // ms: what is shown is a page, not its changes
   const isPlain = (event) =>
     !(event.defaultPrevented || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey);
+  /* A long table comes in stretches of rows, each in a frame of its own, so that no key or click waits for all of it:
+     reading a page, placing it and painting it are tasks of their own for the same reason. */
+  const STRETCH = 25;
+  const nextTask = () => new Promise((done) => setTimeout(done)),
+    frame = () => new Promise(requestAnimationFrame),
+    painted = () => frame().then(nextTask);
   async function read(address, headers) {
     const answer = await fetch(address, { headers: { Accept: "text/html", ...headers } }).catch(() => null);
-    return answer?.ok && !answer.redirected && new DOMParser().parseFromString(await answer.text(), "text/html");
+    if (!answer?.ok || answer.redirected) return null;
+    const made = new DOMParser().parseFromString(await answer.text(), "text/html");
+    await nextTask();
+    return made;
   }
-  function begin(part, seqs) {
+  /* Take the rows after the first stretch out of a part that is not shown yet: [their body, a stretch] each. */
+  function holdBack(part) {
+    const held = [];
+    for (const body of part.querySelectorAll("[data-rows]"))
+      for (let rows = [...body.rows].slice(STRETCH); rows.length; rows = rows.slice(STRETCH)) {
+        const stretch = document.createDocumentFragment();
+        stretch.append(...rows.slice(0, STRETCH));
+        held.push([body, stretch]);
+      }
+    return held;
+  }
+  function dress(part) {
     Tide.tell(part);
-    Tide.fit(part);
     Tide.sparklines(part);
+  }
+  /* Begin a part that was just placed, and place the rows held back, for which there is room until then. False: another
+     has taken its place meanwhile. */
+  async function begin(part, seqs, held = [], height = 0) {
+    part.style.minHeight = held.length ? `${height}px` : "";
+    dress(part);
+    Tide.fit(part);
+    for (const [body, stretch] of held) {
+      await painted();
+      if (!body.isConnected) return false;
+      dress(stretch);
+      body.append(stretch);
+    }
+    if (held.length) Tide.fit(part);
+    part.style.minHeight = "";
     Tide.live.attach(part, seqs);
+    return true;
+  }
+  /* Other rows are read from the first one on: below the heads, which stay under the pointer. */
+  function showFirstRow(part) {
+    const body = part.querySelector("[data-rows]");
+    if (!body) return;
+    const bottomOf = (one) => one?.getBoundingClientRect().bottom ?? 0,
+      edge = Math.max(
+        bottomOf(document.querySelector(".topbar")),
+        bottomOf(body.closest("table").tHead?.rows[0].cells[0]),
+      );
+    scrollBy(0, Math.min(0, body.getBoundingClientRect().top - edge));
   }
   /* The keyboard stays where it was: on the same head, chip or button of the new list. */
   function where(link) {
@@ -128,18 +174,20 @@
         otherwise();
         return false;
       }
-      take(main, seqs);
+      take(main, seqs, headers ? [] : holdBack(main));
       if (kept) history[kept](null, "", address);
       const foot = document.querySelector("#main :is(.card__foot > span, .empty :is(h2, h3))");
       if (foot && !headers) document.getElementById("announce").textContent = foot.textContent.trim();
       return true;
     }
     /* The box keeps the hand's letters and caret; what stands beside it and after the form is new. */
-    function take(main, seqs) {
+    function take(main, seqs, held) {
       const fresh = main.querySelector("[data-page-search]").form,
-        keep = box.closest(".searchbox");
+        keep = box.closest(".searchbox"),
+        page = document.getElementById("main"),
+        height = page.offsetHeight;
       if (document.activeElement !== box) box.value = main.querySelector("[data-page-search]").value;
-      Tide.live.detach(document.getElementById("main"));
+      Tide.live.detach(page);
       for (const one of [...form.children]) if (one !== keep) one.remove();
       for (const one of [...fresh.children]) if (!one.querySelector("[data-page-search]")) form.append(one);
       while (form.nextSibling) form.nextSibling.remove();
@@ -147,9 +195,7 @@
       const words = document.querySelector(".page__title p"),
         said = main.querySelector(".page__title p");
       if (words && said) words.replaceWith(said);
-      const page = document.getElementById("main");
-      begin(page, seqs);
-      Tide.columns?.(page);
+      begin(page, seqs, held, height);
     }
     /* What a hand is on stays: a link with the focus, a selection, an open menu, a word that is being typed. */
     function renew() {
@@ -174,10 +220,11 @@
       });
     async function turn(link) {
       const again = where(link),
-        isPage = Boolean(link.closest(".pager"));
+        main = document.getElementById("main");
       if (!(await show(link.href, { kept: "pushState" }))) return;
-      document.getElementById("main").querySelector(again)?.focus({ preventScroll: true });
-      if (isPage) scrollTo(0, 0);
+      await frame();
+      main.querySelector(again)?.focus({ preventScroll: true });
+      showFirstRow(main);
     }
     box.addEventListener("input", () => {
       clearTimeout(timer);
@@ -203,12 +250,17 @@
       made = await read(link.href),
       fresh = made && made.getElementById(card.id);
     if (!fresh) return location.assign(link.href);
+    if (!card.isConnected) return; // a later click was answered first
     Tide.live.detach(document); // its figures may be of a subject of the whole page
+    const held = holdBack(fresh),
+      height = card.offsetHeight;
     card.replaceWith(fresh);
-    begin(fresh, seqs);
-    Tide.live.attach(document, seqs);
     history.replaceState(null, "", link.href);
+    const isWhole = begin(fresh, seqs, held, height);
+    await frame();
     fresh.querySelector(where(link))?.focus({ preventScroll: true });
+    showFirstRow(fresh);
+    if (await isWhole) Tide.live.attach(document, seqs);
   });
 
   /* ---- charts of history: drawn from the JSON beside them, and again with the readings since ---- */

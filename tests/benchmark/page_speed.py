@@ -9,7 +9,7 @@ page alone, unpacked; `answer_ms` and `paint_ms`: the browser's time until the l
 `next_page`: from a click on the navigation to the first paint of the next page, as it comes and after `HOVER_MS` of
 hovering, which fetches it ahead. `layout_shift` while figures change: see `layout_shift.py`. `charts`: one redraw of
 every chart of `CHARTS`, in ms of the page's thread. `tables` of so many rows and `big_pages` of the same clusters,
-served by a process of this command: the server's time of each page; with 50 and with 200 rows on the page all of a
+served by a process of this command: the server's time of each page; with 50 and with 100 rows on the page all of a
 sort (`sort_ms`; by the clock `sort_paint_ms`, from click to paint, and `sort_task_ms`, its longest task) and each frame
 (`frame_ms`) while it is scrolled, in ms of the page's thread, which a busy machine lengthens less than the clock's;
 `empty`: a page without a table, scrolled as far in the same run.
@@ -54,7 +54,7 @@ GOALS = {
     "redraw_ms": 4,
     "frame_ms": 16,  # p95
     "long_frame_ms": 50,  # none: what the Long Tasks API calls one
-    "sort_ms": 50,
+    "sort_paint_ms": 200,  # what Interaction to Next Paint calls good
 }
 PARTS = ("pages", "next_page", "charts", "layout_shift", "tables", "big_pages")
 OF_CLUSTERS = {"tables", "big_pages"}
@@ -63,7 +63,7 @@ JUDGED = 500  # clients: the most whose queues the overview judges
 VISITS = 3
 WARM_UP_S = 45
 SORTS, SETTLE_MS = 5, 250
-ROWS_ON_PAGE = (50, 200)  # what operators see, and the most that they may choose
+ROWS_ON_PAGE = (50, 100)  # what operators see, and the most that they may choose
 ROUNDS_MAX, ROUND_MS = 8, 5_000
 HOVER_MS = 600  # Chromium fetches after 200 ms on a link
 TIMING = """() => {
@@ -525,8 +525,8 @@ def misses(found: dict[str, Any]) -> list[str]:
                 missed.append(
                     f"table of {name}: {figure} of its frames {table['frame_ms'][figure]} > {GOALS[goal]}"
                 )
-        if table["sort_ms"] and table["sort_ms"]["median"] > GOALS["sort_ms"]:
-            missed.append(f"table of {name}: sorted in {table['sort_ms']['median']} ms of its thread")
+        if table["sort_paint_ms"] and table["sort_paint_ms"]["median"] > GOALS["sort_paint_ms"]:
+            missed.append(f"table of {name}: sorted after {table['sort_paint_ms']['median']} ms")
         if table["sort_task_ms"] and table["sort_task_ms"]["median"] > GOALS["long_frame_ms"]:
             missed.append(f"table of {name}: a task of its sort took {table['sort_task_ms']['median']} ms")
     for name, shifts in found.get("layout_shift", {}).items():

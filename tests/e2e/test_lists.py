@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, WebSocket, expect
 
+from brokerd.remoting.body.topic import TopicConfig
 from console.brokers.mqadmin import Connection, SubscriptionGroupConfig, close_admins, with_admin
 from tests.e2e.browser import PASSWORD
 from tests.e2e.test_newcomer import PATIENCE_MS, group_row
@@ -263,6 +264,55 @@ def test_the_queues_of_a_topic_sort_in_place(page: Page, product: Product) -> No
     expect(head).to_have_attribute("aria-sort", "descending")
     expect(head.get_by_role("link")).to_be_focused()
     assert "sort=max" in page.url and page.evaluate("window.stayed") is True
+
+
+HEAD_AND_FIRST_ROW = """() => {
+  const { tHead, tBodies } = document.querySelector("#queues table"), head = tHead.querySelector("th");
+  const { top, bottom } = head.getBoundingClientRect();
+  return [top, tBodies[0].getBoundingClientRect().top - bottom];
+}"""
+
+
+def test_a_long_list_that_was_scrolled_shows_its_first_rows_and_then_all(
+    page: Page, product: Product
+) -> None:
+    admin = with_admin(Connection(product.namesrv))
+    addr = admin.cluster_info().broker_addr_table["broker-a"].master_addr
+    assert addr is not None
+    admin.create_topic(addr, TopicConfig("long-list", 60, 60, 6))
+    page.goto(f"{product.url}/c/local/topics?q=long-list")
+    expect(page.get_by_role("link", name="long-list", exact=True)).to_be_visible(timeout=PATIENCE_MS)
+    page.goto(f"{product.url}/c/local/topics/long-list?rows=100")
+    rows = page.locator("#queues [data-rows] > tr")
+    expect(rows).to_have_count(60)
+    page.mouse.wheel(0, 900)
+    page.wait_for_function("scrollY > 600")
+    head_top, over = page.evaluate(HEAD_AND_FIRST_ROW)
+    assert over < -100
+    # all rows that any frame shows, and how high the page is then
+    page.evaluate("""() => {
+      window.seen = [];
+      const look = () => {
+        const names = [...document.querySelectorAll("#queues [data-rows] > tr > th")].map((name) => name.textContent);
+        window.seen.push([names.length, new Set(names).size, document.documentElement.scrollHeight]);
+        requestAnimationFrame(look);
+      };
+      look();
+    }""")
+    head = page.locator("#queues th[data-column=queue]")
+    order = head.get_attribute("aria-sort")
+    head.get_by_role("link").click()
+    expect(head).not_to_have_attribute("aria-sort", order or "")
+    expect(rows).to_have_count(60)
+    first_top, below = page.evaluate(HEAD_AND_FIRST_ROW)
+    assert abs(first_top - head_top) <= 1 and abs(below) <= 1
+    expect(page.locator("#main")).not_to_have_attribute("style", re.compile("height"))
+    seen = page.evaluate("window.seen")
+    assert {count for count, _, _ in seen} == {25, 50, 60} and all(count == names for count, names, _ in seen)
+    admin.delete_topic(addr, "long-list")
+    admin.delete_topic_in_namesrv("long-list")
+    close_admins()
+    assert len({height for _, _, height in seen}) == 1
 
 
 def test_the_queues_of_a_group_sort_in_place(page: Page, product: Product) -> None:
