@@ -35,9 +35,10 @@ def usual_from_ms(cluster_name: str, broker_name: str) -> int | None:
 def samples(cluster_name: str, from_ms: int, to_ms: int, broker_name: str = "") -> dict[str, list[Any]]:
     """Return traffic and messages held back as lists over time, null where nothing was sampled.
 
-    Of one broker also disk and storing time. Each point is the mean of its step; over several brokers rates are summed,
-    and null where one was sampled less often than another: a partial sum would look like a drop. A broker counts from
-    its first sample to its last, one that is silent now until now.
+    Of one broker also disk and storing time. Each point is the mean of its step; over several brokers rates are summed.
+    Where one was sampled less often than another, the sum is a lower bound, in which missed minutes count as nothing:
+    `sampled` has [brokers sampled throughout, brokers] there, null elsewhere. A broker counts from its first sample to
+    its last, one that is silent now until now.
     """
     rows = BrokerSample.objects.filter(cluster=cluster_name, at_ms__gte=from_ms, at_ms__lte=to_ms)
     silent = BrokerRow.objects.filter(cluster=cluster_name, answered=False)
@@ -59,7 +60,7 @@ def samples(cluster_name: str, from_ms: int, to_ms: int, broker_name: str = "") 
     for name, number, *figures in means.order_by().values_list("broker_name", "step", *counts, *columns):
         pairs = zip(figures[: len(columns)], figures[len(columns) :], strict=True)
         by_broker[name][number] = dict(zip(columns, pairs, strict=True))
-    found: dict[str, list[Any]] = {"times": [], **{column: [] for column in columns}}
+    found: dict[str, list[Any]] = {"times": [], "sampled": [], **{column: [] for column in columns}}
     if not by_broker:
         return found
     is_silent = set(silent.values_list("broker_name", flat=True))
@@ -73,7 +74,10 @@ def samples(cluster_name: str, from_ms: int, to_ms: int, broker_name: str = "") 
         found["times"].append(number * step_ms)
         for column in columns:
             own = [by_broker[name].get(number, {}).get(column, (0, None)) for name in names]
-            known = [mean for _, mean in own if mean is not None]
-            is_whole = known and len({count for count, _ in own}) == 1
-            found[column].append(round(sum(known), 4) if is_whole else None)
+            most = max((count for count, _ in own), default=0)
+            known = [mean * count / most for count, mean in own if mean is not None]
+            found[column].append(round(sum(known), 4) if known else None)
+            if column == "in_rate":
+                whole = sum(count == most for count, _ in own)
+                found["sampled"].append([whole, len(own)] if known and whole < len(own) else None)
     return found

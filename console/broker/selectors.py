@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, NamedTuple
@@ -237,6 +237,11 @@ def broker_views(
         return views
     shares = own_shares(cluster_name, scope)
     return [replace(view, own=shares[view.name]) for view in views]
+
+
+def has_new(views: Iterable[BrokerView]) -> bool:
+    """Return whether a broker answers that has no rates yet: it reports those of its last whole minute."""
+    return any(view.row.answered and view.row.in_rate is None for view in views)
 
 
 def queue_counts(cluster_name: str) -> dict[str, int]:

@@ -89,6 +89,7 @@ def brokers(request: HttpRequest, cluster: str) -> HttpResponseBase:
         "silent": lag_selectors.silent_or_without_master(here.name),
         "survey": selectors.last_survey(here.name),
         "servers": servers,
+        "has_new": scope.is_everything and selectors.has_new(page.rows),
         "differences": selectors.route_differences(here.name, per_page=1).all_total,
         "may_configure": rules.may(request.user, Verb.CONFIGURE, here.name, WILDCARD),
         "now_ms": int(time.time() * 1000),

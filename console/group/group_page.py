@@ -26,6 +26,7 @@ from console.lists.query import ListQuery
 from console.lists.spec import MSGS, Column, ListSpec
 from console.operation import selectors as operation_selectors
 from console.text import Text
+from spark.lag.round.status import LagStatus
 
 # --- Findings ---------------------------------------------------------------------------------------------------
 
@@ -206,6 +207,26 @@ QUEUES = ListSpec(
     file_fields=("reason", "read_at_ms"),
     searched=("topic", "broker_name", "owner", "status"),
 )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Staying:
+    """The queues that keep a group from draining: the one furthest behind, how many, and of how many."""
+
+    worst: QueueRow
+    number: int
+    queues: int
+
+
+def staying(queues: Queues) -> Staying | None:
+    """Return the queues whose backlog never ends; None if that is none or all, for then no queue decides."""
+    records = queues.records("topic", "status", "drain_never", "time_lag_ms", "lag")
+    main = [one for one in records if not one.topic.startswith(RETRY_TOPIC_PREFIX)]
+    never = [one for one in main if one.drain_never and one.status != LagStatus.OK.value]
+    if not never or len(never) == len(main):
+        return None
+    worst = max(never, key=lambda one: (one.time_lag_ms or 0, one.lag or 0))
+    return Staying(next(iter(queues.part([worst.at]))), len(never), len(main))
 
 
 def queue_page(queues: Queues, query: ListQuery) -> Page[QueueRow]:

@@ -147,6 +147,7 @@ def group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
         "findings": group_page.findings_at(now_ms, row, queues, clients, paused),
         "pauses": paused,
         "queue_count": len(queues),
+        "staying": group_page.staying(queues) if row.drain_never else None,
         "unknown_queues": queues.values("lag").count(None),
         "now_ms": now_ms,
     }

@@ -67,7 +67,8 @@ def burning(found: Iterable[Burn]) -> list[float]:
 def forecast_breach(row: GroupRow, promised: Promised) -> bool | None:
     """Return whether a group that is late now is forecast to be late for longer than it promises.
 
-    A backlog that never drains is a breach; a late group without a forecast is unknown.
+    A backlog that never drains is a breach; one queue that is known to drain too late is one for the group. A late
+    group whose known queues drain in time is unknown while the forecast of others is.
     """
     if row.time_lag_ms is None:
         return None
@@ -75,4 +76,6 @@ def forecast_breach(row: GroupRow, promised: Promised) -> bool | None:
         return None if row.time_lag_lower_bound else False
     if row.drain_never:
         return True
-    return None if row.drain_ms is None else row.drain_ms > promised.slo_ms
+    if max(row.drain_ms or 0, row.drain_known_ms or 0) > promised.slo_ms:
+        return True
+    return None if row.drain_ms is None else False

@@ -70,6 +70,9 @@ class RowModel(models.Model):
         }
 
 
+KEEPS_UP_FROM = 0.75  # of the rate in: commits come in batches, a minute's rates differ
+
+
 class GroupRow(RowModel):
     """One consumer group of one cluster: sums and worst cases over its queues.
 
@@ -108,6 +111,9 @@ class GroupRow(RowModel):
         null=True, help_text="its far end; null with drain_low_ms: perhaps never"
     )
     drain_window_ms = models.BigIntegerField(null=True, help_text="the time over which drain_ms was measured")
+    drain_known_ms = models.BigIntegerField(
+        null=True, help_text="the longest drain_ms of its queues, also while that of others is unknown"
+    )
     speed = models.FloatField(
         null=True,
         help_text="of the queue with the largest time lag: seconds of messages read in a second, over 2 min",
@@ -171,6 +177,12 @@ class GroupRow(RowModel):
     class Meta:
         constraints = [models.UniqueConstraint(fields=["cluster", "group"], name="group_row_key")]
         indexes = [models.Index(fields=["cluster", "is_system", "-attention"], name="group_row_attention")]
+
+    @property
+    def keeps_up(self) -> bool:
+        """Whether it is well and reads about what arrives: at first any group is well, whatever it reads."""
+        is_level = self.out_rate is None or self.out_rate >= KEEPS_UP_FROM * (self.in_rate or 0)
+        return self.status == "OK" and is_level
 
 
 class SheetModel(models.Model):

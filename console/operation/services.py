@@ -16,7 +16,7 @@ from django.db import IntegrityError, transaction
 from console.access.models import Verb
 from console.access.services import actor_name
 from console.cluster import selectors as cluster_selectors
-from console.operation import journal, selectors
+from console.operation import journal, operation_list, selectors
 from console.operation.errors import (
     ApprovalBySamePerson,
     ApprovalMissing,
@@ -28,6 +28,7 @@ from console.operation.errors import (
     PlanDrifted,
     PlanExpired,
     PlanRejected,
+    UndoImpossible,
 )
 from console.operation.job import worker_queue
 from console.operation.models import Confirm, Job, Plan, PlanState
@@ -363,12 +364,17 @@ def undo(
 ) -> Plan:
     """Make a plan that restores the state recorded when ``plan_id`` was applied.
 
-    ``accept_without``: silent brokers that it may leave out. Raises NotPermitted, UndoImpossible.
+    ``accept_without``: silent brokers that it may leave out. Raises NotPermitted, UndoImpossible, also for what an undo
+    has restored or restores now.
     """
     found = selectors.plan(plan_id)
     handler = selectors.plan_kind(found.kind)
     require(actor, handler.verb, found.cluster, found.subject)
     plan, params = selectors.undo_params(plan_id)
+    done = operation_list.undone_by(plan_id).first()
+    is_repeated = done is not None and idempotency_key and done.idempotency_key == idempotency_key
+    if done is not None and not is_repeated:
+        raise UndoImpossible(Text("%(id)s is undone by %(undo)s.", id=plan.id, undo=done.id))
     return make_plan(
         handler,
         plan.cluster,

@@ -249,20 +249,25 @@ def totals(views: Sequence[BrokerView]) -> Totals:
 
 
 class Traffic(NamedTuple):
-    """Messages a second into and out of a cluster, minute by minute; null where any broker was silent."""
+    """Messages a second into and out of a cluster, minute by minute; null where every broker was silent.
+
+    `sampled`: [brokers that were sampled, brokers] where not all were: the rates are lower bounds there.
+    """
 
     times: list[int]
+    sampled: list[list[int] | None]
     in_rate: list[float | None]
     out_rate: list[float | None]
 
 
 def traffic(cluster_name: str, views: Sequence[BrokerView], now_ms: int) -> Traffic:
-    """Return the rates of all brokers together over the last day, up to the last round where all answered."""
+    """Return the rates of all brokers together over the last day, up to the last round."""
     line = samples(cluster_name, now_ms - DAY_MS, now_ms)
-    chart = Traffic(line["times"], line["in_rate"], line["out_rate"])
+    chart = Traffic(line["times"], line["sampled"], line["in_rate"], line["out_rate"])
     total, read_at_ms = totals(views), max((view.row.read_at_ms for view in views), default=0)
-    if not total.partial and chart.times and read_at_ms > chart.times[-1]:
+    if total.answered and chart.times and read_at_ms > chart.times[-1]:
         chart.times.append(read_at_ms)
+        chart.sampled.append([total.answered, total.brokers] if total.partial else None)
         chart.in_rate.append(total.in_rate)
         chart.out_rate.append(total.out_rate)
     return chart

@@ -66,6 +66,7 @@ def overview(request: HttpRequest, cluster: str) -> HttpResponse:
         **collector,
         "scope": scope,
         "views": views,
+        "has_new": scope.is_everything and broker_selectors.has_new(views),
         "servers": servers,
         "silent": [view.row for view in views if not view.row.answered or not view.has_master],
         "totals": selectors.totals(views)

@@ -13,16 +13,20 @@
     const words = Tide.text(gettext("usually %(low)s to %(high)s"), { low: format(low), high: format(high) });
     return { title: `${title} · ${words}`, band: { from: low, upTo: high, tone: "ok-bg" } };
   }
+  /* Of several brokers, where not all were sampled: a lower bound. */
+  const partOf = (pair) =>
+    pair && Tide.text(gettext("of %(answered)s of %(brokers)s brokers"), { answered: pair[0], brokers: pair[1] });
   const traffic = (history) => ({
     ...usual(history, "in_rate", gettext("Messages per second"), Tide.rate),
     kind: "rate",
     unit: gettext("/s"),
     format: Tide.rateLabel,
     weight: 1.25,
+    note: (i) => partOf(history.sampled?.[i]),
     series: [
       { label: pgettext("messages", "in"), swatch: "c1", tone: "chart-1", fill: "chart-fill", values: history.in_rate },
       { label: pgettext("messages", "out"), swatch: "c2", tone: "chart-2", values: history.out_rate },
-    ],
+    ].map((one) => ({ ...one, bounds: history.sampled })),
   });
   const HOUR = 3600000,
     AHEAD = 0.25; // of the time shown

@@ -259,10 +259,10 @@
   }
 
   /* ---- time series: {times, panels: [{title, kind, format, unit, weight, highWater, max, band: {from, upTo, tone},
-     read: [[label, values, bounds]] told and not drawn, limits: [values], forecast: {tone, perMs}, series: [{label,
-     swatch, tone, values, fill, dash, bounds, told}]}], ahead: ms after the last reading for the forecast, events:
-     [{t, mark, label, tone}], begins: when the line does, in words, pick: (t) => …, picked: t}; panels share one time
-     axis, units never share a value axis ---- */
+     read: [[label, values, bounds]] told and not drawn, limits: [values], note: (i) => words after each value,
+     forecast: {tone, perMs}, series: [{label, swatch, tone, values, fill, dash, bounds, told}]}], ahead: ms after the
+     last reading for the forecast, events: [{t, mark, label, tone}], begins: when the line does, in words,
+     pick: (t) => …, picked: t}; panels share one time axis, units never share a value axis ---- */
   /* A chart begins where its data begin; after a lone reading and a gap, with the line. */
   const LONE_WITHIN = 2 * MINUTE;
   function beginWithLine(data) {
@@ -443,7 +443,7 @@
         label,
         values[i] === null
           ? gettext("no data")
-          : [bounds?.[i] ? "≥" : "", p.format(values[i], true), p.unit].filter(Boolean).join(" "),
+          : [bounds?.[i] ? "≥" : "", p.format(values[i], true), p.unit, p.note?.(i)].filter(Boolean).join(" "),
       ];
       const rows = data.panels.flatMap((p) => [
         ...p.series.map((s) => told(p, s.label, s.told || s.values, s.bounds, s.swatch)),

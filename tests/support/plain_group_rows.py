@@ -135,7 +135,12 @@ def headline(
         "skew_gini": None if spread is None else round(spread.gini, 3),
         "skew_max_over_mean": None if spread is None else round(spread.max_over_mean, 2),
         "effective_queues": None if spread is None else round(spread.effective_queues, 1),
+        "drain_known_ms": _largest(row["drain_ms"] for row in rows if row["status"] not in UNJUDGED),
     }
+
+
+# OK: what waits is no backlog
+UNJUDGED = frozenset({LagStatus.OK.value, LagStatus.UNKNOWN.value, LagStatus.NEVER_COMMITTED.value})
 
 
 def _in_flight(rows: Sequence[RowDict], previous: RowDict | None, now_ms: int) -> RowDict:

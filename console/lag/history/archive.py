@@ -166,9 +166,15 @@ def drop_cluster(cluster: str, *, now_ms: int) -> None:
         for row in rows.exclude(state=State.DELETED):
             lease.renew_if_due()
             files.remove(location_of(row))
+        for kind in (Kind.CHUNK_HOUR, Kind.CHUNK_DAY):
+            files.remove_folder(stored_location(_folder(kind, cluster)))
         for model in (HistoryFile, HistoryGap, LagEvent, ClientPosition):
             model._default_manager.filter(cluster=cluster).delete()
     HistoryLease.objects.filter(cluster=cluster, until_ms=0).delete()
+
+
+def _folder(kind: HistoryFile.Kind, cluster: str) -> str:
+    return f"kind={kind.value}/cluster={cluster}"
 
 
 def _segments_of(
@@ -314,7 +320,7 @@ def _reserved(
     span_ms = HOUR_MS if kind == Kind.CHUNK_HOUR else DAY_MS
     generation = generation or _next_generation(cluster, kind, start_ms)
     start = datetime.fromtimestamp(start_ms / 1000, UTC)
-    folder = f"kind={kind.value}/cluster={cluster}/date={start:%Y-%m-%d}"
+    folder = f"{_folder(kind, cluster)}/date={start:%Y-%m-%d}"
     folder += f"/hour={start:%H}" if kind == Kind.CHUNK_HOUR else ""
     row = HistoryFile(
         path=f"{folder}/b={bucket}-g{generation}.parquet",

@@ -83,6 +83,7 @@ class Summed(Struct, frozen=True, kw_only=True):
     drain_low_ms: int | None = None
     drain_high_ms: int | None = None
     drain_window_ms: int | None = None
+    drain_known_ms: int | None = None
     speed: float | None = None
     queueing_ms: int | None = None
     stall_ms: int | None = None

@@ -192,6 +192,7 @@ class _Combined:
                 value = np.where(is_reported & ~is_never, widest, value)
             found[name] = value
         found["drain_ms"] = np.where(is_done, 0, found["drain_ms"])
+        found["drain_known_ms"] = runs.largest(np.where(judged, columns["drain_ms"], NULL))
         return {"drain_never": is_never.tolist(), **{name: values_of(value) for name, value in found.items()}}
 
 

@@ -141,6 +141,7 @@ def test_deleted_by_a_person_it_leaves_nothing_and_does_not_come_back(tmp_path: 
     assert browser.post(f"/c/{NAME}/demo/week/delete").status_code == 302
     assert rows_left() == {}
     assert files_in(tmp_path / "history") == [] == files_in(tmp_path / "reports" / "folds")
+    assert list(tmp_path.rglob("cluster=*")) == []
     event = AuditEvent.objects.get(verb="remove cluster")
     assert (event.cluster, event.subject) == (NAME, NAME)
     assert not make(NOW_MS + HOUR_MS)

@@ -344,6 +344,8 @@ def test_an_alert_needs_both_of_its_windows() -> None:
             {"time_lag_ms": 90_000, "time_lag_lower_bound": False, "drain_never": False, "drain_ms": None},
             None,
         ),
+        ({"time_lag_ms": 90_000, "drain_ms": None, "drain_known_ms": 61_000}, True),
+        ({"time_lag_ms": 90_000, "drain_ms": None, "drain_known_ms": 9_000}, None),
     ],
 )
 def test_a_forecast_breach_is_unknown_where_nobody_can_tell(

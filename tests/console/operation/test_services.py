@@ -55,6 +55,19 @@ def test_it_applies_verifies_and_undoes(tally: type[Tally], alice: User) -> None
     assert (undo.undo_of_id, undo.params) == (plan.id, {"steps": 1})
 
 
+def test_what_is_undone_is_not_undone_again(tally: type[Tally], alice: User) -> None:
+    plan = make(alice, steps=2)
+    runner.run(services.apply_plan(plan.id, alice, now_ms=NOW).id, "worker-1")
+    undo = services.undo(plan.id, alice, idempotency_key="k")
+    services.undo(plan.id, alice)  # a plan alone undoes nothing
+    job = services.apply_plan(undo.id, alice, confirm_text="billing")
+    for _ in range(2):  # while it is undone, and after
+        with pytest.raises(errors.UndoImpossible, match=f"{plan.id} is undone by {undo.id}"):
+            services.undo(plan.id, alice)
+        assert services.undo(plan.id, alice, idempotency_key="k").id == undo.id, "the same request"
+        runner.run(job.id, "worker-1")
+
+
 def test_it_audits_every_step(tally: type[Tally], alice: User) -> None:
     plan = make(alice)
     job = services.apply_plan(plan.id, alice, reason="INC-1", now_ms=NOW)

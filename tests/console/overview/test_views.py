@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 import time
 
@@ -358,10 +359,12 @@ def test_its_chart_ends_with_the_last_round(admin: Client) -> None:
     BrokerRow.objects.update(read_at_ms=now_ms, in_rate=14.25, out_rate=28.5, answered=True)
     chart = admin.get("/c/local/?part=traffic").json()
     assert (chart["times"][-1], chart["in_rate"][-1], chart["out_rate"][-1]) == (now_ms, 14.25, 28.5)
+    assert chart["sampled"] == [None, None]
+    BrokerRow.objects.create(cluster="local", broker_name="broker-b", answered=False)
+    chart = admin.get("/c/local/?part=traffic").json()
+    assert (chart["in_rate"][-1], chart["sampled"][-1]) == (14.25, [1, 2])
     BrokerRow.objects.update(answered=False)
-    assert (
-        now_ms not in admin.get("/c/local/?part=traffic").json()["times"]
-    )  # a partial sum would look like a drop
+    assert now_ms not in admin.get("/c/local/?part=traffic").json()["times"]
 
 
 def test_it_gives_the_live_part_alone(admin: Client) -> None:
@@ -475,3 +478,13 @@ def test_where_groups_are_unknown_it_does_not_say_that_all_is_well(admin: Client
         and "No message waits." not in text
         and "none in sight" not in text
     )
+
+
+def test_it_says_when_the_rates_of_a_new_broker_are_known(admin: Client) -> None:
+    words = "A broker's rates are known after its first whole minute"
+    for address in ("/c/local/?part=1", "/c/local/brokers"):
+        assert words not in html.unescape(admin.get(address).content.decode())
+    BrokerRow.objects.update(in_rate=None, out_rate=None, answered=True)
+    for address in ("/c/local/?part=1", "/c/local/brokers"):
+        assert words in html.unescape(admin.get(address).content.decode())
+    assert "known after a minute" in admin.get("/c/local/?part=1").content.decode()
