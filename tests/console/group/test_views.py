@@ -27,7 +27,6 @@ from console.text import Text
 from tests.support import sample_queues, sample_rows
 from tests.support.people import signed_in
 from tests.support.product import ROOT
-from tests.support.shown import as_shown
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
 PAGES = ["/c/local/groups", "/c/local/groups/analytics", "/c/local/groups/analytics/offsets"]
@@ -593,29 +592,3 @@ def test_a_generated_cluster_promises_no_survey_and_no_messages(admin: Client) -
         assert "; the first is not done yet" not in text and "it ends within a minute" not in text
     answer = admin.get("/c/local/messages?topic=orders")
     assert "local is generated data: no broker stores its messages." in answer.content.decode()
-
-
-def test_it_names_the_queue_that_never_drains(admin: Client) -> None:
-    sample_rows.group_row("torn", status="STALLED", drain_never=True, drain_ms=None, lag=70)
-    ends: list[dict[str, Any]] = [
-        {"status": "OK"},
-        {"status": "STALLED", "drain_never": True, "time_lag_ms": 9_000},
-        {"status": "STALLED", "drain_never": True, "time_lag_ms": 90_000},
-        {"status": "OK", "drain_never": True, "topic": "%RETRY%torn"},
-    ]
-    for number, end in enumerate(ends):
-        sample_rows.queue_row("torn", number, **end)
-    text = as_shown(admin.get("/c/local/groups/torn").content.decode())
-    assert "by 2 of 3 queues:" in text and "topic=orders&amp;broker=broker-a&amp;queue=2" in text
-    for number in (0, 1):
-        sample_rows.queue_row("torn", number, status="STALLED", drain_never=True)
-    assert "of 3 queues:" not in as_shown(admin.get("/c/local/groups/torn").content.decode()), (
-        "no queue decides"
-    )
-
-
-def test_well_is_not_keeping_up_while_half_is_read(admin: Client) -> None:
-    for out_rate, expected in ((4.0, "not known yet"), (9.0, "keeps up")):
-        GroupRow.objects.filter(group="young").delete()
-        sample_rows.group_row("young", status="OK", drain_ms=None, lag=70, in_rate=10.0, out_rate=out_rate)
-        assert expected in as_shown(admin.get("/c/local/groups/young").content.decode())
