@@ -6,11 +6,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+import pytest
+
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.connection import RemotingConnection
 
 # Gets a request, gives the answer; None: never answers.
 Answer = Callable[[RemotingCommand], Awaitable[RemotingCommand | None] | RemotingCommand | None]
+
+NOT_SERVED = 9_999  # a request code of which a client answers that it does not support it
 
 
 class FakeBroker:
@@ -51,6 +55,12 @@ class FakeBroker:
         """Send a request to the client that connected last."""
         self.writers[-1].write(command.encode())
 
+    async def until_answers_are_read(self) -> None:
+        """Wait until the client has read all answers to what it sent so far: it answers a request behind them."""
+        await asyncio.gather(*self._tasks)
+        self.push(RemotingCommand.request(NOT_SERVED, {}))
+        await wait_until(lambda: bool(self.responses))
+
     def write_raw(self, data: bytes) -> None:
         self.writers[-1].write(data)
 
@@ -87,6 +97,13 @@ class FakeBroker:
             response = await outcome if isinstance(outcome, Awaitable) else outcome
         if response is not None and not command.is_oneway:
             writer.write(response.encode())
+
+
+def pass_deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the time of the event loop be later than each deadline of a request, however slow the machine."""
+    loop = asyncio.get_running_loop()
+    now_s = loop.time
+    monkeypatch.setattr(loop, "time", lambda: now_s() + 60)
 
 
 async def wait_until(condition: Callable[[], bool], within_s: float = 60.0) -> None:

@@ -3,6 +3,8 @@ test_with_brokerd."""
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from brokerd.remoting.body.topic import TopicConfig, TopicList, TopicStatsTable
@@ -12,12 +14,13 @@ from brokerd.remoting.message.queue import MessageQueue
 from consumers.admin.brokers import parse_properties
 from consumers.admin.mqadmin import MQAdmin
 from consumers.errors import BrokerUnavailable, RemotingTimeout
+from tests.consumers.fake_broker import pass_deadlines, wait_until
 from tests.consumers.fake_cluster import route_to
 
 
 @pytest.fixture
 async def admin(cluster):
-    async with MQAdmin(cluster.broker.addr, timeout_ms=500) as made:
+    async with MQAdmin(cluster.broker.addr, timeout_ms=30_000) as made:
         yield made
 
 
@@ -49,7 +52,7 @@ async def test_it_reads_a_route(cluster, admin):
         await admin.topic_route("unknown")
 
 
-async def test_it_reads_statistics_of_many_topics_with_the_errors_of_some(cluster, admin):
+async def test_it_reads_statistics_of_many_topics_with_the_errors_of_some(cluster, admin, monkeypatch):
     table = (
         b'{"offsetTable":{{"brokerName":"a","queueId":0,"topic":"T"}:'
         b'{"lastUpdateTimestamp":3,"maxOffset":2,"minOffset":1}}}'
@@ -64,7 +67,13 @@ async def test_it_reads_statistics_of_many_topics_with_the_errors_of_some(cluste
         return command.response(0, body=b"{" if topic == "broken" else table)
 
     cluster.broker.answers[202] = answer
-    outcomes = await admin.topic_stats_many(cluster.broker.addr, ["T", "gone", "slow", "broken"])
+    reading = asyncio.create_task(
+        admin.topic_stats_many(cluster.broker.addr, ["T", "gone", "slow", "broken"])
+    )
+    await wait_until(lambda: len(cluster.broker.received) == 4)
+    await cluster.broker.until_answers_are_read()
+    pass_deadlines(monkeypatch)
+    outcomes = await reading
     assert isinstance(outcomes["T"], TopicStatsTable)
     assert outcomes["T"].offset_table[MessageQueue("T", "a", 0)].max_offset == 2
     assert isinstance(outcomes["gone"], TopicNotExist)

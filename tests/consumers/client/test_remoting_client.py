@@ -10,7 +10,7 @@ from brokerd.remoting.command import RemotingCommand
 from consumers.client.remoting_client import RemotingClient, parse_addr
 from consumers.config import RemotingClientConfig
 from consumers.errors import BrokerUnavailable, ClientClosed, RemotingTimeout, TooManyRequests
-from tests.consumers.fake_broker import FakeBroker, wait_until
+from tests.consumers.fake_broker import FakeBroker, pass_deadlines, wait_until
 
 ECHO = 105
 
@@ -198,11 +198,14 @@ async def test_it_sends_many_and_keeps_their_order(broker, client):
     assert len(broker.writers) == 1
 
 
-async def test_it_names_those_of_many_that_got_no_answer(broker, client):
+async def test_it_names_those_of_many_that_got_no_answer(broker, client, monkeypatch):
     broker.answers[ECHO] = lambda command: None if command.body == b"1" else command.response(0)
-    answers = await client.invoke_many(
-        broker.addr, [request(b"0"), request(b"1"), request(b"2")], timeout_ms=50
-    )
+    requests = [request(b"0"), request(b"1"), request(b"2")]
+    asking = asyncio.create_task(client.invoke_many(broker.addr, requests, timeout_ms=30_000))
+    await wait_until(lambda: len(broker.received) == 3)
+    await broker.until_answers_are_read()
+    pass_deadlines(monkeypatch)
+    answers = await asking
     assert [type(answer) for answer in answers] == [RemotingCommand, RemotingTimeout, RemotingCommand]
     assert "0 requests waiting" in repr(client)
 
