@@ -46,6 +46,7 @@ class ApacheWorld:
 
     def create_topic(self, topic: str, queues: int = 2, perm: int = 6) -> None:
         """On both brokers, and known to the name server."""
+        assert not self.routed(topic), f"another test has {topic} on this cluster"
         for addr in self.cluster.addrs.values():
             self.admin.create_topic(addr, TopicConfig(topic, queues, queues, perm))
         wait_for(lambda: self.routed(topic) == set(self.cluster.addrs), within_s=60)

@@ -11,7 +11,7 @@ import pytest
 
 from brokerd.remoting.body.group import SubscriptionGroupConfig
 from brokerd.remoting.body.topic import TopicConfig
-from brokerd.remoting.errors import MQBrokerError
+from brokerd.remoting.errors import MQBrokerError, TopicNotExist
 from consumers import (
     ConsumeContext,
     ConsumeFromWhere,
@@ -65,6 +65,8 @@ async def admin(apache: ApacheCluster) -> AsyncIterator[MQAdmin]:
 
 
 async def create(admin: MQAdmin, apache: ApacheCluster, topic: str) -> None:
+    with pytest.raises(TopicNotExist):  # another test's messages would be read too
+        await admin.topic_route(topic)
     for addr in apache.addrs.values():
         await admin.create_topic(addr, TopicConfig(topic, read_queue_nums=2, write_queue_nums=2, perm=6))
     async with asyncio.timeout(20):
@@ -137,7 +139,7 @@ async def test_it_sends_batches_and_one_way(apache: ApacheCluster, admin: MQAdmi
     await create(admin, apache, "modes")
     reader = Reader()
     async with (
-        PushConsumer("moders", apache.namesrv, reader, {"modes": "a || c"}, config=config()),
+        PushConsumer("batch-readers", apache.namesrv, reader, {"modes": "a || c"}, config=config()),
         Producer("shop", apache.namesrv) as producer,
     ):
         await producer.send_batch(
@@ -237,25 +239,27 @@ async def test_it_goes_where_the_broker_resets_it_to(
 
 
 async def test_it_pops_where_the_mode_of_the_group_is_pop(apache: ApacheCluster, admin: MQAdmin) -> None:
-    await create(admin, apache, "popped")
+    await create(admin, apache, "pop-mode")
     for addr in apache.addrs.values():
-        await admin.create_subscription_group(addr, SubscriptionGroupConfig(group_name="poppers"))
-        await admin.set_message_request_mode(addr, "popped", "poppers", "POP")
+        await admin.create_subscription_group(addr, SubscriptionGroupConfig(group_name="pop-mode-readers"))
+        await admin.set_message_request_mode(addr, "pop-mode", "pop-mode-readers", "POP")
     first, second = Reader(), Reader()
     settings = config(rebalance_mode=RebalanceMode.SERVER, broker_suspend_max_ms=2_000)
     async with (
-        PushConsumer("poppers", apache.namesrv, first, {"popped": "*"}, config=settings) as one,
-        PushConsumer("poppers", apache.namesrv, second, {"popped": "*"}, config=settings) as two,
+        PushConsumer("pop-mode-readers", apache.namesrv, first, {"pop-mode": "*"}, config=settings) as one,
+        PushConsumer("pop-mode-readers", apache.namesrv, second, {"pop-mode": "*"}, config=settings) as two,
         Producer("shop", apache.namesrv) as producer,
     ):
         await until(lambda: len(one.poppers.queues) == len(two.poppers.queues) == 2)
         assert {queue.queue_id for queue in one.poppers.queues} == {-1}
         for number in range(60):
-            await producer.send(Message("popped", b"%d" % number))
-        await producer.send(Message("popped", b"bad", {"KEYS": "bad"}))
+            await producer.send(Message("pop-mode", b"%d" % number))
+        await producer.send(Message("pop-mode", b"bad", {"KEYS": "bad"}))
         await until(lambda: len(first.seen) + len(second.seen) >= 61)
         # It failed: given 10 s more, then put to the retry topic. What was acknowledged is not.
         await until(lambda: (first.bodies + second.bodies).count(b"bad") == 2, within_s=60)
         repeated = [message for _, message in first.seen + second.seen if message.reconsume_times]
-        assert [(message.topic, message.reconsume_times) for message in repeated] == [("popped", 1)]
+        assert [(message.topic, message.body, message.reconsume_times) for message in repeated] == [
+            ("pop-mode", b"bad", 1)
+        ]
     assert Counter(first.bodies + second.bodies) == {b"%d" % n: 1 for n in range(60)} | {b"bad": 2}

@@ -72,19 +72,21 @@ def test_a_java_member_stops_and_goes_on(world: ApacheWorld, reader: JavaPeer) -
 
 
 def test_the_others_stay_paused_and_a_restart_remembers(world: ApacheWorld) -> None:
-    ready(world, "keepers", "kept", "opened")
-    plan = world.plan("group_pause", "keepers", {"topics": ["kept", "opened"]})
+    ready(world, "holders", "still-paused", "opened")
+    plan = world.plan("group_pause", "holders", {"topics": ["still-paused", "opened"]})
     done(world, plan)
-    assert paused(world, "keepers") == dict.fromkeys(BOTH, {"kept", "opened"})
-    opened = world.plan("group_resume", "keepers", {"topics": ["opened"]})
-    assert "kept at broker-a stays paused" in [warning["title"] for warning in opened.warnings]
+    assert paused(world, "holders") == dict.fromkeys(BOTH, {"still-paused", "opened"})
+    opened = world.plan("group_resume", "holders", {"topics": ["opened"]})
+    assert "still-paused at broker-a stays paused" in [warning["title"] for warning in opened.warnings]
     done(world, opened)
-    assert paused(world, "keepers") == dict.fromkeys(BOTH, {"kept"}), "Apache's broker forgets it otherwise"
+    assert paused(world, "holders") == dict.fromkeys(BOTH, {"still-paused"}), (
+        "Apache's broker forgets it otherwise"
+    )
     restart(world, "broker-a")
-    assert paused(world, "keepers") == dict.fromkeys(BOTH, {"kept"})
-    done(world, world.plan("group_resume", "keepers", {}))
+    assert paused(world, "holders") == dict.fromkeys(BOTH, {"still-paused"})
+    done(world, world.plan("group_resume", "holders", {}))
     restart(world, "broker-b")
-    assert paused(world, "keepers") == dict.fromkeys(BOTH, set()), "saved, not in memory only"
+    assert paused(world, "holders") == dict.fromkeys(BOTH, set()), "saved, not in memory only"
 
 
 def test_it_is_read_back_and_undone(world: ApacheWorld) -> None:
