@@ -130,6 +130,12 @@ def test_it_shows_a_silent_broker_as_unknown_since_when_and_why(admin: Client) -
     assert text_of(admin, "/c/local/brokers/broker-b?tab=runtime").count("Last reported") == 1
 
 
+def test_of_a_silent_broker_without_rates_it_shows_the_disk(admin: Client) -> None:
+    """It was younger than a minute, and had no rate, when it last answered."""
+    survey("broker-b", runtime={**captured("5.3.3"), "putTps": "", "getTransferredTps": ""})
+    assert "last reported: disk 17 %" in text_of(admin, "/c/local/brokers")
+
+
 @pytest.mark.parametrize(
     ("query", "expected"),
     [
