@@ -9,6 +9,7 @@ from django.db.models import Count, Q
 from console.access.name_scope import EVERYTHING, NameScope
 from console.lag.models import GroupRow, TopicRow
 from console.lag.rows import queues
+from console.lag.rows.column_rows import ColumnRows
 from console.lag.rows.queue_row import TopicQueueRow
 from console.lists.page import Page, count_if, cut
 from console.lists.query import ListQuery
@@ -118,7 +119,7 @@ def without_hidden_groups(row: JsonObject, scope: NameScope) -> JsonObject:
     return {**row, **{name: None for name in names if row.get(name) and not scope.covers(row[name])}}
 
 
-def topic_queues(cluster_name: str, name: str) -> Sequence[TopicQueueRow]:
+def topic_queues(cluster_name: str, name: str) -> ColumnRows[TopicQueueRow]:
     """Return the topic's queues by broker and queue id."""
     return queues.topic_queues(cluster_name, [name])
 

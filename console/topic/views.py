@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
@@ -22,11 +20,9 @@ from console.cluster.models import Cluster
 from console.lag import selectors as lag_selectors
 from console.lag.models import TopicRow
 from console.lag.rows.queue_row import TopicQueueRow
-from console.lag.rows.queues import WorstReader
 from console.lists.file import file_of
 from console.lists.page import cut
 from console.lists.query import ListQuery
-from console.lists.spec import ListSpec
 from console.operation.config.row import TOPIC
 from console.operation.config.table import read_table
 from console.text import Text
@@ -34,8 +30,9 @@ from console.topic import selectors
 from console.topic.change_views import known, topic_quarantine
 from console.topic.findings import SKEW_RATE_MIN, findings
 from console.topic.producers import senders_of
+from console.topic.queue_page import SORTS, queue_page
 from console.topic.topic_config import KEY_MEANINGS, permission_letters, permission_word
-from console.topic.topic_list import QUEUE_ORDERS, TOPICS
+from console.topic.topic_list import TOPICS
 from console.web.page_context import PageContext, chosen_tab
 from spark.lag.local_time import MINUTE_MS
 
@@ -121,33 +118,35 @@ def topic(request: HttpRequest, cluster: str, topic: str) -> HttpResponse:
         one for one in lag_selectors.silent_or_without_master(here.name) if one.broker_name in row.brokers
     ]
     without_figures = {one.broker_name for one in silent if not one.answered}
-    read = [queue for queue in queues if queue.broker_name not in without_figures]
+    in_rates = [
+        rate or 0.0
+        for broker_name, rate in zip(queues.values("broker_name"), queues.values("in_rate"), strict=True)
+        if broker_name not in without_figures
+    ]
     tab = chosen_tab(request, TABS)
-    query = ListQuery.plain(request, sorts=SHOWN_QUEUES.orders, default="queue", ascending=("queue",))
+    query = ListQuery.plain(request, sorts=SORTS, default="queue", ascending=("queue",))
     shown_groups = groups if scope.is_everything else [group for group in groups if scope.covers(group.group)]
-    shown_queues: Sequence[ShownQueue] = []
+    page = None
     if tab == "queues" and request.GET.get("part") != "figures":
         worst = selectors.worst_readers(here.name, topic, shown_groups)
-        shown_queues = SHOWN_QUEUES.in_order(
-            _shares(queues, read, without_figures, worst), query.sort, query.descending
-        )
+        page = queue_page(queues, without_figures, sum(in_rates), worst, query)
     context = {
         "cluster": here,
         "row": row,
         "perm_word": permission_word(row.perm),
         "queues": queues,
         "query": query,
-        "queue_page": cut(shown_queues, page=query.page, per_page=query.per_page),
+        "queue_page": page,
         "groups": groups,
         "shown_groups": shown_groups,
         "group_page": cut(shown_groups, page=query.page, per_page=query.per_page),
-        "even": 1 / len(read) if read else None,
+        "even": 1 / len(in_rates) if in_rates else None,
         "scope": scope,
         "behind": sum(lag_selectors.is_in_trouble(group.status, group.lag) for group in groups),
-        "skew": _skew(read),
+        "skew": _skew(in_rates),
         "readers_per_message": _readers_per_message(row, len(groups)),
         "chart": traffic(row),
-        "findings": findings(row, queues, without_figures),
+        "findings": findings(row, queues.records("broker_name", "queue_id", "in_rate"), without_figures),
         "tab": tab,
         "part": f"topic/_{tab}.html",
         "tabs": list(TABS.items()),
@@ -188,55 +187,6 @@ def _tab_context(tab: str, here: Cluster, row: TopicRow, queues: Sequence[TopicQ
     return {}
 
 
-@dataclass(frozen=True, slots=True)
-class ShownQueue:
-    """A queue with its share of the topic's known traffic, None where nothing flows, and who is furthest behind on it.
-
-    `reader` is null where no group has committed.
-    `is_silent`: its broker does not answer, so its figures are those of `row.read_at_ms`.
-    """
-
-    row: TopicQueueRow
-    share: float | None
-    is_silent: bool
-    reader: WorstReader | None
-
-
-def _of_row(order: Callable[[TopicQueueRow], Any], shown: ShownQueue) -> Any:
-    return order(shown.row)
-
-
-SHOWN_QUEUES = ListSpec(
-    name="shown-topic-queues",
-    key="queue",
-    default="queue",
-    columns=(),
-    orders={
-        **{name: partial(_of_row, order) for name, order in QUEUE_ORDERS.items()},
-        "in_rate": lambda shown: None if shown.is_silent else shown.row.in_rate,
-        "time_lag": lambda shown: shown.reader and shown.reader.time_lag_ms,
-        "lag": lambda shown: shown.reader and shown.reader.lag,
-    },
-)
-
-
-def _shares(
-    shown: Sequence[TopicQueueRow],
-    read: Sequence[TopicQueueRow],
-    silent: Collection[str],
-    worst: Mapping[tuple[str, int], WorstReader],
-) -> list[ShownQueue]:
-    total = sum(queue.in_rate or 0.0 for queue in read)
-    found = []
-    for queue in shown:
-        is_silent = queue.broker_name in silent
-        is_known = bool(total) and queue.in_rate is not None and not is_silent
-        share = (queue.in_rate or 0.0) / total if is_known else None
-        reader = worst.get((queue.broker_name, queue.queue_id))
-        found.append(ShownQueue(queue, share, is_silent, reader))
-    return found
-
-
 def _readers_per_message(row: TopicRow, groups: int) -> float | None:
     """Return how many groups read each message, by the rates; None where a backlog is read besides."""
     if not row.in_rate or row.out_rate is None or row.out_rate > row.in_rate * (groups + 0.5):
@@ -244,9 +194,8 @@ def _readers_per_message(row: TopicRow, groups: int) -> float | None:
     return row.out_rate / row.in_rate
 
 
-def _skew(queues: Sequence[TopicQueueRow]) -> float | None:
+def _skew(rates: Sequence[float]) -> float | None:
     """Return how many times an even share the busiest queue takes; None where too little flows to compare."""
-    rates = [queue.in_rate or 0.0 for queue in queues]
     total = sum(rates)
     return max(rates) * len(rates) / total if total >= SKEW_RATE_MIN else None
 

@@ -5,7 +5,7 @@ No function here calls a broker; each makes one query.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -141,8 +141,7 @@ def by_reader(cluster_name: str, topic: str) -> tuple[dict[str, Behind], set[str
     return dict(zip(sums.column("group").to_pylist(), _behind(sums), strict=True)), set(unknown.to_pylist())
 
 
-@dataclass(frozen=True, slots=True)
-class WorstReader:
+class WorstReader(NamedTuple):
     """The group that is furthest behind on one queue of a topic; read by cells.
 
     `status` is the group's on this queue. `time_lag_lower_bound`: it, or a group whose time lag is unknown, may be
