@@ -160,7 +160,7 @@ def _body(topic: TopicOwnership, scenario: WhatIf) -> dict[str, object]:
                 "is_owner_unknown": one.queue in scenario.unknown,
                 "to": one.to,
             }
-            for one in chosen.moves
+            for one in scenario.moves
         ],
     }
 
@@ -172,7 +172,7 @@ def _outcome(one: Outcome) -> dict[str, object]:
         "smallest": one.smallest if applies else None,
         "largest": one.largest if applies else None,
         "without_owner": one.without_owner if applies else None,
-        "moves": len(one.moves) if applies else None,
+        "moves": one.moved if applies else None,
         "reason": one.reason,
     }
 

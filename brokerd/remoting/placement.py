@@ -98,7 +98,8 @@ def fewest_moves(
     ordered, members = sorted(queues), sorted(set(clients))
     pins = pins or {}
     pinned = Counter(pins.values())
-    held = Counter(owners[0] for queue in ordered if len(owners := _owners(now, queue)) == 1)
+    owners = {queue: sorted(now.get(queue, ())) for queue in ordered}
+    held = Counter(one[0] for one in owners.values() if len(one) == 1)
     room = _room(len(ordered), members, held, weights, pinned, canary)
     divided: Division = {member: [] for member in members}
     left = []
@@ -106,8 +107,8 @@ def fewest_moves(
         divided[member].append(queue)
         room[member] -= 1
     free = [queue for queue in ordered if queue not in pins]
-    for queue in sorted(free, key=lambda queue: len(_owners(now, queue)) != 1):
-        keeper = next((one for one in _owners(now, queue) if room.get(one)), None)
+    for queue in sorted(free, key=lambda queue: len(owners[queue]) != 1):
+        keeper = next((one for one in owners[queue] if room.get(one)), None)
         if keeper is None:
             left.append(queue)
             continue
@@ -120,10 +121,6 @@ def fewest_moves(
         divided[members[at]].append(queue)
         heapreplace(widest, (taken + 1, at))
     return {member: sorted(share) for member, share in divided.items()}
-
-
-def _owners(now: Owners, queue: MessageQueue) -> Sequence[str]:
-    return sorted(now.get(queue, ()))
 
 
 def _room(

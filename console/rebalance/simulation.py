@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from console.brokers.mqadmin import (
@@ -47,14 +47,14 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a strategy gives each client, and what moves. `reason`: why it does not apply, `shares` is then {}.
+    """What a strategy gives each client. `reason`: why it does not apply, `shares` is then {}.
 
-    `without_owner` counts queues that no client gets.
+    `moved` counts queues whose owners change (`moves` has them), `without_owner` those that no client gets.
     """
 
     strategy: str
     shares: Mapping[str, Sequence[MessageQueue]]
-    moves: tuple[Move, ...] = ()
+    moved: int = 0
     without_owner: int = 0
     reason: Text = Text()
 
@@ -73,29 +73,37 @@ def simulate(queues: Sequence[MessageQueue], now: Owners, scenario: Scenario) ->
     `now` is who owns each queue; a queue without an entry has no owner.
     """
     ordered, clients = sorted(queues), sorted(set(scenario.clients))
+    rooms = rooms_of(ordered)
+    owner_of = {queue: _only(now.get(queue, ())) for queue in ordered}
     found = []
     for strategy in SIMULATED:
-        if reason := _inapplicable(strategy, ordered, clients, scenario.weights):
+        if reason := _inapplicable(strategy, rooms, clients, scenario.weights):
             found.append(Outcome(strategy, {}, reason=reason))
             continue
-        shares = _shares(strategy, ordered, clients, now, scenario)
-        moved = moves(ordered, now, shares)
+        shares = _shares(strategy, ordered, rooms, clients, now, scenario)
+        stay = sum(owner_of[queue] == client for client, share in shares.items() for queue in share)
         without = len(ordered) - sum(map(len, shares.values()))
-        found.append(Outcome(strategy, shares, moved, without))
+        if without:
+            stay += sum(owner_of[queue] == "" for queue in set(ordered).difference(*shares.values()))
+        found.append(Outcome(strategy, shares, len(ordered) - stay, without))
     return found
 
 
+def _only(owners: Collection[str]) -> str | None:
+    """Return the owner of a queue, "" where it has none, None where it has several."""
+    return next(iter(owners), "") if len(owners) < 2 else None
+
+
 def _inapplicable(
-    strategy: str, queues: Sequence[MessageQueue], clients: Sequence[str], weights: Mapping[str, int]
+    strategy: str, rooms: Collection[str], clients: Sequence[str], weights: Mapping[str, int]
 ) -> Text:
     """Return why a strategy cannot be computed, "" where it can."""
     if not clients:
         return Text("no client is chosen")
-    if not queues:
+    if not rooms:
         return Text("the topic has no queue")
     if strategy == FEWEST_MOVES and not any(weights.get(one, 1) for one in clients):
         return Text("every client has weight 0")
-    rooms = rooms_of(queues)
     if strategy in (MACHINE_ROOM, MACHINE_ROOM_NEARBY) and "" in rooms:
         return Text("no machine room in broker names (room@broker)")
     if strategy == MACHINE_ROOM_NEARBY and any(not room_of_client(one, rooms) for one in clients):
@@ -105,7 +113,7 @@ def _inapplicable(
 
 def rooms_of(queues: Iterable[MessageQueue]) -> set[str]:
     """Return the machine rooms of brokers; "" is that of a broker without one."""
-    return {machine_room(queue.broker_name) for queue in queues}
+    return {machine_room(name) for name in {queue.broker_name for queue in queues}}
 
 
 def room_of_client(client_id: str, rooms: Collection[str]) -> str:
@@ -118,26 +126,28 @@ def room_of_client(client_id: str, rooms: Collection[str]) -> str:
 
 
 def _shares(
-    strategy: str, queues: Sequence[MessageQueue], clients: Sequence[str], now: Owners, scenario: Scenario
+    strategy: str,
+    queues: Sequence[MessageQueue],
+    rooms: Collection[str],
+    clients: Sequence[str],
+    now: Owners,
+    scenario: Scenario,
 ) -> dict[str, list[MessageQueue]]:
     if strategy == FEWEST_MOVES:
         return fewest_moves(queues, clients, now, scenario.weights)
     if strategy == MACHINE_ROOM:
-        return divide_by_machine_room(queues, clients, rooms_of(queues))
+        return divide_by_machine_room(queues, clients, rooms)
     if strategy == MACHINE_ROOM_NEARBY:
-        rooms = rooms_of(queues)
         return divide_by_nearest_room(queues, {one: room_of_client(one, rooms) for one in clients})
     return assign_server_side(queues, clients, strategy)
 
 
 def moves(
     queues: Iterable[MessageQueue], now: Owners, shares: Mapping[str, Iterable[MessageQueue]]
-) -> tuple[Move, ...]:
-    """Return the queues whose owners change: each needs exactly the one that it gets."""
+) -> Iterator[Move]:
+    """Yield the queues whose owners change: each needs exactly the one that it gets."""
     owner_of = {queue: client_id for client_id, share in shares.items() for queue in share}
-    found = []
     for queue in queues:
         owners, to = tuple(sorted(now.get(queue, ()))), owner_of.get(queue, "")
         if owners != ((to,) if to else ()):
-            found.append(Move(queue, owners, to))
-    return tuple(found)
+            yield Move(queue, owners, to)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import islice
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
@@ -31,10 +32,10 @@ from console.rebalance.observed.lanes import SPANS, lanes_of
 from console.rebalance.observed.matrix import VIEWS, View, matrix
 from console.rebalance.observed.overlaps import overlaps_of
 from console.rebalance.observed.ownership import State
-from console.rebalance.placement.form import Wanted, placement_form
+from console.rebalance.placement.form import Wanted, placement_form, prefixed
 from console.rebalance.placement.in_force import KIND, placement_in_force
 from console.rebalance.rules import KeptPlacement
-from console.rebalance.what_if import new_clients_of, weights_of, what_if
+from console.rebalance.what_if import new_clients_of, new_ids, weights_of, what_if
 from console.text import Duration, Text
 from console.web.page_context import PageContext
 
@@ -188,18 +189,21 @@ def _topic(found: GroupOwnership, wanted: str) -> TopicOwnership | None:
 def _what_if(request: HttpRequest, found: GroupOwnership, topic: TopicOwnership) -> PageContext:
     get = request.GET
     new = new_clients_of(get.get("new", ""))
-    ids = [one.client_id for one in found.members] + [f"new-{number + 1}" for number in range(new)]
+    known = {one.client_id for one in found.members}.union(new_ids(new))
+    given = {name: weight for name, weight in prefixed(get, "weight:").items() if name in known}
     scenario = what_if(
         topic,
         found.members,
         strategy=get.get("strategy", ""),
         without=set(get.getlist("without")),
         new_clients=new,
-        weights=weights_of(ids, lambda client_id: get.get(f"weight:{client_id}", "")),
+        weights=weights_of(given),
     )
     return {
         "what_if": scenario,
-        "moves": scenario.chosen.moves[:MOVES_SHOWN],
+        "listed": scenario.listed,
+        "weighed": scenario.weighed,
+        "moves": list(islice(scenario.moves, MOVES_SHOWN)),
         "current": topic.expected.strategy if topic.expected is not None else "",
     }
 

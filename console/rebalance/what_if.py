@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from console.brokers.mqadmin import MessageQueue
 from console.lists.query import whole_number
@@ -14,8 +15,10 @@ from console.rebalance.simulation import (
     NEW_CLIENTS_MAX,
     SIMULATED,
     WEIGHT_MAX,
+    Move,
     Outcome,
     Scenario,
+    moves,
     simulate,
 )
 from console.text.figures import count
@@ -37,13 +40,16 @@ class SimulatedClient:
 class WhatIf:
     """A scenario, the outcome of each strategy and of the chosen one.
 
-    `fewest` is the fewest moves that give every queue one of these clients, null where none is possible. `unknown`: the
-    queues whose owner is unknown.
+    `now` is who owns each queue, `connected` and `new` the ids of the clients, those left out included. `fewest` is the
+    fewest moves that give every queue one of these clients, null where none is possible. `unknown`: the queues whose
+    owner is unknown.
     """
 
     scenario: Scenario
-    clients: tuple[SimulatedClient, ...]
-    new_clients: int
+    now: Mapping[MessageQueue, tuple[str, ...]]
+    connected: tuple[str, ...]
+    new: tuple[str, ...]
+    without: Collection[str]
     outcomes: tuple[Outcome, ...]
     unknown: frozenset[MessageQueue]
 
@@ -52,33 +58,47 @@ class WhatIf:
         return next(one for one in self.outcomes if one.strategy == self.scenario.strategy)
 
     @property
+    def moves(self) -> Iterator[Move]:
+        """Yield the moves of the chosen strategy, by queue."""
+        return moves(sorted(self.now), self.now, self.chosen.shares)
+
+    @property
     def fewest(self) -> int | None:
         best = next(one for one in self.outcomes if one.strategy == FEWEST_MOVES)
-        return None if best.reason else len(best.moves)
+        return None if best.reason else best.moved
 
     @property
     def fewest_words(self) -> str:
         return "–" if self.fewest is None else count(self.fewest)
 
     @property
-    def connected(self) -> tuple[SimulatedClient, ...]:
-        return self.clients[: len(self.clients) - self.new_clients]
-
-    @property
     def listed(self) -> tuple[SimulatedClient, ...]:
         """The clients with a box: all that are left out, since a form is sent whole, and the first others."""
-        left_out = [one for one in self.connected if not one.takes_part]
-        others = [one for one in self.connected if one.takes_part][: max(0, CLIENTS_SHOWN - len(left_out))]
-        return tuple(sorted([*left_out, *others], key=lambda one: one.client_id))
+        left_out = [one for one in self.connected if one in self.without]
+        others = (one for one in self.connected if one not in self.without)
+        return self._simulated(sorted([*left_out, *islice(others, max(0, CLIENTS_SHOWN - len(left_out)))]))
+
+    @property
+    def weighed(self) -> tuple[SimulatedClient, ...]:
+        """The clients with a weight of their own; none of many."""
+        clients = (*self.connected, *self.new)
+        return self._simulated(clients) if len(clients) <= WEIGHTS_SHOWN_MAX else ()
+
+    @property
+    def changed(self) -> tuple[SimulatedClient, ...]:
+        """The connected clients that are left out, or have another weight than 1."""
+        return self._simulated(
+            one for one in self.connected if one in self.without or one in self.scenario.weights
+        )
+
+    def _simulated(self, clients: Iterable[str]) -> tuple[SimulatedClient, ...]:
+        weights = self.scenario.weights
+        return tuple(SimulatedClient(one, one not in self.without, weights.get(one, 1)) for one in clients)
 
     @property
     def is_placeable(self) -> bool:
         """Whether a placement gives this outcome: brokers assign with fewest moves, to clients that exist."""
-        return self.scenario.strategy == FEWEST_MOVES and not self.new_clients
-
-    @property
-    def has_weights(self) -> bool:
-        return len(self.clients) <= WEIGHTS_SHOWN_MAX
+        return self.scenario.strategy == FEWEST_MOVES and not self.new
 
 
 def what_if(
@@ -98,25 +118,31 @@ def what_if(
     weights = weights or {}
     current = topic.expected.strategy if topic.expected is not None else ""
     chosen = next((one for one in (strategy, current) if one in SIMULATED), "AVG")
-    ids = [one.client_id for one in members]
+    ids = tuple(one.client_id for one in members)
     taking = [one for one in ids if one not in without]
-    new = [f"new-{number + 1}" for number in range(new_clients)]
+    new = new_ids(new_clients)
     scenario = Scenario((*taking, *new), chosen, weights)
     now = {one.queue: one.clients for one in topic.owned}
     return WhatIf(
         scenario=scenario,
-        clients=tuple(SimulatedClient(one, one not in without, weights.get(one, 1)) for one in (*ids, *new)),
-        new_clients=new_clients,
+        now=now,
+        connected=ids,
+        new=new,
+        without=without,
         outcomes=tuple(simulate(topic.queues, now, scenario)),
         unknown=frozenset(one.queue for one in topic.owned if one.state is State.UNKNOWN),
     )
 
 
-def weights_of(client_ids: Collection[str], given: Callable[[str], str]) -> dict[str, int]:
+def new_ids(count: int) -> tuple[str, ...]:
+    """Return the ids of so many new clients."""
+    return tuple(f"new-{number + 1}" for number in range(count))
+
+
+def weights_of(given: Mapping[str, str]) -> dict[str, int]:
     """Return the weights that a form has for clients, without those that are 1 or no number."""
     found = {}
-    for client_id in client_ids:
-        text = given(client_id)
+    for client_id, text in given.items():
         if text.isascii() and text.isdigit():
             weight = min(whole_number(text), WEIGHT_MAX)
             if weight != 1:

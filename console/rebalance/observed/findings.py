@@ -6,6 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from console.brokers.mqadmin import MessageQueue
 from console.rebalance.observed.overlaps import Overlap
 from console.rebalance.observed.ownership import Expected, Member, Owned, State, held, missing_in_lists
@@ -31,8 +33,7 @@ class Finding:
     since_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class QueueFigures:
+class QueueFigures(msgspec.Struct, frozen=True):
     """Lag in messages and its growth a second, null where unknown; `status` is a LagStatus.
 
     `owned_until_ms`: when its last single owner left it, of a queue that has none or several; null: never seen.

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 from django.db.models import Max, QuerySet, TextField
 from django.db.models.functions import Cast
+from msgspec.structs import replace
 
 from console.brokers.mqadmin import RETRY_TOPIC_PREFIX, MessageQueue
 from console.lag import selectors as lag_selectors
@@ -17,6 +19,7 @@ from console.lag.history.owners import KNOWN_MS
 from console.lag.models import ClientRow, GroupMembers, GroupRow, LagEvent, QueueOwner
 from console.lag.rows import queues
 from console.lag.rows.broadcast import BROADCASTING
+from console.lag.rows.column_rows import ColumnRows
 from console.lag.rows.popped import POP_MODE
 from console.rebalance import rules
 from console.rebalance.models import ServerSideGroup
@@ -36,6 +39,7 @@ from console.rebalance.rules import KeptPlacement
 from console.text import Text
 from console.text.columns import of_stored
 from console.text.stored import of_json
+from spark.lag.folds.owners import Queue
 from spark.lag.local_time import HOUR_MS
 
 NO_REASON = Text()
@@ -234,13 +238,14 @@ def _topics(row: GroupRow, members: Sequence[Member], are_known: bool) -> tuple[
     silent = {one.broker_name for one in lag_selectors.silent_brokers(row.cluster)}
     by_topic: dict[str, dict[MessageQueue, QueueFigures]] = defaultdict(dict)
     rows = queues.of_groups(row.cluster, [row.group])
-    in_rates = _in_rates(row.cluster, {topic for topic in rows.values("topic") if not is_retry(topic)})
-    for one in rows.records("topic", "broker_name", "queue_id", "lag", "out_rate", "status", "since_ms"):
-        if not is_retry(one.topic):
-            queue = MessageQueue(one.topic, one.broker_name, one.queue_id)
-            in_rate = in_rates.get(queue)
-            growth = None if in_rate is None or one.out_rate is None else in_rate - one.out_rate
-            by_topic[one.topic][queue] = QueueFigures(one.lag, growth, one.status, one.since_ms)
+    topics = {topic for topic in set(rows.values("topic")) if not is_retry(topic)}
+    in_rates = _in_rates(row.cluster, topics)
+    figures_of = (rows.values(name) for name in ("lag", "out_rate", "status", "since_ms"))
+    for key, lag, out_rate, status, since_ms in zip(_keys(rows), *figures_of, strict=True):
+        if key[0] in topics:
+            in_rate = in_rates.get(key)
+            growth = None if in_rate is None or out_rate is None else in_rate - out_rate
+            by_topic[key[0]][MessageQueue(*key)] = QueueFigures(lag, growth, status, since_ms)
     assigned = {
         one.topic: one for one in ServerSideGroup.objects.filter(cluster=row.cluster, group=row.group)
     }
@@ -264,9 +269,13 @@ def _topics(row: GroupRow, members: Sequence[Member], are_known: bool) -> tuple[
     return tuple(found)
 
 
-def _in_rates(cluster: str, topics: Collection[str]) -> dict[MessageQueue, float | None]:
-    rows = queues.topic_queues(cluster, topics).records("topic", "broker_name", "queue_id", "in_rate")
-    return {MessageQueue(one.topic, one.broker_name, one.queue_id): one.in_rate for one in rows}
+def _in_rates(cluster: str, topics: Collection[str]) -> dict[Queue, float | None]:
+    rows = queues.topic_queues(cluster, topics)
+    return dict(zip(_keys(rows), rows.values("in_rate"), strict=True))
+
+
+def _keys(rows: ColumnRows[Any]) -> Iterator[Queue]:
+    return zip(*(rows.values(name) for name in ("topic", "broker_name", "queue_id")), strict=True)
 
 
 def _assigned(row: ServerSideGroup) -> Expected:

@@ -10,7 +10,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from heapq import nsmallest
 from itertools import pairwise
+from operator import attrgetter
 
 from console.brokers.mqadmin import MessageQueue
 from console.rebalance.observed.overlaps import names_of
@@ -78,13 +80,16 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """`since_ms`: the first record of the topic where it lies in the window, else None. `moves`: queues taken."""
+    """`since_ms`: the first record of the topic where it lies in the window, else None. `moves`: queues taken.
+
+    `steady` and `left_out` count the clients without a lane: without a change, and with older ones.
+    """
 
     ticks: list[tuple[str, datetime]]
     tick_format: str
     since_ms: int | None
     lanes: list[Lane]
-    steady: list[str]
+    steady: int
     left_out: int
     without_owner: list[Step]
     moves: int
@@ -125,11 +130,13 @@ def lanes_of(
     is_cut = begun_ms > own[0].from_ms
     window = Window(min(begun_ms, now_ms - SPAN_MIN_MS), now_ms)
     tick_ms = next((each for each in TICKS_MS if now_ms - window.from_ms <= TICKS_MAX * each), TICKS_MS[-1])
-    by_client: dict[str, list[Tenure]] = defaultdict(list)
+    newest = _newest_changes(own, begun_ms, now_ms)
+    changing = [client for client, at_ms in newest.items() if at_ms]
+    shown = nsmallest(LANES_MAX, changing, key=lambda client: (-newest[client], client))
+    by_client: dict[str, list[Tenure]] = {client: [] for client in shown}
     for one in own:
-        by_client[one.owner].append(one)
-    moved = {client: _moved(theirs, begun_ms, now_ms) for client, theirs in by_client.items()}
-    changing = sorted((client for client in moved if moved[client]), key=lambda client: -max(moved[client]))
+        if one.owner in by_client:
+            by_client[one.owner].append(one)
     first_tick = -(-window.from_ms // tick_ms) * tick_ms
     return Lanes(
         ticks=[
@@ -141,16 +148,16 @@ def lanes_of(
         lanes=[
             Lane(
                 client,
-                _stretches(by_client[client], window),
+                _stretches(theirs, window),
                 _stretches(_of_client(shared, client), window),
-                _changes(moved[client], window, causes),
+                _changes(_moved(theirs, begun_ms, now_ms), window, causes),
             )
-            for client in changing[:LANES_MAX]
+            for client, theirs in by_client.items()
         ],
-        steady=sorted(client for client in moved if not moved[client]),
-        left_out=max(0, len(changing) - LANES_MAX),
+        steady=len(newest) - len(changing),
+        left_out=len(changing) - len(shown),
         without_owner=_without_owner(own, keys, begun_ms, window),
-        moves=sum(len(took) for found in moved.values() for took, _ in found.values()),
+        moves=sum(begun_ms < one.from_ms <= now_ms for one in own),
     )
 
 
@@ -158,7 +165,7 @@ def _joined(tenures: Iterable[Tenure]) -> list[Tenure]:
     """Return tenures by time; one that a client had alone and then beside others, or the reverse, is one."""
     found: list[Tenure] = []
     latest: dict[tuple[Queue, str], int] = {}
-    for one in sorted(tenures, key=lambda one: (one.from_ms, one.queue, one.owner)):
+    for one in sorted(tenures, key=attrgetter("from_ms")):
         key = one.queue, one.owner
         at = latest.get(key)
         if at is not None and one.from_ms <= found[at].to_ms:
@@ -171,6 +178,18 @@ def _joined(tenures: Iterable[Tenure]) -> list[Tenure]:
 
 def _of_client(tenures: Iterable[Tenure], client_id: str) -> list[Tenure]:
     return sorted((one for one in tenures if one.owner == client_id), key=lambda one: one.from_ms)
+
+
+def _newest_changes(tenures: Iterable[Tenure], begun_ms: int, now_ms: int) -> dict[str, int]:
+    """Return when each client last took or gave up a queue; 0: not behind the beginning (see `_moved`)."""
+    found: dict[str, int] = {}
+    for _, client, from_ms, to_ms in tenures:
+        known_ms = found.get(client, 0)
+        for at_ms in (from_ms, to_ms):
+            if begun_ms < at_ms <= now_ms and at_ms > known_ms:
+                known_ms = at_ms
+        found[client] = known_ms
+    return found
 
 
 Moved = Mapping[int, tuple[list[Queue], list[Queue]]]  # when → queues taken, queues given up
@@ -196,8 +215,8 @@ def _changes(moved: Moved, window: Window, causes: Sequence[tuple[int, str]]) ->
         has_room = next_ms is None or _label(x)[1] <= _label(window.x(next_ms))[0]
         counts = [f"+{len(took)}"] * bool(took) + [f"{MINUS}{len(gave)}"] * bool(gave)
         label = " ".join(counts) if has_room else ""
-        words = [Text("takes %(queues)s", queues=names_of(took))] if took else []
-        words += [Text("releases %(queues)s", queues=names_of(gave))] if gave else []
+        words = [Text("takes %(queues)s", queues=names_of(sorted(took)))] if took else []
+        words += [Text("releases %(queues)s", queues=names_of(sorted(gave)))] if gave else []
         if cause := _cause(at_ms, causes):
             words.append(Text("after: %(cause)s", cause=Text.foreign(cause)))
         text = Text("%(at)s: %(what)s", at=Moment(at_ms), what=Text.of_parts(words))
@@ -230,20 +249,21 @@ def _stretches(tenures: Sequence[Tenure], window: Window) -> list[Stretch]:
 def _without_owner(
     tenures: Sequence[Tenure], queues: set[Queue], begun_ms: int, window: Window
 ) -> list[Step]:
+    owned = Counter[int]()  # when → how many more queues have an owner
+    until_ms: dict[Queue, int] = {}
+    for queue, _, from_ms, to_ms in tenures:  # in the order of their beginning
+        known_ms = until_ms.get(queue)
+        if known_ms is None or known_ms < from_ms:
+            owned[max(from_ms, begun_ms)] += 1
+            if known_ms is not None:
+                owned[max(known_ms, begun_ms)] -= 1
+        if known_ms is None or known_ms < to_ms:
+            until_ms[queue] = to_ms
+    owned.subtract(max(at_ms, begun_ms) for at_ms in until_ms.values())
     edges = [begun_ms, *cuts_of(tenures, begun_ms, window.to_ms), window.to_ms]
-    turns = [
-        *((one.from_ms, one.queue, 1) for one in tenures),
-        *((one.to_ms, one.queue, -1) for one in tenures),
-    ]
-    turns.sort(key=lambda turn: turn[0], reverse=True)
-    owners: Counter[Queue] = Counter()
     lacking, found = len(queues), []
     for a, b in pairwise(edges):
-        while turns and turns[-1][0] <= a:
-            _, queue, step = turns.pop()
-            had_owner = owners[queue] > 0
-            owners[queue] += step
-            lacking += had_owner - (owners[queue] > 0)
+        lacking -= owned[a]
         if lacking:
             height = AREA_PCT * lacking / len(queues)
             found.append(

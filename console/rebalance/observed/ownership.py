@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from console.brokers.mqadmin import STRATEGIES, MessageQueue, assign_server_side, heirs_by_consistent_hash
 from console.text import Text
@@ -24,17 +26,17 @@ class State(StrEnum):
     UNKNOWN = "UNKNOWN"  # a member that does not answer may own it
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(msgspec.Struct, frozen=True):
     """A connected client. `queues` None: it did not answer; `last_known` is then what it held before.
 
-    `topics`: topic → what it subscribes to of it. `strategy` "" is not reported.
+    `topics`: topic → what it subscribes to of it. `strategy` "" is not reported. A struct, not a dataclass, as `Owned`
+    is: a group may have 10,000, and a page makes all in a third of the time.
     """
 
     client_id: str
     queues: frozenset[MessageQueue] | None
     reported_at_ms: int
-    topics: Mapping[str, str] = field(default_factory=dict)
+    topics: Mapping[str, str] = {}
     version: str = ""
     language: str = ""
     strategy: str = ""
@@ -44,8 +46,7 @@ class Member:
     started_at_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Owned:
+class Owned(msgspec.Struct, frozen=True):
     """A queue and its owners: one, several, the last known one, or none."""
 
     queue: MessageQueue
@@ -185,13 +186,13 @@ def _missing_before_or_behind(
 ) -> dict[str, str]:
     """Shares depend on a member's place alone, which a client missing before it moves by one."""
     ids = list(given)
-    fewer = [set(share) for share in assign_server_side(queues, ids[1:], strategy).values()]
+    fewer = list(assign_server_side(queues, ids[1:], strategy).values())
     found = {}
     for at, client_id in enumerate(ids):
         if client_id in wrong:
-            if at > 0 and wrong[client_id] == fewer[at - 1]:
+            if at > 0 and wrong[client_id] == set(fewer[at - 1]):
                 found[client_id] = ids[0]
-            elif at < len(fewer) and wrong[client_id] == fewer[at]:
+            elif at < len(fewer) and wrong[client_id] == set(fewer[at]):
                 found[client_id] = ids[at + 1]
     return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from django.http import QueryDict
 
@@ -43,10 +44,10 @@ class Wanted:
     @classmethod
     def sent(cls, fields: QueryDict) -> Wanted:
         """Return what was sent. A client of weight 0 is drained: what if has that weight, a placement has not."""
-        weights = _prefixed(fields, "weight:")
+        weights = prefixed(fields, "weight:")
         idle = {client for client, weight in weights.items() if weight == "0"}
         return cls(
-            _prefixed(fields, "pin:"),
+            prefixed(fields, "pin:"),
             tuple(sorted({*fields.getlist("drain"), *idle})),
             {client: weight for client, weight in weights.items() if weight not in ("0", "1")},
             fields.get("canary_version", "").strip(),
@@ -69,7 +70,8 @@ class Wanted:
         return given
 
 
-def _prefixed(fields: QueryDict, prefix: str) -> dict[str, str]:
+def prefixed(fields: QueryDict, prefix: str) -> dict[str, str]:
+    """Return the fields with a value whose names begin so, by the rest of their names."""
     found = {
         name.removeprefix(prefix): fields.get(name, "").strip() for name in fields if name.startswith(prefix)
     }
@@ -118,10 +120,13 @@ def placement_form(topic: TopicOwnership, members: Sequence[Member], wanted: Wan
     """Return the form of a topic: its members, clients that the placement names, and its queues, pinned ones first."""
     versions = {one.client_id: one.version for one in members}
     named = {*wanted.pins.values(), *wanted.drained, *wanted.weights}
-    fields = [PinField(queue_word(one), one, wanted.pins.get(queue_word(one), "")) for one in topic.queues]
-    pinned = [one for one in fields if one.client_id]
-    others = [one for one in fields if not one.client_id][: max(0, PINS_SHOWN - len(pinned))]
-    shown = sorted([*pinned, *others], key=lambda one: one.queue)
+    queues = topic.queues
+    # few are pinned, and a topic may have 10,000
+    pinned = {one for one in queues if wanted.pins.get(queue_word(one))} if wanted.pins else set()
+    others = islice((one for one in queues if one not in pinned), max(0, PINS_SHOWN - len(pinned)))
+    pins = [
+        PinField(queue_word(one), one, wanted.pins.get(queue_word(one), "")) for one in [*pinned, *others]
+    ]
     unnamed = sorted(versions.keys() - named)
     first = unnamed[: max(0, CLIENTS_SHOWN - len(named))]
     return PlacementForm(
@@ -136,8 +141,8 @@ def placement_form(topic: TopicOwnership, members: Sequence[Member], wanted: Wan
             )
             for client_id in sorted({*first, *named})
         ),
-        tuple(shown),
-        len(fields) - len(shown),
+        tuple(sorted(pins, key=lambda one: one.queue)),
+        len(queues) - len(pins),
         len(unnamed) - len(first),
         tuple(sorted({one for one in versions.values() if one})),
         wanted,

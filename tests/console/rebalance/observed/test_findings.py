@@ -1,7 +1,8 @@
 """Each problem of a group's ownership with the client that causes it."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from console.brokers.mqadmin import MessageQueue, assign_server_side
 from console.rebalance.observed.findings import (

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
+from hypothesis import given
+from hypothesis import strategies as st
+
 from console.brokers.mqadmin import MessageQueue
 from console.rebalance.observed.lanes import CHANGES_MAX, LANES_MAX, Change, Lanes, Step, Stretch, lanes_of
 from spark.lag.folds.owners import Tenure
@@ -41,14 +46,14 @@ def test_a_client_that_left_and_the_one_that_took_its_queues() -> None:
     assert (took.x, took.label, gave.x, gave.label) == ("50.82%", "+2", "50.00%", "−2")
     assert took.words == "2026-03-11 08:30:30 UTC: takes broker-a · 2 and broker-a · 3; after: c-2 left"
     assert gave.words == "2026-03-11 08:30:00 UTC: releases broker-a · 2 and broker-a · 3; after: c-2 left"
-    assert (found.moves, found.steady, found.since_ms) == (2, [], None)
+    assert (found.moves, found.steady, found.since_ms) == (2, 0, None)
     # Between two sweeps both queues had no known owner.
     assert found.without_owner == [Step("50.00%", "0.82%", "70.00%", "30.00%", 2)]
 
 
 def test_the_first_record_is_what_there_was_and_no_change() -> None:
     found = drawn(*(tenure(number, "c-1", -20) for number in range(3)), tenure(3, "c-2", -20))
-    assert (found.lanes, found.steady, found.moves) == ([], ["c-1", "c-2"], 0)
+    assert (found.lanes, found.steady, found.moves) == ([], 2, 0)
     assert found.since_ms == NOW_MS - 20 * MINUTE_MS
     # It begins where the record begins.
     assert [x for x, _ in found.ticks] == ["1.00%", "50.00%"]
@@ -79,7 +84,7 @@ def test_many_changes_are_bounded_and_the_newest_are_kept() -> None:
 
     many = [tenure(3, f"c-{number:02}", -59 + number, -58 + number) for number in range(20)]
     found = drawn(*base, *many)
-    assert (len(found.lanes), found.left_out, found.steady) == (LANES_MAX, 20 - LANES_MAX, ["c-0"])
+    assert (len(found.lanes), found.left_out, found.steady) == (LANES_MAX, 20 - LANES_MAX, 1)
     assert found.lanes[0].client_id == "c-19"
 
 
@@ -117,3 +122,35 @@ def test_a_queue_of_two_clients_is_marked_on_both_lanes_and_moves_once() -> None
         "c-2": ["2026-03-11 08:30:00 UTC: takes broker-a · 0"],
     }
     assert (found.without_owner, found.moves) == ([], 1)
+
+
+CLIENTS = ["c-1", "c-2", "c-3"]
+HELD = st.tuples(st.integers(0, 3), st.sampled_from(CLIENTS), st.integers(-70, -1), st.integers(1, 30))
+
+
+@given(st.lists(HELD, min_size=1, max_size=12), st.integers(0, 12))
+def test_what_is_counted_is_so_minute_by_minute(
+    held: list[tuple[int, str, int, int]], first_claim: int
+) -> None:
+    """Of a queue tenures may overlap, touch or leave gaps."""
+    tenures = [tenure(queue, client, begun, begun + length) for queue, client, begun, length in held]
+    minutes: dict[tuple[int, str], set[int]] = defaultdict(set)
+    for queue, client, begun, length in held:
+        minutes[queue, client].update(range(begun, begun + length))
+    first = max(-60, min(map(min, minutes.values())))
+    moves, newest, cuts = 0, {client: -99 for _, client in minutes}, {first}
+    for (_, client), own in minutes.items():
+        for at in range(first + 1, 1):
+            if (at in own) != (at - 1 in own):
+                moves += at in own
+                newest[client] = max(newest[client], at)
+                cuts.add(at)
+    changing = sorted(
+        (client for client in newest if newest[client] > -99), key=lambda one: (-newest[one], one)
+    )
+    owned = [{queue for (queue, _), own in minutes.items() if at in own} for at in sorted(cuts - {0})]
+    found = lanes_of(tenures[:first_claim], QUEUES, "1h", NOW_MS, claims=tenures[first_claim:])
+    assert found is not None
+    assert (found.moves, found.steady) == (moves, len(newest) - len(changing))
+    assert [lane.client_id for lane in found.lanes] == changing
+    assert [step.queues for step in found.without_owner] == [4 - len(one) for one in owned if len(one) < 4]
