@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from console.brokers.mqadmin import RETRY_TOPIC_PREFIX
+from console.brokers.mqadmin import RETRY_TOPIC_PREFIX, is_retry_topic
 from console.group.pauses import WHOLE_GROUP, GroupPauses
 from console.group.selectors import Reported, member_figures
 from console.lag.models import ClientRow, GroupRow
@@ -256,14 +256,14 @@ def _names(names: Sequence[str]) -> Text:
 
 def _queue_names(queues: Queues) -> Text:
     """Name queues; with their topic where the group reads several, or messages that come again."""
-    topics = {topic for topic in queues.values("topic") if not topic.startswith(RETRY_TOPIC_PREFIX)}
+    topics = {topic for topic in queues.values("topic") if not is_retry_topic(topic)}
     named = [_queue_name(row, with_topic=len(topics) > 1) for row in queues[:NAMED_MAX]]
     return Text.of_names(named, others=len(queues) - len(named))
 
 
 def _queue_name(row: QueueRow, *, with_topic: bool) -> str:
     name = f"{row.broker_name} · {row.queue_id}"
-    if row.topic.startswith(RETRY_TOPIC_PREFIX):
+    if is_retry_topic(row.topic):
         return f"{RETRY_TOPIC_PREFIX} {name}"
     return f"{row.topic} {name}" if with_topic else name
 
@@ -501,7 +501,7 @@ def _skew(queues: Queues, group: GroupRow) -> Iterable[Finding]:
     if group.status != "FALLING_BEHIND" or spread is None:
         return
     places = zip(queues.values("topic"), queues.values("lag"), strict=True)
-    count = sum(lag is not None and not topic.startswith(RETRY_TOPIC_PREFIX) for topic, lag in places)
+    count = sum(lag is not None and not is_retry_topic(topic) for topic, lag in places)
     if count < 2 or spread >= SKEW_SHARE * count:
         return
     text = Text(
@@ -549,9 +549,9 @@ def _ownership(queues: Queues, clients: Sequence[Reported]) -> Iterable[Finding]
     if not clients or any(client.queues is None for client in clients):
         return  # a client that did not answer may own queues that look free
     owned = [one for client in clients for one in client.queues or ()]
-    popped = {(one["topic"], one["broker_name"]) for one in owned if "popped" in one}
+    popped = {(one.topic, one.broker_name) for one in owned if one.popped is not None}
     # Clients are read between rounds: what one reports to hold has an owner before the row of the queue names it.
-    held = {(one.get("topic"), one.get("broker_name"), one.get("queue_id")) for one in owned}
+    held = {(one.topic, one.broker_name, one.queue_id) for one in owned}
     free = queues.part(queues.columns["owner"] == "")
     free = free.part(
         [
@@ -559,7 +559,7 @@ def _ownership(queues: Queues, clients: Sequence[Reported]) -> Iterable[Finding]
             for one in free.records("topic", "broker_name", "queue_id", "status")
             if (one.topic, one.broker_name, one.queue_id) not in held
             and one.status != "UNKNOWN"
-            and not one.topic.startswith(RETRY_TOPIC_PREFIX)
+            and not is_retry_topic(one.topic)
             and (one.topic, one.broker_name) not in popped  # members that pop share all queues
         ]
     )

@@ -12,7 +12,7 @@ from functools import cache
 
 from django.utils.translation import gettext
 
-from console.brokers.mqadmin import RETRY_TOPIC_PREFIX
+from console.brokers.mqadmin import is_retry_topic
 from console.group.findings import SEVERITY, Finding, OwnPlan, Queues, findings, subscribe_alike
 from console.group.pauses import GroupPauses
 from console.group.selectors import Reported, member_figures
@@ -221,7 +221,7 @@ class Staying:
 def staying(queues: Queues) -> Staying | None:
     """Return the queues whose backlog never ends; None if that is none or all, for then no queue decides."""
     records = queues.records("topic", "status", "drain_never", "time_lag_ms", "lag")
-    main = [one for one in records if not one.topic.startswith(RETRY_TOPIC_PREFIX)]
+    main = [one for one in records if not is_retry_topic(one.topic)]
     never = [one for one in main if one.drain_never and one.status != LagStatus.OK.value]
     if not never or len(never) == len(main):
         return None
@@ -232,7 +232,7 @@ def staying(queues: Queues) -> Staying | None:
 def queue_page(queues: Queues, query: ListQuery) -> Page[QueueRow]:
     """Return one page of queues in the requested order; by name, which is theirs, the retry topic comes last."""
     if query.sort == "queue":
-        is_retry = [topic.startswith(RETRY_TOPIC_PREFIX) for topic in queues.values("topic")]
+        is_retry = [is_retry_topic(topic) for topic in queues.values("topic")]
         by_name = range(len(queues))[:: -1 if query.descending else 1]
         order = sorted(by_name, key=is_retry.__getitem__)
     else:
@@ -262,7 +262,7 @@ def owned_words(client: ClientRow) -> list[str] | None:
     ids: dict[tuple[str, str], list[int]] = {}
     popped = []
     for queue in client.queues:
-        if queue["topic"].startswith(RETRY_TOPIC_PREFIX):
+        if is_retry_topic(queue["topic"]):
             continue
         if "popped" in queue:
             popped.append(f"{queue['topic']}: {queue['broker_name']} · POP, {queue['popped']:,}")
@@ -307,7 +307,7 @@ def differences(clients: Sequence[Reported]) -> list[Difference]:
     topics = sorted({topic for client in saying for topic in client.subscription})
     found = []
     for topic in topics:
-        if topic.startswith(RETRY_TOPIC_PREFIX):
+        if is_retry_topic(topic):
             continue
         sides: dict[str, list[Reported]] = defaultdict(list)
         for client in saying:
@@ -361,5 +361,5 @@ def has_filter(clients: Sequence[Reported]) -> bool:
         ((subscribed or {}).get("expression") or "*") != "*"
         for client in compared
         for topic, subscribed in client.subscription.items()
-        if not topic.startswith(RETRY_TOPIC_PREFIX)
+        if not is_retry_topic(topic)
     )

@@ -4,9 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import NamedTuple
 
-import msgspec
-from django.db.models import Count, Q, QuerySet, TextField
-from django.db.models.functions import Cast
+from django.db.models import Count, Q, QuerySet
 
 from console.access.name_scope import EVERYTHING, NameScope
 from console.brokers.mqadmin import MessageQueue
@@ -19,8 +17,9 @@ from console.lag.models import ClientRow, GroupRow
 from console.lag.past import history_reads
 from console.lag.round.figures import ClientFigures
 from console.lag.round.view import ClientProgress
-from console.lag.rows import broadcast, queues
+from console.lag.rows import broadcast, client_reports, queues
 from console.lag.rows.column_rows import ColumnRows
+from console.lag.rows.popped import HeldQueue
 from console.lag.rows.queue_row import QueueRow
 from console.lists.page import Page, count_if, cut
 from console.lists.query import ListQuery
@@ -223,23 +222,19 @@ class Reported(NamedTuple):
 
     client_id: str
     version: str
-    subscription: Mapping[str, Mapping[str, str | None]]
-    queues: Sequence[Mapping[str, object]] | None
+    subscription: client_reports.Subscription
+    queues: Sequence[HeldQueue] | None
 
 
 def reports(cluster_name: str, name: str) -> list[Reported]:
     """Return what the group's members reported at the last sweep, by client id: without a row of each, of 10,000."""
     rows = ClientRow.objects.filter(cluster=cluster_name, group=name).order_by("client_id")
-    as_text = (Cast(column, TextField()) for column in ("subscription", "queues"))
-    # most members of a group subscribe to the same
-    decoded: dict[str, Mapping[str, Mapping[str, str | None]]] = {}
-    found = []
-    for client_id, version, subscription, kept in rows.values_list("client_id", "version", *as_text):
-        if subscription not in decoded:
-            decoded[subscription] = msgspec.json.decode(subscription)
-        queues_of = None if kept is None else msgspec.json.decode(kept)
-        found.append(Reported(client_id, version, decoded[subscription], queues_of))
-    return found
+    return [
+        Reported(client_id, version, subscription, held)
+        for held, subscription, client_id, version in client_reports.reports(
+            rows, dict, "client_id", "version"
+        )
+    ]
 
 
 def group_client(cluster_name: str, name: str, client_id: str) -> ClientRow | None:

@@ -15,7 +15,13 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from console.access import rules
 from console.access import selectors as access_selectors
 from console.access.models import Verb
-from console.brokers.mqadmin import RETRY_TOPIC_PREFIX, BrokerUnavailable, MQBrokerError, RemotingTimeout
+from console.brokers.mqadmin import (
+    RETRY_TOPIC_PREFIX,
+    BrokerUnavailable,
+    MQBrokerError,
+    RemotingTimeout,
+    is_retry_topic,
+)
 from console.cluster.admission import admit, admit_to_list
 from console.cluster.models import Cluster
 from console.group import group_page, pauses, selectors
@@ -166,7 +172,7 @@ def group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
         "queues": group_page.queue_page(queues, query),
         "queue_brokers": brokers,
         "retry_topic": RETRY_TOPIC_PREFIX + group,
-        "has_retry": any(topic.startswith(RETRY_TOPIC_PREFIX) for topic in set(queues.values("topic"))),
+        "has_retry": any(is_retry_topic(topic) for topic in set(queues.values("topic"))),
         **_clients_context(row, queues, clients),
         "has_filter": group_page.has_filter(clients),
         "jobs": operation_selectors.active_jobs(here.name, group),
@@ -428,7 +434,7 @@ def _estimate(
 
 def _own_first(queues: Sequence[QueueRow]) -> list[QueueRow]:
     """Return the queues with the retry topic last."""
-    return sorted(queues, key=lambda row: row.topic.startswith(RETRY_TOPIC_PREFIX))
+    return sorted(queues, key=lambda row: is_retry_topic(row.topic))
 
 
 def _ticked(sent: QueryDict) -> Ticked:

@@ -17,7 +17,7 @@ from django.db.models import Min, TextField
 from django.db.models.functions import Cast
 from msgspec import Struct
 
-from console.brokers.mqadmin import RETRY_TOPIC_PREFIX
+from console.brokers.mqadmin import is_retry_topic
 from console.lag.episode_state import Promised
 from console.lag.facts import LONGEST_MS, WINDOWS_MS, Burn, burns
 from console.lag.models import HistoryFile, PromiseCourse
@@ -247,5 +247,5 @@ class Budgets:
         """Yield the topics that were late at some time since then."""
         keys = list(self.courses)
         for place in self._every.late_since(since_ms):
-            if not keys[place].topic.startswith(RETRY_TOPIC_PREFIX):
+            if not is_retry_topic(keys[place].topic):
                 yield keys[place]

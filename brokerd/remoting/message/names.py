@@ -177,6 +177,11 @@ def revive_topic(cluster: str) -> str:
     return f"{SYSTEM_TOPIC_PREFIX}REVIVE_LOG_{cluster}"
 
 
+def is_retry_topic(topic: str) -> bool:
+    """Return whether a group's failed messages are delivered again from it."""
+    return topic.startswith(RETRY_TOPIC_PREFIX)
+
+
 def is_light(name: str) -> bool:
     """Return whether it is the name of a light queue, or of a group of one."""
     return name.startswith(LIGHT_PREFIX)

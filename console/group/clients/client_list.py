@@ -10,7 +10,7 @@ from typing import NamedTuple
 from django.db.models import Count, Q, QuerySet
 
 from console.access.name_scope import EVERYTHING, NameScope
-from console.brokers.mqadmin import RETRY_TOPIC_PREFIX
+from console.brokers.mqadmin import is_retry_topic
 from console.group.clients.throughput import NEVER_COMMITTED, NO_OWNER, NOT_REPORTED
 from console.lag.models import ClientRow, GroupRow
 from console.lag.round.figures import ClientFigures
@@ -262,9 +262,7 @@ def _listed(cluster: str, rows: Sequence[ClientRow]) -> list[ListedClient]:
                 **reported | {"reason": row.reason or lag.reason},
                 model=model,
                 consume_mode=mode,
-                queue_count=None
-                if held is None
-                else sum(not one.topic.startswith(RETRY_TOPIC_PREFIX) for one in held),
+                queue_count=None if held is None else sum(not is_retry_topic(one.topic) for one in held),
                 lag=lag.lag,
                 lag_lower_bound=lag.lag_lower_bound,
                 status=lag.status,

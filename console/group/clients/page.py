@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from django.utils.translation import gettext
 
-from console.brokers.mqadmin import RETRY_TOPIC_PREFIX
+from console.brokers.mqadmin import is_retry_topic
 from console.group.clients.member import ReportedQueue, RunningInfo
 from console.lag.models import ClientRow
 from console.lag.round.figures import ClientFigures
@@ -66,7 +66,7 @@ def held_queues(
         found.append(HeldQueue(*place, reported, row, other_owner=owner if owner != client_id else ""))
     return sorted(
         found,
-        key=lambda one: (one.topic.startswith(RETRY_TOPIC_PREFIX), one.topic, one.broker_name, one.queue_id),
+        key=lambda one: (is_retry_topic(one.topic), one.topic, one.broker_name, one.queue_id),
     )
 
 
@@ -110,7 +110,7 @@ def subscriptions(client: ClientRow | None) -> list[tuple[str, str, str]]:
     return [
         (topic, (value or {}).get("expression") or "*", (value or {}).get("type") or "TAG")
         for topic, value in sorted(reported.items())
-        if not topic.startswith(RETRY_TOPIC_PREFIX)
+        if not is_retry_topic(topic)
     ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from console.brokers.mqadmin import RETRY_TOPIC_PREFIX
+from console.brokers.mqadmin import is_retry_topic
 from console.lag.models import ClientRow
 from console.lag.rows.popped import held_queues, popped_count
 from console.lag.rows.queue_row import QueueRow
@@ -50,12 +50,8 @@ def throughput_of(client: ClientRow, queues: Iterable[QueueRow]) -> Throughput:
     if any(one.popped is not None for one in held):
         # The offset of a popped queue belongs to the group, not to the member.
         return Throughput(in_flight=popped_count(held), reason=POPS)
-    owned = [
-        row
-        for row in queues
-        if row.owner == client.client_id and not row.topic.startswith(RETRY_TOPIC_PREFIX)
-    ]
-    if not owned and any(not one.topic.startswith(RETRY_TOPIC_PREFIX) for one in held):
+    owned = [row for row in queues if row.owner == client.client_id and not is_retry_topic(row.topic)]
+    if not owned and any(not is_retry_topic(one.topic) for one in held):
         return Throughput(reason=NO_OWNER)
     own = [row for row in owned if row.status != NEVER_COMMITTED]
     if not own:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from django.utils.translation import gettext_noop
 
-from console.brokers.mqadmin import RETRY_TOPIC_PREFIX, BlockingMQAdmin
+from console.brokers.mqadmin import RETRY_TOPIC_PREFIX, BlockingMQAdmin, is_retry_topic
 from console.group.mode.facts import (
     MODES,
     POP,
@@ -121,7 +121,7 @@ class GroupModePlan(ConfigPlan[ModeParams, ModeBefore]):
     def read_params(self, given: Given) -> ModeParams:
         """Read the mode of a topic, which is no retry topic. Raises PlanRejected(field)."""
         found = super().read_params(given)
-        if found.topic.startswith(RETRY_TOPIC_PREFIX):
+        if is_retry_topic(found.topic):
             raise PlanRejected(Text("A retry topic is always pulled."), "topic")
         return found
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
 
-from console.brokers.mqadmin import RETRY_TOPIC_PREFIX
+from console.brokers.mqadmin import is_retry_topic
 from console.group.offsets.change import DiffRow
 from console.group.offsets.target_request import queue_value
 from console.group.offsets.words import Sums, sums
@@ -110,7 +110,7 @@ def scope_matrix(queues: Sequence[QueueRow], ticked: Ticked | None) -> list[Topi
     topics: dict[str, list[QueueBox]] = {}
     for row in queues:
         value = queue_value(row)
-        is_own = not row.topic.startswith(RETRY_TOPIC_PREFIX)
+        is_own = not is_retry_topic(row.topic)
         is_chosen = is_own if ticked is None else value in ticked.queues or row.topic in ticked.topics
         topics.setdefault(row.topic, []).append(QueueBox(row, value, is_chosen))
     return [

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from django.db import transaction
 from django.db.models import Q
 
-from console.brokers.mqadmin import RETRY_TOPIC_PREFIX
+from console.brokers.mqadmin import is_retry_topic
 from console.lag.models import ClientRow, GroupMembers, QueueOwner
 from console.lag.round.series import QueueKey
 from console.lag.rows import broadcast
@@ -56,7 +56,7 @@ def claims(clients: Iterable[ClientRow], now_ms: int) -> dict[QueueKey, tuple[Ow
             continue
         owner = Owner(client.client_id, host_of(client))
         for queue in client.queues or ():
-            if "popped" in queue or queue["topic"].startswith(RETRY_TOPIC_PREFIX):
+            if "popped" in queue or is_retry_topic(queue["topic"]):
                 continue
             key = QueueKey(client.group, queue["topic"], queue["broker_name"], queue["queue_id"])
             known_ms, owners = found.get(key, (-1, ()))

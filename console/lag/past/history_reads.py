@@ -11,7 +11,7 @@ import numpy as np
 from django.db.models import QuerySet
 from msgspec import Struct
 
-from console.brokers.mqadmin import RETRY_TOPIC_PREFIX, MessageQueue
+from console.brokers.mqadmin import MessageQueue, is_retry_topic
 from console.lag.history import archive
 from console.lag.history.log import Kind, State, location_of, readable
 from console.lag.models import HistoryFile
@@ -330,7 +330,7 @@ def load_main(cluster: str, group: str, from_ms: int, to_ms: int, *, topic: str 
     samples = load(cluster, group, from_ms, to_ms)
     if topic is not None:
         return samples.select(lambda key: key.topic == topic)
-    return samples.select(lambda key: not key.topic.startswith(RETRY_TOPIC_PREFIX))
+    return samples.select(lambda key: not is_retry_topic(key.topic))
 
 
 def _has_gap(times: Int64Array, gap_ms: int) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from console.brokers.mqadmin import RETRY_TOPIC_PREFIX
+from console.brokers.mqadmin import is_retry_topic
 from console.lag.round.figures import ClientFigures, ClientSums, GroupFigures, GroupTopic, TopicFigures
 from console.lag.round.series import QueueKey
 from console.lag.round.view import ClientProgress, Members, QueueProgress, RoundView, Sample
@@ -74,7 +74,7 @@ def positions_of(table: Mapping[Any, Any]) -> dict[Place, int | None]:
     """
     found: dict[Place, int | None] = {}
     for queue, one in sorted(table.items()):
-        if queue.topic.startswith(RETRY_TOPIC_PREFIX):
+        if is_retry_topic(queue.topic):
             continue
         known = one.commit_offset if one.commit_offset >= 0 else None
         if known is None and one.cached_msg_count:

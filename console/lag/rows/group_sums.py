@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from console.brokers.mqadmin import RETRY_TOPIC_PREFIX
+from console.brokers.mqadmin import is_retry_topic
 from console.lag.round.columns import NULL, Runs, each, values_of
 from console.lag.round.figures import GroupTopic, Sums
 from console.lag.round.series import QueueKey
@@ -40,7 +40,7 @@ def group_sums(view: RoundView, table: QueueTable) -> dict[str, Sums]:
 
     POP groups have one retry topic for each topic (`%RETRY%group_topic`).
     """
-    is_main = np.array([not key.topic.startswith(RETRY_TOPIC_PREFIX) for key in table.keys], dtype=np.bool_)
+    is_main = np.array([not is_retry_topic(key.topic) for key in table.keys], dtype=np.bool_)
     main = table.part(is_main)
     found = _main_sums(view, main) if main.keys else {}
     if is_main.all():

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from console.brokers.mqadmin import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX, is_system_topic
+from console.brokers.mqadmin import DLQ_TOPIC_PREFIX, is_retry_topic, is_system_topic
 from console.lag.round.broker_reads import BrokerAnswers, TopicFacts
 from console.lag.round.columns import NULL, rounded, runs_by, values_of
 from console.lag.round.figures import BrokerFigures, Consumed, Stored, TopicFigures, Trend
@@ -35,7 +35,7 @@ class Configured(NamedTuple):
 
 def topic_kind(topic: str, own_names: Collection[str] = ()) -> str:
     """Return NORMAL, RETRY, DLQ or SYSTEM. `own_names` are those topics that brokers name after themselves."""
-    if topic.startswith(RETRY_TOPIC_PREFIX):
+    if is_retry_topic(topic):
         return "RETRY"
     if topic.startswith(DLQ_TOPIC_PREFIX):
         return "DLQ"

@@ -7,20 +7,20 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
 from django.db.models import Max, QuerySet, TextField
 from django.db.models.functions import Cast
 from msgspec.structs import replace
 
-from console.brokers.mqadmin import RETRY_TOPIC_PREFIX, MessageQueue
+from console.brokers.mqadmin import MessageQueue, is_retry_topic
 from console.lag import selectors as lag_selectors
 from console.lag.history import owners
 from console.lag.history.owners import KNOWN_MS
 from console.lag.models import ClientRow, GroupMembers, GroupRow, LagEvent, QueueOwner
 from console.lag.rows import queues
 from console.lag.rows.broadcast import BROADCASTING
+from console.lag.rows.client_reports import Subscription, reports
 from console.lag.rows.column_rows import ColumnRows
-from console.lag.rows.popped import POP_MODE
+from console.lag.rows.popped import POP_MODE, HeldQueue
 from console.rebalance import rules
 from console.rebalance.models import ServerSideGroup
 from console.rebalance.observed.findings import (
@@ -43,8 +43,6 @@ from spark.lag.folds.owners import Queue
 from spark.lag.local_time import HOUR_MS
 
 NO_REASON = Text()
-HELD = msgspec.json.Decoder(list[MessageQueue] | None)
-SUBSCRIPTION = msgspec.json.Decoder(dict[str, dict[str, str | None]])
 SEVERITY = ("STOPPED", "INVALID", "STALLED", "FALLING_BEHIND", "UNKNOWN")
 OVERLAP_WINDOW_MS = HOUR_MS
 AMISS = (State.NONE, State.TWO)
@@ -166,17 +164,11 @@ def members_of(rows: QuerySet[ClientRow], now_ms: int) -> Iterator[tuple[str, Me
 
     A report that is too old is only what a member held last.
     """
-    held, subscription, why = (Cast(name, TextField()) for name in ("queues", "subscription", "reason"))
+    why = Cast("reason", TextField())
     fields = "group", "client_id", "read_at_ms", "version", "language", "strategy", "started_at_ms"
-    topics: dict[str, Mapping[str, str]] = {}  # most members of a group subscribe to the same
-    for row in rows.values_list(held, subscription, why, *fields):
-        kept, subscribed, reason, group, client_id, read_at_ms, version, language, strategy, started_at_ms = (
-            row
-        )
-        queues = None if kept is None else HELD.decode(kept)
-        own = None if queues is None else frozenset(one for one in queues if not is_retry(one.topic))
-        if subscribed not in topics:
-            topics[subscribed] = _topics_of(subscribed)
+    for held, topics, reason, *others in reports(rows, _topics_of, why, *fields):
+        group, client_id, read_at_ms, version, language, strategy, started_at_ms = others
+        own = None if held is None else frozenset(_own(held))
         is_old = own is not None and now_ms - read_at_ms > KNOWN_MS
         yield (
             group,
@@ -184,7 +176,7 @@ def members_of(rows: QuerySet[ClientRow], now_ms: int) -> Iterator[tuple[str, Me
                 client_id=client_id,
                 queues=None if is_old else own,
                 reported_at_ms=read_at_ms,
-                topics=topics[subscribed],
+                topics=topics,
                 version=version,
                 language=language,
                 strategy=strategy,
@@ -196,16 +188,17 @@ def members_of(rows: QuerySet[ClientRow], now_ms: int) -> Iterator[tuple[str, Me
         )
 
 
-def _topics_of(subscription: str) -> Mapping[str, str]:
+def _own(held: Iterable[HeldQueue]) -> Iterator[MessageQueue]:
+    own = (one for one in held if not is_retry_topic(one.topic))
+    return (MessageQueue(one.topic, one.broker_name, one.queue_id) for one in own)
+
+
+def _topics_of(subscription: Subscription) -> Mapping[str, str]:
     return {
         topic: f"{one.get('type') or 'TAG'} {one.get('expression') or '*'}"
-        for topic, one in SUBSCRIPTION.decode(subscription).items()
-        if not is_retry(topic)
+        for topic, one in subscription.items()
+        if not is_retry_topic(topic)
     }
-
-
-def is_retry(topic: str) -> bool:
-    return topic.startswith(RETRY_TOPIC_PREFIX)
 
 
 def _with_last_known(row: GroupRow, members: Sequence[Member], now_ms: int) -> tuple[Member, ...]:
@@ -238,7 +231,7 @@ def _topics(row: GroupRow, members: Sequence[Member], are_known: bool) -> tuple[
     silent = {one.broker_name for one in lag_selectors.silent_brokers(row.cluster)}
     by_topic: dict[str, dict[MessageQueue, QueueFigures]] = defaultdict(dict)
     rows = queues.of_groups(row.cluster, [row.group])
-    topics = {topic for topic in set(rows.values("topic")) if not is_retry(topic)}
+    topics = {topic for topic in set(rows.values("topic")) if not is_retry_topic(topic)}
     in_rates = _in_rates(row.cluster, topics)
     figures_of = (rows.values(name) for name in ("lag", "out_rate", "status", "since_ms"))
     for key, lag, out_rate, status, since_ms in zip(_keys(rows), *figures_of, strict=True):

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from console.access.name_scope import EVERYTHING, NameScope
-from console.brokers.mqadmin import RETRY_TOPIC_PREFIX, MessageQueue
+from console.brokers.mqadmin import MessageQueue, is_retry_topic
 from console.lag import selectors as lag_selectors
 from console.lag.models import ClientRow, GroupMembers, GroupRow
 from console.lag.rows import queues
@@ -86,7 +86,7 @@ def queues_by_group(
     """Return the queues of groups, their retry topics left out; one query. Raise TooManyQueues."""
     found: dict[str, list[MessageQueue]] = defaultdict(list)
     for group, topic, broker_name, queue_id in queues.keys_of_groups(cluster, groups, most=most):
-        if not topic.startswith(RETRY_TOPIC_PREFIX):
+        if not is_retry_topic(topic):
             found[group].append(MessageQueue(topic, broker_name, queue_id))
     return found
 

@@ -6,20 +6,15 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-import msgspec
-from django.db.models import TextField
-from django.db.models.functions import Cast
-
 from console.access.name_scope import NameScope
-from console.brokers.mqadmin import RETRY_TOPIC_PREFIX
+from console.brokers.mqadmin import is_retry_topic
 from console.lag.history.owners import KNOWN_MS
 from console.lag.models import ClientRow
 from console.lag.rows import queues
-from console.lag.rows.popped import HeldQueue
+from console.lag.rows.client_reports import held_by
 from console.rebalance.observed.in_cluster import silent_names
 from console.rebalance.observed.ownership import State
 
-HELD = msgspec.json.Decoder(list[HeldQueue] | None)
 QUEUE_FIELDS = "group", "topic", "broker_name", "queue_id"
 Key = tuple[str, str, str, int]
 
@@ -50,7 +45,7 @@ def owner_counts(cluster: str, now_ms: int, scope: NameScope, known: Collection[
     found: defaultdict[tuple[str, State], int] = defaultdict(int)
     for key in queues.every(cluster, *QUEUE_FIELDS):
         group, topic, broker_name, _ = key
-        if topic.startswith(RETRY_TOPIC_PREFIX):
+        if is_retry_topic(topic):
             continue
         _, claims = reports.claims.get(key, (0, 0))
         if claims:
@@ -68,16 +63,12 @@ def _reports(cluster: str, now_ms: int, scope: NameScope) -> Reports:
     idle: defaultdict[str, int] = defaultdict(int)
     silent: defaultdict[str, int] = defaultdict(int)
     clients = scope.filter(ClientRow.objects.filter(cluster=cluster), "group")
-    as_text = Cast("queues", TextField())
-    for group, text, read_at_ms in clients.values_list("group", as_text, "read_at_ms"):
-        held = None if text is None else HELD.decode(text)
+    for held, group, read_at_ms in held_by(clients, "group", "read_at_ms"):
         if held is None or now_ms - read_at_ms > KNOWN_MS:
             silent[group] += 1
             continue
         own = [
-            (group, one.topic, one.broker_name, one.queue_id)
-            for one in held
-            if not one.topic.startswith(RETRY_TOPIC_PREFIX)
+            (group, one.topic, one.broker_name, one.queue_id) for one in held if not is_retry_topic(one.topic)
         ]
         if not own:
             idle[group] += 1

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from django.utils.translation import gettext_noop
 
 from console.brokers.mqadmin import (
-    RETRY_TOPIC_PREFIX,
     BlockingMQAdmin,
     BrokerUnavailable,
     MessageQueue,
+    is_retry_topic,
     with_admin,
 )
 from console.brokers.queues import ask_each, require_answer, route_queues, topic_route
@@ -245,7 +245,7 @@ class GroupPlacementPlan(PlanKind[PlacementParams, PlacementBefore, PlacementRow
 
 def _queues(admin: BlockingMQAdmin, topic: str) -> tuple[list[MessageQueue], dict[str, str]]:
     """Return the readable queues of a topic, and its brokers. Raises PlanRejected("topic")."""
-    if topic.startswith(RETRY_TOPIC_PREFIX):
+    if is_retry_topic(topic):
         raise PlanRejected(Text("A retry topic follows the placement of its group."), "topic")
     route = topic_route(admin, topic)
     found = route_queues(route, topic) if route is not None else {}

@@ -10,8 +10,10 @@ import pytest
 from console.group import findings as group_findings
 from console.group.findings import Finding, subscription_words
 from console.group.pauses import GroupPauses, Pause
+from console.group.selectors import Reported
 from console.lag.models import ClientRow, GroupRow
 from console.lag.rows.column_rows import ColumnRows
+from console.lag.rows.popped import HeldQueue
 from console.lag.rows.queue_row import QueueRow
 from console.operation.models import Job, Plan
 from console.text import Text
@@ -38,8 +40,8 @@ def queue(queue_id: int, **fields: Any) -> QueueRow:
     )
 
 
-def client(name: str, expression: str = "*", queues: list[dict[str, Any]] | None = None) -> ClientRow:
-    return ClientRow(client_id=name, subscription={"orders": {"expression": expression}}, queues=queues)
+def client(name: str, expression: str = "*", queues: list[HeldQueue] | None = None) -> Reported:
+    return Reported(name, "", {"orders": {"expression": expression}}, queues)
 
 
 def findings(row: GroupRow, queues: list[QueueRow], *args: Any, **more: Any) -> list[Finding]:
@@ -127,7 +129,7 @@ def test_it_sees_clients_that_subscribe_differently() -> None:
 def test_it_does_not_call_a_queue_free_while_a_client_is_silent() -> None:
     free = queue(1, owner="")
     assert titles(group(), [free], [client("c1", queues=None)]) == []
-    assert titles(group(), [free], [client("c1", queues=[{"queue_id": 0}])]) == [
+    assert titles(group(), [free], [client("c1", queues=[HeldQueue("orders", "broker-a", 0)])]) == [
         "broker-a · 1 without an owner"
     ]
 
@@ -241,7 +243,7 @@ def test_a_broken_promise_is_a_finding_whatever_the_status() -> None:
 
 def test_a_queue_that_a_client_reports_has_an_owner_before_its_row_names_it() -> None:
     """Clients are read between rounds."""
-    held = [{"topic": "orders", "broker_name": "broker-a", "queue_id": 0}]
+    held = [HeldQueue("orders", "broker-a", 0)]
     rows = [queue(0, owner=""), queue(1, owner="")]
     assert titles(group(), rows, [client("c1", queues=held)]) == ["broker-a · 1 without an owner"]
 
