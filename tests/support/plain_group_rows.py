@@ -223,7 +223,7 @@ def _with_offset_kind(view: RoundView, main: Sequence[QueueKey], reason: str) ->
     for key in main:
         if key.topic in view.offset_kinds:
             words = f"{key.topic}: {NOT_A_COUNT[view.offset_kinds[key.topic]]}"
-            return f"{reason}. {words}" if reason else words
+            return f"{reason}; {words}" if reason else words
     return reason
 
 
@@ -285,12 +285,13 @@ def _reason(
         )
     if view.blind and not figures.partial:
         names = ", ".join(sorted(view.blind))
-        return f"{names} has not answered since this console started; its share is unknown. {known}".strip()
+        blind = f"{names} has not answered since this console started; its share is unknown"
+        return f"{blind}; {known}" if known else blind
     if not figures.partial:
         return known
     unknown = [row for row in rows if row["status"] == LagStatus.UNKNOWN]
     words = f"{len(unknown)} of {len(rows)} queues unknown: {unknown[0]['reason']}"
-    return f"{words}. {known}" if known and figures.status is not LagStatus.UNKNOWN else words
+    return f"{words}; {known}" if known and figures.status is not LagStatus.UNKNOWN else words
 
 
 def _dead_letters(view: RoundView, group: str, topics: Mapping[str, RowDict]) -> int | None:

@@ -248,10 +248,10 @@ def _reason(view: RoundView, sums: Sums, status: LagStatus) -> Text:
         )
     if view.blind and not sums.partial:
         blind = Text(
-            "%(names)s has not answered since this console started; its share is unknown.",
+            "%(names)s has not answered since this console started; its share is unknown",
             names=Names(sorted(view.blind)),
         )
-        return Text.of_parts([blind, known])
+        return joined(blind, known)
     if not sums.partial:
         return known
     unknown = Text(

@@ -93,4 +93,4 @@ def joined(*reasons: Text) -> Text:
     known = [one for one in reasons if one]
     if len(known) < 2:
         return known[0] if known else Text()
-    return Text("%(first)s. %(rest)s", first=known[0], rest=joined(*known[1:]))
+    return Text("%(first)s; %(rest)s", first=known[0], rest=joined(*known[1:]))
