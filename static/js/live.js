@@ -158,7 +158,7 @@
     if (!indicator) return;
     const old = lastAt ? Tide.now() - lastAt : null;
     const stale = Boolean(unreached) || (old !== null && old > STALE_AFTER);
-    const isAway = !socket || socket.readyState !== WebSocket.OPEN;
+    const isAway = lost > 0; // a page that was just made waits for its first socket, and has the figures
     const next = paused
       ? gettext("Paused")
       : stale

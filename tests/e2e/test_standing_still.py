@@ -280,3 +280,35 @@ def test_groups_of_a_topic_keep_their_columns(page: Page, product: Product, widt
     for words in ("0", "≥ 9,204,118"):
         write = "document.querySelectorAll('main [data-part] .dt--steady td').forEach((one) => one.textContent = words)"
         assert page.evaluate(f"(words) => {{ {write}; return ({GRID})(); }}", words)[0] == places[0]
+
+
+NEVER_OPENS = """window.WebSocket = class extends EventTarget {
+  static OPEN = 1;
+  readyState = 0;
+  close() {}
+}"""
+
+
+def test_a_page_that_is_still_coming_has_its_columns(page: Page, product: Product) -> None:
+    def cut(route: Route) -> None:
+        answer = route.fetch()
+        before, columns, within = answer.text().partition("cols--side")
+        route.fulfill(response=answer, body=before + columns + within.partition("<aside")[0])
+
+    page.goto(f"{product.url}/c/local/groups")
+    expect(group_row(page, "analytics")).to_be_visible()
+    address = f"{product.url}/c/local/groups/analytics/offsets"
+    page.add_init_script(NEVER_OPENS)
+    page.route(address, cut)
+    page.goto(address)
+    columns = page.locator(".cols--side").evaluate("one => getComputedStyle(one).gridTemplateColumns")
+    assert len(columns.split()) == 2
+
+
+def test_a_page_has_its_bar_before_its_scripts_and_its_socket(page: Page, product: Product) -> None:
+    page.add_init_script(NEVER_OPENS)
+    answer = page.goto(f"{product.url}/c/local/topics")
+    assert answer and re.search(r"data-clock><time [^>]+>\d\d:\d\d:\d\d</time> <span[^>]*>UTC", answer.text())
+    live = page.locator("[data-do=live] [data-live-word]")
+    page.wait_for_timeout(1_500)  # its age has ticked
+    expect(live).to_have_text("Live")
