@@ -64,11 +64,13 @@ def samples(cluster_name: str, from_ms: int, to_ms: int, broker_name: str = "") 
     if not by_broker:
         return found
     is_silent = set(silent.values_list("broker_name", flat=True))
-    last = max(max(steps) for steps in by_broker.values())
     spans = {
         name: (min(steps), to_ms // step_ms if name in is_silent else max(steps))
         for name, steps in by_broker.items()
     }
+    last, now = max(max(steps) for steps in by_broker.values()), to_ms // step_ms
+    if is_silent and now - last > 2:
+        last = now  # none answers: a gap up to now
     for number in range(min(first for first, _ in spans.values()), last + 1):
         names = [name for name, (first, end) in spans.items() if first <= number <= end]
         found["times"].append(number * step_ms)

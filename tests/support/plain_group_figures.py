@@ -89,7 +89,9 @@ def combine(queues: Sequence[QueueFigures]) -> GroupFigures:
         time_lag_ms=None if oldest is None else oldest.time_lag_ms,
         time_lag_lower_bound=partial or (oldest is not None and oldest.time_lag_lower_bound),
         since_ms=min(queue.since_ms for queue in culprits),
-        worst_queue=culprit.name if oldest is None or status is not LagStatus.OK else oldest.name,
+        worst_queue=culprit.name
+        if oldest is None or status not in (LagStatus.OK, LagStatus.UNKNOWN)
+        else oldest.name,
         reason=reason,
         drain=_drain(committed, partial),
     )

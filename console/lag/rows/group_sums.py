@@ -138,7 +138,8 @@ class _Combined:
         first_unknown = runs.first(culprits & (columns["since_ms"] == since_ms[runs.ids]))
         culprit = np.where(is_unknown, first_unknown, self._worst(culprits))
         is_well = self.status == SEVERITY[LagStatus.OK]
-        worst = np.where(is_well & (self.oldest >= 0), self.oldest, culprit)
+        # It stands beside the time lag: an unknown queue has none.
+        worst = np.where((is_well | is_unknown) & (self.oldest >= 0), self.oldest, culprit)
         is_bound = (self.oldest >= 0) & columns["time_lag_lower_bound"][self.oldest]
         reasons = []
         for at, is_about_broker in zip(culprit.tolist(), is_unknown.tolist(), strict=True):

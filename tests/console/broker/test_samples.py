@@ -34,6 +34,7 @@ def test_a_sum_without_one_broker_is_a_lower_bound() -> None:
     found = samples(NAME, 0, 5 * 60_000)
     assert found["in_rate"] == [30.0, 20.0, None, 45.0, 1.0]
     assert found["sampled"] == [None, [1, 2], None, [2, 3], [1, 2]]
+    assert samples(NAME, 0, 3 * 60_000, "broker-b")["in_rate"] == [20.0, None, None, None]
 
 
 def test_minutes_that_a_broker_missed_count_as_nothing() -> None:
