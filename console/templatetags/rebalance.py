@@ -68,16 +68,16 @@ def queue_count(row: RebalancedGroup, number: int, tone: str = "") -> SafeString
 
 @register.simple_tag
 def owner_cells(cells: Sequence[Cell]) -> SafeString:
-    """Render the cells of a row of the matrix: a page has thousands, nearly all of them empty."""
+    """Render the cells of a row of the matrix: a page has thousands, nearly all empty and without an end tag."""
     return SafeString("".join(_cell(one) for one in cells))
 
 
 def _cell(cell: Cell) -> str:
     edge = ' class="edge"' if cell.is_edge else ""
     if cell.mark is None:
-        return f"<td{edge}></td>"
+        return f"<td{edge}>"
     return format_html(
-        '<td{}><i role="img" aria-label="{}" class="cell--{}">{}</i></td>',
+        '<td{}><i role="img" aria-label="{}" class="cell--{}">{}</i>',
         SafeString(edge),
         cell.words,
         cell.mark,
