@@ -13,6 +13,7 @@ from console.group.group_list import GROUPS
 from console.lag import selectors as lag_selectors
 from console.lag.collect import reset
 from console.lag.history import owners
+from console.lag.last_seen import may_lie_on_silent
 from console.lag.models import ClientRow, GroupRow
 from console.lag.past import history_reads
 from console.lag.round.figures import ClientFigures
@@ -24,6 +25,7 @@ from console.lag.rows.queue_row import QueueRow
 from console.lists.page import Page, count_if, cut
 from console.lists.query import ListQuery
 from console.lists.spec import ListSpec
+from console.text import Text
 from console.text.stored import of_json
 from spark.lag.folds.rounds import GAP_INTERVALS
 
@@ -146,6 +148,22 @@ def _counts(
 def group(cluster_name: str, name: str) -> GroupRow | None:
     """Return one group's row, or None when the cluster does not have it (any more)."""
     return GroupRow.objects.filter(cluster=cluster_name, group=name).first()
+
+
+def why_missing(cluster_name: str, name: str) -> Text:
+    """Return why there is no row of a group."""
+    if lag_selectors.last_round(cluster_name) is None:
+        return Text(
+            "Whether %(cluster)s has a group %(group)s is unknown: its first round is not done yet.",
+            cluster=cluster_name,
+            group=name,
+        )
+    unknown = Text(
+        "%(cluster)s has no group %(group)s: it never connected, or was deleted.",
+        cluster=cluster_name,
+        group=name,
+    )
+    return Text.of_parts([unknown, may_lie_on_silent(cluster_name)])
 
 
 def group_queues(cluster_name: str, name: str, *, topic: str | None = None) -> ColumnRows[QueueRow]:

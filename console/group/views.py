@@ -37,7 +37,6 @@ from console.group.selectors import Reported
 from console.group.settings.page import settings_table
 from console.lag import selectors as lag_selectors
 from console.lag import services as lag_services
-from console.lag.last_seen import may_lie_on_silent
 from console.lag.models import ClientRow, GroupRow
 from console.lag.past.by_client import CHANGES_MAX, TooManyChanges
 from console.lag.promise_versions import promises_of
@@ -361,12 +360,7 @@ def watch(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
 def _known(cluster: str, group: str) -> GroupRow:
     row = selectors.group(cluster, group)
     if row is None:
-        unknown = Text(
-            "%(cluster)s has no group %(group)s: it never connected, or was deleted.",
-            cluster=cluster,
-            group=group,
-        )
-        raise Http404(Text.of_parts([unknown, may_lie_on_silent(cluster)]))
+        raise Http404(selectors.why_missing(cluster, group))
     return row
 
 

@@ -18,7 +18,6 @@ from console.cluster.models import Cluster
 from console.group import selectors as group_selectors
 from console.lag import selectors as lag_selectors
 from console.lag.history import owners
-from console.lag.last_seen import may_lie_on_silent
 from console.lag.models import GroupRow
 from console.lag.past import mark_words, marks
 from console.lists.file import file_of
@@ -211,10 +210,5 @@ def _what_if(request: HttpRequest, found: GroupOwnership, topic: TopicOwnership)
 def _known(cluster: str, group: str) -> GroupRow:
     row = group_selectors.group(cluster, group)
     if row is None:
-        unknown = Text(
-            "%(cluster)s has no group %(group)s: it never connected, or was deleted.",
-            cluster=cluster,
-            group=group,
-        )
-        raise Http404(Text.of_parts([unknown, may_lie_on_silent(cluster)]))
+        raise Http404(group_selectors.why_missing(cluster, group))
     return row

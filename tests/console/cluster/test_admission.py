@@ -32,7 +32,8 @@ def test_a_missing_page_stands_in_the_shell_of_its_cluster(address: str) -> None
 
 def test_it_gives_the_reason_of_the_view() -> None:
     client = signed_in()
-    assert "alpha has no group nobody" in page(client, "/c/alpha/groups/nobody", 404)
+    # No round has read its groups yet.
+    assert "Whether alpha has a group nobody is unknown" in page(client, "/c/alpha/groups/nobody", 404)
     general = "The address is wrong, or the object no longer exists."
     assert general in page(client, "/c/alpha/nothing", 404) and general in page(client, "/nothing", 404)
 

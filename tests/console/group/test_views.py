@@ -199,7 +199,7 @@ def test_its_parts_are_tabs(admin: Client) -> None:
 def test_it_says_that_a_group_is_not_there(admin: Client) -> None:
     answer = admin.get("/c/local/groups/nobody")
     assert answer.status_code == 404
-    assert "local has no group nobody" in answer.content.decode()
+    assert "local has no group nobody: it never connected" in answer.content.decode()
 
 
 def test_it_offers_changes_only_to_those_who_may(admin: Client) -> None:
