@@ -250,6 +250,11 @@ class TopicRow(RowModel):
     class Meta:
         constraints = [models.UniqueConstraint(fields=["cluster", "topic"], name="topic_row_key")]
 
+    @property
+    def read_queues_lower_bound(self) -> bool:
+        """Whether a broker that does not answer may have more of its queues."""
+        return self.partial
+
 
 class TopicQueueSheet(SheetModel):
     """Queues of topics, whichever groups consume them: `queue_row.TopicQueueRow`."""

@@ -66,6 +66,12 @@ def test_the_worst_time_lag_has_the_status_of_its_group(admin: Client) -> None:
     assert 'data-as="worst_time_lag"' in text  # live too
 
 
+def test_queues_of_a_silent_broker_are_not_left_out_of_a_sum(admin: Client) -> None:
+    sample_rows.topic_row("torn", read_queues=4, write_queues=4, partial=True)
+    assert "≥ 4 / 4" in admin.get("/c/local/topics").content.decode()
+    assert ">≥</span>4 queues on" in admin.get("/c/local/messages?topic=torn").content.decode()
+
+
 def test_it_shows_other_kinds_when_asked(admin: Client) -> None:
     assert ">%DLQ%notifier</a>" in admin.get("/c/local/topics?kind=DLQ").content.decode()
 
