@@ -144,6 +144,7 @@ def group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
         context = {"cluster": here, "row": row, **_by_client_context(request, here, row.group)}
         return render(request, "group/_by_client.html", context)
     queues, clients = selectors.group_queues(here.name, group), selectors.reports(here.name, group)
+    brokers = sorted(set(queues.values("broker_name")))
     now_ms = int(time.time() * 1000)
     paused = pauses.pauses_of(here.name, group, now_ms)
     found = {
@@ -152,6 +153,7 @@ def group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
         "findings": group_page.findings_at(now_ms, row, queues, clients, paused),
         "pauses": paused,
         "queue_count": len(queues),
+        "queue_brokers": brokers,
         "staying": group_page.staying(queues) if row.drain_never else None,
         "unknown_queues": queues.values("lag").count(None),
         "now_ms": now_ms,
@@ -162,14 +164,12 @@ def group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
         return render(request, "group/_clients.html", found | _clients_context(row, queues, clients))
     query = ListQuery.of(request, group_page.QUEUES)
     tab = chosen_tab(request, TABS)
-    brokers = sorted(set(queues.values("broker_name")))
     context = {
         **found,
         **_chart(here, row, len(queues), brokers, request.GET.get("range", ""), now_ms),
         "query": query,
         "list": group_page.QUEUES,
         "queues": group_page.queue_page(queues, query),
-        "queue_brokers": brokers,
         "retry_topic": RETRY_TOPIC_PREFIX + group,
         "has_retry": any(is_retry_topic(topic) for topic in set(queues.values("topic"))),
         **_clients_context(row, queues, clients),

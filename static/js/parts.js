@@ -5,10 +5,19 @@
    A list with a search box with data-follow changes in place; data-renews: also behind rounds, always or while it
    is empty. So does a card with data-turns, by the heads of its table and its pager. A chart of history is drawn
    again with what its data-history answers. A <template data-for> inside of a part takes the place of what that
-   element holds. */
+   element holds; inside of a card with data-turns, all of the card is asked for where the two differ. */
 (function () {
   "use strict";
   const EVERY = 500;
+  const STILL = { preventScroll: true };
+
+  /* The keyboard stays where it was: on what has the same name, column or address in the new part. */
+  function where({ id, rel, parentElement, attributes: { href } }) {
+    const column = parentElement.dataset.column;
+    if (id) return `#${CSS.escape(id)}`;
+    if (column) return `th[data-column="${CSS.escape(column)}"] a`;
+    return rel ? `.pager a[rel=${rel}]` : href && `a[href="${CSS.escape(href.value)}"]`;
+  }
 
   function keep(host) {
     const every = Number(host.dataset.partEvery || EVERY);
@@ -32,8 +41,11 @@
       busy = true;
       last = Date.now();
       try {
-        const answer = await fetch(host.dataset.part, { headers: { Accept: "text/html", ...Tide.BY_TIMER } });
-        if (answer.ok && !answer.redirected) swap(await answer.text());
+        const address = host.dataset.part,
+          answer = await fetch(address, { headers: { Accept: "text/html", ...Tide.BY_TIMER } }),
+          html = answer.ok && !answer.redirected && (await answer.text());
+        // a card of the part that was sorted meanwhile has changed its address
+        if (html && address === host.dataset.part) swap(html);
       } catch {
         /* the socket tells of the next change */
       }
@@ -48,13 +60,15 @@
       );
     }
     function swap(html) {
-      const focused = host.contains(document.activeElement) ? document.activeElement.id : "";
+      const focused = host.contains(document.activeElement) && where(document.activeElement);
       const stood = Tide.stood(host);
       Tide.live.detach(host);
       host.innerHTML = html;
       for (const part of host.querySelectorAll("template[data-for]")) {
-        const place = document.getElementById(part.dataset.for);
-        place?.replaceChildren(part.content);
+        const place = document.getElementById(part.dataset.for),
+          card = place?.closest("[data-turns]");
+        if (card) renewCard(card, place.textContent.trim() !== part.content.textContent.trim());
+        else place?.replaceChildren(part.content);
         if (place) Tide.tell(place);
       }
       Tide.live.attach(host);
@@ -62,7 +76,7 @@
       Tide.fit(host);
       Tide.sparklines(host);
       stood(host);
-      if (focused) (document.getElementById(focused) || host.querySelector(".actions .btn"))?.focus();
+      if (focused) (document.querySelector(focused) || host.querySelector(".actions .btn"))?.focus(STILL);
     }
     setInterval(() => {
       const silence = Number(host.querySelector("[data-part-silence]")?.dataset.partSilence);
@@ -142,12 +156,6 @@
       );
     scrollBy(0, Math.min(0, body.getBoundingClientRect().top - edge));
   }
-  /* The keyboard stays where it was: on the same head, chip or button of the new list. */
-  function where(link) {
-    const column = link.closest("th")?.dataset.column;
-    if (column) return `th[data-column="${CSS.escape(column)}"] a`;
-    return link.rel ? `.pager a[rel=${link.rel}]` : `a.chip[href="${CSS.escape(link.getAttribute("href"))}"]`;
-  }
   function follow(box) {
     const form = box.form;
     let timer = 0,
@@ -223,7 +231,7 @@
         main = document.getElementById("main");
       if (!(await show(link.href, { kept: "pushState" }))) return;
       await frame();
-      main.querySelector(again)?.focus({ preventScroll: true });
+      main.querySelector(again)?.focus(STILL);
       showFirstRow(main);
     }
     box.addEventListener("input", () => {
@@ -241,26 +249,44 @@
   }
   const search = document.querySelector("[data-page-search][data-follow]");
   if (search) follow(search);
+  /* Show what the page at an address has for a card; null where it has none, or another came first. */
+  async function turnCard(card, address, headers) {
+    const seqs = Tide.live.seqs(),
+      made = await read(address, headers),
+      fresh = made && made.getElementById(card.id),
+      host = card.closest("[data-part]");
+    if (!fresh || !card.isConnected) return null;
+    const held = headers ? [] : holdBack(fresh),
+      height = card.offsetHeight,
+      attach = () => {
+        Tide.live.detach(document); // its figures may be of a subject of the whole page
+        Tide.live.attach(document, seqs);
+      };
+    Tide.live.detach(document);
+    card.replaceWith(fresh);
+    if (host) {
+      const query = new URL(address, location).searchParams;
+      query.set("part", new URL(host.dataset.part, location).searchParams.get("part"));
+      host.dataset.part = `?${query}`;
+    }
+    begin(fresh, seqs, held, height).then(attach);
+    return fresh;
+  }
+  /* A card whose rows are no longer all, unless the keyboard is in it: then behind a later round. */
+  function renewCard(card, isOld) {
+    if (isOld && !card.contains(document.activeElement)) turnCard(card, location.href, Tide.BY_TIMER);
+  }
   document.addEventListener("click", async (event) => {
     const link = event.target.closest("a"),
       card = link?.closest("[data-turns]");
     if (!card || !link.matches(TURNS) || !isPlain(event)) return;
     event.preventDefault();
-    const seqs = Tide.live.seqs(),
-      made = await read(link.href),
-      fresh = made && made.getElementById(card.id);
-    if (!fresh) return location.assign(link.href);
-    if (!card.isConnected) return; // a later click was answered first
-    Tide.live.detach(document); // its figures may be of a subject of the whole page
-    const held = holdBack(fresh),
-      height = card.offsetHeight;
-    card.replaceWith(fresh);
+    const fresh = await turnCard(card, link.href);
+    if (!fresh) return card.isConnected && location.assign(link.href);
     history.replaceState(null, "", link.href);
-    const isWhole = begin(fresh, seqs, held, height);
     await frame();
-    fresh.querySelector(where(link))?.focus({ preventScroll: true });
+    fresh.querySelector(where(link))?.focus(STILL);
     showFirstRow(fresh);
-    if (await isWhole) Tide.live.attach(document, seqs);
   });
 
   /* ---- charts of history: drawn from the JSON beside them, and again with the readings since ---- */

@@ -264,6 +264,27 @@ def test_the_queues_of_a_topic_sort_in_place(page: Page, product: Product) -> No
     expect(head).to_have_attribute("aria-sort", "descending")
     expect(head.get_by_role("link")).to_be_focused()
     assert "sort=max" in page.url and page.evaluate("window.stayed") is True
+    # and stay so behind a round, with the keyboard where it was
+    with page.expect_response(re.compile("part=tab")) as renewed:
+        row = page.locator("#queues [data-rows] > tr").first.element_handle()
+    assert "sort=max" in renewed.value.url
+    page.wait_for_function("row => !row.isConnected", arg=row)
+    expect(head).to_have_attribute("aria-sort", "descending")
+    expect(head.get_by_role("link")).to_be_focused()
+
+
+def test_a_card_whose_queues_are_no_longer_all_is_shown_anew(page: Page, product: Product) -> None:
+    page.goto(f"{product.url}/c/local/groups")
+    group_row(page, "analytics").get_by_role("link", name="analytics").click()
+    total = page.locator("#queues-total")
+    known = total.inner_text()
+    total.evaluate("one => { one.textContent = 1 }")  # as on a page from before the others were made
+    row = page.locator("#queues [data-rows] > tr").first.element_handle()
+    page.wait_for_function("row => !row.isConnected", arg=row)
+    expect(total).to_have_text(known)
+    lag = page.locator('#queues [data-field="lag"]:not(th)').first
+    before = lag.inner_text()
+    expect(lag).not_to_have_text(before)
 
 
 HEAD_AND_FIRST_ROW = """() => {
