@@ -37,13 +37,13 @@ def samples(cluster_name: str, from_ms: int, to_ms: int, broker_name: str = "") 
 
     Of one broker also disk and storing time. Each point is the mean of its step; over several brokers rates are summed.
     Where one was sampled less often than another, the sum is a lower bound, in which missed minutes count as nothing:
-    `sampled` has [brokers sampled throughout, brokers] there, null elsewhere. A broker counts from its first sample to
-    its last, one that is silent now until now.
+    `sampled` has [brokers sampled throughout, brokers] there, null elsewhere. A broker counts from its first sample on,
+    one that is gone to its last.
     """
     rows = BrokerSample.objects.filter(cluster=cluster_name, at_ms__gte=from_ms, at_ms__lte=to_ms)
-    silent = BrokerRow.objects.filter(cluster=cluster_name, answered=False)
+    present = BrokerRow.objects.filter(cluster=cluster_name)
     if broker_name:
-        rows, silent = rows.filter(broker_name=broker_name), silent.filter(broker_name=broker_name)
+        rows, present = rows.filter(broker_name=broker_name), present.filter(broker_name=broker_name)
     # A short past is shown finely; two minutes hold a sample of each minute, however late one comes.
     first_ms = rows.aggregate(first=Min("at_ms"))["first"] or from_ms
     finest_ms = max(120_000, (to_ms - first_ms) // CHART_POINTS)
@@ -63,13 +63,13 @@ def samples(cluster_name: str, from_ms: int, to_ms: int, broker_name: str = "") 
     found: dict[str, list[Any]] = {"times": [], "sampled": [], **{column: [] for column in columns}}
     if not by_broker:
         return found
-    is_silent = set(silent.values_list("broker_name", flat=True))
+    answers = dict(present.order_by("-answered").values_list("broker_name", "answered"))
     spans = {
-        name: (min(steps), to_ms // step_ms if name in is_silent else max(steps))
+        name: (min(steps), to_ms // step_ms if name in answers else max(steps))
         for name, steps in by_broker.items()
     }
     last, now = max(max(steps) for steps in by_broker.values()), to_ms // step_ms
-    if is_silent and now - last > 2:
+    if not all(answers.values()) and now - last > 2:
         last = now  # none answers: a gap up to now
     for number in range(min(first for first, _ in spans.values()), last + 1):
         names = [name for name, (first, end) in spans.items() if first <= number <= end]

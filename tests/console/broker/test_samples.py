@@ -27,13 +27,16 @@ def test_a_sum_without_one_broker_is_a_lower_bound() -> None:
     BrokerSample.objects.create(cluster=NAME, broker_name="broker-new", at_ms=180_000, in_rate=5.0)
     BrokerSample.objects.create(cluster=NAME, broker_name="broker-a", at_ms=240_000, in_rate=1.0)
     BrokerSample.objects.filter(broker_name="broker-b", at_ms__gt=0).delete()
-    # A broker counts from its first sample to its last ...
+    # A broker that is gone counts to its last sample ...
     assert samples(NAME, 0, 5 * 60_000)["in_rate"] == [30.0, 20.0, None, 45.0, 1.0]
     BrokerRow.objects.create(cluster=NAME, broker_name="broker-b", addr="h:1", answered=False)
-    # ... and one that is silent now is missed until now.
+    # ... and one that is there is missed until now, whether it answers again or not.
     found = samples(NAME, 0, 5 * 60_000)
     assert found["in_rate"] == [30.0, 20.0, None, 45.0, 1.0]
     assert found["sampled"] == [None, [1, 2], None, [2, 3], [1, 2]]
+    BrokerRow.objects.update(answered=True)
+    assert samples(NAME, 0, 5 * 60_000) == found
+    BrokerRow.objects.update(answered=False)
     assert samples(NAME, 0, 3 * 60_000, "broker-b")["in_rate"] == [20.0, None, None, None]
 
 
