@@ -286,12 +286,12 @@ def _reason(
     if view.blind and not figures.partial:
         names = ", ".join(sorted(view.blind))
         blind = f"{names} has not answered since this console started; its share is unknown"
-        return f"{blind}; {known}" if known else blind
+        return f"{known}; {blind}" if known else blind
     if not figures.partial:
         return known
     unknown = [row for row in rows if row["status"] == LagStatus.UNKNOWN]
     words = f"{len(unknown)} of {len(rows)} queues unknown: {unknown[0]['reason']}"
-    return f"{words}; {known}" if known and figures.status is not LagStatus.UNKNOWN else words
+    return f"{known}; {words}" if known and figures.status is not LagStatus.UNKNOWN else words
 
 
 def _dead_letters(view: RoundView, group: str, topics: Mapping[str, RowDict]) -> int | None:

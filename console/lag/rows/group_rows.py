@@ -237,7 +237,7 @@ def _dead_letter_rate(view: RoundView, topic: TopicFigures | None) -> float | No
 
 
 def _reason(view: RoundView, sums: Sums, status: LagStatus) -> Text:
-    """Return what is unknown and why, and what is wrong with the known part."""
+    """Return what is wrong with the known part, then what is unknown and why."""
     known = sums.reason
     if status is LagStatus.OFFLINE:
         known = reason_text(Reason(Evidence.NO_CLIENT, {"lag": sums.lag or 0}))
@@ -251,7 +251,7 @@ def _reason(view: RoundView, sums: Sums, status: LagStatus) -> Text:
             "%(names)s has not answered since this console started; its share is unknown",
             names=Names(sorted(view.blind)),
         )
-        return joined(blind, known)
+        return joined(known, blind)
     if not sums.partial:
         return known
     unknown = Text(
@@ -260,7 +260,7 @@ def _reason(view: RoundView, sums: Sums, status: LagStatus) -> Text:
         total=sums.queues,
         reason=sums.unknown_reason,
     )
-    return unknown if sums.status is LagStatus.UNKNOWN else joined(unknown, known)
+    return unknown if sums.status is LagStatus.UNKNOWN else joined(known, unknown)
 
 
 def _no_count(view: RoundView, sums: Sums) -> Text:
